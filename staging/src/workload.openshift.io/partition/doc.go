@@ -1,0 +1,15 @@
+// Package partition is the core of workload partitioning: the vocabulary that
+// pods, namespaces and nodes share, the node's pinning file, and the one
+// function that rewrites a pod, [Mutate].
+//
+// It knows what a partitioned pod looks like and nothing else: no client, no
+// informer, no kubelet, no kube-apiserver. Both hosts of the mutation, the
+// kubelet (static pods) and the admission plugin (API pods), call it through
+// shims of their own, on the API representation that they hold, so that the two
+// can not drift apart. It imports apimachinery, api and utils, at the versions
+// of the oldest supported release, and nothing heavier.
+//
+// Section numbers in comments are those of the project's design document; "the
+// source document" is OpenShift's enhancement proposal
+// management-workload-partitioning.
+package partition

@@ -1,0 +1,252 @@
+package partition
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Outcome is what became of a pod.
+type Outcome string
+
+const (
+	// Ordinary is the outcome of a pod that asks for no partition.
+	Ordinary Outcome = ""
+	// Partitioned pods carry cores in place of cpu.
+	Partitioned Outcome = "partitioned"
+	// Skipped pods asked for a partition and run as ordinary pods.
+	Skipped Outcome = "skipped"
+	// Refused pods must not be created: HTTP status 403, or 422 if
+	// [Decision.Errors] is not empty. They are left unchanged.
+	Refused Outcome = "refused"
+)
+
+// Reason says why a pod was not partitioned, in a form that serves as a metric's
+// label. It is empty for pods that were, or that did not ask.
+type Reason string
+
+// The reasons of section 5 of the design, and two more.
+const (
+	ReasonGuaranteed          Reason = "guaranteed"
+	ReasonQoSChange           Reason = "qos_change"
+	ReasonPodLevelCPU         Reason = "pod_level_cpu"
+	ReasonTypeInactive        Reason = "type_inactive"
+	ReasonNamespaceNotAllowed Reason = "namespace_not_annotated"
+	ReasonNamespaceOtherTypes Reason = "namespace_other_types"
+	ReasonInvalidTarget       Reason = "invalid_target"
+	ReasonCoresWithoutTarget  Reason = "cores_without_target"
+	reasonMay                 Reason = ""
+	coresWithoutTargetMessage        = "cores of a workload type were turned back into a cpu request, because the pod asks for no workload type"
+)
+
+var reasonTexts = map[Reason]string{
+	ReasonGuaranteed:          "the pod has the QoS class Guaranteed, whose CPU is its own; give it requests below its limits to have it partitioned",
+	ReasonQoSChange:           "without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned",
+	ReasonPodLevelCPU:         "spec.resources has CPU for the pod as a whole; give CPU to its containers instead to have it partitioned",
+	ReasonTypeInactive:        "no pool of this type is active here",
+	ReasonNamespaceNotAllowed: "the namespace has no annotation " + AllowedAnnotation,
+	ReasonNamespaceOtherTypes: "the namespace's annotation " + AllowedAnnotation + " does not list it",
+}
+
+// Decision is what [Mutate] decided, and why.
+type Decision struct {
+	Outcome Outcome
+	// Target is what the pod asked for; zero if it did not ask or asked wrongly.
+	Target Target
+	// Reason is empty for pods that were partitioned, or did not ask.
+	Reason Reason
+	// Errors say what is wrong with the target annotation, with
+	// ReasonInvalidTarget.
+	Errors field.ErrorList
+}
+
+// Message tells the pod's author what was decided and what to do about it. It is
+// empty where there is nothing to tell.
+func (d Decision) Message() string {
+	switch d.Reason {
+	case reasonMay:
+		return ""
+	case ReasonCoresWithoutTarget:
+		return coresWithoutTargetMessage
+	case ReasonInvalidTarget:
+		return "workload type ignored: " + d.Errors.ToAggregate().Error()
+	}
+	verb := "ignored"
+	if d.Outcome == Refused {
+		verb = "refused"
+	}
+	return fmt.Sprintf("workload type %q %s: %s", d.Target.Type, verb, reasonTexts[d.Reason])
+}
+
+// Gate tells whether pods may be partitioned as the workload type, for reasons
+// outside the pod: the namespace and the nodes. The empty Reason means yes.
+type Gate func(workloadType string) Reason
+
+// Policy is the part of [Mutate] in which its two callers differ.
+type Policy struct {
+	// Gate must be set.
+	Gate Gate
+	// NeverRefuse turns each refusal into a skip: the kubelet has nobody to refuse a
+	// static pod to, and a control plane is never kept from starting.
+	NeverRefuse bool
+}
+
+// Mutate partitions the pod, or sees to it that the pod is an ordinary one
+// (design, sections 3 and 5). It works in three steps: it looks at the pod as the
+// ordinary pod that it is or once was, decides, and writes. That makes it
+// idempotent: on its own output it decides the same and changes nothing. It never
+// changes the pod's QoS class.
+//
+// A warning annotation of a pod without target annotation is kept, since it may be
+// Mutate's own of an earlier run; a caller that knows better removes it first.
+func Mutate[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], policy Policy) Decision {
+	target, errs := ParseTarget(*pod.Annotations)
+	if len(errs) > 0 {
+		return pod.decline(Decision{Reason: ReasonInvalidTarget, Errors: errs}, true, policy)
+	}
+	if target.Type == "" {
+		if pod.restore("") {
+			d := Decision{Reason: ReasonCoresWithoutTarget}
+			pod.annotate(WarningAnnotation, d.Message())
+			return d
+		}
+		return Decision{}
+	}
+	d := Decision{Target: target}
+	hard := target.Effect == Required
+	if d.Reason = policy.Gate(target.Type); d.Reason != reasonMay {
+		return pod.decline(d, hard || d.Reason == ReasonNamespaceOtherTypes, policy)
+	}
+	before := pod.qos(func(i int) amount { return pod.Containers[i].ordinary(*pod.Annotations, target.Type) })
+	switch {
+	case pod.Resources.hasCPU():
+		d.Reason = ReasonPodLevelCPU
+	case before == guaranteed:
+		d.Reason = ReasonGuaranteed
+	case before != pod.qos(partitioned):
+		d.Reason = ReasonQoSChange
+	}
+	if d.Reason != reasonMay {
+		return pod.decline(d, hard, policy)
+	}
+	pod.partition(target, before)
+	d.Outcome = Partitioned
+	return d
+}
+
+// decline refuses the pod or makes it an ordinary one.
+func (p Pod[L, N]) decline(d Decision, refuse bool, policy Policy) Decision {
+	if refuse && !policy.NeverRefuse {
+		d.Outcome = Refused
+		return d
+	}
+	d.Outcome = Skipped
+	p.restore(d.Target.Type)
+	for key := range *p.Annotations {
+		if strings.HasPrefix(key, TargetPrefix) {
+			delete(*p.Annotations, key)
+		}
+	}
+	p.annotate(WarningAnnotation, d.Message())
+	return d
+}
+
+// restore makes the pod an ordinary one but for its target annotation: cores
+// become cpu again, and resources annotations go. It reports whether there were
+// cores.
+func (p Pod[L, N]) restore(preferred string) (hadCores bool) {
+	for i := range p.Containers {
+		if p.Containers[i].restore(*p.Annotations, preferred) {
+			hadCores = true
+		}
+	}
+	for key := range *p.Annotations {
+		if strings.HasPrefix(key, ResourcesPrefix) {
+			delete(*p.Annotations, key)
+		}
+	}
+	return hadCores
+}
+
+func (c *Container[L, N]) restore(annotations map[string]string, preferred string) (hadCores bool) {
+	if !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
+		return false
+	}
+	was := c.ordinary(annotations, preferred)
+	removeCores(c.Requests, "")
+	removeCores(c.Limits, "")
+	remove(c.Requests, cpu)
+	remove(c.Limits, cpu)
+	if was.requested {
+		set(c.Requests, cpu, *resource.NewMilliQuantity(was.request, resource.DecimalSI))
+	}
+	if was.limit != 0 {
+		set(c.Limits, cpu, *resource.NewMilliQuantity(was.limit, resource.DecimalSI))
+	}
+	return true
+}
+
+// partition writes what a partitioned pod of the given class has.
+func (p Pod[L, N]) partition(target Target, class qosClass) {
+	kept := make(map[string]string, len(*p.Annotations)+len(p.Containers))
+	for key, value := range *p.Annotations {
+		if key != WarningAnnotation && !strings.HasPrefix(key, ResourcesPrefix) {
+			kept[key] = value
+		}
+	}
+	kept[TargetAnnotation(target.Type)] = target.annotation()
+	cores := N(CoresResource(target.Type))
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		was := c.ordinary(*p.Annotations, target.Type)
+		kept[ResourcesAnnotation(c.Name)] = ContainerResources{CPUShares: max(was.request, MinShares), CPULimit: was.limit}.String()
+		removeCores(c.Requests, cores)
+		removeCores(c.Limits, cores)
+		if class == bestEffort {
+			continue
+		}
+		remove(c.Requests, cpu)
+		remove(c.Limits, cpu)
+		if was.requested {
+			quantity := *resource.NewQuantity(was.request, resource.DecimalSI)
+			set(c.Requests, cores, quantity)
+			set(c.Limits, cores, quantity)
+		}
+	}
+	*p.Annotations = kept
+}
+
+func (p Pod[L, N]) annotate(key, value string) {
+	if *p.Annotations == nil {
+		*p.Annotations = map[string]string{}
+	}
+	(*p.Annotations)[key] = value
+}
+
+func (r *Requirements[L, N]) hasCPU() bool {
+	if r == nil {
+		return false
+	}
+	_, request := (*r.Requests)[cpu]
+	_, limit := (*r.Limits)[cpu]
+	return request || limit
+}
+
+// removeCores removes the cores of all workload types, except the one named.
+func removeCores[L ~map[N]resource.Quantity, N ~string](list *L, except N) {
+	for name := range *list {
+		if _, ok := TypeOfCores(string(name)); ok && name != except {
+			remove(list, name)
+		}
+	}
+}
+
+// remove leaves no empty list behind: the API does not tell one from none.
+func remove[L ~map[N]resource.Quantity, N ~string](list *L, name N) {
+	delete(*list, name)
+	if len(*list) == 0 {
+		*list = nil
+	}
+}

@@ -1,0 +1,329 @@
+package partition
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	target = TargetPrefix + "management"
+	cores  = v1.ResourceName("management.workload.openshift.io/cores")
+	soft   = `{"effect":"PreferredDuringScheduling"}`
+	hard   = `{"effect":"RequiredDuringScheduling"}`
+)
+
+func open(string) Reason { return "" }
+
+func closed(reason Reason) Gate { return func(string) Reason { return reason } }
+
+// list reads "cpu=400m memory=1Mi" as a resource list; "cores" stands for the
+// cores of the type management.
+func list(text string) v1.ResourceList {
+	var l v1.ResourceList
+	for _, field := range strings.Fields(text) {
+		name, quantity, _ := strings.Cut(field, "=")
+		if name == "cores" {
+			name = string(cores)
+		}
+		set(&l, v1.ResourceName(name), resource.MustParse(quantity))
+	}
+	return l
+}
+
+func container(name, requests, limits string) v1.Container {
+	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}}
+}
+
+func pod(annotations map[string]string, containers ...v1.Container) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: v1.PodSpec{Containers: containers}}
+}
+
+func TestMutate(t *testing.T) {
+	asks := func(more ...string) map[string]string {
+		annotations := map[string]string{target: soft}
+		for i := 0; i < len(more); i += 2 {
+			annotations[more[i]] = more[i+1]
+		}
+		return annotations
+	}
+	const forA = ResourcesPrefix + "a"
+	tests := []struct {
+		name        string
+		pod         *v1.Pod
+		policy      Policy
+		want        *v1.Pod
+		outcome     Outcome
+		reason      Reason
+		wantMessage string
+	}{{
+		name: "a pod that does not ask is left alone",
+		pod:  pod(map[string]string{"a": "b"}, container("a", "cpu=400m memory=1Mi", "cpu=500m")),
+		want: pod(map[string]string{"a": "b"}, container("a", "cpu=400m memory=1Mi", "cpu=500m")),
+	}, {
+		name:    "requests and limits become cores and an annotation",
+		pod:     pod(asks(), container("a", "cpu=400m memory=1Mi", "cpu=500m")),
+		want:    pod(asks(forA, `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400")),
+		outcome: Partitioned,
+	}, {
+		name:    "a limit alone is a request too",
+		pod:     pod(asks(), container("a", "memory=1Mi", "cpu=500m")),
+		want:    pod(asks(forA, `{"cpushares":500,"cpulimit":500}`), container("a", "cores=500 memory=1Mi", "cores=500")),
+		outcome: Partitioned,
+	}, {
+		name:    "a request of zero is still one",
+		pod:     pod(asks(), container("a", "cpu=0 memory=1Mi", "cpu=500m")),
+		want:    pod(asks(forA, `{"cpushares":2,"cpulimit":500}`), container("a", "cores=0 memory=1Mi", "cores=0")),
+		outcome: Partitioned,
+	}, {
+		name:    "a container without request gets the smallest weight and no cores",
+		pod:     pod(asks(), container("a", "cpu=1 memory=1Mi", ""), container("b", "", "")),
+		want:    pod(asks(forA, `{"cpushares":1000}`, ResourcesPrefix+"b", `{"cpushares":2}`), container("a", "cores=1000 memory=1Mi", "cores=1000"), container("b", "", "")),
+		outcome: Partitioned,
+	}, {
+		name:    "a tiny request has the kernel's smallest weight",
+		pod:     pod(asks(), container("a", "cpu=1m memory=1Mi", "")),
+		want:    pod(asks(forA, `{"cpushares":2}`), container("a", "cores=1 memory=1Mi", "cores=1")),
+		outcome: Partitioned,
+	}, {
+		name:    "a fraction of a millicore is rounded up",
+		pod:     pod(asks(), container("a", "cpu=100500u memory=1Mi", "cpu=200100u")),
+		want:    pod(asks(forA, `{"cpushares":101,"cpulimit":201}`), container("a", "cores=101 memory=1Mi", "cores=101")),
+		outcome: Partitioned,
+	}, {
+		name:    "a BestEffort pod gets annotations only",
+		pod:     pod(asks(), container("a", "", "")),
+		want:    pod(asks(forA, `{"cpushares":2}`), container("a", "", "")),
+		outcome: Partitioned,
+	}, {
+		name:    "an empty value is the soft effect, and is normalised",
+		pod:     pod(map[string]string{target: ""}, container("a", "cpu=400m memory=1Mi", "")),
+		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
+		outcome: Partitioned,
+	}, {
+		name:    "forged annotations are recomputed or removed",
+		pod:     pod(asks(forA, `{"cpushares":9999,"cpulimit":9,"cpuset":"1"}`, ResourcesPrefix+"none", `{"cpuset":"1"}`, WarningAnnotation, "x"), container("a", "cpu=400m memory=1Mi", "")),
+		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
+		outcome: Partitioned,
+	}, {
+		name:    "a second run drops the default that LimitRanger put back",
+		pod:     pod(asks(forA, `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 cpu=100m memory=1Mi", "cores=400 cpu=200m")),
+		want:    pod(asks(forA, `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400")),
+		outcome: Partitioned,
+	}, {
+		name:    "cores of another type become those of the type asked for",
+		pod:     pod(asks(), container("a", "other.workload.openshift.io/cores=300 memory=1Mi", "other.workload.openshift.io/cores=300")),
+		want:    pod(asks(forA, `{"cpushares":300}`), container("a", "cores=300 memory=1Mi", "cores=300")),
+		outcome: Partitioned,
+	}, {
+		name:        "cores without a target annotation become cpu again",
+		pod:         pod(map[string]string{forA: `{"cpushares":400,"cpulimit":500,"cpuset":"0"}`}, container("a", "cores=400 cpu=100m memory=1Mi", "cores=400")),
+		want:        pod(map[string]string{WarningAnnotation: coresWithoutTargetMessage}, container("a", "cpu=400m memory=1Mi", "cpu=500m")),
+		reason:      ReasonCoresWithoutTarget,
+		wantMessage: "turned back",
+	}, {
+		name:        "Guaranteed pods are skipped",
+		pod:         pod(asks(), container("a", "cpu=1 memory=1Mi", "cpu=1 memory=1Mi")),
+		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=1 memory=1Mi", "cpu=1 memory=1Mi")),
+		outcome:     Skipped,
+		reason:      ReasonGuaranteed,
+		wantMessage: `workload type "management" ignored: the pod has the QoS class Guaranteed`,
+	}, {
+		name:        "a pod that a webhook made Guaranteed since is an ordinary one again",
+		pod:         pod(asks(forA, `{"cpushares":500,"cpulimit":500}`), container("a", "cores=500 memory=1Mi", "cores=500 memory=1Mi")),
+		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=500m memory=1Mi", "cpu=500m memory=1Mi")),
+		outcome:     Skipped,
+		reason:      ReasonGuaranteed,
+		wantMessage: "Guaranteed",
+	}, {
+		name:        "a pod that would become BestEffort is skipped",
+		pod:         pod(asks(), container("a", "cpu=100m", "")),
+		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=100m", "")),
+		outcome:     Skipped,
+		reason:      ReasonQoSChange,
+		wantMessage: "would become BestEffort",
+	}, {
+		name:        "a hard effect refuses instead and changes nothing",
+		pod:         pod(map[string]string{target: hard}, container("a", "cpu=100m", "")),
+		want:        pod(map[string]string{target: hard}, container("a", "cpu=100m", "")),
+		outcome:     Refused,
+		reason:      ReasonQoSChange,
+		wantMessage: `workload type "management" refused: `,
+	}, {
+		name:        "an inactive type is skipped",
+		pod:         pod(asks(), container("a", "cpu=100m memory=1Mi", "")),
+		policy:      Policy{Gate: closed(ReasonTypeInactive)},
+		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=100m memory=1Mi", "")),
+		outcome:     Skipped,
+		reason:      ReasonTypeInactive,
+		wantMessage: "active",
+	}, {
+		name:        "a namespace with other types refuses the soft effect too",
+		pod:         pod(asks(), container("a", "", "")),
+		policy:      Policy{Gate: closed(ReasonNamespaceOtherTypes)},
+		want:        pod(asks(), container("a", "", "")),
+		outcome:     Refused,
+		reason:      ReasonNamespaceOtherTypes,
+		wantMessage: "does not list it",
+	}, {
+		name:        "two targets are refused",
+		pod:         pod(asks(TargetPrefix+"other", ""), container("a", "", "")),
+		want:        pod(asks(TargetPrefix+"other", ""), container("a", "", "")),
+		outcome:     Refused,
+		reason:      ReasonInvalidTarget,
+		wantMessage: "keep one annotation",
+	}, {
+		name:        "a static pod is never refused",
+		pod:         pod(map[string]string{target: hard, TargetPrefix + "other": ""}, container("a", "cpu=100m", "")),
+		policy:      Policy{Gate: open, NeverRefuse: true},
+		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=100m", "")),
+		outcome:     Skipped,
+		reason:      ReasonInvalidTarget,
+		wantMessage: "keep one annotation",
+	}}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if test.policy.Gate == nil {
+				test.policy.Gate = open
+			}
+			d := Mutate(V1(test.pod), test.policy)
+			if d.Outcome != test.outcome || d.Reason != test.reason {
+				t.Errorf("decided %q because of %q, want %q because of %q", d.Outcome, d.Reason, test.outcome, test.reason)
+			}
+			if message := d.Message(); !strings.Contains(message, test.wantMessage) || (test.wantMessage == "" && message != "") {
+				t.Errorf("message %q, want one with %q", message, test.wantMessage)
+			}
+			if _, warned := test.want.Annotations[WarningAnnotation]; warned {
+				test.want.Annotations[WarningAnnotation] = d.Message()
+			}
+			expectEqual(t, test.pod, test.want)
+		})
+	}
+
+	t.Run("pod-level CPU is skipped", func(t *testing.T) {
+		p := pod(asks(), container("a", "memory=1Mi", ""))
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu=1")}
+		if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Skipped || d.Reason != ReasonPodLevelCPU {
+			t.Errorf("decided %q because of %q", d.Outcome, d.Reason)
+		}
+	})
+	t.Run("init containers are partitioned too", func(t *testing.T) {
+		p := pod(asks(), container("a", "memory=1Mi", ""))
+		p.Spec.InitContainers = []v1.Container{container("init", "cpu=250m", "")}
+		Mutate(V1(p), Policy{Gate: open})
+		if got := p.Spec.InitContainers[0].Resources.Requests[cores]; got.Value() != 250 {
+			t.Errorf("init container has %s cores, want 250", got.String())
+		}
+	})
+}
+
+func expectEqual(t *testing.T, got, want *v1.Pod) {
+	t.Helper()
+	if !maps.Equal(got.Annotations, want.Annotations) {
+		t.Errorf("annotations\n  %v, want\n  %v", got.Annotations, want.Annotations)
+	}
+	for i := range want.Spec.Containers {
+		g, w := got.Spec.Containers[i].Resources, want.Spec.Containers[i].Resources
+		if fmt.Sprint(texts(g.Requests), texts(g.Limits)) != fmt.Sprint(texts(w.Requests), texts(w.Limits)) {
+			t.Errorf("container %d has %v %v, want %v %v", i, texts(g.Requests), texts(g.Limits), texts(w.Requests), texts(w.Limits))
+		}
+	}
+}
+
+func texts(l v1.ResourceList) map[v1.ResourceName]string {
+	m := map[v1.ResourceName]string{}
+	for name, quantity := range l {
+		m[name] = quantity.String()
+	}
+	return m
+}
+
+// randomPod makes pods of all shapes that the API may hand to Mutate, and some
+// that it should not.
+func randomPod(r *rand.Rand) *v1.Pod {
+	pick := func(values ...string) string { return values[r.IntN(len(values))] }
+	p := pod(map[string]string{})
+	for i := range 1 + r.IntN(3) {
+		c := container(string(rune('a'+i)),
+			pick("", "cpu=400m", "cpu=0", "cpu=100500u", "cores=300", "cores=0", "other.workload.openshift.io/cores=7")+pick("", " memory=1Mi", " memory=2Mi")+pick("", "", " cpu=1"),
+			pick("", "cpu=400m", "cpu=1", "cpu=101m", "cores=300")+pick("", " memory=1Mi"))
+		if r.IntN(3) == 0 {
+			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		} else {
+			p.Spec.Containers = append(p.Spec.Containers, c)
+		}
+		if r.IntN(3) == 0 {
+			p.Annotations[ResourcesAnnotation(c.Name)] = pick("", "{}", `{"cpushares":5,"cpulimit":400}`, `{"cpulimit":100,"cpuset":"0"}`, `{"cpushares":1}`)
+		}
+	}
+	if r.IntN(4) > 0 {
+		p.Annotations[target] = pick("", "{}", soft, hard, "{", `{"effect":1}`)
+	}
+	if r.IntN(10) == 0 {
+		p.Annotations[TargetPrefix+"other"] = ""
+	}
+	if r.IntN(6) == 0 {
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: list(pick("cpu=1", "memory=1Mi"))}
+	}
+	return p
+}
+
+func TestMutateTwiceChangesNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20000 {
+		p := randomPod(r)
+		policy := Policy{Gate: open, NeverRefuse: r.IntN(2) == 0}
+		before := p.DeepCopy()
+		first := Mutate(V1(p), policy)
+		once := p.DeepCopy()
+		second := Mutate(V1(p), policy)
+		if !reflect.DeepEqual(once, p) {
+			t.Fatalf("the second run (%v, the first was %v) changed the pod\nfrom %v %v\nto   %v %v\nof   %v %v", second, first,
+				once.Annotations, once.Spec.Containers, p.Annotations, p.Spec.Containers, before.Annotations, before.Spec.Containers)
+		}
+		if first.Outcome == Refused && !reflect.DeepEqual(before, p) {
+			t.Fatalf("a refused pod was changed: %v", first)
+		}
+		if workloadType, ok := TypeOf(p); (first.Outcome == Partitioned) != (ok && workloadType == first.Target.Type) && first.Outcome != Refused {
+			t.Fatalf("%v, but TypeOf says %q %v of %v", first, workloadType, ok, p)
+		}
+	}
+}
+
+func TestAsOrdinaryIsThePodBeforeMutate(t *testing.T) {
+	p := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "", ""))
+	original := p.DeepCopy()
+	if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Partitioned {
+		t.Fatal(d)
+	}
+	mutated := p.DeepCopy()
+	ordinary := AsOrdinary(p)
+	ordinary.Annotations = original.Annotations
+	expectEqual(t, ordinary, original)
+	if !reflect.DeepEqual(p, mutated) {
+		t.Error("AsOrdinary changed the pod itself")
+	}
+	if c := ContainerAsOrdinary(p, &p.Spec.Containers[0]); c.Resources.Requests.Cpu().MilliValue() != 400 {
+		t.Errorf("container asks for %s", c.Resources.Requests.Cpu())
+	}
+}
+
+func TestPodsThatDoNotAskCostNothing(t *testing.T) {
+	p := pod(map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}, container("a", "cpu=1 memory=1Mi", ""))
+	if allocs := testing.AllocsPerRun(100, func() {
+		if _, errs := ParseTarget(p.Annotations); errs != nil {
+			t.Fatal(errs)
+		}
+		CarriesCores(p.Spec.Containers[0].Resources.Requests)
+		TypeOf(p)
+	}); allocs != 0 {
+		t.Errorf("%v allocations, want none", allocs)
+	}
+}

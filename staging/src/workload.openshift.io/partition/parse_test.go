@@ -1,0 +1,196 @@
+package partition
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/cpuset"
+)
+
+var host = cpuset.New(0, 1, 2, 3)
+
+func TestParseAcceptsPools(t *testing.T) {
+	pools, err := Parse([]byte(` {"management": {"cpuset": "0,2-2"}, "other": {"cpuset": ""}} `), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := pools["management"].String(); got != "0,2" {
+		t.Errorf("pool is %s, want 0,2", got)
+	}
+	if got := strings.Join(pools.Types(), " "); got != "management other" {
+		t.Errorf("types are %s", got)
+	}
+	if got := pools.Union().String(); got != "0,2" {
+		t.Errorf("union is %s", got)
+	}
+}
+
+func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	for name, test := range map[string]struct{ file, wantError string }{
+		"an empty file":                {``, "not a pinning file"},
+		"null":                         {`null`, "names no workload type"},
+		"no type":                      {`{}`, "names no workload type"},
+		"an array":                     {`[]`, "not a pinning file"},
+		"trailing data":                {`{"management": {"cpuset": "0"}} x`, "not a pinning file"},
+		"a second object":              {`{"management": {"cpuset": "0"}} {}`, "not a pinning file"},
+		"a type twice":                 {`{"a": {"cpuset": "0"}, "a": {"cpuset": "1"}}`, `duplicate field "a"`},
+		"a key twice":                  {`{"a": {"cpuset": "0", "cpuset": "1"}}`, `duplicate field "a.cpuset"`},
+		"an unknown key":               {`{"a": {"cpuset": "0", "cpus": "1"}}`, `unknown field "a.cpus"`},
+		"a key in other case":          {`{"a": {"CPUSet": "0"}}`, `unknown field "a.CPUSet"`},
+		"a type that is null":          {`{"a": null}`, `"a": cpuset is missing`},
+		"a missing set":                {`{"a": {}}`, `"a": cpuset is missing`},
+		"a set that is null":           {`{"a": {"cpuset": null}}`, `"a": cpuset is missing`},
+		"a set that is a number":       {`{"a": {"cpuset": 0}}`, "not a pinning file"},
+		"an upper-case type":           {`{"A": {"cpuset": "0"}}`, `workload type "A"`},
+		"an empty type":                {`{"": {"cpuset": "0"}}`, `workload type ""`},
+		"a type with a dot":            {`{"a.b": {"cpuset": "0"}}`, `workload type "a.b"`},
+		"a type that is too long":      {`{"` + strings.Repeat("a", 64) + `": {"cpuset": "0"}}`, "63"},
+		"words for a set":              {`{"a": {"cpuset": "all"}}`, `"all" is not a CPU`},
+		"a blank in a set":             {`{"a": {"cpuset": "0, 1"}}`, `" 1" is not a CPU`},
+		"a blank set":                  {`{"a": {"cpuset": " "}}`, `" " is not a CPU`},
+		"a trailing comma":             {`{"a": {"cpuset": "0,"}}`, `"" is not a CPU`},
+		"an open range":                {`{"a": {"cpuset": "0-"}}`, `"0-" is not a CPU`},
+		"a negative CPU":               {`{"a": {"cpuset": "-1"}}`, `"-1" is not a CPU`},
+		"a sign":                       {`{"a": {"cpuset": "+1"}}`, `"+1" is not a CPU`},
+		"a range that runs backwards":  {`{"a": {"cpuset": "2-1"}}`, `cpuset "2-1"`},
+		"a range without end":          {`{"a": {"cpuset": "0-4294967295"}}`, "CPU 4294967295 is beyond 8191"},
+		"a number that is no number":   {`{"a": {"cpuset": "99999999999999999999"}}`, "is beyond 8191"},
+		"a CPU that the host lacks":    {`{"a": {"cpuset": "3-4"}}`, "the host has no CPU 4; it has 0-3"},
+		"pools that overlap":           {`{"b": {"cpuset": "1-2"}, "a": {"cpuset": "0-1"}}`, `"b": cpuset "1-2": CPU 1 is in the pool of "a" too`},
+		"a pool of all CPUs":           {`{"a": {"cpuset": "0-3"}}`, "leaves none of the host's CPUs 0-3"},
+		"pools that take all together": {`{"a": {"cpuset": "0-1"}, "b": {"cpuset": "2-3"}}`, `"b": cpuset "2-3": leaves none`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pools, err := Parse([]byte(test.file), host)
+			if err == nil {
+				t.Fatalf("%s gave %v, want an error", test.file, pools)
+			}
+			if !strings.Contains(err.Error(), test.wantError) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want one line with %q", err, test.wantError)
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pinning")
+	if pools, err := Load(path, host); pools != nil || err != nil {
+		t.Errorf("no file gave %v, %v; want the feature off", pools, err)
+	}
+	write := func(mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(`{"management": {"cpuset": "0"}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, mode := range []os.FileMode{0o620, 0o602, 0o666} {
+		write(mode)
+		if _, err := Load(path, host); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("mode %#o gave %v, want an error that names the file", mode, err)
+		}
+	}
+	write(0o644)
+	if pools, err := Load(path, host); err != nil || pools["management"].String() != "0" {
+		t.Errorf("got %v, %v", pools, err)
+	}
+	if _, err := Load(filepath.Dir(path), host); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a folder gave %v", err)
+	}
+}
+
+func TestParseTarget(t *testing.T) {
+	for value, want := range map[string]Effect{
+		``: Preferred, ` `: Preferred, `{}`: Preferred, `{"effect": ""}`: Preferred, soft: Preferred,
+		` { "effect" : "RequiredDuringScheduling" } `: Required,
+	} {
+		got, errs := ParseTarget(map[string]string{target: value, "x": "y"})
+		if len(errs) > 0 || got != (Target{"management", want}) {
+			t.Errorf("%q gave %v, %v", value, got, errs)
+		}
+	}
+	for value, wantError := range map[string]string{
+		`null`: "must be a JSON object", `[]`: "must be a JSON object", `"x"`: "must be a JSON object", `{`: "must be a JSON object",
+		`{"effect": "x"}`: "unknown effect", `{"effect": null}`: "unknown effect", `{"effect": {}}`: "unknown effect",
+		`{"Effect": ""}`: `unknown key "Effect"`, `{"effect": "", "effect": ""}`: "more than once", soft + "x": "trailing data", soft + soft: "trailing data",
+	} {
+		_, errs := ParseTarget(map[string]string{target: value})
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), wantError) || errs[0].Field != "metadata.annotations["+target+"]" {
+			t.Errorf("%q gave %v, want %q with the field", value, errs, wantError)
+		}
+	}
+	for _, key := range []string{TargetPrefix, TargetPrefix + "A", TargetPrefix + "a/b", TargetPrefix + strings.Repeat("a", 64)} {
+		if _, errs := ParseTarget(map[string]string{key: ""}); len(errs) != 1 {
+			t.Errorf("%s gave %v, want an error", key, errs)
+		}
+	}
+	if got, errs := ParseTarget(map[string]string{"Target.workload.openshift.io/management": "", AllowedAnnotation: ""}); got.Type != "" || errs != nil {
+		t.Errorf("other annotations gave %v, %v", got, errs)
+	}
+	if _, errs := ParseTarget(map[string]string{target: strings.Repeat("x", 1<<18)}); len(errs[0].Error()) > 1000 {
+		t.Errorf("a large value makes an error of %d bytes", len(errs[0].Error()))
+	}
+}
+
+func TestAllowed(t *testing.T) {
+	for value, want := range map[string]bool{"management": true, " a , management ": true, "a,,management": true, "": false, "managements": false, "a management": false} {
+		if got := Allows(value, "management"); got != want {
+			t.Errorf("%q allows management: %v, want %v", value, got, want)
+		}
+	}
+	if Allows(",", "") {
+		t.Error("the empty name is allowed")
+	}
+	if got := ParseAllowed(" a ,,b"); len(got) != 2 || got[0] != "a" || got[1] != "b" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"management": {"cpuset": "0-1,3"}}`))
+	f.Add([]byte(`{"a": {"cpuset": ""}, "b": {"cpuset": "2-1"}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		pools, err := Parse(data, host)
+		if err != nil {
+			return
+		}
+		if len(pools) == 0 || !pools.Union().IsSubsetOf(host) || pools.Union().Equals(host) {
+			t.Errorf("%q gave %v", data, pools)
+		}
+		total := 0
+		for workloadType, cpus := range pools {
+			total += cpus.Size()
+			if ValidateType(workloadType) != nil {
+				t.Errorf("%q gave the type %q", data, workloadType)
+			}
+		}
+		if total != pools.Union().Size() {
+			t.Errorf("%q gave pools that overlap: %v", data, pools)
+		}
+	})
+}
+
+func FuzzAnnotations(f *testing.F) {
+	f.Add("management", soft, `{"cpushares":400,"cpulimit":500}`)
+	f.Add("a", `{"effect":"RequiredDuringScheduling"}`, `{"cpulimit":"7","cpuset":"0"}`)
+	f.Fuzz(func(t *testing.T, workloadType, value, resources string) {
+		if limit := cpuLimitOf(resources); limit < 0 {
+			t.Errorf("%q has the limit %d", resources, limit)
+		} else if limit > 0 && cpuLimitOf(ContainerResources{CPUShares: 2, CPULimit: limit}.String()) != limit {
+			t.Errorf("the limit %d of %q does not survive", limit, resources)
+		}
+		p := pod(map[string]string{TargetPrefix + workloadType: value, ResourcesPrefix + "a": resources}, container("a", "cores=400 memory=1Mi", "cpu=1"))
+		policy := Policy{Gate: open, NeverRefuse: true}
+		d := Mutate(V1(p), policy)
+		once := p.DeepCopy()
+		Mutate(V1(p), policy)
+		expectEqual(t, p, once)
+		if (d.Outcome == Partitioned) != (ValidateType(workloadType) == nil && len(d.Errors) == 0) {
+			t.Errorf("%q %q gave %v", workloadType, value, d)
+		}
+	})
+}

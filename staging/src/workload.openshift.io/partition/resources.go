@@ -1,0 +1,75 @@
+package partition
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// MinShares is the weight of a container that asked for no CPU: the smallest that
+// the kernel accepts (Linux, kernel/sched/sched.h, MIN_SHARES).
+const MinShares = 2
+
+// ContainerResources is the value of a container's resources annotation: what the
+// spec can no longer tell, because cpu was taken out of it. A pod never chooses
+// its own cpuset, so there is no such key.
+type ContainerResources struct {
+	// CPUShares is the CPU request in millicores (not in the kernel's 1024ths of a
+	// CPU; the source document has it so), at least [MinShares].
+	CPUShares int64
+	// CPULimit is the CPU limit in millicores. Zero means that there is none.
+	CPULimit int64
+}
+
+// String returns the canonical value of the annotation.
+func (r ContainerResources) String() string {
+	b := make([]byte, 0, 48)
+	b = append(b, `{"cpushares":`...)
+	b = strconv.AppendInt(b, r.CPUShares, 10)
+	if r.CPULimit > 0 {
+		b = append(b, `,"cpulimit":`...)
+		b = strconv.AppendInt(b, r.CPULimit, 10)
+	}
+	return string(append(b, '}'))
+}
+
+// maxResourcesValue bounds what is worth parsing; a canonical value has at most
+// 63 bytes.
+const maxResourcesValue = 256
+
+// cpuLimitOf returns the CPU limit in millicores that a resources annotation
+// carries, or zero. It is the only thing ever taken from such an annotation,
+// since a user may have written it: the shares follow from the spec, and whatever
+// else stands there is dropped.
+func cpuLimitOf(value string) int64 {
+	// The form that this package writes needs no JSON decoder.
+	if rest, ok := strings.CutPrefix(value, `{"cpushares":`); ok {
+		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
+		rest = rest[digits:]
+		if rest == "}" {
+			return 0
+		}
+		if rest, ok = strings.CutPrefix(rest, `,"cpulimit":`); ok {
+			if number, ok := strings.CutSuffix(rest, "}"); ok {
+				if limit, err := strconv.ParseInt(number, 10, 64); err == nil && limit > 0 {
+					return limit
+				}
+			}
+		}
+	}
+	if len(value) > maxResourcesValue {
+		return 0
+	}
+	var keys struct {
+		CPULimit json.Number `json:"cpulimit"`
+	}
+	if err := json.Unmarshal([]byte(value), &keys); err != nil {
+		return 0
+	}
+	limit, err := strconv.ParseInt(keys.CPULimit.String(), 10, 64)
+	if err != nil || limit <= 0 || limit == math.MaxInt64 {
+		return 0
+	}
+	return limit
+}

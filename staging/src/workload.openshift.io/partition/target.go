@@ -1,0 +1,124 @@
+package partition
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Effect says what becomes of a pod that can not be partitioned.
+type Effect string
+
+const (
+	// Preferred is the soft effect, and the default: the pod runs as an ordinary
+	// one, with a warning.
+	Preferred Effect = "PreferredDuringScheduling"
+	// Required is the hard effect: the pod is refused.
+	Required Effect = "RequiredDuringScheduling"
+)
+
+// Target is what a pod asks for. Its zero value asks for nothing.
+type Target struct {
+	Type   string
+	Effect Effect
+}
+
+// annotation returns the normalised value of the target annotation.
+func (t Target) annotation() string { return `{"effect":"` + string(t.Effect) + `"}` }
+
+var annotationsPath = field.NewPath("metadata", "annotations")
+
+// ParseTarget finds the target annotation of a pod. Without one it returns the
+// zero value and does not allocate. More than one, an invalid workload type, or a
+// value that is not a JSON object with at most the key effect and a known effect,
+// are errors with the path of the annotation (design, section 4.1).
+func ParseTarget(annotations map[string]string) (Target, field.ErrorList) {
+	var key, value string
+	found := 0
+	for k, v := range annotations {
+		if strings.HasPrefix(k, TargetPrefix) {
+			found++
+			key, value = k, v
+		}
+	}
+	if found == 0 {
+		return Target{}, nil
+	}
+	if found > 1 {
+		var keys []string
+		for _, k := range slices.Sorted(maps.Keys(annotations)) {
+			if strings.HasPrefix(k, TargetPrefix) {
+				keys = append(keys, abbreviate(k))
+			}
+		}
+		const most = 3
+		if found > most {
+			keys = append(keys[:most], fmt.Sprintf("and %d more", found-most))
+		}
+		return Target{}, field.ErrorList{field.Invalid(annotationsPath, strings.Join(keys, ", "),
+			"a pod may ask for one workload type; keep one annotation with the prefix "+TargetPrefix)}
+	}
+	workloadType := strings.TrimPrefix(key, TargetPrefix)
+	path := annotationsPath.Key(abbreviate(key))
+	if err := ValidateType(workloadType); err != nil {
+		return Target{}, field.ErrorList{field.Invalid(path, abbreviate(workloadType), err.Error())}
+	}
+	effect, err := parseEffect(value)
+	if err != nil {
+		return Target{}, field.ErrorList{field.Invalid(path, abbreviate(value), err.Error())}
+	}
+	return Target{Type: workloadType, Effect: effect}, nil
+}
+
+// parseEffect reads the value of a target annotation. It walks the tokens itself
+// because encoding/json would let duplicate keys, other spellings of a key and
+// null pass.
+func parseEffect(value string) (Effect, error) {
+	if strings.TrimSpace(value) == "" {
+		return Preferred, nil
+	}
+	const form = `must be a JSON object such as {"effect": "PreferredDuringScheduling"}`
+	decoder := json.NewDecoder(bytes.NewReader([]byte(value)))
+	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
+		return "", errors.New(form)
+	}
+	effect := Preferred
+	for seen := false; decoder.More(); seen = true {
+		key, err := decoder.Token()
+		if err != nil {
+			return "", errors.New(form)
+		}
+		if key != "effect" {
+			return "", fmt.Errorf("unknown key %q; only effect is known", abbreviate(fmt.Sprint(key)))
+		}
+		if seen {
+			return "", errors.New("the key effect stands more than once")
+		}
+		token, err := decoder.Token()
+		if err != nil {
+			return "", errors.New(form)
+		}
+		name, isString := token.(string)
+		switch {
+		case isString && name == "":
+		case isString && (Effect(name) == Preferred || Effect(name) == Required):
+			effect = Effect(name)
+		default:
+			return "", fmt.Errorf("unknown effect; must be %s or %s", Preferred, Required)
+		}
+	}
+	if _, err := decoder.Token(); err != nil {
+		return "", errors.New(form)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return "", errors.New("trailing data; " + form)
+	}
+	return effect, nil
+}

@@ -1,0 +1,102 @@
+package partition
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Names that users, nodes and runtimes see (design, section 2).
+const (
+	// Domain is the suffix of every name of this package.
+	Domain = "workload.openshift.io"
+
+	// TargetPrefix and a workload type make the annotation by which a pod asks for
+	// a partition; see [Target].
+	TargetPrefix = "target." + Domain + "/"
+
+	// ResourcesPrefix and a container's name make the annotation that tells a
+	// runtime what the container asked for; see [ContainerResources].
+	ResourcesPrefix = "resources." + Domain + "/"
+
+	// AllowedAnnotation, on a namespace, lists the workload types that its pods may
+	// ask for; see [ParseAllowed].
+	AllowedAnnotation = Domain + "/allowed"
+
+	// WarningAnnotation, on a pod, says why its request was not honoured.
+	WarningAnnotation = Domain + "/warning"
+
+	// EnabledAnnotation, on the namespace kube-system, lists the workload types
+	// that were found active; it has the form of [AllowedAnnotation].
+	EnabledAnnotation = Domain + "/enabled"
+
+	// PinningFilePath is where the kubelet looks for the node's pools; see [Load].
+	PinningFilePath = "/etc/kubernetes/openshift-workload-pinning"
+
+	coresSuffix = "." + Domain + "/cores"
+)
+
+// CoresResource returns the extended resource that replaces cpu in pods of the
+// given workload type. Its unit is a millicore.
+func CoresResource(workloadType string) string { return workloadType + coresSuffix }
+
+// TypeOfCores is the inverse of [CoresResource]: the workload type whose cores
+// the named resource counts, and false for every other resource.
+func TypeOfCores(resourceName string) (workloadType string, ok bool) {
+	workloadType, ok = strings.CutSuffix(resourceName, coresSuffix)
+	return workloadType, ok && workloadType != ""
+}
+
+// TargetAnnotation returns the annotation by which a pod asks for a workload type.
+func TargetAnnotation(workloadType string) string { return TargetPrefix + workloadType }
+
+// ResourcesAnnotation returns the annotation that carries a container's
+// [ContainerResources].
+func ResourcesAnnotation(container string) string { return ResourcesPrefix + container }
+
+// ValidateType returns an error that quotes the name if it can not name a
+// workload type, which is a DNS-1123 label: lower-case letters, digits and '-',
+// at most 63 characters.
+func ValidateType(workloadType string) error {
+	if problems := validation.IsDNS1123Label(workloadType); len(problems) > 0 {
+		return fmt.Errorf("workload type %q: %s", abbreviate(workloadType), strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// ParseAllowed splits the value of an allowed or enabled annotation at its
+// commas. Blanks around names and empty names are ignored; names that could not
+// be a workload type are kept, since no pod can ask for them.
+func ParseAllowed(value string) []string {
+	var types []string
+	for name := range strings.SplitSeq(value, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			types = append(types, name)
+		}
+	}
+	return types
+}
+
+// Allows reports whether an allowed or enabled annotation lists the workload type.
+// It does what [ParseAllowed] does, without an allocation.
+func Allows(value, workloadType string) bool {
+	for value != "" {
+		var name string
+		name, value, _ = strings.Cut(value, ",")
+		if strings.TrimSpace(name) == workloadType {
+			return workloadType != ""
+		}
+	}
+	return false
+}
+
+// abbreviate keeps values of any size readable in errors: API clients may send
+// 256 KiB of annotations, and an error repeats what it complains of.
+func abbreviate(value string) string {
+	const most = 80
+	if len(value) <= most {
+		return value
+	}
+	return strings.ToValidUTF8(value[:most], "") + "…"
+}
