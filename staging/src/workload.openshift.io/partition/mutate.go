@@ -202,11 +202,11 @@ func (p Pod[L, N]) partition(target Target, class qosClass) {
 		c := &p.Containers[i]
 		was := c.ordinary(*p.Annotations, target.Type)
 		kept[ResourcesAnnotation(c.Name)] = ContainerResources{CPUShares: max(was.request, MinShares), CPULimit: was.limit}.String()
-		removeCores(c.Requests, cores)
-		removeCores(c.Limits, cores)
-		if class == bestEffort {
+		if class == bestEffort && !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
 			continue
 		}
+		removeCores(c.Requests, cores)
+		removeCores(c.Limits, cores)
 		remove(c.Requests, cpu)
 		remove(c.Limits, cpu)
 		if was.requested {
