@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// binaries are what carry builds, in the order of their use.
+var binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kube-proxy"}
+
+func binaryList() string { return strings.Join(binaries, ", ") }
+
+// version is the tree's version as the binaries print it: the release and the
+// commit that the series gives, which is the same for everybody.
+func (t *tree) version(ctx context.Context) (version, commit, state string, err error) {
+	if commit, err = t.git().run(ctx, "rev-parse", "HEAD"); err != nil {
+		return "", "", "", err
+	}
+	dirty, err := t.dirty(ctx)
+	if err != nil {
+		return "", "", "", err
+	}
+	version, state = t.release+"+wp."+commit[:7], "clean"
+	if dirty != "" {
+		version, state = version+"-dirty", "dirty"
+	}
+	return version, commit, state, nil
+}
+
+// build runs upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to
+// give the version.
+func (t *tree) build(ctx context.Context, wanted []string) error {
+	if len(wanted) == 0 {
+		wanted = binaries
+	}
+	for _, name := range wanted {
+		if !slices.Contains(binaries, name) {
+			return fmt.Errorf("unknown binary %q; known are %s", name, binaryList())
+		}
+	}
+	s, err := t.load()
+	if err != nil {
+		return err
+	}
+	version, commit, state, err := t.version(ctx)
+	if err != nil {
+		return err
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(t.release, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	versionFile := filepath.Join(filepath.Dir(t.dir), "version")
+	content := fmt.Sprintf("KUBE_GIT_COMMIT='%s'\nKUBE_GIT_TREE_STATE='%s'\nKUBE_GIT_VERSION='%s'\nKUBE_GIT_MAJOR='%s'\nKUBE_GIT_MINOR='%s'\n", commit, state, version, major, minor)
+	if err := writeIfChanged(versionFile, []byte(content)); err != nil {
+		return err
+	}
+	toolchain, err := t.toolchain(ctx)
+	if err != nil {
+		return err
+	}
+	what := make([]string, len(wanted))
+	for i, name := range wanted {
+		what[i] = "cmd/" + name
+	}
+	t.say("building %s as %s", strings.Join(wanted, ", "), version)
+	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "WHAT="+strings.Join(what, " "))
+	cmd.Dir = t.dir
+	cmd.Env = append(os.Environ(), toolchain...)
+	cmd.Env = append(cmd.Env,
+		"KUBE_GIT_VERSION_FILE="+versionFile,
+		"KUBE_STATIC_OVERRIDES=kubelet",
+		"SOURCE_DATE_EPOCH="+strconv.FormatInt(s.Released.Unix(), 10),
+		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"),
+	)
+	if err := t.follow(cmd, "compiled"); err != nil {
+		return fmt.Errorf("build of %s: %w", t.release, err)
+	}
+	bin := filepath.Join(filepath.Dir(t.dir), "bin")
+	for _, name := range wanted {
+		built := filepath.Join(t.dir, "_output", "local", "bin", runtime.GOOS, runtime.GOARCH, name)
+		if err := link(built, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	t.say("built %s in %s", strings.Join(wanted, ", "), bin)
+	return nil
+}
+
+// link makes to the same file as from, whatever was there.
+func link(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	temporary := to + ".new"
+	if err := os.Remove(temporary); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := os.Link(from, temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, to)
+}
+
+// toolchain returns the environment that makes the tree build with the Go version
+// that upstream names in .go-version, or, where that can not be had, with the
+// installed one.
+func (t *tree) toolchain(ctx context.Context) ([]string, error) {
+	if os.Getenv("FORCE_HOST_GO") != "" {
+		return []string{"GOTOOLCHAIN=local"}, nil
+	}
+	data, err := os.ReadFile(filepath.Join(t.dir, ".go-version"))
+	if err != nil {
+		return nil, err
+	}
+	env := []string{"GOTOOLCHAIN=go" + strings.TrimSpace(string(data))}
+	cmd := exec.CommandContext(ctx, "go", "version")
+	cmd.Dir = t.dir
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.say("Go %s, which upstream released with, can not be had (%s); using the installed one", strings.TrimSpace(string(data)), firstLine(string(out)))
+		return []string{"GOTOOLCHAIN=local", "FORCE_HOST_GO=y"}, nil
+	}
+	return env, nil
+}
+
+// follow runs a command of which each line is a package done, and shows how far it
+// is. Lines that are not packages are shown as they are, and all of them if it
+// fails.
+func (t *tree) follow(cmd *exec.Cmd, done string) error {
+	reader, writer := io.Pipe()
+	cmd.Stdout, cmd.Stderr = writer, writer
+	// make starts go, and go compilers: an interrupt ends them all.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	finished := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		writer.Close()
+		finished <- err
+	}()
+	var other bytes.Buffer
+	count, start := 0, time.Now()
+	every := 10 * time.Second
+	terminal := isTerminal(os.Stderr)
+	if terminal {
+		every = 200 * time.Millisecond
+	}
+	shown := start
+	for scanner := bufio.NewScanner(reader); scanner.Scan(); {
+		line := scanner.Text()
+		if !isPackage(line) {
+			other.WriteString(line + "\n")
+			continue
+		}
+		count++
+		if time.Since(shown) < every {
+			continue
+		}
+		shown = time.Now()
+		progress := fmt.Sprintf("%s: %4d packages %s in %s, now %s", t.release, count, done, time.Since(start).Round(time.Second), line)
+		if terminal {
+			fmt.Fprintf(os.Stderr, "\r\x1b[K%.*s", 100, progress)
+		} else {
+			fmt.Fprintln(os.Stderr, progress)
+		}
+	}
+	if terminal && count > 0 {
+		fmt.Fprint(os.Stderr, "\r\x1b[K")
+	}
+	if err := <-finished; err != nil {
+		os.Stderr.Write(other.Bytes())
+		return err
+	}
+	t.say("%d packages %s in %s", count, done, time.Since(start).Round(time.Second))
+	return nil
+}
+
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// isPackage tells the import paths that `go build -v` prints from other output.
+func isPackage(line string) bool {
+	return line != "" && !strings.ContainsAny(line, " \t:+") && (strings.Contains(line, "/") || strings.ToLower(line) == line)
+}
+
+// touched returns the packages that the series changes, as folders of the tree.
+func (t *tree) touched() ([]string, error) {
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return nil, err
+	}
+	var folders []string
+	for _, p := range series {
+		for _, file := range p.files {
+			folders = append(folders, "./"+filepath.Dir(file.path))
+		}
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders), nil
+}
+
+// test runs upstream's own tests of the packages that the series touches, and
+// leaves out what upstream fails without the series, too: build/releases/RELEASE/failing
+// lists such tests with the reason.
+func (t *tree) test(ctx context.Context) error {
+	folders, err := t.touched()
+	if err != nil {
+		return err
+	}
+	toolchain, err := t.toolchain(ctx)
+	if err != nil {
+		return err
+	}
+	skip, err := t.failing()
+	if err != nil {
+		return err
+	}
+	t.say("running upstream's tests of %d packages", len(folders))
+	args := []string{"test", "-tags=selinux,notest", "-timeout=20m"}
+	if len(skip) > 0 {
+		for _, test := range skip {
+			t.say("not counted: %s (%s)", test.name, test.reason)
+		}
+		var names []string
+		for _, test := range skip {
+			names = append(names, test.name)
+		}
+		args = append(args, "-skip=^("+strings.Join(names, "|")+")$")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, folders...)...)
+	cmd.Dir = t.dir
+	cmd.Env = append(os.Environ(), toolchain...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+type failingTest struct{ name, reason string }
+
+// failing reads a release's ledger: a test's name and the reason on each line.
+func (t *tree) failing() ([]failingTest, error) {
+	path := t.project.path("build", "releases", t.release, "failing")
+	data, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	var tests []failingTest
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, reason, ok := strings.Cut(line, " ")
+		if !ok {
+			return nil, fmt.Errorf("%s: %q has no reason", path, line)
+		}
+		tests = append(tests, failingTest{name, strings.TrimSpace(reason)})
+	}
+	return tests, err
+}

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// finding is a breach of the rules, at a line of a file of the project.
+type finding struct {
+	path string
+	line int
+	text string
+}
+
+func (f finding) String() string { return fmt.Sprintf("%s:%d: %s", f.path, f.line, f.text) }
+
+// lint prints what breaks the rules of section 9 of the design.
+func (t *tree) lint(ctx context.Context) error {
+	findings, err := t.project.lintFolder()
+	if err != nil {
+		return err
+	}
+	series, err := t.project.allPatches()
+	if err != nil {
+		return err
+	}
+	for _, p := range series {
+		findings = append(findings, p.lint()...)
+	}
+	if err := t.update(ctx); err != nil {
+		return err
+	}
+	raised, err := t.raised(ctx)
+	if err != nil {
+		return err
+	}
+	findings = append(findings, raised...)
+	for _, f := range findings {
+		fmt.Println(f)
+	}
+	if len(findings) > 0 {
+		return fmt.Errorf("lint: %d findings", len(findings))
+	}
+	fmt.Printf("%d patches keep to the rules, and no dependency of %s is raised\n", len(series), t.release)
+	return nil
+}
+
+// patchFiles lists the patch files, common and overrides, relative to the project.
+func (p project) patchFiles() ([]string, error) {
+	var files []string
+	for _, pattern := range []string{"*.patch", "v*/*.patch"} {
+		found, err := filepath.Glob(p.path("patches", pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range found {
+			relative, err := filepath.Rel(p.dir, path)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, relative)
+		}
+	}
+	return files, nil
+}
+
+func (p project) allPatches() ([]patch, error) {
+	files, err := p.patchFiles()
+	if err != nil {
+		return nil, err
+	}
+	var patches []patch
+	for _, path := range files {
+		data, err := os.ReadFile(p.path(path))
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := parsePatch(path, data)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, parsed)
+	}
+	return patches, nil
+}
+
+var numbered = regexp.MustCompile(`^[0-9]+[-_.]`)
+
+// lintFolder checks that the order file and the files agree.
+func (p project) lintFolder() ([]finding, error) {
+	var findings []finding
+	names, err := p.order()
+	if err != nil {
+		return nil, err
+	}
+	files, err := p.patchFiles()
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range files {
+		name := filepath.Base(path)
+		if !slices.Contains(names, name) {
+			findings = append(findings, finding{path, 1, "patches/series does not list it"})
+		}
+		if numbered.MatchString(name) {
+			findings = append(findings, finding{path, 1, "has a number; patches/series gives the order"})
+		}
+	}
+	for i, name := range names {
+		if !slices.Contains(files, filepath.Join("patches", name)) {
+			findings = append(findings, finding{"patches/series", i + 1, name + " does not exist"})
+		}
+	}
+	return findings, nil
+}
+
+var (
+	statusForm = regexp.MustCompile(`^(Inappropriate|Pending|Submitted|Accepted) \[.+\]$`)
+	// signature matches the first line of a function or a method.
+	signature = regexp.MustCompile(`^func\b`)
+	// control matches statements that are logic, except the check of an error that a
+	// call of ours returns, which a hook can not do without.
+	control    = regexp.MustCompile(`^\s*(for|switch|select|go|defer|func|else|goto)\b|\belse\b|\bfunc\s*\(`)
+	condition  = regexp.MustCompile(`^\s*if\b`)
+	errorCheck = regexp.MustCompile(`^\s*if (\w+(, \w+)* :?= )?managed\w*\.|^\s*if (err|\w+(, err)?) :?= managed\w*\.`)
+	generated  = regexp.MustCompile(`(^|/)(zz_generated[^/]*|generated\.[^/]*|[^/]*\.pb\.go|[^/]*_generated\.go|types_swagger_doc_generated\.go)$|^api/openapi-spec/`)
+	ourImport  = regexp.MustCompile(`"workload\.openshift\.io/`)
+)
+
+// Limits of a hook. A change of either is a change of what a hook may be.
+const (
+	maxAddedPerFile = 8
+	maxSubject      = 72
+)
+
+// lint checks one patch.
+func (p patch) lint() []finding {
+	var findings []finding
+	report := func(line int, format string, args ...any) {
+		findings = append(findings, finding{p.path, line, fmt.Sprintf(format, args...)})
+	}
+	lines := strings.Split(strings.TrimSpace(p.message), "\n")
+	if len(lines[0]) > maxSubject {
+		report(p.messageLine, "the subject has %d characters; at most %d", len(lines[0]), maxSubject)
+	}
+	trailers := map[string]string{}
+	why := false
+	for i, line := range lines[1:] {
+		key, value, ok := strings.Cut(line, ": ")
+		if ok && slices.Contains([]string{"Upstream-Status", "Tests", "Drop-When"}, key) {
+			trailers[key] = strings.TrimSpace(value)
+			if key == "Upstream-Status" && !statusForm.MatchString(trailers[key]) {
+				report(p.messageLine+i+1, "Upstream-Status is %q; must be Inappropriate, Pending, Submitted or Accepted, and a [reason or link]", trailers[key])
+			}
+		} else if strings.TrimSpace(line) != "" && len(trailers) == 0 {
+			why = true
+		}
+	}
+	if !why {
+		report(p.messageLine, "the message does not say why")
+	}
+	for _, key := range []string{"Upstream-Status", "Tests", "Drop-When"} {
+		if trailers[key] == "" {
+			report(p.messageLine, "the message has no %s", key)
+		}
+	}
+	for _, file := range p.files {
+		findings = append(findings, p.lintFile(file)...)
+	}
+	return findings
+}
+
+func (p patch) lintFile(file fileDiff) []finding {
+	var findings []finding
+	report := func(line int, format string, args ...any) {
+		findings = append(findings, finding{p.path, line, file.path + ": " + fmt.Sprintf(format, args...)})
+	}
+	switch base := filepath.Base(file.path); {
+	case strings.HasSuffix(base, "_test.go"):
+		report(file.line, "is an upstream test, which is never edited")
+	case generated.MatchString(file.path):
+		report(file.line, "is generated; the tool that generates it belongs into carry")
+	case base == "go.mod" || base == "go.sum" || base == "go.work" || base == "go.work.sum" || base == "modules.txt":
+		report(file.line, "is Go's bookkeeping, which carry does")
+	case !strings.HasSuffix(base, ".go"):
+		report(file.line, "is not Go source")
+	}
+	for _, header := range file.extra {
+		report(header.line, "%q: a patch changes the content of files and nothing else", header.text)
+	}
+	if added := file.added(); len(added) > maxAddedPerFile {
+		report(added[maxAddedPerFile].line, "%d lines are added; at most %d", len(added), maxAddedPerFile)
+	}
+	// Each hunk calls a package of this project, or imports it.
+	var hunk diffLine
+	ours, changes := true, 0
+	endHunk := func() {
+		if changes > 0 && !ours {
+			report(hunk.line, "the hunk does not call a package of this project")
+		}
+		ours, changes = false, 0
+	}
+	for _, line := range file.lines {
+		switch line.op {
+		case '@':
+			endHunk()
+			hunk = line
+		case '+':
+			changes++
+			ours = ours || strings.Contains(line.text, "managed") || strings.Contains(line.text, "partitioning") || ourImport.MatchString(line.text)
+			if control.MatchString(line.text) || (condition.MatchString(line.text) && !errorCheck.MatchString(line.text)) {
+				report(line.line, "%q is logic, which belongs into this project's packages", strings.TrimSpace(line.text))
+			}
+		case '-':
+			changes++
+			if signature.MatchString(line.text) {
+				report(line.line, "%q: the signature of an upstream function changes", strings.TrimSpace(line.text))
+			}
+		}
+	}
+	endHunk()
+	return findings
+}
+
+// raised compares the module versions of the tree's workspace with and without
+// this project's modules: they must differ by those alone.
+func (t *tree) raised(ctx context.Context) ([]finding, error) {
+	s, err := t.load()
+	if err != nil {
+		return nil, err
+	}
+	original, err := t.git().run(ctx, "show", s.Upstream+":go.work")
+	if err != nil {
+		return nil, err
+	}
+	// Beside the tree's own, so that its relative paths hold.
+	without := filepath.Join(t.dir, "_output", "upstream.work")
+	original = strings.ReplaceAll(original, "\t./", "\t../")
+	original = strings.ReplaceAll(original, "\t.\n", "\t..\n")
+	if err := os.MkdirAll(filepath.Dir(without), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(without, []byte(original+"\n"), 0o644); err != nil {
+		return nil, err
+	}
+	sums, err := t.git().run(ctx, "show", s.Upstream+":go.work.sum")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(without+".sum", []byte(sums+"\n"), 0o644); err != nil {
+		return nil, err
+	}
+	defer os.Remove(without)
+	defer os.Remove(without + ".sum")
+	theirs, err := t.modules(ctx, without)
+	if err != nil {
+		return nil, err
+	}
+	both, err := t.modules(ctx, filepath.Join(t.dir, "go.work"))
+	if err != nil {
+		return nil, err
+	}
+	var findings []finding
+	for path, version := range both {
+		if before, known := theirs[path]; path != rootModule && path != coreModule && (!known || before != version) {
+			if !known {
+				before = "no version"
+			}
+			findings = append(findings, finding{"go.mod", 1, fmt.Sprintf("raises %s in the tree of %s from %s to %s", path, t.release, before, version)})
+		}
+	}
+	slices.SortFunc(findings, func(a, b finding) int { return strings.Compare(a.text, b.text) })
+	return findings, nil
+}
+
+func (t *tree) modules(ctx context.Context, work string) (map[string]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{with .Version}}{{.}}{{else}}main{{end}}", "all")
+	cmd.Dir = t.dir
+	cmd.Env = append(os.Environ(), "GOWORK="+work, "GOFLAGS=-mod=readonly")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list -m all in %s: %w: %s", t.shown(), err, firstLine(stderr.String()))
+	}
+	versions := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if path, version, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			versions[path] = version
+		}
+	}
+	return versions, nil
+}
+
+// stats prints the size of the series.
+func (t *tree) stats() error {
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return err
+	}
+	files := map[string]bool{}
+	var hunks, added, removed, overrides int
+	for _, p := range series {
+		if filepath.Dir(p.path) != "patches" {
+			overrides++
+		}
+		for _, file := range p.files {
+			files[file.path] = true
+			for _, line := range file.lines {
+				switch line.op {
+				case '@':
+					hunks++
+				case '+':
+					added++
+				case '-':
+					removed++
+				}
+			}
+		}
+	}
+	fmt.Printf("%s: %d patches, %d overrides, %d upstream files, %d hunks, %d lines added, %d removed\n",
+		t.release, len(series), overrides, len(files), hunks, added, removed)
+	return nil
+}

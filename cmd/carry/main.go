@@ -1,0 +1,195 @@
+// Command carry keeps the patch series: it materialises an upstream release as a
+// git repository, applies the series to it, exports it again, checks it, and
+// builds and tests the result (design, section 9). It knows git, Go modules and
+// patches, and nothing of workload partitioning.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "carry:", explain(err))
+		os.Exit(1)
+	}
+}
+
+// explain adds what to do to errors whose text alone does not say it.
+func explain(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("%w; a tree needs about 1 GiB, and nothing was changed", err)
+	}
+	return err
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "carry",
+		Short: "Carry a patch series on upstream Kubernetes releases",
+		Long: `Carry keeps a series of small patches on upstream Kubernetes.
+
+A release is known by a folder build/releases/RELEASE, whose go.mod and go.sum pin
+the module k8s.io/kubernetes and its staging modules. carry turns it into a git
+repository, _output/RELEASE/kubernetes, which holds
+
+  1. a commit with upstream's files,
+  2. a commit that adds this project's modules to go.work, and
+  3. one commit for each patch that patches/series lists.
+
+To change the series, change the tree: edit, commit (or amend, or rebase with git),
+and export.
+
+  carry tree                     materialise the newest release
+  cd _output/v1.37.0/kubernetes  edit, git commit
+  carry export                   write the commits back to patches/
+  carry lint                     see whether the patches keep to the rules
+  carry build                    build the binaries
+  carry test                     run upstream's tests of the packages touched
+
+RELEASE is the newest known one unless it is given.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), buildCommand(), testCommand(), statsCommand())
+	return root
+}
+
+func treeCommand() *cobra.Command {
+	var resume, abort bool
+	cmd := &cobra.Command{
+		Use:   "tree [RELEASE]",
+		Short: "Materialise a release and apply the series to it",
+		Long: `Materialise _output/RELEASE/kubernetes and apply the series to it, without fuzz.
+
+Called again, it does what is left to do: nothing, or the patches that changed.
+Work in the tree that is not in patches/ is never thrown away; carry stops instead
+and says how to keep or to drop it.
+
+If a patch does not apply, the tree is left with git's three-way conflict. Resolve
+it, git add, and go on with --continue; or drop the attempt with --abort.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: withTree(func(ctx context.Context, t *tree, _ []string) error {
+			switch {
+			case resume:
+				return t.resume(ctx)
+			case abort:
+				return t.abort(ctx)
+			}
+			return t.update(ctx)
+		}),
+	}
+	cmd.Flags().BoolVar(&resume, "continue", false, "commit the resolved conflict and apply the rest of the series")
+	cmd.Flags().BoolVar(&abort, "abort", false, "drop the conflict and what was done to resolve it")
+	cmd.MarkFlagsMutuallyExclusive("continue", "abort")
+	return cmd
+}
+
+func exportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export [RELEASE]",
+		Short: "Write the tree's commits back to patches/",
+		Long: `Write the tree's commits back to patches/ and patches/series, one file for each.
+
+A commit keeps the file that it came from; a new one gets a file named after its
+subject. Commits of the newest release are the common series. Commits of another
+release that changed there are its overrides, in patches/RELEASE.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: withTree(func(ctx context.Context, t *tree, _ []string) error { return t.export(ctx) }),
+	}
+}
+
+func lintCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "lint [RELEASE]",
+		Short: "Check the patches against the rules of the series",
+		Long: `Check the messages and hunks of all patches, and that this project's modules raise
+no dependency of the release's tree. Each finding has a file and a line.
+
+A message says why, and has three trailers:
+  Upstream-Status: Inappropriate|Pending|Submitted|Accepted [reason or link]
+  Tests: which tests hold the patch
+  Drop-When: when the patch can go
+A hunk adds a line or a few that call this project's packages. It creates, removes
+and renames no file, and touches no test, generated file, go.mod or go.sum.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: withTree(func(ctx context.Context, t *tree, _ []string) error { return t.lint(ctx) }),
+	}
+}
+
+func buildCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "build [RELEASE] [BINARY...]",
+		Short: "Build the release's binaries with the series",
+		Long: `Build binaries with upstream's own make rules, flags, tags and Go version into
+_output/RELEASE/bin, kubelet linked statically. The version is
+RELEASE+wp.COMMIT, where COMMIT is the tree's.
+
+Binaries, all by default: ` + binaryList() + `.
+
+The Go version is the one that upstream released with. Where it can not be had, or
+with FORCE_HOST_GO=y, the installed one is used.`,
+		RunE: withTree(func(ctx context.Context, t *tree, args []string) error {
+			if err := t.update(ctx); err != nil {
+				return err
+			}
+			return t.build(ctx, args)
+		}),
+	}
+	return cmd
+}
+
+func testCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "test [RELEASE]",
+		Short: "Run upstream's own tests of the packages that the series touches",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: withTree(func(ctx context.Context, t *tree, _ []string) error {
+			if err := t.update(ctx); err != nil {
+				return err
+			}
+			return t.test(ctx)
+		}),
+	}
+}
+
+func statsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stats [RELEASE]",
+		Short: "Print the size of the series",
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  withTree(func(_ context.Context, t *tree, _ []string) error { return t.stats() }),
+	}
+}
+
+// withTree finds the project, takes a leading release from the arguments and
+// locks that release's tree for the time of the call.
+func withTree(run func(context.Context, *tree, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		project, err := findProject()
+		if err != nil {
+			return err
+		}
+		release, rest, err := project.release(args)
+		if err != nil {
+			return err
+		}
+		t := project.tree(release)
+		unlock, err := t.lock()
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return run(cmd.Context(), t, rest)
+	}
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// patch is one file of the series.
+type patch struct {
+	// name is the file's base name; path is relative to the project.
+	name, path string
+	data       []byte
+	message    string
+	// messageLine is the file's line on which the message starts, from 1.
+	messageLine int
+	files       []fileDiff
+}
+
+// fileDiff is a patch's change of one file.
+type fileDiff struct {
+	path  string
+	line  int
+	extra []diffLine // headers that a change of content does not have: new file, rename, mode
+	lines []diffLine
+}
+
+// diffLine is a line of a diff with its number in the patch file.
+type diffLine struct {
+	line int
+	op   byte // '+', '-', ' ' or '@'
+	text string
+}
+
+func (d fileDiff) added() (added []diffLine) {
+	for _, line := range d.lines {
+		if line.op == '+' {
+			added = append(added, line)
+		}
+	}
+	return added
+}
+
+// readSeries reads the patches that apply to a release in the order of
+// patches/series: the release's own file where there is one, else the common one.
+func (p project) readSeries(release string) ([]patch, error) {
+	names, err := p.order()
+	if err != nil {
+		return nil, err
+	}
+	var series []patch
+	for _, name := range names {
+		path := filepath.Join("patches", release, name)
+		data, err := os.ReadFile(p.path(path))
+		if errors.Is(err, os.ErrNotExist) {
+			path = filepath.Join("patches", name)
+			data, err = os.ReadFile(p.path(path))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("patches/series lists %s: %w", name, err)
+		}
+		parsed, err := parsePatch(path, data)
+		if err != nil {
+			return nil, err
+		}
+		series = append(series, parsed)
+	}
+	return series, nil
+}
+
+// order reads patches/series: a file name a line, and comments that start with #.
+func (p project) order() ([]string, error) {
+	data, err := os.ReadFile(p.path("patches", "series"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if filepath.Base(line) != line || !strings.HasSuffix(line, ".patch") {
+			return nil, fmt.Errorf("patches/series: %q is not the name of a patch", line)
+		}
+		if slices.Contains(names, line) {
+			return nil, fmt.Errorf("patches/series: %s stands there twice", line)
+		}
+		names = append(names, line)
+	}
+	return names, err
+}
+
+var (
+	subjectPrefix = regexp.MustCompile(`^\[PATCH[^\]]*\] *`)
+	diffHeader    = regexp.MustCompile(`^diff --git a/(\S+) b/(\S+)$`)
+)
+
+// parsePatch reads a file as `git format-patch` writes it.
+func parsePatch(path string, data []byte) (patch, error) {
+	p := patch{name: filepath.Base(path), path: path, data: data}
+	var message []string
+	const (
+		inHeader = iota
+		inMessage
+		inDiff
+	)
+	state, number := inHeader, 0
+	for scanner := bufio.NewScanner(strings.NewReader(string(data))); scanner.Scan(); {
+		number++
+		line := scanner.Text()
+		switch state {
+		case inHeader:
+			if subject, ok := strings.CutPrefix(line, "Subject: "); ok {
+				message = append(message, subjectPrefix.ReplaceAllString(subject, ""))
+				p.messageLine = number
+			} else if strings.HasPrefix(line, " ") && len(message) == 1 {
+				message[0] += line
+			} else if line == "" {
+				state = inMessage
+				message = append(message, "")
+			}
+		case inMessage:
+			if line == "---" {
+				state = inDiff
+				break
+			}
+			message = append(message, line)
+		case inDiff:
+			if match := diffHeader.FindStringSubmatch(line); match != nil {
+				p.files = append(p.files, fileDiff{path: match[2], line: number})
+				break
+			}
+			if len(p.files) == 0 {
+				break
+			}
+			file := &p.files[len(p.files)-1]
+			switch {
+			case strings.HasPrefix(line, "@@"):
+				file.lines = append(file.lines, diffLine{number, '@', line})
+			case len(file.lines) == 0:
+				if !strings.HasPrefix(line, "index ") && !strings.HasPrefix(line, "--- ") && !strings.HasPrefix(line, "+++ ") {
+					file.extra = append(file.extra, diffLine{number, ' ', line})
+				}
+			case line != "" && strings.ContainsRune("+- ", rune(line[0])):
+				file.lines = append(file.lines, diffLine{number, line[0], line[1:]})
+			}
+		}
+	}
+	p.message = strings.TrimSpace(strings.Join(message, "\n")) + "\n"
+	if p.messageLine == 0 || len(p.files) == 0 {
+		return p, fmt.Errorf("%s: is not a patch as carry export writes it: a Subject, a message, --- and a diff", path)
+	}
+	return p, nil
+}

@@ -1,0 +1,451 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tree is a release's git repository, _output/RELEASE/kubernetes.
+type tree struct {
+	project project
+	release string
+	dir     string
+}
+
+// state is what carry knows of a tree, in its .git folder. Everything but the
+// commits of the user can be made again from it.
+type state struct {
+	// Pins identifies the modules that Upstream was made from.
+	Pins     string
+	Released time.Time
+	Upstream string
+	// Workspace is the commit below the first patch.
+	Workspace string
+	// Applied are the patches whose commits stand on Workspace, in order.
+	Applied []applied
+	// Head is the commit that carry left the tree at. A tree that is elsewhere has
+	// commits of the user.
+	Head string
+	// Switching is set while the work tree goes from Head to it.
+	Switching string `json:",omitempty"`
+	// Conflict names the patch that was left for the user to resolve.
+	Conflict string `json:",omitempty"`
+}
+
+type applied struct {
+	Path, Digest, Commit string
+}
+
+func (p project) tree(release string) *tree {
+	return &tree{project: p, release: release, dir: p.path("_output", release, "kubernetes")}
+}
+
+func (t *tree) git() git { return git{dir: t.dir} }
+
+func (t *tree) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s: %s\n", t.release, fmt.Sprintf(format, args...))
+}
+
+// shown is the tree's path as a user would type it.
+func (t *tree) shown() string {
+	if wd, err := os.Getwd(); err == nil {
+		if relative, err := filepath.Rel(wd, t.dir); err == nil && !strings.HasPrefix(relative, "..") {
+			return relative
+		}
+	}
+	return t.dir
+}
+
+// lock keeps two carries from working on one release.
+func (t *tree) lock() (func(), error) {
+	if err := os.MkdirAll(filepath.Dir(t.dir), 0o755); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(filepath.Dir(t.dir), "lock")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("another carry works on %s", t.release)
+	}
+	return func() { file.Close() }, nil
+}
+
+func (t *tree) statePath() string { return filepath.Join(t.dir, ".git", "carry.json") }
+
+func (t *tree) load() (state, error) {
+	var s state
+	data, err := os.ReadFile(t.statePath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("%s: %w; remove %s to start anew", t.statePath(), err, t.shown())
+	}
+	return s, nil
+}
+
+func (t *tree) save(s state) error {
+	data, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	temporary := t.statePath() + ".new"
+	if err := os.WriteFile(temporary, append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, t.statePath())
+}
+
+// update brings the tree to where patches/ says it should be.
+func (t *tree) update(ctx context.Context) error {
+	want, err := t.project.pins(t.release)
+	if err != nil {
+		return err
+	}
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return err
+	}
+	if err := t.sweep(); err != nil {
+		return err
+	}
+	s, err := t.load()
+	if err != nil {
+		return err
+	}
+	if s.Upstream == "" {
+		if entries, err := os.ReadDir(t.dir); err == nil && len(entries) > 0 {
+			return fmt.Errorf("%s was not made by carry; move it out of the way", t.shown())
+		}
+	}
+	if s.Conflict != "" {
+		return fmt.Errorf("%s waits in %s for its conflict to be resolved; then: carry tree %s --continue (or --abort)", s.Conflict, t.shown(), t.release)
+	}
+	if s, err = t.finishSwitch(ctx, s); err != nil {
+		return err
+	}
+	if s.Pins != pinsKey(want) {
+		if s.Upstream != "" {
+			if err := t.unchanged(ctx, s); err != nil {
+				return err
+			}
+		}
+		if err := t.materialise(ctx, want); err != nil {
+			return err
+		}
+		if s, err = t.load(); err != nil {
+			return err
+		}
+	}
+
+	workspace, err := t.workspace(ctx, want, s.Upstream, s.Released)
+	if err != nil {
+		return err
+	}
+	done := s.Applied
+	if workspace != s.Workspace {
+		done = nil
+	}
+	s.Workspace = workspace
+	kept := 0
+	for kept < len(done) && kept < len(series) && done[kept].Digest == digest(series[kept].data) && done[kept].Path == series[kept].path {
+		kept++
+	}
+	done = slices.Clone(done[:kept])
+	head := workspace
+	if kept > 0 {
+		head = done[kept-1].Commit
+	}
+	if kept == len(series) && head == s.Head {
+		return t.foreign(ctx, s)
+	}
+	if err := t.unchanged(ctx, s); err != nil {
+		return err
+	}
+	for _, p := range series[kept:] {
+		commit, err := t.apply(ctx, p, head, s.Released)
+		if err != nil {
+			return t.conflict(ctx, s, done, head, p, err)
+		}
+		t.say("applied %s", p.path)
+		head = commit
+		done = append(done, applied{p.path, digest(p.data), commit})
+	}
+	s.Applied = done
+	return t.switchTo(ctx, s, head)
+}
+
+// sweep removes what an interrupted carry left beside the tree. The lock is held,
+// so nobody is at work there.
+func (t *tree) sweep() error {
+	var left []string
+	for _, pattern := range []string{"kubernetes.building-*", "index-*"} {
+		found, err := filepath.Glob(filepath.Join(filepath.Dir(t.dir), pattern))
+		if err != nil {
+			return err
+		}
+		left = append(left, found...)
+	}
+	for _, path := range left {
+		// replaceFolder was interrupted between its two renames: put the tree back.
+		if strings.HasSuffix(path, ".old") {
+			if _, err := os.Stat(t.dir); errors.Is(err, fs.ErrNotExist) {
+				if err := os.Rename(path, t.dir); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dirty lists the files that differ from the last commit, new ones included.
+func (t *tree) dirty(ctx context.Context) (string, error) {
+	return t.git().run(ctx, "status", "--porcelain", "--untracked-files=all")
+}
+
+// foreign returns an error if the tree has commits that are not in patches/.
+func (t *tree) foreign(ctx context.Context, s state) error {
+	head, err := t.git().run(ctx, "rev-parse", "HEAD")
+	if err != nil || head == s.Head {
+		return err
+	}
+	return fmt.Errorf("%s has commits that patches/ has not; keep them with: carry export %s; or drop them with: git -C %[1]s reset --keep %.12s", t.shown(), t.release, s.Head)
+}
+
+// unchanged returns an error if the tree has anything that patches/ has not.
+func (t *tree) unchanged(ctx context.Context, s state) error {
+	if err := t.foreign(ctx, s); err != nil {
+		return err
+	}
+	dirty, err := t.dirty(ctx)
+	if err != nil || dirty == "" {
+		return err
+	}
+	return fmt.Errorf("%s has uncommitted work (%s, %d files in all); keep it with git commit and carry export %s, or with git stash -u; or drop it with: git -C %[1]s checkout . and git -C %[1]s clean -d",
+		t.shown(), firstLine(dirty), strings.Count(dirty, "\n")+1, t.release)
+}
+
+// apply makes a patch's commit on parent. git apply has no fuzz: the context must
+// be as the patch has it, though lines may have moved.
+func (t *tree) apply(ctx context.Context, p patch, parent string, released time.Time) (string, error) {
+	g, done, err := t.scratchIndex(ctx, parent)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	if _, err := g.input(ctx, string(p.data), "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
+		return "", err
+	}
+	treeID, err := g.run(ctx, "write-tree")
+	if err != nil {
+		return "", err
+	}
+	return g.commit(ctx, treeID, parent, p.message+"\n"+fileTrailer+p.name+"\n", patchDate, released)
+}
+
+// fileTrailer ends the message of a commit in the tree, and says which file of
+// patches/ it is. It is not in the file.
+const fileTrailer = "Patch-File: "
+
+// switchTo moves the work tree to a commit. Only files that differ are touched, so
+// that a build does again what it must and no more.
+func (t *tree) switchTo(ctx context.Context, s state, head string) error {
+	s.Switching = head
+	if err := t.save(s); err != nil {
+		return err
+	}
+	if _, err := t.git().run(ctx, "reset", "-q", "--keep", head); err != nil {
+		return err
+	}
+	s.Head, s.Switching = head, ""
+	return t.save(s)
+}
+
+// finishSwitch completes a switchTo that was interrupted. The tree was clean when
+// that began, so a file that is neither as before nor as after is the user's.
+func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
+	if s.Switching == "" {
+		return s, nil
+	}
+	// git was killed with the carry that ran it.
+	if err := os.Remove(filepath.Join(t.dir, ".git", "index.lock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	g := t.git()
+	differ, err := g.run(ctx, "diff", "--name-only", "--no-renames", s.Switching)
+	if err != nil {
+		return s, err
+	}
+	between, err := g.run(ctx, "diff", "--name-only", "--no-renames", s.Head, s.Switching)
+	if err != nil {
+		return s, err
+	}
+	for path := range strings.FieldsSeq(differ) {
+		if !slices.Contains(strings.Fields(between), path) {
+			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.shown())
+		}
+		before, _ := g.run(ctx, "rev-parse", s.Head+":"+path)
+		now, err := g.run(ctx, "hash-object", path)
+		if err == nil && now != before {
+			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.shown())
+		}
+	}
+	if _, err := g.run(ctx, "reset", "-q", "--hard", s.Switching); err != nil {
+		return s, err
+	}
+	s.Head, s.Switching = s.Switching, ""
+	return s, t.save(s)
+}
+
+// conflict leaves the tree with the patch half applied, for the user to resolve,
+// and says where.
+func (t *tree) conflict(ctx context.Context, s state, done []applied, parent string, p patch, cause error) error {
+	var failed *gitError
+	if !errors.As(cause, &failed) || failed.verb != "apply" {
+		return cause
+	}
+	s.Applied = done
+	if err := t.switchTo(ctx, s, parent); err != nil {
+		return err
+	}
+	s.Head, s.Conflict = parent, p.path
+	if err := t.save(s); err != nil {
+		return err
+	}
+	how := "the conflict is marked in the files"
+	if _, err := t.git().input(ctx, string(p.data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
+		unmerged, _ := t.git().run(ctx, "diff", "--name-only", "--diff-filter=U")
+		if unmerged == "" {
+			// The file that the patch was made for is unknown here: git can not merge.
+			_, _ = t.git().input(ctx, string(p.data), "apply", "--reject", "--whitespace=nowarn", "-")
+			how = "the hunks that did not apply are in .rej files"
+		}
+	} else {
+		how = "a three-way merge went through; look at it with git diff --cached"
+	}
+	message := fmt.Sprintf("%s does not apply to %s; %s of %s.\nResolve it there, git add, and go on with: carry tree %s --continue (or drop the attempt: --abort)",
+		p.path, t.release, how, t.shown(), t.release)
+	for _, match := range failedAt.FindAllStringSubmatch(failed.stderr, -1) {
+		message += fmt.Sprintf("\n%s:%s:\n%s", match[1], match[2], p.hunkAt(match[1], match[2]))
+	}
+	return errors.New(message)
+}
+
+// failedAt matches git apply's complaint of one hunk.
+var failedAt = regexp.MustCompile(`patch failed: (.+):(\d+)`)
+
+// hunkAt returns the hunk of a file that starts at the given line of the old file.
+func (p patch) hunkAt(path, line string) string {
+	var hunk []string
+	for _, file := range p.files {
+		if file.path != path {
+			continue
+		}
+		in := false
+		for _, l := range file.lines {
+			if l.op == '@' {
+				if in = strings.HasPrefix(l.text, "@@ -"+line+","); in {
+					hunk = append(hunk, fmt.Sprintf("%s:%d: %s", p.path, l.line, l.text))
+				}
+			} else if in {
+				hunk = append(hunk, string(l.op)+l.text)
+			}
+		}
+	}
+	return strings.Join(hunk, "\n")
+}
+
+// resume commits a resolved conflict and applies the rest of the series.
+func (t *tree) resume(ctx context.Context) error {
+	s, err := t.load()
+	if err != nil {
+		return err
+	}
+	if s.Conflict == "" {
+		return fmt.Errorf("%s has no conflict to continue from", t.shown())
+	}
+	g := t.git()
+	unmerged, err := g.run(ctx, "diff", "--name-only", "--diff-filter=U")
+	if err != nil {
+		return err
+	}
+	if unmerged != "" {
+		return fmt.Errorf("%s is not resolved yet; edit it, git add it, and call again", strings.ReplaceAll(unmerged, "\n", ", "))
+	}
+	unstaged, err := g.run(ctx, "status", "--porcelain", "--untracked-files=all")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(unstaged) {
+		if line[1] != ' ' {
+			return fmt.Errorf("%s is not staged; git add it, or remove it, and call again", strings.TrimSpace(line[2:]))
+		}
+	}
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(series, func(p patch) bool { return p.path == s.Conflict })
+	if at < 0 {
+		return fmt.Errorf("patches/series no longer lists %s; drop the attempt with --abort", s.Conflict)
+	}
+	treeID, err := g.run(ctx, "write-tree")
+	if err != nil {
+		return err
+	}
+	p := series[at]
+	head, err := g.commit(ctx, treeID, s.Head, p.message+"\n"+fileTrailer+p.name+"\n", patchDate, s.Released)
+	if err != nil {
+		return err
+	}
+	if _, err := g.run(ctx, "reset", "-q", "--keep", head); err != nil {
+		return err
+	}
+	s.Conflict, s.Head = "", head
+	s.Applied = append(s.Applied, applied{p.path, digest(p.data), head})
+	if err := t.save(s); err != nil {
+		return err
+	}
+	t.say("committed %s; write it to patches/ with: carry export %s", p.path, t.release)
+	return t.update(ctx)
+}
+
+// abort drops a conflict, and what was done to resolve it.
+func (t *tree) abort(ctx context.Context) error {
+	s, err := t.load()
+	if err != nil {
+		return err
+	}
+	if s.Conflict == "" {
+		return fmt.Errorf("%s has no conflict to abort", t.shown())
+	}
+	if _, err := t.git().run(ctx, "reset", "-q", "--hard", s.Head); err != nil {
+		return err
+	}
+	if _, err := t.git().run(ctx, "clean", "-q", "-d", "-f", "-e", "!*.rej"); err != nil {
+		return err
+	}
+	s.Conflict = ""
+	return t.save(s)
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/sync/errgroup"
+)
+
+// materialised changes when this file lays out trees differently, so that old
+// ones are made anew.
+const materialised = "1"
+
+// materialise makes the tree with its first commit, upstream's files. It works in
+// a folder beside it and renames that at the end, so that there is a whole tree or
+// none.
+func (t *tree) materialise(ctx context.Context, want pins) error {
+	modules, released, err := t.project.download(t.release, want)
+	if err != nil {
+		return err
+	}
+	t.say("materialising %s and %d staging modules", t.release, len(modules)-1)
+	building, err := os.MkdirTemp(filepath.Dir(t.dir), "kubernetes.building-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(building)
+	if err := os.Chmod(building, 0o755); err != nil {
+		return err
+	}
+	var copies errgroup.Group
+	copies.SetLimit(4)
+	for path, m := range modules {
+		to := building
+		if path != upstreamModule {
+			to = filepath.Join(building, "staging", "src", filepath.FromSlash(path))
+		}
+		copies.Go(func() error { return copyModule(ctx, m.Dir, to) })
+	}
+	if err := copies.Wait(); err != nil {
+		return err
+	}
+	// A module's zip has no symbolic links. This is the one that a build needs.
+	if err := os.Symlink(filepath.Join("build", "root", "Makefile"), filepath.Join(building, "Makefile")); err != nil {
+		return err
+	}
+	g := git{dir: building}
+	if _, err := g.run(ctx, "init", "-q", "-b", "carry", "."); err != nil {
+		return err
+	}
+	t.say("committing upstream's files")
+	// Upstream ignores some of the files that it ships.
+	if _, err := g.run(ctx, "add", "--all", "--force", "."); err != nil {
+		return err
+	}
+	treeID, err := g.run(ctx, "write-tree")
+	if err != nil {
+		return err
+	}
+	commit, err := g.commit(ctx, treeID, "", fmt.Sprintf("Kubernetes %s\n\nThe Go modules %s %[1]s and its staging modules.\n", t.release, upstreamModule), released, released)
+	if err != nil {
+		return err
+	}
+	for _, ref := range []string{"refs/heads/carry", "refs/tags/" + t.release} {
+		if _, err := g.run(ctx, "update-ref", ref, commit); err != nil {
+			return err
+		}
+	}
+	built := &tree{project: t.project, release: t.release, dir: building}
+	if err := built.save(state{Pins: pinsKey(want), Released: released, Upstream: commit, Head: commit}); err != nil {
+		return err
+	}
+	return replaceFolder(building, t.dir)
+}
+
+func pinsKey(p pins) string { return materialised + ":" + p.digest }
+
+// replaceFolder renames from to to, where there may be a tree that nobody needs.
+func replaceFolder(from, to string) error {
+	old := from + ".old"
+	if err := os.Rename(to, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
+}
+
+// copyModule copies a module from the read-only cache. Execute bits are lost in a
+// zip: scripts get them back. The vendor folder of the zip has no packages, and
+// one that go finds makes it expect all of them there.
+func copyModule(ctx context.Context, from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, relative)
+		if entry.IsDir() {
+			if relative == "vendor" {
+				return filepath.SkipDir
+			}
+			return os.MkdirAll(target, 0o755)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o644)
+		if bytes.HasPrefix(data, []byte("#!")) {
+			mode = 0o755
+		}
+		return os.WriteFile(target, data, mode)
+	})
+}
+
+// workspace commits the change of go.work that makes this project's modules part
+// of the tree. They are named by relative paths and used where they are: an edit
+// is built at once, and the commit is the same in every checkout. Modules that
+// upstream lists but that can not be had at this release leave go.work and go.mod.
+func (t *tree) workspace(ctx context.Context, want pins, upstream string, released time.Time) (string, error) {
+	g, done, err := t.scratchIndex(ctx, upstream)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	absent := func(path string) bool {
+		name, staged := strings.CutPrefix(path, "./staging/src/")
+		return staged && want.modules[name] == ""
+	}
+
+	content, err := g.run(ctx, "show", upstream+":go.work")
+	if err != nil {
+		return "", err
+	}
+	work, err := modfile.ParseWork("go.work", []byte(content+"\n"), nil)
+	if err != nil {
+		return "", err
+	}
+	for _, use := range slices.Clone(work.Use) {
+		if absent(use.Path) {
+			if err := work.DropUse(use.Path); err != nil {
+				return "", err
+			}
+		}
+	}
+	up := strings.Repeat("../", 3)
+	for _, path := range []string{strings.TrimSuffix(up, "/"), up + "staging/src/" + coreModule} {
+		if err := work.AddUse(path, ""); err != nil {
+			return "", err
+		}
+	}
+	work.Cleanup()
+	work.SortBlocks()
+	if err := addFile(ctx, g, "go.work", modfile.Format(work.Syntax)); err != nil {
+		return "", err
+	}
+
+	if content, err = g.run(ctx, "show", upstream+":go.mod"); err != nil {
+		return "", err
+	}
+	mod, err := modfile.Parse("go.mod", []byte(content+"\n"), nil)
+	if err != nil {
+		return "", err
+	}
+	changed := false
+	for _, replace := range slices.Clone(mod.Replace) {
+		if !absent(replace.New.Path) {
+			continue
+		}
+		changed = true
+		if err := errors.Join(mod.DropReplace(replace.Old.Path, replace.Old.Version), mod.DropRequire(replace.Old.Path)); err != nil {
+			return "", err
+		}
+	}
+	if changed {
+		mod.Cleanup()
+		if err := addFile(ctx, g, "go.mod", modfile.Format(mod.Syntax)); err != nil {
+			return "", err
+		}
+	}
+
+	treeID, err := g.run(ctx, "write-tree")
+	if err != nil {
+		return "", err
+	}
+	return g.commit(ctx, treeID, upstream, fmt.Sprintf("Use %s\n\nThe packages that the patches call are built from where they are.\n", rootModule), patchDate, released)
+}
+
+// scratchIndex returns a git with an index of its own that holds the commit, so
+// that commits can be made without touching the work tree.
+func (t *tree) scratchIndex(ctx context.Context, commit string) (git, func(), error) {
+	index, err := os.MkdirTemp(filepath.Dir(t.dir), "index-")
+	if err != nil {
+		return git{}, nil, err
+	}
+	g := t.git().with("GIT_INDEX_FILE=" + filepath.Join(index, "index"))
+	done := func() { os.RemoveAll(index) }
+	if _, err := g.run(ctx, "read-tree", commit); err != nil {
+		done()
+		return git{}, nil, err
+	}
+	return g, done, nil
+}
+
+func addFile(ctx context.Context, g git, path string, data []byte) error {
+	blob, err := g.input(ctx, string(data), "hash-object", "-w", "--stdin")
+	if err != nil {
+		return err
+	}
+	_, err = g.run(ctx, "update-index", "--add", "--cacheinfo", "100644,"+blob+","+path)
+	return err
+}

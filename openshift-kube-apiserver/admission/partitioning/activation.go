@@ -1,0 +1,217 @@
+package partitioning
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"workload.openshift.io/partition"
+)
+
+// activation knows which workload types are active (design, section 4.2). It
+// counts nodes as events arrive, so a pod's admission costs the same in a cluster
+// of one node and of 15,000, and keeps nothing for each node.
+type activation struct {
+	mu    sync.Mutex
+	nodes int
+	// reporting counts the nodes that report the cores of a type.
+	reporting map[string]int
+	// latched are the types of the annotation on kube-system.
+	latched map[string]bool
+
+	// types is what requests read: the latched ones and those for which the rule holds.
+	types atomic.Pointer[map[string]bool]
+	// changed wakes the writer of the latch.
+	changed chan struct{}
+}
+
+func newActivation() *activation {
+	a := &activation{reporting: map[string]int{}, latched: map[string]bool{}, changed: make(chan struct{}, 1)}
+	a.types.Store(&map[string]bool{})
+	return a
+}
+
+// active reports whether pods may be partitioned as the type.
+func (a *activation) active(workloadType string) bool { return (*a.types.Load())[workloadType] }
+
+// follow subscribes to the nodes and to the namespace with the latch. The function
+// that it returns reports whether all that existed then has been seen.
+func (a *activation) follow(nodes, namespaces cache.SharedIndexInformer) (synced func() bool, err error) {
+	nodeHandler, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { a.count(nil, asNode(object)) },
+		UpdateFunc: func(before, after any) { a.count(asNode(before), asNode(after)) },
+		DeleteFunc: func(object any) { a.count(asNode(object), nil) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	namespaceHandler, err := namespaces.AddEventHandler(cache.FilteringResourceEventHandler{
+		FilterFunc: func(object any) bool {
+			namespace, ok := final(object).(*v1.Namespace)
+			return ok && namespace.Name == metav1.NamespaceSystem
+		},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { a.readLatch(object) },
+			UpdateFunc: func(_, after any) { a.readLatch(after) },
+			DeleteFunc: func(any) { a.readLatch(&v1.Namespace{}) },
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() bool {
+		return nodeHandler.HasSynced() && namespaceHandler.HasSynced() && namespaces.HasSynced()
+	}, nil
+}
+
+// final returns the last known state of a deleted object.
+func final(object any) any {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		return tombstone.Obj
+	}
+	return object
+}
+
+func asNode(object any) *v1.Node {
+	node, _ := final(object).(*v1.Node)
+	return node
+}
+
+// count replaces a node by its next state; nil is a node that is not there.
+func (a *activation) count(before, after *v1.Node) {
+	if before != nil && after != nil && sameCores(before, after) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.add(before, -1)
+	a.add(after, +1)
+	a.publish()
+}
+
+func (a *activation) add(node *v1.Node, n int) {
+	if node == nil {
+		return
+	}
+	a.nodes += n
+	for name, quantity := range node.Status.Capacity {
+		if workloadType, ok := partition.TypeOfCores(string(name)); ok && quantity.Sign() > 0 {
+			if a.reporting[workloadType] += n; a.reporting[workloadType] == 0 {
+				delete(a.reporting, workloadType)
+			}
+		}
+	}
+}
+
+// sameCores spares the lock for nearly every node event, which is a heartbeat.
+func sameCores(before, after *v1.Node) bool {
+	return subset(before, after) && subset(after, before)
+}
+
+func subset(of, in *v1.Node) bool {
+	for name, quantity := range of.Status.Capacity {
+		if _, ok := partition.TypeOfCores(string(name)); ok && quantity.Sign() > 0 {
+			if other := in.Status.Capacity[name]; other.Sign() <= 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (a *activation) readLatch(object any) {
+	namespace, ok := object.(*v1.Namespace)
+	if !ok {
+		return
+	}
+	latched := map[string]bool{}
+	for _, workloadType := range partition.ParseAllowed(namespace.Annotations[partition.EnabledAnnotation]) {
+		latched[workloadType] = true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.latched = latched
+	a.publish()
+}
+
+// publish recomputes what requests read. The caller holds the lock.
+func (a *activation) publish() {
+	types := maps.Clone(a.latched)
+	for workloadType, reporting := range a.reporting {
+		if a.nodes > 0 && reporting == a.nodes {
+			types[workloadType] = true
+		}
+	}
+	a.types.Store(&types)
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// unlatched returns the active types that the latch does not have yet, and all.
+func (a *activation) unlatched() (missing, all []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for workloadType := range *a.types.Load() {
+		if !a.latched[workloadType] {
+			missing = append(missing, workloadType)
+		}
+	}
+	slices.Sort(missing)
+	return missing, slices.Sorted(maps.Keys(*a.types.Load()))
+}
+
+// run writes the latch whenever a type became active, and tries again where that
+// failed: kube-system may not exist yet.
+func (a *activation) run(ctx context.Context, write func(context.Context, []string) error) {
+	const retry = time.Second
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.changed:
+		case <-again:
+		}
+		again = nil
+		missing, all := a.unlatched()
+		if len(missing) == 0 {
+			continue
+		}
+		if err := write(ctx, all); err != nil {
+			klog.FromContext(ctx).V(2).Info("Workload types could not be latched; trying again", "workloadTypes", missing, "err", err)
+			again = time.After(retry)
+			continue
+		}
+		klog.FromContext(ctx).Info("Workload types became active", "workloadTypes", missing)
+	}
+}
+
+// latch writes the enabled annotation. The value is the whole set, of which
+// every replica computes the same; a type that another has latched meanwhile
+// is read back and added again.
+func latch(ctx context.Context, client kubernetes.Interface, workloadTypes []string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		partition.EnabledAnnotation: strings.Join(workloadTypes, ","),
+	}}})
+	if err != nil {
+		return err
+	}
+	if _, err := client.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceSystem, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "workload-partitioning"}); err != nil {
+		return fmt.Errorf("namespace %s: annotation %s: %w", metav1.NamespaceSystem, partition.EnabledAnnotation, err)
+	}
+	return nil
+}

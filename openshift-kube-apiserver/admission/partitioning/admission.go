@@ -1,0 +1,240 @@
+// Package partitioning is the admission plugin workload.openshift.io/Partitioning:
+// a shim between kube-apiserver and the core. It knows requests, namespaces and
+// nodes; what a partitioned pod looks like, only the core knows.
+package partitioning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
+	"workload.openshift.io/partition"
+)
+
+// PluginName is the plugin's name in kube-apiserver's flags and configuration.
+const PluginName = "workload.openshift.io/Partitioning"
+
+// Register registers the plugin.
+func Register(plugins *admission.Plugins) {
+	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return newPlugin(), nil })
+}
+
+// plugin partitions pods when they are created, and keeps them as they are later
+// (design, section 4).
+type plugin struct {
+	*admission.Handler
+	client     kubernetes.Interface
+	namespaces corev1listers.NamespaceLister
+	activation *activation
+	synced     func() bool
+}
+
+var (
+	_ admission.MutationInterface                  = &plugin{}
+	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
+	_ initializer.WantsExternalKubeClientSet       = &plugin{}
+	_ initializer.WantsDrainedNotification         = &plugin{}
+)
+
+func newPlugin() *plugin {
+	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), activation: newActivation()}
+}
+
+// SetExternalKubeClientSet gives the client that writes the latch.
+func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
+
+// SetDrainedNotification starts the writer of the latch, which ends when the
+// server has drained.
+func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
+	ctx := wait.ContextForChannel(stop)
+	go p.activation.run(ctx, func(ctx context.Context, types []string) error { return latch(ctx, p.client, types) })
+}
+
+// SetExternalKubeInformerFactory follows namespaces and nodes.
+func (p *plugin) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
+	namespaces, nodes := factory.Core().V1().Namespaces(), factory.Core().V1().Nodes()
+	p.namespaces = namespaces.Lister()
+	synced, err := p.activation.follow(nodes.Informer(), namespaces.Informer())
+	if err != nil {
+		// The informers have not started yet, so they take every handler.
+		panic(fmt.Sprintf("%s: %v", PluginName, err))
+	}
+	p.synced = synced
+}
+
+// ValidateInitialization is called once, before the first request.
+func (p *plugin) ValidateInitialization() error {
+	if p.client == nil || p.namespaces == nil {
+		return fmt.Errorf("%s needs a client and informers", PluginName)
+	}
+	return nil
+}
+
+// Admit implements the rules of sections 4.1 and 4.3 of the design.
+func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != core.Resource("pods") {
+		return nil
+	}
+	switch object := a.GetObject().(type) {
+	case *core.Pod:
+		if a.GetOperation() == admission.Update {
+			return p.update(ctx, a, object)
+		}
+		if a.GetSubresource() == "" {
+			return p.create(ctx, a, object)
+		}
+	case *core.Binding:
+		// The annotations of a binding become the pod's (pkg/registry/core/pod/storage).
+		keepAnnotations(&object.Annotations, nil)
+	}
+	return nil
+}
+
+func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.Pod) error {
+	if _, mirror := pod.Annotations[core.MirrorPodAnnotationKey]; mirror {
+		return nil
+	}
+	if !concerns(pod) {
+		return nil
+	}
+	// In a second run after a webhook the warning may be our own.
+	if !a.GetReinvocationContext().IsReinvoke() {
+		delete(pod.Annotations, partition.WarningAnnotation)
+	}
+	var namespace map[string]string
+	if target, errs := partition.ParseTarget(pod.Annotations); len(errs) == 0 && target.Type != "" {
+		var err error
+		if namespace, err = p.namespace(ctx, a); err != nil {
+			return err
+		}
+	}
+	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(workloadType string) partition.Reason {
+		return p.gate(namespace, workloadType)
+	}})
+	message := decision.Message()
+	switch {
+	case decision.Outcome == partition.Refused && len(decision.Errors) > 0:
+		return apierrors.NewInvalid(core.Kind("Pod"), name(pod), decision.Errors)
+	case decision.Outcome == partition.Refused:
+		return admission.NewForbidden(a, errors.New(message))
+	case message != "":
+		warn(ctx, a, message)
+	}
+	return nil
+}
+
+// warn tells the client and the audit log; the core has annotated the pod.
+func warn(ctx context.Context, a admission.Attributes, message string) {
+	warning.AddWarning(ctx, "", message)
+	// The only error is a second annotation of the same name with another value.
+	_ = a.AddAnnotation(partition.WarningAnnotation, message)
+}
+
+// name is what an error calls a pod that may not have its name yet.
+func name(pod *core.Pod) string {
+	if pod.Name == "" {
+		return pod.GenerateName
+	}
+	return pod.Name
+}
+
+// concerns reports whether the pod has anything that the core would look at. Nearly
+// no pod has; this path allocates nothing and takes no lock.
+func concerns(pod *core.Pod) bool {
+	for key := range pod.Annotations {
+		if ours(key) {
+			return true
+		}
+	}
+	return internalpod.CarriesCores(pod)
+}
+
+// ours reports whether an annotation of a pod belongs to workload partitioning.
+func ours(key string) bool {
+	return key == partition.WarningAnnotation || strings.HasPrefix(key, partition.TargetPrefix) || strings.HasPrefix(key, partition.ResourcesPrefix)
+}
+
+// namespace returns the annotations of the request's namespace, after the caches
+// are filled. It waits for them as long as the request may, and then asks the
+// client to come again: it never guesses.
+func (p *plugin) namespace(ctx context.Context, a admission.Attributes) (map[string]string, error) {
+	if !p.synced() {
+		const poll = 50 * time.Millisecond
+		if err := wait.PollUntilContextCancel(ctx, poll, false, func(context.Context) (bool, error) { return p.synced(), nil }); err != nil {
+			return nil, apierrors.NewServiceUnavailable(PluginName + " has not seen the cluster's namespaces and nodes yet; try again")
+		}
+	}
+	namespace, err := p.namespaces.Get(a.GetNamespace())
+	if apierrors.IsNotFound(err) {
+		// Created a moment ago; NamespaceLifecycle has let the pod pass.
+		namespace, err = p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if namespace.Annotations == nil {
+		return map[string]string{}, nil
+	}
+	return namespace.Annotations, nil
+}
+
+func (p *plugin) gate(namespace map[string]string, workloadType string) partition.Reason {
+	allowed, annotated := namespace[partition.AllowedAnnotation]
+	switch {
+	case !annotated:
+		return partition.ReasonNamespaceNotAllowed
+	case !partition.Allows(allowed, workloadType):
+		return partition.ReasonNamespaceOtherTypes
+	case !p.activation.active(workloadType):
+		return partition.ReasonTypeInactive
+	}
+	return ""
+}
+
+// update keeps the stored pod's annotations, whichever subresource the request
+// goes to: nobody enters or leaves a partition after creation.
+func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.Pod) error {
+	stored, ok := a.GetOldObject().(*core.Pod)
+	if !ok {
+		return nil
+	}
+	if keepAnnotations(&pod.Annotations, stored.Annotations) {
+		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; they are kept")
+	}
+	return nil
+}
+
+// keepAnnotations makes our annotations those of stored, and reports whether they
+// differed.
+func keepAnnotations(annotations *map[string]string, stored map[string]string) (differed bool) {
+	for key := range *annotations {
+		if _, known := stored[key]; ours(key) && !known {
+			delete(*annotations, key)
+			differed = true
+		}
+	}
+	for key, value := range stored {
+		if now, present := (*annotations)[key]; ours(key) && (!present || now != value) {
+			if *annotations == nil {
+				*annotations = map[string]string{}
+			}
+			(*annotations)[key] = value
+			differed = true
+		}
+	}
+	return differed
+}

@@ -1,0 +1,122 @@
+package internalpod
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/apis/core"
+	qos "k8s.io/kubernetes/pkg/apis/core/helper/qos"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"workload.openshift.io/partition"
+)
+
+// randomPod makes ordinary and partitioned pods in the versioned representation.
+func randomPod(r *rand.Rand) *v1.Pod {
+	pick := func(values ...string) string { return values[r.IntN(len(values))] }
+	list := func(cpu, memory, cores string) v1.ResourceList {
+		l := v1.ResourceList{}
+		for name, value := range map[string]string{"cpu": cpu, "memory": memory, "management.workload.openshift.io/cores": cores} {
+			if value != "" {
+				l[v1.ResourceName(name)] = resource.MustParse(value)
+			}
+		}
+		if len(l) == 0 {
+			return nil
+		}
+		return l
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+	for i := range 1 + r.IntN(3) {
+		c := v1.Container{Name: string(rune('a' + i)), Resources: v1.ResourceRequirements{
+			Requests: list(pick("", "1", "400m", "0"), pick("", "1Mi", "2Mi"), pick("", "", "", "300")),
+			Limits:   list(pick("", "1", "2"), pick("", "1Mi", "2Mi"), ""),
+		}}
+		if r.IntN(4) == 0 {
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+		} else {
+			pod.Spec.Containers = append(pod.Spec.Containers, c)
+		}
+	}
+	if r.IntN(5) > 0 {
+		pod.Annotations[partition.TargetAnnotation("management")] = pick("", "{}", `{"effect":"RequiredDuringScheduling"}`)
+	}
+	if r.IntN(6) == 0 {
+		pod.Spec.Resources = &v1.ResourceRequirements{Requests: list(pick("", "1"), pick("", "1Gi"), "")}
+	}
+	return pod
+}
+
+func internal(t *testing.T, pod *v1.Pod) *core.Pod {
+	t.Helper()
+	var converted core.Pod
+	if err := corev1.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), &converted, nil); err != nil {
+		t.Fatal(err)
+	}
+	return &converted
+}
+
+func TestBothRepresentationsAreMutatedAlike(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }}
+	for range 5000 {
+		versioned := randomPod(r)
+		own := internal(t, versioned)
+		want := partition.Mutate(partition.V1(versioned), policy)
+		if got := partition.Mutate(View(own), policy); !reflect.DeepEqual(got, want) {
+			t.Fatalf("decided %v of the internal pod, %v of the versioned one", got, want)
+		}
+		if converted := internal(t, versioned); !reflect.DeepEqual(converted, own) {
+			t.Fatalf("the internal pod became\n%v, the versioned one\n%v", own, converted)
+		}
+	}
+}
+
+func TestPartitioningKeepsUpstreamsQoSClass(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }}
+	seen := map[partition.Outcome]int{}
+	for range 20000 {
+		versioned := randomPod(r)
+		carried := false
+		for _, c := range append(versioned.Spec.InitContainers, versioned.Spec.Containers...) {
+			carried = carried || partition.CarriesCores(c.Resources.Requests)
+		}
+		pod := internal(t, versioned)
+		before := qos.ComputePodQOS(pod)
+		d := partition.Mutate(View(pod), policy)
+		seen[d.Outcome]++
+		// A pod that comes with cores and is made ordinary gets its own class back.
+		if carried && d.Outcome != partition.Partitioned {
+			continue
+		}
+		if after := qos.ComputePodQOS(pod); after != before && !carried {
+			t.Fatalf("%v: the class went from %s to %s: %v", d, before, after, pod)
+		}
+		if d.Outcome == partition.Partitioned && qos.ComputePodQOS(pod) == core.PodQOSGuaranteed {
+			t.Fatalf("a Guaranteed pod was partitioned: %v", pod)
+		}
+	}
+	for _, outcome := range []partition.Outcome{partition.Ordinary, partition.Partitioned, partition.Skipped, partition.Refused} {
+		if seen[outcome] < 100 {
+			t.Errorf("only %d pods had the outcome %q", seen[outcome], outcome)
+		}
+	}
+}
+
+func TestCarriesCores(t *testing.T) {
+	pod := &core.Pod{}
+	pod.Spec.InitContainers = []core.Container{{Resources: core.ResourceRequirements{Limits: core.ResourceList{
+		core.ResourceName(partition.CoresResource("management")): resource.MustParse("1"),
+	}}}}
+	if !CarriesCores(pod) || CarriesCores(&core.Pod{}) {
+		t.Error("want cores in the first pod and none in the second")
+	}
+	if !strings.HasSuffix(partition.CoresResource("a"), "/cores") {
+		t.Error(partition.CoresResource("a"))
+	}
+}

@@ -1,0 +1,112 @@
+package managed
+
+import (
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
+	"workload.openshift.io/partition"
+)
+
+// StaticPod partitions a static pod, or makes it an ordinary one (design, sections
+// 3 and 5). There is nobody to refuse it to: it always runs.
+func StaticPod(logger klog.Logger, pod *core.Pod) {
+	n := current.Load()
+	if n == nil {
+		return
+	}
+	delete(pod.Annotations, partition.WarningAnnotation)
+	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: n.gate, NeverRefuse: true})
+	if message := decision.Message(); message != "" {
+		logger.Error(nil, "Static pod runs unpartitioned", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
+	}
+}
+
+// gate lets static pods into the pools of this node. A static pod is the node
+// administrator's, so no namespace needs to allow it.
+func (n *node) gate(workloadType string) partition.Reason {
+	if _, ok := n.pools[workloadType]; !ok {
+		return partition.ReasonTypeInactive
+	}
+	return ""
+}
+
+// pool returns the CPUs that the pod's containers are confined to, and false for
+// pods that are not partitioned, or not confined, on this node.
+func (n *node) pool(pod *v1.Pod) (cpuset.CPUSet, bool) {
+	workloadType, ok := partition.TypeOf(pod)
+	if !ok {
+		return cpuset.CPUSet{}, false
+	}
+	cpus, ok := n.pools[workloadType]
+	return cpus, ok && !cpus.IsEmpty()
+}
+
+// partitioned reports whether the pod is in one of this node's partitions.
+func partitioned(pod *v1.Pod) bool {
+	n := current.Load()
+	if n == nil {
+		return false
+	}
+	workloadType, ok := partition.TypeOf(pod)
+	if ok {
+		_, ok = n.pools[workloadType]
+	}
+	return ok
+}
+
+// Place sets the CPUs on which a container is created: its pool for a partitioned
+// pod, and never a CPU of a pool for any other. What the CPU manager has set for
+// those stays: it does not know the pools' CPUs, since they are reserved.
+func Place(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
+	n := current.Load()
+	if n == nil || n.pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
+		return
+	}
+	if pool, confined := n.pool(pod); confined {
+		config.Linux.Resources.CpusetCpus = pool.String()
+	} else if config.Linux.Resources.CpusetCpus == "" {
+		config.Linux.Resources.CpusetCpus = n.others.String()
+	}
+}
+
+// CPUs returns the CPUs on which the CPU manager is to keep a running container,
+// where it would choose the given ones.
+func CPUs(pod *v1.Pod, chosen cpuset.CPUSet) cpuset.CPUSet {
+	if n := current.Load(); n != nil {
+		if pool, confined := n.pool(pod); confined {
+			return pool
+		}
+	}
+	return chosen
+}
+
+// WithCPU returns the pod with the CPU requests and limits that it had before it
+// was partitioned, from which upstream derives weights and quotas.
+func WithCPU(pod *v1.Pod) *v1.Pod {
+	if !partitioned(pod) {
+		return pod
+	}
+	return partition.AsOrdinary(pod)
+}
+
+// ContainerWithCPU is WithCPU for one container of the pod.
+func ContainerWithCPU(pod *v1.Pod, container *v1.Container) *v1.Container {
+	if !partitioned(pod) {
+		return container
+	}
+	return partition.ContainerAsOrdinary(pod, container)
+}
+
+// HideCPU takes cpu out of the resources that are reported for a container of a
+// partitioned pod, in which upstream finds the weight and the quota that the
+// runtime reports. The scheduler would count it a second time.
+func HideCPU(pod *v1.Pod, reported *v1.ResourceRequirements) *v1.ResourceRequirements {
+	if reported != nil && partitioned(pod) {
+		delete(reported.Requests, v1.ResourceCPU)
+		delete(reported.Limits, v1.ResourceCPU)
+	}
+	return reported
+}
