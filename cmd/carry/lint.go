@@ -236,34 +236,11 @@ func (t *tree) raised(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	original, err := t.git().run(ctx, "show", s.Upstream+":go.work")
+	theirs, err := t.modules(ctx, s.Upstream)
 	if err != nil {
 		return nil, err
 	}
-	// Beside the tree's own, so that its relative paths hold.
-	without := filepath.Join(t.dir, "_output", "upstream.work")
-	original = strings.ReplaceAll(original, "\t./", "\t../")
-	original = strings.ReplaceAll(original, "\t.\n", "\t..\n")
-	if err := os.MkdirAll(filepath.Dir(without), 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(without, []byte(original+"\n"), 0o644); err != nil {
-		return nil, err
-	}
-	sums, err := t.git().run(ctx, "show", s.Upstream+":go.work.sum")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(without+".sum", []byte(sums+"\n"), 0o644); err != nil {
-		return nil, err
-	}
-	defer os.Remove(without)
-	defer os.Remove(without + ".sum")
-	theirs, err := t.modules(ctx, without)
-	if err != nil {
-		return nil, err
-	}
-	both, err := t.modules(ctx, filepath.Join(t.dir, "go.work"))
+	both, err := t.modules(ctx, s.Workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -280,10 +257,32 @@ func (t *tree) raised(ctx context.Context) ([]finding, error) {
 	return findings, nil
 }
 
-func (t *tree) modules(ctx context.Context, work string) (map[string]string, error) {
+// modules returns the versions in the workspace of a commit. It works on a copy of
+// go.work one folder below, since go would add lines to the tree's go.work.sum.
+func (t *tree) modules(ctx context.Context, commit string) (map[string]string, error) {
+	work, err := t.git().run(ctx, "show", commit+":go.work")
+	if err != nil {
+		return nil, err
+	}
+	sums, err := t.git().run(ctx, "show", commit+":go.work.sum")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range [][2]string{{"\t./", "\t../"}, {"\t.\n", "\t..\n"}, {"\t../../..", "\t../../../.."}} {
+		work = strings.ReplaceAll(work, path[0], path[1])
+	}
+	copied := filepath.Join(t.dir, "_output", "carry.work")
+	defer os.Remove(copied)
+	defer os.Remove(copied + ".sum")
+	if err := writeIfChanged(copied, []byte(work+"\n")); err != nil {
+		return nil, err
+	}
+	if err := writeIfChanged(copied+".sum", []byte(sums+"\n")); err != nil {
+		return nil, err
+	}
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{with .Version}}{{.}}{{else}}main{{end}}", "all")
 	cmd.Dir = t.dir
-	cmd.Env = append(os.Environ(), "GOWORK="+work, "GOFLAGS=-mod=readonly")
+	cmd.Env = append(os.Environ(), "GOWORK="+copied, "GOFLAGS=-mod=readonly")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -219,9 +219,11 @@ func (t *tree) sweep() error {
 	return nil
 }
 
-// dirty lists the files that differ from the last commit, new ones included.
+// dirty lists the files that differ from the last commit, new ones included. go
+// itself adds lines to go.work.sum when it is asked about modules; they are no work
+// of anybody.
 func (t *tree) dirty(ctx context.Context) (string, error) {
-	return t.git().run(ctx, "status", "--porcelain", "--untracked-files=all")
+	return t.git().run(ctx, "status", "--porcelain", "--untracked-files=all", "--", ":/", ":(exclude,top)go.work.sum")
 }
 
 // foreign returns an error if the tree has commits that are not in patches/.
@@ -393,7 +395,7 @@ func (t *tree) resume(ctx context.Context) error {
 	if unmerged != "" {
 		return fmt.Errorf("%s is not resolved yet; edit it, git add it, and call again", strings.ReplaceAll(unmerged, "\n", ", "))
 	}
-	unstaged, err := g.run(ctx, "status", "--porcelain", "--untracked-files=all")
+	unstaged, err := t.dirty(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,121 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Usage is what the kernel says of a cgroup. On cgroup v2 there is no account for
+// each CPU: Used has one number then, for all of them.
+type Usage struct {
+	// CPUs may be used, as a list in the kernel's format.
+	CPUs string
+	// Used is the time spent on each CPU.
+	Used []time.Duration
+	// Weight is cpu.shares on cgroup v1, cpu.weight on v2.
+	Weight int64
+	// Quota is the CPU time allowed in each period, in CPUs; zero is no limit.
+	Quota float64
+}
+
+// PodUsage reads the cgroup of a pod; ContainerUsage that of one of its containers.
+func PodUsage(pod *v1.Pod) (Usage, error) { return usage(podCgroup(pod)) }
+
+// ContainerUsage reads the cgroup of a container, by the ID in the pod's status.
+func ContainerUsage(pod *v1.Pod, containerID string) (Usage, error) {
+	_, id, found := strings.Cut(containerID, "://")
+	if !found {
+		return Usage{}, fmt.Errorf("pod %s/%s: container ID %q names no runtime", pod.Namespace, pod.Name, containerID)
+	}
+	return usage(filepath.Join(podCgroup(pod), id))
+}
+
+// podCgroup is the path that the kubelet gives a pod, below each controller
+// (pkg/kubelet/cm/pod_container_manager_linux.go, with the cgroupfs driver).
+func podCgroup(pod *v1.Pod) string {
+	class := strings.ToLower(string(pod.Status.QOSClass))
+	if pod.Status.QOSClass == v1.PodQOSGuaranteed {
+		class = ""
+	}
+	uid := string(pod.UID)
+	if hash, mirrored := pod.Annotations[v1.MirrorPodAnnotationKey]; mirrored {
+		uid = hash
+	}
+	return filepath.Join("kubepods", class, "pod"+uid)
+}
+
+// QoSUsage reads the cgroup of a QoS class.
+func QoSUsage(class v1.PodQOSClass) (Usage, error) {
+	return usage(filepath.Join("kubepods", strings.ToLower(string(class))))
+}
+
+func usage(cgroup string) (Usage, error) {
+	if cgroupV1() {
+		return usageV1(cgroup)
+	}
+	return usageV2(cgroup)
+}
+
+func usageV1(cgroup string) (u Usage, err error) {
+	read := func(controller, file string) string {
+		if err != nil {
+			return ""
+		}
+		var data []byte
+		data, err = os.ReadFile(filepath.Join("/sys/fs/cgroup", controller, cgroup, file))
+		return strings.TrimSpace(string(data))
+	}
+	number := func(text string) (n int64) {
+		if err == nil {
+			n, err = strconv.ParseInt(text, 10, 64)
+		}
+		return n
+	}
+	u.CPUs = read("cpuset", "cpuset.effective_cpus")
+	for field := range strings.FieldsSeq(read("cpuacct", "cpuacct.usage_percpu")) {
+		u.Used = append(u.Used, time.Duration(number(field)))
+	}
+	u.Weight = number(read("cpu", "cpu.shares"))
+	quota, period := number(read("cpu", "cpu.cfs_quota_us")), number(read("cpu", "cpu.cfs_period_us"))
+	if quota > 0 && period > 0 {
+		u.Quota = float64(quota) / float64(period)
+	}
+	return u, err
+}
+
+func usageV2(cgroup string) (u Usage, err error) {
+	dir := filepath.Join("/sys/fs/cgroup", cgroup)
+	read := func(file string) string {
+		if err != nil {
+			return ""
+		}
+		var data []byte
+		data, err = os.ReadFile(filepath.Join(dir, file))
+		return strings.TrimSpace(string(data))
+	}
+	u.CPUs = read("cpuset.cpus.effective")
+	if errors.Is(err, fs.ErrNotExist) {
+		return u, fmt.Errorf("%s: the host's cgroups have no cpuset controller there", dir)
+	}
+	for line := range strings.Lines(read("cpu.stat")) {
+		if text, ok := strings.CutPrefix(line, "usage_usec "); ok {
+			micros, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+			u.Used = []time.Duration{time.Duration(micros) * time.Microsecond}
+		}
+	}
+	u.Weight, _ = strconv.ParseInt(read("cpu.weight"), 10, 64)
+	if fields := strings.Fields(read("cpu.max")); len(fields) == 2 && fields[0] != "max" {
+		quota, _ := strconv.ParseFloat(fields[0], 64)
+		period, _ := strconv.ParseFloat(fields[1], 64)
+		u.Quota = quota / period
+	}
+	return u, err
+}

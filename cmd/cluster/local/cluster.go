@@ -1,0 +1,345 @@
+// Package local runs a single-node Kubernetes cluster on this host, part by part:
+// etcd, containerd, the control plane, kube-proxy and a kubelet, with the pinning
+// file at its real path. `make up` and the end-to-end tests configure a node with
+// it and with nothing else, so what the tests see is what a user gets.
+//
+// There is one such cluster on a host, since its kubelet has the host's cgroups,
+// and the pinning file is the host's.
+package local
+
+import (
+	"context"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"workload.openshift.io/partition"
+)
+
+// The cluster's own network is a bridge on this host, so nothing of it depends on
+// what other addresses the host has.
+const (
+	NodeName   = "partitioned"
+	bridge     = "wp0"
+	nodeIP     = "10.247.0.1"
+	podNet     = "10.247.0.0/24"
+	serviceNet = "10.247.128.0/24"
+	apiService = "10.247.128.1"
+	apiServer  = "https://" + nodeIP + ":6443"
+	etcdURL    = "http://127.0.0.1:23790"
+	etcdPeer   = "http://127.0.0.1:23800"
+)
+
+// dirs are where the cluster lives; both are removed by Down.
+type dirs struct {
+	data string // etcd, containerd, kubelet, certificates, logs
+	run  string // sockets and the files of running processes: paths must be short
+}
+
+var hostDirs = dirs{data: "/var/lib/workload-partitioning", run: "/run/workload-partitioning"}
+
+// Kubeconfig is the administrator's.
+var Kubeconfig = filepath.Join(hostDirs.data, "admin.kubeconfig")
+
+// ManifestDir is where the kubelet looks for static pods.
+var ManifestDir = filepath.Join(hostDirs.data, "manifests")
+
+// Config says what to run.
+type Config struct {
+	// Bin has the Kubernetes binaries, and Kubelet, if set, is one to run instead
+	// of Bin's.
+	Bin, Kubelet string
+	// Tools has etcd, containerd, its shim and ctr, runc and the CNI plugins.
+	Tools string
+	// Tree is the release's source tree, for the pause program.
+	Tree string
+	// Pinning is the content of the pinning file. Empty means that there is none.
+	Pinning string
+	// CPUManagerPolicy is the kubelet's; empty means static.
+	CPUManagerPolicy string
+	// Progress is told what is being done; it may be nil.
+	Progress func(format string, args ...any)
+}
+
+// Cluster is a single-node cluster on this host.
+type Cluster struct {
+	Config Config
+	dirs   dirs
+
+	Etcd, Containerd, APIServer, ControllerManager, Scheduler, Proxy, Kubelet *Process
+	// Client is the administrator's, set by Up and Attach.
+	Client *kubernetes.Clientset
+}
+
+// New describes a cluster; Up starts it.
+func New(config Config) *Cluster {
+	c := &Cluster{Config: config, dirs: hostDirs}
+	c.describe()
+	return c
+}
+
+func (c *Cluster) say(format string, args ...any) {
+	if c.Config.Progress != nil {
+		c.Config.Progress(format, args...)
+	}
+}
+
+func (c *Cluster) tool(name string) string { return filepath.Join(c.Config.Tools, name) }
+func (c *Cluster) data(name string) string { return filepath.Join(c.dirs.data, name) }
+func (c *Cluster) pki(name string) string  { return filepath.Join(c.dirs.data, "pki", name) }
+func (c *Cluster) socket() string          { return filepath.Join(c.dirs.run, "containerd.sock") }
+func (c *Cluster) process(name string, args ...string) *Process {
+	return &Process{Name: name, Args: args, dirs: c.dirs}
+}
+
+// parts returns the processes in the order in which they end.
+func (c *Cluster) parts() []*Process {
+	return []*Process{c.Kubelet, c.Proxy, c.Scheduler, c.ControllerManager, c.APIServer, c.Etcd, c.Containerd}
+}
+
+// Exists reports whether a cluster runs, or has left something behind.
+func (c *Cluster) Exists() bool {
+	for _, dir := range []string{c.dirs.data, c.dirs.run} {
+		if _, err := os.Stat(dir); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Up starts the cluster and waits until its node is Ready. What is left of an
+// earlier one is removed first.
+func (c *Cluster) Up(ctx context.Context) error {
+	if err := c.preflight(); err != nil {
+		return err
+	}
+	if c.Exists() {
+		c.say("removing what is left of the last cluster")
+		if err := c.Down(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.foreign(); err != nil {
+		return err
+	}
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	c.say("starting etcd and containerd")
+	for _, p := range []*Process{c.Etcd, c.Containerd} {
+		if err := p.Start(); err != nil {
+			return err
+		}
+	}
+	if err := c.Etcd.await(ctx, time.Minute, func(ctx context.Context) error { return get(ctx, etcdURL+"/health") }); err != nil {
+		return err
+	}
+	c.say("starting the control plane")
+	if err := c.StartControlPlane(ctx); err != nil {
+		return err
+	}
+	if err := c.Containerd.await(ctx, time.Minute, func(ctx context.Context) error { return c.ctr(ctx, "version") }); err != nil {
+		return err
+	}
+	if err := c.importImages(ctx); err != nil {
+		return err
+	}
+	c.say("starting the kubelet and kube-proxy")
+	if err := c.Proxy.Start(); err != nil {
+		return err
+	}
+	return c.StartKubelet(ctx)
+}
+
+// StartControlPlane starts kube-apiserver, kube-controller-manager and
+// kube-scheduler, and waits until the API is ready.
+func (c *Cluster) StartControlPlane(ctx context.Context) error {
+	if err := c.APIServer.Start(); err != nil {
+		return err
+	}
+	if err := c.Attach(); err != nil {
+		return err
+	}
+	if err := c.APIServer.await(ctx, 2*time.Minute, func(ctx context.Context) error {
+		_, err := c.Client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, p := range []*Process{c.ControllerManager, c.Scheduler} {
+		if err := p.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Attach connects to a cluster that runs.
+func (c *Cluster) Attach() error {
+	config, err := clientcmd.BuildConfigFromFlags("", Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("%w; is a cluster up?", err)
+	}
+	config.QPS, config.Burst = 100, 200
+	c.Client, err = kubernetes.NewForConfig(config)
+	return err
+}
+
+// StartKubelet writes the kubelet's configuration and the pinning file as Config
+// has them, starts the kubelet, and waits until it has reported its node as Ready.
+func (c *Cluster) StartKubelet(ctx context.Context) error {
+	if err := c.configureKubelet(); err != nil {
+		return err
+	}
+	before := time.Now().Add(-time.Second)
+	if err := c.Kubelet.Start(); err != nil {
+		return err
+	}
+	return c.Kubelet.await(ctx, 2*time.Minute, func(ctx context.Context) error {
+		node, err := c.Client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type != v1.NodeReady {
+				continue
+			}
+			if condition.Status == v1.ConditionTrue && condition.LastHeartbeatTime.After(before) {
+				return nil
+			}
+			return fmt.Errorf("node is not Ready: %s", condition.Message)
+		}
+		return errors.New("node has no condition Ready")
+	})
+}
+
+// StopKubelet ends the kubelet; its pods run on.
+func (c *Cluster) StopKubelet() error { return c.Kubelet.Stop(20 * time.Second) }
+
+// preflight says what the host lacks before anything is started.
+func (c *Cluster) preflight() error {
+	if os.Getuid() != 0 {
+		return errors.New("a node needs root; run as root")
+	}
+	if _, err := os.Stat("/sys/fs/cgroup"); err != nil {
+		return fmt.Errorf("a node needs cgroups: %w", err)
+	}
+	for _, name := range []string{"etcd", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "bridge", "host-local", "loopback"} {
+		if _, err := os.Stat(c.tool(name)); err != nil {
+			return fmt.Errorf("%w; make tools builds it", err)
+		}
+	}
+	for _, name := range []string{"ip", "iptables", "gcc"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("%w; scripts/install-packages.sh installs it", err)
+		}
+	}
+	for _, p := range []*Process{c.APIServer, c.ControllerManager, c.Scheduler, c.Proxy, c.Kubelet} {
+		if _, err := os.Stat(p.Args[0]); err != nil {
+			return fmt.Errorf("%w; carry build builds it", err)
+		}
+	}
+	return nil
+}
+
+// foreign refuses to share the host with a node that is not ours.
+func (c *Cluster) foreign() error {
+	if _, err := os.Stat(partition.PinningFilePath); err == nil {
+		return fmt.Errorf("%s exists, and this command has not written it: the host is a node already", partition.PinningFilePath)
+	}
+	groups, err := nodeCgroups()
+	if err != nil {
+		return err
+	}
+	if len(groups) > 0 {
+		return fmt.Errorf("%s exists, and this command has not made it: another kubelet runs here, or has", groups[0])
+	}
+	for _, port := range []string{"10250", "6443", "23790", "10257", "10259"} {
+		listener, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			return fmt.Errorf("the cluster needs port %s: %w", port, err)
+		}
+		listener.Close()
+	}
+	return nil
+}
+
+// prepare makes folders, certificates, kubeconfigs, configuration and the bridge.
+func (c *Cluster) prepare(ctx context.Context) error {
+	// First of all, so that Down removes what comes next and nothing else.
+	if err := os.MkdirAll(c.dirs.data, 0o755); err != nil {
+		return err
+	}
+	if err := c.rememberHost(); err != nil {
+		return err
+	}
+	for _, dir := range []string{c.dirs.run, c.data("logs"), ManifestDir, c.data("cni"), filepath.Dir(partition.PinningFilePath)} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	authority, err := newPKI(c.pki(""))
+	if err != nil {
+		return err
+	}
+	if err := authority.issue("kube-apiserver", pkix.Name{CommonName: "kube-apiserver"}, nodeIP, apiService, "127.0.0.1", "localhost",
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"); err != nil {
+		return err
+	}
+	if err := authority.issue("kubelet-client", pkix.Name{CommonName: "kube-apiserver-kubelet-client", Organization: []string{"system:masters"}}); err != nil {
+		return err
+	}
+	if err := authority.serviceAccountKey(); err != nil {
+		return err
+	}
+	for path, user := range map[string][]string{
+		Kubeconfig:                   {"admin", "system:masters"},
+		c.data("kubelet.kubeconfig"): {"system:node:" + NodeName, "system:nodes"},
+		c.data("kube-controller-manager.kubeconfig"): {"system:kube-controller-manager"},
+		c.data("kube-scheduler.kubeconfig"):          {"system:kube-scheduler"},
+		c.data("kube-proxy.kubeconfig"):              {"system:kube-proxy"},
+	} {
+		if err := authority.kubeconfig(path, apiServer, user[0], user[1:]...); err != nil {
+			return err
+		}
+	}
+	if err := c.configureRuntime(); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"link", "add", bridge, "type", "bridge"},
+		{"address", "add", nodeIP + "/24", "dev", bridge},
+		{"link", "set", bridge, "up"},
+	} {
+		if output, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args[0], err, output)
+		}
+	}
+	return nil
+}
+
+func get(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"workload.openshift.io/partition"
+)
+
+// describe sets how each part is called.
+func (c *Cluster) describe() {
+	kubelet := c.Config.Kubelet
+	if kubelet == "" {
+		kubelet = filepath.Join(c.Config.Bin, "kubelet")
+	}
+	path := []string{"PATH=" + c.Config.Tools + ":" + os.Getenv("PATH")}
+	c.Etcd = c.process("etcd", c.tool("etcd"), "--name=etcd", "--data-dir="+c.data("etcd"), "--unsafe-no-fsync",
+		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL, "--listen-peer-urls="+etcdPeer, "--initial-advertise-peer-urls="+etcdPeer, "--initial-cluster=etcd="+etcdPeer)
+	c.Containerd = c.process("containerd", c.tool("containerd"), "--config="+c.data("containerd.toml"))
+	c.Containerd.Env = path
+	c.APIServer = c.process("kube-apiserver", filepath.Join(c.Config.Bin, "kube-apiserver"),
+		"--etcd-servers="+etcdURL, "--bind-address="+nodeIP, "--advertise-address="+nodeIP, "--secure-port=6443",
+		"--tls-cert-file="+c.pki("kube-apiserver.crt"), "--tls-private-key-file="+c.pki("kube-apiserver.key"), "--client-ca-file="+c.pki("ca.crt"), "--cert-dir="+c.pki(""),
+		"--kubelet-client-certificate="+c.pki("kubelet-client.crt"), "--kubelet-client-key="+c.pki("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.pki("service-account.key"), "--service-account-signing-key-file="+c.pki("service-account.key"),
+		"--service-cluster-ip-range="+serviceNet, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+		"--audit-policy-file="+c.data("audit-policy.yaml"), "--audit-log-path="+c.data("logs/audit.log"), "--v=2")
+	c.ControllerManager = c.process("kube-controller-manager", filepath.Join(c.Config.Bin, "kube-controller-manager"),
+		"--kubeconfig="+c.data("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+c.pki("kube-controller-manager"),
+		"--use-service-account-credentials", "--service-account-private-key-file="+c.pki("service-account.key"), "--root-ca-file="+c.pki("ca.crt"), "--v=2")
+	c.Scheduler = c.process("kube-scheduler", filepath.Join(c.Config.Bin, "kube-scheduler"),
+		"--kubeconfig="+c.data("kube-scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+c.pki("kube-scheduler"), "--v=2")
+	c.Proxy = c.process("kube-proxy", filepath.Join(c.Config.Bin, "kube-proxy"), "--config="+c.data("kube-proxy.yaml"))
+	c.Kubelet = c.process("kubelet", kubelet, "--config="+c.data("kubelet.yaml"), "--kubeconfig="+c.data("kubelet.kubeconfig"),
+		"--hostname-override="+NodeName, "--node-ip="+nodeIP, "--root-dir="+c.data("kubelet"), "--cert-dir="+c.pki("kubelet"), "--v=2")
+	c.Kubelet.Env = path
+}
+
+// UseKubelet makes StartKubelet run another kubelet.
+func (c *Cluster) UseKubelet(path string) {
+	c.Config.Kubelet = path
+	c.describe()
+}
+
+// unprivilegedHost reports whether root lacks CAP_SYS_RESOURCE, as in some virtual
+// machines and containers: OOM scores can then not be lowered.
+func unprivilegedHost() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0
+}
+
+// cgroupV1 reports whether the host mounts cgroup v1 controllers.
+func cgroupV1() bool {
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	return err != nil
+}
+
+// configureRuntime writes the configuration of containerd, CNI, kube-proxy and the
+// audit log.
+func (c *Cluster) configureRuntime() error {
+	containerd := fmt.Sprintf(`version = 3
+root = %[1]q
+state = %[2]q
+[grpc]
+  address = %[3]q
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = %[4]q
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = %[5]t
+  netns_mounts_under_state_dir = true
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = [%[6]q]
+    conf_dir = %[7]q
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = 'io.containerd.runc.v2'
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      BinaryName = %[8]q
+      SystemdCgroup = false
+`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), PauseImage, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"))
+	network := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "partitioned", "plugins": [
+  {"type": "bridge", "bridge": %q, "isGateway": true, "ipam":
+    {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q, "gateway": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
+]}
+`, bridge, filepath.Join(c.dirs.run, "cni"), podNet, nodeIP)
+	proxy := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+clientConnection:
+  kubeconfig: %s
+hostnameOverride: %s
+clusterCIDR: %s
+mode: iptables
+conntrack:
+  maxPerCore: 0
+  min: 0
+`, c.data("kube-proxy.kubeconfig"), NodeName, podNet)
+	const audit = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  verbs: [create, update, patch]
+  resources: [{group: "", resources: [pods]}]
+- level: None
+`
+	for path, content := range map[string]string{
+		c.data("containerd.toml"): containerd, c.data("cni/10-partitioned.conflist"): network,
+		c.data("kube-proxy.yaml"): proxy, c.data("audit-policy.yaml"): audit,
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// configureKubelet writes the kubelet's configuration and the pinning file.
+func (c *Cluster) configureKubelet() error {
+	policy := c.Config.CPUManagerPolicy
+	if policy == "" {
+		policy = "static"
+	}
+	var config strings.Builder
+	fmt.Fprintf(&config, `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: %s}
+authorization: {mode: Webhook}
+cgroupDriver: cgroupfs
+containerRuntimeEndpoint: unix://%s
+cpuManagerPolicy: %s
+cpuManagerReconcilePeriod: 2s
+evictionHard: {memory.available: 100Mi}
+failSwapOn: false
+fileCheckFrequency: 2s
+localStorageCapacityIsolation: false
+nodeStatusReportFrequency: 10s
+staticPodPath: %s
+syncFrequency: 10s
+`, c.pki("ca.crt"), c.socket(), policy, ManifestDir)
+	if c.Config.Pinning == "" && policy == "static" {
+		// The static policy wants CPUs for the system; with pools it has those.
+		config.WriteString("kubeReserved: {cpu: 500m}\n")
+	}
+	if cgroupV1() {
+		config.WriteString("failCgroupV1: false\n")
+	}
+	if unprivilegedHost() {
+		config.WriteString("featureGates: {KubeletInUserNamespace: true}\n")
+	}
+	if err := os.WriteFile(c.data("kubelet.yaml"), []byte(config.String()), 0o644); err != nil {
+		return err
+	}
+	if c.Config.Pinning == "" {
+		if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return os.WriteFile(partition.PinningFilePath, []byte(c.Config.Pinning), 0o600)
+}

@@ -1,0 +1,135 @@
+package local
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// Images that the cluster has without a registry.
+const (
+	// PauseImage is the sandbox of every pod.
+	PauseImage = "registry.k8s.io/pause:3.10.2"
+	// BusyboxImage has Debian's static busybox, under the names of its applets.
+	BusyboxImage = "workload.openshift.io/busybox:1.35"
+)
+
+const busybox = "/bin/busybox"
+
+// entry is a file of an image, or a symbolic link if it has a target.
+type entry struct {
+	path, link string
+	data       []byte
+}
+
+// importImages builds the images and gives them to containerd.
+func (c *Cluster) importImages(ctx context.Context) error {
+	pause, err := c.compilePause(ctx)
+	if err != nil {
+		return err
+	}
+	shell, err := os.ReadFile(busybox)
+	if err != nil {
+		return fmt.Errorf("%w; Debian's package busybox-static has it", err)
+	}
+	applets, err := exec.CommandContext(ctx, busybox, "--list").Output()
+	if err != nil {
+		return fmt.Errorf("%s --list: %w", busybox, err)
+	}
+	files := []entry{{path: "bin/busybox", data: shell}}
+	for applet := range bytes.FieldsSeq(applets) {
+		if string(applet) != "busybox" {
+			files = append(files, entry{path: "bin/" + string(applet), link: "busybox"})
+		}
+	}
+	for reference, image := range map[string]struct {
+		entrypoint string
+		files      []entry
+	}{
+		PauseImage:   {"/pause", []entry{{path: "pause", data: pause}}},
+		BusyboxImage: {"/bin/sh", files},
+	} {
+		if err := c.importImage(ctx, reference, image.entrypoint, image.files); err != nil {
+			return fmt.Errorf("image %s: %w", reference, err)
+		}
+	}
+	return nil
+}
+
+// compilePause compiles upstream's pause, build/pause/linux/pause.c of the tree.
+func (c *Cluster) compilePause(ctx context.Context) ([]byte, error) {
+	out := filepath.Join(c.dirs.data, "pause")
+	cmd := exec.CommandContext(ctx, "gcc", "-Os", "-static", "-DVERSION=v3.10.2", "-o", out, filepath.Join(c.Config.Tree, "build", "pause", "linux", "pause.c"))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("pause: gcc: %w: %s", err, output)
+	}
+	return os.ReadFile(out)
+}
+
+func (c *Cluster) importImage(ctx context.Context, reference, entrypoint string, files []entry) error {
+	var layer bytes.Buffer
+	writer := tar.NewWriter(&layer)
+	for _, file := range files {
+		header := &tar.Header{Name: file.path, Mode: 0o755, Size: int64(len(file.data)), Typeflag: tar.TypeReg}
+		if file.link != "" {
+			header.Typeflag, header.Linkname = tar.TypeSymlink, file.link
+		}
+		if err := writer.WriteHeader(header); err != nil {
+			return err
+		}
+		if _, err := writer.Write(file.data); err != nil {
+			return err
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return err
+	}
+	added, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	if err != nil {
+		return err
+	}
+	image, err := mutate.AppendLayers(empty.Image, added)
+	if err != nil {
+		return err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.Config = v1.Config{Entrypoint: []string{entrypoint}, Env: []string{"PATH=/bin"}}
+	if image, err = mutate.ConfigFile(image, config); err != nil {
+		return err
+	}
+	tag, err := name.NewTag(reference)
+	if err != nil {
+		return err
+	}
+	archive := filepath.Join(c.dirs.data, "image.tar")
+	defer os.Remove(archive)
+	if err := tarball.WriteToFile(archive, tag, image); err != nil {
+		return err
+	}
+	return c.ctr(ctx, "images", "import", archive)
+}
+
+func (c *Cluster) ctr(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, c.tool("ctr"), append([]string{"--address", c.socket(), "--namespace", "k8s.io"}, args...)...)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("ctr %s: %w: %s", args[0], err, output)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package local
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// pki is the cluster's certificate authority, which lives as long as the command
+// that brings the cluster up.
+type pki struct {
+	dir  string
+	cert *x509.Certificate
+	key  crypto.Signer
+	pem  []byte
+}
+
+// validity is as long as a development cluster may live.
+const validity = 365 * 24 * time.Hour
+
+func newPKI(dir string) (*pki, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "workload partitioning development CA"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	p := &pki{dir: dir, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	if p.cert, err = x509.ParseCertificate(der); err != nil {
+		return nil, err
+	}
+	return p, os.WriteFile(p.path("ca.crt"), p.pem, 0o644)
+}
+
+func (p *pki) path(name string) string { return filepath.Join(p.dir, name) }
+
+// issue writes NAME.crt and NAME.key, for a server if there are addresses.
+func (p *pki) issue(name string, subject pkix.Name, addresses ...string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: subject, NotBefore: p.cert.NotBefore, NotAfter: p.cert.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, address := range addresses {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		if ip := net.ParseIP(address); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, address)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, p.cert, key.Public(), p.key)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.path(name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644); err != nil {
+		return err
+	}
+	return p.writeKey(name+".key", key)
+}
+
+func (p *pki) writeKey(name string, key *ecdsa.PrivateKey) error {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.path(name), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+// serviceAccountKey writes the key that signs service account tokens.
+func (p *pki) serviceAccountKey() error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	return p.writeKey("service-account.key", key)
+}
+
+// kubeconfig issues a client certificate and writes a kubeconfig with it.
+func (p *pki) kubeconfig(path, server, user string, groups ...string) error {
+	name := "client-" + filepath.Base(path)
+	if err := p.issue(name, pkix.Name{CommonName: user, Organization: groups}); err != nil {
+		return err
+	}
+	cert, err := os.ReadFile(p.path(name + ".crt"))
+	if err != nil {
+		return err
+	}
+	key, err := os.ReadFile(p.path(name + ".key"))
+	if err != nil {
+		return err
+	}
+	const cluster = "partitioned"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: p.pem}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
+	config.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
+	config.CurrentContext = cluster
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("kubeconfig of %s: %w", user, err)
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is a program of the cluster. It outlives the command that started it,
+// and is found again by a file with its identity.
+type Process struct {
+	Name string
+	Args []string
+	Env  []string
+	dirs dirs
+}
+
+// identity tells a process from a later one with the same number.
+type identity struct {
+	PID int
+	// Started is in clock ticks since boot (proc(5), field 22 of stat).
+	Started string
+}
+
+func (p *Process) file() string { return filepath.Join(p.dirs.run, p.Name+".json") }
+
+// Log is the path of the file with all that the program printed.
+func (p *Process) Log() string { return filepath.Join(p.dirs.data, "logs", p.Name+".log") }
+
+// Start starts the program in a session of its own, unless it runs.
+func (p *Process) Start() error {
+	if p.Running() {
+		return nil
+	}
+	log, err := os.OpenFile(p.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(p.Args[0], p.Args[1:]...)
+	cmd.Env = append(os.Environ(), p.Env...)
+	cmd.Dir = p.dirs.data
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%s: %w", p.Name, err)
+	}
+	// A child that nobody waits for would stay as a zombie for as long as we run.
+	go func() { _ = cmd.Wait() }()
+	started, err := startTime(cmd.Process.Pid)
+	if err != nil {
+		return fmt.Errorf("%s ended at once: %s", p.Name, p.lastLines())
+	}
+	data, err := json.Marshal(identity{cmd.Process.Pid, started})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.file(), data, 0o644)
+}
+
+// PID returns the number of the running process, or zero.
+func (p *Process) PID() int {
+	var id identity
+	data, err := os.ReadFile(p.file())
+	if err != nil || json.Unmarshal(data, &id) != nil {
+		return 0
+	}
+	if started, err := startTime(id.PID); err != nil || started != id.Started {
+		return 0
+	}
+	return id.PID
+}
+
+// Running reports whether the process that Start started still runs.
+func (p *Process) Running() bool { return p.PID() != 0 }
+
+// Signal sends a signal to the process, if it runs.
+func (p *Process) Signal(signal syscall.Signal) error {
+	pid := p.PID()
+	if pid == 0 {
+		return nil
+	}
+	if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Stop ends the process, and kills it if it does not end within the grace period.
+func (p *Process) Stop(grace time.Duration) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if !eventually(grace, func() bool { return !p.Running() }) {
+		return p.Kill()
+	}
+	return p.forget()
+}
+
+// Kill ends the process as a crash would.
+func (p *Process) Kill() error {
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	if !eventually(10*time.Second, func() bool { return !p.Running() }) {
+		return fmt.Errorf("%s does not end", p.Name)
+	}
+	return p.forget()
+}
+
+func (p *Process) forget() error {
+	if err := os.Remove(p.file()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// await waits until ready returns nil, and fails early if the process ends.
+func (p *Process) await(ctx context.Context, limit time.Duration, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var last error
+	for {
+		if !p.Running() {
+			return fmt.Errorf("%s ended; %s has it all, and last: %s", p.Name, p.Log(), p.lastLines())
+		}
+		if last = ready(ctx); last == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready after %s (%w); see %s", p.Name, limit, last, p.Log())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (p *Process) lastLines() string {
+	data, err := os.ReadFile(p.Log())
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+	const most = 3
+	return string(bytes.Join(lines[max(0, len(lines)-most):], []byte("\n")))
+}
+
+// startTime returns when a process started, and an error for one that has ended.
+func startTime(pid int) (string, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return "", err
+	}
+	// The name stands in parentheses and may contain anything.
+	_, rest, _ := strings.Cut(string(data[bytes.LastIndexByte(data, ')'):]), " ")
+	fields := strings.Fields(rest)
+	const state, started = 0, 19
+	if len(fields) <= started || fields[state] == "Z" {
+		return "", fs.ErrNotExist
+	}
+	return fields[started], nil
+}
+
+// eventually polls until the condition holds, and reports whether it did in time.
+func eventually(limit time.Duration, condition func() bool) bool {
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		if condition() {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+}

@@ -1,0 +1,183 @@
+// Command cluster runs a partitioned single-node cluster on this host, with a
+// sample workload, and reports what runs where.
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+)
+
+//go:embed sample
+var sample embed.FS
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "cluster:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "cluster",
+		Short:         "Run a partitioned single-node cluster on this host",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	var config local.Config
+	up := &cobra.Command{
+		Use:   "up",
+		Short: "Start the cluster with a sample workload and report what runs where",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return up(cmd.Context(), config) },
+	}
+	up.Flags().StringVar(&config.Bin, "bin", "", "folder of the Kubernetes binaries")
+	up.Flags().StringVar(&config.Tools, "tools", "", "folder of etcd, containerd, runc and the CNI plugins")
+	up.Flags().StringVar(&config.Tree, "tree", "", "source tree of the Kubernetes release")
+	up.Flags().StringVar(&config.Pinning, "pinning", `{"management": {"cpuset": "0"}}`, "content of the pinning file")
+	up.Flags().StringVar(&config.CPUManagerPolicy, "cpu-manager-policy", "static", "the kubelet's CPU manager policy")
+	for _, name := range []string{"bin", "tools", "tree"} {
+		if err := up.MarkFlagRequired(name); err != nil {
+			panic(err)
+		}
+	}
+	root.AddCommand(up, &cobra.Command{
+		Use:   "down",
+		Short: "Stop the cluster and remove every trace of it",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return local.New(local.Config{}).Down(cmd.Context()) },
+	}, &cobra.Command{
+		Use:   "report",
+		Short: "Report what runs where",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster := local.New(local.Config{})
+			if err := cluster.Attach(); err != nil {
+				return err
+			}
+			return cluster.Report(cmd.Context(), os.Stdout)
+		},
+	})
+	return root
+}
+
+func up(ctx context.Context, config local.Config) error {
+	start := time.Now()
+	config.Progress = func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "%4s  %s\n", time.Since(start).Round(time.Second), fmt.Sprintf(format, args...))
+	}
+	for _, path := range []*string{&config.Bin, &config.Tools, &config.Tree} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = absolute
+	}
+	cluster := local.New(config)
+	if err := cluster.Up(ctx); err != nil {
+		if ctx.Err() != nil {
+			// An interrupt says: not this cluster. A failure leaves it to be looked at.
+			return errors.Join(errors.New("interrupted"), cluster.Down(context.WithoutCancel(ctx)))
+		}
+		return fmt.Errorf("%w\nmake down removes what was started", err)
+	}
+	config.Progress("node %s is Ready; starting the sample workload", local.NodeName)
+	if err := startSample(ctx, cluster); err != nil {
+		return err
+	}
+	// Long enough for the report to have something to say.
+	const work = 3 * time.Second
+	select {
+	case <-time.After(work):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	fmt.Println()
+	if err := cluster.Report(ctx, os.Stdout); err != nil {
+		return err
+	}
+	fmt.Printf("\nmake report prints this again, and make down removes the cluster. To go on:\n\nexport KUBECONFIG=%s\n", local.Kubeconfig)
+	return nil
+}
+
+// startSample creates the sample and waits until all of it runs.
+func startSample(ctx context.Context, cluster *local.Cluster) error {
+	manifests, err := sample.ReadFile("sample/workloads.yaml")
+	if err != nil {
+		return err
+	}
+	for document := range strings.SplitSeq(string(manifests), "\n---\n") {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
+		if err != nil {
+			return err
+		}
+		if err := create(ctx, cluster, object); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	static, err := sample.ReadFile("sample/static-pod.yaml")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(local.ManifestDir, "sample-static.yaml"), static, 0o644); err != nil {
+		return err
+	}
+	const limit = 2 * time.Minute
+	var waiting []string
+	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		pods, err := cluster.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		waiting = nil
+		seen := 0
+		for _, pod := range pods.Items {
+			if strings.HasPrefix(pod.Namespace, "sample-") {
+				seen++
+			}
+			if pod.Status.Phase != v1.PodRunning {
+				waiting = append(waiting, pod.Namespace+"/"+pod.Name+" is "+string(pod.Status.Phase))
+			}
+		}
+		const samplePods = 3
+		return seen >= samplePods && len(waiting) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the sample workload does not run after %s: %w: %s", limit, err, strings.Join(waiting, ", "))
+	}
+	return nil
+}
+
+func create(ctx context.Context, cluster *local.Cluster, object runtime.Object) error {
+	var err error
+	switch object := object.(type) {
+	case *v1.Namespace:
+		_, err = cluster.Client.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{})
+	case *appsv1.Deployment:
+		_, err = cluster.Client.AppsV1().Deployments(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
+	default:
+		err = fmt.Errorf("the sample has an object of the unknown type %T", object)
+	}
+	return err
+}
