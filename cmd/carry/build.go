@@ -22,26 +22,52 @@ var binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", 
 
 func binaryList() string { return strings.Join(binaries, ", ") }
 
-// version is the tree's version as the binaries print it: the release and the
-// commit that the series gives, which is the same for everybody.
-func (t *tree) version(ctx context.Context) (version, commit, state string, err error) {
-	if commit, err = t.git().run(ctx, "rev-parse", "HEAD"); err != nil {
-		return "", "", "", err
+// source is what build builds: the tree, or upstream's own.
+type source struct {
+	dir, commit, state, version string
+	// bin is the folder of the binaries, beside the tree.
+	bin string
+}
+
+// patched is the tree. Its version is the release and the commit that the series
+// gives, which is the same for everybody.
+func (t *tree) patched(ctx context.Context) (source, error) {
+	commit, err := t.git().run(ctx, "rev-parse", "HEAD")
+	if err != nil {
+		return source{}, err
 	}
 	dirty, err := t.dirty(ctx)
 	if err != nil {
-		return "", "", "", err
+		return source{}, err
 	}
-	version, state = t.release+"+wp."+commit[:7], "clean"
+	s := source{dir: t.dir, commit: commit, state: "clean", version: t.release + "+wp." + commit[:7], bin: "bin"}
 	if dirty != "" {
-		version, state = version+"-dirty", "dirty"
+		s.version, s.state = s.version+"-dirty", "dirty"
 	}
-	return version, commit, state, nil
+	return s, nil
+}
+
+// upstream is a second work tree with upstream's files and nothing else, to compare
+// with.
+func (t *tree) upstream(ctx context.Context, s state) (source, error) {
+	from := source{dir: filepath.Join(filepath.Dir(t.dir), "upstream"), commit: s.Upstream, state: "clean", version: t.release, bin: "upstream-bin"}
+	there := git{dir: from.dir}
+	if head, err := there.run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Upstream {
+		return from, nil
+	}
+	if err := os.RemoveAll(from.dir); err != nil {
+		return source{}, err
+	}
+	if _, err := t.git().run(ctx, "worktree", "prune"); err != nil {
+		return source{}, err
+	}
+	_, err := t.git().run(ctx, "worktree", "add", "--detach", from.dir, s.Upstream)
+	return from, err
 }
 
 // build runs upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to
 // give the version.
-func (t *tree) build(ctx context.Context, wanted []string) error {
+func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error {
 	if len(wanted) == 0 {
 		wanted = binaries
 	}
@@ -54,14 +80,20 @@ func (t *tree) build(ctx context.Context, wanted []string) error {
 	if err != nil {
 		return err
 	}
-	version, commit, state, err := t.version(ctx)
+	var from source
+	if unpatched {
+		from, err = t.upstream(ctx, s)
+	} else {
+		from, err = t.patched(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	major, rest, _ := strings.Cut(strings.TrimPrefix(t.release, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	versionFile := filepath.Join(filepath.Dir(t.dir), "version")
-	content := fmt.Sprintf("KUBE_GIT_COMMIT='%s'\nKUBE_GIT_TREE_STATE='%s'\nKUBE_GIT_VERSION='%s'\nKUBE_GIT_MAJOR='%s'\nKUBE_GIT_MINOR='%s'\n", commit, state, version, major, minor)
+	bin := filepath.Join(filepath.Dir(t.dir), from.bin)
+	versionFile := bin + ".version"
+	content := fmt.Sprintf("KUBE_GIT_COMMIT='%s'\nKUBE_GIT_TREE_STATE='%s'\nKUBE_GIT_VERSION='%s'\nKUBE_GIT_MAJOR='%s'\nKUBE_GIT_MINOR='%s'\n", from.commit, from.state, from.version, major, minor)
 	if err := writeIfChanged(versionFile, []byte(content)); err != nil {
 		return err
 	}
@@ -73,10 +105,10 @@ func (t *tree) build(ctx context.Context, wanted []string) error {
 	for i, name := range wanted {
 		what[i] = "cmd/" + name
 	}
-	t.say("building %s as %s", strings.Join(wanted, ", "), version)
+	t.say("building %s as %s", strings.Join(wanted, ", "), from.version)
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "WHAT="+strings.Join(what, " "))
-	cmd.Dir = t.dir
-	cmd.Env = append(os.Environ(), toolchain...)
+	cmd.Dir = from.dir
+	cmd.Env = withoutMake(append(os.Environ(), toolchain...))
 	cmd.Env = append(cmd.Env,
 		"KUBE_GIT_VERSION_FILE="+versionFile,
 		"KUBE_STATIC_OVERRIDES=kubelet",
@@ -84,17 +116,25 @@ func (t *tree) build(ctx context.Context, wanted []string) error {
 		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"),
 	)
 	if err := t.follow(cmd, "compiled"); err != nil {
-		return fmt.Errorf("build of %s: %w", t.release, err)
+		return fmt.Errorf("build of %s: %w", from.version, err)
 	}
-	bin := filepath.Join(filepath.Dir(t.dir), "bin")
 	for _, name := range wanted {
-		built := filepath.Join(t.dir, "_output", "local", "bin", runtime.GOOS, runtime.GOARCH, name)
+		built := filepath.Join(from.dir, "_output", "local", "bin", runtime.GOOS, runtime.GOARCH, name)
 		if err := link(built, filepath.Join(bin, name)); err != nil {
 			return err
 		}
 	}
 	t.say("built %s in %s", strings.Join(wanted, ", "), bin)
 	return nil
+}
+
+// withoutMake drops what a make above us would tell the tree's make: its flags and
+// its variables, such as OUT, are not meant for that.
+func withoutMake(env []string) []string {
+	return slices.DeleteFunc(env, func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains([]string{"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MAKEFILES"}, name)
+	})
 }
 
 // link makes to the same file as from, whatever was there.

@@ -128,6 +128,7 @@ and renames no file, and touches no test, generated file, go.mod or go.sum.`,
 }
 
 func buildCommand() *cobra.Command {
+	var unpatched bool
 	cmd := &cobra.Command{
 		Use:   "build [RELEASE] [BINARY...]",
 		Short: "Build the release's binaries with the series",
@@ -143,9 +144,10 @@ with FORCE_HOST_GO=y, the installed one is used.`,
 			if err := t.update(ctx); err != nil {
 				return err
 			}
-			return t.build(ctx, args)
+			return t.build(ctx, args, unpatched)
 		}),
 	}
+	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")
 	return cmd
 }
 

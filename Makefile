@@ -1,0 +1,107 @@
+# make help lists the targets.
+
+SHELL := /usr/bin/env bash -o errexit -o nounset -o pipefail
+.DEFAULT_GOAL := help
+
+# RELEASE is the newest known one unless it is given.
+RELEASE ?= $(shell ls build/releases | sort --version-sort | tail -n 1)
+OUT     := _output
+CARRY   := $(OUT)/bin/carry
+CLUSTER := $(OUT)/bin/cluster
+BIN     := $(OUT)/$(RELEASE)/bin
+TREE    := $(OUT)/$(RELEASE)/kubernetes
+TOOLS   := $(OUT)/tools
+# Each is a Go module of its own: commands, tests and tools must not raise a
+# version in the tree of a release.
+MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/cluster test/e2e
+
+##@ A node
+
+.PHONY: up
+up: build $(CLUSTER) ## Build Kubernetes and start a partitioned single-node cluster with a sample
+	$(CLUSTER) up --bin $(BIN) --tools $(TOOLS) --tree $(TREE)
+
+.PHONY: report
+report: $(CLUSTER) ## Print again what runs where
+	$(CLUSTER) report
+
+.PHONY: down
+down: $(CLUSTER) ## Stop the cluster and remove every trace of it
+	$(CLUSTER) down
+
+##@ The series
+
+.PHONY: tree
+tree: $(CARRY) ## Materialise upstream's source with the patches applied
+	$(CARRY) tree $(RELEASE)
+
+.PHONY: export
+export: $(CARRY) ## Write the tree's commits back to patches/
+	$(CARRY) export $(RELEASE)
+
+.PHONY: build
+build: packages $(CARRY) tools ## Build Kubernetes with the series, and what a node runs beside it
+	$(CARRY) build $(RELEASE)
+
+.PHONY: tools
+tools: packages ## Build etcd, containerd, runc and the CNI plugins
+	@echo "building etcd, containerd, runc and the CNI plugins" >&2
+	cd build/tools && GOBIN=$(CURDIR)/$(TOOLS) go install -tags=seccomp tool
+	@ln -sf server $(TOOLS)/etcd
+
+##@ Tests
+
+.PHONY: test
+test: ## Run all tests: unit, lint, series, upstream's own, end-to-end
+	scripts/test.sh $(RELEASE)
+
+.PHONY: unit
+unit: ## Run the unit tests with the race detector
+	@for module in $(filter-out test/e2e,$(MODULES)); do echo "unit tests of $$module" >&2; (cd $$module && go test -race ./...); done
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for a minute
+	cd staging/src/workload.openshift.io/partition && for target in FuzzParse FuzzAnnotations; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m .; done
+
+.PHONY: lint
+lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patches
+	scripts/lint.sh $(MODULES)
+	$(CARRY) lint $(RELEASE)
+
+.PHONY: round-trip
+round-trip: $(CARRY) ## See that tree and export are inverse
+	$(CARRY) tree $(RELEASE)
+	$(CARRY) export $(RELEASE)
+	git diff --exit-code -- patches
+	@test -z "$$(git status --porcelain -- patches)"
+
+.PHONY: upstream-test
+upstream-test: $(CARRY) ## Run upstream's own tests of the packages that the series touches
+	$(CARRY) test $(RELEASE)
+
+.PHONY: e2e
+e2e: build $(CARRY) ## Run the end-to-end tests against a real node on this host
+	$(CARRY) build --upstream $(RELEASE) kubelet
+	cd test/e2e && go test -count=1 -timeout=30m -v . -args \
+	  -bin=$(CURDIR)/$(BIN) -upstream-kubelet=$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin/kubelet -tools=$(CURDIR)/$(TOOLS) -tree=$(CURDIR)/$(TREE)
+
+##@ Other
+
+.PHONY: packages
+packages: ## Install the Debian packages that are missing
+	@scripts/install-packages.sh
+
+.PHONY: clean
+clean: down ## Remove all that was built
+	rm -rf $(OUT)
+
+.PHONY: help
+help: ## Show this
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# go build knows what is up to date.
+.PHONY: $(CARRY) $(CLUSTER)
+$(CARRY):
+	@go build -C cmd/carry -o $(CURDIR)/$@ .
+$(CLUSTER):
+	@go build -C cmd/cluster -o $(CURDIR)/$@ .

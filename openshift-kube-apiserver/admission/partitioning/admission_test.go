@@ -1,0 +1,285 @@
+package partitioning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/partition"
+)
+
+const managementTarget = partition.TargetPrefix + "management"
+
+func node(name string, types ...string) *v1.Node {
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}}}
+	for _, workloadType := range types {
+		n.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))] = resource.MustParse("4000")
+	}
+	return n
+}
+
+func namespace(name, annotation, value string) *v1.Namespace {
+	n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if annotation != "" {
+		n.Annotations = map[string]string{annotation: value}
+	}
+	return n
+}
+
+// start runs the plugin against a fake API with the objects.
+func start(t *testing.T, objects ...runtime.Object) (*plugin, *fake.Clientset) {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	p := newPlugin()
+	p.SetExternalKubeClientSet(client)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	p.SetExternalKubeInformerFactory(factory)
+	if err := p.ValidateInitialization(); err != nil {
+		t.Fatal(err)
+	}
+	p.SetDrainedNotification(t.Context().Done())
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	eventually(t, "the caches are filled", p.synced)
+	return p, client
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for range 500 {
+		if condition() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("not in time: " + what)
+}
+
+func newPod(annotations map[string]string) *core.Pod {
+	return &core.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Annotations: annotations},
+		Spec: core.PodSpec{Containers: []core.Container{{Name: "c", Resources: core.ResourceRequirements{Requests: core.ResourceList{
+			core.ResourceCPU: resource.MustParse("400m"), core.ResourceMemory: resource.MustParse("1Mi")}}}}},
+	}
+}
+
+type recorder struct{ warnings []string }
+
+func (r *recorder) AddWarning(_, text string) { r.warnings = append(r.warnings, text) }
+
+func attributes(object, old runtime.Object, namespace, subresource string, operation admission.Operation) admission.Attributes {
+	return admission.NewAttributesRecord(object, old, core.Kind("Pod").WithVersion("version"), namespace, "", core.Resource("pods").WithVersion("version"), subresource, operation, nil, false, nil)
+}
+
+func create(t *testing.T, p *plugin, pod *core.Pod, namespace string) ([]string, error) {
+	t.Helper()
+	var r recorder
+	err := p.Admit(warning.WithWarningRecorder(t.Context(), &r), attributes(pod, nil, namespace, "", admission.Create), nil)
+	return r.warnings, err
+}
+
+func TestCreate(t *testing.T) {
+	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, other"),
+		namespace("others", partition.AllowedAnnotation, "other"), namespace("plain", "", ""))
+	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	hard := `{"effect": "RequiredDuringScheduling"}`
+	for name, test := range map[string]struct {
+		namespace, target, value string
+		partitioned              bool
+		warning                  string
+		status                   func(error) bool
+		message                  string
+	}{
+		"allowed":                        {namespace: "open", target: managementTarget, partitioned: true},
+		"allowed, hard":                  {namespace: "open", target: managementTarget, value: hard, partitioned: true},
+		"no annotation on the namespace": {namespace: "plain", target: managementTarget, warning: "the namespace has no annotation"},
+		"no annotation, hard":            {namespace: "plain", target: managementTarget, value: hard, status: apierrors.IsForbidden, message: "the namespace has no annotation"},
+		"other types only":               {namespace: "others", target: managementTarget, status: apierrors.IsForbidden, message: "does not list it"},
+		"a type that no node has":        {namespace: "open", target: partition.TargetPrefix + "other", warning: "no pool of this type is active"},
+		"an invalid effect":              {namespace: "open", target: managementTarget, value: "x", status: apierrors.IsInvalid, message: "metadata.annotations[" + managementTarget + "]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := newPod(map[string]string{test.target: test.value, partition.WarningAnnotation: "forged"})
+			warnings, err := create(t, p, pod, test.namespace)
+			if test.status != nil {
+				if err == nil || !test.status(err) || !strings.Contains(err.Error(), test.message) {
+					t.Fatalf("got %v, want an error with %q", err, test.message)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, has := pod.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]
+			annotation := pod.Annotations[partition.WarningAnnotation]
+			told := strings.Join(warnings, "\n")
+			if has != test.partitioned || !strings.Contains(annotation, test.warning) || annotation != told {
+				t.Errorf("pod is %v, warnings %q", pod, warnings)
+			}
+		})
+	}
+}
+
+func TestPodsThatDoNotAskPass(t *testing.T) {
+	p, _ := start(t)
+	for name, annotations := range map[string]map[string]string{
+		"no annotation":     nil,
+		"other annotations": {"a": "b", "target.example.com/management": ""},
+		"a mirror pod":      {core.MirrorPodAnnotationKey: "x", managementTarget: "", partition.ResourcesPrefix + "c": "{}"},
+	} {
+		pod := newPod(annotations)
+		before := pod.DeepCopy()
+		if warnings, err := create(t, p, pod, "none"); err != nil || len(warnings) > 0 || fmt.Sprint(before) != fmt.Sprint(pod) {
+			t.Errorf("%s: %v, %v, %v", name, warnings, err, pod)
+		}
+	}
+	pod := newPod(map[string]string{"kubernetes.io/config.source": "file", partition.ResourcesPrefix + "c": `{"cpuset": "0"}`})
+	if _, err := create(t, p, pod, "none"); err != nil || len(pod.Annotations) != 1 {
+		t.Errorf("a forged annotation stays: %v, %v", err, pod.Annotations)
+	}
+	pod = newPod(map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"})
+	a := attributes(pod, nil, "none", "", admission.Create)
+	if allocs := testing.AllocsPerRun(100, func() { _ = p.Admit(t.Context(), a, nil) }); allocs != 0 {
+		t.Errorf("a pod that does not ask costs %v allocations", allocs)
+	}
+}
+
+func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
+	p, _ := start(t)
+	target := map[string]string{managementTarget: `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesPrefix + "c": `{"cpushares":400}`}
+	for name, test := range map[string]struct {
+		stored, sent map[string]string
+		warned       bool
+	}{
+		"joins":    {map[string]string{"a": "b"}, map[string]string{"a": "c", managementTarget: "", partition.ResourcesPrefix + "c": "{}"}, true},
+		"leaves":   {target, nil, true},
+		"is quiet": {target, target, false},
+	} {
+		for _, subresource := range []string{"", "status", "ephemeralcontainers", "resize"} {
+			old, pod := newPod(test.stored), newPod(test.sent)
+			var r recorder
+			if err := p.Admit(warning.WithWarningRecorder(t.Context(), &r), attributes(pod.DeepCopy(), old, "x", subresource, admission.Update), nil); err != nil {
+				t.Fatal(err)
+			}
+			if (len(r.warnings) > 0) != test.warned {
+				t.Errorf("%s by %q: warnings %q", name, subresource, r.warnings)
+			}
+			updated := pod.DeepCopy()
+			_ = p.Admit(t.Context(), attributes(updated, old, "x", subresource, admission.Update), nil)
+			for key, value := range updated.Annotations {
+				if ours(key) && test.stored[key] != value {
+					t.Errorf("%s by %q: %s is %q", name, subresource, key, value)
+				}
+			}
+			for key, value := range test.stored {
+				if ours(key) && updated.Annotations[key] != value {
+					t.Errorf("%s by %q: %s is gone", name, subresource, key)
+				}
+			}
+		}
+	}
+	binding := &core.Binding{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{managementTarget: "", "a": "b"}}}
+	if err := p.Admit(t.Context(), attributes(binding, nil, "x", "binding", admission.Create), nil); err != nil || len(binding.Annotations) != 1 {
+		t.Errorf("a binding keeps %v, %v", binding.Annotations, err)
+	}
+}
+
+func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
+	p, client := start(t, namespace("kube-system", "", ""))
+	ctx := t.Context()
+	if p.activation.active("management") {
+		t.Error("active without nodes")
+	}
+	nodes := client.CoreV1().Nodes()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(nodes.Create(ctx, node("a"), metav1.CreateOptions{}))
+	must(nodes.Create(ctx, node("b", "management"), metav1.CreateOptions{}))
+	eventually(t, "both nodes are seen", func() bool { p.activation.mu.Lock(); defer p.activation.mu.Unlock(); return p.activation.nodes == 2 })
+	if p.activation.active("management") {
+		t.Error("active though node a has no pool")
+	}
+	must(nodes.Update(ctx, node("a", "management"), metav1.UpdateOptions{}))
+	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	latched := func() string {
+		kubeSystem, err := client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
+		must(nil, err)
+		return kubeSystem.Annotations[partition.EnabledAnnotation]
+	}
+	eventually(t, "the type is latched", func() bool { return latched() == "management" })
+	eventually(t, "the latch is read", func() bool {
+		p.activation.mu.Lock()
+		defer p.activation.mu.Unlock()
+		return p.activation.latched["management"]
+	})
+	must(nodes.Create(ctx, node("c"), metav1.CreateOptions{}))
+	eventually(t, "three nodes are seen", func() bool { p.activation.mu.Lock(); defer p.activation.mu.Unlock(); return p.activation.nodes == 3 })
+	if !p.activation.active("management") {
+		t.Error("no longer active after a node without pool joined")
+	}
+	must(client.CoreV1().Namespaces().Update(ctx, namespace("kube-system", "", ""), metav1.UpdateOptions{}))
+	eventually(t, "the type is off after the administrator removed the latch", func() bool { return !p.activation.active("management") })
+	must(nil, nodes.Delete(ctx, "c", metav1.DeleteOptions{}))
+	eventually(t, "it is active again once the rule holds", func() bool { return p.activation.active("management") })
+	eventually(t, "and latched", func() bool { return latched() == "management" })
+}
+
+func TestWithoutCachesClientsComeAgain(t *testing.T) {
+	p := newPlugin()
+	client := fake.NewClientset()
+	p.SetExternalKubeClientSet(client)
+	p.SetExternalKubeInformerFactory(informers.NewSharedInformerFactory(client, 0))
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := p.Admit(ctx, attributes(newPod(map[string]string{managementTarget: ""}), nil, "x", "", admission.Create), nil)
+	if !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("got %v, want 503", err)
+	}
+	if err := p.Admit(ctx, attributes(newPod(nil), nil, "x", "", admission.Create), nil); err != nil {
+		t.Errorf("a pod that does not ask got %v", err)
+	}
+}
+
+func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
+	a := newActivation()
+	a.count(nil, node("a", "management"))
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.run(ctx, func(_ context.Context, types []string) error {
+			calls++
+			if !slices.Equal(types, []string{"management"}) {
+				t.Errorf("latches %v", types)
+			}
+			if calls == 1 {
+				return errors.New("kube-system does not exist")
+			}
+			cancel()
+			return nil
+		})
+	}()
+	<-done
+	if calls != 2 {
+		t.Errorf("%d calls, want 2", calls)
+	}
+}

@@ -1,0 +1,216 @@
+package managed
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/kubernetes/pkg/apis/core"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
+)
+
+// on switches the feature on for a host of four CPUs, as Start would.
+func on(t *testing.T, pools partition.Pools) {
+	t.Helper()
+	current.Store(newNode(pools, cpuset.New(0, 1, 2, 3)))
+	t.Cleanup(func() { current.Store(nil) })
+}
+
+var management = partition.Pools{"management": cpuset.New(0, 1)}
+
+func ordinaryPod() *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("400m"), v1.ResourceMemory: resource.MustParse("1Mi")},
+			Limits:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m")},
+		}}}},
+	}
+}
+
+func partitionedPod(t *testing.T) *v1.Pod {
+	t.Helper()
+	pod := ordinaryPod()
+	pod.Annotations = map[string]string{partition.TargetAnnotation("management"): ""}
+	if d := partition.Mutate(partition.V1(pod), partition.Policy{Gate: func(string) partition.Reason { return "" }}); d.Outcome != partition.Partitioned {
+		t.Fatal(d)
+	}
+	return pod
+}
+
+func TestStartFitsTheConfigurationToThePools(t *testing.T) {
+	for name, test := range map[string]struct {
+		config       kubeletconfig.KubeletConfiguration
+		pools        cpuset.CPUSet
+		wantReserved string
+		wantStrict   bool
+		wantError    string
+	}{
+		"pools become reserved CPUs":            {pools: cpuset.New(0, 1), wantReserved: "0-1"},
+		"reserved CPUs may be more":             {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0-2"}, pools: cpuset.New(0, 1), wantReserved: "0-2"},
+		"reserved CPUs must contain the pools":  {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0"}, pools: cpuset.New(0, 1), wantError: `reservedSystemCPUs "0" does not contain CPU 1`},
+		"reserved CPUs that are no list":        {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "x"}, pools: cpuset.New(0), wantError: `reservedSystemCPUs "x"`},
+		"the static policy becomes strict":      {config: kubeletconfig.KubeletConfiguration{CPUManagerPolicy: "static"}, pools: cpuset.New(0), wantReserved: "0", wantStrict: true},
+		"a policy that shares the pools is bad": {config: kubeletconfig.KubeletConfiguration{CPUManagerPolicy: "static", CPUManagerPolicyOptions: map[string]string{strictReservation: "false"}}, pools: cpuset.New(0), wantError: strictReservation},
+		"empty pools change nothing":            {config: kubeletconfig.KubeletConfiguration{CPUManagerPolicy: "static"}, pools: cpuset.New()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := configure(&test.config, test.pools)
+			if test.wantError != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantError) {
+					t.Errorf("got %v, want an error with %q", err, test.wantError)
+				}
+				return
+			}
+			if err != nil || test.config.ReservedSystemCPUs != test.wantReserved || (test.config.CPUManagerPolicyOptions[strictReservation] == "true") != test.wantStrict {
+				t.Errorf("got %v, reserved %q, options %v", err, test.config.ReservedSystemCPUs, test.config.CPUManagerPolicyOptions)
+			}
+		})
+	}
+}
+
+func TestWithoutAFileNothingHappens(t *testing.T) {
+	pod := partitionedPod(t)
+	before := pod.DeepCopy()
+	config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
+	Place(pod, config)
+	static := &core.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{partition.TargetAnnotation("management"): "", partition.WarningAnnotation: "x"}}}
+	logger, _ := ktesting.NewTestContext(t)
+	StaticPod(logger, static)
+	chosen := cpuset.New(2)
+	resources := &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}
+	switch {
+	case config.Linux.Resources.CpusetCpus != "":
+		t.Error("Place set", config.Linux.Resources.CpusetCpus)
+	case len(static.Annotations) != 2:
+		t.Error("StaticPod left", static.Annotations)
+	case !CPUs(pod, chosen).Equals(chosen):
+		t.Error("CPUs chose", CPUs(pod, chosen))
+	case WithCPU(pod) != pod || ContainerWithCPU(pod, &pod.Spec.Containers[0]) != &pod.Spec.Containers[0]:
+		t.Error("the pod was copied")
+	case len(HideCPU(pod, resources).Requests) != 1:
+		t.Error("HideCPU left", resources)
+	case before.String() != pod.String():
+		t.Error("the pod is", pod)
+	}
+	node := &v1.Node{Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}}}
+	if err := NodeStatus(t.Context(), node); err != nil || len(node.Status.Capacity) != 1 {
+		t.Errorf("NodeStatus left %v, %v", node.Status, err)
+	}
+}
+
+func TestStaticPod(t *testing.T) {
+	on(t, management)
+	make := func(target, value string) *core.Pod {
+		return &core.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{partition.TargetAnnotation(target): value, partition.WarningAnnotation: "old"}},
+			Spec: core.PodSpec{Containers: []core.Container{{Name: "c", Resources: core.ResourceRequirements{Requests: core.ResourceList{
+				core.ResourceCPU: resource.MustParse("400m"), core.ResourceMemory: resource.MustParse("1Mi")}}}}},
+		}
+	}
+	logger, _ := ktesting.NewTestContext(t)
+	pod := make("management", "")
+	StaticPod(logger, pod)
+	if cores := pod.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]; cores.Value() != 400 || pod.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400}` {
+		t.Errorf("the pod is %v", pod)
+	}
+	for name, pod := range map[string]*core.Pod{
+		"of a type that the file lacks": make("other", `{"effect":"RequiredDuringScheduling"}`),
+		"with broken JSON":              make("management", "{"),
+	} {
+		StaticPod(logger, pod)
+		cpu := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]
+		if warning := pod.Annotations[partition.WarningAnnotation]; cpu.MilliValue() != 400 || len(pod.Annotations) != 1 || warning == "" || warning == "old" {
+			t.Errorf("a pod %s is %v", name, pod)
+		}
+	}
+}
+
+func TestNodeStatus(t *testing.T) {
+	on(t, partition.Pools{"management": cpuset.New(0), "other": cpuset.New()})
+	list := func() v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), "example.com/gpu": resource.MustParse("1"), "stale.workload.openshift.io/cores": resource.MustParse("4k")}
+	}
+	node := &v1.Node{Status: v1.NodeStatus{Capacity: list(), Allocatable: list()}}
+	if err := NodeStatus(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
+		cores, other := got["management.workload.openshift.io/cores"], got["other.workload.openshift.io/cores"]
+		if cores.Value() != 4000 || other.Value() != 4000 || len(got) != 4 {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+}
+
+func TestPlace(t *testing.T) {
+	on(t, management)
+	for name, test := range map[string]struct {
+		pod          *v1.Pod
+		chosen, want string
+	}{
+		"a partitioned container is created on its pool":   {partitionedPod(t), "", "0-1"},
+		"whatever the CPU manager chose":                   {partitionedPod(t), "2-3", "0-1"},
+		"an ordinary one on what is in no pool":            {ordinaryPod(), "", "2-3"},
+		"an exclusive one on what the CPU manager gave it": {ordinaryPod(), "3", "3"},
+	} {
+		config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.chosen}}}
+		Place(test.pod, config)
+		if got := config.Linux.Resources.CpusetCpus; got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+	// A runtime's configuration without Linux resources is none of ours.
+	Place(ordinaryPod(), &runtimeapi.ContainerConfig{})
+}
+
+func TestCPUs(t *testing.T) {
+	on(t, management)
+	chosen := cpuset.New(2, 3)
+	if got := CPUs(partitionedPod(t), chosen).String(); got != "0-1" {
+		t.Errorf("the partitioned pod is kept on %s", got)
+	}
+	if got := CPUs(ordinaryPod(), chosen).String(); got != "2-3" {
+		t.Errorf("the ordinary pod is kept on %s", got)
+	}
+	forged := ordinaryPod()
+	forged.Annotations = partitionedPod(t).Annotations
+	if got := CPUs(forged, chosen).String(); got != "2-3" {
+		t.Errorf("a pod with annotations and cpu is kept on %s", got)
+	}
+	on(t, partition.Pools{"management": cpuset.New(), "other": cpuset.New(0)})
+	if got := CPUs(partitionedPod(t), chosen).String(); got != "2-3" {
+		t.Errorf("a type without CPUs confines to %s", got)
+	}
+}
+
+func TestWithCPUAndHideCPU(t *testing.T) {
+	on(t, management)
+	pod := partitionedPod(t)
+	seen := WithCPU(pod).Spec.Containers[0].Resources
+	if seen.Requests.Cpu().MilliValue() != 400 || seen.Limits.Cpu().MilliValue() != 500 {
+		t.Errorf("upstream sees %v", seen)
+	}
+	if c := ContainerWithCPU(pod, &pod.Spec.Containers[0]); c.Resources.Limits.Cpu().MilliValue() != 500 {
+		t.Errorf("upstream sees %v", c.Resources)
+	}
+	if _, has := pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has {
+		t.Error("the pod itself has cpu now")
+	}
+	reported := HideCPU(pod, seen.DeepCopy())
+	if _, has := reported.Requests[v1.ResourceCPU]; has || reported.Limits.Cpu().Sign() != 0 || reported.Requests.Memory().IsZero() {
+		t.Errorf("reported are %v", reported)
+	}
+	if HideCPU(pod, nil) != nil {
+		t.Error("nothing became something")
+	}
+	if got := HideCPU(ordinaryPod(), seen.DeepCopy()); got.Requests.Cpu().MilliValue() != 400 {
+		t.Errorf("an ordinary pod reports %v", got)
+	}
+}

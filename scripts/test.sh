@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Run all tests, in the order in which a mistake shows soonest. The end-to-end tests
+# need root, Linux and cgroups; where one is missing they are skipped, and the last
+# lines say so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+release=$1
+
+step() {
+  local name=$1 start=$SECONDS
+  shift
+  echo "=== $name" >&2
+  if ! make --no-print-directory "RELEASE=$release" "$@"; then
+    echo "=== $name FAILED after $((SECONDS - start)) s" >&2
+    exit 1
+  fi
+  summary+=("$(printf '%-36s ok %5d s' "$name" $((SECONDS - start)))")
+}
+
+why_no_node() {
+  if [[ "$(uname -s)" != Linux ]]; then
+    echo "this is not Linux"
+  elif [[ "$(id -u)" != 0 ]]; then
+    echo "a node needs root"
+  elif [[ ! -d /sys/fs/cgroup ]] || ! grep -q cgroup /proc/filesystems; then
+    echo "there are no cgroups"
+  elif [[ "$(nproc)" -lt 2 ]]; then
+    echo "a partitioned node needs two CPUs"
+  fi
+}
+
+summary=()
+step "packages" packages
+step "unit tests" unit
+step "lint" lint
+step "round trip of the series" round-trip
+skip=$(why_no_node)
+if [[ -z $skip ]]; then
+  step "end-to-end tests on a real node" e2e
+else
+  summary+=("end-to-end tests on a real node      SKIPPED: $skip")
+fi
+step "upstream's tests of touched packages" upstream-test
+printf '%s\n' "=== all tests of $release" "${summary[@]}"
