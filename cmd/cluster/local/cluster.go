@@ -343,3 +343,7 @@ func get(ctx context.Context, url string) error {
 	}
 	return nil
 }
+
+// AuditLog is the path of kube-apiserver's audit log, which has the creations and
+// updates of pods.
+func (c *Cluster) AuditLog() string { return c.data("logs/audit.log") }

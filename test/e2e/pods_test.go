@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
+)
+
+const (
+	managementTarget = partition.TargetPrefix + "management"
+	cores            = v1.ResourceName("management.workload.openshift.io/cores")
+	// busy keeps one CPU busy; its container ends at once when it is told to.
+	busy = "trap exit TERM; while :; do :; done"
+)
+
+// waitFor polls until the condition returns nil, and fails with what it said last.
+func waitFor(t *testing.T, limit time.Duration, what string, condition func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if err = condition(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: not within %s: %v", what, limit, err)
+}
+
+// newNamespace makes a namespace for a test and removes it with all its pods.
+func newNamespace(t *testing.T, c *local.Cluster, allowed string) string {
+	t.Helper()
+	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
+	if allowed != "" {
+		namespace.Annotations = map[string]string{partition.AllowedAnnotation: allowed}
+	}
+	created, err := c.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := created.Name
+	t.Cleanup(func() {
+		// The test's context has ended by now.
+		ctx := context.Background()
+		var grace int64
+		_ = c.Client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &grace}, metav1.ListOptions{})
+		_ = c.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+	})
+	waitFor(t, 20*time.Second, "default service account", func() error {
+		_, err := c.Client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	return name
+}
+
+// container runs a script with requests and limits such as "cpu=400m memory=16Mi".
+func container(name, script, requests, limits string) v1.Container {
+	list := func(text string) v1.ResourceList {
+		l := v1.ResourceList{}
+		for _, field := range strings.Fields(text) {
+			key, value, _ := strings.Cut(field, "=")
+			l[v1.ResourceName(key)] = resource.MustParse(value)
+		}
+		return l
+	}
+	return v1.Container{
+		Name: name, Image: local.BusyboxImage, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script},
+		Resources: v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)},
+	}
+}
+
+func pod(name string, annotations map[string]string, containers ...v1.Container) *v1.Pod {
+	grace := int64(1)
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: v1.PodSpec{Containers: containers, TerminationGracePeriodSeconds: &grace}}
+}
+
+var asks = map[string]string{managementTarget: ""}
+
+// start creates pods and returns them when all their containers run.
+func start(t *testing.T, c *local.Cluster, namespace string, pods ...*v1.Pod) []*v1.Pod {
+	t.Helper()
+	for _, p := range pods {
+		if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("pod %s: %v", p.Name, err)
+		}
+	}
+	var running []*v1.Pod
+	for _, p := range pods {
+		running = append(running, awaitRunning(t, c, namespace, p.Name))
+	}
+	return running
+}
+
+func awaitRunning(t *testing.T, c *local.Cluster, namespace, name string) (running *v1.Pod) {
+	t.Helper()
+	waitFor(t, time.Minute, "pod "+name+" runs", func() (err error) {
+		if running, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		ready := 0
+		for _, status := range running.Status.ContainerStatuses {
+			if status.State.Running != nil {
+				ready++
+			}
+		}
+		if running.Status.Phase != v1.PodRunning || ready < len(running.Spec.Containers) {
+			return fmt.Errorf("phase %s, conditions %v, containers %v", running.Status.Phase, running.Status.Conditions, running.Status.ContainerStatuses)
+		}
+		return nil
+	})
+	return running
+}
+
+func containerUsage(t *testing.T, p *v1.Pod, index int) local.Usage {
+	t.Helper()
+	usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[index].ContainerID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return usage
+}
+
+// expectCPUs checks where a container may run and where it has run.
+func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) {
+	t.Helper()
+	usage := containerUsage(t, p, index)
+	if usage.CPUs != cpus {
+		t.Errorf("container %s of pod %s may use CPUs %s, want %s", p.Spec.Containers[index].Name, p.Name, usage.CPUs, cpus)
+	}
+	if len(usage.Used) > forbidden && usage.Used[forbidden] != 0 {
+		t.Errorf("container %s of pod %s has used CPU %d for %s, want 0", p.Spec.Containers[index].Name, p.Name, forbidden, usage.Used[forbidden])
+	}
+}
+
+// writeStaticPod gives the kubelet a manifest, and takes it away after the test.
+func writeStaticPod(t *testing.T, c *local.Cluster, name, manifest string) {
+	t.Helper()
+	path := filepath.Join(local.ManifestDir, name+".yaml")
+	if err := os.WriteFile(path, []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = os.Remove(path)
+		// The next test must not find its containers.
+		for range 300 {
+			if _, err := c.Client.CoreV1().Pods("default").Get(context.Background(), name+"-"+local.NodeName, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Errorf("static pod %s does not end", name)
+	})
+}

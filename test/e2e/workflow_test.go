@@ -1,0 +1,485 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
+)
+
+// Without the file the patched kubelet is upstream's. This test comes first, since
+// it has a cluster of its own.
+func TestWithoutFileNothingHappens(t *testing.T) {
+	c := local.New(config)
+	if err := c.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a pod that asks runs as an ordinary one, with a warning", func(t *testing.T) {
+		p := start(t, c, newNamespace(t, c, "management"), pod("asks", asks, container("c", busy, "cpu=400m memory=16Mi", "")))[0]
+		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] != "" || !strings.Contains(p.Annotations[partition.WarningAnnotation], "active") {
+			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
+		}
+		if usage := containerUsage(t, p, 0); usage.CPUs != allCPUs(t) || usage.Weight != weight(409) {
+			t.Errorf("its container has CPUs %s and weight %d", usage.CPUs, usage.Weight)
+		}
+	})
+	t.Run("a static pod that asks is left as it is", func(t *testing.T) {
+		writeStaticPod(t, c, "static", staticPod("400m"))
+		p := awaitRunning(t, c, "default", "static-"+local.NodeName)
+		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] == "" {
+			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
+		}
+	})
+	t.Run("the node object equals an unpatched kubelet's", func(t *testing.T) {
+		patched := registered(t, c)
+		c.UseKubelet(upstreamKubelet)
+		unpatched := registered(t, c)
+		if patched.Status.NodeInfo.KubeletVersion == unpatched.Status.NodeInfo.KubeletVersion {
+			t.Fatalf("both kubelets have the version %s", patched.Status.NodeInfo.KubeletVersion)
+		}
+		if a, b := comparable(patched), comparable(unpatched); a != b {
+			t.Errorf("the patched kubelet's node is\n%s\nthe unpatched one's\n%s", a, b)
+		}
+	})
+}
+
+// registered deletes the node, starts the kubelet anew, and returns the node once
+// the control plane is done with it.
+func registered(t *testing.T, c *local.Cluster) (node *v1.Node) {
+	t.Helper()
+	if err := c.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Client.CoreV1().Nodes().Delete(t.Context(), local.NodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartKubelet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, time.Minute, "node is settled", func() (err error) {
+		if node, err = c.Client.CoreV1().Nodes().Get(t.Context(), local.NodeName, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if len(node.Spec.Taints) > 0 || node.Annotations["node.alpha.kubernetes.io/ttl"] == "" || len(node.Status.Images) == 0 {
+			return fmt.Errorf("taints %v, annotations %v, %d images", node.Spec.Taints, node.Annotations, len(node.Status.Images))
+		}
+		return nil
+	})
+	return node
+}
+
+// comparable prints what two kubelets of different versions must report alike.
+func comparable(node *v1.Node) string {
+	n := node.DeepCopy()
+	n.ObjectMeta = metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations, Finalizers: n.Finalizers}
+	n.Status.NodeInfo.KubeletVersion = ""
+	for i := range n.Status.Conditions {
+		n.Status.Conditions[i].LastHeartbeatTime, n.Status.Conditions[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
+	}
+	var lists []string
+	for name, list := range map[string]v1.ResourceList{"capacity": n.Status.Capacity, "allocatable": n.Status.Allocatable} {
+		for _, key := range slices.Sorted(maps.Keys(list)) {
+			quantity := list[key]
+			lists = append(lists, fmt.Sprintf("%s %s: %s", name, key, quantity.String()))
+		}
+	}
+	slices.Sort(lists)
+	n.Status.Capacity, n.Status.Allocatable = nil, nil
+	return strings.Join(lists, "\n") + "\n" + n.String()
+}
+
+func allCPUs(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// otherCPUs are all but the pool, CPU 0.
+func otherCPUs(t *testing.T) string {
+	all := allCPUs(t)
+	if all == "0-1" {
+		return "1"
+	}
+	return strings.Replace(all, "0-", "1-", 1)
+}
+
+// weight is what the host's cgroup version makes of shares, for the pod; v2 is
+// upstream's own conversion (pkg/kubelet/cm/cgroup_manager_linux.go).
+func weight(shares int64) int64 {
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		return 1 + ((shares-2)*9999)/262142
+	}
+	return shares
+}
+
+func getNode(t *testing.T, c *local.Cluster) *v1.Node {
+	t.Helper()
+	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), local.NodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// Step 5: the kubelet finds the file.
+func TestFileEnablesFeature(t *testing.T) {
+	c := partitioned(t)
+	log, err := os.ReadFile(c.Kubelet.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(log), `"Workload partitioning is on" workloadType="management" pool="0" reservedSystemCPUs="0"`) {
+		t.Errorf("the log %s does not say that partitioning is on", c.Kubelet.Log())
+	}
+	node := getNode(t, c)
+	if capacity, allocatable := node.Status.Capacity.Cpu(), node.Status.Allocatable.Cpu(); allocatable.Value() != capacity.Value()-1 {
+		t.Errorf("cpu allocatable is %s of %s, want one CPU less: that of the pool", allocatable, capacity)
+	}
+}
+
+// A kubelet with a file that it does not understand does not start.
+func TestMalformedFileStopsTheKubelet(t *testing.T) {
+	c := partitioned(t)
+	if err := c.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Config.Pinning = pinning
+		if err := c.StartKubelet(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	c.Config.Pinning = `{"management": {"cpuset": "0-99"}}`
+	err := c.StartKubelet(t.Context())
+	if err == nil || !strings.Contains(err.Error(), partition.PinningFilePath) || !strings.Contains(err.Error(), `workload type \"management\": cpuset \"0-99\": the host has no CPU`) {
+		t.Errorf("the kubelet said %v", err)
+	}
+}
+
+// Step 6: the node advertises the resource.
+func TestNodeAdvertisesCores(t *testing.T) {
+	node := getNode(t, partitioned(t))
+	for name, list := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
+		if got, want := list[cores], node.Status.Capacity.Cpu().Value()*1000; got.Value() != want {
+			t.Errorf("%s of %s is %s, want %d", name, cores, got.String(), want)
+		}
+	}
+}
+
+func staticPod(cpu string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata:
+  name: static
+  namespace: default
+  annotations:
+    target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: %s
+    imagePullPolicy: Never
+    args: [-c, %q]
+    resources:
+      requests: {cpu: %s, memory: 16Mi}
+`, local.BusyboxImage, busy, cpu)
+}
+
+// Step 7: static pods are rewritten.
+func TestStaticPod(t *testing.T) {
+	c := partitioned(t)
+	writeStaticPod(t, c, "static", staticPod("400m"))
+	p := awaitRunning(t, c, "default", "static-"+local.NodeName)
+	if got := p.Annotations[partition.ResourcesAnnotation("c")]; got != `{"cpushares":400}` {
+		t.Errorf("the container's annotation is %q", got)
+	}
+	requests := p.Spec.Containers[0].Resources.Requests
+	if got := requests[cores]; got.Value() != 400 || !requests.Cpu().IsZero() {
+		t.Errorf("the container requests %v", requests)
+	}
+	time.Sleep(time.Second)
+	expectCPUs(t, p, 0, "0", 1)
+	if usage := containerUsage(t, p, 0); usage.Used[0] == 0 {
+		t.Error("the container has not run")
+	}
+}
+
+// warnings records what the API server tells a client beside its answer.
+type warnings struct {
+	sync.Mutex
+	texts []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
+	w.Lock()
+	defer w.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", local.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := &warnings{}
+	config.WarningHandler = rest.WarningHandler(recorded)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, recorded
+}
+
+// Steps 8 to 10: admission rewrites pods, and the scheduler places them.
+func TestAdmission(t *testing.T) {
+	c := partitioned(t)
+	t.Run("a Deployment's pods in an allowed namespace are rewritten, placed and run", func(t *testing.T) {
+		namespace := newNamespace(t, c, "management")
+		labels := map[string]string{"app": "operator"}
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: pod("", nil, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")).Spec},
+		}}
+		if _, err := c.Client.AppsV1().Deployments(namespace).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var name string
+		waitFor(t, 30*time.Second, "the Deployment has a pod", func() error {
+			pods, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+			if err != nil || len(pods.Items) != 1 {
+				return fmt.Errorf("%d pods (%v)", len(pods.Items), err)
+			}
+			name = pods.Items[0].Name
+			return nil
+		})
+		p := awaitRunning(t, c, namespace, name)
+		if p.Spec.NodeName != local.NodeName {
+			t.Errorf("the pod is on node %q", p.Spec.NodeName)
+		}
+		if got := p.Annotations[managementTarget]; got != `{"effect":"PreferredDuringScheduling"}` {
+			t.Errorf("the target annotation is %q", got)
+		}
+		if got := p.Annotations[partition.ResourcesAnnotation("c")]; got != `{"cpushares":400,"cpulimit":500}` {
+			t.Errorf("the container's annotation is %q", got)
+		}
+		resources := p.Spec.Containers[0].Resources
+		request, limit := resources.Requests[cores], resources.Limits[cores]
+		if request.Value() != 400 || limit.Value() != 400 || !resources.Requests.Cpu().IsZero() || !resources.Limits.Cpu().IsZero() {
+			t.Errorf("the container has %v", resources)
+		}
+	})
+	t.Run("the namespace decides", func(t *testing.T) {
+		client, recorded := recording(t)
+		plain := newNamespace(t, c, "")
+		p, err := client.CoreV1().Pods(plain).Create(t.Context(), pod("soft", asks, container("c", busy, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = `workload type "management" ignored: the namespace has no annotation workload.openshift.io/allowed`
+		if got := p.Annotations[partition.WarningAnnotation]; got != want || p.Annotations[managementTarget] != "" || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 100 {
+			t.Errorf("the pod has annotations %v", p.Annotations)
+		}
+		if !slices.Equal(recorded.texts, []string{want}) {
+			t.Errorf("the client was told %q", recorded.texts)
+		}
+		waitFor(t, 10*time.Second, "the audit log has the warning", func() error {
+			data, err := os.ReadFile(c.AuditLog())
+			if err == nil && !strings.Contains(string(data), partition.WarningAnnotation) {
+				err = fmt.Errorf("%s does not have it", c.AuditLog())
+			}
+			return err
+		})
+		hard := map[string]string{managementTarget: `{"effect": "RequiredDuringScheduling"}`}
+		if _, err := client.CoreV1().Pods(plain).Create(t.Context(), pod("hard", hard, container("c", busy, "", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("the hard effect got %v", err)
+		}
+		others := newNamespace(t, c, "other")
+		if _, err := client.CoreV1().Pods(others).Create(t.Context(), pod("soft", asks, container("c", busy, "", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("a namespace with other types gave %v", err)
+		}
+	})
+	t.Run("nobody enters a partition later", func(t *testing.T) {
+		client, recorded := recording(t)
+		namespace := newNamespace(t, c, "management")
+		start(t, c, namespace, pod("besteffort", nil, container("c", busy, "", "")))
+		patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "", %q: "{\"cpushares\":2}", "mine": "x"}}}`, managementTarget, partition.ResourcesAnnotation("c"))
+		p, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "besteffort", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Annotations) != 1 || p.Annotations["mine"] != "x" || len(recorded.texts) != 1 {
+			t.Errorf("the pod has annotations %v, the client was told %q", p.Annotations, recorded.texts)
+		}
+	})
+	t.Run("the type is latched", func(t *testing.T) {
+		namespace, err := c.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil || namespace.Annotations[partition.EnabledAnnotation] != "management" {
+			t.Errorf("kube-system has annotations %v (%v)", namespace.Annotations, err)
+		}
+	})
+}
+
+// Steps 11 and 12: everything is confined to its CPUs, and stays so.
+func TestPlacement(t *testing.T) {
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	inited := pod("partitioned", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m"))
+	inited.Spec.InitContainers = []v1.Container{container("init", "grep Cpus_allowed_list /proc/self/status", "cpu=100m memory=16Mi", "")}
+	always := v1.ContainerRestartPolicyAlways
+	sidecar := container("sidecar", busy, "cpu=100m memory=16Mi", "")
+	sidecar.RestartPolicy = &always
+	inited.Spec.InitContainers = append(inited.Spec.InitContainers, sidecar)
+	pods := start(t, c, namespace, inited,
+		pod("partitioned-besteffort", asks, container("c", busy, "", "")),
+		pod("burstable", nil, container("c", busy, "cpu=100m memory=16Mi", "")),
+		pod("besteffort", nil, container("c", busy, "", "")),
+	)
+	check := func(t *testing.T) {
+		t.Helper()
+		for _, p := range pods[:2] {
+			expectCPUs(t, p, 0, "0", 1)
+		}
+		for _, p := range pods[2:] {
+			expectCPUs(t, p, 0, otherCPUs(t), 0)
+		}
+		usage, err := local.ContainerUsage(pods[0], pods[0].Status.InitContainerStatuses[1].ContainerID)
+		if err != nil || usage.CPUs != "0" || (len(usage.Used) > 1 && usage.Used[1] != 0) {
+			t.Errorf("the sidecar has %+v (%v)", usage, err)
+		}
+	}
+	time.Sleep(2 * time.Second)
+	check(t)
+	t.Run("an init container ran on the pool", func(t *testing.T) {
+		log, err := c.Client.CoreV1().Pods(namespace).GetLogs("partitioned", &v1.PodLogOptions{Container: "init"}).DoRaw(t.Context())
+		if got := strings.Fields(string(log)); err != nil || len(got) != 2 || got[1] != "0" {
+			t.Errorf("it printed %q (%v)", log, err)
+		}
+	})
+	t.Run("after the CPU manager has reconciled, and a kubelet that was killed is back", func(t *testing.T) {
+		if err := c.Kubelet.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.StartKubelet(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// The CPU manager reconciles every two seconds here.
+		time.Sleep(5 * time.Second)
+		check(t)
+	})
+}
+
+// Weights and quotas are those of the original requests and limits.
+func TestWeights(t *testing.T) {
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	p := start(t, c, namespace, pod("weighted", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))[0]
+	of := containerUsage(t, p, 0)
+	if of.Weight != weight(409) && of.Weight == 0 {
+		t.Errorf("the container has weight %d, want that of 400m, %d", of.Weight, weight(409))
+	}
+	if of.Quota != 0.5 {
+		t.Errorf("the container has a quota of %g CPUs, want 0.5", of.Quota)
+	}
+	ofPod, err := local.PodUsage(p)
+	if err != nil || ofPod.Weight != weight(409) || ofPod.Quota != 0.5 {
+		t.Errorf("the pod has %+v (%v), want weight %d and 0.5 CPUs", ofPod, err, weight(409))
+	}
+	waitFor(t, 90*time.Second, "the class Burstable has the weight of its pods", func() error {
+		class, err := local.QoSUsage(v1.PodQOSBurstable)
+		if err == nil && class.Weight < weight(409) {
+			err = fmt.Errorf("its weight is %d", class.Weight)
+		}
+		return err
+	})
+	t.Run("busy pods share the pool in proportion to their requests", func(t *testing.T) {
+		namespace := newNamespace(t, c, "management")
+		pods := start(t, c, namespace, pod("four", asks, container("c", busy, "cpu=400m memory=16Mi", "")), pod("one", asks, container("c", busy, "cpu=100m memory=16Mi", "")))
+		if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		four, one := containerUsage(t, pods[0], 0).Used[0], containerUsage(t, pods[1], 0).Used[0]
+		time.Sleep(10 * time.Second)
+		four, one = containerUsage(t, pods[0], 0).Used[0]-four, containerUsage(t, pods[1], 0).Used[0]-one
+		ratio := float64(four) / float64(one)
+		t.Logf("400m and 100m used %s and %s: %.2f to 1", four, one, ratio)
+		if math.Abs(ratio-4) > 0.4 {
+			t.Errorf("400m and 100m used %s and %s: %.2f to 1, want 4 to 1", four, one, ratio)
+		}
+	})
+}
+
+// What partitioned containers use is counted as cores and not as cpu.
+func TestAccounting(t *testing.T) {
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	start(t, c, namespace, pod("partitioned", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))
+	// The runtime's figures arrive with a later sync.
+	time.Sleep(3 * time.Second)
+	p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "partitioned", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Status.ContainerStatuses[0].Resources == nil {
+		t.Fatal("the container has no resources in its status")
+	}
+	for what, list := range map[string]v1.ResourceList{
+		"requests of the container": p.Status.ContainerStatuses[0].Resources.Requests, "limits of the container": p.Status.ContainerStatuses[0].Resources.Limits,
+		"allocated resources": p.Status.ContainerStatuses[0].AllocatedResources,
+	} {
+		if cpu, has := list[v1.ResourceCPU]; has {
+			t.Errorf("the %s in the status have cpu: %s", what, cpu.String())
+		}
+	}
+	if p.Status.Resources != nil && (!p.Status.Resources.Requests.Cpu().IsZero() || !p.Status.Resources.Limits.Cpu().IsZero()) {
+		t.Errorf("the pod's resources in the status have cpu: %v", p.Status.Resources)
+	}
+	t.Run("an ordinary pod gets all of the node's allocatable cpu", func(t *testing.T) {
+		all := getNode(t, c).Status.Allocatable[v1.ResourceCPU]
+		full := pod("full", nil, container("c", "sleep 1000", "memory=16Mi", ""))
+		full.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = all
+		start(t, c, namespace, full)
+		more := pod("more", nil, container("c", "sleep 1000", "cpu=1m memory=16Mi", ""))
+		if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), more, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, 30*time.Second, "a pod more does not fit", func() error {
+			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "more", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, condition := range p.Status.Conditions {
+				if condition.Reason == v1.PodReasonUnschedulable && strings.Contains(condition.Message, "Insufficient cpu") {
+					return nil
+				}
+			}
+			return fmt.Errorf("its conditions are %v", p.Status.Conditions)
+		})
+	})
+}
