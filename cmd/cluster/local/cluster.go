@@ -201,11 +201,15 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 	if err := c.configureKubelet(); err != nil {
 		return err
 	}
-	before := time.Now().Add(-time.Second)
+	started := time.Now().Truncate(time.Second)
 	if err := c.Kubelet.Start(); err != nil {
 		return err
 	}
 	return c.Kubelet.await(ctx, 2*time.Minute, func(ctx context.Context) error {
+		// The port was closed before, so it is this kubelet that answers.
+		if _, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(NodeName).SubResource("proxy").Suffix("healthz").DoRaw(ctx); err != nil {
+			return err
+		}
 		node, err := c.Client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -214,7 +218,7 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 			if condition.Type != v1.NodeReady {
 				continue
 			}
-			if condition.Status == v1.ConditionTrue && condition.LastHeartbeatTime.After(before) {
+			if condition.Status == v1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(started) {
 				return nil
 			}
 			return fmt.Errorf("node is not Ready: %s", condition.Message)
