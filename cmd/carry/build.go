@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -124,7 +125,7 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 	}
 	for _, name := range wanted {
 		built := filepath.Join(from.dir, "_output", "local", "bin", runtime.GOOS, runtime.GOARCH, name)
-		if err := link(built, filepath.Join(bin, name)); err != nil {
+		if err := publish(built, filepath.Join(bin, name)); err != nil {
 			return err
 		}
 	}
@@ -152,16 +153,40 @@ func withoutMake(env []string) []string {
 	})
 }
 
-// link makes to the same file as from, whatever was there.
-func link(from, to string) error {
+// publish copies a binary, unless it is there already. A link would not do: the next
+// make in the tree writes into the same file.
+func publish(from, to string) error {
+	built, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if there, err := os.Stat(to); err == nil && there.Size() == built.Size() && there.ModTime().Equal(built.ModTime()) {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
 	temporary := to + ".new"
+	// A name of its own, since a binary that runs can not be written to.
 	if err := os.Remove(temporary); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	if err := os.Link(from, temporary); err != nil {
+	out, err := os.OpenFile(temporary, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return errors.Join(err, out.Close(), os.Remove(temporary))
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	if err := os.Chtimes(temporary, built.ModTime(), built.ModTime()); err != nil {
 		return err
 	}
 	return os.Rename(temporary, to)
@@ -301,7 +326,13 @@ func (t *tree) test(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, folders...)...)
 	cmd.Dir = t.dir
-	cmd.Env = append(append(os.Environ(), toolchain...), "CGO_ENABLED=0")
+	// Upstream's tests leave sockets behind, whose paths must be short.
+	temporary, err := os.MkdirTemp("", "carry-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temporary)
+	cmd.Env = append(append(os.Environ(), toolchain...), "CGO_ENABLED=0", "TMPDIR="+temporary)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
