@@ -23,9 +23,15 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Without the file the patched kubelet is upstream's. This test comes first, since
-// it has a cluster of its own.
+// Without the file the patched kubelet is upstream's. This test has a cluster of its
+// own, since a type that was active once stays so.
 func TestWithoutFileNothingHappens(t *testing.T) {
+	if shared != nil {
+		if err := shared.Down(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		shared = nil
+	}
 	c := local.New(config)
 	if err := c.Up(t.Context()); err != nil {
 		t.Fatal(err)

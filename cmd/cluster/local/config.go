@@ -140,15 +140,12 @@ cpuManagerReconcilePeriod: 2s
 evictionHard: {memory.available: 100Mi}
 failSwapOn: false
 fileCheckFrequency: 2s
+kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it
 localStorageCapacityIsolation: false
 nodeStatusReportFrequency: 10s
 staticPodPath: %s
 syncFrequency: 10s
 `, c.pki("ca.crt"), c.socket(), policy, ManifestDir)
-	if c.Config.Pinning == "" && policy == "static" {
-		// The static policy wants CPUs for the system; with pools it has those.
-		config.WriteString("kubeReserved: {cpu: 500m}\n")
-	}
 	if cgroupV1() {
 		config.WriteString("failCgroupV1: false\n")
 	}

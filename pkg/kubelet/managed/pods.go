@@ -1,6 +1,8 @@
 package managed
 
 import (
+	"cmp"
+
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -19,8 +21,12 @@ func StaticPod(logger klog.Logger, pod *core.Pod) {
 	}
 	delete(pod.Annotations, partition.WarningAnnotation)
 	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: n.gate, NeverRefuse: true})
-	if message := decision.Message(); message != "" {
+	message := decision.Message()
+	if firstTime(pod, message) {
 		logger.Error(nil, "Static pod runs unpartitioned", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
+		staticPodsSkipped.WithLabelValues(string(decision.Reason)).Inc()
+		// The kubelet has not set the default namespace yet.
+		nodeEvent(v1.EventTypeWarning, eventStaticPodUnpartitioned, "Static pod %s/%s: %s", cmp.Or(pod.Namespace, v1.NamespaceDefault), pod.Name, message)
 	}
 }
 

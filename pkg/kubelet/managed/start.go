@@ -36,7 +36,8 @@ const (
 // reservedSystemCPUs where that is unset, and must be contained in it where it is
 // set; and the static CPU manager keeps reserved CPUs out of its shared pool. Its
 // errors name the file or the setting, and keep the kubelet from starting.
-func Start(ctx context.Context, config *kubeletconfig.KubeletConfiguration) error {
+func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.KubeletConfiguration) error {
+	setRecordPath(rootDirectory)
 	data, err := os.ReadFile(onlineCPUsFile)
 	if err != nil {
 		if _, statErr := os.Stat(partition.PinningFilePath); os.IsNotExist(statErr) {
@@ -56,6 +57,7 @@ func Start(ctx context.Context, config *kubeletconfig.KubeletConfiguration) erro
 		return err
 	}
 	current.Store(newNode(pools, online))
+	registerMetrics()
 	logger := klog.FromContext(ctx)
 	for _, workloadType := range pools.Types() {
 		logger.Info("Workload partitioning is on", "workloadType", workloadType, "pool", pools[workloadType].String(), "reservedSystemCPUs", config.ReservedSystemCPUs)

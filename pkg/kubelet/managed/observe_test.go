@@ -1,0 +1,78 @@
+package managed
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
+)
+
+func TestMetrics(t *testing.T) {
+	on(t, partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New()})
+	registerMetrics()
+	ActivePods(func() []*v1.Pod { return []*v1.Pod{partitionedPod(t), partitionedPod(t), ordinaryPod()} })
+	t.Cleanup(func() { ActivePods(nil) })
+	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
+# HELP kubelet_workload_partitioning_pods [ALPHA] Number of active pods in the partition of a workload type on this node.
+# TYPE kubelet_workload_partitioning_pods gauge
+kubelet_workload_partitioning_pods{workload_type="management"} 2
+kubelet_workload_partitioning_pods{workload_type="other"} 0
+# HELP kubelet_workload_partitioning_pool_cpus [ALPHA] Number of CPUs in the pool of a workload type on this node.
+# TYPE kubelet_workload_partitioning_pool_cpus gauge
+kubelet_workload_partitioning_pool_cpus{workload_type="management"} 2
+kubelet_workload_partitioning_pool_cpus{workload_type="other"} 0
+# HELP kubelet_workload_partitioning_requested_millicores [ALPHA] Sum of the cores that active pods of a workload type request on this node, in millicores.
+# TYPE kubelet_workload_partitioning_requested_millicores gauge
+kubelet_workload_partitioning_requested_millicores{workload_type="management"} 800
+kubelet_workload_partitioning_requested_millicores{workload_type="other"} 0
+`), subsystem+"_pods", subsystem+"_pool_cpus", subsystem+"_requested_millicores"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	on(t, management)
+	registerMetrics()
+	staticPodsSkipped.Reset()
+	recorder := record.NewFakeRecorder(10)
+	Recorder(recorder, "node")
+	t.Cleanup(func() { observed.recorder = nil })
+	expect := func(want string) {
+		t.Helper()
+		select {
+		case got := <-recorder.Events:
+			if !strings.Contains(got, want) {
+				t.Errorf("the Event is %q, want %q", got, want)
+			}
+		default:
+			t.Errorf("no Event, want %q", want)
+		}
+	}
+	expect(`Normal WorkloadPartitioningEnabled Workload type management has the CPUs "0-1"`)
+
+	logger, _ := ktesting.NewTestContext(t)
+	skipped := func() { // as the kubelet reads the manifest again and again
+		StaticPod(logger, &core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Annotations: map[string]string{partition.TargetAnnotation("other"): ""}}})
+	}
+	skipped()
+	skipped()
+	expect(`Warning StaticPodNotPartitioned Static pod n/p: workload type "other" ignored`)
+	if len(recorder.Events) > 0 {
+		t.Errorf("a second Event: %s", <-recorder.Events)
+	}
+	if count, err := testutil.GetCounterMetricValue(staticPodsSkipped.WithLabelValues("type_inactive")); err != nil || count != 1 {
+		t.Errorf("counted %v (%v), want 1", count, err)
+	}
+	// Mended, and broken again: that is news.
+	StaticPod(logger, &core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})
+	skipped()
+	expect("StaticPodNotPartitioned")
+}
