@@ -3,7 +3,6 @@ package partitioning
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,9 +12,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"workload.openshift.io/partition"
 )
@@ -35,6 +35,9 @@ type activation struct {
 	types atomic.Pointer[map[string]bool]
 	// changed wakes the writer of the latch.
 	changed chan struct{}
+	// synced reports whether all nodes and the latch have been seen. Before that a rule
+	// that seems to hold may not, and what is latched can not be taken back.
+	synced func() bool
 }
 
 func newActivation() *activation {
@@ -71,9 +74,10 @@ func (a *activation) follow(nodes, namespaces cache.SharedIndexInformer) (synced
 	if err != nil {
 		return nil, err
 	}
-	return func() bool {
+	a.synced = func() bool {
 		return nodeHandler.HasSynced() && namespaceHandler.HasSynced() && namespaces.HasSynced()
-	}, nil
+	}
+	return a.synced, nil
 }
 
 // final returns the last known state of a deleted object.
@@ -161,8 +165,8 @@ func (a *activation) publish() {
 	}
 }
 
-// unlatched returns the active types that the latch does not have yet, and all.
-func (a *activation) unlatched() (missing, all []string) {
+// unlatched returns the active types that the latch does not have yet.
+func (a *activation) unlatched() (missing []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for workloadType := range *a.types.Load() {
@@ -171,13 +175,16 @@ func (a *activation) unlatched() (missing, all []string) {
 		}
 	}
 	slices.Sort(missing)
-	return missing, slices.Sorted(maps.Keys(*a.types.Load()))
+	return missing
 }
 
 // run writes the latch whenever a type became active, and tries again where that
 // failed: kube-system may not exist yet.
 func (a *activation) run(ctx context.Context, write func(context.Context, []string) error) {
-	const retry = time.Second
+	const (
+		afterFailure = time.Second
+		untilSynced  = 100 * time.Millisecond
+	)
 	var again <-chan time.Time
 	for {
 		select {
@@ -187,31 +194,42 @@ func (a *activation) run(ctx context.Context, write func(context.Context, []stri
 		case <-again:
 		}
 		again = nil
-		missing, all := a.unlatched()
+		if !a.synced() {
+			again = time.After(untilSynced)
+			continue
+		}
+		missing := a.unlatched()
 		if len(missing) == 0 {
 			continue
 		}
-		if err := write(ctx, all); err != nil {
+		if err := write(ctx, missing); err != nil {
 			klog.FromContext(ctx).V(2).Info("Workload types could not be latched; trying again", "workloadTypes", missing, "err", err)
-			again = time.After(retry)
+			again = time.After(afterFailure)
 			continue
 		}
 		klog.FromContext(ctx).Info("Workload types became active", "workloadTypes", missing)
 	}
 }
 
-// latch writes the enabled annotation. The value is the whole set, of which
-// every replica computes the same; a type that another has latched meanwhile
-// is read back and added again.
+// latch adds types to the enabled annotation. It reads the annotation first and
+// writes on condition that it is still that, so that no replica undoes what
+// another has latched.
 func latch(ctx context.Context, client kubernetes.Interface, workloadTypes []string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-		partition.EnabledAnnotation: strings.Join(workloadTypes, ","),
-	}}})
-	if err != nil {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		namespace, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		types := slices.Concat(partition.ParseAllowed(namespace.Annotations[partition.EnabledAnnotation]), workloadTypes)
+		slices.Sort(types)
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": namespace.ResourceVersion,
+			"annotations":     map[string]string{partition.EnabledAnnotation: strings.Join(slices.Compact(types), ",")},
+		}})
+		if err != nil {
+			return err
+		}
+		_, err = client.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceSystem, apitypes.MergePatchType, patch, metav1.PatchOptions{FieldManager: "workload-partitioning"})
 		return err
-	}
-	if _, err := client.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceSystem, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "workload-partitioning"}); err != nil {
-		return fmt.Errorf("namespace %s: annotation %s: %w", metav1.NamespaceSystem, partition.EnabledAnnotation, err)
-	}
-	return nil
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -23,6 +24,12 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
+)
+
+var (
+	pods = core.Resource("pods")
+	// bindings is the older way to bind a pod, beside its subresource.
+	bindings = core.Resource("bindings")
 )
 
 // PluginName is the plugin's name in kube-apiserver's flags and configuration.
@@ -45,6 +52,7 @@ type plugin struct {
 
 var (
 	_ admission.MutationInterface                  = &plugin{}
+	_ admission.ValidationInterface                = &plugin{}
 	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
 	_ initializer.WantsExternalKubeClientSet       = &plugin{}
 	_ initializer.WantsDrainedNotification         = &plugin{}
@@ -86,7 +94,9 @@ func (p *plugin) ValidateInitialization() error {
 
 // Admit implements the rules of sections 4.1 and 4.3 of the design.
 func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != core.Resource("pods") {
+	switch a.GetResource().GroupResource() {
+	case pods, bindings:
+	default:
 		return nil
 	}
 	switch object := a.GetObject().(type) {
@@ -118,7 +128,7 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	var namespace map[string]string
 	if target, errs := partition.ParseTarget(pod.Annotations); len(errs) == 0 && target.Type != "" {
 		var err error
-		if namespace, err = p.namespace(ctx, a); err != nil {
+		if namespace, err = p.namespace(ctx, a, target.Type); err != nil {
 			return err
 		}
 	}
@@ -135,6 +145,27 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		warn(ctx, a, message)
 	}
 	return nil
+}
+
+// Validate refuses a pod that something has changed after the last run of Admit, so
+// that it is no longer what the core makes of it: a webhook that runs once more
+// after that, for example. The kubelet would not know such a pod as partitioned.
+func (p *plugin) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	pod, ok := a.GetObject().(*core.Pod)
+	if !ok || a.GetResource().GroupResource() != pods || a.GetSubresource() != "" || a.GetOperation() != admission.Create {
+		return nil
+	}
+	if _, mirror := pod.Annotations[core.MirrorPodAnnotationKey]; mirror || !concerns(pod) {
+		return nil
+	}
+	again := pod.DeepCopy()
+	// The gate has been passed; here only the pod is in question.
+	partition.Mutate(internalpod.View(again), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+	if equality.Semantic.DeepEqual(again, pod) {
+		return nil
+	}
+	return admission.NewForbidden(a, errors.New("the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; "+
+		"such a webhook must not set cpu in containers that have cores, nor annotations of "+partition.Domain))
 }
 
 // warn tells the client and the audit log; the core has annotated the pod.
@@ -171,26 +202,34 @@ func ours(key string) bool {
 // namespace returns the annotations of the request's namespace, after the caches
 // are filled. It waits for them as long as the request may, and then asks the
 // client to come again: it never guesses.
-func (p *plugin) namespace(ctx context.Context, a admission.Attributes) (map[string]string, error) {
+func (p *plugin) namespace(ctx context.Context, a admission.Attributes, workloadType string) (map[string]string, error) {
 	if !p.synced() {
 		const poll = 50 * time.Millisecond
-		if err := wait.PollUntilContextCancel(ctx, poll, false, func(context.Context) (bool, error) { return p.synced(), nil }); err != nil {
+		// The server's own timeout would answer 504 in our place at the deadline.
+		limit := longestWait
+		if deadline, ok := ctx.Deadline(); ok {
+			limit = min(limit, time.Until(deadline)-time.Second)
+		}
+		waiting, cancel := context.WithTimeout(ctx, max(limit, poll))
+		defer cancel()
+		if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) { return p.synced(), nil }); err != nil {
 			return nil, apierrors.NewServiceUnavailable(PluginName + " has not seen the cluster's namespaces and nodes yet; try again")
 		}
 	}
 	namespace, err := p.namespaces.Get(a.GetNamespace())
-	if apierrors.IsNotFound(err) {
-		// Created a moment ago; NamespaceLifecycle has let the pod pass.
+	if apierrors.IsNotFound(err) || (err == nil && !partition.Allows(namespace.Annotations[partition.AllowedAnnotation], workloadType)) {
+		// The cache may be behind a namespace that was created or annotated a moment
+		// ago, and a pod that is not partitioned now will never be.
 		namespace, err = p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	}
 	if err != nil {
 		return nil, err
 	}
-	if namespace.Annotations == nil {
-		return map[string]string{}, nil
-	}
 	return namespace.Annotations, nil
 }
+
+// longestWait is for how long a request waits for the caches.
+const longestWait = 10 * time.Second
 
 func (p *plugin) gate(namespace map[string]string, workloadType string) partition.Reason {
 	allowed, annotated := namespace[partition.AllowedAnnotation]

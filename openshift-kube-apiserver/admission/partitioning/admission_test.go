@@ -192,6 +192,13 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 			}
 		}
 	}
+	for _, resource := range []string{"pods", "bindings"} {
+		legacy := &core.Binding{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{managementTarget: "", "a": "b"}}}
+		a := admission.NewAttributesRecord(legacy, nil, core.Kind("Binding").WithVersion("version"), "x", "", core.Resource(resource).WithVersion("version"), "", admission.Create, nil, false, nil)
+		if err := p.Admit(t.Context(), a, nil); err != nil || len(legacy.Annotations) != 1 {
+			t.Errorf("a binding by %s keeps %v, %v", resource, legacy.Annotations, err)
+		}
+	}
 	binding := &core.Binding{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{managementTarget: "", "a": "b"}}}
 	if err := p.Admit(t.Context(), attributes(binding, nil, "x", "binding", admission.Create), nil); err != nil || len(binding.Annotations) != 1 {
 		t.Errorf("a binding keeps %v, %v", binding.Annotations, err)
@@ -242,6 +249,76 @@ func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 	eventually(t, "and latched", func() bool { return latched() == "management" })
 }
 
+func TestNothingIsLatchedBeforeAllNodesAreSeen(t *testing.T) {
+	p, client := start(t, node("a", "management"), node("b"), node("c"), namespace("kube-system", partition.EnabledAnnotation, "other"))
+	time.Sleep(300 * time.Millisecond)
+	latched := func() string {
+		kubeSystem, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kubeSystem.Annotations[partition.EnabledAnnotation]
+	}
+	if got := latched(); got != "other" || p.activation.active("management") {
+		t.Errorf("latched is %q", got)
+	}
+	if err := client.CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name!=a"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"b", "c"} {
+		_ = client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{})
+	}
+	if _, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), node("a", "management"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the type is added to what was latched", func() bool { return latched() == "management,other" })
+}
+
+func TestAPodThatIsChangedAfterTheDecisionIsRefused(t *testing.T) {
+	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"))
+	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	pod := newPod(map[string]string{managementTarget: ""})
+	if _, err := create(t, p, pod, "open"); err != nil {
+		t.Fatal(err)
+	}
+	a := attributes(pod, nil, "open", "", admission.Create)
+	if err := p.Validate(t.Context(), a, nil); err != nil {
+		t.Errorf("the pod as decided: %v", err)
+	}
+	pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU] = resource.MustParse("1")
+	if err := p.Validate(t.Context(), a, nil); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "webhook") {
+		t.Errorf("cpu set again: %v", err)
+	}
+	skipped := newPod(map[string]string{managementTarget: ""})
+	skipped.Spec.Containers[0].Resources.Requests = core.ResourceList{core.ResourceCPU: resource.MustParse("1")}
+	if _, err := create(t, p, skipped, "open"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Validate(t.Context(), attributes(skipped, nil, "open", "", admission.Create), nil); err != nil {
+		t.Errorf("a skipped pod: %v", err)
+	}
+}
+
+func TestANamespaceThatTheCacheDoesNotKnowYet(t *testing.T) {
+	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("late", "", ""))
+	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	// The cache is stopped in the past by a lister of its own.
+	stale := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Namespaces()
+	if err := stale.Informer().GetIndexer().Add(namespace("late", "", "")); err != nil {
+		t.Fatal(err)
+	}
+	p.namespaces = stale.Lister()
+	if _, err := client.CoreV1().Namespaces().Update(t.Context(), namespace("late", partition.AllowedAnnotation, "management"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod := newPod(map[string]string{managementTarget: ""})
+	if warnings, err := create(t, p, pod, "late"); err != nil || len(warnings) > 0 {
+		t.Errorf("got %q, %v", warnings, err)
+	}
+}
+
 func TestWithoutCachesClientsComeAgain(t *testing.T) {
 	p := newPlugin()
 	client := fake.NewClientset()
@@ -260,6 +337,8 @@ func TestWithoutCachesClientsComeAgain(t *testing.T) {
 
 func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
 	a := newActivation()
+	synced := false
+	a.synced = func() bool { was := synced; synced = true; return was }
 	a.count(nil, node("a", "management"))
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0

@@ -118,6 +118,11 @@ func TestMutate(t *testing.T) {
 		want:    pod(asks(forA, `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400")),
 		outcome: Partitioned,
 	}, {
+		name:    "a default limit beside cores is not the pod's",
+		pod:     pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400 cpu=200m")),
+		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
+		outcome: Partitioned,
+	}, {
 		name:    "cores of another type become those of the type asked for",
 		pod:     pod(asks(), container("a", "other.workload.openshift.io/cores=300 memory=1Mi", "other.workload.openshift.io/cores=300")),
 		want:    pod(asks(forA, `{"cpushares":300}`), container("a", "cores=300 memory=1Mi", "cores=300")),
@@ -312,6 +317,29 @@ func TestAsOrdinaryIsThePodBeforeMutate(t *testing.T) {
 	}
 	if c := ContainerAsOrdinary(p, &p.Spec.Containers[0]); c.Resources.Requests.Cpu().MilliValue() != 400 {
 		t.Errorf("container asks for %s", c.Resources.Requests.Cpu())
+	}
+}
+
+func TestAResizedContainerKeepsItsCPU(t *testing.T) {
+	p := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"))
+	Mutate(V1(p), Policy{Gate: open})
+	for name, resized := range map[string]v1.Container{
+		"without cores": container("a", "memory=2Mi", ""),
+		"with cpu zero": container("a", "cpu=0 memory=2Mi", "cpu=0 memory=3Mi"),
+		"with cores":    container("a", "cores=400 memory=2Mi", "cores=400"),
+	} {
+		before := resized.DeepCopy()
+		got := ContainerAsOrdinary(p, &resized).Resources
+		if got.Requests.Cpu().MilliValue() != 400 || got.Limits.Cpu().MilliValue() != 500 || got.Requests.Memory().String() != "2Mi" || CarriesCores(got.Requests) {
+			t.Errorf("%s: %v", name, got)
+		}
+		if !reflect.DeepEqual(before, &resized) {
+			t.Errorf("%s: the container itself was changed", name)
+		}
+	}
+	ephemeral := container("debugger", "", "")
+	if ContainerAsOrdinary(p, &ephemeral) != &ephemeral {
+		t.Error("an ephemeral container was changed")
 	}
 }
 

@@ -45,6 +45,7 @@ func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		"a set that is a number":       {`{"a": {"cpuset": 0}}`, "not a pinning file"},
 		"an upper-case type":           {`{"A": {"cpuset": "0"}}`, `workload type "A"`},
 		"an empty type":                {`{"": {"cpuset": "0"}}`, `workload type ""`},
+		"a type of quotas":             {`{"requests": {"cpuset": "0"}}`, `workload type "requests"`},
 		"a type with a dot":            {`{"a.b": {"cpuset": "0"}}`, `workload type "a.b"`},
 		"a type that is too long":      {`{"` + strings.Repeat("a", 64) + `": {"cpuset": "0"}}`, "63"},
 		"words for a set":              {`{"a": {"cpuset": "all"}}`, `"all" is not a CPU`},

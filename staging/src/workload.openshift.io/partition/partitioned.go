@@ -9,9 +9,10 @@ import (
 )
 
 // TypeOf returns the workload type of a pod that [Mutate] partitioned, and false
-// for every other pod. An annotation alone makes no partitioned pod: each container
-// must have its resources annotation and no cpu, so that a pod from an API server
-// without the admission plugin is an ordinary one. It does not allocate.
+// for every other pod. The target annotation alone makes no partitioned pod: each
+// container must have its resources annotation, and no cpu. A pod whose author
+// forged all of that can not be told from a partitioned one; it is the admission
+// plugin, in every kube-apiserver, that lets none pass. It does not allocate.
 func TypeOf(pod *v1.Pod) (workloadType string, ok bool) {
 	for key := range pod.Annotations {
 		if name, found := strings.CutPrefix(key, TargetPrefix); found {
@@ -62,10 +63,38 @@ func AsOrdinary(pod *v1.Pod) *v1.Pod {
 	return &ordinary
 }
 
-// ContainerAsOrdinary is [AsOrdinary] for one container of the pod.
+// ContainerAsOrdinary is [AsOrdinary] for one container, which may be a copy with
+// other resources than the pod's spec has: an in-place resize of memory passes one
+// without cores (pkg/kubelet/kuberuntime, updatePodContainerResources). CPU is
+// therefore taken from the container of that name in the pod, and all else from
+// the given one. A container that the pod does not have is ephemeral, and never
+// asks for CPU.
 func ContainerAsOrdinary(pod *v1.Pod, container *v1.Container) *v1.Container {
 	workloadType, _ := TypeOf(pod)
-	return &asOrdinary(pod, []v1.Container{*container}, workloadType)[0]
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if containers[i].Name != container.Name {
+				continue
+			}
+			was := asOrdinary(pod, containers[i:i+1], workloadType)[0].Resources
+			ordinary := *container
+			ordinary.Resources.Requests = withCPUOf(container.Resources.Requests, was.Requests)
+			ordinary.Resources.Limits = withCPUOf(container.Resources.Limits, was.Limits)
+			return &ordinary
+		}
+	}
+	return container
+}
+
+// withCPUOf returns a copy of a list with the cpu of another, and without cores.
+func withCPUOf(list, other v1.ResourceList) v1.ResourceList {
+	list = maps.Clone(list)
+	removeCores(&list, "")
+	remove(&list, cpu)
+	if quantity, ok := other[cpu]; ok {
+		set(&list, cpu, quantity)
+	}
+	return list
 }
 
 func asOrdinary(pod *v1.Pod, containers []v1.Container, workloadType string) []v1.Container {

@@ -124,16 +124,14 @@ type amount struct {
 
 // ordinary returns the CPU that the container asks for as an ordinary container:
 // what the spec says under cpu, or, if the spec has cores, what a partitioning
-// took from there. A cpu request beside cores is LimitRanger's default.
+// took from there. A cpu request or limit beside cores is LimitRanger's default.
 func (c *Container[L, N]) ordinary(annotations map[string]string, preferred string) amount {
 	a := amount{limit: milli(*c.Limits, cpu)}
 	if a.request, a.requested = coresIn(*c.Requests, preferred); !a.requested {
 		a.request, a.requested = coresIn(*c.Limits, preferred)
 	}
 	if a.requested {
-		if limit := cpuLimitOf(annotations[ResourcesAnnotation(c.Name)]); limit > 0 {
-			a.limit = limit
-		}
+		a.limit = cpuLimitOf(annotations[ResourcesAnnotation(c.Name)])
 		return a
 	}
 	if _, a.requested = (*c.Requests)[cpu]; a.requested {

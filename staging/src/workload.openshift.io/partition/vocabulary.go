@@ -62,8 +62,15 @@ func ValidateType(workloadType string) error {
 	if problems := validation.IsDNS1123Label(workloadType); len(problems) > 0 {
 		return fmt.Errorf("workload type %q: %s", abbreviate(workloadType), strings.Join(problems, "; "))
 	}
+	if workloadType == reservedType {
+		return fmt.Errorf("workload type %q: Kubernetes keeps resource names that begin with it for quotas", workloadType)
+	}
 	return nil
 }
+
+// reservedType can name no extended resource: that of quotas for extended resources
+// begins with it (pkg/apis/core/helper, IsExtendedResourceName).
+const reservedType = "requests"
 
 // ParseAllowed splits the value of an allowed or enabled annotation at its
 // commas. Blanks around names and empty names are ignored; names that could not
