@@ -3,6 +3,10 @@
 SHELL := /usr/bin/env bash -o errexit -o nounset -o pipefail
 .DEFAULT_GOAL := help
 
+# scripts/install-packages.sh puts a Go there if the host has none, or too old a one.
+export PATH := $(CURDIR)/_output/go/bin:$(PATH)
+.NOTPARALLEL:
+
 # RELEASE is the newest known one unless it is given.
 RELEASE ?= $(shell ls build/releases | sort --version-sort | tail -n 1)
 OUT     := _output
@@ -46,7 +50,7 @@ build: packages $(CARRY) tools ## Build Kubernetes with the series, and what a n
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins
 	@echo "building etcd, containerd, runc and the CNI plugins" >&2
-	cd build/tools && GOBIN=$(CURDIR)/$(TOOLS) go install -tags=seccomp tool
+	cd build/tools && GOBIN="$(CURDIR)/$(TOOLS)" go install -tags=seccomp tool
 	@ln -sf server $(TOOLS)/etcd
 
 ##@ Tests
@@ -83,17 +87,17 @@ upstream-test: $(CARRY) ## Run upstream's own tests of the packages that the ser
 e2e: build $(CARRY) ## Run the end-to-end tests against a real node on this host
 	$(CARRY) build --upstream $(RELEASE) kubelet
 	cd test/e2e && go test -count=1 -timeout=30m -v . -args \
-	  -bin=$(CURDIR)/$(BIN) -upstream-kubelet=$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin/kubelet -tools=$(CURDIR)/$(TOOLS) -tree=$(CURDIR)/$(TREE)
+	  -bin="$(CURDIR)/$(BIN)" -upstream-kubelet="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin/kubelet" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
 
 ##@ Other
 
 .PHONY: packages
-packages: ## Install the Debian packages that are missing
+packages: ## Install the Debian packages and the Go that are missing
 	@scripts/install-packages.sh
 
 .PHONY: clean
-clean: down ## Remove all that was built
-	rm -rf $(OUT)
+clean: down ## Remove all that was built, but not the trees: they may have work of yours
+	rm -rf $(OUT)/bin $(TOOLS) $(OUT)/*/bin $(OUT)/*/upstream $(OUT)/*/upstream-bin
 
 .PHONY: help
 help: ## Show this
@@ -102,6 +106,6 @@ help: ## Show this
 # go build knows what is up to date.
 .PHONY: $(CARRY) $(CLUSTER)
 $(CARRY):
-	@go build -C cmd/carry -o $(CURDIR)/$@ .
+	@cd cmd/carry && go build -o "$(CURDIR)/$@" .
 $(CLUSTER):
-	@go build -C cmd/cluster -o $(CURDIR)/$@ .
+	@cd cmd/cluster && go build -o "$(CURDIR)/$@" .

@@ -54,11 +54,16 @@ func (t *tree) upstream(ctx context.Context, s state) (source, error) {
 	from := source{dir: filepath.Join(filepath.Dir(t.dir), "upstream"), commit: s.Upstream, state: "clean", version: t.release, bin: "upstream-bin"}
 	there := git{dir: from.dir}
 	if head, err := there.run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Upstream {
-		return from, nil
+		// A checkout that was interrupted has the right HEAD, too.
+		if dirty, err := there.run(ctx, "status", "--porcelain", "--", ":/", ":(exclude,top)go.work.sum"); err == nil && dirty == "" {
+			return from, nil
+		}
 	}
 	if err := os.RemoveAll(from.dir); err != nil {
 		return source{}, err
 	}
+	// It may be locked by an interrupted git: that is an error where there is none.
+	_, _ = t.git().run(ctx, "worktree", "unlock", from.dir)
 	if _, err := t.git().run(ctx, "worktree", "prune"); err != nil {
 		return source{}, err
 	}
@@ -240,7 +245,9 @@ func (t *tree) follow(cmd *exec.Cmd, done string) error {
 		every = 200 * time.Millisecond
 	}
 	shown := start
-	for scanner := bufio.NewScanner(reader); scanner.Scan(); {
+	scanner := bufio.NewScanner(reader)
+	scanner.Buffer(nil, 16<<20)
+	for scanner.Scan() {
 		line := scanner.Text()
 		if !isPackage(line) {
 			other.WriteString(line + "\n")

@@ -153,7 +153,7 @@ func TestWorkInTheTreeIsNeverThrownAway(t *testing.T) {
 	// Nothing is to be done: work is welcome.
 	c.must(c.tree.update(t.Context()))
 	c.write("patches/series", "kubelet-call-a.patch\n")
-	expectError(t, c.tree.update(t.Context()), "uncommitted work", "pkg/a.go", "git stash", "checkout .")
+	expectError(t, c.tree.update(t.Context()), "uncommitted work", "pkg/a.go", "git stash", "reset --hard")
 	expectError(t, c.tree.export(t.Context()), "uncommitted work")
 	if !strings.Contains(c.read("_output/"+release+"/kubernetes/pkg/a.go"), "my work") {
 		t.Fatal("the work is gone")
@@ -187,6 +187,65 @@ func TestAPatchThatDoesNotApplyIsLeftToBeResolved(t *testing.T) {
 	if got := c.read("_output/" + release + "/kubernetes/pkg/b.go"); !strings.Contains(got, "managed.B()") {
 		t.Error("the second patch is not applied")
 	}
+}
+
+func TestExportLosesNothingThatTheTreeNeverHad(t *testing.T) {
+	c := withTwoHooks(t)
+	edited := strings.ReplaceAll(c.read("patches/kubelet-call-b.patch"), "Why.", "Why, in other words.")
+	c.write("patches/kubelet-call-b.patch", edited)
+	expectError(t, c.tree.export(t.Context()), "patches/kubelet-call-b.patch is not what the tree was made from", "cherry-pick")
+	if c.read("patches/kubelet-call-b.patch") != edited {
+		t.Fatal("the edit is gone")
+	}
+	c.must(c.tree.update(t.Context()))
+	c.must(c.tree.export(t.Context()))
+
+	// A patch that does not apply must not be exported as one that is gone.
+	c.write("patches/kubelet-call-b.patch", strings.ReplaceAll(edited, " bd\n", " not there\n"))
+	expectError(t, c.tree.update(t.Context()), "does not apply")
+	c.must(c.tree.abort(t.Context()))
+	expectError(t, c.tree.export(t.Context()), "is not what the tree was made from")
+}
+
+func TestExportRefusesWhatIsNoPatch(t *testing.T) {
+	c := withTwoHooks(t)
+	head := c.git("rev-parse", "HEAD")
+	for name, test := range map[string]struct {
+		commit func()
+		want   string
+	}{
+		"an empty commit": {func() { c.git("commit", "-q", "--allow-empty", "-m", "nothing") }, "it is empty"},
+		"a message that ends early": {func() {
+			c.edit("a.go", "ah", "ah\nmanaged.H()")
+			c.git("commit", "-q", "-a", "-m", "subject\n\na\n---\nb")
+		}, "a line ---"},
+		"a merge": {func() {
+			c.git("checkout", "-q", "-b", "side", "HEAD~1")
+			c.edit("a.go", "ah", "ah\nmanaged.H()")
+			c.git("commit", "-q", "-a", "-m", "side")
+			c.git("checkout", "-q", "carry")
+			c.git("merge", "-q", "--no-edit", "side")
+		}, "is a merge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := c.read("patches/series")
+			test.commit()
+			expectError(t, c.tree.export(t.Context()), test.want)
+			c.git("reset", "-q", "--hard", head)
+			if c.read("patches/series") != before {
+				t.Error("patches/series was written")
+			}
+		})
+	}
+}
+
+func TestContinueWithoutAResolutionIsRefused(t *testing.T) {
+	c := withTwoHooks(t)
+	c.write("patches/kubelet-call-a.patch", strings.ReplaceAll(c.read("patches/kubelet-call-a.patch"), " ad\n", " not there\n"))
+	expectError(t, c.tree.update(t.Context()), "does not apply")
+	c.git("reset", "-q", "--hard")
+	c.git("clean", "-q", "-f", "-d")
+	expectError(t, c.tree.resume(t.Context()), "nothing is staged")
 }
 
 func TestAnInterruptedSwitchIsFinished(t *testing.T) {

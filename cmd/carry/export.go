@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -27,13 +28,13 @@ func (t *tree) export(ctx context.Context) error {
 	} else if dirty != "" {
 		return fmt.Errorf("%s has uncommitted work (%s); commit or stash it first", t.shown(), firstLine(dirty))
 	}
-	g := t.git()
-	if _, err := g.run(ctx, "merge-base", "--is-ancestor", s.Workspace, "HEAD"); err != nil {
-		return fmt.Errorf("HEAD of %s does not stand on the workspace commit %.12s", t.shown(), s.Workspace)
+	if s.Switching != "" {
+		return fmt.Errorf("%s was left in the middle of an update; finish that first: carry tree %s", t.shown(), t.release)
 	}
-	list, err := g.run(ctx, "rev-list", "--reverse", "--first-parent", s.Workspace+"..HEAD")
-	if err != nil {
-		return err
+	for _, name := range []string{"rebase-merge", "rebase-apply"} {
+		if _, err := os.Stat(filepath.Join(t.dir, ".git", name)); err == nil {
+			return fmt.Errorf("%s is in the middle of a rebase; finish it first: git -C %[1]s rebase --continue", t.shown())
+		}
 	}
 	releases, err := t.project.releases()
 	if err != nil {
@@ -44,33 +45,40 @@ func (t *tree) export(ctx context.Context) error {
 		return err
 	}
 	newest := t.release == releases[0]
+	commits, err := t.commits(ctx, s)
+	if err != nil {
+		return err
+	}
+	// Everything is known and checked before anything is written.
 	var names []string
-	for commit := range strings.FieldsSeq(list) {
-		message, err := g.run(ctx, "log", "-1", "--format=%B", commit)
-		if err != nil {
-			return err
-		}
-		message, name := splitFileTrailer(message)
-		if name == "" || slices.Contains(names, name) {
-			name = fileName(firstLine(message), names)
-		}
-		names = append(names, name)
-		data, err := formatPatch(ctx, g, commit, message)
-		if err != nil {
-			return err
-		}
-		path := filepath.Join("patches", name)
+	files := map[string][]byte{}
+	for _, c := range commits {
+		names = append(names, c.name)
+		path := filepath.Join("patches", c.name)
 		if !newest {
-			if slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Commit == commit }) {
+			if slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Commit == c.id }) {
 				continue
 			}
-			path = filepath.Join("patches", t.release, name)
+			path = filepath.Join("patches", t.release, c.name)
 		}
+		files[path] = c.data
+	}
+	if !newest && !slices.Equal(names, old) {
+		return fmt.Errorf("the commits of %s are %s, but patches/series has %s; only the newest release, %s, changes the order",
+			t.release, strings.Join(names, ", "), strings.Join(old, ", "), releases[0])
+	}
+	if err := t.unseen(s, old, files); err != nil {
+		return err
+	}
+	for path, data := range files {
 		if err := writeIfChanged(t.project.path(path), data); err != nil {
 			return err
 		}
 	}
 	if newest {
+		if err := t.writeOrder(names); err != nil {
+			return err
+		}
 		for _, name := range old {
 			if !slices.Contains(names, name) {
 				if err := os.Remove(t.project.path("patches", name)); err != nil {
@@ -79,15 +87,9 @@ func (t *tree) export(ctx context.Context) error {
 				t.say("removed patches/%s, whose commit is gone", name)
 			}
 		}
-		if err := t.writeOrder(names); err != nil {
-			return err
-		}
-	} else if !slices.Equal(names, old) {
-		return fmt.Errorf("the commits of %s are %s, but patches/series has %s; only the newest release, %s, changes the order",
-			t.release, strings.Join(names, ", "), strings.Join(old, ", "), releases[0])
 	}
 	// Apply the files anew, so that the tree's commits are those that they give.
-	if s.Head, err = g.run(ctx, "rev-parse", "HEAD"); err != nil {
+	if s.Head, err = t.git().run(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	}
 	s.Applied = nil
@@ -95,6 +97,73 @@ func (t *tree) export(ctx context.Context) error {
 		return err
 	}
 	return t.update(ctx)
+}
+
+// exported is a commit of the tree and the file that it becomes.
+type exported struct {
+	id, name string
+	data     []byte
+}
+
+// commits formats the commits above the workspace commit.
+func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
+	g := t.git()
+	if _, err := g.run(ctx, "merge-base", "--is-ancestor", s.Workspace, "HEAD"); err != nil {
+		return nil, fmt.Errorf("HEAD of %s does not stand on the workspace commit %.12s", t.shown(), s.Workspace)
+	}
+	list, err := g.run(ctx, "rev-list", "--reverse", "--parents", s.Workspace+"..HEAD")
+	if err != nil {
+		return nil, err
+	}
+	var commits []exported
+	var names []string
+	for line := range strings.Lines(list) {
+		ids := strings.Fields(line)
+		if len(ids) != 2 {
+			return nil, fmt.Errorf("commit %.12s is a merge; rebase it, since a patch is one change", ids[0])
+		}
+		c := exported{id: ids[0]}
+		message, err := g.run(ctx, "log", "-1", "--format=%B", c.id)
+		if err != nil {
+			return nil, err
+		}
+		message, c.name = splitFileTrailer(message)
+		if c.name == "" || slices.Contains(names, c.name) {
+			c.name = fileName(firstLine(message), names)
+		}
+		names = append(names, c.name)
+		if c.data, err = formatPatch(ctx, g, c.id, message); err != nil {
+			return nil, err
+		}
+		// What can not be read back must not replace what could.
+		p, err := parsePatch(c.name, c.data)
+		if err != nil || p.message != message {
+			return nil, fmt.Errorf("commit %.12s (%s) can not be written as a patch: it is empty, or its message has a line ---", c.id, firstLine(message))
+		}
+		if bytes.Contains(c.data, []byte("\nBinary files ")) {
+			return nil, fmt.Errorf("commit %.12s (%s) changes a binary file, which a patch can not", c.id, firstLine(message))
+		}
+		commits = append(commits, c)
+	}
+	return commits, nil
+}
+
+// unseen returns an error if patches/ has something that the tree never had, and
+// that an export would overwrite: an edit by hand, or what a pull brought.
+func (t *tree) unseen(s state, order []string, files map[string][]byte) error {
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return nil // A file that is missing or broken has nothing to lose.
+	}
+	for i, name := range order {
+		p := series[i]
+		seen := slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Path == p.path && a.Digest == digest(p.data) })
+		if written, ok := files[p.path]; !seen && (!ok || string(written) != string(p.data)) {
+			return fmt.Errorf("%s is not what the tree was made from, and would be lost; keep the tree's commits with: git -C %s branch keep; then reset to %.12s, carry tree %s, and cherry-pick them (%s)",
+				p.path, t.shown(), s.Head, t.release, name)
+		}
+	}
+	return nil
 }
 
 func splitFileTrailer(message string) (rest, name string) {

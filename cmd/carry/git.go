@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -38,12 +39,15 @@ func (g git) command(ctx context.Context, args ...string) *exec.Cmd {
 		"-c", "core.autocrlf=false", "-c", "core.quotePath=false", "-c", "gc.auto=0", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false",
 	}, args...)...)
 	cmd.Dir = g.dir
+	// A git that is killed leaves its lock behind; one that is told to end does not.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "GIT_") {
 			cmd.Env = append(cmd.Env, entry)
 		}
 	}
-	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_CEILING_DIRECTORIES="+g.dir+"/..", "LC_ALL=C")
+	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_CEILING_DIRECTORIES="+g.dir+"/..", "LC_ALL=C")
 	cmd.Env = append(cmd.Env, g.env...)
 	return cmd
 }

@@ -34,6 +34,9 @@ func (t *tree) lint(ctx context.Context) error {
 	for _, p := range series {
 		findings = append(findings, p.lint()...)
 	}
+	for _, f := range findings {
+		fmt.Println(f)
+	}
 	if err := t.update(ctx); err != nil {
 		return err
 	}
@@ -41,10 +44,10 @@ func (t *tree) lint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	findings = append(findings, raised...)
-	for _, f := range findings {
+	for _, f := range raised {
 		fmt.Println(f)
 	}
+	findings = append(findings, raised...)
 	if len(findings) > 0 {
 		return fmt.Errorf("lint: %d findings", len(findings))
 	}

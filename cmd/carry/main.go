@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -187,6 +188,10 @@ func withTree(run func(context.Context, *tree, []string) error) func(*cobra.Comm
 			return err
 		}
 		t := project.tree(release)
+		if len(rest) > 0 && cmd.Name() != "build" {
+			known, _ := project.releases()
+			return fmt.Errorf("unknown release %q; known are %s", rest[0], strings.Join(known, ", "))
+		}
 		unlock, err := t.lock()
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -111,9 +110,9 @@ func parsePatch(path string, data []byte) (patch, error) {
 		inDiff
 	)
 	state, number := inHeader, 0
-	for scanner := bufio.NewScanner(strings.NewReader(string(data))); scanner.Scan(); {
+	for line := range strings.Lines(string(data)) {
 		number++
-		line := scanner.Text()
+		line = strings.TrimSuffix(line, "\n")
 		switch state {
 		case inHeader:
 			if subject, ok := strings.CutPrefix(line, "Subject: "); ok {

@@ -44,6 +44,8 @@ type state struct {
 
 type applied struct {
 	Path, Digest, Commit string
+	// Resolved is set for a commit that the user resolved and nobody has exported yet.
+	Resolved bool `json:",omitempty"`
 }
 
 func (p project) tree(release string) *tree {
@@ -167,6 +169,11 @@ func (t *tree) update(ctx context.Context) error {
 	for kept < len(done) && kept < len(series) && done[kept].Digest == digest(series[kept].data) && done[kept].Path == series[kept].path {
 		kept++
 	}
+	for _, a := range s.Applied[min(kept, len(s.Applied)):] {
+		if a.Resolved {
+			return fmt.Errorf("%s has your resolution of %s, which patches/ has not; keep it with: carry export %s", t.shown(), a.Path, t.release)
+		}
+	}
 	done = slices.Clone(done[:kept])
 	head := workspace
 	if kept > 0 {
@@ -185,7 +192,7 @@ func (t *tree) update(ctx context.Context) error {
 		}
 		t.say("applied %s", p.path)
 		head = commit
-		done = append(done, applied{p.path, digest(p.data), commit})
+		done = append(done, applied{Path: p.path, Digest: digest(p.data), Commit: commit})
 	}
 	s.Applied = done
 	return t.switchTo(ctx, s, head)
@@ -244,7 +251,7 @@ func (t *tree) unchanged(ctx context.Context, s state) error {
 	if err != nil || dirty == "" {
 		return err
 	}
-	return fmt.Errorf("%s has uncommitted work (%s, %d files in all); keep it with git commit and carry export %s, or with git stash -u; or drop it with: git -C %[1]s checkout . and git -C %[1]s clean -d",
+	return fmt.Errorf("%s has uncommitted work (%s, %d files in all); keep it with git commit and carry export %s, or with git stash -u; or drop it with: git -C %[1]s reset --hard and git -C %[1]s clean -fd",
 		t.shown(), firstLine(dirty), strings.Count(dirty, "\n")+1, t.release)
 }
 
@@ -295,7 +302,7 @@ func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
 		return s, err
 	}
 	g := t.git()
-	differ, err := g.run(ctx, "diff", "--name-only", "--no-renames", s.Switching)
+	differ, err := g.run(ctx, "diff", "--name-only", "--no-renames", s.Switching, "--", ":/", ":(exclude,top)go.work.sum")
 	if err != nil {
 		return s, err
 	}
@@ -416,6 +423,9 @@ func (t *tree) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if before, err := g.run(ctx, "rev-parse", s.Head+"^{tree}"); err != nil || before == treeID {
+		return errors.Join(err, fmt.Errorf("nothing is staged for %s; apply its change, git add, and call again, or drop the attempt with --abort", s.Conflict))
+	}
 	p := series[at]
 	head, err := g.commit(ctx, treeID, s.Head, p.message+"\n"+fileTrailer+p.name+"\n", patchDate, s.Released)
 	if err != nil {
@@ -425,7 +435,7 @@ func (t *tree) resume(ctx context.Context) error {
 		return err
 	}
 	s.Conflict, s.Head = "", head
-	s.Applied = append(s.Applied, applied{p.path, digest(p.data), head})
+	s.Applied = append(s.Applied, applied{Path: p.path, Digest: digest(p.data), Commit: head, Resolved: true})
 	if err := t.save(s); err != nil {
 		return err
 	}

@@ -79,7 +79,31 @@ func (t *tree) materialise(ctx context.Context, want pins) error {
 	if err := built.save(state{Pins: pinsKey(want), Released: released, Upstream: commit, Head: commit}); err != nil {
 		return err
 	}
+	if kept, err := t.keepOld(ctx); err != nil {
+		return err
+	} else if kept != "" {
+		t.say("the old tree has branches or a stash of yours; it is kept as %s", kept)
+	}
 	return replaceFolder(building, t.dir)
+}
+
+// keepOld moves a tree out of the way that has refs which carry has not made, and
+// returns where to.
+func (t *tree) keepOld(ctx context.Context) (string, error) {
+	if _, err := os.Stat(filepath.Join(t.dir, ".git")); err != nil {
+		return "", nil
+	}
+	refs, err := t.git().run(ctx, "for-each-ref", "--format=%(refname)")
+	if err != nil {
+		return "", err
+	}
+	for ref := range strings.FieldsSeq(refs) {
+		if ref != "refs/heads/carry" && ref != "refs/tags/"+t.release {
+			kept := t.dir + ".before-" + time.Now().UTC().Format("20060102T150405")
+			return kept, os.Rename(t.dir, kept)
+		}
+	}
+	return "", nil
 }
 
 func pinsKey(p pins) string { return materialised + ":" + p.digest }

@@ -72,6 +72,12 @@ func run(m *testing.M) (status int) {
 		down()
 		os.Exit(1)
 	}()
+	// go test's own time limit, of 30 minutes, would end us without a Down.
+	time.AfterFunc(28*time.Minute, func() {
+		fmt.Println("the tests take too long")
+		down()
+		os.Exit(1)
+	})
 	return m.Run()
 }
 

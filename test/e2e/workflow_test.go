@@ -46,8 +46,11 @@ func TestWithoutFileNothingHappens(t *testing.T) {
 		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] != "" || !strings.Contains(p.Annotations[partition.WarningAnnotation], "active") {
 			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
 		}
-		if usage := containerUsage(t, p, 0); usage.CPUs != allCPUs(t) || usage.Weight != weight(409) {
-			t.Errorf("its container has CPUs %s and weight %d", usage.CPUs, usage.Weight)
+		if usage := containerUsage(t, p, 0); usage.CPUs != allCPUs(t) {
+			t.Errorf("its container has CPUs %s", usage.CPUs)
+		}
+		if usage, err := local.PodUsage(p); err != nil || usage.Weight != weight(409) {
+			t.Errorf("the pod has weight %d (%v), want %d", usage.Weight, err, weight(409))
 		}
 	})
 	t.Run("a static pod that asks is left as it is", func(t *testing.T) {

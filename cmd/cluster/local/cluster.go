@@ -265,6 +265,13 @@ func (c *Cluster) foreign() error {
 	if err != nil {
 		return err
 	}
+	for _, pattern := range []string{"/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup/*/kubepods.slice"} {
+		slices, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		groups = append(groups, slices...)
+	}
 	if len(groups) > 0 {
 		return fmt.Errorf("%s exists, and this command has not made it: another kubelet runs here, or has", groups[0])
 	}

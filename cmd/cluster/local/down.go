@@ -23,23 +23,85 @@ import (
 // hostPaths are written by a kubelet and its runtime at places that can not be
 // configured. Those that are not there before Up are removed by Down.
 var hostPaths = []string{
-	filepath.Dir(partition.PinningFilePath), "/var/lib/kubelet", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd", "/run/runc", "/run/xtables.lock",
-	"/usr/libexec/kubernetes", "/var/run/kubernetes", "/run/netns", "/opt/containerd", "/opt/nri", "/etc/nri", "/var/run/nri", "/run/flannel", "/etc/cni", "/etc/containerd",
+	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pod-resources", "/var/lib/kubelet",
+	"/var/lib/cni/results", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd/s", "/run/containerd",
+	"/run/runc", "/run/xtables.lock", "/usr/libexec/kubernetes/kubelet-plugins", "/usr/libexec/kubernetes", "/run/netns", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd",
+	filepath.Dir(partition.PinningFilePath),
 }
 
-// rememberHost records which of hostPaths exist already.
+// sharedPaths are those of hostPaths in which others keep files too: they are removed
+// only if they are empty.
+var sharedPaths = []string{"/var/lib/kubelet", "/var/lib/cni", "/run/containerd", "/run/containerd/runc", "/usr/libexec/kubernetes", "/opt/containerd", "/run/netns", "/run/runc", filepath.Dir(partition.PinningFilePath)}
+
+// sysctls are set by the kubelet, kube-proxy and the bridge plugin.
+var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"}
+
+// host is what Up has found, so that Down can leave it as it was.
+type host struct {
+	// Boot identifies the boot of the host: processes, mounts and cgroups of ours are
+	// gone after another, and what is there then is somebody else's.
+	Boot    string
+	Absent  []string
+	Sysctls map[string]string
+}
+
+func bootID() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data)), err
+}
+
+// rememberHost records the host as it is.
 func (c *Cluster) rememberHost() error {
-	var absent []string
-	for _, path := range hostPaths {
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			absent = append(absent, path)
-		}
-	}
-	data, err := json.Marshal(absent)
+	boot, err := bootID()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(c.data("absent.json"), data, 0o644)
+	h := host{Boot: boot, Sysctls: map[string]string{}}
+	for _, path := range hostPaths {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			h.Absent = append(h.Absent, path)
+		}
+	}
+	for _, name := range sysctls {
+		if value, err := os.ReadFile(filepath.Join("/proc/sys", name)); err == nil {
+			h.Sysctls[name] = strings.TrimSpace(string(value))
+		}
+	}
+	data, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	return writeFile(c.data("host.json"), data)
+}
+
+// restoreHost undoes what a kubelet does to a host outside the cluster's folders.
+func (c *Cluster) restoreHost(h host) error {
+	for name, value := range h.Sysctls {
+		path := filepath.Join("/proc/sys", name)
+		if now, err := os.ReadFile(path); !slices.Contains(sysctls, name) || err != nil || strings.TrimSpace(string(now)) == value {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			return fmt.Errorf("sysctl %s: %w", name, err)
+		}
+	}
+	if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	// In the order of the list, which has folders after what is in them.
+	for _, path := range hostPaths {
+		if !slices.Contains(h.Absent, path) {
+			continue
+		}
+		remove := os.RemoveAll
+		if slices.Contains(sharedPaths, path) {
+			remove = removeEmpty
+		}
+		if err := remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Down ends every process of the cluster and removes every trace: containers,
@@ -49,39 +111,44 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if !c.Exists() {
 		return nil
 	}
-	var errs []error
-	for _, p := range c.parts()[:6] {
-		errs = append(errs, p.Stop(10*time.Second))
+	starting.Lock()
+	ending = true
+	starting.Unlock()
+	defer func() { starting.Lock(); ending = false; starting.Unlock() }()
+
+	data, err := os.ReadFile(c.data("host.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		// Up records the host before it does anything to it.
+		return errors.Join(os.RemoveAll(c.dirs.run), os.RemoveAll(c.dirs.data))
 	}
-	errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.unmount(), removeCgroups(), c.removeNetwork(ctx))
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return err
 	}
-	// The file that says what to remove goes last.
-	absent, err := os.ReadFile(c.data("absent.json"))
-	if err == nil {
-		var paths []string
-		if err := json.Unmarshal(absent, &paths); err != nil {
-			return fmt.Errorf("%s: %w", c.data("absent.json"), err)
+	var h host
+	if err := json.Unmarshal(data, &h); err != nil {
+		return fmt.Errorf("%s: %w", c.data("host.json"), err)
+	}
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	if boot == h.Boot {
+		var errs []error
+		for _, p := range c.parts()[:6] {
+			errs = append(errs, p.Stop(10*time.Second))
 		}
-		if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// An interrupt that ends Down ends it between two steps and not within one.
+		errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.unmount(h), removeCgroups(), c.removeNetwork(context.WithoutCancel(ctx)))
+		if err := errors.Join(errs...); err != nil {
 			return err
 		}
-		for _, path := range paths {
-			// Not ours to choose freely: only what stands in the list of this program.
-			if !slices.Contains(hostPaths, path) {
-				continue
-			}
-			remove := os.RemoveAll
-			if path == filepath.Dir(partition.PinningFilePath) {
-				// Somebody may have put a file of their own beside the pinning file.
-				remove = removeEmpty
-			}
-			if err := remove(path); err != nil {
-				return err
-			}
-		}
+	} else {
+		c.say("the host has booted since; removing files only")
 	}
+	if err := c.restoreHost(h); err != nil {
+		return err
+	}
+	// The folder with the record goes last.
 	return errors.Join(os.RemoveAll(c.dirs.run), os.RemoveAll(c.dirs.data))
 }
 
@@ -174,7 +241,7 @@ func (c *Cluster) killShims() error {
 }
 
 // unmount removes all mounts below the cluster's folders, the last one first.
-func (c *Cluster) unmount() error {
+func (c *Cluster) unmount(h host) error {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
@@ -188,7 +255,8 @@ func (c *Cluster) unmount() error {
 		}
 		point := unescape.Replace(fields[mountPoint])
 		for _, dir := range []string{c.dirs.data, c.dirs.run, "/var/lib/kubelet"} {
-			if strings.HasPrefix(point, dir+"/") {
+			ours := dir != "/var/lib/kubelet" || slices.Contains(h.Absent, dir)
+			if ours && (point == dir || strings.HasPrefix(point, dir+"/")) {
 				points = append(points, point)
 			}
 		}
@@ -246,7 +314,13 @@ func (c *Cluster) removeNetwork(ctx context.Context) error {
 	}
 	for _, family := range []string{"iptables", "ip6tables"} {
 		rules, err := exec.CommandContext(ctx, family+"-save").Output()
-		if err != nil || !bytes.Contains(rules, []byte("KUBE-")) {
+		if errors.Is(err, exec.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s-save: %w", family, err)
+		}
+		if !bytes.Contains(rules, []byte("KUBE-")) {
 			continue
 		}
 		var kept bytes.Buffer

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -37,10 +38,22 @@ func (p *Process) file() string { return filepath.Join(p.dirs.run, p.Name+".json
 // Log is the path of the file with all that the program printed.
 func (p *Process) Log() string { return filepath.Join(p.dirs.data, "logs", p.Name+".log") }
 
+// starting keeps a Down, after an interrupt, from missing a process that an Up is
+// just starting.
+var (
+	starting sync.Mutex
+	ending   bool
+)
+
 // Start starts the program in a session of its own, unless it runs.
 func (p *Process) Start() error {
 	if p.Running() {
 		return nil
+	}
+	starting.Lock()
+	defer starting.Unlock()
+	if ending {
+		return fmt.Errorf("%s is not started, since the cluster is being ended", p.Name)
 	}
 	log, err := os.OpenFile(p.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -61,11 +74,29 @@ func (p *Process) Start() error {
 	if err != nil {
 		return fmt.Errorf("%s ended at once: %s", p.Name, p.lastLines())
 	}
-	data, err := json.Marshal(identity{cmd.Process.Pid, started})
+	if err := p.remember(identity{cmd.Process.Pid, started}); err != nil {
+		// Nobody would find it again.
+		return errors.Join(err, cmd.Process.Kill())
+	}
+	return nil
+}
+
+// remember writes the file by which the process is found again.
+func (p *Process) remember(id identity) error {
+	data, err := json.Marshal(id)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(p.file(), data, 0o644)
+	return writeFile(p.file(), data)
+}
+
+// writeFile leaves the old file or the new one, and no half of it.
+func writeFile(path string, data []byte) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
 }
 
 // PID returns the number of the running process, or zero.
