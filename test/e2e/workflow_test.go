@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -407,7 +408,9 @@ func TestPlacement(t *testing.T) {
 func TestWeights(t *testing.T) {
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
-	p := start(t, c, namespace, pod("weighted", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))[0]
+	both := start(t, c, namespace, pod("weighted", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")), pod("resized", asks, container("c", "trap exit TERM; sleep 1000 & wait", "cpu=200m memory=16Mi", "cpu=300m memory=32Mi")))
+	p, resized := both[0], both[1]
+	before := containerUsage(t, resized, 0)
 	of := containerUsage(t, p, 0)
 	// On cgroup v2 the runtime converts a container's shares in a way of its own.
 	if want := weight(409); of.Weight != want && want == 409 {
@@ -420,6 +423,28 @@ func TestWeights(t *testing.T) {
 	if err != nil || ofPod.Weight != weight(409) || ofPod.Quota != 0.5 {
 		t.Errorf("the pod has %+v (%v), want weight %d and 0.5 CPUs", ofPod, err, weight(409))
 	}
+	t.Run("and stay so when memory is resized in place", func(t *testing.T) {
+		resize := `{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "24Mi"}, "limits": {"memory": "64Mi"}}}]}}`
+		if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "resized", types.StrategicMergePatchType, []byte(resize), metav1.PatchOptions{}, "resize"); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, 30*time.Second, "the resize has been done", func() error {
+			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "resized", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got := p.Status.ContainerStatuses[0].Resources.Limits.Memory().String(); got != "64Mi" {
+				return fmt.Errorf("the container's memory limit is %s; conditions %v", got, p.Status.Conditions)
+			}
+			return nil
+		})
+		// Syncs that follow must not move it, either.
+		time.Sleep(3 * time.Second)
+		after := containerUsage(t, resized, 0)
+		if after.Weight != before.Weight || after.Quota != before.Quota || after.CPUs != before.CPUs {
+			t.Errorf("before the resize the container had %+v, after it %+v", before, after)
+		}
+	})
 	waitFor(t, 90*time.Second, "the class Burstable has the weight of its pods", func() error {
 		class, err := local.QoSUsage(v1.PodQOSBurstable)
 		if err == nil && class.Weight < weight(409) {
