@@ -50,7 +50,8 @@ build: packages $(CARRY) tools ## Build Kubernetes with the series, and what a n
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins
 	@echo "building etcd, containerd, runc and the CNI plugins" >&2
-	cd build/tools && GOBIN="$(CURDIR)/$(TOOLS)" go install -tags=seccomp tool
+	@cd build/tools && GOBIN="$(CURDIR)/$(TOOLS)" go install -v -tags=seccomp tool 2>&1 | \
+	  awk '/[ :]/ {print > "/dev/stderr"; next} ++n % 100 == 0 {print n " packages compiled, now " $$0 > "/dev/stderr"}'
 	@ln -sf server $(TOOLS)/etcd
 
 ##@ Tests

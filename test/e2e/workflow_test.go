@@ -347,6 +347,56 @@ func TestAdmission(t *testing.T) {
 			t.Errorf("the pod has annotations %v, the client was told %q", p.Annotations, recorded.texts)
 		}
 	})
+	t.Run("CPU is not resized in place", func(t *testing.T) {
+		namespace := newNamespace(t, c, "management")
+		start(t, c, namespace, pod("partitioned", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))
+		resize := `{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "300m"}}}]}}`
+		_, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "partitioned", types.StrategicMergePatchType, []byte(resize), metav1.PatchOptions{}, "resize")
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "it is counted as management.workload.openshift.io/cores") {
+			t.Errorf("the resize got %v", err)
+		}
+	})
+	t.Run("the author of a workload is warned at once", func(t *testing.T) {
+		client, recorded := recording(t)
+		plain := newNamespace(t, c, "")
+		labels := map[string]string{"app": "operator"}
+		zero := int32(0)
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
+			Replicas: &zero, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: pod("", nil, container("c", busy, "", "")).Spec},
+		}}
+		if _, err := client.AppsV1().Deployments(plain).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(recorded.texts) != 1 || !strings.HasPrefix(recorded.texts[0], "pods of this template: ") {
+			t.Errorf("the client was told %q", recorded.texts)
+		}
+	})
+	t.Run("a node without the pool has an Event, and is counted", func(t *testing.T) {
+		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "without-pool"}}
+		if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := c.Client.CoreV1().Nodes().Delete(t.Context(), node.Name, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		}()
+		awaitEvent(t, c, "NodeMissingPartition", "management.workload.openshift.io/cores")
+		data, err := c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			`apiserver_workload_partitioning_active{workload_type="management"} 1`, `apiserver_workload_partitioning_nodes_missing{workload_type="management"} 1`,
+			`apiserver_workload_partitioning_pods_total{outcome="partitioned",reason="",workload_type="management"}`,
+			`apiserver_workload_partitioning_pods_total{outcome="refused",reason="namespace_other_types",workload_type="management"} 1`,
+		} {
+			if !strings.Contains(string(data), want) {
+				t.Errorf("kube-apiserver's metrics do not have %s", want)
+			}
+		}
+	})
 	t.Run("the type is latched", func(t *testing.T) {
 		namespace, err := c.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil || namespace.Annotations[partition.EnabledAnnotation] != "management" {

@@ -31,8 +31,12 @@ type activation struct {
 	// latched are the types of the annotation on kube-system.
 	latched map[string]bool
 
-	// types is what requests read: the latched ones and those for which the rule holds.
+	// types is what requests read: each type that the cluster knows, because a node
+	// reports it or it is latched, and whether it is active.
 	types atomic.Pointer[map[string]bool]
+	// missing is told of each node that joins or changes without the cores of an active
+	// type; it must not block. Nil tells nobody.
+	missing func(node *v1.Node, workloadType string)
 	// changed wakes the writer of the latch.
 	changed chan struct{}
 	// synced reports whether all nodes and the latch have been seen. Before that a rule
@@ -44,6 +48,29 @@ func newActivation() *activation {
 	a := &activation{reporting: map[string]int{}, latched: map[string]bool{}, changed: make(chan struct{}, 1)}
 	a.types.Store(&map[string]bool{})
 	return a
+}
+
+// known reports whether a node reports the type, or it is latched.
+func (a *activation) known(workloadType string) bool {
+	_, known := (*a.types.Load())[workloadType]
+	return known
+}
+
+// typeState is what the metrics say of a type.
+type typeState struct {
+	active  bool
+	missing int
+}
+
+// report returns the state of each known type.
+func (a *activation) report() map[string]typeState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	states := map[string]typeState{}
+	for workloadType, active := range *a.types.Load() {
+		states[workloadType] = typeState{active, a.nodes - a.reporting[workloadType]}
+	}
+	return states
 }
 
 // active reports whether pods may be partitioned as the type.
@@ -99,10 +126,19 @@ func (a *activation) count(before, after *v1.Node) {
 		return
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.add(before, -1)
 	a.add(after, +1)
 	a.publish()
+	a.mu.Unlock()
+	// Before all nodes are seen a type may seem active that is not.
+	if after == nil || a.missing == nil || !a.synced() {
+		return
+	}
+	for workloadType, active := range *a.types.Load() {
+		if cores := after.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))]; active && cores.Sign() <= 0 {
+			a.missing(after, workloadType)
+		}
+	}
 }
 
 func (a *activation) add(node *v1.Node, n int) {
@@ -152,11 +188,10 @@ func (a *activation) readLatch(object any) {
 
 // publish recomputes what requests read. The caller holds the lock.
 func (a *activation) publish() {
-	types := maps.Clone(a.latched)
+	types := make(map[string]bool, len(a.latched)+len(a.reporting))
+	maps.Copy(types, a.latched)
 	for workloadType, reporting := range a.reporting {
-		if a.nodes > 0 && reporting == a.nodes {
-			types[workloadType] = true
-		}
+		types[workloadType] = types[workloadType] || (a.nodes > 0 && reporting == a.nodes)
 	}
 	a.types.Store(&types)
 	select {
@@ -169,8 +204,8 @@ func (a *activation) publish() {
 func (a *activation) unlatched() (missing []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for workloadType := range *a.types.Load() {
-		if !a.latched[workloadType] {
+	for workloadType, active := range *a.types.Load() {
+		if active && !a.latched[workloadType] {
 			missing = append(missing, workloadType)
 		}
 	}

@@ -11,16 +11,21 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
@@ -44,10 +49,12 @@ func Register(plugins *admission.Plugins) {
 // (design, section 4).
 type plugin struct {
 	*admission.Handler
-	client     kubernetes.Interface
-	namespaces corev1listers.NamespaceLister
-	activation *activation
-	synced     func() bool
+	client      kubernetes.Interface
+	events      record.EventBroadcaster
+	namespaces  corev1listers.NamespaceLister
+	limitRanges corev1listers.LimitRangeLister
+	activation  *activation
+	synced      func() bool
 }
 
 var (
@@ -62,13 +69,29 @@ func newPlugin() *plugin {
 	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), activation: newActivation()}
 }
 
-// SetExternalKubeClientSet gives the client that writes the latch.
-func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
+// SetExternalKubeClientSet gives the client that writes the latch and Events.
+func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
+	p.client = client
+	p.events = record.NewBroadcaster()
+	p.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	recorder := p.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "workload-partitioning"})
+	p.activation.missing = func(node *v1.Node, workloadType string) {
+		// As the kubelet refers to its node, so that kubectl describe shows it.
+		reference := &v1.ObjectReference{Kind: "Node", Name: node.Name, UID: types.UID(node.Name)}
+		recorder.Eventf(reference, v1.EventTypeWarning, eventNodeMissing,
+			"The node does not report %s, though the workload type %s is active: its pods can not run here until the node has a pinning file with that type",
+			partition.CoresResource(workloadType), workloadType)
+	}
+}
+
+// eventNodeMissing is the reason of an Event on the Node (design, section 4.5).
+const eventNodeMissing = "NodeMissingPartition"
 
 // SetDrainedNotification starts the writer of the latch, which ends when the
 // server has drained.
 func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
 	ctx := wait.ContextForChannel(stop)
+	context.AfterFunc(ctx, p.events.Shutdown)
 	go p.activation.run(ctx, func(ctx context.Context, types []string) error { return latch(ctx, p.client, types) })
 }
 
@@ -76,12 +99,14 @@ func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
 func (p *plugin) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
 	namespaces, nodes := factory.Core().V1().Namespaces(), factory.Core().V1().Nodes()
 	p.namespaces = namespaces.Lister()
+	p.limitRanges = factory.Core().V1().LimitRanges().Lister()
 	synced, err := p.activation.follow(nodes.Informer(), namespaces.Informer())
 	if err != nil {
 		// The informers have not started yet, so they take every handler.
 		panic(fmt.Sprintf("%s: %v", PluginName, err))
 	}
 	p.synced = synced
+	collect(p.activation)
 }
 
 // ValidateInitialization is called once, before the first request.
@@ -136,6 +161,9 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		return p.gate(namespace, workloadType)
 	}})
 	message := decision.Message()
+	if !a.GetReinvocationContext().IsReinvoke() {
+		p.activation.countPod(decision)
+	}
 	switch {
 	case decision.Outcome == partition.Refused && len(decision.Errors) > 0:
 		return apierrors.NewInvalid(core.Kind("Pod"), name(pod), decision.Errors)
@@ -150,9 +178,14 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 // Validate refuses a pod that something has changed after the last run of Admit, so
 // that it is no longer what the core makes of it: a webhook that runs once more
 // after that, for example. The kubelet would not know such a pod as partitioned.
-func (p *plugin) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+// Authors of workloads are warned here, too.
+func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	pod, ok := a.GetObject().(*core.Pod)
-	if !ok || a.GetResource().GroupResource() != pods || a.GetSubresource() != "" || a.GetOperation() != admission.Create {
+	if !ok {
+		p.warnOfTemplate(ctx, a)
+		return nil
+	}
+	if a.GetResource().GroupResource() != pods || a.GetSubresource() != "" || a.GetOperation() != admission.Create {
 		return nil
 	}
 	if _, mirror := pod.Annotations[core.MirrorPodAnnotationKey]; mirror || !concerns(pod) {
@@ -253,6 +286,9 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 	}
 	if keepAnnotations(&pod.Annotations, stored.Annotations) {
 		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; they are kept")
+	}
+	if a.GetSubresource() == "resize" {
+		return p.resize(pod, stored, a.GetNamespace())
 	}
 	return nil
 }

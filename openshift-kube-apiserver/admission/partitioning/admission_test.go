@@ -18,6 +18,10 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/kubernetes/pkg/apis/apps"
+	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/partition"
 )
@@ -171,6 +175,9 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 	} {
 		for _, subresource := range []string{"", "status", "ephemeralcontainers", "resize"} {
 			old, pod := newPod(test.stored), newPod(test.sent)
+			for _, p := range []*core.Pod{old, pod} {
+				delete(p.Spec.Containers[0].Resources.Requests, core.ResourceCPU)
+			}
 			var r recorder
 			if err := p.Admit(warning.WithWarningRecorder(t.Context(), &r), attributes(pod.DeepCopy(), old, "x", subresource, admission.Update), nil); err != nil {
 				t.Fatal(err)
@@ -202,6 +209,78 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 	binding := &core.Binding{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{managementTarget: "", "a": "b"}}}
 	if err := p.Admit(t.Context(), attributes(binding, nil, "x", "binding", admission.Create), nil); err != nil || len(binding.Annotations) != 1 {
 		t.Errorf("a binding keeps %v, %v", binding.Annotations, err)
+	}
+}
+
+func TestResize(t *testing.T) {
+	limitRange := &v1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "limited"}, Spec: v1.LimitRangeSpec{Limits: []v1.LimitRangeItem{{
+		Type: v1.LimitTypeContainer, DefaultRequest: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")}, Default: v1.ResourceList{v1.ResourceCPU: resource.MustParse("200m")},
+	}}}}
+	p, _ := start(t, limitRange)
+	cores := core.ResourceName("management.workload.openshift.io/cores")
+	partitioned := newPod(map[string]string{managementTarget: `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesPrefix + "c": `{"cpushares":400}`})
+	partitioned.Spec.Containers[0].Resources = core.ResourceRequirements{
+		Requests: core.ResourceList{cores: resource.MustParse("400"), core.ResourceMemory: resource.MustParse("1Mi")}, Limits: core.ResourceList{cores: resource.MustParse("400")}}
+	for name, test := range map[string]struct {
+		stored    *core.Pod
+		change    func(*core.ResourceRequirements)
+		wantError string
+	}{
+		"memory": {partitioned, func(r *core.ResourceRequirements) { r.Requests[core.ResourceMemory] = resource.MustParse("2Mi") }, ""},
+		"memory, with LimitRanger's defaults": {partitioned, func(r *core.ResourceRequirements) {
+			r.Requests[core.ResourceCPU], r.Limits[core.ResourceCPU] = resource.MustParse("100m"), resource.MustParse("200m")
+		}, ""},
+		"cpu request": {partitioned, func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("500m") },
+			`spec.containers[0].resources.requests[cpu]: Invalid value: "500m": the CPU of a partitioned pod does not change after its creation; it is counted as management.workload.openshift.io/cores`},
+		"cpu limit":             {partitioned, func(r *core.ResourceRequirements) { r.Limits[core.ResourceCPU] = resource.MustParse("500m") }, "spec.containers[0].resources.limits[cpu]"},
+		"an ordinary pod's cpu": {newPod(nil), func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("500m") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := test.stored.DeepCopy()
+			test.change(&pod.Spec.Containers[0].Resources)
+			err := p.Admit(t.Context(), attributes(pod, test.stored, "limited", "resize", admission.Update), nil)
+			if test.wantError != "" {
+				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.wantError) {
+					t.Errorf("got %v, want an error with %q", err, test.wantError)
+				}
+				return
+			}
+			if _, has := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]; err != nil || (has && test.stored == partitioned) {
+				t.Errorf("got %v, %v", err, pod.Spec.Containers[0].Resources)
+			}
+		})
+	}
+}
+
+func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
+	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"), namespace("plain", "", ""))
+	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	pod := newPod(map[string]string{managementTarget: ""})
+	template := core.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
+	for kind, object := range map[string]runtime.Object{
+		"Deployment": &apps.Deployment{Spec: apps.DeploymentSpec{Template: template}}, "DaemonSet": &apps.DaemonSet{Spec: apps.DaemonSetSpec{Template: template}},
+		"StatefulSet": &apps.StatefulSet{Spec: apps.StatefulSetSpec{Template: template}}, "ReplicaSet": &apps.ReplicaSet{Spec: apps.ReplicaSetSpec{Template: template}},
+		"Job": &batch.Job{Spec: batch.JobSpec{Template: template}}, "CronJob": &batch.CronJob{Spec: batch.CronJobSpec{JobTemplate: batch.JobTemplateSpec{Spec: batch.JobSpec{Template: template}}}},
+		"ReplicationController": &core.ReplicationController{Spec: core.ReplicationControllerSpec{Template: &template}},
+	} {
+		for namespace, want := range map[string]string{"open": "", "plain": `pods of this template: workload type "management" ignored: the namespace has no annotation`} {
+			var r recorder
+			before := object.DeepCopyObject()
+			if err := p.Validate(warning.WithWarningRecorder(t.Context(), &r), attributes(object, nil, namespace, "", admission.Create), nil); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+			if got := strings.Join(r.warnings, "\n"); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
+				t.Errorf("%s in namespace %s: warnings %q, want %q", kind, namespace, got, want)
+			}
+			if fmt.Sprint(before) != fmt.Sprint(object) {
+				t.Errorf("%s was changed", kind)
+			}
+		}
+	}
+	var r recorder
+	empty := &core.ReplicationController{}
+	if err := p.Validate(warning.WithWarningRecorder(t.Context(), &r), attributes(empty, nil, "open", "", admission.Create), nil); err != nil || len(r.warnings) > 0 {
+		t.Errorf("got %v, %q", err, r.warnings)
 	}
 }
 
@@ -242,6 +321,16 @@ func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 	if !p.activation.active("management") {
 		t.Error("no longer active after a node without pool joined")
 	}
+	eventually(t, "node c has an Event", func() bool {
+		events, err := client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+		must(nil, err)
+		for _, event := range events.Items {
+			if event.Reason != eventNodeMissing || event.InvolvedObject.Name != "c" || !strings.Contains(event.Message, "management.workload.openshift.io/cores") {
+				t.Errorf("an Event that nobody wants: %v", event)
+			}
+		}
+		return len(events.Items) == 1
+	})
 	must(client.CoreV1().Namespaces().Update(ctx, namespace("kube-system", "", ""), metav1.UpdateOptions{}))
 	eventually(t, "the type is off after the administrator removed the latch", func() bool { return !p.activation.active("management") })
 	must(nil, nodes.Delete(ctx, "c", metav1.DeleteOptions{}))
@@ -332,6 +421,43 @@ func TestWithoutCachesClientsComeAgain(t *testing.T) {
 	}
 	if err := p.Admit(ctx, attributes(newPod(nil), nil, "x", "", admission.Create), nil); err != nil {
 		t.Errorf("a pod that does not ask got %v", err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, invented-1, invented-2"))
+	eventually(t, "the type is latched", func() bool {
+		p.activation.mu.Lock()
+		defer p.activation.mu.Unlock()
+		return p.activation.latched["management"]
+	})
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), node("b", "half"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second node is seen", func() bool { return p.activation.known("half") })
+	podsTotal.Reset()
+	for _, target := range []string{"management", "management", "invented-1", "invented-2"} {
+		if _, err := create(t, p, newPod(map[string]string{partition.TargetAnnotation(target): ""}), "open"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = create(t, p, newPod(map[string]string{managementTarget: "x"}), "open")
+	_, _ = create(t, p, newPod(nil), "open")
+	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
+# HELP apiserver_workload_partitioning_active [ALPHA] Whether pods are partitioned as a workload type that the cluster knows.
+# TYPE apiserver_workload_partitioning_active gauge
+apiserver_workload_partitioning_active{workload_type="half"} 0
+apiserver_workload_partitioning_active{workload_type="management"} 1
+# HELP apiserver_workload_partitioning_nodes_missing [ALPHA] Number of nodes that do not report the cores of an active workload type.
+# TYPE apiserver_workload_partitioning_nodes_missing gauge
+apiserver_workload_partitioning_nodes_missing{workload_type="management"} 1
+# HELP apiserver_workload_partitioning_pods_total [ALPHA] Number of created pods that asked for a workload type, by what became of them and why.
+# TYPE apiserver_workload_partitioning_pods_total counter
+apiserver_workload_partitioning_pods_total{outcome="partitioned",reason="",workload_type="management"} 2
+apiserver_workload_partitioning_pods_total{outcome="refused",reason="invalid_target",workload_type="other"} 1
+apiserver_workload_partitioning_pods_total{outcome="skipped",reason="type_inactive",workload_type="other"} 2
+`), subsystem+"_active", subsystem+"_nodes_missing", subsystem+"_pods_total"); err != nil {
+		t.Error(err)
 	}
 }
 

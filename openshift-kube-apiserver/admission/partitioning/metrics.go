@@ -1,0 +1,77 @@
+package partitioning
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"workload.openshift.io/partition"
+)
+
+const subsystem = "apiserver_workload_partitioning"
+
+// otherType stands for every workload type that the cluster does not know, so that
+// users can not make series by inventing types.
+const otherType = "other"
+
+var (
+	podsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: subsystem + "_pods_total", Help: "Number of created pods that asked for a workload type, by what became of them and why.", StabilityLevel: metrics.ALPHA,
+	}, []string{"workload_type", "outcome", "reason"})
+	activeDesc = metrics.NewDesc(subsystem+"_active", "Whether pods are partitioned as a workload type that the cluster knows.",
+		[]string{"workload_type"}, nil, metrics.ALPHA, "")
+	nodesMissingDesc = metrics.NewDesc(subsystem+"_nodes_missing", "Number of nodes that do not report the cores of an active workload type.",
+		[]string{"workload_type"}, nil, metrics.ALPHA, "")
+)
+
+// collected is the activation whose gauges are reported: that of the process's
+// kube-apiserver, of which tests have several.
+var collected struct {
+	sync.Mutex
+	*activation
+}
+
+var registerCollector = sync.OnceFunc(func() {
+	legacyregistry.MustRegister(podsTotal)
+	legacyregistry.CustomMustRegister(&collector{})
+})
+
+func collect(a *activation) {
+	collected.Lock()
+	collected.activation = a
+	collected.Unlock()
+	registerCollector()
+}
+
+// countPod counts what was decided of a pod.
+func (a *activation) countPod(d partition.Decision) {
+	if d.Outcome == partition.Ordinary {
+		return
+	}
+	workloadType := d.Target.Type
+	if !a.known(workloadType) {
+		workloadType = otherType
+	}
+	podsTotal.WithLabelValues(workloadType, string(d.Outcome), string(d.Reason)).Inc()
+}
+
+type collector struct{ metrics.BaseStableCollector }
+
+func (*collector) DescribeWithStability(descs chan<- *metrics.Desc) {
+	descs <- activeDesc
+	descs <- nodesMissingDesc
+}
+
+func (*collector) CollectWithStability(found chan<- metrics.Metric) {
+	collected.Lock()
+	a := collected.activation
+	collected.Unlock()
+	for workloadType, state := range a.report() {
+		active := 0.0
+		if state.active {
+			active = 1
+			found <- metrics.NewLazyConstMetric(nodesMissingDesc, metrics.GaugeValue, float64(state.missing), workloadType)
+		}
+		found <- metrics.NewLazyConstMetric(activeDesc, metrics.GaugeValue, active, workloadType)
+	}
+}

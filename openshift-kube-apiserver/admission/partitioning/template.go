@@ -1,0 +1,69 @@
+package partitioning
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/kubernetes/pkg/apis/apps"
+	"k8s.io/kubernetes/pkg/apis/batch"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
+	"workload.openshift.io/partition"
+)
+
+// templateOf returns the pod template of a workload, and nil for every other object.
+func templateOf(object runtime.Object) *core.PodTemplateSpec {
+	switch object := object.(type) {
+	case *apps.Deployment:
+		return &object.Spec.Template
+	case *apps.DaemonSet:
+		return &object.Spec.Template
+	case *apps.StatefulSet:
+		return &object.Spec.Template
+	case *apps.ReplicaSet:
+		return &object.Spec.Template
+	case *batch.Job:
+		return &object.Spec.Template
+	case *batch.CronJob:
+		return &object.Spec.JobTemplate.Spec.Template
+	case *core.ReplicationController:
+		return object.Spec.Template
+	}
+	return nil
+}
+
+// warnOfTemplate tells the author of a workload at once what would become of its
+// pods (design, section 4.4). It never blocks, nor waits for a cache: pods are
+// decided when they are created.
+func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
+	template := templateOf(a.GetObject())
+	if template == nil || a.GetSubresource() != "" {
+		return
+	}
+	target, errs := partition.ParseTarget(template.Annotations)
+	if target.Type == "" && len(errs) == 0 {
+		return
+	}
+	if !p.synced() {
+		return
+	}
+	var namespace map[string]string
+	if found, err := p.namespaces.Get(a.GetNamespace()); err == nil {
+		namespace = found.Annotations
+	} else if found, err := p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{}); err == nil {
+		namespace = found.Annotations
+	} else {
+		return
+	}
+	pod := &core.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(workloadType string) partition.Reason {
+		return p.gate(namespace, workloadType)
+	}})
+	if message := decision.Message(); message != "" {
+		warning.AddWarning(ctx, "", fmt.Sprintf("pods of this template: %s", message))
+	}
+}
