@@ -21,7 +21,7 @@ import (
 // Images that the cluster has without a registry.
 const (
 	// PauseImage is the sandbox of every pod.
-	PauseImage = "registry.k8s.io/pause:3.10.2"
+	PauseImage = "workload.openshift.io/pause:3.10.2"
 	// BusyboxImage has Debian's static busybox, under the names of its applets.
 	BusyboxImage = "workload.openshift.io/busybox:1.35"
 )
