@@ -78,7 +78,12 @@ func run(m *testing.M) (status int) {
 		down()
 		os.Exit(1)
 	})
-	return m.Run()
+	if status = m.Run(); status != 0 && cluster.Exists() {
+		if logs, err := os.MkdirTemp("", "workload-partitioning-e2e-"); err == nil {
+			fmt.Println("the logs of all parts are kept in", logs, cluster.SaveLogs(logs))
+		}
+	}
+	return status
 }
 
 func noNode() string {

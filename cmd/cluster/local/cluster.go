@@ -355,6 +355,9 @@ func get(ctx context.Context, url string) error {
 	return nil
 }
 
+// SaveLogs copies the logs of all parts to a folder that does not exist yet.
+func (c *Cluster) SaveLogs(to string) error { return os.CopyFS(to, os.DirFS(c.data("logs"))) }
+
 // AuditLog is the path of kube-apiserver's audit log, which has the creations and
 // updates of pods.
 func (c *Cluster) AuditLog() string { return c.data("logs/audit.log") }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -182,6 +183,11 @@ func (p *Process) lastLines() string {
 		return err.Error()
 	}
 	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+	// What a Go program says of its end comes before the stack, not after.
+	if at := slices.IndexFunc(lines, func(line []byte) bool { return bytes.HasPrefix(line, []byte("panic: ")) }); at >= 0 {
+		lines = lines[:min(at+8, len(lines))]
+		return string(bytes.Join(lines[at:], []byte("\n")))
+	}
 	const most = 3
 	return string(bytes.Join(lines[max(0, len(lines)-most):], []byte("\n")))
 }

@@ -66,13 +66,12 @@ var (
 )
 
 func newPlugin() *plugin {
-	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), activation: newActivation()}
+	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), activation: newActivation(), events: record.NewBroadcaster()}
 }
 
 // SetExternalKubeClientSet gives the client that writes the latch and Events.
 func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
 	p.client = client
-	p.events = record.NewBroadcaster()
 	p.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	recorder := p.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "workload-partitioning"})
 	p.activation.missing = func(node *v1.Node, workloadType string) {
@@ -88,7 +87,8 @@ func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
 const eventNodeMissing = "NodeMissingPartition"
 
 // SetDrainedNotification starts the writer of the latch, which ends when the
-// server has drained.
+// server has drained. It is the first that kube-apiserver calls; the writer does
+// nothing before informers wake it, which are started after all else is set.
 func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
 	ctx := wait.ContextForChannel(stop)
 	context.AfterFunc(ctx, p.events.Shutdown)

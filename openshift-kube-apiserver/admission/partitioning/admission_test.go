@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -49,13 +50,12 @@ func start(t *testing.T, objects ...runtime.Object) (*plugin, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset(objects...)
 	p := newPlugin()
-	p.SetExternalKubeClientSet(client)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	p.SetExternalKubeInformerFactory(factory)
+	// kube-apiserver's own initializer, since the order of its calls matters.
+	initializer.New(client, nil, factory, nil, nil, nil, t.Context().Done(), nil).Initialize(p)
 	if err := p.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}
-	p.SetDrainedNotification(t.Context().Done())
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
 	eventually(t, "the caches are filled", p.synced)
