@@ -67,16 +67,20 @@ func run(m *testing.M) (status int) {
 	defer down()
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	abandon := func() {
+		if err := cluster.Abandon(context.Background()); err != nil {
+			fmt.Println("down:", err)
+		}
+		os.Exit(1)
+	}
 	go func() {
 		fmt.Println("interrupted by", <-interrupted)
-		down()
-		os.Exit(1)
+		abandon()
 	}()
 	// go test's own time limit, of 30 minutes, would end us without a Down.
 	time.AfterFunc(28*time.Minute, func() {
 		fmt.Println("the tests take too long")
-		down()
-		os.Exit(1)
+		abandon()
 	})
 	if status = m.Run(); status != 0 && cluster.Exists() {
 		if logs, err := os.MkdirTemp("", "workload-partitioning-e2e-"); err == nil {

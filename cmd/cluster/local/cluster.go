@@ -287,6 +287,11 @@ func (c *Cluster) foreign() error {
 
 // prepare makes folders, certificates, kubeconfigs, configuration and the bridge.
 func (c *Cluster) prepare(ctx context.Context) error {
+	starting.Lock()
+	defer starting.Unlock()
+	if ending {
+		return errEnding
+	}
 	// First of all, so that Down removes what comes next and nothing else.
 	if err := os.MkdirAll(c.dirs.data, 0o755); err != nil {
 		return err

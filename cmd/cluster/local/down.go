@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -108,13 +109,13 @@ func (c *Cluster) restoreHost(h host) error {
 // mounts, cgroups, the network, the pinning file and all files. It does what is
 // left to do after a crash, or after a Down that was interrupted, too.
 func (c *Cluster) Down(ctx context.Context) error {
+	// An interrupt's, and that of the main program: the second finds nothing left.
+	downs.Lock()
+	defer downs.Unlock()
 	if !c.Exists() {
 		return nil
 	}
-	starting.Lock()
-	ending = true
-	starting.Unlock()
-	defer func() { starting.Lock(); ending = false; starting.Unlock() }()
+	defer end()()
 
 	data, err := os.ReadFile(c.data("host.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,6 +151,29 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	// The folder with the record goes last.
 	return errors.Join(os.RemoveAll(c.dirs.run), os.RemoveAll(c.dirs.data))
+}
+
+var downs sync.Mutex
+
+// end stops everything from being started until the function that it returns is
+// called.
+func end() (resume func()) {
+	starting.Lock()
+	defer starting.Unlock()
+	before := ending
+	ending = true
+	return func() {
+		starting.Lock()
+		defer starting.Unlock()
+		ending = before
+	}
+}
+
+// Abandon is a Down after which this process starts nothing any more: what an
+// interrupt calls for, while an Up may be under way.
+func (c *Cluster) Abandon(ctx context.Context) error {
+	end()
+	return c.Down(ctx)
 }
 
 func removeEmpty(path string) error {

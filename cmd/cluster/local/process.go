@@ -39,12 +39,14 @@ func (p *Process) file() string { return filepath.Join(p.dirs.run, p.Name+".json
 // Log is the path of the file with all that the program printed.
 func (p *Process) Log() string { return filepath.Join(p.dirs.data, "logs", p.Name+".log") }
 
-// starting keeps a Down, after an interrupt, from missing a process that an Up is
-// just starting.
+// starting keeps a Down, after an interrupt, from missing what an Up just makes or
+// starts: nothing is made or started while one is ending, or after an Abandon.
 var (
 	starting sync.Mutex
 	ending   bool
 )
+
+var errEnding = errors.New("the cluster is being ended")
 
 // Start starts the program in a session of its own, unless it runs.
 func (p *Process) Start() error {
@@ -54,7 +56,7 @@ func (p *Process) Start() error {
 	starting.Lock()
 	defer starting.Unlock()
 	if ending {
-		return fmt.Errorf("%s is not started, since the cluster is being ended", p.Name)
+		return fmt.Errorf("%s is not started: %w", p.Name, errEnding)
 	}
 	log, err := os.OpenFile(p.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
