@@ -132,7 +132,7 @@ var (
 	// call of ours returns, which a hook can not do without.
 	control    = regexp.MustCompile(`^\s*(for|switch|select|go|defer|func|else|goto)\b|\belse\b|\bfunc\s*\(`)
 	condition  = regexp.MustCompile(`^\s*if\b`)
-	errorCheck = regexp.MustCompile(`^\s*if (\w+(, \w+)* :?= )?managed\w*\.|^\s*if (err|\w+(, err)?) :?= managed\w*\.`)
+	errorCheck = regexp.MustCompile(`^\s*if (\w+(, \w+)* :?= )?managed\.`)
 	generated  = regexp.MustCompile(`(^|/)(zz_generated[^/]*|generated\.[^/]*|[^/]*\.pb\.go|[^/]*_generated\.go|types_swagger_doc_generated\.go)$|^api/openapi-spec/`)
 	ourImport  = regexp.MustCompile(`"workload\.openshift\.io/`)
 )

@@ -190,7 +190,7 @@ func TestCPUs(t *testing.T) {
 	}
 }
 
-func TestWithCPUAndHideCPU(t *testing.T) {
+func TestWithCPU(t *testing.T) {
 	on(t, management)
 	pod := partitionedPod(t)
 	seen := WithCPU(pod).Spec.Containers[0].Resources
@@ -203,6 +203,12 @@ func TestWithCPUAndHideCPU(t *testing.T) {
 	if _, has := pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has {
 		t.Error("the pod itself has cpu now")
 	}
+}
+
+func TestHideCPU(t *testing.T) {
+	on(t, management)
+	pod := partitionedPod(t)
+	seen := WithCPU(pod).Spec.Containers[0].Resources
 	reported := HideCPU(pod, seen.DeepCopy())
 	if _, has := reported.Requests[v1.ResourceCPU]; has || reported.Limits.Cpu().Sign() != 0 || reported.Requests.Memory().IsZero() {
 		t.Errorf("reported are %v", reported)
