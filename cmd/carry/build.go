@@ -55,7 +55,7 @@ func (t *tree) upstream(ctx context.Context, s state) (source, error) {
 	there := git{dir: from.dir}
 	if head, err := there.run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Upstream {
 		// A checkout that was interrupted has the right HEAD, too.
-		if dirty, err := there.run(ctx, "status", "--porcelain", "--", ":/", ":(exclude,top)go.work.sum"); err == nil && dirty == "" {
+		if dirty, err := there.run(ctx, append([]string{"status", "--porcelain"}, allButSums...)...); err == nil && dirty == "" {
 			return from, nil
 		}
 	}

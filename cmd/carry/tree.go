@@ -230,8 +230,11 @@ func (t *tree) sweep() error {
 // itself adds lines to go.work.sum when it is asked about modules; they are no work
 // of anybody.
 func (t *tree) dirty(ctx context.Context) (string, error) {
-	return t.git().run(ctx, "status", "--porcelain", "--untracked-files=all", "--", ":/", ":(exclude,top)go.work.sum")
+	return t.git().run(ctx, append([]string{"status", "--porcelain", "--untracked-files=all"}, allButSums...)...)
 }
+
+// allButSums are the paths that count as work: all but go.work.sum.
+var allButSums = []string{"--", ":/", ":(exclude,top)go.work.sum"}
 
 // foreign returns an error if the tree has commits that are not in patches/.
 func (t *tree) foreign(ctx context.Context, s state) error {
@@ -270,6 +273,11 @@ func (t *tree) apply(ctx context.Context, p patch, parent string, released time.
 	if err != nil {
 		return "", err
 	}
+	return commitPatch(ctx, g, p, treeID, parent, released)
+}
+
+// commitPatch makes the commit of a patch whose files are in treeID.
+func commitPatch(ctx context.Context, g git, p patch, treeID, parent string, released time.Time) (string, error) {
 	return g.commit(ctx, treeID, parent, p.message+"\n"+fileTrailer+p.name+"\n", patchDate, released)
 }
 
@@ -302,7 +310,7 @@ func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
 		return s, err
 	}
 	g := t.git()
-	differ, err := g.run(ctx, "diff", "--name-only", "--no-renames", s.Switching, "--", ":/", ":(exclude,top)go.work.sum")
+	differ, err := g.run(ctx, append([]string{"diff", "--name-only", "--no-renames", s.Switching}, allButSums...)...)
 	if err != nil {
 		return s, err
 	}
@@ -427,7 +435,7 @@ func (t *tree) resume(ctx context.Context) error {
 		return errors.Join(err, fmt.Errorf("nothing is staged for %s; apply its change, git add, and call again, or drop the attempt with --abort", s.Conflict))
 	}
 	p := series[at]
-	head, err := g.commit(ctx, treeID, s.Head, p.message+"\n"+fileTrailer+p.name+"\n", patchDate, s.Released)
+	head, err := commitPatch(ctx, g, p, treeID, s.Head, s.Released)
 	if err != nil {
 		return err
 	}

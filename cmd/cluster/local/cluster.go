@@ -261,19 +261,15 @@ func (c *Cluster) foreign() error {
 	if _, err := os.Stat(partition.PinningFilePath); err == nil {
 		return fmt.Errorf("%s exists, and this command has not written it: the host is a node already", partition.PinningFilePath)
 	}
-	groups, err := nodeCgroups()
-	if err != nil {
-		return err
-	}
-	for _, pattern := range []string{"/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup/*/kubepods.slice"} {
-		slices, err := filepath.Glob(pattern)
+	// With the cgroupfs driver, and with systemd's.
+	for _, name := range []string{"kubepods", "kubepods.slice"} {
+		groups, err := topCgroups(name)
 		if err != nil {
 			return err
 		}
-		groups = append(groups, slices...)
-	}
-	if len(groups) > 0 {
-		return fmt.Errorf("%s exists, and this command has not made it: another kubelet runs here, or has", groups[0])
+		if len(groups) > 0 {
+			return fmt.Errorf("%s exists, and this command has not made it: another kubelet runs here, or has", groups[0])
+		}
 	}
 	for _, port := range []string{"10250", "6443", "23790", "10257", "10259"} {
 		listener, err := net.Listen("tcp", ":"+port)

@@ -183,11 +183,14 @@ func removeEmpty(path string) error {
 	return nil
 }
 
-// nodeCgroups returns the cgroups in which kubelets put pods, one a controller.
-func nodeCgroups() ([]string, error) {
+// nodeCgroups returns the cgroups in which our kubelet puts pods, one a controller.
+func nodeCgroups() ([]string, error) { return topCgroups("kubepods") }
+
+// topCgroups returns the cgroups of a name right below the root, one a controller.
+func topCgroups(name string) ([]string, error) {
 	var found []string
-	for _, pattern := range []string{"/sys/fs/cgroup/kubepods", "/sys/fs/cgroup/*/kubepods"} {
-		matches, err := filepath.Glob(pattern)
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		matches, err := filepath.Glob(filepath.Join(root, name))
 		if err != nil {
 			return nil, err
 		}

@@ -76,16 +76,15 @@ func (a *activation) report() map[string]typeState {
 // active reports whether pods may be partitioned as the type.
 func (a *activation) active(workloadType string) bool { return (*a.types.Load())[workloadType] }
 
-// follow subscribes to the nodes and to the namespace with the latch. The function
-// that it returns reports whether all that existed then has been seen.
-func (a *activation) follow(nodes, namespaces cache.SharedIndexInformer) (synced func() bool, err error) {
+// follow subscribes to the nodes and to the namespace with the latch, and sets synced.
+func (a *activation) follow(nodes, namespaces cache.SharedIndexInformer) error {
 	nodeHandler, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { a.count(nil, asNode(object)) },
 		UpdateFunc: func(before, after any) { a.count(asNode(before), asNode(after)) },
 		DeleteFunc: func(object any) { a.count(asNode(object), nil) },
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	namespaceHandler, err := namespaces.AddEventHandler(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool {
@@ -99,12 +98,12 @@ func (a *activation) follow(nodes, namespaces cache.SharedIndexInformer) (synced
 		},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	a.synced = func() bool {
 		return nodeHandler.HasSynced() && namespaceHandler.HasSynced() && namespaces.HasSynced()
 	}
-	return a.synced, nil
+	return nil
 }
 
 // final returns the last known state of a deleted object.

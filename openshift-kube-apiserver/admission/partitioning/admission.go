@@ -54,7 +54,6 @@ type plugin struct {
 	namespaces  corev1listers.NamespaceLister
 	limitRanges corev1listers.LimitRangeLister
 	activation  *activation
-	synced      func() bool
 }
 
 var (
@@ -100,12 +99,10 @@ func (p *plugin) SetExternalKubeInformerFactory(factory informers.SharedInformer
 	namespaces, nodes := factory.Core().V1().Namespaces(), factory.Core().V1().Nodes()
 	p.namespaces = namespaces.Lister()
 	p.limitRanges = factory.Core().V1().LimitRanges().Lister()
-	synced, err := p.activation.follow(nodes.Informer(), namespaces.Informer())
-	if err != nil {
+	if err := p.activation.follow(nodes.Informer(), namespaces.Informer()); err != nil {
 		// The informers have not started yet, so they take every handler.
 		panic(fmt.Sprintf("%s: %v", PluginName, err))
 	}
-	p.synced = synced
 	collect(p.activation)
 }
 
@@ -146,24 +143,20 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	if !concerns(pod) {
 		return nil
 	}
-	// In a second run after a webhook the warning may be our own.
-	if !a.GetReinvocationContext().IsReinvoke() {
+	// In a second run after a webhook the warning may be our own, and the pod has been
+	// counted.
+	first := !a.GetReinvocationContext().IsReinvoke()
+	if first {
 		delete(pod.Annotations, partition.WarningAnnotation)
 	}
-	var namespace map[string]string
-	if target, errs := partition.ParseTarget(pod.Annotations); len(errs) == 0 && target.Type != "" {
-		var err error
-		if namespace, err = p.namespace(ctx, a, target.Type); err != nil {
-			return err
-		}
+	decision, err := p.decide(ctx, a, pod)
+	if err != nil {
+		return err
 	}
-	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(workloadType string) partition.Reason {
-		return p.gate(namespace, workloadType)
-	}})
-	message := decision.Message()
-	if !a.GetReinvocationContext().IsReinvoke() {
+	if first {
 		p.activation.countPod(decision)
 	}
+	message := decision.Message()
 	switch {
 	case decision.Outcome == partition.Refused && len(decision.Errors) > 0:
 		return apierrors.NewInvalid(core.Kind("Pod"), name(pod), decision.Errors)
@@ -173,6 +166,21 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		warn(ctx, a, message)
 	}
 	return nil
+}
+
+// decide runs the core on a pod of the request's namespace, which is looked at only if
+// the pod asks for a workload type.
+func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.Pod) (partition.Decision, error) {
+	var namespace map[string]string
+	if target, errs := partition.ParseTarget(pod.Annotations); len(errs) == 0 && target.Type != "" {
+		var err error
+		if namespace, err = p.namespace(ctx, a, target.Type); err != nil {
+			return partition.Decision{}, err
+		}
+	}
+	return partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(workloadType string) partition.Reason {
+		return p.gate(namespace, workloadType)
+	}}), nil
 }
 
 // Validate refuses a pod that something has changed after the last run of Admit, so
@@ -236,7 +244,7 @@ func ours(key string) bool {
 // are filled. It waits for them as long as the request may, and then asks the
 // client to come again: it never guesses.
 func (p *plugin) namespace(ctx context.Context, a admission.Attributes, workloadType string) (map[string]string, error) {
-	if !p.synced() {
+	if !p.activation.synced() {
 		const poll = 50 * time.Millisecond
 		// The server's own timeout would answer 504 in our place at the deadline.
 		limit := longestWait
@@ -245,7 +253,7 @@ func (p *plugin) namespace(ctx context.Context, a admission.Attributes, workload
 		}
 		waiting, cancel := context.WithTimeout(ctx, max(limit, poll))
 		defer cancel()
-		if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) { return p.synced(), nil }); err != nil {
+		if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) { return p.activation.synced(), nil }); err != nil {
 			return nil, apierrors.NewServiceUnavailable(PluginName + " has not seen the cluster's namespaces and nodes yet; try again")
 		}
 	}

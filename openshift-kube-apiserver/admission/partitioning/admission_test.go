@@ -58,7 +58,7 @@ func start(t *testing.T, objects ...runtime.Object) (*plugin, *fake.Clientset) {
 	}
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
-	eventually(t, "the caches are filled", p.synced)
+	eventually(t, "the caches are filled", p.activation.synced)
 	return p, client
 }
 

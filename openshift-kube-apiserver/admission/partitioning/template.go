@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
-	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
 
@@ -48,21 +46,14 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 	if target.Type == "" && len(errs) == 0 {
 		return
 	}
-	if !p.synced() {
-		return
-	}
-	var namespace map[string]string
-	if found, err := p.namespaces.Get(a.GetNamespace()); err == nil {
-		namespace = found.Annotations
-	} else if found, err := p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{}); err == nil {
-		namespace = found.Annotations
-	} else {
+	if !p.activation.synced() {
 		return
 	}
 	pod := &core.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(workloadType string) partition.Reason {
-		return p.gate(namespace, workloadType)
-	}})
+	decision, err := p.decide(ctx, a, pod)
+	if err != nil {
+		return
+	}
 	if message := decision.Message(); message != "" {
 		warning.AddWarning(ctx, "", fmt.Sprintf("pods of this template: %s", message))
 	}

@@ -23,7 +23,8 @@ type lastPools struct {
 
 const recordName = "workload_partitioning_state"
 
-// recordPath is set by Start, from the kubelet's root directory.
+// recordPath is set by Start, from the kubelet's root directory. Before that it names
+// no file, so there is no record, as in upstream's own tests.
 var recordPath string
 
 // FitCheckpoint brings a checkpoint of the static CPU manager up to date whose set
@@ -78,7 +79,7 @@ func FitCheckpoint(logger klog.Logger, s state.State, online, reserved cpuset.CP
 // A record that can not be read explains nothing.
 func readRecord(logger klog.Logger) (reserved cpuset.CPUSet, known bool) {
 	data, err := os.ReadFile(recordPath)
-	if errors.Is(err, fs.ErrNotExist) || recordPath == "" {
+	if errors.Is(err, fs.ErrNotExist) {
 		return cpuset.New(), false
 	}
 	var r lastPools
@@ -96,9 +97,6 @@ func readRecord(logger klog.Logger) (reserved cpuset.CPUSet, known bool) {
 }
 
 func writeRecord(reserved cpuset.CPUSet) error {
-	if recordPath == "" {
-		return nil
-	}
 	data, err := json.Marshal(lastPools{reserved.String()})
 	if err != nil {
 		return err
@@ -111,7 +109,7 @@ func writeRecord(reserved cpuset.CPUSet) error {
 }
 
 func removeRecord() error {
-	if err := os.Remove(recordPath); err != nil && !errors.Is(err, fs.ErrNotExist) && recordPath != "" {
+	if err := os.Remove(recordPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("record of the pools: %w", err)
 	}
 	return nil

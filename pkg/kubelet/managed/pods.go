@@ -50,17 +50,17 @@ func (n *node) pool(pod *v1.Pod) (cpuset.CPUSet, bool) {
 	return cpus, ok && !cpus.IsEmpty()
 }
 
-// partitioned reports whether the pod is in one of this node's partitions.
-func partitioned(pod *v1.Pod) bool {
+// typeOf returns the workload type of a pod that is in one of this node's
+// partitions.
+func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
 	n := current.Load()
 	if n == nil {
-		return false
+		return "", false
 	}
-	workloadType, ok := partition.TypeOf(pod)
-	if ok {
+	if workloadType, ok = partition.TypeOf(pod); ok {
 		_, ok = n.pools[workloadType]
 	}
-	return ok
+	return workloadType, ok
 }
 
 // Place sets the CPUs on which a container is created: its pool for a partitioned
@@ -92,25 +92,28 @@ func CPUs(pod *v1.Pod, chosen cpuset.CPUSet) cpuset.CPUSet {
 // WithCPU returns the pod with the CPU requests and limits that it had before it
 // was partitioned, from which upstream derives weights and quotas.
 func WithCPU(pod *v1.Pod) *v1.Pod {
-	if !partitioned(pod) {
-		return pod
+	if workloadType, ok := typeOf(pod); ok {
+		return partition.AsOrdinary(pod, workloadType)
 	}
-	return partition.AsOrdinary(pod)
+	return pod
 }
 
 // ContainerWithCPU is WithCPU for one container of the pod.
 func ContainerWithCPU(pod *v1.Pod, container *v1.Container) *v1.Container {
-	if !partitioned(pod) {
-		return container
+	if workloadType, ok := typeOf(pod); ok {
+		return partition.ContainerAsOrdinary(pod, workloadType, container)
 	}
-	return partition.ContainerAsOrdinary(pod, container)
+	return container
 }
 
 // HideCPU takes cpu out of the resources that are reported for a container of a
 // partitioned pod, in which upstream finds the weight and the quota that the
 // runtime reports. The scheduler would count it a second time.
 func HideCPU(pod *v1.Pod, reported *v1.ResourceRequirements) *v1.ResourceRequirements {
-	if reported != nil && partitioned(pod) {
+	if reported == nil {
+		return nil
+	}
+	if _, ok := typeOf(pod); ok {
 		delete(reported.Requests, v1.ResourceCPU)
 		delete(reported.Limits, v1.ResourceCPU)
 	}

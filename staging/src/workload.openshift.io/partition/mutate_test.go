@@ -309,13 +309,13 @@ func TestAsOrdinaryIsThePodBeforeMutate(t *testing.T) {
 		t.Fatal(d)
 	}
 	mutated := p.DeepCopy()
-	ordinary := AsOrdinary(p)
+	ordinary := AsOrdinary(p, "management")
 	ordinary.Annotations = original.Annotations
 	expectEqual(t, ordinary, original)
 	if !reflect.DeepEqual(p, mutated) {
 		t.Error("AsOrdinary changed the pod itself")
 	}
-	if c := ContainerAsOrdinary(p, &p.Spec.Containers[0]); c.Resources.Requests.Cpu().MilliValue() != 400 {
+	if c := ContainerAsOrdinary(p, "management", &p.Spec.Containers[0]); c.Resources.Requests.Cpu().MilliValue() != 400 {
 		t.Errorf("container asks for %s", c.Resources.Requests.Cpu())
 	}
 }
@@ -329,7 +329,7 @@ func TestAResizedContainerKeepsItsCPU(t *testing.T) {
 		"with cores":    container("a", "cores=400 memory=2Mi", "cores=400"),
 	} {
 		before := resized.DeepCopy()
-		got := ContainerAsOrdinary(p, &resized).Resources
+		got := ContainerAsOrdinary(p, "management", &resized).Resources
 		if got.Requests.Cpu().MilliValue() != 400 || got.Limits.Cpu().MilliValue() != 500 || got.Requests.Memory().String() != "2Mi" || CarriesCores(got.Requests) {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -338,7 +338,7 @@ func TestAResizedContainerKeepsItsCPU(t *testing.T) {
 		}
 	}
 	ephemeral := container("debugger", "", "")
-	if ContainerAsOrdinary(p, &ephemeral) != &ephemeral {
+	if ContainerAsOrdinary(p, "management", &ephemeral) != &ephemeral {
 		t.Error("an ephemeral container was changed")
 	}
 }

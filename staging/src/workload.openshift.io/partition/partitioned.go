@@ -51,12 +51,12 @@ func hasResources(annotations map[string]string, container string) bool {
 	return false
 }
 
-// AsOrdinary returns a copy of a partitioned pod in which each container asks for
-// CPU as it did before [Mutate]: what upstream code that turns requests into
-// weights and quotas should see. The copy shares everything else with the pod;
-// only the containers' requests and limits may be changed in it.
-func AsOrdinary(pod *v1.Pod) *v1.Pod {
-	workloadType, _ := TypeOf(pod)
+// AsOrdinary returns a copy of a partitioned pod, whose workload type [TypeOf] has
+// told, in which each container asks for CPU as it did before [Mutate]: what
+// upstream code that turns requests into weights and quotas should see. The copy
+// shares everything else with the pod; only the containers' requests and limits may
+// be changed in it.
+func AsOrdinary(pod *v1.Pod, workloadType string) *v1.Pod {
 	ordinary := *pod
 	ordinary.Spec.InitContainers = asOrdinary(pod, pod.Spec.InitContainers, workloadType)
 	ordinary.Spec.Containers = asOrdinary(pod, pod.Spec.Containers, workloadType)
@@ -69,8 +69,7 @@ func AsOrdinary(pod *v1.Pod) *v1.Pod {
 // therefore taken from the container of that name in the pod, and all else from
 // the given one. A container that the pod does not have is ephemeral, and never
 // asks for CPU.
-func ContainerAsOrdinary(pod *v1.Pod, container *v1.Container) *v1.Container {
-	workloadType, _ := TypeOf(pod)
+func ContainerAsOrdinary(pod *v1.Pod, workloadType string, container *v1.Container) *v1.Container {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			if containers[i].Name != container.Name {
