@@ -220,3 +220,24 @@ func TestHideCPU(t *testing.T) {
 		t.Errorf("an ordinary pod reports %v", got)
 	}
 }
+
+func TestDownwardAPITellsWhatAContainerCouldUse(t *testing.T) {
+	on(t, management)
+	pod := partitionedPod(t)
+	if seen := DownwardContainer(pod, &pod.Spec.Containers[0]).Resources; seen.Requests.Cpu().MilliValue() != 400 || seen.Limits.Cpu().MilliValue() != 500 {
+		t.Errorf("a container with a limit sees %v", seen)
+	}
+	pod.Annotations[partition.ResourcesAnnotation("c")] = `{"cpushares":400}`
+	if seen := DownwardContainer(pod, &pod.Spec.Containers[0]).Resources; seen.Limits.Cpu().Value() != 2 {
+		t.Errorf("a container without a limit sees %v, want the two CPUs of its pool", seen)
+	}
+	if seen := DownwardPod(pod).Spec.Containers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
+		t.Errorf("the pod has %v", seen)
+	}
+	if ordinary := ordinaryPod(); DownwardPod(ordinary) != ordinary || DownwardContainer(ordinary, &ordinary.Spec.Containers[0]) != &ordinary.Spec.Containers[0] {
+		t.Error("an ordinary pod was copied")
+	}
+	if _, has := pod.Spec.Containers[0].Resources.Limits[v1.ResourceCPU]; has {
+		t.Error("the pod itself has a limit now")
+	}
+}

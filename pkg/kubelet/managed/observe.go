@@ -43,9 +43,12 @@ var registerMetrics = sync.OnceFunc(func() {
 // observed is what the hooks have told of the kubelet around them.
 var observed struct {
 	sync.Mutex
-	recorder   record.EventRecorder
-	node       types.NodeName
+	recorder record.EventRecorder
+	node     types.NodeName
+	// activePods is the CPU manager's source, and ready tells that it has all pods; see
+	// Pods.
 	activePods func() []*v1.Pod
+	ready      func() bool
 	// skipped has the last message about each static pod: the kubelet reads the same
 	// manifest again and again.
 	skipped map[string]string
@@ -63,13 +66,6 @@ func Recorder(recorder record.EventRecorder, nodeName types.NodeName) {
 	for _, workloadType := range n.pools.Types() {
 		nodeEvent(v1.EventTypeNormal, eventEnabled, "Workload type %s has the CPUs %q", workloadType, n.pools[workloadType].String())
 	}
-}
-
-// ActivePods gives the source of the metrics that count pods.
-func ActivePods(activePods func() []*v1.Pod) {
-	observed.Lock()
-	defer observed.Unlock()
-	observed.activePods = activePods
 }
 
 func nodeEvent(eventType, reason, format string, args ...any) {

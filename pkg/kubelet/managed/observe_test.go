@@ -18,8 +18,8 @@ import (
 func TestMetrics(t *testing.T) {
 	on(t, partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New()})
 	registerMetrics()
-	ActivePods(func() []*v1.Pod { return []*v1.Pod{partitionedPod(t), partitionedPod(t), ordinaryPod()} })
-	t.Cleanup(func() { ActivePods(nil) })
+	Pods(func() []*v1.Pod { return []*v1.Pod{partitionedPod(t), partitionedPod(t), ordinaryPod()} }, nil, statuses{})
+	t.Cleanup(func() { Pods(nil, nil, nil) })
 	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
 # HELP kubelet_workload_partitioning_pods [ALPHA] Number of active pods in the partition of a workload type on this node.
 # TYPE kubelet_workload_partitioning_pods gauge

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -79,14 +80,25 @@ func Place(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 }
 
 // CPUs returns the CPUs on which the CPU manager is to keep a running container,
-// where it would choose the given ones.
+// where it would choose the given ones. It chooses none under the policy none, and
+// for containers that share what exclusive ones have left if that is nothing.
 func CPUs(pod *v1.Pod, chosen cpuset.CPUSet) cpuset.CPUSet {
-	if n := current.Load(); n != nil {
+	n := current.Load()
+	if n != nil {
 		if pool, confined := n.pool(pod); confined {
 			return pool
 		}
 	}
-	return chosen
+	switch {
+	case !chosen.IsEmpty():
+		return chosen
+	case n != nil:
+		return n.others
+	case host.wasOn:
+		return host.online
+	default:
+		return chosen
+	}
 }
 
 // WithCPU returns the pod with the CPU requests and limits that it had before it
@@ -104,6 +116,40 @@ func ContainerWithCPU(pod *v1.Pod, container *v1.Container) *v1.Container {
 		return partition.ContainerAsOrdinary(pod, workloadType, container)
 	}
 	return container
+}
+
+// DownwardPod is WithCPU for the downward API, which tells a container without a
+// limit what it could use: the CPUs of its pool, and not the node's.
+func DownwardPod(pod *v1.Pod) *v1.Pod {
+	ordinary := WithCPU(pod)
+	if ordinary != pod {
+		for i := range ordinary.Spec.Containers {
+			limitToPool(pod, &ordinary.Spec.Containers[i])
+		}
+	}
+	return ordinary
+}
+
+// DownwardContainer is DownwardPod for one container of the pod.
+func DownwardContainer(pod *v1.Pod, container *v1.Container) *v1.Container {
+	ordinary := ContainerWithCPU(pod, container)
+	if ordinary != container {
+		limitToPool(pod, ordinary)
+	}
+	return ordinary
+}
+
+// limitToPool sets the CPU limit that a container of a partitioned pod does not have.
+func limitToPool(pod *v1.Pod, container *v1.Container) {
+	limits := &container.Resources.Limits
+	pool, confined := current.Load().pool(pod)
+	if _, limited := (*limits)[v1.ResourceCPU]; limited || !confined {
+		return
+	}
+	if *limits == nil {
+		*limits = v1.ResourceList{}
+	}
+	(*limits)[v1.ResourceCPU] = *resource.NewQuantity(int64(pool.Size()), resource.DecimalSI)
 }
 
 // HideCPU takes cpu out of the resources that are reported for a container of a

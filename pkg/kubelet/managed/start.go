@@ -23,6 +23,19 @@ type node struct {
 // current is nil while the feature is off.
 var current atomic.Pointer[node]
 
+// host is what Start found, with the feature on or off.
+var host struct {
+	online cpuset.CPUSet
+	// static and strict tell the CPU manager's policy, and whether that keeps
+	// reserved CPUs out of its shared pool.
+	static, strict bool
+	// wasOn tells that an earlier kubelet has confined containers on this host.
+	wasOn bool
+	log   klog.Logger
+	// podLogs is the folder in which each pod has one of its own, named after it.
+	podLogs string
+}
+
 const (
 	staticPolicy         = "static"
 	strictReservation    = "strict-cpu-reservation"
@@ -38,6 +51,8 @@ const (
 // errors name the file or the setting, and keep the kubelet from starting.
 func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.KubeletConfiguration) error {
 	setRecordPath(rootDirectory)
+	host.log = klog.FromContext(ctx)
+	_, host.wasOn = readRecord()
 	data, err := os.ReadFile(onlineCPUsFile)
 	if err != nil {
 		if _, statErr := os.Stat(partition.PinningFilePath); os.IsNotExist(statErr) {
@@ -50,17 +65,22 @@ func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.Kube
 		return fmt.Errorf("CPUs of the host: %s: %w", onlineCPUsFile, err)
 	}
 	pools, err := partition.Load(partition.PinningFilePath, online)
-	if err != nil || pools == nil {
+	if err != nil {
 		return err
 	}
-	if err := configure(config, pools.Union()); err != nil {
-		return err
+	if pools != nil {
+		if err := configure(config, pools.Union()); err != nil {
+			return err
+		}
+		current.Store(newNode(pools, online))
+		registerMetrics()
 	}
-	current.Store(newNode(pools, online))
-	registerMetrics()
-	logger := klog.FromContext(ctx)
+	host.online = online
+	host.podLogs = config.PodLogsDir
+	host.static = config.CPUManagerPolicy == staticPolicy
+	host.strict = config.CPUManagerPolicyOptions[strictReservation] == "true"
 	for _, workloadType := range pools.Types() {
-		logger.Info("Workload partitioning is on", "workloadType", workloadType, "pool", pools[workloadType].String(), "reservedSystemCPUs", config.ReservedSystemCPUs)
+		host.log.Info("Workload partitioning is on", "workloadType", workloadType, "pool", pools[workloadType].String(), "reservedSystemCPUs", config.ReservedSystemCPUs)
 	}
 	return nil
 }

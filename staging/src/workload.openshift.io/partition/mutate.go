@@ -44,7 +44,7 @@ const (
 var reasonTexts = map[Reason]string{
 	ReasonGuaranteed:          "the pod has the QoS class Guaranteed, whose CPU is its own; give it requests below its limits to have it partitioned",
 	ReasonQoSChange:           "without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned",
-	ReasonPodLevelCPU:         "spec.resources has CPU for the pod as a whole; give CPU to its containers instead to have it partitioned",
+	ReasonPodLevelCPU:         "spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned",
 	ReasonTypeInactive:        "no pool of this type is active here",
 	ReasonNamespaceNotAllowed: "the namespace has no annotation " + AllowedAnnotation,
 	ReasonNamespaceOtherTypes: "the namespace's annotation " + AllowedAnnotation + " does not list it",
@@ -102,47 +102,65 @@ type Policy struct {
 // A warning annotation of a pod without target annotation is kept, since it may be
 // Mutate's own of an earlier run; a caller that knows better removes it first.
 func Mutate[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], policy Policy) Decision {
-	target, errs := ParseTarget(*pod.Annotations)
-	if len(errs) > 0 {
-		return pod.decline(Decision{Reason: ReasonInvalidTarget, Errors: errs}, true, policy)
-	}
-	if target.Type == "" {
-		if pod.restore("") {
-			d := Decision{Reason: ReasonCoresWithoutTarget}
-			pod.annotate(WarningAnnotation, d.Message())
-			return d
-		}
-		return Decision{}
-	}
-	d := Decision{Target: target}
-	hard := target.Effect == Required
-	if d.Reason = policy.Gate(target.Type); d.Reason != reasonMay {
-		return pod.decline(d, hard || d.Reason == ReasonNamespaceOtherTypes, policy)
-	}
-	before := pod.qos(func(i int) amount { return pod.Containers[i].ordinary(*pod.Annotations, target.Type) })
+	d, class := pod.decide(policy)
 	switch {
-	case pod.Resources.hasCPU():
-		d.Reason = ReasonPodLevelCPU
-	case before == guaranteed:
-		d.Reason = ReasonGuaranteed
-	case before != pod.qos(partitioned):
-		d.Reason = ReasonQoSChange
+	case d.Outcome == Partitioned:
+		pod.partition(d.Target, class)
+	case d.Outcome == Skipped:
+		pod.decline(&d)
+	case d.Outcome == Ordinary && pod.restore(""):
+		d.Reason = ReasonCoresWithoutTarget
+		pod.annotate(WarningAnnotation, d.Message())
 	}
-	if d.Reason != reasonMay {
-		return pod.decline(d, hard, policy)
-	}
-	pod.partition(target, before)
-	d.Outcome = Partitioned
 	return d
 }
 
-// decline refuses the pod or makes it an ordinary one.
-func (p Pod[L, N]) decline(d Decision, refuse bool, policy Policy) Decision {
-	if refuse && !policy.NeverRefuse {
-		d.Outcome = Refused
-		return d
+// decide says what is to become of the pod, and its QoS class as an ordinary one.
+func (p Pod[L, N]) decide(policy Policy) (d Decision, class qosClass) {
+	no := func(reason Reason, refuse bool) (Decision, qosClass) {
+		d.Outcome, d.Reason = Skipped, reason
+		if refuse && !policy.NeverRefuse {
+			d.Outcome = Refused
+		}
+		return d, class
 	}
-	d.Outcome = Skipped
+	if d.Target, d.Errors = ParseTarget(*p.Annotations); len(d.Errors) > 0 {
+		return no(ReasonInvalidTarget, true)
+	}
+	if d.Target.Type == "" {
+		return Decision{}, class
+	}
+	hard := d.Target.Effect == Required
+	if reason := policy.Gate(d.Target.Type); reason != reasonMay {
+		return no(reason, hard || reason == ReasonNamespaceOtherTypes)
+	}
+	class = p.qos(func(i int) amount { return p.Containers[i].ordinary(*p.Annotations, d.Target.Type) })
+	switch {
+	case p.Resources.hasCPU() || (p.Resources.isSet() && p.asksForCPU(d.Target.Type)):
+		return no(ReasonPodLevelCPU, hard)
+	case class == guaranteed:
+		return no(ReasonGuaranteed, hard)
+	case class != p.qos(partitioned):
+		return no(ReasonQoSChange, hard)
+	}
+	d.Outcome = Partitioned
+	return d, class
+}
+
+// asksForCPU reports whether a container asks for CPU. Pod-level resources, where there
+// are any, then get it by default: upstream adds the containers' CPU to them, before
+// admission or after it, by release (pkg/api/pod, DefaultPodLevelResources).
+func (p Pod[L, N]) asksForCPU(workloadType string) bool {
+	for i := range p.Containers {
+		if was := p.Containers[i].ordinary(*p.Annotations, workloadType); was.request > 0 || was.limit > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// decline makes the pod an ordinary one that says why it is.
+func (p Pod[L, N]) decline(d *Decision) {
 	p.restore(d.Target.Type)
 	for key := range *p.Annotations {
 		if strings.HasPrefix(key, TargetPrefix) {
@@ -150,7 +168,6 @@ func (p Pod[L, N]) decline(d Decision, refuse bool, policy Policy) Decision {
 		}
 	}
 	p.annotate(WarningAnnotation, d.Message())
-	return d
 }
 
 // restore makes the pod an ordinary one but for its target annotation: cores

@@ -219,6 +219,18 @@ func TestMutate(t *testing.T) {
 			t.Errorf("decided %q because of %q", d.Outcome, d.Reason)
 		}
 	})
+	t.Run("pod-level resources get the CPU of containers, so they have it", func(t *testing.T) {
+		p := pod(asks(), container("a", "cpu=1 memory=1Mi", "cpu=1"))
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("memory=1Mi"), Limits: list("memory=1Mi")}
+		if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Skipped || d.Reason != ReasonPodLevelCPU {
+			t.Errorf("decided %q because of %q", d.Outcome, d.Reason)
+		}
+		p = pod(asks(), container("a", "memory=1Mi", ""))
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("memory=1Mi"), Limits: list("memory=1Mi")}
+		if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Partitioned {
+			t.Errorf("without CPU: decided %q because of %q", d.Outcome, d.Reason)
+		}
+	})
 	t.Run("init containers are partitioned too", func(t *testing.T) {
 		p := pod(asks(), container("a", "memory=1Mi", ""))
 		p.Spec.InitContainers = []v1.Container{container("init", "cpu=250m", "")}

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -84,15 +85,18 @@ func Load(path string, online cpuset.CPUSet) (Pools, error) {
 // malformed list, a CPU that is not in online, two pools that overlap, and pools
 // that leave no CPU for anything else are errors that name the type and the value.
 func Parse(data []byte, online cpuset.CPUSet) (Pools, error) {
-	var file map[string]*struct {
-		CPUSet *string `json:"cpuset"`
-	}
+	var file map[string]any
 	strict, err := kjson.UnmarshalStrict(data, &file)
 	if err != nil {
 		return nil, fmt.Errorf("not a pinning file such as {\"management\": {\"cpuset\": \"0-1\"}}: %w", err)
 	}
 	if len(strict) > 0 {
-		return nil, errors.Join(strict...)
+		// One line, as every error of a pinning file.
+		texts := make([]string, len(strict))
+		for i := range strict {
+			texts[i] = strict[i].Error()
+		}
+		return nil, errors.New(strings.Join(texts, "; "))
 	}
 	if len(file) == 0 {
 		return nil, errors.New("names no workload type; remove the file to switch the feature off")
@@ -103,29 +107,59 @@ func Parse(data []byte, online cpuset.CPUSet) (Pools, error) {
 		if err := ValidateType(workloadType); err != nil {
 			return nil, err
 		}
-		entry := file[workloadType]
-		if entry == nil || entry.CPUSet == nil {
-			return nil, fmt.Errorf("workload type %q: cpuset is missing; \"\" switches the type on without confining it", workloadType)
-		}
-		cpus, err := parseCPUSet(*entry.CPUSet)
+		list, err := cpusetOf(file[workloadType])
 		if err != nil {
-			return nil, fmt.Errorf("workload type %q: cpuset %q: %w", workloadType, abbreviate(*entry.CPUSet), err)
+			return nil, fmt.Errorf("workload type %q: %w", workloadType, err)
+		}
+		cpus, err := parseCPUSet(list)
+		if err != nil {
+			return nil, fmt.Errorf("workload type %q: cpuset %q: %w", workloadType, abbreviate(list), err)
 		}
 		if absent := cpus.Difference(online); !absent.IsEmpty() {
-			return nil, fmt.Errorf("workload type %q: cpuset %q: the host has no CPU %s; it has %s", workloadType, abbreviate(*entry.CPUSet), absent, online)
+			return nil, fmt.Errorf("workload type %q: cpuset %q: the host has no CPU %s; it has %s", workloadType, abbreviate(list), absent, online)
 		}
 		for _, cpu := range cpus.List() {
 			if other, taken := owner[cpu]; taken {
-				return nil, fmt.Errorf("workload type %q: cpuset %q: CPU %d is in the pool of %q too", workloadType, abbreviate(*entry.CPUSet), cpu, other)
+				return nil, fmt.Errorf("workload type %q: cpuset %q: CPU %d is in the pool of %q too", workloadType, abbreviate(list), cpu, other)
 			}
 			owner[cpu] = workloadType
 		}
 		pools[workloadType] = cpus
 		if !cpus.IsEmpty() && online.IsSubsetOf(pools.Union()) {
-			return nil, fmt.Errorf("workload type %q: cpuset %q: leaves none of the host's CPUs %s for anything else", workloadType, abbreviate(*entry.CPUSet), online)
+			return nil, fmt.Errorf("workload type %q: cpuset %q: leaves none of the host's CPUs %s for anything else", workloadType, abbreviate(list), online)
 		}
 	}
 	return pools, nil
+}
+
+// cpusetOf returns the CPU list of one workload type's object.
+func cpusetOf(value any) (string, error) {
+	entry, ok := value.(map[string]any)
+	if !ok {
+		return "", fmt.Errorf("%s is not an object such as {\"cpuset\": \"0-1\"}", asJSON(value))
+	}
+	for _, key := range slices.Sorted(maps.Keys(entry)) {
+		if key != "cpuset" {
+			return "", fmt.Errorf("unknown field %q; there is only cpuset", abbreviate(key))
+		}
+	}
+	switch list := entry["cpuset"].(type) {
+	case string:
+		return list, nil
+	case nil:
+		return "", errors.New("cpuset is missing; \"\" switches the type on without confining it")
+	default:
+		return "", fmt.Errorf("cpuset %s is not a string such as \"0-1\"", asJSON(list))
+	}
+}
+
+// asJSON prints a value as it stands in the file.
+func asJSON(value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	return abbreviate(string(data))
 }
 
 // parseCPUSet is cpuset.Parse for input that nobody has checked: that one would

@@ -24,14 +24,17 @@ type ContainerResources struct {
 
 // String returns the canonical value of the annotation.
 func (r ContainerResources) String() string {
-	b := make([]byte, 0, 48)
+	return string(r.appendTo(make([]byte, 0, 48)))
+}
+
+func (r ContainerResources) appendTo(b []byte) []byte {
 	b = append(b, `{"cpushares":`...)
 	b = strconv.AppendInt(b, r.CPUShares, 10)
 	if r.CPULimit > 0 {
 		b = append(b, `,"cpulimit":`...)
 		b = strconv.AppendInt(b, r.CPULimit, 10)
 	}
-	return string(append(b, '}'))
+	return append(b, '}')
 }
 
 // maxResourcesValue bounds what is worth parsing; a canonical value has at most

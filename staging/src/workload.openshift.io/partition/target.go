@@ -66,13 +66,15 @@ func ParseTarget(annotations map[string]string) (Target, field.ErrorList) {
 			"a pod may ask for one workload type; keep one annotation with the prefix "+TargetPrefix)}
 	}
 	workloadType := strings.TrimPrefix(key, TargetPrefix)
-	path := annotationsPath.Key(abbreviate(key))
+	invalid := func(what string, err error) (Target, field.ErrorList) {
+		return Target{}, field.ErrorList{field.Invalid(annotationsPath.Key(abbreviate(key)), abbreviate(what), err.Error())}
+	}
 	if err := ValidateType(workloadType); err != nil {
-		return Target{}, field.ErrorList{field.Invalid(path, abbreviate(workloadType), err.Error())}
+		return invalid(workloadType, err)
 	}
 	effect, err := parseEffect(value)
 	if err != nil {
-		return Target{}, field.ErrorList{field.Invalid(path, abbreviate(value), err.Error())}
+		return invalid(value, err)
 	}
 	return Target{Type: workloadType, Effect: effect}, nil
 }
@@ -81,6 +83,13 @@ func ParseTarget(annotations map[string]string) (Target, field.ErrorList) {
 // because encoding/json would let duplicate keys, other spellings of a key and
 // null pass.
 func parseEffect(value string) (Effect, error) {
+	switch value {
+	// What Mutate writes, and what users write, needs no decoder.
+	case "", `{"effect":"PreferredDuringScheduling"}`, `{"effect": "PreferredDuringScheduling"}`:
+		return Preferred, nil
+	case `{"effect":"RequiredDuringScheduling"}`, `{"effect": "RequiredDuringScheduling"}`:
+		return Required, nil
+	}
 	if strings.TrimSpace(value) == "" {
 		return Preferred, nil
 	}

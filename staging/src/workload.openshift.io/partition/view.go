@@ -185,6 +185,20 @@ func set[L ~map[N]resource.Quantity, N ~string](list *L, name N, quantity resour
 // CarriesCores reports whether a container's requests or limits name the cores of
 // any workload type. It does not allocate.
 func CarriesCores[L ~map[N]resource.Quantity, N ~string](list L) bool {
+	// Nearly all lists have nothing but these two, and looking them up costs a fraction
+	// of an iteration.
+	left := len(list)
+	for _, common := range [...]N{cpu, memory} {
+		if left == 0 {
+			return false
+		}
+		if _, has := list[common]; has {
+			left--
+		}
+	}
+	if left == 0 {
+		return false
+	}
 	for name := range list {
 		if _, ok := TypeOfCores(string(name)); ok {
 			return true

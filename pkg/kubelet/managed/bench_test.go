@@ -1,0 +1,57 @@
+package managed
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
+)
+
+// BenchmarkSync is what all hooks together add to one start and one sync of a pod of
+// two containers, and to one reconciliation of its CPUs.
+func BenchmarkSync(b *testing.B) {
+	two := func(pod *v1.Pod) *v1.Pod {
+		pod.Spec.Containers = append(pod.Spec.Containers, *pod.Spec.Containers[0].DeepCopy())
+		pod.Spec.Containers[1].Name = "d"
+		pod.Annotations = map[string]string{"example.com/a": "1", "example.com/b": "2", "example.com/c": "3", "example.com/d": "4"}
+		return pod
+	}
+	partitioned := two(ordinaryPod())
+	partitioned.Annotations[partition.TargetAnnotation("management")] = ""
+	if d := partition.Mutate(partition.V1(partitioned), partition.Policy{Gate: func(string) partition.Reason { return "" }}); d.Outcome != partition.Partitioned {
+		b.Fatal(d)
+	}
+	for _, test := range []struct {
+		name string
+		pod  *v1.Pod
+		on   bool
+	}{{"feature=off/pod=ordinary", two(ordinaryPod()), false}, {"feature=on/pod=ordinary", two(ordinaryPod()), true}, {"feature=on/pod=partitioned", partitioned, true}} {
+		b.Run(test.name, func(b *testing.B) {
+			if test.on {
+				current.Store(newNode(management, cpuset.New(0, 1, 2, 3)))
+				b.Cleanup(func() { current.Store(nil) })
+			}
+			chosen := cpuset.New(2, 3)
+			reported := &v1.ResourceRequirements{}
+			config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
+			active, statuses := Pods(func() []*v1.Pod { return nil }, nil, statuses{})
+			b.ReportAllocs()
+			for b.Loop() {
+				WithCPU(test.pod) // the pod's cgroup
+				WithCPU(test.pod) // its class
+				WithCPU(test.pod) // its sandbox
+				active()
+				statuses.GetPodStatus(types.UID("uid"))
+				for i := range test.pod.Spec.Containers {
+					Place(test.pod, config)
+					ContainerWithCPU(test.pod, &test.pod.Spec.Containers[i])
+					CPUs(test.pod, chosen)
+					HideCPU(test.pod, reported)
+				}
+			}
+		})
+	}
+}

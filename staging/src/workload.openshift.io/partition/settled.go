@@ -1,0 +1,98 @@
+package partition
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Settled reports whether the pod is as [Mutate] leaves it: partitioned in every
+// detail, or an ordinary pod with nothing of ours but a warning. So it is false for a
+// pod that something has changed after Mutate, and for one that asks and could not be
+// partitioned. It says nothing of namespaces and nodes, and changes nothing.
+func Settled[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N]) bool {
+	d, class := pod.decide(Policy{Gate: func(string) Reason { return reasonMay }})
+	switch d.Outcome {
+	case Partitioned:
+		return pod.isPartitioned(d.Target, class)
+	case Ordinary:
+		return !pod.hasOurs()
+	default:
+		return false
+	}
+}
+
+// hasOurs reports whether a pod without target has cores or resources annotations.
+func (p Pod[L, N]) hasOurs() bool {
+	for key := range *p.Annotations {
+		if strings.HasPrefix(key, ResourcesPrefix) {
+			return true
+		}
+	}
+	for i := range p.Containers {
+		if CarriesCores(*p.Containers[i].Requests) || CarriesCores(*p.Containers[i].Limits) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPartitioned reports whether partition would change nothing.
+func (p Pod[L, N]) isPartitioned(target Target, class qosClass) bool {
+	if _, warned := (*p.Annotations)[WarningAnnotation]; warned {
+		return false
+	}
+	resources := 0
+	for key, value := range *p.Annotations {
+		switch {
+		case strings.HasPrefix(key, TargetPrefix) && value != target.annotation():
+			return false
+		case strings.HasPrefix(key, ResourcesPrefix):
+			resources++
+		}
+	}
+	// Each container has one, as the loop sees, and there are no others.
+	if resources != len(p.Containers) {
+		return false
+	}
+	cores := N(CoresResource(target.Type))
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		was := c.ordinary(*p.Annotations, target.Type)
+		if !was.is((*p.Annotations)[ResourcesAnnotation(c.Name)]) {
+			return false
+		}
+		if class == bestEffort && !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
+			continue
+		}
+		if !onlyCores(*c.Requests, cores, was) || !onlyCores(*c.Limits, cores, was) {
+			return false
+		}
+	}
+	return true
+}
+
+// is reports whether a resources annotation is what partition writes for the amount.
+func (a amount) is(annotation string) bool {
+	var buffer [64]byte
+	return string(ContainerResources{CPUShares: max(a.request, MinShares), CPULimit: a.limit}.appendTo(buffer[:0])) == annotation
+}
+
+// onlyCores reports whether a list has the millicores of a request, if there was one,
+// and neither cpu nor cores of another type.
+func onlyCores[L ~map[N]resource.Quantity, N ~string](list L, cores N, was amount) bool {
+	found := false
+	for name, quantity := range list {
+		if name == cpu {
+			return false
+		}
+		if _, ok := TypeOfCores(string(name)); !ok {
+			continue
+		}
+		if name != cores || quantity.CmpInt64(was.request) != 0 {
+			return false
+		}
+		found = true
+	}
+	return found == was.requested
+}
