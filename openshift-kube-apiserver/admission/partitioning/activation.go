@@ -30,27 +30,55 @@ type activation struct {
 	reporting map[string]int
 	// latched are the types of the annotation on kube-system.
 	latched map[string]bool
+	// decided are the types for which the configuration, or the object that it names,
+	// decides, and how. Neither nodes nor the latch have a say in them.
+	decided map[string]bool
+	// undecided is set until what the configuration names has been seen.
+	undecided atomic.Bool
 
 	// types is what requests read: each type that the cluster knows, because a node
-	// reports it or it is latched, and whether it is active.
+	// reports it, it is latched, or the configuration lists it, and whether it is active.
 	types atomic.Pointer[map[string]bool]
 	// missing is told of each node that joins or changes without the cores of an active
 	// type; it must not block. Nil tells nobody.
 	missing func(node *v1.Node, workloadType string)
 	// changed wakes the writer of the latch.
 	changed chan struct{}
-	// synced reports whether all nodes and the latch have been seen. Before that a rule
-	// that seems to hold may not, and what is latched can not be taken back.
-	synced func() bool
+	// seen reports whether all nodes and the latch have been seen; nil before follow.
+	seen atomic.Pointer[func() bool]
 }
 
-func newActivation() *activation {
-	a := &activation{reporting: map[string]int{}, latched: map[string]bool{}, changed: make(chan struct{}, 1)}
-	a.types.Store(&map[string]bool{})
+func newActivation(config Activation) *activation {
+	a := &activation{reporting: map[string]int{}, latched: map[string]bool{}, decided: map[string]bool{}, changed: make(chan struct{}, 1)}
+	for _, workloadType := range config.Types {
+		a.decided[workloadType] = config.Source == SourceTypes
+	}
+	a.undecided.Store(config.Source == SourceInfrastructure)
+	a.publish()
 	return a
 }
 
-// known reports whether a node reports the type, or it is latched.
+// decide sets whether the types are active that the nodes do not decide.
+func (a *activation) decide(active bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for workloadType := range a.decided {
+		a.decided[workloadType] = active
+	}
+	a.publish()
+	a.undecided.Store(false)
+}
+
+// synced reports whether everything has been seen that decides which types are active.
+// Before that a rule that seems to hold may not, and what is latched can not be taken
+// back.
+func (a *activation) synced() bool {
+	seen := a.seen.Load()
+	return seen != nil && (*seen)() && !a.undecided.Load()
+}
+
+// known reports whether a node reports the type, it is latched, or the configuration
+// lists it.
 func (a *activation) known(workloadType string) bool {
 	_, known := (*a.types.Load())[workloadType]
 	return known
@@ -76,7 +104,7 @@ func (a *activation) report() map[string]typeState {
 // active reports whether pods may be partitioned as the type.
 func (a *activation) active(workloadType string) bool { return (*a.types.Load())[workloadType] }
 
-// follow subscribes to the nodes and to the namespace with the latch, and sets synced.
+// follow subscribes to the nodes and to the namespace with the latch, and tells synced.
 func (a *activation) follow(nodes, namespaces cache.SharedIndexInformer) error {
 	nodeHandler, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { a.count(nil, asNode(object)) },
@@ -100,9 +128,8 @@ func (a *activation) follow(nodes, namespaces cache.SharedIndexInformer) error {
 	if err != nil {
 		return err
 	}
-	a.synced = func() bool {
-		return nodeHandler.HasSynced() && namespaceHandler.HasSynced() && namespaces.HasSynced()
-	}
+	seen := func() bool { return nodeHandler.HasSynced() && namespaceHandler.HasSynced() && namespaces.HasSynced() }
+	a.seen.Store(&seen)
 	return nil
 }
 
@@ -192,6 +219,7 @@ func (a *activation) publish() {
 	for workloadType, reporting := range a.reporting {
 		types[workloadType] = types[workloadType] || (a.nodes > 0 && reporting == a.nodes)
 	}
+	maps.Copy(types, a.decided)
 	a.types.Store(&types)
 	select {
 	case a.changed <- struct{}{}:
@@ -204,7 +232,7 @@ func (a *activation) unlatched() (missing []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for workloadType, active := range *a.types.Load() {
-		if active && !a.latched[workloadType] {
+		if _, decided := a.decided[workloadType]; active && !a.latched[workloadType] && !decided {
 			missing = append(missing, workloadType)
 		}
 	}

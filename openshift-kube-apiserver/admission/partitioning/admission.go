@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -31,24 +32,27 @@ import (
 	"workload.openshift.io/partition"
 )
 
-var (
-	pods = core.Resource("pods")
-	// bindings is the older way to bind a pod, beside its subresource.
-	bindings = core.Resource("bindings")
-)
-
 // PluginName is the plugin's name in kube-apiserver's flags and configuration.
 const PluginName = "workload.openshift.io/Partitioning"
 
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
-	plugins.Register(PluginName, func(io.Reader) (admission.Interface, error) { return newPlugin(), nil })
+	plugins.Register(PluginName, func(reader io.Reader) (admission.Interface, error) {
+		config, err := readConfig(reader)
+		if err != nil {
+			return nil, err
+		}
+		return newPlugin(config), nil
+	})
 }
 
 // plugin partitions pods when they are created, and keeps them as they are later
 // (design, section 4).
 type plugin struct {
 	*admission.Handler
+	config Config
+	// drained ends when the server has drained.
+	drained     context.Context
 	client      kubernetes.Interface
 	events      record.EventBroadcaster
 	namespaces  corev1listers.NamespaceLister
@@ -62,10 +66,20 @@ var (
 	_ initializer.WantsExternalKubeInformerFactory = &plugin{}
 	_ initializer.WantsExternalKubeClientSet       = &plugin{}
 	_ initializer.WantsDrainedNotification         = &plugin{}
+	_ initializer.WantsDynamicClient               = &plugin{}
 )
 
-func newPlugin() *plugin {
-	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), activation: newActivation(), events: record.NewBroadcaster()}
+func newPlugin(config Config) *plugin {
+	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), config: config, drained: context.Background(),
+		activation: newActivation(config.Activation), events: record.NewBroadcaster()}
+}
+
+// SetDynamicClient gives the client that reads OpenShift's Infrastructure object, if
+// the configuration names that.
+func (p *plugin) SetDynamicClient(client dynamic.Interface) {
+	if p.config.Activation.Source == SourceInfrastructure {
+		go followInfrastructure(p.drained, client, p.activation.decide)
+	}
 }
 
 // SetExternalKubeClientSet gives the client that writes the latch and Events.
@@ -87,9 +101,10 @@ const eventNodeMissing = "NodeMissingPartition"
 
 // SetDrainedNotification starts the writer of the latch, which ends when the
 // server has drained. It is the first that kube-apiserver calls; the writer does
-// nothing before informers wake it, which are started after all else is set.
+// nothing before nodes and the latch have been seen, when all else is set.
 func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
 	ctx := wait.ContextForChannel(stop)
+	p.drained = ctx
 	context.AfterFunc(ctx, p.events.Shutdown)
 	go p.activation.run(ctx, func(ctx context.Context, types []string) error { return latch(ctx, p.client, types) })
 }
@@ -116,11 +131,6 @@ func (p *plugin) ValidateInitialization() error {
 
 // Admit implements the rules of sections 4.1 and 4.3 of the design.
 func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	switch a.GetResource().GroupResource() {
-	case pods, bindings:
-	default:
-		return nil
-	}
 	switch object := a.GetObject().(type) {
 	case *core.Pod:
 		if a.GetOperation() == admission.Update {
@@ -129,7 +139,7 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 		if a.GetSubresource() == "" {
 			return p.create(ctx, a, object)
 		}
-	case *core.Binding:
+	case *core.Binding: // of a pod's subresource, and of the older resource bindings
 		// The annotations of a binding become the pod's (pkg/registry/core/pod/storage).
 		keepAnnotations(&object.Annotations, nil)
 	}
@@ -143,17 +153,17 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	if !concerns(pod) {
 		return nil
 	}
-	// In a second run after a webhook the warning may be our own, and the pod has been
-	// counted.
-	first := !a.GetReinvocationContext().IsReinvoke()
-	if first {
+	// In a second run after a webhook the warning may be our own.
+	if !a.GetReinvocationContext().IsReinvoke() {
 		delete(pod.Annotations, partition.WarningAnnotation)
 	}
 	decision, err := p.decide(ctx, a, pod)
 	if err != nil {
 		return err
 	}
-	if first {
+	// Only a second run sees the request of a pod that a webhook has made to ask.
+	if again := a.GetReinvocationContext(); again.Value(PluginName) == nil && decision.Outcome != partition.Ordinary {
+		again.SetValue(PluginName, true)
 		p.activation.countPod(decision)
 	}
 	message := decision.Message()
@@ -169,18 +179,16 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 }
 
 // decide runs the core on a pod of the request's namespace, which is looked at only if
-// the pod asks for a workload type.
-func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.Pod) (partition.Decision, error) {
-	var namespace map[string]string
-	if target, errs := partition.ParseTarget(pod.Annotations); len(errs) == 0 && target.Type != "" {
-		var err error
-		if namespace, err = p.namespace(ctx, a, target.Type); err != nil {
-			return partition.Decision{}, err
+// the pod asks for a workload type. After an error the pod is of no use.
+func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.Pod) (decision partition.Decision, err error) {
+	decision = partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(workloadType string) partition.Reason {
+		var namespace map[string]string
+		if namespace, err = p.namespace(ctx, a, workloadType); err != nil {
+			return partition.ReasonTypeInactive
 		}
-	}
-	return partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(workloadType string) partition.Reason {
 		return p.gate(namespace, workloadType)
-	}}), nil
+	}})
+	return decision, err
 }
 
 // Validate refuses a pod that something has changed after the last run of Admit, so
@@ -193,16 +201,21 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		p.warnOfTemplate(ctx, a)
 		return nil
 	}
-	if a.GetResource().GroupResource() != pods || a.GetSubresource() != "" || a.GetOperation() != admission.Create {
+	if stored, ok := a.GetOldObject().(*core.Pod); ok && a.GetOperation() == admission.Update {
+		// A webhook may run once more after the last Admit.
+		if now := maps.Clone(pod.Annotations); (concerns(pod) || concerns(stored)) && keepAnnotations(&now, stored.Annotations) {
+			return admission.NewForbidden(a, errors.New("the pod's workload partitioning annotations were changed after its creation, probably by a mutating webhook"))
+		}
+		return nil
+	}
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" {
 		return nil
 	}
 	if _, mirror := pod.Annotations[core.MirrorPodAnnotationKey]; mirror || !concerns(pod) {
 		return nil
 	}
-	again := pod.DeepCopy()
 	// The gate has been passed; here only the pod is in question.
-	partition.Mutate(internalpod.View(again), partition.Policy{Gate: func(string) partition.Reason { return "" }})
-	if equality.Semantic.DeepEqual(again, pod) {
+	if partition.Settled(internalpod.View(pod)) {
 		return nil
 	}
 	return admission.NewForbidden(a, errors.New("the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; "+
@@ -237,7 +250,19 @@ func concerns(pod *core.Pod) bool {
 
 // ours reports whether an annotation of a pod belongs to workload partitioning.
 func ours(key string) bool {
-	return key == partition.WarningAnnotation || strings.HasPrefix(key, partition.TargetPrefix) || strings.HasPrefix(key, partition.ResourcesPrefix)
+	if key == "" {
+		return false
+	}
+	// The first letter spares nearly every annotation the comparisons.
+	switch key[0] {
+	case partition.TargetPrefix[0]:
+		return strings.HasPrefix(key, partition.TargetPrefix)
+	case partition.ResourcesPrefix[0]:
+		return strings.HasPrefix(key, partition.ResourcesPrefix)
+	case partition.WarningAnnotation[0]:
+		return key == partition.WarningAnnotation
+	}
+	return false
 }
 
 // namespace returns the annotations of the request's namespace, after the caches
@@ -295,14 +320,18 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 	if keepAnnotations(&pod.Annotations, stored.Annotations) {
 		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; they are kept")
 	}
-	if a.GetSubresource() == "resize" {
+	resize := a.GetSubresource() == "resize"
+	if (resize || a.GetSubresource() == "") && concerns(stored) {
+		partition.DropOriginalCPU(internalpod.View(pod), internalpod.View(stored))
+	}
+	if resize {
 		return p.resize(pod, stored, a.GetNamespace())
 	}
 	return nil
 }
 
 // keepAnnotations makes our annotations those of stored, and reports whether they
-// differed.
+// differed in what they say.
 func keepAnnotations(annotations *map[string]string, stored map[string]string) (differed bool) {
 	for key := range *annotations {
 		if _, known := stored[key]; ours(key) && !known {
@@ -316,7 +345,7 @@ func keepAnnotations(annotations *map[string]string, stored map[string]string) (
 				*annotations = map[string]string{}
 			}
 			(*annotations)[key] = value
-			differed = true
+			differed = differed || !present || !partition.SameRequest(key, now, value)
 		}
 	}
 	return differed

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -48,11 +49,17 @@ func namespace(name, annotation, value string) *v1.Namespace {
 // start runs the plugin against a fake API with the objects.
 func start(t *testing.T, objects ...runtime.Object) (*plugin, *fake.Clientset) {
 	t.Helper()
+	return startWith(t, Config{}, nil, objects...)
+}
+
+// startWith has a configuration, and a client of the object that it names.
+func startWith(t *testing.T, config Config, dynamic dynamic.Interface, objects ...runtime.Object) (*plugin, *fake.Clientset) {
+	t.Helper()
 	client := fake.NewClientset(objects...)
-	p := newPlugin()
+	p := newPlugin(config)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	// kube-apiserver's own initializer, since the order of its calls matters.
-	initializer.New(client, nil, factory, nil, nil, nil, t.Context().Done(), nil).Initialize(p)
+	initializer.New(client, dynamic, factory, nil, nil, nil, t.Context().Done(), nil).Initialize(p)
 	if err := p.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +416,7 @@ func TestANamespaceThatTheCacheDoesNotKnowYet(t *testing.T) {
 }
 
 func TestWithoutCachesClientsComeAgain(t *testing.T) {
-	p := newPlugin()
+	p := newPlugin(Config{})
 	client := fake.NewClientset()
 	p.SetExternalKubeClientSet(client)
 	p.SetExternalKubeInformerFactory(informers.NewSharedInformerFactory(client, 0))
@@ -462,9 +469,10 @@ apiserver_workload_partitioning_pods_total{outcome="skipped",reason="type_inacti
 }
 
 func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
-	a := newActivation()
+	a := newActivation(Activation{})
 	synced := false
-	a.synced = func() bool { was := synced; synced = true; return was }
+	seen := func() bool { was := synced; synced = true; return was }
+	a.seen.Store(&seen)
 	a.count(nil, node("a", "management"))
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
@@ -486,5 +494,41 @@ func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
 	<-done
 	if calls != 2 {
 		t.Errorf("%d calls, want 2", calls)
+	}
+}
+
+// A webhook may make a pod ask: only the second run sees that. No pod counts twice.
+func TestAPodIsCountedOnce(t *testing.T) {
+	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"))
+	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	counted := func() float64 {
+		count, err := testutil.GetCounterMetricValue(podsTotal.WithLabelValues("management", "partitioned", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return count
+	}
+	for name, asksAtFirst := range map[string]bool{"it asks": true, "a webhook makes it ask": false} {
+		t.Run(name, func(t *testing.T) {
+			before := counted()
+			pod := newPod(nil)
+			request := attributes(pod, nil, "open", "", admission.Create)
+			if asksAtFirst {
+				pod.Annotations = map[string]string{managementTarget: ""}
+			}
+			if err := p.Admit(t.Context(), request, nil); err != nil {
+				t.Fatal(err)
+			}
+			if !asksAtFirst {
+				pod.Annotations = map[string]string{managementTarget: ""}
+			}
+			request.GetReinvocationContext().SetIsReinvoke()
+			if err := p.Admit(t.Context(), request, nil); err != nil {
+				t.Fatal(err)
+			}
+			if got := counted() - before; got != 1 {
+				t.Errorf("it was counted %v times", got)
+			}
+		})
 	}
 }

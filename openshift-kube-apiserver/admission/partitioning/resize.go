@@ -21,23 +21,37 @@ func (p *plugin) resize(pod, stored *core.Pod, namespace string) error {
 		return nil
 	}
 	var refused field.ErrorList
+	refuse := func(path *field.Path, asked resource.Quantity) {
+		refused = append(refused, field.Invalid(path.Key("cpu"), asked.String(),
+			fmt.Sprintf("the CPU of a partitioned pod does not change after its creation; it is counted as %s. Memory may change", partition.CoresResource(target.Type))))
+	}
+	if resources := pod.Spec.Resources; resources != nil {
+		// It had none, or it would not be partitioned, and would weigh as much as this says.
+		if asked, has := resources.Requests[core.ResourceCPU]; has {
+			refuse(field.NewPath("spec", "resources", "requests"), asked)
+		}
+		if asked, has := resources.Limits[core.ResourceCPU]; has {
+			refuse(field.NewPath("spec", "resources", "limits"), asked)
+		}
+	}
 	for _, containers := range []struct {
 		path *field.Path
 		list []core.Container
 	}{{field.NewPath("spec", "initContainers"), pod.Spec.InitContainers}, {field.NewPath("spec", "containers"), pod.Spec.Containers}} {
 		for i := range containers.list {
 			resources := &containers.list[i].Resources
-			for what, list := range map[string]core.ResourceList{"requests": resources.Requests, "limits": resources.Limits} {
-				asked, has := list[core.ResourceCPU]
-				if !has {
-					continue
+			for _, of := range []struct {
+				what string
+				list core.ResourceList
+			}{{"requests", resources.Requests}, {"limits", resources.Limits}} {
+				asked, has := of.list[core.ResourceCPU]
+				switch {
+				case !has:
+				case p.isDefault(namespace, of.what, asked):
+					delete(of.list, core.ResourceCPU)
+				default:
+					refuse(containers.path.Index(i).Child("resources", of.what), asked)
 				}
-				if p.isDefault(namespace, what, asked) {
-					delete(list, core.ResourceCPU)
-					continue
-				}
-				refused = append(refused, field.Invalid(containers.path.Index(i).Child("resources", what).Key("cpu"), asked.String(),
-					fmt.Sprintf("the CPU of a partitioned pod does not change after its creation; it is counted as %s. Memory may change", partition.CoresResource(target.Type))))
 			}
 		}
 	}

@@ -1,0 +1,160 @@
+package partitioning
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/partition"
+
+	corev1listers "k8s.io/client-go/listers/core/v1"
+)
+
+// benchmarked is a plugin that has seen a cluster of a size, without an API server.
+func benchmarked(b *testing.B, nodes int) *plugin {
+	b.Helper()
+	p := newPlugin(Config{})
+	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := namespaces.Add(namespace("open", partition.AllowedAnnotation, "management")); err != nil {
+		b.Fatal(err)
+	}
+	p.namespaces = corev1listers.NewNamespaceLister(namespaces)
+	seen := func() bool { return true }
+	p.activation.seen.Store(&seen)
+	for i := range nodes {
+		p.activation.count(nil, node(fmt.Sprintf("node-%d", i), "management"))
+	}
+	return p
+}
+
+func admit(ctx context.Context, b *testing.B, p *plugin, attributes admission.Attributes) {
+	if err := p.Admit(ctx, attributes, nil); err != nil {
+		b.Fatal(err)
+	}
+	if err := p.Validate(ctx, attributes, nil); err != nil {
+		b.Fatal(err)
+	}
+}
+
+var clusterSizes = []int{1, 5000, 15000}
+
+// BenchmarkOrdinaryPod is both phases of the admission of a pod with four annotations
+// of its own and none of ours, as nearly every pod is.
+func BenchmarkOrdinaryPod(b *testing.B) {
+	annotations := map[string]string{"example.com/a": "1", "example.com/b": "2", "example.com/c": "3", "example.com/d": "4"}
+	for _, nodes := range clusterSizes {
+		p := benchmarked(b, nodes)
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			request := attributes(newPod(annotations), nil, "open", "", admission.Create)
+			ctx := b.Context()
+			b.ReportAllocs()
+			for b.Loop() {
+				admit(ctx, b, p, request)
+			}
+		})
+		b.Run(fmt.Sprintf("nodes=%d/parallel", nodes), func(b *testing.B) {
+			ctx := b.Context()
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				request := attributes(newPod(annotations), nil, "open", "", admission.Create)
+				for pb.Next() {
+					admit(ctx, b, p, request)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkPartitionedPod is both phases of the admission of a pod with two containers
+// that asks for a type and gets it; building the pod is not counted.
+func BenchmarkPartitionedPod(b *testing.B) {
+	for _, nodes := range clusterSizes {
+		p := benchmarked(b, nodes)
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			const batch = 512
+			requests := make([]admission.Attributes, batch)
+			ctx := b.Context()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				if i%batch == 0 {
+					b.StopTimer()
+					for j := range requests {
+						pod := newPod(map[string]string{managementTarget: ""})
+						second := *pod.Spec.Containers[0].DeepCopy()
+						second.Name = "d"
+						pod.Spec.Containers = append(pod.Spec.Containers, second)
+						requests[j] = attributes(pod, nil, "open", "", admission.Create)
+					}
+					b.StartTimer()
+				}
+				admit(ctx, b, p, requests[i%batch])
+			}
+			b.StopTimer()
+			if pod := requests[0].GetObject().(*core.Pod); !partitionedAlready(pod) {
+				b.Fatalf("the pod is %v", pod)
+			}
+		})
+	}
+}
+
+func partitionedAlready(pod *core.Pod) bool {
+	_, has := pod.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]
+	return has
+}
+
+// BenchmarkNodeEvent is what an event of a node costs: a heartbeat, and a type that
+// comes and goes.
+func BenchmarkNodeEvent(b *testing.B) {
+	for _, nodes := range clusterSizes {
+		p := benchmarked(b, nodes)
+		with, without := node("a", "management"), node("a")
+		b.Run(fmt.Sprintf("heartbeat/nodes=%d", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p.activation.count(with, with)
+			}
+		})
+		b.Run(fmt.Sprintf("change/nodes=%d", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p.activation.count(with, without)
+				p.activation.count(without, with)
+			}
+		})
+	}
+}
+
+// BenchmarkMemory is what the plugin keeps of each node.
+func BenchmarkMemory(b *testing.B) {
+	const nodes = 15000
+	objects := make([]*v1.Node, nodes)
+	for i := range objects {
+		objects[i] = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}, Status: node("", "management").Status}
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	var kept float64
+	for b.Loop() {
+		p := benchmarked(b, 0)
+		before := heap()
+		for _, object := range objects {
+			p.activation.count(nil, object)
+		}
+		kept = max(0, float64(heap())-float64(before)) / nodes
+		runtime.KeepAlive(p)
+	}
+	runtime.KeepAlive(objects)
+	b.ReportMetric(kept, "B/node")
+	b.ReportMetric(0, "ns/op")
+}

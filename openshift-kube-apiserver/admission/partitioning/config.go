@@ -1,0 +1,165 @@
+package partitioning
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+	"workload.openshift.io/partition"
+)
+
+// The kind of the plugin's configuration in the admission configuration file.
+const (
+	ConfigAPIVersion = "partitioning." + partition.Domain + "/v1alpha1"
+	ConfigKind       = "PartitioningConfiguration"
+)
+
+// Source says who decides whether a workload type is active.
+type Source string
+
+const (
+	// SourceNodes: the nodes, by the rule of the design's section 4.2. It is the
+	// default, and decides for all types that a configuration does not list.
+	SourceNodes Source = "Nodes"
+	// SourceTypes: the configuration itself; the listed types are active from the start,
+	// before there is a node.
+	SourceTypes Source = "Types"
+	// SourceInfrastructure: OpenShift's object Infrastructure; the listed types are active
+	// exactly when its status.cpuPartitioning is AllNodes.
+	SourceInfrastructure Source = "Infrastructure"
+)
+
+// Config is the plugin's configuration, version v1alpha1. Without one, the zero value,
+// the nodes decide.
+type Config struct {
+	metav1.TypeMeta `json:",inline"`
+	Activation      Activation `json:"activation"`
+}
+
+// Activation says which workload types are active.
+type Activation struct {
+	// Source defaults to Nodes.
+	Source Source `json:"source"`
+	// Types are those that the source decides for. Types needs at least one, Nodes has
+	// none, and Infrastructure defaults to management, the one that OpenShift knows.
+	Types []string `json:"types,omitempty"`
+}
+
+// infrastructureDefault is the type that OpenShift's installer knows.
+const infrastructureDefault = "management"
+
+// maxConfig bounds the size in bytes of a configuration.
+const maxConfig = 1 << 20
+
+// readConfig decodes a configuration strictly; a nil reader is none. Its errors name
+// the field and the value.
+func readConfig(reader io.Reader) (Config, error) {
+	none := Config{Activation: Activation{Source: SourceNodes}}
+	if reader == nil {
+		return none, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(reader, maxConfig+1))
+	if err != nil {
+		return Config{}, err
+	}
+	if len(data) > maxConfig {
+		return Config{}, fmt.Errorf("configuration is larger than %d bytes", maxConfig)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return none, nil
+	}
+	if data, err = onlyDocument(data); err != nil {
+		return Config{}, err
+	}
+	if data, err = yaml.YAMLToJSONStrict(data); err != nil {
+		return Config{}, fmt.Errorf("configuration: %s", strings.Join(strings.Fields(err.Error()), " "))
+	}
+	var config Config
+	strict, err := kjson.UnmarshalStrict(data, &config)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration: %w", err)
+	}
+	if len(strict) > 0 {
+		return Config{}, fmt.Errorf("configuration: %w", strict[0])
+	}
+	config.setDefaults()
+	if errs := config.validate(); len(errs) > 0 {
+		return Config{}, fmt.Errorf("configuration: %w", errs.ToAggregate())
+	}
+	return config, nil
+}
+
+// onlyDocument returns the one YAML document that is not empty, as a header of comments
+// is. The decoder would take the first of several and say nothing.
+func onlyDocument(data []byte) (only []byte, err error) {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return only, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("configuration: %w", err)
+		}
+		var content any
+		if err := yaml.Unmarshal(document, &content); err == nil && content == nil {
+			continue
+		}
+		if only != nil {
+			return nil, errors.New("configuration has more than one YAML document")
+		}
+		only = document
+	}
+}
+
+func (c *Config) setDefaults() {
+	if c.Activation.Source == "" {
+		c.Activation.Source = SourceNodes
+	}
+	if c.Activation.Source == SourceInfrastructure && len(c.Activation.Types) == 0 {
+		c.Activation.Types = []string{infrastructureDefault}
+	}
+}
+
+func (c *Config) validate() (errs field.ErrorList) {
+	if c.APIVersion != ConfigAPIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{ConfigAPIVersion}))
+	}
+	if c.Kind != ConfigKind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{ConfigKind}))
+	}
+	activation := field.NewPath("activation")
+	types := activation.Child("types")
+	switch c.Activation.Source {
+	case SourceNodes:
+		if len(c.Activation.Types) > 0 {
+			errs = append(errs, field.Forbidden(types, fmt.Sprintf("the nodes decide which types are active; remove it, or set source to %s", SourceTypes)))
+		}
+	case SourceTypes:
+		if len(c.Activation.Types) == 0 {
+			errs = append(errs, field.Required(types, fmt.Sprintf("source %s needs the types that are active", SourceTypes)))
+		}
+	case SourceInfrastructure:
+	default:
+		errs = append(errs, field.NotSupported(activation.Child("source"), c.Activation.Source, []Source{SourceNodes, SourceTypes, SourceInfrastructure}))
+	}
+	seen := map[string]bool{}
+	for i, workloadType := range c.Activation.Types {
+		if err := partition.ValidateType(workloadType); err != nil {
+			errs = append(errs, field.Invalid(types.Index(i), workloadType, err.Error()))
+		}
+		if seen[workloadType] {
+			errs = append(errs, field.Duplicate(types.Index(i), workloadType))
+		}
+		seen[workloadType] = true
+	}
+	return errs
+}

@@ -1,0 +1,74 @@
+package partitioning
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
+)
+
+// OpenShift's object, of which there is one in a cluster
+// (github.com/openshift/api, config/v1, Infrastructure).
+var infrastructures = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "infrastructures"}
+
+const (
+	infrastructureName = "cluster"
+	allNodes           = "AllNodes"
+)
+
+// followInfrastructure tells, until the context ends, whether the Infrastructure object
+// has partitioning on, at first and after each change. An object, or a whole kind, that
+// is not there counts as off. Nothing is told while the answer is not known: not
+// before the first, and not when the server is gone for a while.
+//
+// An informer would not do: it can not tell a kind that is not there from a cache that
+// is not filled yet, and looks for such a kind only every 30 seconds.
+func followInfrastructure(ctx context.Context, client dynamic.Interface, tell func(on bool)) {
+	const between = time.Second
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := watchInfrastructure(ctx, client.Resource(infrastructures), tell); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).V(2).Info("The Infrastructure object could not be read; trying again", "err", err)
+		}
+	}, between)
+}
+
+// watchInfrastructure follows the object until the server ends the watch.
+func watchInfrastructure(ctx context.Context, client dynamic.ResourceInterface, tell func(on bool)) error {
+	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, infrastructureName).String()}
+	list, err := client.List(ctx, only)
+	if apierrors.IsNotFound(err) {
+		tell(false)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	tell(len(list.Items) > 0 && partitionsAllNodes(&list.Items[0]))
+	only.ResourceVersion = list.GetResourceVersion()
+	events, err := client.Watch(ctx, only)
+	if err != nil {
+		return err
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		object, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			return apierrors.FromObject(event.Object)
+		}
+		tell(event.Type != watch.Deleted && partitionsAllNodes(object))
+	}
+	return nil
+}
+
+func partitionsAllNodes(infrastructure *unstructured.Unstructured) bool {
+	value, _, _ := unstructured.NestedString(infrastructure.Object, "status", "cpuPartitioning")
+	return value == allNodes
+}
