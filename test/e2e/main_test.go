@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
@@ -22,10 +23,12 @@ import (
 )
 
 var (
-	config          local.Config
-	upstreamKubelet string
-	// shared is the cluster whose pool is CPU 0.
-	shared *local.Cluster
+	config local.Config
+	// upstreamKubelet is that of upstreamBin.
+	upstreamBin, upstreamKubelet string
+	// shared is the cluster that tests share, if there is one, and sharedKind which.
+	shared     *local.Cluster
+	sharedKind string
 )
 
 const pinning = `{"management": {"cpuset": "0"}}`
@@ -34,8 +37,9 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&config.Bin, "bin", "", "folder of the patched Kubernetes binaries")
 	flag.StringVar(&config.Tools, "tools", "", "folder of etcd, containerd, runc and the CNI plugins")
 	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
-	flag.StringVar(&upstreamKubelet, "upstream-kubelet", "", "a kubelet of the same release without the series")
+	flag.StringVar(&upstreamBin, "upstream-bin", "", "folder of the same release's binaries without the series")
 	flag.Parse()
+	upstreamKubelet = filepath.Join(upstreamBin, "kubelet")
 	if why := noNode(); why != "" {
 		fmt.Println("SKIPPED: the end-to-end tests do not run, because", why)
 		return
@@ -49,7 +53,7 @@ func TestMain(m *testing.M) {
 
 // run leaves nothing of a cluster behind, also when it is interrupted.
 func run(m *testing.M) (status int) {
-	if config.Bin == "" || config.Tools == "" || config.Tree == "" || upstreamKubelet == "" {
+	if config.Bin == "" || config.Tools == "" || config.Tree == "" || upstreamBin == "" {
 		fmt.Println("run make e2e, which builds what the tests need and names it with flags")
 		return 1
 	}
@@ -82,12 +86,22 @@ func run(m *testing.M) (status int) {
 		fmt.Println("the tests take too long")
 		abandon()
 	})
-	if status = m.Run(); status != 0 && cluster.Exists() {
-		if logs, err := os.MkdirTemp("", "workload-partitioning-e2e-"); err == nil {
-			fmt.Println("the logs of all parts are kept in", logs, cluster.SaveLogs(logs))
-		}
+	if status = m.Run(); status != 0 {
+		keepLogs(cluster)
 	}
 	return status
+}
+
+// keepLogs saves the logs of a cluster in which a test has failed.
+func keepLogs(c *local.Cluster) {
+	if !c.Exists() {
+		return
+	}
+	logs, err := os.MkdirTemp("", "workload-partitioning-e2e-")
+	if err == nil {
+		err = c.SaveLogs(logs)
+	}
+	fmt.Println("the logs of all parts are kept in", logs, err)
 }
 
 func noNode() string {
@@ -105,18 +119,47 @@ func noNode() string {
 	return ""
 }
 
-// partitioned returns the cluster whose pool is CPU 0, and starts it at the first
-// call.
-func partitioned(t *testing.T) *local.Cluster {
+// partitioned returns the node whose pool is CPU 0, and starts it at the first call.
+func partitioned(t testing.TB) *local.Cluster {
 	t.Helper()
-	if shared == nil {
-		with := config
-		with.Pinning = pinning
+	with := config
+	with.Pinning = pinning
+	return share(t, "node", with)
+}
+
+// apiServer returns a control plane without a node.
+func apiServer(t testing.TB) *local.Cluster {
+	t.Helper()
+	with := config
+	with.WithoutNode = true
+	return share(t, "control plane", with)
+}
+
+// share returns the cluster of a kind that tests share. There is one at a time on this
+// host.
+func share(t testing.TB, kind string, with local.Config) *local.Cluster {
+	t.Helper()
+	if shared == nil || sharedKind != kind {
+		endShared(t)
 		cluster := local.New(with)
 		if err := cluster.Up(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		shared = cluster
+		shared, sharedKind = cluster, kind
 	}
 	return shared
+}
+
+func endShared(t testing.TB) {
+	t.Helper()
+	if shared == nil {
+		return
+	}
+	if t.Failed() {
+		keepLogs(shared)
+	}
+	if err := shared.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	shared = nil
 }

@@ -3,21 +3,41 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"workload.openshift.io/kubernetes/cmd/cluster/local"
 	"workload.openshift.io/partition"
 )
 
 // The kubelet starts whatever the file held before, and nothing is deleted by hand.
-func TestPoolsChange(t *testing.T) {
-	c := partitioned(t)
+// What runs is moved, under either policy.
+func TestPoolsChange(t *testing.T) { underEachPolicy(t, poolsChange) }
+
+func poolsChange(t *testing.T, c *local.Cluster) {
 	namespace := newNamespace(t, c, "management")
-	pods := start(t, c, namespace, pod("partitioned", asks, container("c", busy, "cpu=400m memory=16Mi", "")), pod("ordinary", nil, container("c", busy, "cpu=100m memory=16Mi", "")))
+	start(t, c, namespace, pod("partitioned", asks, container("c", awake, "cpu=400m memory=16Mi", "")), pod("ordinary", nil, container("c", awake, "cpu=100m memory=16Mi", "")))
+	var pods []*v1.Pod
+	for _, name := range []string{"partitioned", "ordinary"} {
+		debug(t, c, namespace, name)
+		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods = append(pods, p)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			restart(t, c, pinning)
@@ -28,16 +48,22 @@ func TestPoolsChange(t *testing.T) {
 		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, allCPUs(t), allCPUs(t)},
 		{"the file goes", "", allCPUs(t), allCPUs(t)},
 		{"the file comes back", pinning, "0", otherCPUs(t)},
+		{"the file goes again", "", allCPUs(t), allCPUs(t)},
+		{"and comes back", pinning, "0", otherCPUs(t)},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			restart(t, c, step.file)
 			for i, want := range []string{step.partitioned, step.ordinary} {
-				waitFor(t, 30*time.Second, "containers are where they belong", func() error {
-					if usage := containerUsage(t, pods[i], 0); usage.CPUs != want {
-						return fmt.Errorf("pod %s may use CPUs %s, want %s", pods[i].Name, usage.CPUs, want)
-					}
-					return nil
-				})
+				p := pods[i]
+				for _, status := range []v1.ContainerStatus{p.Status.ContainerStatuses[0], p.Status.EphemeralContainerStatuses[0]} {
+					waitFor(t, 30*time.Second, "containers are where they belong", func() error {
+						usage, err := local.ContainerUsage(p, status.ContainerID)
+						if err == nil && usage.CPUs != want {
+							err = fmt.Errorf("container %s of pod %s may use CPUs %s, want %s", status.Name, p.Name, usage.CPUs, want)
+						}
+						return err
+					})
+				}
 			}
 			node := getNode(t, c)
 			if _, has := node.Status.Capacity[cores]; has != (step.file != "") {
@@ -47,7 +73,7 @@ func TestPoolsChange(t *testing.T) {
 	}
 }
 
-func restart(t *testing.T, c *local.Cluster, file string) {
+func restart(t testing.TB, c *local.Cluster, file string) {
 	t.Helper()
 	if err := c.StopKubelet(); err != nil {
 		t.Fatal(err)
@@ -58,18 +84,9 @@ func restart(t *testing.T, c *local.Cluster, file string) {
 	}
 }
 
-func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {
-	c := partitioned(t)
-	for name, test := range map[string]struct{ annotations, resources, reason string }{
-		"guaranteed":  {target("management", ""), "{requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 100m, memory: 16Mi}}", "guaranteed"},
-		"qos-change":  {target("management", ""), "{requests: {cpu: 100m}}", "qos_change"},
-		"broken-json": {target("management", "{"), "{requests: {cpu: 100m, memory: 16Mi}}", "invalid_target"},
-		"two-targets": {target("management", "") + target("other", ""), "{requests: {cpu: 100m, memory: 16Mi}}", "invalid_target"},
-		"unknown":     {target("other", `{"effect": "RequiredDuringScheduling"}`), "{requests: {cpu: 100m, memory: 16Mi}}", "type_inactive"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			before := metric(t, c, "kubelet_workload_partitioning_static_pods_skipped_total", "reason", test.reason)
-			writeStaticPod(t, c, name, fmt.Sprintf(`apiVersion: v1
+// oneContainer is a static pod's manifest; extra is part of its spec.
+func oneContainer(name, annotations, resources, extra string) string {
+	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata:
   name: %s
@@ -77,21 +94,210 @@ metadata:
   annotations:
 %sspec:
   terminationGracePeriodSeconds: 1
+%s
   containers:
   - {name: c, image: %q, imagePullPolicy: Never, args: [-c, %q], resources: %s}
-`, name, test.annotations, local.BusyboxImage, "trap exit TERM; sleep 1000 & wait", test.resources))
+`, name, annotations, extra, local.BusyboxImage, awake, resources)
+}
+
+func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {
+	c := partitioned(t)
+	const burstable = "{requests: {cpu: 50m, memory: 16Mi}}"
+	const hard = `{"effect": "RequiredDuringScheduling"}`
+	tests := map[string]struct{ annotations, resources, extra, reason string }{
+		"guaranteed":      {target("management", ""), "{requests: {cpu: 50m, memory: 16Mi}, limits: {cpu: 50m, memory: 16Mi}}", "", "guaranteed"},
+		"guaranteed-hard": {target("management", hard), "{limits: {cpu: 50m, memory: 16Mi}}", "", "guaranteed"},
+		"qos-change":      {target("management", ""), "{requests: {cpu: 50m}}", "", "qos_change"},
+		"pod-level":       {target("management", ""), burstable, "  resources: {requests: {cpu: 80m}}", "pod_level_cpu"},
+		"pod-level-hard":  {target("management", hard), burstable, "  resources: {requests: {cpu: 80m}}", "pod_level_cpu"},
+		"broken-json":     {target("management", "{"), burstable, "", "invalid_target"},
+		"unknown-effect":  {target("management", `{"effect": "Sometimes"}`), burstable, "", "invalid_target"},
+		"two-targets":     {target("management", "") + target("other", ""), burstable, "", "invalid_target"},
+		"unknown-type":    {target("other", hard), burstable, "", "type_inactive"},
+	}
+	const counter = "kubelet_workload_partitioning_static_pods_skipped_total"
+	before, skipped, manifests := map[string]float64{}, map[string]float64{}, map[string]string{}
+	for name, test := range tests {
+		before[test.reason] = metric(t, c, counter, "reason", test.reason)
+		skipped[test.reason]++
+		manifests[name] = oneContainer(name, test.annotations, test.resources, test.extra)
+	}
+	writeStaticPods(t, c, manifests)
+	for name := range tests {
+		t.Run(name, func(t *testing.T) {
 			p := awaitRunning(t, c, "default", name+"-"+local.NodeName)
 			warning := p.Annotations[partition.WarningAnnotation]
-			if warning == "" || p.Annotations[managementTarget] != "" || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 100 {
+			if warning == "" || p.Annotations[managementTarget] != "" || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 50 {
 				t.Errorf("the pod has annotations %v and requests %v", p.Annotations, p.Spec.Containers[0].Resources.Requests)
 			}
-			expectCPUs(t, p, 0, otherCPUs(t), 0)
-			if after := metric(t, c, "kubelet_workload_partitioning_static_pods_skipped_total", "reason", test.reason); after != before+1 {
-				t.Errorf("%v were counted before, %v after", before, after)
+			expectNoLeak(t, p)
+			awaitEvent(t, c, "StaticPodNotPartitioned", "Static pod default/"+name+": "+warning)
+			log, err := os.ReadFile(c.Kubelet.Log())
+			if line := fmt.Sprintf("Static pod runs unpartitioned\" pod=%q", "default/"+name); err != nil || strings.Count(string(log), line) != 1 {
+				t.Errorf("the log has %d lines with %s, want one (%v)", strings.Count(string(log), line), line, err)
 			}
-			awaitEvent(t, c, "StaticPodNotPartitioned", "Static pod default/"+name+": ")
 		})
 	}
+	for reason, want := range skipped {
+		if counted := metric(t, c, counter, "reason", reason) - before[reason]; counted != want {
+			t.Errorf("%v static pods were counted as %s, want %v", counted, reason, want)
+		}
+	}
+}
+
+// What is edited on disk is rewritten again, and its mirror pod is made once.
+func TestStaticPodsAreEdited(t *testing.T) {
+	c := partitioned(t)
+	const name = "edited"
+	manifest := func(cpu, annotations string) string {
+		return oneContainer(name, annotations, "{requests: {cpu: "+cpu+", memory: 16Mi}}", "")
+	}
+	writeStaticPod(t, c, name, manifest("100m", target("management", "")))
+	settled := func(t *testing.T, partitioned bool, millicores int64) *v1.Pod {
+		t.Helper()
+		var p *v1.Pod
+		waitFor(t, time.Minute, "the pod is as the manifest has it", func() error {
+			var err error
+			if p, err = c.Client.CoreV1().Pods("default").Get(t.Context(), name+"-"+local.NodeName, metav1.GetOptions{}); err != nil {
+				return err
+			}
+			request, is := p.Spec.Containers[0].Resources.Requests[cores]
+			if !is {
+				request = *resource.NewQuantity(p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(), resource.DecimalSI)
+			}
+			if p.Status.Phase != v1.PodRunning || is != partitioned || request.Value() != millicores {
+				return fmt.Errorf("phase %s, %v, annotations %v", p.Status.Phase, p.Spec.Containers[0].Resources, p.Annotations)
+			}
+			return nil
+		})
+		expectNoLeak(t, p)
+		return p
+	}
+	edit := func(content string) {
+		if err := os.WriteFile(filepath.Join(local.ManifestDir, name+".yaml"), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settled(t, true, 100)
+	edit(manifest("200m", target("other", "")))
+	settled(t, false, 200)
+	edit(manifest("300m", target("management", "")))
+	before := settled(t, true, 300)
+	// The kubelet reads manifests every two seconds here, and syncs pods every ten.
+	time.Sleep(12 * time.Second)
+	after := settled(t, true, 300)
+	if after.UID != before.UID {
+		t.Error("the mirror pod was made again")
+	}
+	if before, after := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]; after.ContainerID != before.ContainerID {
+		t.Errorf("container %s was replaced by %s", before.ContainerID, after.ContainerID)
+	}
+}
+
+// A URL is a second source of static pods.
+func TestStaticPodsFromURL(t *testing.T) {
+	c := partitioned(t)
+	// Kubernetes decodes JSON there, and a list is allowed.
+	manifests := fmt.Sprintf(`{"apiVersion": "v1", "kind": "PodList", "items": [%s, %s]}`,
+		asJSON(t, oneContainer("url-partitioned", target("management", ""), "{requests: {cpu: 400m, memory: 16Mi}}", "")),
+		asJSON(t, oneContainer("url-skipped", target("other", ""), "{requests: {cpu: 100m, memory: 16Mi}}", "")))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, manifests) }))
+	t.Cleanup(server.Close)
+	c.Config.StaticPodURL = server.URL
+	restart(t, c, pinning)
+	t.Cleanup(func() {
+		c.Config.StaticPodURL = ""
+		restart(t, c, pinning)
+	})
+	p := awaitRunning(t, c, "default", "url-partitioned-"+local.NodeName)
+	if request := p.Spec.Containers[0].Resources.Requests[cores]; request.Value() != 400 {
+		t.Errorf("the pod has %v", p.Spec.Containers[0].Resources)
+	}
+	expectNoLeak(t, p)
+	if usage, err := local.PodUsage(p); err != nil || usage.Weight != weight(409) {
+		t.Errorf("the pod has weight %d (%v), want %d", usage.Weight, err, weight(409))
+	}
+	skipped := awaitRunning(t, c, "default", "url-skipped-"+local.NodeName)
+	if skipped.Annotations[partition.WarningAnnotation] == "" {
+		t.Errorf("the other pod has annotations %v", skipped.Annotations)
+	}
+	expectNoLeak(t, skipped)
+}
+
+func asJSON(t *testing.T, manifest string) string {
+	t.Helper()
+	data, err := yaml.ToJSON([]byte(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// The node is right after each start, whatever it was before, and what others have
+// given it is left alone.
+func TestRegistration(t *testing.T) {
+	c := partitioned(t)
+	nodes := c.Client.CoreV1().Nodes()
+	expect := func(t *testing.T) *v1.Node {
+		t.Helper()
+		node := getNode(t, c)
+		for what, list := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
+			got := list[cores]
+			if want := int64(runtime.NumCPU()) * 1000; got.Value() != want {
+				t.Errorf("%s has %d cores, want %d", what, got.Value(), want)
+			}
+			if _, stale := list["stale.workload.openshift.io/cores"]; stale {
+				t.Errorf("%s still has the stale type: %v", what, list)
+			}
+		}
+		return node
+	}
+	t.Run("a node that others have marked, with a type that is gone", func(t *testing.T) {
+		if err := c.StopKubelet(); err != nil {
+			t.Fatal(err)
+		}
+		labels := `{"metadata": {"labels": {"example.com/theirs": "label"}, "annotations": {"example.com/theirs": "annotation"}}}`
+		if _, err := nodes.Patch(t.Context(), local.NodeName, types.MergePatchType, []byte(labels), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		status := `{"status": {"capacity": {"example.com/gpu": "3", "stale.workload.openshift.io/cores": "4k", "management.workload.openshift.io/cores": "1"},
+			"allocatable": {"example.com/gpu": "2", "stale.workload.openshift.io/cores": "4k"}}}`
+		if _, err := nodes.Patch(t.Context(), local.NodeName, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+		restart(t, c, pinning)
+		node := expect(t)
+		gpus, free := node.Status.Capacity["example.com/gpu"], node.Status.Allocatable["example.com/gpu"]
+		if node.Labels["example.com/theirs"] != "label" || node.Annotations["example.com/theirs"] != "annotation" || gpus.Value() != 3 || free.Value() != 3 {
+			t.Errorf("of others the node has labels %v, annotations %v, capacity %v, allocatable %v", node.Labels, node.Annotations, node.Status.Capacity, node.Status.Allocatable)
+		}
+	})
+	t.Run("a node that was deleted", func(t *testing.T) {
+		registered(t, c)
+		expect(t)
+	})
+	t.Run("a node that an unpatched kubelet has registered", func(t *testing.T) {
+		c.UseKubelet(upstreamKubelet)
+		t.Cleanup(func() { c.UseKubelet("") })
+		if err := c.ChangeCPUManagerPolicy("static"); err != nil {
+			t.Fatal(err)
+		}
+		registered(t, c)
+		if err := c.ChangeCPUManagerPolicy("static"); err != nil {
+			t.Fatal(err)
+		}
+		c.UseKubelet("")
+		restart(t, c, pinning)
+		expect(t)
+	})
+	t.Run("a type that is taken out of the file", func(t *testing.T) {
+		restart(t, c, `{"management": {"cpuset": "0"}, "stale": {"cpuset": ""}}`)
+		if _, has := getNode(t, c).Status.Capacity["stale.workload.openshift.io/cores"]; !has {
+			t.Error("the node has no second type")
+		}
+		restart(t, c, pinning)
+		expect(t)
+	})
 }
 
 func target(workloadType, value string) string {

@@ -3,8 +3,10 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +27,7 @@ const (
 )
 
 // waitFor polls until the condition returns nil, and fails with what it said last.
-func waitFor(t *testing.T, limit time.Duration, what string, condition func() error) {
+func waitFor(t testing.TB, limit time.Duration, what string, condition func() error) {
 	t.Helper()
 	var err error
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -37,7 +39,7 @@ func waitFor(t *testing.T, limit time.Duration, what string, condition func() er
 }
 
 // newNamespace makes a namespace for a test and removes it with all its pods.
-func newNamespace(t *testing.T, c *local.Cluster, allowed string) string {
+func newNamespace(t testing.TB, c *local.Cluster, allowed string) string {
 	t.Helper()
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
 	if allowed != "" {
@@ -86,7 +88,7 @@ func pod(name string, annotations map[string]string, containers ...v1.Container)
 var asks = map[string]string{managementTarget: ""}
 
 // start creates pods and returns them when all their containers run.
-func start(t *testing.T, c *local.Cluster, namespace string, pods ...*v1.Pod) []*v1.Pod {
+func start(t testing.TB, c *local.Cluster, namespace string, pods ...*v1.Pod) []*v1.Pod {
 	t.Helper()
 	for _, p := range pods {
 		if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
@@ -100,7 +102,7 @@ func start(t *testing.T, c *local.Cluster, namespace string, pods ...*v1.Pod) []
 	return running
 }
 
-func awaitRunning(t *testing.T, c *local.Cluster, namespace, name string) (running *v1.Pod) {
+func awaitRunning(t testing.TB, c *local.Cluster, namespace, name string) (running *v1.Pod) {
 	t.Helper()
 	waitFor(t, time.Minute, "pod "+name+" runs", func() (err error) {
 		if running, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
@@ -145,19 +147,34 @@ func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) 
 // writeStaticPod gives the kubelet a manifest, and takes it away after the test.
 func writeStaticPod(t *testing.T, c *local.Cluster, name, manifest string) {
 	t.Helper()
-	path := filepath.Join(local.ManifestDir, name+".yaml")
-	if err := os.WriteFile(path, []byte(manifest), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeStaticPods(t, c, map[string]string{name: manifest})
+}
+
+// writeStaticPods does it for several, by name.
+func writeStaticPods(t *testing.T, c *local.Cluster, manifests map[string]string) {
+	t.Helper()
+	path := func(name string) string { return filepath.Join(local.ManifestDir, name+".yaml") }
 	t.Cleanup(func() {
-		_ = os.Remove(path)
-		// The next test must not find its containers.
+		for name := range manifests {
+			_ = os.Remove(path(name))
+		}
+		// The next test must not find their containers.
+		left := slices.Collect(maps.Keys(manifests))
 		for range 300 {
-			if _, err := c.Client.CoreV1().Pods("default").Get(context.Background(), name+"-"+local.NodeName, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			left = slices.DeleteFunc(left, func(name string) bool {
+				_, err := c.Client.CoreV1().Pods("default").Get(context.Background(), name+"-"+local.NodeName, metav1.GetOptions{})
+				return apierrors.IsNotFound(err)
+			})
+			if len(left) == 0 {
 				return
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		t.Errorf("static pod %s does not end", name)
+		t.Errorf("static pods %s do not end", left)
 	})
+	for name, manifest := range manifests {
+		if err := os.WriteFile(path(name), []byte(manifest), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

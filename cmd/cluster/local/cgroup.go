@@ -58,7 +58,7 @@ func QoSUsage(class v1.PodQOSClass) (Usage, error) {
 }
 
 func usage(cgroup string) (Usage, error) {
-	if cgroupV1() {
+	if CgroupV1() {
 		return usageV1(cgroup)
 	}
 	return usageV2(cgroup)

@@ -36,8 +36,10 @@ const (
 	serviceNet = "10.247.128.0/24"
 	apiService = "10.247.128.1"
 	apiServer  = "https://" + nodeIP + ":6443"
-	etcdURL    = "http://127.0.0.1:23790"
-	etcdPeer   = "http://127.0.0.1:23800"
+	// The port is free where 6443 is: both are checked.
+	secondAPIServer = "https://" + nodeIP + ":6444"
+	etcdURL         = "http://127.0.0.1:23790"
+	etcdPeer        = "http://127.0.0.1:23800"
 )
 
 // dirs are where the cluster lives; both are removed by Down.
@@ -67,6 +69,20 @@ type Config struct {
 	Pinning string
 	// CPUManagerPolicy is the kubelet's; empty means static.
 	CPUManagerPolicy string
+	// StaticPodURL is a second source of static pods; it may be empty.
+	StaticPodURL string
+	// RuntimeSocket is what the kubelet uses in place of containerd's; it may be empty.
+	RuntimeSocket string
+	// SecondAPIServer is the binary of the second kube-apiserver; empty means Bin's.
+	SecondAPIServer string
+	// WithoutNode leaves out all but etcd, kube-apiserver and kube-controller-manager.
+	WithoutNode bool
+	// AdmissionConfiguration is the content of kube-apiserver's file of that kind; it
+	// may be empty.
+	AdmissionConfiguration string
+	// ControlPlaneType, if set, has etcd and the control plane run as static pods that
+	// ask for this workload type, and not as processes.
+	ControlPlaneType string
 	// Progress is told what is being done; it may be nil.
 	Progress func(format string, args ...any)
 }
@@ -77,6 +93,8 @@ type Cluster struct {
 	dirs   dirs
 
 	Etcd, Containerd, APIServer, ControllerManager, Scheduler, Proxy, Kubelet *Process
+	// SecondAPIServer is another kube-apiserver on the same etcd, which only tests start.
+	SecondAPIServer *Process
 	// Client is the administrator's, set by Up and Attach.
 	Client *kubernetes.Clientset
 }
@@ -104,7 +122,7 @@ func (c *Cluster) process(name string, args ...string) *Process {
 
 // parts returns the processes in the order in which they end.
 func (c *Cluster) parts() []*Process {
-	return []*Process{c.Kubelet, c.Proxy, c.Scheduler, c.ControllerManager, c.APIServer, c.Etcd, c.Containerd}
+	return []*Process{c.Kubelet, c.Proxy, c.Scheduler, c.ControllerManager, c.SecondAPIServer, c.APIServer, c.Etcd, c.Containerd}
 }
 
 // Exists reports whether a cluster runs, or has left something behind.
@@ -135,20 +153,31 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	c.say("starting etcd and containerd")
-	for _, p := range []*Process{c.Etcd, c.Containerd} {
-		if err := p.Start(); err != nil {
+	if c.Config.ControlPlaneType != "" {
+		return c.upAsPods(ctx)
+	}
+	if c.Config.WithoutNode {
+		c.say("starting etcd, kube-apiserver and kube-controller-manager")
+		if err := c.startEtcd(ctx); err != nil {
 			return err
 		}
+		if err := c.StartAPIServer(ctx); err != nil {
+			return err
+		}
+		return c.ControllerManager.Start()
 	}
-	if err := c.Etcd.await(ctx, time.Minute, func(ctx context.Context) error { return get(ctx, etcdURL+"/health") }); err != nil {
+	c.say("starting etcd and containerd")
+	if err := c.Containerd.Start(); err != nil {
+		return err
+	}
+	if err := c.startEtcd(ctx); err != nil {
 		return err
 	}
 	c.say("starting the control plane")
 	if err := c.StartControlPlane(ctx); err != nil {
 		return err
 	}
-	if err := c.Containerd.await(ctx, time.Minute, func(ctx context.Context) error { return c.ctr(ctx, "version") }); err != nil {
+	if err := c.awaitContainerd(ctx); err != nil {
 		return err
 	}
 	if err := c.importImages(ctx); err != nil {
@@ -161,19 +190,21 @@ func (c *Cluster) Up(ctx context.Context) error {
 	return c.StartKubelet(ctx)
 }
 
+func (c *Cluster) awaitContainerd(ctx context.Context) error {
+	return c.Containerd.await(ctx, time.Minute, func(ctx context.Context) error { return c.ctr(ctx, "version") })
+}
+
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	if err := c.Etcd.Start(); err != nil {
+		return err
+	}
+	return c.Etcd.await(ctx, time.Minute, func(ctx context.Context) error { return get(ctx, etcdURL+"/health") })
+}
+
 // StartControlPlane starts kube-apiserver, kube-controller-manager and
 // kube-scheduler, and waits until the API is ready.
 func (c *Cluster) StartControlPlane(ctx context.Context) error {
-	if err := c.APIServer.Start(); err != nil {
-		return err
-	}
-	if err := c.Attach(); err != nil {
-		return err
-	}
-	if err := c.APIServer.await(ctx, 2*time.Minute, func(ctx context.Context) error {
-		_, err := c.Client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		return err
-	}); err != nil {
+	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
 	for _, p := range []*Process{c.ControllerManager, c.Scheduler} {
@@ -184,15 +215,55 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	return nil
 }
 
+// StartAPIServer starts kube-apiserver, with the admission configuration as Config has
+// it, and waits until it is ready.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	if err := c.WriteAdmissionConfiguration(); err != nil {
+		return err
+	}
+	if err := c.APIServer.Start(); err != nil {
+		return err
+	}
+	if err := c.Attach(); err != nil {
+		return err
+	}
+	return c.APIServer.await(ctx, 2*time.Minute, ready(c.Client))
+}
+
+// ready asks a kube-apiserver whether it is.
+func ready(client *kubernetes.Clientset) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err
+	}
+}
+
+// StartSecondAPIServer starts another kube-apiserver, and returns its address.
+func (c *Cluster) StartSecondAPIServer(ctx context.Context) (url string, err error) {
+	if err := c.SecondAPIServer.Start(); err != nil {
+		return "", err
+	}
+	client, err := clientFor(secondAPIServer)
+	if err != nil {
+		return "", err
+	}
+	return secondAPIServer, c.SecondAPIServer.await(ctx, 2*time.Minute, ready(client))
+}
+
 // Attach connects to a cluster that runs.
-func (c *Cluster) Attach() error {
+func (c *Cluster) Attach() (err error) {
+	c.Client, err = clientFor(apiServer)
+	return err
+}
+
+func clientFor(url string) (*kubernetes.Clientset, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("%w; is a cluster up?", err)
+		return nil, fmt.Errorf("%w; is a cluster up?", err)
 	}
+	config.Host = url
 	config.QPS, config.Burst = 100, 200
-	c.Client, err = kubernetes.NewForConfig(config)
-	return err
+	return kubernetes.NewForConfig(config)
 }
 
 // StartKubelet writes the kubelet's configuration and the pinning file as Config
@@ -201,10 +272,20 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 	if err := c.configureKubelet(); err != nil {
 		return err
 	}
+	before := ""
+	if node, err := c.Client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{}); err == nil {
+		before = node.ResourceVersion
+	}
 	started := time.Now().Truncate(time.Second)
 	if err := c.Kubelet.Start(); err != nil {
 		return err
 	}
+	return c.awaitNode(ctx, started, before)
+}
+
+// awaitNode waits until the kubelet has reported its node as Ready after a time, and
+// has changed a version of it.
+func (c *Cluster) awaitNode(ctx context.Context, started time.Time, before string) error {
 	return c.Kubelet.await(ctx, 2*time.Minute, func(ctx context.Context) error {
 		// The port was closed before, so it is this kubelet that answers.
 		if _, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(NodeName).SubResource("proxy").Suffix("healthz").DoRaw(ctx); err != nil {
@@ -218,7 +299,7 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 			if condition.Type != v1.NodeReady {
 				continue
 			}
-			if condition.Status == v1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(started) {
+			if condition.Status == v1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(started) && node.ResourceVersion != before {
 				return nil
 			}
 			return fmt.Errorf("node is not Ready: %s", condition.Message)
@@ -229,6 +310,38 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 
 // StopKubelet ends the kubelet; its pods run on.
 func (c *Cluster) StopKubelet() error { return c.Kubelet.Stop(20 * time.Second) }
+
+// KubeletDir is the kubelet's root folder.
+func (c *Cluster) KubeletDir() string { return c.data("kubelet") }
+
+// RuntimeSocket is containerd's, and ProxySocket a place for one in front of it.
+func (c *Cluster) RuntimeSocket() string { return c.socket() }
+func (c *Cluster) ProxySocket() string   { return filepath.Join(c.dirs.run, "proxy.sock") }
+
+// RestartContainerd kills containerd, as a crash would, and starts it again;
+// containers run on.
+func (c *Cluster) RestartContainerd(ctx context.Context) error {
+	if err := c.Containerd.Kill(); err != nil {
+		return err
+	}
+	if err := c.Containerd.Start(); err != nil {
+		return err
+	}
+	return c.awaitContainerd(ctx)
+}
+
+// ChangeCPUManagerPolicy stops the kubelet and gives it another policy. Upstream wants
+// its checkpoint deleted for that, and with it all exclusive assignments.
+func (c *Cluster) ChangeCPUManagerPolicy(policy string) error {
+	if err := c.StopKubelet(); err != nil {
+		return err
+	}
+	c.Config.CPUManagerPolicy = policy
+	if err := os.Remove(filepath.Join(c.KubeletDir(), "cpu_manager_state")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
 
 // preflight says what the host lacks before anything is started.
 func (c *Cluster) preflight() error {
@@ -271,7 +384,7 @@ func (c *Cluster) foreign() error {
 			return fmt.Errorf("%s exists, and this command has not made it: another kubelet runs here, or has", groups[0])
 		}
 	}
-	for _, port := range []string{"10250", "6443", "23790", "10257", "10259"} {
+	for _, port := range []string{"10250", "6443", "6444", "23790", "10257", "10259"} {
 		listener, err := net.Listen("tcp", ":"+port)
 		if err != nil {
 			return fmt.Errorf("the cluster needs port %s: %w", port, err)

@@ -23,13 +23,11 @@ func (c *Cluster) describe() {
 		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL, "--listen-peer-urls="+etcdPeer, "--initial-advertise-peer-urls="+etcdPeer, "--initial-cluster=etcd="+etcdPeer)
 	c.Containerd = c.process("containerd", c.tool("containerd"), "--config="+c.data("containerd.toml"))
 	c.Containerd.Env = path
-	c.APIServer = c.process("kube-apiserver", filepath.Join(c.Config.Bin, "kube-apiserver"),
-		"--etcd-servers="+etcdURL, "--bind-address="+nodeIP, "--advertise-address="+nodeIP, "--secure-port=6443",
-		"--tls-cert-file="+c.pki("kube-apiserver.crt"), "--tls-private-key-file="+c.pki("kube-apiserver.key"), "--client-ca-file="+c.pki("ca.crt"), "--cert-dir="+c.pki(""),
-		"--kubelet-client-certificate="+c.pki("kubelet-client.crt"), "--kubelet-client-key="+c.pki("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.pki("service-account.key"), "--service-account-signing-key-file="+c.pki("service-account.key"),
-		"--service-cluster-ip-range="+serviceNet, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
-		"--audit-policy-file="+c.data("audit-policy.yaml"), "--audit-log-path="+c.data("logs/audit.log"), "--v=2")
+	c.APIServer = c.process("kube-apiserver", c.apiServerArgs("6443", "audit.log")...)
+	c.SecondAPIServer = c.process("kube-apiserver-2", c.apiServerArgs("6444", "audit-2.log")...)
+	if c.Config.SecondAPIServer != "" {
+		c.SecondAPIServer.Args[0] = c.Config.SecondAPIServer
+	}
 	c.ControllerManager = c.process("kube-controller-manager", filepath.Join(c.Config.Bin, "kube-controller-manager"),
 		"--kubeconfig="+c.data("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+c.pki("kube-controller-manager"),
 		"--use-service-account-credentials", "--service-account-private-key-file="+c.pki("service-account.key"), "--root-ca-file="+c.pki("ca.crt"), "--v=2")
@@ -39,6 +37,26 @@ func (c *Cluster) describe() {
 	c.Kubelet = c.process("kubelet", kubelet, "--config="+c.data("kubelet.yaml"), "--kubeconfig="+c.data("kubelet.kubeconfig"),
 		"--hostname-override="+NodeName, "--node-ip="+nodeIP, "--root-dir="+c.data("kubelet"), "--cert-dir="+c.pki("kubelet"), "--v=2")
 	c.Kubelet.Env = path
+}
+
+func (c *Cluster) apiServerArgs(port, auditLog string) []string {
+	return []string{filepath.Join(c.Config.Bin, "kube-apiserver"),
+		"--etcd-servers=" + etcdURL, "--bind-address=" + nodeIP, "--advertise-address=" + nodeIP, "--secure-port=" + port,
+		"--tls-cert-file=" + c.pki("kube-apiserver.crt"), "--tls-private-key-file=" + c.pki("kube-apiserver.key"), "--client-ca-file=" + c.pki("ca.crt"), "--cert-dir=" + c.pki(""),
+		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), "--kubelet-client-key=" + c.pki("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.pki("service-account.key"), "--service-account-signing-key-file=" + c.pki("service-account.key"),
+		"--service-cluster-ip-range=" + serviceNet, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+		"--audit-policy-file=" + c.data("audit-policy.yaml"), "--audit-log-path=" + c.data("logs/"+auditLog), "--v=2",
+		"--admission-control-config-file=" + c.data("admission.yaml")}
+}
+
+// WriteAdmissionConfiguration writes kube-apiserver's file as Config has it.
+func (c *Cluster) WriteAdmissionConfiguration() error {
+	content := c.Config.AdmissionConfiguration
+	if content == "" {
+		content = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n"
+	}
+	return os.WriteFile(c.data("admission.yaml"), []byte(content), 0o644)
 }
 
 // UseKubelet makes StartKubelet run another kubelet.
@@ -55,8 +73,8 @@ func unprivilegedHost() bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0
 }
 
-// cgroupV1 reports whether the host mounts cgroup v1 controllers.
-func cgroupV1() bool {
+// CgroupV1 reports whether the host mounts cgroup v1 controllers.
+func CgroupV1() bool {
 	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	return err != nil
 }
@@ -105,7 +123,7 @@ omitStages: [RequestReceived]
 rules:
 - level: Metadata
   verbs: [create, update, patch]
-  resources: [{group: "", resources: [pods]}]
+  resources: [{group: "", resources: [pods, pods/status]}]
 - level: None
 `
 	for path, content := range map[string]string{
@@ -121,6 +139,10 @@ rules:
 
 // configureKubelet writes the kubelet's configuration and the pinning file.
 func (c *Cluster) configureKubelet() error {
+	runtime := c.Config.RuntimeSocket
+	if runtime == "" {
+		runtime = c.socket()
+	}
 	policy := c.Config.CPUManagerPolicy
 	if policy == "" {
 		policy = "static"
@@ -145,8 +167,11 @@ localStorageCapacityIsolation: false
 nodeStatusReportFrequency: 10s
 staticPodPath: %s
 syncFrequency: 10s
-`, c.pki("ca.crt"), c.socket(), policy, ManifestDir)
-	if cgroupV1() {
+`, c.pki("ca.crt"), runtime, policy, ManifestDir)
+	if c.Config.StaticPodURL != "" {
+		fmt.Fprintf(&config, "staticPodURL: %s\nhttpCheckFrequency: 2s\n", c.Config.StaticPodURL)
+	}
+	if CgroupV1() {
 		config.WriteString("failCgroupV1: false\n")
 	}
 	if unprivilegedHost() {

@@ -135,7 +135,10 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	if boot == h.Boot {
 		var errs []error
-		for _, p := range c.parts()[:6] {
+		for _, p := range c.parts() {
+			if p == c.Containerd { // after the pods
+				continue
+			}
 			errs = append(errs, p.Stop(10*time.Second))
 		}
 		// An interrupt that ends Down ends it between two steps and not within one.

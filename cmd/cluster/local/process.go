@@ -204,7 +204,12 @@ func startTime(pid int) (string, error) {
 	_, rest, _ := strings.Cut(string(data[bytes.LastIndexByte(data, ')'):]), " ")
 	fields := strings.Fields(rest)
 	const state, started = 0, 19
-	if len(fields) <= started || fields[state] == "Z" {
+	if len(fields) <= started {
+		return "", fs.ErrNotExist
+	}
+	// A process that was killed is a zombie while its other threads still end, and has its
+	// ports until the last has.
+	if threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task"); err != nil || (fields[state] == "Z" && len(threads) <= 1) {
 		return "", fs.ErrNotExist
 	}
 	return fields[started], nil

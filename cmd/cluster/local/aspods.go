@@ -1,0 +1,87 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/partition"
+)
+
+// upAsPods is the part of Up that starts everything if the control plane consists of
+// static pods: the kubelet comes first, and runs them without an API server.
+func (c *Cluster) upAsPods(ctx context.Context) error {
+	c.say("starting containerd")
+	if err := c.Containerd.Start(); err != nil {
+		return err
+	}
+	if err := c.awaitContainerd(ctx); err != nil {
+		return err
+	}
+	if err := c.importImages(ctx); err != nil {
+		return err
+	}
+	if err := c.WriteAdmissionConfiguration(); err != nil {
+		return err
+	}
+	for _, p := range []*Process{c.Etcd, c.APIServer, c.ControllerManager, c.Scheduler} {
+		manifest, err := json.MarshalIndent(c.asPod(p), "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(ManifestDir, p.Name+".json"), manifest); err != nil {
+			return err
+		}
+	}
+	if err := c.configureKubelet(); err != nil {
+		return err
+	}
+	if err := c.Attach(); err != nil {
+		return err
+	}
+	c.say("starting the kubelet, and with it the control plane")
+	started := time.Now().Truncate(time.Second)
+	if err := c.Kubelet.Start(); err != nil {
+		return err
+	}
+	if err := c.Kubelet.await(ctx, 3*time.Minute, ready(c.Client)); err != nil {
+		return err
+	}
+	if err := c.Proxy.Start(); err != nil {
+		return err
+	}
+	return c.awaitNode(ctx, started, "")
+}
+
+// asPod returns the static pod that runs a part of the control plane with the host's
+// files, below the same paths.
+func (c *Cluster) asPod(p *Process) *v1.Pod {
+	pod := &v1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: metav1.NamespaceSystem,
+			Labels:      map[string]string{"tier": "control-plane", "component": p.Name},
+			Annotations: map[string]string{partition.TargetAnnotation(c.Config.ControlPlaneType): ""}},
+		Spec: v1.PodSpec{
+			HostNetwork: true, PriorityClassName: "system-node-critical",
+			Containers: []v1.Container{{
+				Name: p.Name, Image: BusyboxImage, ImagePullPolicy: v1.PullNever, Command: p.Args,
+				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("64Mi")}},
+			}},
+		},
+	}
+	// Not every binary is static: the host's libraries, too.
+	for _, path := range []string{c.dirs.data, c.Config.Bin, c.Config.Tools, "/lib", "/lib64", "/usr/lib"} {
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		name := "path" + string(rune('0'+len(pod.Spec.Volumes)))
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: name, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path}}})
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: name, MountPath: path})
+	}
+	return pod
+}

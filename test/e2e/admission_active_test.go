@@ -1,0 +1,283 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
+)
+
+// cleanup returns a context for what follows a test.
+func cleanup(t testing.TB) context.Context { return context.WithoutCancel(t.Context()) }
+
+// partitioningConfig is an admission configuration with one for the plugin.
+func partitioningConfig(configuration string) string {
+	return `{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [{"name": "workload.openshift.io/Partitioning", "configuration":
+		{"apiVersion": "partitioning.workload.openshift.io/v1alpha1", "kind": "PartitioningConfiguration", ` + configuration + `}}]}`
+}
+
+func restartAPIServer(t *testing.T, c *local.Cluster, configuration string) {
+	t.Helper()
+	if err := c.APIServer.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.Config.AdmissionConfiguration = configuration
+	if err := c.StartAPIServer(cleanup(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// latched returns the enabled annotation of kube-system.
+func latched(t *testing.T, c *local.Cluster) string {
+	t.Helper()
+	namespace, err := c.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return namespace.Annotations[partition.EnabledAnnotation]
+}
+
+func removeLatch(t *testing.T, c *local.Cluster) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
+	if _, err := c.Client.CoreV1().Namespaces().Patch(cleanup(t), metav1.NamespaceSystem, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// When a type is active: by the rule of nodes, by the latch, and by the configuration.
+func TestActivation(t *testing.T) {
+	with := config
+	with.WithoutNode = true
+	c := alone(t, with)
+	namespace := newNamespace(t, c, "management")
+	first := creating(t, c, namespace)
+	awaitActive(t, first, false)
+	reportingNode(t, c, "a")
+	reportingNode(t, c, "b", "management")
+	awaitActive(t, first, false)
+	if got := latched(t, c); got != "" {
+		t.Errorf("with some nodes the latch is %q", got)
+	}
+	reportCores(t, c, "a", "management")
+	awaitActive(t, first, true)
+	waitFor(t, 5*time.Second, "the type is latched", func() error {
+		if got := latched(t, c); got != "management" {
+			return fmt.Errorf("the latch is %q", got)
+		}
+		return nil
+	})
+	t.Run("a node without joins", func(t *testing.T) {
+		reportingNode(t, c, "late")
+		awaitActive(t, first, true)
+		awaitEvent(t, c, "NodeMissingPartition", "management.workload.openshift.io/cores")
+		t.Run("and kube-apiserver starts again, under load", func(t *testing.T) { startsUnderLoad(t, c, namespace) })
+		t.Run("a second kube-apiserver agrees", func(t *testing.T) { twoServers(t, c, namespace) })
+	})
+	t.Run("the configuration lists types", func(t *testing.T) {
+		for _, name := range []string{"a", "b"} {
+			deleteNode(t, c, name)
+		}
+		removeLatch(t, c)
+		awaitActive(t, first, false)
+		restartAPIServer(t, c, partitioningConfig(`"activation": {"source": "Types", "types": ["management"]}`))
+		awaitActive(t, creating(t, c, namespace), true)
+		if got := latched(t, c); got != "" {
+			t.Errorf("what the configuration decides was latched: %q", got)
+		}
+	})
+	t.Run("OpenShift's Infrastructure decides", func(t *testing.T) {
+		restartAPIServer(t, c, partitioningConfig(`"activation": {"source": "Infrastructure"}`))
+		followsInfrastructure(t, c, creating(t, c, namespace))
+	})
+	t.Run("a mistake in the configuration", func(t *testing.T) { mistakes(t, c) })
+}
+
+// startsUnderLoad creates pods while kube-apiserver starts: each is partitioned or not
+// created.
+func startsUnderLoad(t *testing.T, c *local.Cluster, namespace string) {
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	var mu sync.Mutex
+	created, refused := 0, map[string]int{}
+	for i := range 4 {
+		clients.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				p, err := c.Client.CoreV1().Pods(namespace).Create(ctx, pod(fmt.Sprintf("load-%d-%d", i, n), asks, container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{})
+				mu.Lock()
+				if err != nil {
+					refused[strings.SplitN(err.Error(), ":", 2)[0]]++
+				} else {
+					created++
+					if _, is := partition.TypeOf(p); !is {
+						t.Errorf("pod %s has annotations %v", p.Name, p.Annotations)
+					}
+				}
+				mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	time.Sleep(500 * time.Millisecond)
+	if err := c.APIServer.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := c.StartAPIServer(t.Context()); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	stop()
+	clients.Wait()
+	if created == 0 {
+		t.Errorf("no pod was created; errors %v", refused)
+	}
+	t.Logf("%d pods were created and partitioned, the others got %v", created, refused)
+}
+
+func twoServers(t *testing.T, c *local.Cluster, namespace string) {
+	url, err := c.StartSecondAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.SecondAPIServer.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	rest, err := clientcmd.BuildConfigFromFlags(url, local.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := creating(t, c, namespace)
+	second := func(p *v1.Pod, options metav1.CreateOptions) (*v1.Pod, error) {
+		return client.CoreV1().Pods(namespace).Create(t.Context(), p, options)
+	}
+	agree := func(what string, want bool) {
+		t.Helper()
+		began := time.Now()
+		for _, create := range []creator{first, second} {
+			awaitActive(t, create, want)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%s: both agree after %s", what, took)
+		}
+	}
+	agree("at first", true)
+	removeLatch(t, c)
+	agree("without the latch, and a node without the type", false)
+	reportCores(t, c, "late", "management")
+	agree("when the rule holds again", true)
+	waitFor(t, 5*time.Second, "the type is latched once", func() error {
+		if got := latched(t, c); got != "management" {
+			return fmt.Errorf("the latch is %q", got)
+		}
+		return nil
+	})
+	reportCores(t, c, "late")
+	agree("with the latch", true)
+}
+
+func followsInfrastructure(t *testing.T, c *local.Cluster, create creator) {
+	rest, err := clientcmd.BuildConfigFromFlags("", local.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitActive(t, create, false)
+	definition := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "infrastructures.config.openshift.io"}, "spec": {
+		"group": "config.openshift.io", "scope": "Cluster", "names": {"plural": "infrastructures", "singular": "infrastructure", "kind": "Infrastructure", "listKind": "InfrastructureList"},
+		"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`), definition); err != nil {
+		t.Fatal(err)
+	}
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := definitions.Delete(cleanup(t), definition.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	resource := client.Resource(schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "infrastructures"})
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"}}}
+	waitFor(t, 20*time.Second, "the kind is served", func() error {
+		_, err := resource.Create(t.Context(), object, metav1.CreateOptions{})
+		return err
+	})
+	awaitActive(t, create, false)
+	for _, step := range []struct {
+		value string
+		want  bool
+	}{{"None", false}, {"AllNodes", true}, {"None", false}, {"AllNodes", true}} {
+		patch := fmt.Sprintf(`{"status": {"cpuPartitioning": %q}}`, step.value)
+		if _, err := resource.Patch(t.Context(), "cluster", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		awaitActive(t, create, step.want)
+	}
+	if err := resource.Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitActive(t, create, false)
+}
+
+// mistakes runs a kube-apiserver that is to end with a line that names the field.
+func mistakes(t *testing.T, c *local.Cluster) {
+	t.Cleanup(func() { restartAPIServer(t, c, "") })
+	for name, test := range map[string]struct{ configuration, want string }{
+		"an unknown field":  {partitioningConfig(`"activation": {"sources": "Nodes"}`), `unknown field \"activation.sources\"`},
+		"an unknown source": {partitioningConfig(`"activation": {"source": "Moon"}`), `activation.source: Unsupported value: \"Moon\"`},
+		"no types":          {partitioningConfig(`"activation": {"source": "Types"}`), "activation.types: Required value"},
+		"an invalid type":   {partitioningConfig(`"activation": {"source": "Types", "types": ["Management"]}`), `activation.types[0]: Invalid value: \"Management\"`},
+		"another version":   {strings.Replace(partitioningConfig(`"activation": {}`), "v1alpha1", "v7", 1), `apiVersion: Unsupported value: \"partitioning.workload.openshift.io/v7\"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.APIServer.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			c.Config.AdmissionConfiguration = test.configuration
+			if err := c.WriteAdmissionConfiguration(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			output, err := exec.CommandContext(ctx, c.APIServer.Args[0], c.APIServer.Args[1:]...).CombinedOutput()
+			if err == nil || ctx.Err() != nil {
+				t.Fatalf("kube-apiserver ended with %v, and printed\n%s", err, output)
+			}
+			var found []string
+			for line := range strings.Lines(string(output)) {
+				if strings.Contains(line, "workload.openshift.io/Partitioning") && strings.Contains(line, "onfiguration: ") {
+					found = append(found, line)
+				}
+			}
+			want := strings.ReplaceAll(test.want, `\"`, `"`)
+			if len(found) != 1 || !strings.Contains(strings.ReplaceAll(found[0], `\"`, `"`), want) {
+				t.Errorf("want one line with %s, got %q", want, found)
+			}
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
+)
+
+// webhookLabel, on a namespace, lists what is done to its pods: webhooks select by it.
+const webhookLabel = "e2e.workload.openshift.io/"
+
+// patches are what webhooks do, by the path at which they are served.
+var patches = map[string]func(*v1.Pod) []map[string]any{
+	"annotate": func(p *v1.Pod) []map[string]any {
+		if p.Annotations["webhook"] != "" {
+			return nil
+		}
+		return []map[string]any{{"op": "add", "path": "/metadata/annotations/webhook", "value": "was here"}}
+	},
+	"inject": func(p *v1.Pod) []map[string]any {
+		if slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.Name == "injected" }) {
+			return nil
+		}
+		injected := container("injected", "true", "cpu=100m memory=16Mi", "")
+		return []map[string]any{{"op": "add", "path": "/spec/containers/-", "value": injected}}
+	},
+	// It is wrong, and runs again and again.
+	"cpu": func(*v1.Pod) []map[string]any {
+		return []map[string]any{{"op": "add", "path": "/spec/containers/0/resources/requests/cpu", "value": "50m"}}
+	},
+}
+
+// serveWebhooks serves all patches and registers them for namespaces with their label.
+func serveWebhooks(t *testing.T, c *local.Cluster) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		var review admissionv1.AdmissionReview
+		body, err := io.ReadAll(request.Body)
+		if err == nil {
+			err = json.Unmarshal(body, &review)
+		}
+		var p v1.Pod
+		if err == nil {
+			err = json.Unmarshal(review.Request.Object.Raw, &p)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+		if patch := patches[strings.TrimPrefix(request.URL.Path, "/")](&p); patch != nil {
+			kind := admissionv1.PatchTypeJSONPatch
+			review.Response.PatchType = &kind
+			review.Response.Patch, _ = json.Marshal(patch)
+		}
+		review.Request = nil
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(server.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	none, again := admissionregistration.SideEffectClassNone, admissionregistration.IfNeededReinvocationPolicy
+	configuration := &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}}
+	for _, name := range slices.Sorted(maps.Keys(patches)) {
+		url := server.URL + "/" + name
+		configuration.Webhooks = append(configuration.Webhooks, admissionregistration.MutatingWebhook{
+			Name: name + ".e2e.workload.openshift.io", ClientConfig: admissionregistration.WebhookClientConfig{URL: &url, CABundle: authority},
+			Rules: []admissionregistration.RuleWithOperations{{Operations: []admissionregistration.OperationType{admissionregistration.Create},
+				Rule: admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{webhookLabel + name: ""}},
+			SideEffects:       &none, ReinvocationPolicy: &again, AdmissionReviewVersions: []string{"v1"},
+		})
+	}
+	webhooks := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	if _, err := webhooks.Create(t.Context(), configuration, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	policies, bindings := c.Client.AdmissionregistrationV1().MutatingAdmissionPolicies(), c.Client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
+	policy := &admissionregistration.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}, Spec: admissionregistration.MutatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistration.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{webhookLabel + "policy": ""}}, ObjectSelector: &metav1.LabelSelector{},
+			ResourceRules: []admissionregistration.NamedRuleWithOperations{{RuleWithOperations: configuration.Webhooks[0].Rules[0]}},
+		},
+		ReinvocationPolicy: again,
+		// Without it the policy would put its cpu back in the second run.
+		MatchConditions: []admissionregistration.MatchCondition{{Name: "not-injected-yet", Expression: `!object.spec.?initContainers.orValue([]).exists(c, c.name == "by-policy")`}},
+		Mutations: []admissionregistration.Mutation{{PatchType: admissionregistration.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionregistration.ApplyConfiguration{
+			Expression: `Object{metadata: Object.metadata{annotations: {"policy": "was here"}}, spec: Object.spec{initContainers: [Object.spec.initContainers{name: "by-policy", image: "` +
+				local.BusyboxImage + `", restartPolicy: "Always", resources: Object.spec.initContainers.resources{requests: {"cpu": "70m", "memory": "8Mi"}}}]}}`}}},
+	}}
+	if _, err := policies.Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bindings.Create(t.Context(), &admissionregistration.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}, Spec: admissionregistration.MutatingAdmissionPolicyBindingSpec{PolicyName: "e2e"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := cleanup(t)
+		for _, err := range []error{webhooks.Delete(ctx, "e2e", metav1.DeleteOptions{}), bindings.Delete(ctx, "e2e", metav1.DeleteOptions{}), policies.Delete(ctx, "e2e", metav1.DeleteOptions{})} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Whatever runs after the plugin, and makes it run again, the result is the same, and
+// what was injected is partitioned.
+func TestReinvocation(t *testing.T) {
+	c := apiServer(t)
+	reportingNode(t, c, "reporting", "management")
+	serveWebhooks(t, c)
+	base := newNamespace(t, c, "management")
+	awaitActive(t, creating(t, c, base), true)
+	defaults := &v1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "defaults"}, Spec: v1.LimitRangeSpec{Limits: []v1.LimitRangeItem{{Type: v1.LimitTypeContainer,
+		Default:        v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("1Gi")},
+		DefaultRequest: v1.ResourceList{v1.ResourceCPU: resource.MustParse("25m"), v1.ResourceMemory: resource.MustParse("32Mi")}}}}}
+	build := func() *v1.Pod {
+		return pod("p", map[string]string{managementTarget: "", "mine": "kept"}, container("c", "true", "cpu=400m memory=16Mi", ""), container("d", "true", "memory=16Mi", ""))
+	}
+	// What LimitRanger makes of the two containers: requests and limits of both.
+	plain := map[string]string{"c": `{"cpushares":400}`, "d": `{"cpushares":2}`}
+	defaulted := map[string]string{"c": `{"cpushares":400,"cpulimit":2000}`, "d": `{"cpushares":25,"cpulimit":2000}`}
+	with := func(base map[string]string, more ...string) map[string]string {
+		all := maps.Clone(base)
+		for i := 0; i < len(more); i += 2 {
+			all[more[i]] = more[i+1]
+		}
+		return all
+	}
+	for _, test := range []struct {
+		labels  []string
+		limited bool
+		want    map[string]string
+	}{
+		{nil, false, plain},
+		{[]string{"annotate"}, false, plain},
+		{[]string{"inject"}, false, with(plain, "injected", `{"cpushares":100}`)},
+		{[]string{"policy"}, false, with(plain, "by-policy", `{"cpushares":70}`)},
+		{nil, true, defaulted},
+		{[]string{"annotate"}, true, defaulted},
+		{[]string{"annotate", "inject", "policy"}, false, with(plain, "injected", `{"cpushares":100}`, "by-policy", `{"cpushares":70}`)},
+		{[]string{"annotate", "inject", "policy"}, true, with(defaulted, "injected", `{"cpushares":100,"cpulimit":2000}`, "by-policy", `{"cpushares":70,"cpulimit":2000}`)},
+	} {
+		t.Run(fmt.Sprintf("%v, limited %v", test.labels, test.limited), func(t *testing.T) {
+			namespace := newNamespace(t, c, "management")
+			labelNamespace(t, c, namespace, test.labels)
+			if test.limited {
+				if _, err := c.Client.CoreV1().LimitRanges(namespace).Create(t.Context(), defaults, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var p *v1.Pod
+			// The server takes a moment to see webhooks, policies and LimitRanges.
+			waitFor(t, 20*time.Second, "everything has been done to the pod", func() (err error) {
+				if p, err = creating(t, c, namespace)(build(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+					return err
+				}
+				if got := len(p.Spec.Containers) + len(p.Spec.InitContainers); got != len(test.want) || (slices.Contains(test.labels, "annotate") && p.Annotations["webhook"] == "") ||
+					(test.limited && p.Spec.Containers[0].Resources.Limits.Memory().IsZero()) {
+					return fmt.Errorf("it has %d containers, annotations %v", got, p.Annotations)
+				}
+				return nil
+			})
+			for name, want := range test.want {
+				if got := p.Annotations[partition.ResourcesAnnotation(name)]; got != want {
+					t.Errorf("container %s has the annotation %s, want %s", name, got, want)
+				}
+			}
+			for _, of := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+				if _, has := of.Resources.Requests[v1.ResourceCPU]; has {
+					t.Errorf("container %s has %v", of.Name, of.Resources)
+				}
+				if _, has := of.Resources.Limits[v1.ResourceCPU]; has {
+					t.Errorf("container %s has %v", of.Name, of.Resources)
+				}
+			}
+			if p.Annotations["mine"] != "kept" || p.Annotations[partition.WarningAnnotation] != "" {
+				t.Errorf("the pod has annotations %v", p.Annotations)
+			}
+		})
+	}
+	t.Run("a webhook that insists on cpu", func(t *testing.T) {
+		namespace := newNamespace(t, c, "management")
+		labelNamespace(t, c, namespace, []string{"cpu"})
+		waitFor(t, 20*time.Second, "the pod is refused", func() error {
+			_, err := creating(t, c, namespace)(build(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "was changed after it had been decided") {
+				return fmt.Errorf("got %v", err)
+			}
+			return nil
+		})
+	})
+	t.Run("a quota on the cores", func(t *testing.T) {
+		namespace := newNamespace(t, c, "management")
+		name := v1.ResourceName("requests." + string(cores))
+		if _, err := c.Client.CoreV1().ResourceQuotas(namespace).Create(t.Context(), &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "cores"}, Spec: v1.ResourceQuotaSpec{Hard: v1.ResourceList{name: resource.MustParse("1000")}}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		used := func(want int64) {
+			t.Helper()
+			waitFor(t, 20*time.Second, "the quota counts", func() error {
+				quota, err := c.Client.CoreV1().ResourceQuotas(namespace).Get(t.Context(), "cores", metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				if got, has := quota.Status.Used[name]; !has || got.Value() != want {
+					return fmt.Errorf("%v are used, want %d", quota.Status.Used, want)
+				}
+				return nil
+			})
+		}
+		used(0)
+		for i, want := range []int64{400, 800} {
+			p := build()
+			p.Name = fmt.Sprintf("p-%d", i)
+			if _, err := creating(t, c, namespace)(p, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			used(want)
+		}
+		if _, err := creating(t, c, namespace)(build(), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
+			t.Errorf("a pod too many got %v", err)
+		}
+	})
+}
+
+func labelNamespace(t *testing.T, c *local.Cluster, namespace string, labels []string) {
+	t.Helper()
+	object, err := c.Client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, label := range labels {
+		object.Labels[webhookLabel+label] = ""
+	}
+	if _, err := c.Client.CoreV1().Namespaces().Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
+)
+
+// ordinaryUser returns a client of somebody who may do in a namespace what the role
+// admin may, and nothing elsewhere.
+func ordinaryUser(t *testing.T, c *local.Cluster, namespace string) *kubernetes.Clientset {
+	t.Helper()
+	if _, err := c.Client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "mallory"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "mallory"}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", local.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.WarningHandler = rest.NoWarnings{}
+	config.Impersonate.UserName = "mallory"
+	config.QPS, config.Burst = 200, 400
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, 10*time.Second, "the role is seen", func() error {
+		_, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+	return client
+}
+
+// What an ordinary user may try who has rights in one namespace that does not allow the
+// type: nothing of it reaches a pool.
+func TestAttacks(t *testing.T) {
+	c := apiServer(t)
+	reportingNode(t, c, "reporting", "management")
+	open := newNamespace(t, c, "management")
+	awaitActive(t, creating(t, c, open), true)
+	namespace := newNamespace(t, c, "")
+	mallory := ordinaryUser(t, c, namespace)
+	pods := mallory.CoreV1().Pods(namespace)
+	forged := func(more ...string) map[string]string {
+		annotations := map[string]string{}
+		for i := 0; i < len(more); i += 2 {
+			annotations[more[i]] = more[i+1]
+		}
+		return annotations
+	}
+	thousand := map[string]string{}
+	for i := range 1000 {
+		thousand[fmt.Sprintf("%st-%d", partition.TargetPrefix, i)] = ""
+	}
+	manyResources := map[string]string{}
+	for i := range 1000 {
+		manyResources[partition.ResourcesAnnotation(fmt.Sprintf("c-%d", i))] = `{"cpushares":2,"cpuset":"0-3"}`
+	}
+	withCores := func(p *v1.Pod, name v1.ResourceName) *v1.Pod {
+		quantity := resource.MustParse("400")
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: v1.ResourceList{name: quantity, v1.ResourceMemory: resource.MustParse("16Mi")}, Limits: v1.ResourceList{name: quantity}}
+		return p
+	}
+	burstable := func(annotations map[string]string) *v1.Pod {
+		return pod("", annotations, container("c", "true", "cpu=100m memory=16Mi", ""))
+	}
+	const says = "the namespace has no annotation"
+	for name, test := range map[string]struct {
+		pod *v1.Pod
+		// status is nil if the pod is created, as an ordinary one.
+		status func(error) bool
+		says   string
+	}{
+		"the target annotation":                 {burstable(forged(managementTarget, "")), nil, says},
+		"with the hard effect":                  {burstable(forged(managementTarget, hard)), apierrors.IsForbidden, says},
+		"a resources annotation":                {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":9000,"cpulimit":9000}`)), nil, ""},
+		"a cpuset":                              {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":100,"cpuset":"0"}`)), nil, ""},
+		"all that a partitioned pod has":        {withCores(burstable(forged(managementTarget, `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"), `{"cpushares":400}`)), cores), nil, says},
+		"the same without cpu, BestEffort":      {pod("", forged(managementTarget, `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"), `{"cpushares":2}`), container("c", "true", "", "")), nil, says},
+		"cores of their own":                    {withCores(burstable(nil), cores), nil, "cores of a workload type were turned back into a cpu request"},
+		"cores of another type":                 {withCores(burstable(nil), "other.workload.openshift.io/cores"), nil, "cores of a workload type were turned back into a cpu request"},
+		"another type":                          {burstable(forged(partition.TargetPrefix+"other", "")), nil, says},
+		"a forged warning":                      {burstable(forged(partition.WarningAnnotation, "all is well")), nil, ""},
+		"a forged source":                       {burstable(forged("kubernetes.io/config.source", "file", managementTarget, "", partition.ResourcesAnnotation("c"), `{"cpushares":2}`)), nil, says},
+		"a forged mirror":                       {burstable(forged(v1.MirrorPodAnnotationKey, "x", managementTarget, "", partition.ResourcesAnnotation("c"), `{"cpushares":2}`)), apierrors.IsInvalid, "mirror"},
+		"a thousand targets":                    {burstable(thousand), apierrors.IsInvalid, "and 997 more"},
+		"a thousand resources annotations":      {burstable(manyResources), nil, ""},
+		"200 KiB of JSON":                       {burstable(forged(managementTarget, `{"effect": "`+strings.Repeat("x", 200<<10)+`"}`)), apierrors.IsInvalid, "unknown effect"},
+		"200 KiB of nested JSON":                {burstable(forged(managementTarget, strings.Repeat(`{"effect":`, 20<<10))), apierrors.IsInvalid, "unknown effect"},
+		"256 KiB of JSON":                       {burstable(forged(managementTarget, strings.Repeat("[", 256<<10))), apierrors.IsInvalid, "metadata.annotations"},
+		"a target in capitals":                  {burstable(forged("Target.workload.openshift.io/management", "")), nil, ""},
+		"a type in capitals":                    {burstable(forged(partition.TargetPrefix+"Management", "")), apierrors.IsInvalid, "workload type"},
+		"a type with a letter that looks alike": {burstable(forged(partition.TargetPrefix+"mаnagement", "")), apierrors.IsInvalid, "metadata.annotations"},
+		"a target without a type":               {burstable(forged(partition.TargetPrefix, "")), apierrors.IsInvalid, "metadata.annotations"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent++
+			test.pod.Name = fmt.Sprintf("attack-%d", sent)
+			p, err := pods.Create(t.Context(), test.pod, metav1.CreateOptions{})
+			if test.status != nil {
+				if err == nil || !test.status(err) || !strings.Contains(err.Error(), test.says) {
+					t.Errorf("got %v, want an error with %q", err, test.says)
+				}
+				const most = 4 << 10
+				if err != nil && len(err.Error()) > most {
+					t.Errorf("the error has %d bytes", len(err.Error()))
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectOutside(t, p)
+			if warning := p.Annotations[partition.WarningAnnotation]; !strings.Contains(warning, test.says) || (test.says == "") != (warning == "") {
+				t.Errorf("the warning is %q, want %q", warning, test.says)
+			}
+		})
+	}
+	t.Run("annotations that come later", func(t *testing.T) {
+		p, err := pods.Create(t.Context(), pod("later", nil, container("c", "true", "", "")), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		annotations := forged(managementTarget, "", partition.ResourcesAnnotation("c"), `{"cpushares":2}`, partition.ResourcesAnnotation("debug"), `{"cpushares":2}`)
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, subresource := range [][]string{nil, {"status"}, {"ephemeralcontainers"}, {"resize"}} {
+			for _, kind := range []types.PatchType{types.MergePatchType, types.StrategicMergePatchType} {
+				// What the role does not allow is fine, too.
+				if _, err := pods.Patch(t.Context(), "later", kind, patch, metav1.PatchOptions{}, subresource...); err != nil && !apierrors.IsForbidden(err) {
+					t.Errorf("%s: %v", subresource, err)
+				}
+			}
+		}
+		p.Annotations = annotations
+		if _, err := pods.Update(t.Context(), p, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
+			t.Error(err)
+		}
+		if err := pods.Bind(t.Context(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "later", Annotations: annotations}, Target: v1.ObjectReference{Kind: "Node", Name: "reporting"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsForbidden(err) {
+			t.Error(err)
+		}
+		if p, err = pods.Get(t.Context(), "later", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expectOutside(t, p)
+	})
+	t.Run("the namespace is not theirs to annotate", func(t *testing.T) {
+		patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "management"}}}`, partition.AllowedAnnotation)
+		if _, err := mallory.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("got %v", err)
+		}
+		latch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "invented"}}}`, partition.EnabledAnnotation)
+		if _, err := mallory.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, []byte(latch), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("invented types make no series of metrics", func(t *testing.T) {
+		before := podSeries(t, c)
+		const invented = 50
+		for i := range invented {
+			annotations := forged(fmt.Sprintf("%sinvented-%d", partition.TargetPrefix, i), "")
+			if _, err := pods.Create(t.Context(), pod(fmt.Sprintf("invented-%d", i), annotations, container("c", "true", "", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := podSeries(t, c)
+		if added := len(after) - len(before); added > 1 {
+			t.Errorf("there were %d series, and are %d", len(before), len(after))
+		}
+		const series = `apiserver_workload_partitioning_pods_total{outcome="skipped",reason="namespace_not_annotated",workload_type="other"}`
+		if counted := after[series] - before[series]; counted != invented {
+			t.Errorf("%v pods were counted as other, want %d", counted, invented)
+		}
+	})
+	t.Run("metrics are what has happened", func(t *testing.T) {
+		before := podSeries(t, c)
+		create := creating(t, c, open)
+		for i := range 7 {
+			if _, err := create(pod(fmt.Sprintf("counted-%d", i), asks, container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := create(pod("refused", map[string]string{managementTarget: hard}, container("c", "true", "cpu=100m", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("got %v", err)
+		}
+		after := podSeries(t, c)
+		for series, want := range map[string]float64{
+			`apiserver_workload_partitioning_pods_total{outcome="partitioned",reason="",workload_type="management"}`:       7,
+			`apiserver_workload_partitioning_pods_total{outcome="refused",reason="qos_change",workload_type="management"}`: 1,
+		} {
+			if counted := after[series] - before[series]; counted != want {
+				t.Errorf("%s has grown by %v, want %v", series, counted, want)
+			}
+		}
+	})
+}
+
+// expectOutside checks that a pod has nothing by which it could reach a pool.
+func expectOutside(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	if workloadType, is := partition.TypeOf(p); is {
+		t.Errorf("the pod is in the partition %s: %v", workloadType, p.Annotations)
+	}
+	for key := range p.Annotations {
+		if strings.HasPrefix(key, partition.TargetPrefix) || strings.HasPrefix(key, partition.ResourcesPrefix) {
+			t.Errorf("the pod has the annotation %s", key)
+		}
+	}
+	for _, of := range p.Spec.Containers {
+		if partition.CarriesCores(of.Resources.Requests) || partition.CarriesCores(of.Resources.Limits) {
+			t.Errorf("the pod has %v", of.Resources)
+		}
+	}
+}
+
+// podSeries scrapes kube-apiserver's counter of pods.
+func podSeries(t *testing.T, c *local.Cluster) map[string]float64 {
+	t.Helper()
+	data, err := c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string]float64{}
+	for line := range strings.Lines(string(data)) {
+		if strings.HasPrefix(line, "apiserver_workload_partitioning_pods_total{") {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+			var count float64
+			if _, err := fmt.Sscan(value, &count); err != nil {
+				t.Fatal(err)
+			}
+			series[name+"}"] = count
+		}
+	}
+	return series
+}

@@ -1,0 +1,372 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/test/e2e/criproxy"
+	"workload.openshift.io/partition"
+)
+
+// alone starts a cluster of the test's own, in place of the shared one.
+func alone(t *testing.T, with local.Config) *local.Cluster {
+	t.Helper()
+	endShared(t)
+	c := local.New(with)
+	t.Cleanup(func() {
+		if t.Failed() {
+			keepLogs(c)
+		}
+		if err := c.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A whole control plane consists of partitioned static pods: nothing but the kubelet
+// is there to partition them, and they share the pool of one CPU.
+func TestControlPlaneInItsPool(t *testing.T) {
+	with := config
+	with.Pinning, with.ControlPlaneType = pinning, "management"
+	c := alone(t, with)
+	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+	healthy := func(t *testing.T) (restarts int32) {
+		t.Helper()
+		for _, name := range names {
+			var p *v1.Pod
+			waitFor(t, time.Minute, name+" runs in its pool", func() (err error) {
+				if p, err = c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name+"-"+local.NodeName, metav1.GetOptions{}); err != nil {
+					return err
+				}
+				if _, partitioned := partition.TypeOf(p); !partitioned || p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
+					return fmt.Errorf("phase %s, annotations %v, %v", p.Status.Phase, p.Annotations, p.Status.ContainerStatuses)
+				}
+				return nil
+			})
+			expectNoLeak(t, p)
+			restarts += p.Status.ContainerStatuses[0].RestartCount
+		}
+		if _, err := c.Client.RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return restarts
+	}
+	before := healthy(t)
+	t.Run("it runs a Deployment", func(t *testing.T) {
+		namespace := newNamespace(t, c, "management")
+		labels := map[string]string{"app": "operator"}
+		two := int32(2)
+		if _, err := c.Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
+			Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: pod("", nil, container("c", awake, "cpu=100m memory=16Mi", "")).Spec},
+		}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, time.Minute, "the Deployment is available", func() error {
+			deployment, err := c.Client.AppsV1().Deployments(namespace).Get(t.Context(), "operator", metav1.GetOptions{})
+			if err == nil && deployment.Status.AvailableReplicas != two {
+				err = fmt.Errorf("its status is %v", deployment.Status)
+			}
+			return err
+		})
+	})
+	t.Run("the kubelet is killed and comes back", func(t *testing.T) {
+		if err := c.Kubelet.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.StartKubelet(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if after := healthy(t); after != before {
+			t.Errorf("the control plane has restarted %d times, and had %d times before", after, before)
+		}
+	})
+}
+
+// Without the file the patched kubelet is upstream's. This test has a cluster of its
+// own, since a type that was active once stays so.
+func TestWithoutFileNothingHappens(t *testing.T) {
+	c := alone(t, config)
+	t.Run("a pod that asks runs as an ordinary one, with a warning", func(t *testing.T) {
+		p := start(t, c, newNamespace(t, c, "management"), pod("asks", asks, container("c", busy, "cpu=400m memory=16Mi", "")))[0]
+		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] != "" || !strings.Contains(p.Annotations[partition.WarningAnnotation], "active") {
+			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
+		}
+		if usage := containerUsage(t, p, 0); usage.CPUs != allCPUs(t) {
+			t.Errorf("its container has CPUs %s", usage.CPUs)
+		}
+		if usage, err := local.PodUsage(p); err != nil || usage.Weight != weight(409) {
+			t.Errorf("the pod has weight %d (%v), want %d", usage.Weight, err, weight(409))
+		}
+	})
+	t.Run("a static pod that asks is left as it is", func(t *testing.T) {
+		writeStaticPod(t, c, "static", staticPod("400m"))
+		p := awaitRunning(t, c, "default", "static-"+local.NodeName)
+		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] == "" {
+			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
+		}
+	})
+	t.Run("the node object equals an unpatched kubelet's", func(t *testing.T) {
+		patched := registered(t, c)
+		c.UseKubelet(upstreamKubelet)
+		unpatched := registered(t, c)
+		if patched.Status.NodeInfo.KubeletVersion == unpatched.Status.NodeInfo.KubeletVersion {
+			t.Fatalf("both kubelets have the version %s", patched.Status.NodeInfo.KubeletVersion)
+		}
+		if a, b := comparable(patched), comparable(unpatched); a != b {
+			t.Errorf("the patched kubelet's node is\n%s\nthe unpatched one's\n%s", a, b)
+		}
+	})
+	proxy, err := criproxy.Listen(c.ProxySocket(), c.RuntimeSocket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.Config.RuntimeSocket = c.ProxySocket()
+	unpatched := observe(t, c, proxy, upstreamKubelet, "", nil)
+	t.Run("the runtime is asked for what an unpatched kubelet asks for", func(t *testing.T) {
+		patched := observe(t, c, proxy, "", "", nil)
+		for method := range unpatched.requests {
+			if slices.Contains(exact, method) && len(unpatched.requests[method]) == 0 {
+				t.Errorf("there was no %s, so nothing is compared", method)
+			}
+		}
+		for _, method := range exact {
+			expectSame(t, method, patched.requests[method], unpatched.requests[method])
+		}
+		expectSame(t, "methods", patched.methods(), unpatched.methods())
+		expectSame(t, "names of metrics", patched.metrics, unpatched.metrics)
+	})
+	t.Run("a partition costs no call", func(t *testing.T) {
+		partitioned := observe(t, c, proxy, "", pinning, asks)
+		for _, method := range slices.Sorted(maps.Keys(unpatched.requests)) {
+			t.Logf("%-28s unpatched %3d, partitioned %3d", method, len(unpatched.requests[method]), len(partitioned.requests[method]))
+		}
+		t.Logf("API: unpatched %v, partitioned %v", unpatched.apiCalls, partitioned.apiCalls)
+		for call, got := range partitioned.apiCalls {
+			// Two changes of a status are reported together, or not.
+			if want := unpatched.apiCalls[call]; got > want+1 {
+				t.Errorf("%d API calls %s, and %d of an unpatched kubelet", got, call, want)
+			}
+		}
+		for _, method := range exact {
+			if got, want := len(partitioned.requests[method]), len(unpatched.requests[method]); got > want {
+				t.Errorf("%d calls of %s, and %d of an unpatched kubelet", got, method, want)
+			}
+		}
+		expectSame(t, "methods", partitioned.methods(), unpatched.methods())
+	})
+}
+
+// exact are the requests that must be the same, and as many. How often a kubelet lists
+// and looks is a matter of time.
+var exact = []string{"RunPodSandbox", "CreateContainer", "StartContainer", "UpdateContainerResources"}
+
+// observed is what a kubelet has done for a fixed set of pods.
+type observed struct {
+	requests map[string][]string
+	metrics  []string
+	apiCalls map[string]int
+}
+
+// methods returns what the runtime was asked for, without what garbage collection asks
+// for once in a minute or five.
+func (o observed) methods() []string {
+	methods := slices.Sorted(maps.Keys(o.requests))
+	return slices.DeleteFunc(methods, func(method string) bool {
+		return slices.Contains([]string{"ListImages", "ImageFsInfo", "RemoveImage", "RemoveContainer", "RemovePodSandbox"}, method)
+	})
+}
+
+// observe starts a kubelet, has it run a fixed set of pods with the given annotations,
+// resizes one, and removes them.
+func observe(t *testing.T, c *local.Cluster, proxy *criproxy.Proxy, kubelet, file string, annotations map[string]string) observed {
+	t.Helper()
+	if err := c.ChangeCPUManagerPolicy("static"); err != nil {
+		t.Fatal(err)
+	}
+	c.UseKubelet(kubelet)
+	restart(t, c, file)
+	const namespace = "fixed"
+	_, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Annotations: map[string]string{partition.AllowedAnnotation: "management"}}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	noPods := func() {
+		waitFor(t, time.Minute, "all pods are gone", func() error {
+			left, err := c.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+			if err == nil && len(left.Items) > 0 {
+				err = fmt.Errorf("%d are left", len(left.Items))
+			}
+			return err
+		})
+	}
+	noPods()
+	waitFor(t, 20*time.Second, "default service account", func() error {
+		_, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	proxy.Forget()
+	audited := auditSize(t, c)
+	always := v1.ContainerRestartPolicyAlways
+	sidecar := container("sidecar", awake, "cpu=50m memory=16Mi", "")
+	sidecar.RestartPolicy = &always
+	full := pod("full", annotations, container("c", awake, "cpu=100m memory=16Mi", "cpu=200m memory=32Mi"), container("d", awake, "cpu=50m memory=16Mi", ""))
+	// An init container that ends may or may not be seen by a reconciliation.
+	full.Spec.InitContainers = []v1.Container{sidecar}
+	pods := []*v1.Pod{full, pod("besteffort", annotations, container("c", awake, "", "")), pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))}
+	no := false
+	for _, p := range pods {
+		p.Spec.AutomountServiceAccountToken, p.Spec.EnableServiceLinks = &no, &no
+	}
+	// What is shared must not change while the others run.
+	start(t, c, namespace, pods[2])
+	start(t, c, namespace, pods[:2]...)
+	// The CPU manager reconciles every two seconds here.
+	time.Sleep(5 * time.Second)
+	if err := resizeMemory(t, c, namespace, "full", "24Mi", "64Mi"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second)
+	o := observed{requests: map[string][]string{}, metrics: metricNames(t, c), apiCalls: apiCalls(t, c, audited)}
+	for _, p := range pods {
+		if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noPods()
+	calls, err := proxy.Calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range calls {
+		if create, ok := call.Request.(*runtimeapi.CreateContainerRequest); ok {
+			// The kubelet takes the variables of Services from a map.
+			slices.SortFunc(create.Config.Envs, func(a, b *runtimeapi.KeyValue) int { return strings.Compare(a.Key, b.Key) })
+		}
+		data, err := protojson.Marshal(call.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// protojson varies its blanks on purpose.
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, data); err != nil {
+			t.Fatal(err)
+		}
+		text := compact.String()
+		for _, id := range identities {
+			text = id.ReplaceAllString(text, "*")
+		}
+		o.requests[call.Method] = append(o.requests[call.Method], text)
+	}
+	for _, texts := range o.requests {
+		slices.Sort(texts)
+	}
+	return o
+}
+
+// identities differ between two pods of one manifest.
+var identities = []*regexp.Regexp{
+	regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), // UIDs
+	regexp.MustCompile(`"kubernetes.io/config.seen":"[^"]*"`),
+	regexp.MustCompile(`[0-9a-f]{64}`),                    // containers and sandboxes
+	regexp.MustCompile(`containers/[a-z]+/[0-9a-f]{8}\b`), // termination logs
+}
+
+func expectSame(t *testing.T, what string, patched, unpatched []string) {
+	t.Helper()
+	if slices.Equal(patched, unpatched) {
+		return
+	}
+	only := func(of, other []string) (found []string) {
+		rest := slices.Clone(other)
+		for _, text := range of {
+			if i := slices.Index(rest, text); i >= 0 {
+				rest = slices.Delete(rest, i, i+1)
+			} else {
+				found = append(found, text)
+			}
+		}
+		return found
+	}
+	t.Errorf("%s: only of the patched kubelet:\n%s\nonly of the unpatched one:\n%s", what, strings.Join(only(patched, unpatched), "\n"), strings.Join(only(unpatched, patched), "\n"))
+}
+
+// metricNames returns the names of all metrics that the kubelet has.
+func metricNames(t *testing.T, c *local.Cluster) []string {
+	t.Helper()
+	names := map[string]bool{}
+	for _, path := range []string{"metrics", "metrics/resource", "metrics/cadvisor", "metrics/probes"} {
+		data, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(local.NodeName).SubResource("proxy").Suffix(path).DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
+				names[path+" "+strings.TrimSpace(rest)] = true
+			}
+		}
+	}
+	// It comes when the kubelet first looks for pods to evict, sooner or later.
+	delete(names, "metrics kubelet_metrics_provider gauge")
+	return slices.Sorted(maps.Keys(names))
+}
+
+func auditSize(t *testing.T, c *local.Cluster) int64 {
+	t.Helper()
+	info, err := os.Stat(c.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// apiCalls counts what the kubelet has asked the API server to change of pods, by verb
+// and subresource, since the audit log had a size.
+func apiCalls(t *testing.T, c *local.Cluster, since int64) map[string]int {
+	t.Helper()
+	data, err := os.ReadFile(c.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for line := range bytes.Lines(data[since:]) {
+		var event struct {
+			Verb      string
+			User      struct{ Username string }
+			ObjectRef struct{ Name, Subresource string }
+		}
+		if err := json.Unmarshal(line, &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.User.Username == "system:node:"+local.NodeName {
+			counts[event.Verb+" "+event.ObjectRef.Name+"/"+event.ObjectRef.Subresource]++
+		}
+	}
+	return counts
+}

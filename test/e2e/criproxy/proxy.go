@@ -1,0 +1,183 @@
+// Package criproxy stands between a kubelet and its container runtime and records what
+// the kubelet asks for. It passes every message on unread, so it knows no version of
+// the CRI, and decodes what it has recorded only when it is asked to.
+package criproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	_ "k8s.io/cri-api/pkg/apis/runtime/v1" // registers the messages
+)
+
+// Call is a request of the kubelet's.
+type Call struct {
+	// Method is the last part of the gRPC method, such as CreateContainer.
+	Method string
+	// Request is the decoded message, nil for methods that this version of the CRI does
+	// not have.
+	Request proto.Message
+}
+
+// Proxy listens on a Unix socket.
+type Proxy struct {
+	server *grpc.Server
+	client *grpc.ClientConn
+
+	mu    sync.Mutex
+	calls []raw
+}
+
+type raw struct {
+	method string
+	data   []byte
+}
+
+// Listen starts a proxy to the runtime's socket.
+func Listen(socket, runtime string) (*Proxy, error) {
+	client, err := grpc.NewClient("unix://"+runtime, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(unread{}), grpc.MaxCallRecvMsgSize(mostBytes)))
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	p := &Proxy{client: client}
+	p.server = grpc.NewServer(grpc.ForceServerCodecV2(unread{}), grpc.UnknownServiceHandler(p.pass), grpc.MaxRecvMsgSize(mostBytes))
+	go func() { _ = p.server.Serve(listener) }()
+	return p, nil
+}
+
+// mostBytes is the kubelet's own limit for a message (k8s.io/cri-client).
+const mostBytes = 16 << 20
+
+// Close ends the proxy and its connections.
+func (p *Proxy) Close() error {
+	p.server.Stop()
+	return p.client.Close()
+}
+
+// Forget drops what has been recorded.
+func (p *Proxy) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = nil
+}
+
+// Calls returns the requests since the last Forget, in their order.
+func (p *Proxy) Calls() ([]Call, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	calls := make([]Call, len(p.calls))
+	for i, recorded := range p.calls {
+		calls[i].Method = path.Base(recorded.method)
+		message, err := newRequest(recorded.method)
+		if err != nil {
+			continue
+		}
+		if err := proto.Unmarshal(recorded.data, message); err != nil {
+			return nil, fmt.Errorf("%s: %w", recorded.method, err)
+		}
+		calls[i].Request = message
+	}
+	return calls, nil
+}
+
+// newRequest returns an empty request of a method such as
+// /runtime.v1.RuntimeService/CreateContainer.
+func newRequest(method string) (proto.Message, error) {
+	service, name := path.Split(method)
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(path.Base(service)))
+	if err != nil {
+		return nil, err
+	}
+	descriptor, ok := found.(protoreflect.ServiceDescriptor)
+	if !ok {
+		return nil, fmt.Errorf("%s is no service", service)
+	}
+	of := descriptor.Methods().ByName(protoreflect.Name(name))
+	if of == nil {
+		return nil, fmt.Errorf("%s has no method %s", service, name)
+	}
+	message, err := protoregistry.GlobalTypes.FindMessageByName(of.Input().FullName())
+	if err != nil {
+		return nil, err
+	}
+	return message.New().Interface(), nil
+}
+
+// pass relays one call, of any kind of stream.
+func (p *Proxy) pass(_ any, fromKubelet grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(fromKubelet)
+	ctx, cancel := context.WithCancel(fromKubelet.Context())
+	defer cancel()
+	toRuntime, err := p.client.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			var message []byte
+			if err := fromKubelet.RecvMsg(&message); err != nil {
+				if errors.Is(err, io.EOF) {
+					_ = toRuntime.CloseSend()
+				} else {
+					cancel()
+				}
+				return
+			}
+			p.mu.Lock()
+			p.calls = append(p.calls, raw{method, message})
+			p.mu.Unlock()
+			if err := toRuntime.SendMsg(&message); err != nil {
+				return // RecvMsg below says why
+			}
+		}
+	}()
+	for {
+		var message []byte
+		if err := toRuntime.RecvMsg(&message); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := fromKubelet.SendMsg(&message); err != nil {
+			return err
+		}
+	}
+}
+
+// unread is a codec that leaves messages as they are.
+type unread struct{}
+
+func (unread) Name() string { return "proto" }
+
+func (unread) Marshal(v any) (mem.BufferSlice, error) {
+	data, ok := v.(*[]byte)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a message that was passed on", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(*data)}, nil
+}
+
+func (unread) Unmarshal(data mem.BufferSlice, v any) error {
+	into, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("%T is not a place for a message", v)
+	}
+	*into = data.Materialize()
+	return nil
+}

@@ -1,0 +1,348 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
+)
+
+const (
+	// usedCPUs prints where the container has run, at its end.
+	usedCPUs = "grep Cpus_allowed_list /proc/self/status; cat /sys/fs/cgroup/cpuacct/cpuacct.usage_percpu 2>/dev/null || true"
+	someWork = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; "
+	// awake works now and then, and leaves CPU time to the control plane.
+	awake = "trap exit TERM; while :; do i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; sleep 0.2; done"
+)
+
+// No partitioned container has a nanosecond off its pool, and no other has one on it,
+// whatever kind of container it is and whatever happens to the node.
+func TestNoLeak(t *testing.T) { underEachPolicy(t, noLeak) }
+
+// underEachPolicy runs a test of the node whose pool is CPU 0 with both of the CPU
+// manager's policies.
+func underEachPolicy(t *testing.T, test func(*testing.T, *local.Cluster)) {
+	for _, policy := range []string{"static", "none"} {
+		t.Run("policy "+policy, func(t *testing.T) {
+			c := partitioned(t)
+			if policy != "static" {
+				usePolicy(t, c, policy)
+			}
+			test(t, c)
+		})
+	}
+}
+
+func usePolicy(t testing.TB, c *local.Cluster, policy string) {
+	t.Helper()
+	change := func(policy string) error {
+		if err := c.ChangeCPUManagerPolicy(policy); err != nil {
+			return err
+		}
+		return c.StartKubelet(context.Background())
+	}
+	t.Cleanup(func() {
+		if err := change("static"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := change(policy); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func noLeak(t *testing.T, c *local.Cluster) {
+	namespace := newNamespace(t, c, "management")
+	names := startMix(t, c, namespace)
+	for _, name := range []string{"partitioned", "burstable"} {
+		debug(t, c, namespace, name)
+	}
+	check := func(t *testing.T) {
+		t.Helper()
+		for _, name := range names {
+			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectNoLeak(t, p)
+		}
+	}
+	time.Sleep(2 * time.Second)
+	check(t)
+	for _, event := range []struct {
+		name string
+		do   func() error
+	}{
+		{"the kubelet is killed, and reconciles after its restart", func() error {
+			if err := c.Kubelet.Kill(); err != nil {
+				return err
+			}
+			if err := c.StartKubelet(t.Context()); err != nil {
+				return err
+			}
+			// The CPU manager reconciles every two seconds here.
+			time.Sleep(5 * time.Second)
+			return nil
+		}},
+		{"containerd is killed and comes back", func() error { return c.RestartContainerd(t.Context()) }},
+		{"memory is resized in place", func() error {
+			for _, name := range []string{"partitioned", "burstable"} {
+				if err := resizeMemory(t, c, namespace, name, "24Mi", "64Mi"); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+	} {
+		t.Run("after "+event.name, func(t *testing.T) {
+			if err := event.do(); err != nil {
+				t.Fatal(err)
+			}
+			check(t)
+		})
+	}
+	t.Run("in a hundred pods that come and go", func(t *testing.T) { comeAndGo(t, c, namespace) })
+	t.Run("in containers that crash again and again", func(t *testing.T) {
+		for _, name := range []string{"partitioned-crashes", "crashes"} {
+			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(filepath.Join(c.KubeletDir(), "pods", string(p.UID), "volumes/kubernetes.io~empty-dir/record/used"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+			if perRun := 2; local.CgroupV1() && len(lines) < 2*perRun || len(lines) < 2 {
+				t.Errorf("pod %s has run only once: %q", name, lines)
+			}
+			expectPrinted(t, p, string(data))
+		}
+	})
+	check(t)
+}
+
+// startMix starts pods of each kind, all of them at work, and returns their names.
+func startMix(t *testing.T, c *local.Cluster, namespace string) []string {
+	t.Helper()
+	always := v1.ContainerRestartPolicyAlways
+	record := []v1.VolumeMount{{Name: "record", MountPath: "/record"}}
+	full := func(name string, annotations map[string]string, requests, limits string) *v1.Pod {
+		p := pod(name, annotations, container("c", awake, requests, limits), container("d", awake, requests, limits))
+		sidecar := container("sidecar", awake, requests, limits)
+		sidecar.RestartPolicy = &always
+		p.Spec.InitContainers = []v1.Container{container("init", someWork+usedCPUs, requests, limits), sidecar}
+		return p
+	}
+	crashing := func(name string, annotations map[string]string, requests string) *v1.Pod {
+		p := pod(name, annotations, container("c", someWork+"("+usedCPUs+") >>/record/used; exit 1", requests, ""))
+		p.Spec.Volumes = []v1.Volume{{Name: "record", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		p.Spec.Containers[0].VolumeMounts = record
+		return p
+	}
+	onHost := func(p *v1.Pod) *v1.Pod {
+		p.Spec.HostNetwork = true
+		return p
+	}
+	steady := []*v1.Pod{
+		full("partitioned", asks, "cpu=100m memory=16Mi", "cpu=500m memory=32Mi"),
+		pod("partitioned-besteffort", asks, container("c", awake, "", "")),
+		onHost(pod("partitioned-on-host", asks, container("c", awake, "cpu=100m memory=16Mi", ""))),
+		// All allocatable cpu is for the exclusive one, so these ask for memory only.
+		full("burstable", nil, "memory=16Mi", "memory=32Mi"),
+		pod("besteffort", nil, container("c", awake, "", "")),
+		onHost(pod("on-host", nil, container("c", awake, "memory=16Mi", ""))),
+		pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")),
+	}
+	for _, p := range []*v1.Pod{crashing("partitioned-crashes", asks, "cpu=100m memory=16Mi"), crashing("crashes", nil, "memory=16Mi")} {
+		if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(t, c, namespace, steady...)
+	var names []string
+	for _, p := range steady {
+		names = append(names, p.Name)
+	}
+	for _, name := range []string{"partitioned", "burstable"} {
+		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectPrinted(t, p, logs(t, c, p, "init"))
+	}
+	return names
+}
+
+func logs(t *testing.T, c *local.Cluster, p *v1.Pod, container string) string {
+	t.Helper()
+	data, err := c.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &v1.PodLogOptions{Container: container}).DoRaw(t.Context())
+	if err != nil {
+		t.Fatalf("log of %s in pod %s: %v", container, p.Name, err)
+	}
+	return string(data)
+}
+
+// debug adds an ephemeral container, as kubectl debug does.
+func debug(t *testing.T, c *local.Cluster, namespace, name string) {
+	t.Helper()
+	p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon(container("debug", awake, "", ""))})
+	if _, err := c.Client.CoreV1().Pods(namespace).UpdateEphemeralContainers(t.Context(), name, p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, 30*time.Second, "the ephemeral container of "+name+" runs", func() error {
+		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, status := range p.Status.EphemeralContainerStatuses {
+			if status.State.Running != nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("it has the statuses %v", p.Status.EphemeralContainerStatuses)
+	})
+}
+
+// resizeMemory resizes the pod's container c in place, and waits until that is done.
+func resizeMemory(t *testing.T, c *local.Cluster, namespace, name, request, limit string) error {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": %q}, "limits": {"memory": %q}}}]}}`, request, limit)
+	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
+		return err
+	}
+	waitFor(t, 30*time.Second, "the resize of "+name+" has been done", func() error {
+		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		status := p.Status.ContainerStatuses[slices.IndexFunc(p.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.Name == "c" })]
+		if status.Resources == nil || status.Resources.Limits.Memory().String() != limit {
+			return fmt.Errorf("the container's resources are %v; conditions %v", status.Resources, p.Status.Conditions)
+		}
+		return nil
+	})
+	return nil
+}
+
+func comeAndGo(t *testing.T, c *local.Cluster, namespace string) {
+	const pods, batch = 100, 25
+	for first := 0; first < pods; first += batch {
+		for i := first; i < first+batch; i++ {
+			p := pod(fmt.Sprintf("short-%d", i), nil, container("c", someWork+usedCPUs, "memory=8Mi", ""))
+			if i%2 == 0 {
+				p = pod(p.Name, asks, container("c", someWork+usedCPUs, "cpu=50m memory=8Mi", ""))
+			}
+			p.Spec.RestartPolicy = v1.RestartPolicyNever
+			if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := first; i < first+batch; i++ {
+			name := fmt.Sprintf("short-%d", i)
+			var p *v1.Pod
+			waitFor(t, 2*time.Minute, "pod "+name+" ends", func() (err error) {
+				if p, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err == nil && p.Status.Phase != v1.PodSucceeded {
+					err = fmt.Errorf("phase %s, %v", p.Status.Phase, p.Status.ContainerStatuses)
+				}
+				return err
+			})
+			expectPrinted(t, p, logs(t, c, p, "c"))
+			var grace int64
+			if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// allowed returns the CPUs on which a pod may run, with the pool 0.
+func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
+	t.Helper()
+	list := otherCPUs(t)
+	if _, ok := partition.TypeOf(p); ok {
+		list = "0"
+	}
+	cpus, err := cpuset.Parse(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cpus
+}
+
+// expectNoLeak checks all running containers of a pod.
+func expectNoLeak(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	may := allowed(t, p)
+	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+		if status.State.Running == nil {
+			continue
+		}
+		usage, err := local.ContainerUsage(p, status.ContainerID)
+		if err != nil {
+			t.Errorf("container %s of pod %s: %v", status.Name, p.Name, err)
+			continue
+		}
+		expectWithin(t, p, status.Name, may, usage.CPUs, usage.Used)
+	}
+}
+
+func expectWithin(t *testing.T, p *v1.Pod, container string, may cpuset.CPUSet, list string, used []time.Duration) {
+	t.Helper()
+	cpus, err := cpuset.Parse(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cpus.IsEmpty() || !cpus.IsSubsetOf(may) {
+		t.Errorf("container %s of pod %s may use CPUs %s, want only %s", container, p.Name, list, may)
+	}
+	if len(used) < 2 { // cgroup v2 has one account for all CPUs
+		return
+	}
+	for cpu, time := range used {
+		if time > 0 && !may.Contains(cpu) {
+			t.Errorf("container %s of pod %s has used CPU %d for %s, want only %s", container, p.Name, cpu, time, may)
+		}
+	}
+}
+
+// expectPrinted checks what usedCPUs has printed, once or more.
+func expectPrinted(t *testing.T, p *v1.Pod, printed string) {
+	t.Helper()
+	list := ""
+	for line := range strings.Lines(printed) {
+		if rest, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+			list = strings.TrimSpace(rest)
+			expectWithin(t, p, "that ended", allowed(t, p), list, nil)
+			continue
+		}
+		var used []time.Duration
+		for field := range strings.FieldsSeq(line) {
+			nanoseconds, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				t.Fatalf("pod %s printed %q", p.Name, printed)
+			}
+			used = append(used, time.Duration(nanoseconds))
+		}
+		expectWithin(t, p, "that ended", allowed(t, p), list, used)
+	}
+	if list == "" {
+		t.Errorf("pod %s has printed nothing of its CPUs: %q", p.Name, printed)
+	}
+}

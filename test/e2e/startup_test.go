@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
+)
+
+// Every mistake in the pinning file keeps the kubelet from starting, with one line
+// that names the file and what is wrong in it. (These kubelets end before they touch
+// anything, so the cluster's own runs on beside them.)
+func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
+	c := partitioned(t)
+	for name, test := range map[string]struct{ file, want string }{
+		"empty":                      {``, "not a pinning file"},
+		"blank":                      {" \n", "not a pinning file"},
+		"not JSON":                   {`management: {cpuset: "0"}`, "not a pinning file"},
+		"cut off":                    {`{"management": {"cpuset": "0"`, "not a pinning file"},
+		"trailing data":              {`{"management": {"cpuset": "0"}} x`, "not a pinning file"},
+		"a list":                     {`[]`, "not a pinning file"},
+		"null":                       {`null`, "names no workload type"},
+		"no type":                    {`{}`, "names no workload type"},
+		"a type without an object":   {`{"management": "0"}`, `workload type "management": "0" is not an object`},
+		"a type that is null":        {`{"management": null}`, `workload type "management": null is not an object`},
+		"no cpuset":                  {`{"management": {}}`, `workload type "management": cpuset is missing`},
+		"cpuset is null":             {`{"management": {"cpuset": null}}`, `workload type "management": cpuset is missing`},
+		"cpuset is a number":         {`{"management": {"cpuset": 0}}`, `workload type "management": cpuset 0 is not a string`},
+		"an unknown field":           {`{"management": {"cpuset": "0", "memset": "0"}}`, `workload type "management": unknown field "memset"`},
+		"another case":               {`{"management": {"cpuset": "0", "CPUSet": "1"}}`, `workload type "management": unknown field "CPUSet"`},
+		"two unknown fields":         {`{"management": {"cpuset": "0", "a": 1, "b": 2}}`, `workload type "management": unknown field "a"`},
+		"a field twice":              {`{"management": {"cpuset": "0", "cpuset": "1"}}`, `duplicate field "management.cpuset"`},
+		"a type twice":               {`{"management": {"cpuset": "0"}, "management": {"cpuset": "1"}}`, `duplicate field "management"`},
+		"an empty type":              {`{"": {"cpuset": "0"}}`, `workload type ""`},
+		"a type in capitals":         {`{"Management": {"cpuset": "0"}}`, `workload type "Management"`},
+		"a type with a dot":          {`{"a.b": {"cpuset": "0"}}`, `workload type "a.b"`},
+		"a type of 64 letters":       {`{"` + strings.Repeat("a", 64) + `": {"cpuset": "0"}}`, `workload type "aaaa`},
+		"a type that quotas keep":    {`{"requests": {"cpuset": "0"}}`, `workload type "requests"`},
+		"not a set":                  {`{"management": {"cpuset": "zero"}}`, `workload type "management": cpuset "zero"`},
+		"blanks in the set":          {`{"management": {"cpuset": " 0"}}`, `workload type "management": cpuset " 0"`},
+		"a negative CPU":             {`{"management": {"cpuset": "-1"}}`, `workload type "management": cpuset "-1"`},
+		"an open range":              {`{"management": {"cpuset": "0-"}}`, `workload type "management": cpuset "0-"`},
+		"a range that runs back":     {`{"management": {"cpuset": "1-0"}}`, `workload type "management": cpuset "1-0"`},
+		"an empty part":              {`{"management": {"cpuset": "0,"}}`, `workload type "management": cpuset "0,"`},
+		"a mask":                     {`{"management": {"cpuset": "0x1"}}`, `workload type "management": cpuset "0x1"`},
+		"a CPU that is not there":    {`{"management": {"cpuset": "0,4000"}}`, `cpuset "0,4000": the host has no CPU 4000`},
+		"a CPU that can not be":      {`{"management": {"cpuset": "0-99999999999999999999"}}`, `cpuset "0-99999999999999999999"`},
+		"a very large range":         {`{"management": {"cpuset": "0-2000000000"}}`, `cpuset "0-2000000000"`},
+		"pools that overlap":         {`{"a": {"cpuset": "0"}, "b": {"cpuset": "0"}}`, `workload type "b": cpuset "0": CPU 0 is in the pool of "a" too`},
+		"a pool of all CPUs":         {`{"management": {"cpuset": "` + allCPUs(t) + `"}}`, "leaves none of the host's CPUs"},
+		"pools that are all CPUs":    {`{"a": {"cpuset": "0"}, "b": {"cpuset": "` + otherCPUs(t) + `"}}`, "leaves none of the host's CPUs"},
+		"a file of two mebibytes":    {`{"management": {"cpuset": "0"}}` + strings.Repeat(" ", 2<<20), "is larger than"},
+		"a line break in the values": {`{"management": {"cpuset": "0\n"}}`, `workload type "management": cpuset "0\\n"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			writePinningFile(t, test.file, 0o600)
+			expectRefusal(t, c, partition.PinningFilePath, test.want)
+		})
+	}
+	for _, mode := range []os.FileMode{0o620, 0o602, 0o666} {
+		t.Run(fmt.Sprintf("mode %#o", mode), func(t *testing.T) {
+			writePinningFile(t, pinning, mode)
+			expectRefusal(t, c, partition.PinningFilePath, fmt.Sprintf("mode %#o lets others than its owner write it", mode))
+		})
+	}
+	t.Run("a folder", func(t *testing.T) {
+		writePinningFile(t, "", 0o600)
+		if err := os.Remove(partition.PinningFilePath); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(partition.PinningFilePath, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		expectRefusal(t, c, partition.PinningFilePath, "not a regular file")
+	})
+	t.Run("reserved CPUs that do not contain the pool", func(t *testing.T) {
+		writePinningFile(t, pinning, 0o600)
+		expectRefusal(t, c, `reservedSystemCPUs \"1\"`, "does not contain CPU 0, which "+partition.PinningFilePath, "--reserved-cpus=1")
+	})
+	t.Run("a static policy that shares reserved CPUs", func(t *testing.T) {
+		writePinningFile(t, pinning, 0o600)
+		expectRefusal(t, c, "cpuManagerPolicyOptions", `strict-cpu-reservation is \"false\"`, "--cpu-manager-policy-options=strict-cpu-reservation=false")
+	})
+}
+
+// writePinningFile replaces the cluster's, and brings it back after the test.
+func writePinningFile(t *testing.T, content string, mode os.FileMode) {
+	t.Helper()
+	before, err := os.ReadFile(partition.PinningFilePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(partition.PinningFilePath); err != nil {
+			t.Error(err)
+		}
+		if err := os.WriteFile(partition.PinningFilePath, before, 0o600); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(partition.PinningFilePath, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The umask has no say in this.
+	if err := os.Chmod(partition.PinningFilePath, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expectRefusal runs a kubelet that is to end with one line that has both texts.
+func expectRefusal(t *testing.T, c *local.Cluster, names, says string, flags ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	output, err := exec.CommandContext(ctx, c.Kubelet.Args[0], append(c.Kubelet.Args[1:], flags...)...).CombinedOutput()
+	if err == nil || ctx.Err() != nil {
+		t.Fatalf("the kubelet ended with %v, and printed\n%s", err, output)
+	}
+	var found []string
+	for line := range strings.Lines(string(output)) {
+		if strings.Contains(line, "command failed") {
+			found = append(found, line)
+		}
+	}
+	// The log quotes what it prints.
+	says = strings.ReplaceAll(strings.ReplaceAll(says, `\"`, `"`), `"`, `\"`)
+	if len(found) != 1 || !strings.Contains(found[0], names) || !strings.Contains(found[0], says) {
+		t.Errorf("want one line with %s and %s, got %q", names, says, found)
+	}
+}
+
+// The pool is what the node keeps of its cpu, and nothing else is.
+func TestReservedCPUs(t *testing.T) {
+	c := partitioned(t)
+	node := getNode(t, c)
+	if got, want := node.Status.Allocatable.Cpu().MilliValue(), int64(runtime.NumCPU()-1)*1000; got != want {
+		t.Errorf("with the pool 0 the node's allocatable cpu is %dm, want %dm", got, want)
+	}
+	if got, want := node.Status.Capacity.Cpu().Value(), int64(runtime.NumCPU()); got != want {
+		t.Errorf("the node's capacity is %d CPUs, want %d", got, want)
+	}
+}
+
+// A second type, here one without CPUs of its own (a host of two CPUs has none for it).
+func TestTwoTypes(t *testing.T) {
+	c := partitioned(t)
+	restart(t, c, `{"management": {"cpuset": "0"}, "infra": {"cpuset": ""}}`)
+	t.Cleanup(func() { restart(t, c, pinning) })
+	const infraCores = v1.ResourceName("infra.workload.openshift.io/cores")
+	node := getNode(t, c)
+	for _, name := range []v1.ResourceName{cores, infraCores} {
+		capacity, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]
+		if want := int64(runtime.NumCPU()) * 1000; capacity.Value() != want || allocatable.Value() != want {
+			t.Errorf("%s: capacity %d, allocatable %d, want %d", name, capacity.Value(), allocatable.Value(), want)
+		}
+	}
+	namespace := newNamespace(t, c, "management, infra")
+	pods := start(t, c, namespace, pod("management", asks, container("c", busy, "cpu=400m memory=16Mi", "")),
+		pod("infra", map[string]string{partition.TargetAnnotation("infra"): ""}, container("c", busy, "cpu=200m memory=16Mi", "")))
+	if request := pods[1].Spec.Containers[0].Resources.Requests[infraCores]; request.Value() != 200 {
+		t.Errorf("the second pod has %v", pods[1].Spec.Containers[0].Resources)
+	}
+	time.Sleep(3 * time.Second)
+	expectCPUs(t, pods[0], 0, "0", 1)
+	expectCPUs(t, pods[1], 0, otherCPUs(t), 0)
+	if usage, err := local.PodUsage(pods[1]); err != nil || usage.Weight != weight(204) {
+		t.Errorf("the second pod has weight %d (%v), want that of 200m, %d", usage.Weight, err, weight(204))
+	}
+}
