@@ -15,6 +15,7 @@ CLUSTER := $(OUT)/bin/cluster
 BIN     := $(OUT)/$(RELEASE)/bin
 TREE    := $(OUT)/$(RELEASE)/kubernetes
 TOOLS   := $(OUT)/tools
+E2E_ARGS = -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
 MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/cluster test/e2e
@@ -67,6 +68,7 @@ unit: ## Run the unit tests with the race detector
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a minute
 	cd staging/src/workload.openshift.io/partition && for target in FuzzParse FuzzAnnotations; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m .; done
+	go test -run=NONE -fuzz=FuzzAdmit -fuzztime=1m ./openshift-kube-apiserver/admission/partitioning
 
 .PHONY: lint
 lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patches
@@ -87,8 +89,14 @@ upstream-test: $(CARRY) ## Run upstream's own tests of the packages that the ser
 .PHONY: e2e
 e2e: build $(CARRY) ## Run the end-to-end tests against a real node on this host
 	$(CARRY) build --upstream $(RELEASE) kubelet
-	cd test/e2e && go test -count=1 -timeout=30m -v . -args \
-	  -bin="$(CURDIR)/$(BIN)" -upstream-kubelet="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin/kubelet" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
+	cd test/e2e && go test -count=1 -timeout=30m -v . -args $(E2E_ARGS)
+
+.PHONY: bench
+bench: build $(CARRY) ## Measure the packages, and start and creation of pods against unpatched binaries
+	go test -run=NONE -bench=. ./pkg/... ./openshift-kube-apiserver/...
+	cd staging/src/workload.openshift.io/partition && go test -run=NONE -bench=. ./...
+	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
+	cd test/e2e && go test -count=1 -timeout=30m -run=NONE -bench=. -benchtime=1x . -args $(E2E_ARGS)
 
 ##@ Other
 
