@@ -314,7 +314,7 @@ func (t *tree) test(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	skip, err := t.failing()
+	skip, err := t.project.readLedger(filepath.Join("build", "releases", t.release, "failing"))
 	if err != nil {
 		return err
 	}
@@ -342,27 +342,4 @@ func (t *tree) test(ctx context.Context) error {
 	cmd.Env = append(append(os.Environ(), toolchain...), "CGO_ENABLED=0", "TMPDIR="+temporary)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
-}
-
-type failingTest struct{ name, reason string }
-
-// failing reads a release's ledger: a test's name and the reason on each line.
-func (t *tree) failing() ([]failingTest, error) {
-	path := t.project.path("build", "releases", t.release, "failing")
-	data, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		return nil, nil
-	}
-	var tests []failingTest
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		name, reason, ok := strings.Cut(line, " ")
-		if !ok {
-			return nil, fmt.Errorf("%s: %q has no reason", path, line)
-		}
-		tests = append(tests, failingTest{name, strings.TrimSpace(reason)})
-	}
-	return tests, err
 }

@@ -56,16 +56,27 @@ func (t *tree) export(ctx context.Context) error {
 		names = append(names, c.name)
 		path := filepath.Join("patches", c.name)
 		if !newest {
-			if slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Commit == c.id }) {
+			if slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Commit == c.id && !a.Resolved }) {
 				continue
 			}
-			path = filepath.Join("patches", t.release, c.name)
+			path = filepath.Join(t.project.overrideFolder(t.release, releases), c.name)
 		}
-		files[path] = c.data
+		users := slices.DeleteFunc(slices.Clone(releases), func(release string) bool { return !slices.Contains(folders(release), filepath.Dir(path)) })
+		if files[path], err = t.shareContext(ctx, c, users); err != nil {
+			return err
+		}
 	}
-	if !newest && !slices.Equal(names, old) {
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return err
+	}
+	var needed []string
+	for _, p := range series {
+		needed = append(needed, p.name)
+	}
+	if !newest && !slices.Equal(names, needed) {
 		return fmt.Errorf("the commits of %s are %s, but patches/series has %s; only the newest release, %s, changes the order",
-			t.release, strings.Join(names, ", "), strings.Join(old, ", "), releases[0])
+			t.release, strings.Join(names, ", "), strings.Join(needed, ", "), releases[0])
 	}
 	if err := t.unseen(s, old, files); err != nil {
 		return err
@@ -97,6 +108,17 @@ func (t *tree) export(ctx context.Context) error {
 		return err
 	}
 	return t.update(ctx)
+}
+
+// overrideFolder is where a release's overrides go: to its minor version, so that the
+// next patch release finds them there, unless another known release would get them, too.
+func (p project) overrideFolder(release string, known []string) string {
+	for _, other := range known {
+		if other != release && minor(other) == minor(release) {
+			return filepath.Join("patches", release)
+		}
+	}
+	return filepath.Join("patches", minor(release))
 }
 
 // exported is a commit of the tree and the file that it becomes.

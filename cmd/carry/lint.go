@@ -239,11 +239,11 @@ func (t *tree) raised(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := t.modules(ctx, s.Upstream)
+	theirs, err := t.modules(ctx, s.Workspace, false)
 	if err != nil {
 		return nil, err
 	}
-	both, err := t.modules(ctx, s.Workspace)
+	both, err := t.modules(ctx, s.Workspace, true)
 	if err != nil {
 		return nil, err
 	}
@@ -260,9 +260,10 @@ func (t *tree) raised(ctx context.Context) ([]finding, error) {
 	return findings, nil
 }
 
-// modules returns the versions in the workspace of a commit. It works on a copy of
-// go.work one folder below, since go would add lines to the tree's go.work.sum.
-func (t *tree) modules(ctx context.Context, commit string) (map[string]string, error) {
+// modules returns the versions in the workspace of a commit, with this project's
+// modules or without. It works on a copy of go.work one folder below, since go would
+// add lines to the tree's go.work.sum.
+func (t *tree) modules(ctx context.Context, commit string, withOurs bool) (map[string]string, error) {
 	work, err := t.git().run(ctx, "show", commit+":go.work")
 	if err != nil {
 		return nil, err
@@ -271,8 +272,11 @@ func (t *tree) modules(ctx context.Context, commit string) (map[string]string, e
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range [][2]string{{"\t./", "\t../"}, {"\t.\n", "\t..\n"}, {"\t../../..", "\t../../../.."}} {
+	for _, path := range [][2]string{{"\t./", "\t../"}, {"\t.\n", "\t..\n"}, {"\t../modules", "\t../../modules"}} {
 		work = strings.ReplaceAll(work, path[0], path[1])
+	}
+	if !withOurs {
+		work = ourUse.ReplaceAllString(work, "")
 	}
 	copied := filepath.Join(t.dir, "_output", "carry.work")
 	defer os.Remove(copied)
@@ -300,6 +304,9 @@ func (t *tree) modules(ctx context.Context, commit string) (map[string]string, e
 	}
 	return versions, nil
 }
+
+// ourUse matches the lines of go.work that use this project's modules, in the copy.
+var ourUse = regexp.MustCompile(`(?m)^\t\.\./\.\./modules/.*\n`)
 
 // stats prints the size of the series.
 func (t *tree) stats() error {

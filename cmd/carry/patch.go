@@ -45,23 +45,41 @@ func (d fileDiff) added() (added []diffLine) {
 	return added
 }
 
+// folders returns where patches for a release are looked for, in this order: its own
+// folder, that of its minor version, and that of the common ones.
+func folders(release string) []string {
+	return []string{filepath.Join("patches", release), filepath.Join("patches", minor(release)), "patches"}
+}
+
+// droppedName is a file that stands beside overrides and names the patches that their
+// releases do not need, since upstream has the change: a name and the reason on a line.
+const droppedName = "dropped"
+
 // readSeries reads the patches that apply to a release in the order of
-// patches/series: the release's own file where there is one, else the common one.
+// patches/series.
 func (p project) readSeries(release string) ([]patch, error) {
 	names, err := p.order()
 	if err != nil {
 		return nil, err
 	}
+	dropped := map[string]bool{}
+	for _, folder := range folders(release) {
+		lines, err := p.readLedger(filepath.Join(folder, droppedName))
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range lines {
+			dropped[line.name] = true
+		}
+	}
 	var series []patch
 	for _, name := range names {
-		path := filepath.Join("patches", release, name)
-		data, err := os.ReadFile(p.path(path))
-		if errors.Is(err, os.ErrNotExist) {
-			path = filepath.Join("patches", name)
-			data, err = os.ReadFile(p.path(path))
+		if dropped[name] {
+			continue
 		}
+		path, data, err := p.readPatch(release, name)
 		if err != nil {
-			return nil, fmt.Errorf("patches/series lists %s: %w", name, err)
+			return nil, err
 		}
 		parsed, err := parsePatch(path, data)
 		if err != nil {
@@ -70,6 +88,44 @@ func (p project) readSeries(release string) ([]patch, error) {
 		series = append(series, parsed)
 	}
 	return series, nil
+}
+
+// readPatch returns the file of a patch that counts for a release.
+func (p project) readPatch(release, name string) (path string, data []byte, err error) {
+	for _, folder := range folders(release) {
+		path = filepath.Join(folder, name)
+		if data, err = os.ReadFile(p.path(path)); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("patches/series lists %s: %w", name, err)
+	}
+	return path, data, err
+}
+
+// entry is a line of a ledger: a name, and why it is there.
+type entry struct{ name, reason string }
+
+// readLedger reads a file of entries, with comments that start with #. A ledger that
+// is not there is empty.
+func (p project) readLedger(path string) ([]entry, error) {
+	data, err := os.ReadFile(p.path(path))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var entries []entry
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, reason, ok := strings.Cut(line, " ")
+		if !ok {
+			return nil, fmt.Errorf("%s: %q has no reason", path, line)
+		}
+		entries = append(entries, entry{name, strings.TrimSpace(reason)})
+	}
+	return entries, err
 }
 
 // order reads patches/series: a file name a line, and comments that start with #.

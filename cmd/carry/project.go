@@ -90,6 +90,8 @@ type pins struct {
 	// modules maps module paths to versions; sums has the go.sum line of each.
 	modules map[string]string
 	sums    map[string]string
+	// goVersion is the language version of upstream's go.mod.
+	goVersion string
 	// digest changes whenever the pins do.
 	digest string
 }
@@ -104,6 +106,9 @@ func (p project) pins(release string) (pins, error) {
 	if err != nil {
 		return pins{}, err
 	}
+	if file.Go == nil {
+		return pins{}, fmt.Errorf("build/releases/%s/go.mod has no go line; it is upstream's", release)
+	}
 	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
 	if err != nil {
 		return pins{}, err
@@ -114,7 +119,7 @@ func (p project) pins(release string) (pins, error) {
 			sums[fields[0]+"@"+fields[1]] = fields[2]
 		}
 	}
-	found := pins{modules: map[string]string{}, sums: map[string]string{}, digest: digest(mod, sum)}
+	found := pins{modules: map[string]string{}, sums: map[string]string{}, goVersion: file.Go.Version, digest: digest(mod, sum)}
 	for _, require := range file.Require {
 		found.modules[require.Mod.Path] = require.Mod.Version
 		if found.sums[require.Mod.Path] = sums[require.Mod.String()]; found.sums[require.Mod.Path] == "" {
@@ -129,7 +134,7 @@ func (p project) pins(release string) (pins, error) {
 
 // module is what `go mod download -json` prints.
 type module struct {
-	Path, Version, Info, Dir, Sum, Error string
+	Path, Version, Info, Dir, Sum, GoModSum, Error string
 }
 
 // download fetches the pinned modules, and checks them against go.sum itself: go

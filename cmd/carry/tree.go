@@ -114,48 +114,63 @@ func (t *tree) save(s state) error {
 	return os.Rename(temporary, t.statePath())
 }
 
-// update brings the tree to where patches/ says it should be.
-func (t *tree) update(ctx context.Context) error {
+// base materialises the tree if it is not there, and returns its state.
+func (t *tree) base(ctx context.Context) (state, error) {
 	want, err := t.project.pins(t.release)
 	if err != nil {
-		return err
-	}
-	series, err := t.project.readSeries(t.release)
-	if err != nil {
-		return err
+		return state{}, err
 	}
 	if err := t.sweep(); err != nil {
+		return state{}, err
+	}
+	s, err := t.load()
+	if err != nil || s.Pins == pinsKey(want) {
+		return s, err
+	}
+	if s.Upstream == "" {
+		if entries, err := os.ReadDir(t.dir); err == nil && len(entries) > 0 {
+			return s, fmt.Errorf("%s was not made by carry; move it out of the way", t.shown())
+		}
+	} else {
+		if s, err = t.finishSwitch(ctx, s); err != nil {
+			return s, err
+		}
+		if err := t.unchanged(ctx, s); err != nil {
+			return s, err
+		}
+	}
+	if err := t.materialise(ctx, want); err != nil {
+		return s, err
+	}
+	return t.load()
+}
+
+// update brings the tree to where patches/ says it should be.
+func (t *tree) update(ctx context.Context) error {
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
 		return err
 	}
 	s, err := t.load()
 	if err != nil {
 		return err
 	}
-	if s.Upstream == "" {
-		if entries, err := os.ReadDir(t.dir); err == nil && len(entries) > 0 {
-			return fmt.Errorf("%s was not made by carry; move it out of the way", t.shown())
-		}
-	}
 	if s.Conflict != "" {
 		return fmt.Errorf("%s waits in %s for its conflict to be resolved; then: carry tree %s --continue (or --abort)", s.Conflict, t.shown(), t.release)
+	}
+	if s, err = t.base(ctx); err != nil {
+		return err
 	}
 	if s, err = t.finishSwitch(ctx, s); err != nil {
 		return err
 	}
-	if s.Pins != pinsKey(want) {
-		if s.Upstream != "" {
-			if err := t.unchanged(ctx, s); err != nil {
-				return err
-			}
-		}
-		if err := t.materialise(ctx, want); err != nil {
-			return err
-		}
-		if s, err = t.load(); err != nil {
-			return err
-		}
+	want, err := t.project.pins(t.release)
+	if err != nil {
+		return err
 	}
-
+	if err := t.linkModules(want); err != nil {
+		return err
+	}
 	workspace, err := t.workspace(ctx, want, s.Upstream, s.Released)
 	if err != nil {
 		return err
@@ -261,6 +276,9 @@ func (t *tree) unchanged(ctx context.Context, s state) error {
 // apply makes a patch's commit on parent. git apply has no fuzz: the context must
 // be as the patch has it, though lines may have moved.
 func (t *tree) apply(ctx context.Context, p patch, parent string, released time.Time) (string, error) {
+	if err := t.place(ctx, p, parent); err != nil {
+		return "", err
+	}
 	g, done, err := t.scratchIndex(ctx, parent)
 	if err != nil {
 		return "", err

@@ -154,10 +154,70 @@ func copyModule(ctx context.Context, from, to string) error {
 	})
 }
 
+// linkModules makes the folder beside the tree through which it uses this project's
+// modules: their sources by links, so that an edit is built at once, and a go.mod for
+// each that asks for nothing and speaks the release's Go. A workspace takes the highest
+// version that any of its modules asks for, and the go.mod files of the project ask for
+// the newest release's.
+func (t *tree) linkModules(want pins) error {
+	for module, from := range map[string]string{rootModule: ".", coreModule: filepath.Join("staging", "src", coreModule)} {
+		dir := t.module(module)
+		if err := writeIfChanged(filepath.Join(dir, "go.mod"), fmt.Appendf(nil, "module %s\n\ngo %s\n", module, want.goVersion)); err != nil {
+			return err
+		}
+		there, err := os.ReadDir(t.project.path(from))
+		if err != nil {
+			return err
+		}
+		links := map[string]bool{"go.mod": true}
+		for _, entry := range there {
+			name := entry.Name()
+			if !linked[name] && !strings.HasSuffix(name, ".go") {
+				continue
+			}
+			links[name] = true
+			to, err := filepath.Rel(dir, t.project.path(from, name))
+			if err != nil {
+				return err
+			}
+			if now, err := os.Readlink(filepath.Join(dir, name)); err == nil && now == to {
+				continue
+			}
+			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+			if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+		// A file that is gone must not be compiled.
+		mine, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, entry := range mine {
+			if !links[entry.Name()] {
+				if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// linked are the folders of this project whose packages a tree may import.
+var linked = map[string]bool{"pkg": true, "openshift-kube-apiserver": true, "testdata": true}
+
+// module is the folder through which the tree uses a module of this project.
+func (t *tree) module(path string) string {
+	return filepath.Join(filepath.Dir(t.dir), "modules", filepath.Base(path))
+}
+
 // workspace commits the change of go.work that makes this project's modules part
-// of the tree. They are named by relative paths and used where they are: an edit
-// is built at once, and the commit is the same in every checkout. Modules that
-// upstream lists but that can not be had at this release leave go.work and go.mod.
+// of the tree. They are named by relative paths, so the commit is the same in every
+// checkout. Modules that upstream lists but that can not be had at this release leave
+// go.work and go.mod.
 func (t *tree) workspace(ctx context.Context, want pins, upstream string, released time.Time) (string, error) {
 	g, done, err := t.scratchIndex(ctx, upstream)
 	if err != nil {
@@ -184,9 +244,8 @@ func (t *tree) workspace(ctx context.Context, want pins, upstream string, releas
 			}
 		}
 	}
-	up := strings.Repeat("../", 3)
-	for _, path := range []string{strings.TrimSuffix(up, "/"), up + "staging/src/" + coreModule} {
-		if err := work.AddUse(path, ""); err != nil {
+	for _, path := range []string{rootModule, coreModule} {
+		if err := work.AddUse("../modules/"+filepath.Base(path), ""); err != nil {
 			return "", err
 		}
 	}
@@ -209,7 +268,8 @@ func (t *tree) workspace(ctx context.Context, want pins, upstream string, releas
 			continue
 		}
 		changed = true
-		if err := errors.Join(mod.DropReplace(replace.Old.Path, replace.Old.Version), mod.DropRequire(replace.Old.Path)); err != nil {
+		path := replace.Old.Path // DropReplace clears it.
+		if err := errors.Join(mod.DropReplace(path, replace.Old.Version), mod.DropRequire(path)); err != nil {
 			return "", err
 		}
 	}

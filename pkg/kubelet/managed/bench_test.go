@@ -35,7 +35,7 @@ func BenchmarkSync(b *testing.B) {
 				b.Cleanup(func() { current.Store(nil) })
 			}
 			chosen := cpuset.New(2, 3)
-			reported := &v1.ResourceRequirements{}
+			status := &v1.PodStatus{ContainerStatuses: make([]v1.ContainerStatus, len(test.pod.Spec.Containers))}
 			config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
 			active, statuses := Pods(func() []*v1.Pod { return nil }, nil, statuses{})
 			b.ReportAllocs()
@@ -49,8 +49,8 @@ func BenchmarkSync(b *testing.B) {
 					Place(test.pod, config)
 					ContainerWithCPU(test.pod, &test.pod.Spec.Containers[i])
 					CPUs(test.pod, chosen)
-					HideCPU(test.pod, reported)
 				}
+				HideCPU(test.pod, status)
 			}
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
@@ -37,14 +36,14 @@ var recordPath string
 // checkpoint as it is. Whatever the pools do not explain is left to upstream.
 //
 // online are the CPUs of the host, and allocatable those that the policy may give away.
-func StartPolicy(logger klog.Logger, start func(klog.Logger, state.State) error, s state.State, online, allocatable cpuset.CPUSet) error {
+func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpuset.CPUSet) error {
 	if n := current.Load(); host.static && (n != nil || host.wasOn) {
 		exhausted, err := fitCheckpoint(n, s, online, online.Difference(allocatable))
 		if err != nil || exhausted {
 			return err
 		}
 	}
-	return start(logger, s)
+	return callStart(start, s)
 }
 
 // fitCheckpoint does what StartPolicy says. It reports whether the checkpoint is

@@ -80,13 +80,13 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 				reserved = parse(test.pools)
 				on(t, partition.Pools{"management": reserved})
 			}
-			s := state.NewMemoryState(logger)
+			s := newMemoryState(logger)
 			s.SetDefaultCPUSet(parse(test.shared))
 			if test.exclusive != "" {
 				s.SetCPUSet("uid", "c", parse(test.exclusive))
 			}
 			skipped := true
-			err := StartPolicy(logger, func(klog.Logger, state.State) error {
+			err := StartPolicy(func(klog.Logger, state.State) error {
 				skipped = false
 				return nil
 			}, s, online, online.Difference(reserved))

@@ -1,6 +1,7 @@
 package managed
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -8,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/pkg/apis/core"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/utils/cpuset"
@@ -81,10 +81,9 @@ func TestWithoutAFileNothingHappens(t *testing.T) {
 	config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
 	Place(pod, config)
 	static := &core.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{partition.TargetAnnotation("management"): "", partition.WarningAnnotation: "x"}}}
-	logger, _ := ktesting.NewTestContext(t)
-	StaticPod(logger, static)
+	StaticPod(static)
 	chosen := cpuset.New(2)
-	resources := &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}
+	status := statusWithCPU()
 	switch {
 	case config.Linux.Resources.CpusetCpus != "":
 		t.Error("Place set", config.Linux.Resources.CpusetCpus)
@@ -94,8 +93,8 @@ func TestWithoutAFileNothingHappens(t *testing.T) {
 		t.Error("CPUs chose", CPUs(pod, chosen))
 	case WithCPU(pod) != pod || ContainerWithCPU(pod, &pod.Spec.Containers[0]) != &pod.Spec.Containers[0]:
 		t.Error("the pod was copied")
-	case len(HideCPU(pod, resources).Requests) != 1:
-		t.Error("HideCPU left", resources)
+	case len(HideCPU(pod, status).ContainerStatuses[0].Resources.Requests) != 2:
+		t.Error("HideCPU left", status)
 	case before.String() != pod.String():
 		t.Error("the pod is", pod)
 	}
@@ -114,9 +113,8 @@ func TestStaticPod(t *testing.T) {
 				core.ResourceCPU: resource.MustParse("400m"), core.ResourceMemory: resource.MustParse("1Mi")}}}}},
 		}
 	}
-	logger, _ := ktesting.NewTestContext(t)
 	pod := make("management", "")
-	StaticPod(logger, pod)
+	StaticPod(pod)
 	if cores := pod.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]; cores.Value() != 400 || pod.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400}` {
 		t.Errorf("the pod is %v", pod)
 	}
@@ -124,7 +122,7 @@ func TestStaticPod(t *testing.T) {
 		"of a type that the file lacks": make("other", `{"effect":"RequiredDuringScheduling"}`),
 		"with broken JSON":              make("management", "{"),
 	} {
-		StaticPod(logger, pod)
+		StaticPod(pod)
 		cpu := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]
 		if warning := pod.Annotations[partition.WarningAnnotation]; cpu.MilliValue() != 400 || len(pod.Annotations) != 1 || warning == "" || warning == "old" {
 			t.Errorf("a pod %s is %v", name, pod)
@@ -208,36 +206,62 @@ func TestWithCPU(t *testing.T) {
 func TestHideCPU(t *testing.T) {
 	on(t, management)
 	pod := partitionedPod(t)
-	seen := WithCPU(pod).Spec.Containers[0].Resources
-	reported := HideCPU(pod, seen.DeepCopy())
-	if _, has := reported.Requests[v1.ResourceCPU]; has || reported.Limits.Cpu().Sign() != 0 || reported.Requests.Memory().IsZero() {
-		t.Errorf("reported are %v", reported)
+	reported := HideCPU(pod, statusWithCPU())
+	for _, statuses := range [][]v1.ContainerStatus{reported.InitContainerStatuses, reported.ContainerStatuses, reported.EphemeralContainerStatuses} {
+		resources := statuses[0].Resources
+		if _, has := resources.Requests[v1.ResourceCPU]; has || resources.Limits.Cpu().Sign() != 0 || resources.Requests.Memory().IsZero() {
+			t.Errorf("reported are %v", resources)
+		}
 	}
-	if HideCPU(pod, nil) != nil {
-		t.Error("nothing became something")
+	if podLevel := podLevelResources(reported); podLevel != nil && podLevel.Requests.Cpu().Sign() != 0 {
+		t.Errorf("the pod reports %v for itself", podLevel)
 	}
-	if got := HideCPU(ordinaryPod(), seen.DeepCopy()); got.Requests.Cpu().MilliValue() != 400 {
+	HideCPU(pod, &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "c"}}})
+	if got := HideCPU(ordinaryPod(), statusWithCPU()).ContainerStatuses[0].Resources; got.Requests.Cpu().MilliValue() != 400 {
 		t.Errorf("an ordinary pod reports %v", got)
 	}
+}
+
+// statusWithCPU is the status of a pod with a container of each kind, with all that
+// the runtime reports.
+func statusWithCPU() *v1.PodStatus {
+	statuses := func() []v1.ContainerStatus {
+		return []v1.ContainerStatus{{Name: "c", Resources: &v1.ResourceRequirements{
+			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("400m"), v1.ResourceMemory: resource.MustParse("1Mi")},
+			Limits:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m")},
+		}}}
+	}
+	status := &v1.PodStatus{InitContainerStatuses: statuses(), ContainerStatuses: statuses(), EphemeralContainerStatuses: statuses()}
+	if field := reflect.ValueOf(status).Elem().FieldByName("Resources"); field.IsValid() {
+		field.Set(reflect.ValueOf(statuses()[0].Resources))
+	}
+	return status
 }
 
 func TestDownwardAPITellsWhatAContainerCouldUse(t *testing.T) {
 	on(t, management)
 	pod := partitionedPod(t)
-	if seen := DownwardContainer(pod, &pod.Spec.Containers[0]).Resources; seen.Requests.Cpu().MilliValue() != 400 || seen.Limits.Cpu().MilliValue() != 500 {
+	// Upstream's default is the node.
+	defaulted := pod.DeepCopy()
+	defaulted.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("1Gi")}
+	if seen := DownwardContainer(pod, &defaulted.Spec.Containers[0]).Resources; seen.Requests.Cpu().MilliValue() != 400 || seen.Limits.Cpu().MilliValue() != 500 {
 		t.Errorf("a container with a limit sees %v", seen)
 	}
 	pod.Annotations[partition.ResourcesAnnotation("c")] = `{"cpushares":400}`
-	if seen := DownwardContainer(pod, &pod.Spec.Containers[0]).Resources; seen.Limits.Cpu().Value() != 2 {
+	if seen := DownwardContainer(pod, &defaulted.Spec.Containers[0]).Resources; seen.Limits.Cpu().Value() != 2 || seen.Limits.Memory().IsZero() {
 		t.Errorf("a container without a limit sees %v, want the two CPUs of its pool", seen)
 	}
-	if seen := DownwardPod(pod).Spec.Containers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
+	if seen := DownwardPod(pod, defaulted).Spec.Containers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
 		t.Errorf("the pod has %v", seen)
 	}
-	if ordinary := ordinaryPod(); DownwardPod(ordinary) != ordinary || DownwardContainer(ordinary, &ordinary.Spec.Containers[0]) != &ordinary.Spec.Containers[0] {
+	if ordinary := ordinaryPod(); DownwardPod(ordinary, ordinary) != ordinary || DownwardContainer(ordinary, &ordinary.Spec.Containers[0]) != &ordinary.Spec.Containers[0] {
 		t.Error("an ordinary pod was copied")
 	}
-	if _, has := pod.Spec.Containers[0].Resources.Limits[v1.ResourceCPU]; has {
-		t.Error("the pod itself has a limit now")
+	if limits := defaulted.Spec.Containers[0].Resources.Limits; limits.Cpu().Value() != 4 {
+		t.Error("upstream's copy has now", limits)
+	}
+	on(t, partition.Pools{"management": cpuset.New()})
+	if seen := DownwardContainer(pod, &defaulted.Spec.Containers[0]).Resources; seen.Limits.Cpu().Value() != 4 {
+		t.Errorf("a container that is not confined sees %v, want the node's CPUs", seen)
 	}
 }

@@ -1,7 +1,6 @@
 package managed
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -22,7 +21,7 @@ const mostPasses = 30
 //
 // reconcile is a pass over all active containers, and returns those that could be
 // moved and those that could not. Until ready it does not know them all.
-func MoveContainers[C any](ctx context.Context, period time.Duration, ready func() bool, reconcile func(context.Context) (moved, failed []C)) {
+func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func() bool, reconcile F) {
 	n := current.Load()
 	confines := n != nil && !n.pooled.IsEmpty()
 	if !confines && !host.wasOn {
@@ -36,16 +35,12 @@ func MoveContainers[C any](ctx context.Context, period time.Duration, ready func
 	}
 	go func() {
 		for passes := 0; passes < mostPasses; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(period):
-			}
+			time.Sleep(period)
 			// Without an API server there are pods that nobody knows: for as long as that takes.
 			if ready() {
 				passes++
 			}
-			if _, failed := reconcile(ctx); passes > 0 && len(failed) == 0 {
+			if failed := callReconcile[C](reconcile); passes > 0 && len(failed) == 0 {
 				break
 			}
 		}

@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package managed
 
 import (
@@ -91,7 +93,7 @@ func TestMoveContainers(t *testing.T) {
 				if test.answers == nil {
 					early = 100
 				}
-				MoveContainers(t.Context(), 10*time.Second, func() bool { return passes >= early }, reconcile)
+				MoveContainers[string](10*time.Second, func() bool { return passes >= early }, reconcile)
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				if passes != test.want {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
-	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
@@ -58,9 +57,8 @@ func TestEvents(t *testing.T) {
 	}
 	expect(`Normal WorkloadPartitioningEnabled Workload type management has the CPUs "0-1"`)
 
-	logger, _ := ktesting.NewTestContext(t)
 	skipped := func() { // as the kubelet reads the manifest again and again
-		StaticPod(logger, &core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Annotations: map[string]string{partition.TargetAnnotation("other"): ""}}})
+		StaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Annotations: map[string]string{partition.TargetAnnotation("other"): ""}}})
 	}
 	skipped()
 	skipped()
@@ -72,7 +70,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("counted %v (%v), want 1", count, err)
 	}
 	// Mended, and broken again: that is news.
-	StaticPod(logger, &core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})
+	StaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})
 	skipped()
 	expect("StaticPodNotPartitioned")
 }

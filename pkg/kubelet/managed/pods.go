@@ -15,7 +15,7 @@ import (
 
 // StaticPod partitions a static pod, or makes it an ordinary one (design, sections
 // 3 and 5). There is nobody to refuse it to: it always runs.
-func StaticPod(logger klog.Logger, pod *core.Pod) {
+func StaticPod(pod *core.Pod) {
 	n := current.Load()
 	if n == nil {
 		return
@@ -24,7 +24,7 @@ func StaticPod(logger klog.Logger, pod *core.Pod) {
 	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: n.gate, NeverRefuse: true})
 	message := decision.Message()
 	if firstTime(pod, message) {
-		logger.Error(nil, "Static pod runs unpartitioned", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
+		host.log.Error(nil, "Static pod runs unpartitioned", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
 		staticPodsSkipped.WithLabelValues(string(decision.Reason)).Inc()
 		// The kubelet has not set the default namespace yet.
 		nodeEvent(v1.EventTypeWarning, eventStaticPodUnpartitioned, "Static pod %s/%s: %s", cmp.Or(pod.Namespace, v1.NamespaceDefault), pod.Name, message)
@@ -119,49 +119,69 @@ func ContainerWithCPU(pod *v1.Pod, container *v1.Container) *v1.Container {
 }
 
 // DownwardPod is WithCPU for the downward API, which tells a container without a
-// limit what it could use: the CPUs of its pool, and not the node's.
-func DownwardPod(pod *v1.Pod) *v1.Pod {
-	ordinary := WithCPU(pod)
-	if ordinary != pod {
-		for i := range ordinary.Spec.Containers {
-			limitToPool(pod, &ordinary.Spec.Containers[i])
-		}
+// limit what it could use: the CPUs of its pool. In defaulted, a copy of the pod, upstream
+// has set that to the node's.
+func DownwardPod(pod, defaulted *v1.Pod) *v1.Pod {
+	workloadType, ok := typeOf(pod)
+	if !ok {
+		return defaulted
 	}
-	return ordinary
+	ordinary := *defaulted
+	ordinary.Spec.Containers = make([]v1.Container, len(defaulted.Spec.Containers))
+	for i := range defaulted.Spec.Containers {
+		ordinary.Spec.Containers[i] = *downward(pod, workloadType, &defaulted.Spec.Containers[i])
+	}
+	return &ordinary
 }
 
 // DownwardContainer is DownwardPod for one container of the pod.
-func DownwardContainer(pod *v1.Pod, container *v1.Container) *v1.Container {
-	ordinary := ContainerWithCPU(pod, container)
-	if ordinary != container {
-		limitToPool(pod, ordinary)
+func DownwardContainer(pod *v1.Pod, defaulted *v1.Container) *v1.Container {
+	if workloadType, ok := typeOf(pod); ok {
+		return downward(pod, workloadType, defaulted)
 	}
-	return ordinary
+	return defaulted
 }
 
-// limitToPool sets the CPU limit that a container of a partitioned pod does not have.
-func limitToPool(pod *v1.Pod, container *v1.Container) {
-	limits := &container.Resources.Limits
-	pool, confined := current.Load().pool(pod)
-	if _, limited := (*limits)[v1.ResourceCPU]; limited || !confined {
-		return
+// downward gives a container the requests and limits of before it was partitioned.
+func downward(pod *v1.Pod, workloadType string, defaulted *v1.Container) *v1.Container {
+	ordinary := partition.ContainerAsOrdinary(pod, workloadType, defaulted)
+	if ordinary == defaulted {
+		return defaulted
+	}
+	limits := &ordinary.Resources.Limits
+	if _, limited := (*limits)[v1.ResourceCPU]; limited {
+		return ordinary
 	}
 	if *limits == nil {
 		*limits = v1.ResourceList{}
 	}
-	(*limits)[v1.ResourceCPU] = *resource.NewQuantity(int64(pool.Size()), resource.DecimalSI)
+	if pool, confined := current.Load().pool(pod); confined {
+		(*limits)[v1.ResourceCPU] = *resource.NewQuantity(int64(pool.Size()), resource.DecimalSI)
+	} else if limit, ok := defaulted.Resources.Limits[v1.ResourceCPU]; ok {
+		(*limits)[v1.ResourceCPU] = limit
+	}
+	return ordinary
 }
 
-// HideCPU takes cpu out of the resources that are reported for a container of a
-// partitioned pod, in which upstream finds the weight and the quota that the
-// runtime reports. The scheduler would count it a second time.
-func HideCPU(pod *v1.Pod, reported *v1.ResourceRequirements) *v1.ResourceRequirements {
-	if reported == nil {
-		return nil
+// HideCPU takes cpu out of the resources that the status of a partitioned pod reports,
+// in which upstream finds the weight and the quota that the runtime reports. The
+// scheduler would count it a second time.
+func HideCPU(pod *v1.Pod, status *v1.PodStatus) *v1.PodStatus {
+	if _, ok := typeOf(pod); !ok {
+		return status
 	}
-	if _, ok := typeOf(pod); ok {
+	for _, statuses := range [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+		for i := range statuses {
+			dropCPU(statuses[i].Resources)
+		}
+	}
+	dropCPU(podLevelResources(status))
+	return status
+}
+
+func dropCPU(reported *v1.ResourceRequirements) {
+	if reported != nil {
 		delete(reported.Requests, v1.ResourceCPU)
 		delete(reported.Limits, v1.ResourceCPU)
 	}
-	return reported
 }

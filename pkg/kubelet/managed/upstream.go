@@ -1,0 +1,50 @@
+package managed
+
+import (
+	"context"
+	"reflect"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+)
+
+// This file is where the supported releases of upstream differ.
+
+// policyStart is Policy.Start of the CPU manager: without a logger up to v1.34
+// (pkg/kubelet/cm/cpumanager/policy.go).
+type policyStart interface {
+	func(klog.Logger, state.State) error | func(state.State) error
+}
+
+func callStart[F policyStart](start F, s state.State) error {
+	if start, ok := any(start).(func(state.State) error); ok {
+		return start(s)
+	}
+	return any(start).(func(klog.Logger, state.State) error)(host.log, s)
+}
+
+// reconcileState is the CPU manager's: without a context up to v1.34
+// (pkg/kubelet/cm/cpumanager/cpu_manager.go). C is its reconciledContainer.
+type reconcileState[C any] interface {
+	func(context.Context) (success, failure []C) | func() (success, failure []C)
+}
+
+func callReconcile[C any, F reconcileState[C]](reconcile F) (failed []C) {
+	if reconcile, ok := any(reconcile).(func() (_, _ []C)); ok {
+		_, failed = reconcile()
+		return failed
+	}
+	_, failed = any(reconcile).(func(context.Context) (_, _ []C))(context.Background())
+	return failed
+}
+
+// podLevelResources returns the resources that a pod reports for itself, which pods
+// do from v1.35 on; nil if there are none.
+func podLevelResources(status *v1.PodStatus) *v1.ResourceRequirements {
+	field := reflect.ValueOf(status).Elem().FieldByName("Resources")
+	if !field.IsValid() {
+		return nil
+	}
+	return field.Interface().(*v1.ResourceRequirements)
+}

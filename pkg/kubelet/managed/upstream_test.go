@@ -1,0 +1,39 @@
+package managed
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	"k8s.io/utils/cpuset"
+)
+
+// newMemoryState is upstream's, which takes no logger up to v1.34.
+func newMemoryState(logger klog.Logger) state.State {
+	create := reflect.ValueOf(state.NewMemoryState)
+	var arguments []reflect.Value
+	if create.Type().NumIn() > 0 {
+		arguments = append(arguments, reflect.ValueOf(logger))
+	}
+	return create.Call(arguments)[0].Interface().(state.State)
+}
+
+func TestCallsOfEachRelease(t *testing.T) {
+	startedIn(t, t.TempDir())
+	want := errors.New("from the policy")
+	if err := StartPolicy(func(state.State) error { return want }, nil, cpuset.New(), cpuset.New()); err != want {
+		t.Error("without a logger:", err)
+	}
+	if err := StartPolicy(func(klog.Logger, state.State) error { return want }, nil, cpuset.New(), cpuset.New()); err != want {
+		t.Error("with a logger:", err)
+	}
+	if failed := callReconcile[int](func() (_, _ []int) { return nil, []int{1} }); len(failed) != 1 {
+		t.Error("without a context:", failed)
+	}
+	if failed := callReconcile[int](func(context.Context) (_, _ []int) { return nil, []int{1} }); len(failed) != 1 {
+		t.Error("with a context:", failed)
+	}
+}
