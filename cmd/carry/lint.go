@@ -23,36 +23,46 @@ func (f finding) String() string { return fmt.Sprintf("%s:%d: %s", f.path, f.lin
 
 // lint prints what breaks the rules of section 9 of the design.
 func (t *tree) lint(ctx context.Context) error {
-	findings, err := t.project.lintFolder()
+	findings, err := t.findings(ctx)
 	if err != nil {
 		return err
-	}
-	series, err := t.project.allPatches()
-	if err != nil {
-		return err
-	}
-	for _, p := range series {
-		findings = append(findings, p.lint()...)
 	}
 	for _, f := range findings {
 		fmt.Println(f)
 	}
-	if err := t.update(ctx); err != nil {
-		return err
-	}
-	raised, err := t.raised(ctx)
-	if err != nil {
-		return err
-	}
-	for _, f := range raised {
-		fmt.Println(f)
-	}
-	findings = append(findings, raised...)
 	if len(findings) > 0 {
 		return fmt.Errorf("lint: %d findings", len(findings))
 	}
-	fmt.Printf("%d patches keep to the rules, and no dependency of %s is raised\n", len(series), t.release)
+	files, err := t.project.patchFiles()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d patches keep to the rules, and no dependency of %s is raised\n", len(files), t.release)
 	return nil
+}
+
+func (t *tree) findings(ctx context.Context) ([]finding, error) {
+	findings, err := t.project.lintFolder()
+	if err != nil {
+		return nil, err
+	}
+	series, err := t.project.allPatches()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range series {
+		findings = append(findings, p.lint()...)
+	}
+	over, err := t.project.overBudget()
+	if err != nil {
+		return nil, err
+	}
+	findings = append(findings, over...)
+	if err := t.update(ctx); err != nil {
+		return nil, err
+	}
+	raised, err := t.raised(ctx)
+	return append(findings, raised...), err
 }
 
 // patchFiles lists the patch files, common and overrides, relative to the project.
@@ -307,34 +317,3 @@ func (t *tree) modules(ctx context.Context, commit string, withOurs bool) (map[s
 
 // ourUse matches the lines of go.work that use this project's modules, in the copy.
 var ourUse = regexp.MustCompile(`(?m)^\t\.\./\.\./modules/.*\n`)
-
-// stats prints the size of the series.
-func (t *tree) stats() error {
-	series, err := t.project.readSeries(t.release)
-	if err != nil {
-		return err
-	}
-	files := map[string]bool{}
-	var hunks, added, removed, overrides int
-	for _, p := range series {
-		if filepath.Dir(p.path) != "patches" {
-			overrides++
-		}
-		for _, file := range p.files {
-			files[file.path] = true
-			for _, line := range file.lines {
-				switch line.op {
-				case '@':
-					hunks++
-				case '+':
-					added++
-				case '-':
-					removed++
-				}
-			}
-		}
-	}
-	fmt.Printf("%s: %d patches, %d overrides, %d upstream files, %d hunks, %d lines added, %d removed\n",
-		t.release, len(series), overrides, len(files), hunks, added, removed)
-	return nil
-}

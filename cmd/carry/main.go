@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -55,14 +56,15 @@ and export.
   carry export                   write the commits back to patches/
   carry lint                     see whether the patches keep to the rules
   carry build                    build the binaries
-  carry test                     run upstream's tests of the packages touched
+  carry rebase v1.37.1           bring the series to another release
+  carry verify                   see that the series is right for all releases
 
 RELEASE is the newest known one unless it is given.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), buildCommand(), testCommand(), statsCommand())
+	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), buildCommand(), verifyCommand(), rebaseCommand(), statsCommand())
 	return root
 }
 
@@ -152,27 +154,157 @@ with FORCE_HOST_GO=y, the installed one is used.`,
 	return cmd
 }
 
-func testCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "test [RELEASE]",
-		Short: "Run upstream's own tests of the packages that the series touches",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree, _ []string) error {
-			if err := t.update(ctx); err != nil {
+func verifyCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "verify [RELEASE...]",
+		Short: "See that the series is right for releases, all known ones by default",
+		Long: `For each release: materialise it, apply the series without fuzz, lint, compile every
+package that the series touches and this project's own, run upstream's own, unedited
+tests of the packages touched, and this project's unit tests against that release.
+A matrix is printed at the end.
+
+Upstream's tests that fail without the series, too, are named with the reason in
+build/releases/RELEASE/failing, and do not count. A test that fails only with the
+series is a failure. One that fails and then passes by itself is named.
+
+A release for which nothing has changed since it passed is skipped.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			project, releases, err := projectAndReleases(args)
+			if err != nil {
 				return err
 			}
-			return t.test(ctx)
-		}),
+			names, err := project.order()
+			if err != nil {
+				return err
+			}
+			var results []verified
+			failed := 0
+			for _, release := range releases {
+				t := project.tree(release)
+				unlock, err := t.lock()
+				if err != nil {
+					return err
+				}
+				v, err := t.verify(cmd.Context(), force)
+				unlock()
+				if err != nil {
+					return err
+				}
+				if v.Failed != "" {
+					failed++
+					t.say("FAILED: %s", v.Failed)
+				}
+				results = append(results, v)
+			}
+			fmt.Print(matrix(names, results))
+			for _, v := range results {
+				if len(v.Flaked) > 0 {
+					fmt.Printf("%s: passed only when run by themselves: %s\n", v.Release, strings.Join(v.Flaked, ", "))
+				}
+				if v.Failed != "" {
+					fmt.Printf("%s: %s\n", v.Release, v.Failed)
+				}
+			}
+			if failed > 0 {
+				return fmt.Errorf("verify: %d of %d releases failed", failed, len(results))
+			}
+			return nil
+		},
 	}
+	cmd.Flags().BoolVar(&force, "force", false, "verify releases for which nothing has changed, too")
+	return cmd
+}
+
+func rebaseCommand() *cobra.Command {
+	var resume, abort, noBuild bool
+	var upstreamGit string
+	cmd := &cobra.Command{
+		Use:   "rebase RELEASE",
+		Short: "Bring the series to a release that is not known yet",
+		Long: `Bring the series to a new release: pin its modules in build/releases/RELEASE, take the
+patches of the known release next to it, and apply them. For a patch that does not
+apply, in this order:
+
+  upstream has the change: the patch is dropped for this release,
+  another release's file of the same name applies: it becomes an override,
+  git's three-way merge goes through: the result becomes an override,
+  else the conflict is left in the tree, and shown: resolve it, git add, --continue.
+
+A release newer than all others becomes the one that the common series is exported
+against; older ones keep the patches of before where the new ones do not do for them,
+and this project's modules are raised to it.
+
+At the end the packages that the series touches are compiled. --abort leaves everything
+as it was.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			project, err := findProject()
+			if err != nil {
+				return err
+			}
+			if !releaseForm.MatchString(args[0]) {
+				return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", args[0])
+			}
+			t := project.tree(args[0])
+			unlock, err := t.lock()
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			switch {
+			case resume:
+				return t.continueRebase(cmd.Context())
+			case abort:
+				return t.abortRebase(cmd.Context())
+			}
+			return t.startRebase(cmd.Context(), noBuild, upstreamGit)
+		},
+	}
+	cmd.Flags().BoolVar(&resume, "continue", false, "go on after a conflict was resolved, or what did not compile was mended")
+	cmd.Flags().BoolVar(&abort, "abort", false, "drop the rebase, and leave everything as it was")
+	cmd.Flags().BoolVar(&noBuild, "no-build", false, "do not compile")
+	cmd.Flags().StringVar(&upstreamGit, "upstream-git", "", "a clone of upstream, to name its commits in a conflict")
+	cmd.MarkFlagsMutuallyExclusive("continue", "abort")
+	return cmd
 }
 
 func statsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "stats [RELEASE]",
-		Short: "Print the size of the series",
-		Args:  cobra.MaximumNArgs(1),
-		RunE:  withTree(func(_ context.Context, t *tree, _ []string) error { return t.stats() }),
+		Use:   "stats [RELEASE...]",
+		Short: "Print the size of the series, for all known releases by default",
+		Long:  `Print the size of the series. patches/budget says how large it may be; lint compares.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			project, releases, err := projectAndReleases(args)
+			if err != nil {
+				return err
+			}
+			return project.stats(releases)
+		},
 	}
+}
+
+// projectAndReleases takes releases from the arguments, all known ones by default, the
+// oldest first.
+func projectAndReleases(args []string) (project, []string, error) {
+	p, err := findProject()
+	if err != nil {
+		return p, nil, err
+	}
+	known, err := p.releases()
+	if err != nil {
+		return p, nil, err
+	}
+	for _, arg := range args {
+		if !slices.Contains(known, arg) {
+			return p, nil, fmt.Errorf("unknown release %q; known are %s", arg, strings.Join(known, ", "))
+		}
+	}
+	if len(args) > 0 {
+		return p, args, nil
+	}
+	slices.Reverse(known)
+	return p, known, nil
 }
 
 // withTree finds the project, takes a leading release from the arguments and

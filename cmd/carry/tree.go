@@ -20,6 +20,8 @@ type tree struct {
 	project project
 	release string
 	dir     string
+	// rebase is set while the series is brought to this release.
+	rebase *rebase
 }
 
 // state is what carry knows of a tree, in its .git folder. Everything but the
@@ -202,12 +204,20 @@ func (t *tree) update(ctx context.Context) error {
 	}
 	for _, p := range series[kept:] {
 		commit, err := t.apply(ctx, p, head, s.Released)
+		adapted := t.rebase != nil && doesNotApply(err)
+		if adapted {
+			commit, err = t.adapt(ctx, p, head, s)
+		} else if err == nil {
+			t.say("applied %s", p.path)
+		}
 		if err != nil {
 			return t.conflict(ctx, s, done, head, p, err)
 		}
-		t.say("applied %s", p.path)
+		if commit == head {
+			continue // dropped
+		}
 		head = commit
-		done = append(done, applied{Path: p.path, Digest: digest(p.data), Commit: commit})
+		done = append(done, applied{Path: p.path, Digest: digest(p.data), Commit: commit, Resolved: adapted})
 	}
 	s.Applied = done
 	return t.switchTo(ctx, s, head)
@@ -368,6 +378,9 @@ func (t *tree) conflict(ctx context.Context, s state, done []applied, parent str
 	if err := t.save(s); err != nil {
 		return err
 	}
+	if err := t.importBlobs(ctx, p); err != nil {
+		return err
+	}
 	how := "the conflict is marked in the files"
 	if _, err := t.git().input(ctx, string(p.data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		unmerged, _ := t.git().run(ctx, "diff", "--name-only", "--diff-filter=U")
@@ -379,12 +392,19 @@ func (t *tree) conflict(ctx context.Context, s state, done []applied, parent str
 	} else {
 		how = "a three-way merge went through; look at it with git diff --cached"
 	}
-	message := fmt.Sprintf("%s does not apply to %s; %s of %s.\nResolve it there, git add, and go on with: carry tree %s --continue (or drop the attempt: --abort)",
-		p.path, t.release, how, t.shown(), t.release)
+	verb := "tree"
+	if t.rebase != nil {
+		verb = "rebase"
+	}
+	message := fmt.Sprintf("%s does not apply to %s; %s of %s.\nResolve it there, git add, and go on with: carry %s %s --continue (or drop the attempt: --abort)",
+		p.path, t.release, how, t.shown(), verb, t.release)
+	if sides := t.bothSides(ctx); sides != "" {
+		return errors.New(message + sides + t.subjects(ctx, p))
+	}
 	for _, match := range failedAt.FindAllStringSubmatch(failed.stderr, -1) {
 		message += fmt.Sprintf("\n%s:%s:\n%s", match[1], match[2], p.hunkAt(match[1], match[2]))
 	}
-	return errors.New(message)
+	return errors.New(message + t.subjects(ctx, p))
 }
 
 // failedAt matches git apply's complaint of one hunk.

@@ -1,0 +1,481 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/semver"
+)
+
+// rebase brings the series to a release that is not known yet. It is on disk while it
+// is under way, in _output/RELEASE/rebase, with a copy of every file that it may change.
+type rebase struct {
+	// From is the known release next to the new one, whose patches are tried first.
+	From string
+	// Before maps the paths of files to what they were; what is not in it was not there.
+	Before map[string]string
+	// NoBuild leaves out compiling, and UpstreamGit is a clone of upstream, if there is one.
+	NoBuild     bool   `json:",omitempty"`
+	UpstreamGit string `json:",omitempty"`
+}
+
+func (t *tree) rebasePath() string { return filepath.Join(filepath.Dir(t.dir), "rebase.json") }
+
+func (t *tree) loadRebase() (*rebase, error) {
+	data, err := os.ReadFile(t.rebasePath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var r rebase
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	return &r, err
+}
+
+// mayChange are the files that a rebase may change, besides the release's own folders.
+func (p project) mayChange() (map[string]string, error) {
+	before := map[string]string{}
+	paths := []string{"go.mod", "go.sum", filepath.Join("staging", "src", coreModule, "go.mod"), filepath.Join("staging", "src", coreModule, "go.sum")}
+	err := filepath.WalkDir(p.path("patches"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			var relative string
+			relative, err = filepath.Rel(p.dir, path)
+			paths = append(paths, relative)
+		}
+		return err
+	})
+	for _, path := range paths {
+		data, readErr := os.ReadFile(p.path(path))
+		if readErr == nil {
+			before[path] = string(data)
+		} else if !errors.Is(readErr, fs.ErrNotExist) {
+			err = errors.Join(err, readErr)
+		}
+	}
+	return before, err
+}
+
+// startRebase pins the release and begins.
+func (t *tree) startRebase(ctx context.Context, noBuild bool, upstreamGit string) error {
+	if under, err := t.loadRebase(); err != nil || under != nil {
+		return errors.Join(err, fmt.Errorf("a rebase to %s is under way; go on with --continue, or drop it with --abort", t.release))
+	}
+	known, err := t.project.releases()
+	if err != nil {
+		return err
+	}
+	if slices.Contains(known, t.release) {
+		return fmt.Errorf("%s is known already; see whether the series is right there with: carry verify %[1]s", t.release)
+	}
+	if _, err := os.Stat(t.dir); err == nil {
+		return fmt.Errorf("%s is there, though %s is not known; move it out of the way", t.shown(), t.release)
+	}
+	before, err := t.project.mayChange()
+	if err != nil {
+		return err
+	}
+	r := &rebase{From: nearest(t.release, known), Before: before, NoBuild: noBuild, UpstreamGit: upstreamGit}
+	data, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := writeIfChanged(t.rebasePath(), append(data, '\n')); err != nil {
+		return err
+	}
+	if err := t.project.pin(ctx, t.release); err != nil {
+		return errors.Join(err, t.abortRebase(ctx))
+	}
+	t.say("pinned; starting from the patches of %s", r.From)
+	return t.goOn(ctx, r)
+}
+
+// nearest returns the known release next to another one, the newer of two as near.
+func nearest(release string, known []string) string {
+	number := func(release string) int {
+		match := releaseForm.FindStringSubmatch(release)
+		minor, _ := strconv.Atoi(match[1])
+		patch, _ := strconv.Atoi(match[2])
+		return minor*1000 + patch
+	}
+	sorted := slices.Clone(known)
+	semver.Sort(sorted)
+	slices.Reverse(sorted)
+	return slices.MinFunc(sorted, func(a, b string) int {
+		return max(number(a)-number(release), number(release)-number(a)) - max(number(b)-number(release), number(release)-number(b))
+	})
+}
+
+// goOn applies what is left of the series, writes overrides, and compiles.
+func (t *tree) goOn(ctx context.Context, r *rebase) error {
+	t.rebase = r
+	// The files that patches were made for are in these trees.
+	known, err := t.project.releases()
+	if err != nil {
+		return err
+	}
+	for _, release := range slices.Compact([]string{r.From, newestBut(t.release, known)}) {
+		if err := t.project.tree(release).update(ctx); err != nil {
+			return fmt.Errorf("the tree of %s: %w", release, err)
+		}
+	}
+	if err := t.update(ctx); err != nil {
+		return err
+	}
+	return t.finishRebase(ctx, r)
+}
+
+func newestBut(release string, known []string) string {
+	return known[slices.IndexFunc(known, func(k string) bool { return k != release })]
+}
+
+func (t *tree) continueRebase(ctx context.Context) error {
+	r, err := t.loadRebase()
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return fmt.Errorf("there is no rebase to %s to continue; start one with: carry rebase %[1]s", t.release)
+	}
+	t.rebase = r
+	s, err := t.load()
+	if err != nil {
+		return err
+	}
+	if s.Conflict != "" {
+		if err := t.resume(ctx); err != nil {
+			return err
+		}
+		return t.finishRebase(ctx, r)
+	}
+	if s.Head != "" {
+		// The user mended in the tree what did not compile.
+		return t.finishRebase(ctx, r)
+	}
+	return t.goOn(ctx, r)
+}
+
+func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
+	t.rebase = nil
+	if err := t.export(ctx); err != nil {
+		return err
+	}
+	known, err := t.project.releases()
+	if err != nil {
+		return err
+	}
+	if t.release == known[0] {
+		if err := t.keepForOlder(ctx, r, known[1:]); err != nil {
+			return err
+		}
+		if err := t.raiseModules(ctx); err != nil {
+			return err
+		}
+	}
+	if !r.NoBuild {
+		if err := t.compile(ctx); err != nil {
+			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nMend it in %s, git commit, and go on with: carry rebase %[1]s --continue", t.release, err, t.shown())
+		}
+	}
+	if err := os.Remove(t.rebasePath()); err != nil {
+		return err
+	}
+	size, err := t.project.size(t.release)
+	if err != nil {
+		return err
+	}
+	t.say("done: %d patches, %d of them overrides; see that it is right with: carry verify %s; and name it in the README's table", size.patches, size.overrides, t.release)
+	return nil
+}
+
+// compile builds what the series touches, and this project's packages.
+func (t *tree) compile(ctx context.Context) error {
+	touched, err := t.touched()
+	if err != nil {
+		return err
+	}
+	ours, err := t.project.packages()
+	if err != nil {
+		return err
+	}
+	env, err := t.goEnv(ctx)
+	if err != nil {
+		return err
+	}
+	t.say("compiling %d packages that the series touches, and %d of ours", len(touched), len(ours))
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v"}, buildFlags, touched, ours)...)
+	cmd.Dir, cmd.Env = t.dir, env
+	return t.follow(cmd, "compiled")
+}
+
+// keepForOlder gives older releases the common patches of before where the new ones
+// do not do for them.
+func (t *tree) keepForOlder(ctx context.Context, r *rebase, older []string) error {
+	names, err := t.project.order()
+	if err != nil {
+		return err
+	}
+	for _, release := range older {
+		o := t.project.tree(release)
+		for {
+			failing, err := o.firstThatFails(ctx)
+			if err != nil {
+				return err
+			}
+			if failing == "" {
+				break
+			}
+			before, was := r.Before[filepath.Join("patches", failing)]
+			path := filepath.Join(t.project.overrideFolder(release, older), failing)
+			if _, overridden := r.Before[path]; !was || overridden || !slices.Contains(names, failing) {
+				return fmt.Errorf("%s does not apply to %s any more", failing, release)
+			}
+			t.say("%s keeps the %s of before", release, failing)
+			if err := writeIfChanged(t.project.path(path), []byte(before)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// firstThatFails returns the name of the first patch that does not apply, without
+// touching the tree's files.
+func (t *tree) firstThatFails(ctx context.Context) (string, error) {
+	s, err := t.base(ctx)
+	if err != nil {
+		return "", err
+	}
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return "", err
+	}
+	head := s.Upstream
+	for _, p := range series {
+		if head, err = t.apply(ctx, p, head, s.Released); err != nil {
+			if doesNotApply(err) {
+				return p.name, nil
+			}
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// raiseModules makes the project's own modules require the newest release.
+func (t *tree) raiseModules(ctx context.Context) error {
+	want, err := t.project.pins(t.release)
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{filepath.Join("staging", "src", coreModule), "."} {
+		data, err := os.ReadFile(t.project.path(dir, "go.mod"))
+		if err != nil {
+			return err
+		}
+		args := []string{"mod", "edit"}
+		for _, match := range requirement.FindAllStringSubmatch(string(data), -1) {
+			if version := want.modules[match[1]]; version != "" {
+				args = append(args, "-require="+match[1]+"@"+version)
+			}
+		}
+		for _, args := range [][]string{args, {"mod", "tidy"}} {
+			cmd := exec.CommandContext(ctx, "go", args...)
+			cmd.Dir = t.project.path(dir)
+			cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("go %s in %s: %w: %s", strings.Join(args[:2], " "), dir, err, out)
+			}
+		}
+	}
+	return nil
+}
+
+var requirement = regexp.MustCompile(`(?m)^\t(k8s\.io/\S+) v`)
+
+// abortRebase leaves everything as it was.
+func (t *tree) abortRebase(ctx context.Context) error {
+	r, err := t.loadRebase()
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return fmt.Errorf("there is no rebase to %s to abort", t.release)
+	}
+	now, err := t.project.mayChange()
+	if err != nil {
+		return err
+	}
+	for path := range now {
+		if _, was := r.Before[path]; !was {
+			err = errors.Join(err, os.Remove(t.project.path(path)))
+			// Its folder goes with the last file.
+			_ = os.Remove(filepath.Dir(t.project.path(path)))
+		}
+	}
+	for path, content := range r.Before {
+		if now[path] != content {
+			err = errors.Join(err, writeIfChanged(t.project.path(path), []byte(content)))
+		}
+	}
+	return errors.Join(err, os.RemoveAll(t.project.path("build", "releases", t.release)), os.RemoveAll(t.dir), os.RemoveAll(filepath.Join(filepath.Dir(t.dir), "modules")), os.Remove(t.rebasePath()))
+}
+
+// adapt finds another way for a patch that does not apply, during a rebase: upstream
+// has the change already, another release's file of that name does, or a three-way
+// merge. It returns the commit; the same as parent for a patch that is dropped.
+func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (commit string, err error) {
+	g, done, err := t.scratchIndex(ctx, parent)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	if _, err := g.input(ctx, string(p.data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
+		path := filepath.Join(t.project.dropFolder(t.release), droppedName)
+		before, err := os.ReadFile(t.project.path(path))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		t.say("%s: upstream has it; dropped, see %s", p.path, path)
+		return parent, writeIfChanged(t.project.path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.name, t.release))
+	}
+	others, err := filepath.Glob(t.project.path("patches", "v*", p.name))
+	if err != nil {
+		return "", err
+	}
+	for _, other := range append([]string{t.project.path("patches", p.name)}, others...) {
+		data, err := os.ReadFile(other)
+		if err != nil {
+			return "", err
+		}
+		relative, err := filepath.Rel(t.project.dir, other)
+		if err != nil {
+			return "", err
+		}
+		candidate, err := parsePatch(relative, data)
+		if err != nil {
+			return "", err
+		}
+		commit, err := t.apply(ctx, candidate, parent, s.Released)
+		if err == nil {
+			t.say("applied %s", relative)
+			return commit, nil
+		}
+		if !doesNotApply(err) {
+			return "", err
+		}
+	}
+	if err := t.importBlobs(ctx, p); err != nil {
+		return "", err
+	}
+	if _, err := g.input(ctx, string(p.data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
+		return "", err
+	}
+	if unmerged, err := g.run(ctx, "ls-files", "--unmerged"); err != nil || unmerged != "" {
+		return "", errors.Join(err, &gitError{verb: "apply", stderr: "conflict"})
+	}
+	treeID, err := g.run(ctx, "write-tree")
+	if err != nil {
+		return "", err
+	}
+	t.say("merged %s three-way", p.path)
+	return commitPatch(ctx, g, p, treeID, parent, s.Released)
+}
+
+// dropFolder is the folder of a release for which upstream has a change: that of its
+// minor version has it from some patch release on, so it is the release's own.
+func (p project) dropFolder(release string) string { return filepath.Join("patches", release) }
+
+func doesNotApply(err error) bool {
+	var failed *gitError
+	var misplaced misplacedError
+	return errors.As(err, &failed) && failed.verb == "apply" || errors.As(err, &misplaced)
+}
+
+// preimage matches the name of the file's content that a diff was made from.
+var preimage = regexp.MustCompile(`(?m)^index ([0-9a-f]{40})\.\.`)
+
+// importBlobs copies what a three-way merge needs from the trees of other releases:
+// the files that the patch was made from.
+func (t *tree) importBlobs(ctx context.Context, p patch) error {
+	known, err := t.project.releases()
+	if err != nil {
+		return err
+	}
+	for _, match := range preimage.FindAllStringSubmatch(string(p.data), -1) {
+		if _, err := t.git().run(ctx, "cat-file", "-e", match[1]); err == nil {
+			continue
+		}
+		for _, release := range known {
+			content, err := t.project.tree(release).git().run(ctx, "cat-file", "blob", match[1])
+			if err != nil {
+				continue
+			}
+			if _, err := t.git().input(ctx, content+"\n", "hash-object", "-w", "--stdin"); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// bothSides shows each conflict that is marked in the files of the tree.
+func (t *tree) bothSides(ctx context.Context) string {
+	unmerged, err := t.git().run(ctx, "diff", "--name-only", "--diff-filter=U")
+	if err != nil {
+		return ""
+	}
+	var out strings.Builder
+	for path := range strings.FieldsSeq(unmerged) {
+		data, err := os.ReadFile(filepath.Join(t.dir, path))
+		if err != nil {
+			continue
+		}
+		in := false
+		for number, line := range strings.Split(string(data), "\n") {
+			if strings.HasPrefix(line, "<<<<<<< ") {
+				in = true
+				fmt.Fprintf(&out, "\n%s:%d:", path, number+1)
+			}
+			if in {
+				out.WriteString("\n" + line)
+			}
+			if strings.HasPrefix(line, ">>>>>>> ") {
+				in = false
+			}
+		}
+	}
+	return out.String()
+}
+
+// subjects lists upstream's commits between two releases that change the patch's
+// files, from a clone of upstream.
+func (t *tree) subjects(ctx context.Context, p patch) string {
+	r, err := t.loadRebase()
+	if err != nil || r == nil {
+		return ""
+	}
+	if r.UpstreamGit == "" {
+		return "\nUpstream's commits are not known here; --upstream-git names a clone of upstream that has them."
+	}
+	args := []string{"log", "--oneline", "--no-merges", r.From + "..." + t.release, "--"}
+	for _, file := range p.files {
+		args = append(args, file.path)
+	}
+	log, err := git{dir: r.UpstreamGit}.run(ctx, args...)
+	if err != nil {
+		return fmt.Sprintf("\nUpstream's commits are not known: %v", err)
+	}
+	return fmt.Sprintf("\nUpstream's commits between %s and %s in these files:\n%s", r.From, t.release, log)
+}

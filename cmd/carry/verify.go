@@ -1,0 +1,479 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// verified is what came out for a release.
+type verified struct {
+	Release string
+	// When it was, and how long it took.
+	When    time.Time
+	Seconds int
+	// Patches maps a patch to "common", "override" or "dropped".
+	Patches                     map[string]string
+	Compiled, Upstream, Ours    int
+	NotCounted, Flaked, Skipped []string
+	// Failed is what went wrong; such a result is never kept.
+	Failed string `json:",omitempty"`
+	kept   bool
+}
+
+// verify does for one release all that says whether the series is right there.
+func (t *tree) verify(ctx context.Context, force bool) (verified, error) {
+	key, err := t.verifyKey()
+	if err != nil {
+		return verified{}, err
+	}
+	path, err := resultPath(key)
+	if err != nil {
+		return verified{}, err
+	}
+	if v, ok := readResult(path); ok && !force {
+		v.kept = true
+		t.say("nothing has changed since it was verified on %s, in %d s; skipped", v.When.Format("2006-01-02 15:04"), v.Seconds)
+		return v, nil
+	}
+	start := time.Now()
+	v := verified{Release: t.release, When: start.UTC(), Patches: map[string]string{}}
+	err = t.verifyAll(ctx, &v)
+	v.Seconds = int(time.Since(start).Round(time.Second).Seconds())
+	if err != nil {
+		if ctx.Err() != nil {
+			return v, ctx.Err()
+		}
+		v.Failed = err.Error()
+		return v, nil
+	}
+	data, err := json.MarshalIndent(v, "", "\t")
+	if err != nil {
+		return v, err
+	}
+	return v, writeIfChanged(path, data)
+}
+
+func (t *tree) verifyAll(ctx context.Context, v *verified) error {
+	if err := t.update(ctx); err != nil {
+		return err
+	}
+	names, err := t.project.order()
+	if err != nil {
+		return err
+	}
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		v.Patches[name] = "dropped"
+	}
+	for _, p := range series {
+		v.Patches[p.name] = p.kind()
+	}
+	findings, err := t.findings(ctx)
+	if err != nil {
+		return err
+	}
+	if len(findings) > 0 {
+		return fmt.Errorf("lint: %d findings, the first is %s", len(findings), findings[0])
+	}
+	if err := t.compile(ctx); err != nil {
+		return fmt.Errorf("the series does not compile: %w", err)
+	}
+	touched, err := t.touched()
+	if err != nil {
+		return err
+	}
+	ours, err := t.project.packages()
+	if err != nil {
+		return err
+	}
+	v.Compiled = len(touched) + len(ours)
+	if v.Upstream, err = t.upstreamTests(ctx, touched, v); err != nil {
+		return err
+	}
+	t.say("running our unit tests of %d packages", len(ours))
+	report, err := t.goTest(ctx, t.dir, ours)
+	if err != nil {
+		return err
+	}
+	if failed := report.failed(); len(failed) > 0 {
+		report.print(failed)
+		return fmt.Errorf("our own tests fail: %s", strings.Join(failed, ", "))
+	}
+	v.Ours = report.passed
+	return nil
+}
+
+// upstreamTests runs upstream's own tests of packages, and returns how many have
+// passed. What fails is run once more by itself: some of upstream's tests fail now and
+// then. What fails again is run without the series, which says whose failure it is.
+func (t *tree) upstreamTests(ctx context.Context, packages []string, v *verified) (passed int, err error) {
+	ledger, err := t.project.readLedger(filepath.Join("build", "releases", t.release, "failing"))
+	if err != nil {
+		return 0, err
+	}
+	t.say("running upstream's tests of %d packages", len(packages))
+	var skip []string
+	for _, test := range ledger {
+		t.say("not counted: %s (%s)", test.name, test.reason)
+		v.NotCounted = append(v.NotCounted, test.name)
+		skip = append(skip, regexp.QuoteMeta(test.name))
+	}
+	var flags []string
+	if len(skip) > 0 {
+		flags = append(flags, "-skip=^("+strings.Join(skip, "|")+")$")
+	}
+	report, err := t.goTest(ctx, t.dir, packages, flags...)
+	if err != nil {
+		return 0, err
+	}
+	passed = report.passed
+	failed := report.failed()
+	if len(failed) == 0 {
+		return passed, nil
+	}
+	again, err := t.again(ctx, t.dir, report)
+	if err != nil {
+		return 0, err
+	}
+	still := again.failed()
+	for _, test := range failed {
+		if !slices.Contains(still, test) {
+			t.say("passed when run by itself: %s", test)
+			v.Flaked = append(v.Flaked, test)
+			passed++
+		}
+	}
+	if len(still) == 0 {
+		return passed, nil
+	}
+	again.print(still)
+	s, err := t.load()
+	if err != nil {
+		return 0, err
+	}
+	from, err := t.upstream(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	t.say("running them without the series")
+	without, err := t.again(ctx, from.dir, again)
+	if err != nil {
+		return 0, err
+	}
+	var theirs, our []string
+	for _, test := range still {
+		if slices.Contains(without.failed(), test) {
+			theirs = append(theirs, test)
+		} else {
+			our = append(our, test)
+		}
+	}
+	if len(our) > 0 {
+		return 0, fmt.Errorf("upstream's tests fail with the series, and not without it: %s", strings.Join(our, ", "))
+	}
+	return 0, fmt.Errorf("upstream's tests fail, without the series too: %s; name them in build/releases/%s/failing, each with the reason", strings.Join(theirs, ", "), t.release)
+}
+
+// again runs the failed tests of a report by themselves, in the same or another tree.
+func (t *tree) again(ctx context.Context, dir string, report testReport) (testReport, error) {
+	all := testReport{tests: map[string]string{}, output: map[string]*strings.Builder{}}
+	byPackage := map[string][]string{}
+	for _, test := range report.failed() {
+		pkg, name, _ := strings.Cut(test, " ")
+		byPackage[pkg] = append(byPackage[pkg], regexp.QuoteMeta(name))
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(byPackage)) {
+		flags := []string{"-count=1"}
+		if names := byPackage[pkg]; names[0] != "" {
+			flags = append(flags, "-run=^("+strings.Join(names, "|")+")$")
+		}
+		one, err := t.goTest(ctx, dir, []string{pkg}, flags...)
+		if err != nil {
+			return all, err
+		}
+		maps.Copy(all.tests, one.tests)
+		maps.Copy(all.output, one.output)
+	}
+	return all, nil
+}
+
+// testReport is what a run of go test says.
+type testReport struct {
+	passed int
+	// tests maps "package Test" of top-level tests, and "package " of whole packages
+	// which fail without one, to "pass", "fail" or "skip"; output is what they printed.
+	tests  map[string]string
+	output map[string]*strings.Builder
+}
+
+func (r testReport) failed() []string {
+	var failed []string
+	for _, test := range slices.Sorted(maps.Keys(r.tests)) {
+		if r.tests[test] == "fail" {
+			failed = append(failed, test)
+		}
+	}
+	return failed
+}
+
+// mostOutput of a failed test is shown, its end.
+const mostOutput = 8 << 10
+
+func (r testReport) print(tests []string) {
+	for _, test := range tests {
+		if out := r.output[test]; out != nil {
+			text := out.String()
+			if len(text) > mostOutput {
+				text = "...\n" + text[len(text)-mostOutput:]
+			}
+			fmt.Fprintf(os.Stderr, "--- %s\n%s\n", test, text)
+		}
+	}
+}
+
+// buildFlags are those of upstream's own build, so that what that compiled is not
+// compiled again.
+var buildFlags = []string{"-trimpath", "-tags=selinux,notest,grpcnotrace,"}
+
+// goTest runs tests of packages. That a test fails is no error of it.
+func (t *tree) goTest(ctx context.Context, dir string, packages []string, flags ...string) (testReport, error) {
+	report := testReport{tests: map[string]string{}, output: map[string]*strings.Builder{}}
+	env, err := t.goEnv(ctx)
+	if err != nil {
+		return report, err
+	}
+	// Upstream's tests leave sockets behind, whose paths must be short.
+	temporary, err := os.MkdirTemp("", "carry-")
+	if err != nil {
+		return report, err
+	}
+	defer os.RemoveAll(temporary)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json", "-vet=off", "-timeout=20m"}, buildFlags, flags, packages)...)
+	cmd.Dir, cmd.Env = dir, append(env, "TMPDIR="+temporary)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return report, err
+	}
+	if err := cmd.Start(); err != nil {
+		return report, err
+	}
+	var other strings.Builder
+	scanner := bufio.NewScanner(out)
+	scanner.Buffer(nil, 64<<20)
+	for scanner.Scan() {
+		var event struct {
+			Action, Package, ImportPath, Test, Output string
+			Elapsed                                   float64
+		}
+		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
+			other.WriteString(scanner.Text() + "\n")
+			continue
+		}
+		top, _, sub := strings.Cut(event.Test, "/")
+		key := cmp.Or(event.Package, event.ImportPath) + " " + top
+		switch event.Action {
+		case "output", "build-output":
+			if report.output[key] == nil {
+				report.output[key] = &strings.Builder{}
+			}
+			report.output[key].WriteString(event.Output)
+			if event.Action == "build-output" {
+				other.WriteString(event.Output)
+			}
+		case "pass", "fail", "skip":
+			if sub {
+				continue
+			}
+			if event.Test == "" {
+				t.say("%s %s in %.0f s", event.Action, event.Package, event.Elapsed)
+				// A package fails with its tests, or by itself: it did not compile, or its process ended.
+				if event.Action == "fail" && !slices.ContainsFunc(report.failed(), func(test string) bool { return strings.HasPrefix(test, key) }) {
+					report.tests[key] = "fail"
+				}
+				continue
+			}
+			report.tests[key] = event.Action
+			if event.Action == "pass" {
+				report.passed++
+			}
+		}
+	}
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return report, ctx.Err()
+	}
+	if err != nil && len(report.failed()) == 0 {
+		os.Stderr.WriteString(other.String())
+		return report, fmt.Errorf("go test: %w: %s", err, firstLine(cmp.Or(stderr.String(), other.String())))
+	}
+	if failed := report.failed(); len(failed) > 0 && other.Len() > 0 {
+		os.Stderr.WriteString(other.String())
+	}
+	return report, scanner.Err()
+}
+
+// goEnv is the environment in which go works on the tree.
+func (t *tree) goEnv(ctx context.Context) ([]string, error) {
+	toolchain, err := t.toolchain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(os.Environ(), toolchain...), "CGO_ENABLED=0"), nil
+}
+
+// packages returns the import paths of this project's packages that trees use. go does
+// not find them itself behind links.
+func (p project) packages() ([]string, error) {
+	var packages []string
+	for module, from := range map[string]string{rootModule: ".", coreModule: filepath.Join("staging", "src", coreModule)} {
+		folders := []string{""}
+		if module == rootModule {
+			folders = slices.Sorted(maps.Keys(linked))
+		}
+		for _, folder := range folders {
+			root := p.path(from, folder)
+			err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil
+				}
+				if err != nil || !entry.IsDir() {
+					return err
+				}
+				if entry.Name() == "testdata" {
+					return fs.SkipDir
+				}
+				sources, err := filepath.Glob(filepath.Join(path, "*.go"))
+				if err != nil || len(sources) == 0 {
+					return err
+				}
+				relative, err := filepath.Rel(p.path(from), path)
+				packages = append(packages, filepath.ToSlash(filepath.Join(module, relative)))
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(packages)
+	return packages, nil
+}
+
+// verifyKey changes whenever anything does on which the result depends: what upstream
+// is, the patches, this project's sources and the ledger.
+func (t *tree) verifyKey() (string, error) {
+	pins, err := t.project.pins(t.release)
+	if err != nil {
+		return "", err
+	}
+	parts := [][]byte{[]byte("verify 1"), []byte(pinsKey(pins)), []byte(os.Getenv("FORCE_HOST_GO"))}
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range series {
+		parts = append(parts, []byte(p.path), p.data)
+	}
+	for _, folder := range append(slices.Sorted(maps.Keys(linked)), filepath.Join("staging", "src", coreModule), filepath.Join("build", "releases", t.release)) {
+		err := filepath.WalkDir(t.project.path(folder), func(path string, entry fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			relative, _ := filepath.Rel(t.project.dir, path)
+			parts = append(parts, []byte(relative), data)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return digest(parts...), nil
+}
+
+// resultPath is in the user's cache, beside go's: a result is known by its content, so
+// it holds in every checkout.
+func resultPath(key string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(cache, "carry", "verified", key+".json"), nil
+}
+
+func readResult(path string) (verified, bool) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return verified{}, false
+	}
+	var v verified
+	return v, json.Unmarshal(data, &v) == nil && v.Release != ""
+}
+
+// matrix shows patches by releases, and below what the tests said.
+func matrix(names []string, results []verified) string {
+	rows := [][]string{{"PATCH"}}
+	for _, name := range names {
+		rows = append(rows, []string{strings.TrimSuffix(name, ".patch")})
+	}
+	for _, title := range []string{"packages compiled", "upstream's tests passed", "not counted", "our tests passed", "seconds", "result"} {
+		rows = append(rows, []string{title})
+	}
+	for _, v := range results {
+		column := []string{v.Release}
+		for _, name := range names {
+			column = append(column, cmp.Or(v.Patches[name], "-"))
+		}
+		result, seconds := "ok", fmt.Sprint(v.Seconds)
+		if v.kept {
+			result, seconds = "unchanged", "("+seconds+")"
+		}
+		if v.Failed != "" {
+			result = "FAILED"
+		}
+		column = append(column, fmt.Sprint(v.Compiled), fmt.Sprint(v.Upstream), fmt.Sprint(len(v.NotCounted)), fmt.Sprint(v.Ours), seconds, result)
+		for i, cell := range column {
+			rows[i] = append(rows[i], cell)
+		}
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(cell))
+		}
+	}
+	var out strings.Builder
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			fmt.Fprintf(&line, "%-*s  ", widths[i], cell)
+		}
+		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return out.String()
+}
