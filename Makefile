@@ -15,7 +15,14 @@ CLUSTER := $(OUT)/bin/cluster
 BIN     := $(OUT)/$(RELEASE)/bin
 TREE    := $(OUT)/$(RELEASE)/kubernetes
 TOOLS   := $(OUT)/tools
-E2E_ARGS = -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
+# E2E_RUN selects end-to-end tests by name; empty is all. OLDER are the releases of which
+# kubelets are tried with RELEASE's control plane.
+E2E_RUN ?=
+OLDER   ?= $(shell ls build/releases | sort --version-sort | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
+OLDEST  := $(shell ls build/releases | sort --version-sort | head -n 1)
+E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|LaterChanges)$$'
+empty :=
+E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
 MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/cluster test/e2e
@@ -82,14 +89,23 @@ round-trip: $(CARRY) ## See that tree and export are inverse
 	git diff --exit-code -- patches
 	@test -z "$$(git status --porcelain -- patches)"
 
-.PHONY: upstream-test
-upstream-test: $(CARRY) ## Run upstream's own tests of the packages that the series touches
-	$(CARRY) test $(RELEASE)
+.PHONY: verify
+verify: $(CARRY) ## See that the series is right on every release: apply, lint, compile, upstream's tests, ours
+	$(CARRY) verify
+
+.PHONY: rebase-test
+rebase-test: ## Prove carry rebase with real releases of upstream
+	cd cmd/carry && go test -count=1 -run='^TestRebaseOnUpstream' . -args -upstream
 
 .PHONY: e2e
 e2e: build $(CARRY) ## Run the end-to-end tests against a real node on this host
-	$(CARRY) build --upstream $(RELEASE) kubelet
-	cd test/e2e && go test -count=1 -timeout=30m -v . -args $(E2E_ARGS)
+	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
+	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
+	cd test/e2e && go test -count=1 -timeout=30m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS)
+
+.PHONY: e2e-core
+e2e-core: build ## Run those end-to-end tests that say most, without unpatched and older binaries
+	cd test/e2e && go test -count=1 -timeout=30m -v -run=$(E2E_CORE) . -args $(E2E_ARGS) -older-bin= -upstream-bin=
 
 .PHONY: bench
 bench: build $(CARRY) ## Measure the packages, and start and creation of pods against unpatched binaries

@@ -40,5 +40,14 @@ if [[ -z $skip ]]; then
 else
   summary+=("end-to-end tests on a real node      SKIPPED: $skip")
 fi
-step "upstream's tests of touched packages" upstream-test
+step "the series on every release" verify
+step "rebase to other releases" rebase-test
+oldest=$(find build/releases -mindepth 1 -maxdepth 1 -printf '%f\n' | sort --version-sort | head -n 1)
+if [[ $oldest == "$release" ]]; then
+  :
+elif [[ -z $skip ]]; then
+  step "core of the same on $oldest" e2e-core "RELEASE=$oldest"
+else
+  summary+=("core of the same on $oldest        SKIPPED: $skip")
+fi
 printf '%s\n' "=== all tests of $release" "${summary[@]}"

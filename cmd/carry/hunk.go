@@ -183,7 +183,17 @@ func (h hunk) shared(files [][]string) hunk {
 // upstreamFile returns the lines of a file as upstream released it; none if there is
 // no such file.
 func (t *tree) upstreamFile(ctx context.Context, path string) ([]string, error) {
-	s, err := t.base(ctx)
+	want, err := t.project.pins(t.release)
+	if err != nil {
+		return nil, err
+	}
+	s, err := t.load()
+	if err == nil && s.Pins != pinsKey(want) {
+		err = t.locked(func() error {
+			s, err = t.base(ctx)
+			return err
+		})
+	}
 	if err != nil {
 		return nil, err
 	}

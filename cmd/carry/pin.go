@@ -60,7 +60,7 @@ func (p project) pin(ctx context.Context, release string) error {
 		return err
 	}
 	var mod, sum strings.Builder
-	fmt.Fprintf(&mod, "module %s/build/releases/%s\n\ngo %s\n\nrequire (\n", rootModule, release, file.Go.Version)
+	fmt.Fprintf(&mod, "module %s/build/releases/%s\n\ngo %s\n\nrequire (\n\t%s %[2]s\n", rootModule, release, file.Go.Version, upstreamModule)
 	modules = append(modules, upstream...)
 	slices.SortFunc(modules, func(a, b module) int { return cmp.Compare(a.Path, b.Path) })
 	for _, m := range modules {
@@ -71,7 +71,9 @@ func (p project) pin(ctx context.Context, release string) error {
 			fmt.Fprintf(os.Stderr, "%s: %s was not published at %s; the tree leaves it out\n", release, m.Path, m.Version)
 			continue
 		}
-		fmt.Fprintf(&mod, "\t%s %s\n", m.Path, m.Version)
+		if m.Path != upstreamModule {
+			fmt.Fprintf(&mod, "\t%s %s\n", m.Path, m.Version)
+		}
 		fmt.Fprintf(&sum, "%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", m.Path, m.Version, m.Sum, m.GoModSum)
 	}
 	mod.WriteString(")\n")

@@ -125,7 +125,8 @@ func (t *tree) goOn(ctx context.Context, r *rebase) error {
 		return err
 	}
 	for _, release := range slices.Compact([]string{r.From, newestBut(t.release, known)}) {
-		if err := t.project.tree(release).update(ctx); err != nil {
+		other := t.project.tree(release)
+		if err := other.locked(func() error { return other.update(ctx) }); err != nil {
 			return fmt.Errorf("the tree of %s: %w", release, err)
 		}
 	}
@@ -228,8 +229,11 @@ func (t *tree) keepForOlder(ctx context.Context, r *rebase, older []string) erro
 	for _, release := range older {
 		o := t.project.tree(release)
 		for {
-			failing, err := o.firstThatFails(ctx)
-			if err != nil {
+			var failing string
+			if err := o.locked(func() (err error) {
+				failing, err = o.firstThatFails(ctx)
+				return err
+			}); err != nil {
 				return err
 			}
 			if failing == "" {

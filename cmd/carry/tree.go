@@ -116,6 +116,16 @@ func (t *tree) save(s state) error {
 	return os.Rename(temporary, t.statePath())
 }
 
+// locked runs a step on a tree whose lock is not held yet.
+func (t *tree) locked(step func() error) error {
+	unlock, err := t.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return step()
+}
+
 // base materialises the tree if it is not there, and returns its state.
 func (t *tree) base(ctx context.Context) (state, error) {
 	want, err := t.project.pins(t.release)

@@ -107,6 +107,7 @@ func TestControlPlaneInItsPool(t *testing.T) {
 // Without the file the patched kubelet is upstream's. This test has a cluster of its
 // own, since a type that was active once stays so.
 func TestWithoutFileNothingHappens(t *testing.T) {
+	needsUpstream(t)
 	c := alone(t, config)
 	t.Run("a pod that asks runs as an ordinary one, with a warning", func(t *testing.T) {
 		p := start(t, c, newNamespace(t, c, "management"), pod("asks", asks, container("c", busy, "cpu=400m memory=16Mi", "")))[0]

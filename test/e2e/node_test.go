@@ -277,6 +277,7 @@ func TestRegistration(t *testing.T) {
 		expect(t)
 	})
 	t.Run("a node that an unpatched kubelet has registered", func(t *testing.T) {
+		needsUpstream(t)
 		c.UseKubelet(upstreamKubelet)
 		t.Cleanup(func() { c.UseKubelet("") })
 		if err := c.ChangeCPUManagerPolicy("static"); err != nil {

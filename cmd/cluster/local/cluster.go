@@ -58,9 +58,9 @@ var ManifestDir = filepath.Join(hostDirs.data, "manifests")
 
 // Config says what to run.
 type Config struct {
-	// Bin has the Kubernetes binaries, and Kubelet, if set, is one to run instead
+	// Bin has the Kubernetes binaries. Kubelet and APIServer, if set, are run instead
 	// of Bin's.
-	Bin, Kubelet string
+	Bin, Kubelet, APIServer string
 	// Tools has etcd, containerd, its shim and ctr, runc and the CNI plugins.
 	Tools string
 	// Tree is the release's source tree, for the pause program.

@@ -24,6 +24,9 @@ func (c *Cluster) describe() {
 	c.Containerd = c.process("containerd", c.tool("containerd"), "--config="+c.data("containerd.toml"))
 	c.Containerd.Env = path
 	c.APIServer = c.process("kube-apiserver", c.apiServerArgs("6443", "audit.log")...)
+	if c.Config.APIServer != "" {
+		c.APIServer.Args[0] = c.Config.APIServer
+	}
 	c.SecondAPIServer = c.process("kube-apiserver-2", c.apiServerArgs("6444", "audit-2.log")...)
 	if c.Config.SecondAPIServer != "" {
 		c.SecondAPIServer.Args[0] = c.Config.SecondAPIServer
@@ -62,6 +65,12 @@ func (c *Cluster) WriteAdmissionConfiguration() error {
 // UseKubelet makes StartKubelet run another kubelet.
 func (c *Cluster) UseKubelet(path string) {
 	c.Config.Kubelet = path
+	c.describe()
+}
+
+// UseAPIServer makes StartAPIServer run another kube-apiserver.
+func (c *Cluster) UseAPIServer(path string) {
+	c.Config.APIServer = path
 	c.describe()
 }
 

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -59,7 +58,7 @@ func startWith(t *testing.T, config Config, dynamic dynamic.Interface, objects .
 	p := newPlugin(config)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	// kube-apiserver's own initializer, since the order of its calls matters.
-	initializer.New(client, dynamic, factory, nil, nil, nil, t.Context().Done(), nil).Initialize(p)
+	newInitializer(t, client, dynamic, factory).Initialize(p)
 	if err := p.ValidateInitialization(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,17 +1,11 @@
-//go:build go1.25
-
 package managed
 
 import (
-	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
@@ -47,63 +41,6 @@ func TestEphemeralContainersAreMovedToo(t *testing.T) {
 	status, ok := provider.GetPodStatus("")
 	if !ok || len(status.ContainerStatuses) != 2 || len(found[""].ContainerStatuses) != 1 {
 		t.Errorf("it finds %v", status.ContainerStatuses)
-	}
-}
-
-func TestMoveContainers(t *testing.T) {
-	for name, test := range map[string]struct {
-		pools   partition.Pools
-		wasOn   bool
-		answers []bool
-		want    int
-		// wantRecord tells whether containers may be confined in the end.
-		wantRecord bool
-	}{
-		"without a file nothing is asked of the runtime": {},
-		"a type without CPUs confines nothing":           {pools: partition.Pools{"management": cpuset.New()}},
-		"passes end when all are where they belong":      {pools: management, answers: []bool{false, false, true}, want: 3, wantRecord: true},
-		"or when it has been tried often enough":         {pools: management, want: mostPasses + 100, wantRecord: true},
-		"the file has gone: all are freed":               {wasOn: true, answers: []bool{false, true}, want: 2},
-		"some that never run could not be freed":         {wasOn: true, want: mostPasses + 100},
-		"the type has lost its CPUs":                     {pools: partition.Pools{"management": cpuset.New()}, wasOn: true, answers: []bool{true, true}, want: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				startedIn(t, t.TempDir())
-				host.log, _ = ktesting.NewTestContext(t)
-				host.wasOn = test.wasOn
-				if test.pools != nil {
-					on(t, test.pools)
-				}
-				if test.wasOn {
-					if err := writeRecord(cpuset.New(0)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				passes := 0
-				reconcile := func(context.Context) (moved, failed []string) {
-					passes++
-					if passes <= len(test.answers) && test.answers[passes-1] {
-						return []string{"c"}, nil
-					}
-					return nil, []string{"c"}
-				}
-				// The first passes are too early to tell; with no API server they may be many.
-				early := 1
-				if test.answers == nil {
-					early = 100
-				}
-				MoveContainers[string](10*time.Second, func() bool { return passes >= early }, reconcile)
-				time.Sleep(time.Hour)
-				synctest.Wait()
-				if passes != test.want {
-					t.Errorf("there were %d passes, want %d", passes, test.want)
-				}
-				if _, known := readRecord(); known != test.wantRecord {
-					t.Errorf("there is a record: %v, want %v", known, test.wantRecord)
-				}
-			})
-		})
 	}
 }
 

@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
+)
+
+// survivors are pods that run through every change of kubelet and server.
+type survivors struct {
+	c         *local.Cluster
+	namespace string
+	before    []*v1.Pod
+}
+
+func survive(t *testing.T, c *local.Cluster) survivors {
+	t.Helper()
+	s := survivors{c: c, namespace: newNamespace(t, c, "management")}
+	s.before = start(t, c, s.namespace,
+		pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")),
+		pod("partitioned", asks, container("c", awake, "cpu=400m memory=16Mi", "cpu=500m memory=32Mi")),
+		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+	return s
+}
+
+// expect checks that the same containers run as before, and returns their pods.
+func (s survivors) expect(t *testing.T) []*v1.Pod {
+	t.Helper()
+	var pods []*v1.Pod
+	for _, before := range s.before {
+		p, err := s.c.Client.CoreV1().Pods(s.namespace).Get(t.Context(), before.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		was, is := before.Status.ContainerStatuses[0], p.Status.ContainerStatuses[0]
+		if is.ContainerID != was.ContainerID || is.State.Running == nil {
+			t.Errorf("container of pod %s was %s, and is %s: %v", p.Name, was.ContainerID, is.ContainerID, is.State)
+		}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// expectPlaced checks in addition that each has its CPUs, weight and exclusive CPU.
+func (s survivors) expectPlaced(t *testing.T) {
+	t.Helper()
+	pods := s.expect(t)
+	// As long as it takes the CPU manager to reconcile.
+	waitFor(t, 10*time.Second, "all containers have their CPUs", func() error {
+		for i, p := range pods {
+			want := []string{otherCPUs(t), "0", otherCPUs(t)}[i]
+			if usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs != want {
+				return fmt.Errorf("container of pod %s has CPUs %s (%v), want %s", p.Name, usage.CPUs, err, want)
+			}
+		}
+		return nil
+	})
+	for _, p := range pods {
+		expectNoLeak(t, p)
+	}
+	if usage, err := local.PodUsage(pods[1]); err != nil || usage.Weight != weight(409) || usage.Quota != 0.5 {
+		t.Errorf("the partitioned pod has weight %d and quota %v (%v), want %d and 0.5", usage.Weight, usage.Quota, err, weight(409))
+	}
+}
+
+// expectNew checks that a new pod that asks is partitioned, and confined.
+func (s survivors) expectNew(t *testing.T) {
+	t.Helper()
+	p := start(t, s.c, s.namespace, pod("new", asks, container("c", busy, "cpu=100m memory=16Mi", "")))[0]
+	if _, ok := partition.TypeOf(p); !ok {
+		t.Errorf("a new pod is not partitioned: %v", p.Annotations)
+	}
+	expectNoLeak(t, p)
+	s.remove(t, "new")
+}
+
+func (s survivors) remove(t *testing.T, name string) {
+	t.Helper()
+	now := int64(0)
+	if err := s.c.Client.CoreV1().Pods(s.namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Error(err)
+	}
+}
+
+func expectKubelet(t *testing.T, c *local.Cluster, version string) {
+	t.Helper()
+	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), local.NodeName, metav1.GetOptions{})
+	if err != nil || !strings.HasPrefix(node.Status.NodeInfo.KubeletVersion, version) {
+		t.Fatalf("the kubelet is %s (%v), want %s", node.Status.NodeInfo.KubeletVersion, err, version)
+	}
+}
+
+// Kubelets of up to three minor versions before work with a server: those of older
+// releases of this project keep pools as the present one does, and a node goes from one
+// to the other and back with its pods running.
+func TestKubeletsOfOlderReleases(t *testing.T) {
+	if olderBin == "" {
+		t.Skip("no binaries of older releases; make e2e names them")
+	}
+	c := partitioned(t)
+	s := survive(t, c)
+	t.Cleanup(func() {
+		c.UseKubelet("")
+		restart(t, c, pinning)
+	})
+	s.expectPlaced(t)
+	for _, dir := range filepath.SplitList(olderBin) {
+		release := filepath.Base(filepath.Dir(dir))
+		t.Run(release, func(t *testing.T) {
+			c.UseKubelet(filepath.Join(dir, "kubelet"))
+			restart(t, c, pinning)
+			expectKubelet(t, c, release+"+wp.")
+			s.expectPlaced(t)
+			s.expectNew(t)
+			restart(t, c, "") // off
+			s.expect(t)
+			restart(t, c, pinning)
+			s.expectPlaced(t)
+		})
+		t.Run("up from "+release, func(t *testing.T) {
+			c.UseKubelet("")
+			restart(t, c, pinning)
+			s.expectPlaced(t)
+			s.expectNew(t)
+		})
+	}
+}
+
+// A node goes from an unpatched kubelet to a patched one and back with its pods
+// running, in the order that docs/user/upgrade.md gives.
+func TestUnpatchedKubelet(t *testing.T) {
+	needsUpstream(t)
+	c := partitioned(t)
+	s := survive(t, c)
+	t.Cleanup(func() {
+		c.UseKubelet("")
+		restart(t, c, pinning)
+	})
+	s.expectPlaced(t)
+	t.Run("the file goes first", func(t *testing.T) {
+		restart(t, c, "")
+		s.expect(t)
+	})
+	t.Run("then the patched kubelet", func(t *testing.T) {
+		c.UseKubelet(upstreamKubelet)
+		restart(t, c, "")
+		s.expect(t)
+		node, err := c.Client.CoreV1().Nodes().Get(t.Context(), local.NodeName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if quantity, ok := node.Status.Allocatable[cores]; ok && !quantity.IsZero() {
+			t.Errorf("the node still offers %v cores", quantity.String())
+		}
+		// The type stays active: what asks for it waits for a node that has it.
+		if _, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), pod("waits", asks, container("c", awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, 20*time.Second, "the scheduler says why", func() error {
+			p, err := c.Client.CoreV1().Pods(s.namespace).Get(t.Context(), "waits", metav1.GetOptions{})
+			if err == nil && !slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+				return c.Type == v1.PodScheduled && strings.Contains(c.Message, string(cores))
+			}) {
+				err = fmt.Errorf("its conditions are %v", p.Status.Conditions)
+			}
+			return err
+		})
+	})
+	t.Run("a patched one without the file", func(t *testing.T) {
+		c.UseKubelet("")
+		restart(t, c, "")
+		s.expect(t)
+	})
+	t.Run("and with it", func(t *testing.T) {
+		restart(t, c, pinning)
+		s.expectPlaced(t)
+		expectNoLeak(t, awaitRunning(t, c, s.namespace, "waits"))
+		s.expectNew(t)
+	})
+	t.Run("an unpatched kubelet beside the file does not start, and harms nothing", func(t *testing.T) {
+		c.UseKubelet(upstreamKubelet)
+		fails(t, c, pinning, "current set of available CPUs")
+		c.UseKubelet("")
+		restart(t, c, pinning)
+		s.expectPlaced(t)
+	})
+}
+
+// An unpatched kube-apiserver partitions nothing: what asks runs as an ordinary pod,
+// off the pool. What was partitioned runs on.
+func TestUnpatchedServer(t *testing.T) {
+	needsUpstream(t)
+	c := partitioned(t)
+	s := survive(t, c)
+	use := func(path string) {
+		if err := c.APIServer.Stop(20 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		c.UseAPIServer(path)
+		if err := c.StartAPIServer(cleanup(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { use("") })
+	use(filepath.Join(upstreamBin, "kube-apiserver"))
+	p := start(t, c, s.namespace, pod("asks", asks, container("c", busy, "cpu=100m memory=16Mi", "")))[0]
+	if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has {
+		t.Errorf("the pod requests %v", p.Spec.Containers[0].Resources.Requests)
+	}
+	expectNoLeak(t, p)
+	s.expectPlaced(t)
+	t.Run("the kubelet starts again", func(t *testing.T) {
+		restart(t, c, pinning)
+		s.expectPlaced(t)
+	})
+	t.Run("and the server is a patched one again", func(t *testing.T) {
+		use("")
+		s.expectPlaced(t)
+		waitFor(t, 20*time.Second, "new pods are partitioned", func() error {
+			dry, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), pod("dry", asks, container("c", awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err == nil {
+				if _, ok := partition.TypeOf(dry); !ok {
+					err = fmt.Errorf("one has the annotations %v", dry.Annotations)
+				}
+			}
+			return err
+		})
+		s.expectNew(t)
+	})
+}
