@@ -28,6 +28,7 @@ func newCheckout(t *testing.T) checkout {
 	c.write("build/releases/"+release+"/go.mod", "module m\n\ngo 1.26.0\n\nrequire "+upstreamModule+" "+release+"\n")
 	c.write("build/releases/"+release+"/go.sum", upstreamModule+" "+release+" h1:x=\n")
 	c.write("staging/src/"+coreModule+"/doc.go", "package partition\n")
+	c.write("staging/src/"+coreModule+"/go.mod", "module "+coreModule+"\n\ngo 1.26.0\n")
 	c.write("patches/series", "# The order.\n")
 	root := "_output/" + release + "/kubernetes/"
 	c.write(root+"pkg/a.go", numbered20("a"))

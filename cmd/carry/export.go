@@ -78,7 +78,7 @@ func (t *tree) export(ctx context.Context) error {
 		return fmt.Errorf("the commits of %s are %s, but patches/series has %s; only the newest release, %s, changes the order",
 			t.release, strings.Join(names, ", "), strings.Join(needed, ", "), releases[0])
 	}
-	if err := t.unseen(s, old, files); err != nil {
+	if err := t.unseen(s, files); err != nil {
 		return err
 	}
 	for path, data := range files {
@@ -172,17 +172,16 @@ func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
 
 // unseen returns an error if patches/ has something that the tree never had, and
 // that an export would overwrite: an edit by hand, or what a pull brought.
-func (t *tree) unseen(s state, order []string, files map[string][]byte) error {
+func (t *tree) unseen(s state, files map[string][]byte) error {
 	series, err := t.project.readSeries(t.release)
 	if err != nil {
 		return nil // A file that is missing or broken has nothing to lose.
 	}
-	for i, name := range order {
-		p := series[i]
+	for _, p := range series {
 		seen := slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Path == p.path && a.Digest == digest(p.data) })
 		if written, ok := files[p.path]; !seen && (!ok || string(written) != string(p.data)) {
 			return fmt.Errorf("%s is not what the tree was made from, and would be lost; keep the tree's commits with: git -C %s branch keep; then reset to %.12s, carry tree %s, and cherry-pick them (%s)",
-				p.path, t.shown(), s.Head, t.release, name)
+				p.path, t.shown(), s.Head, t.release, p.name)
 		}
 	}
 	return nil

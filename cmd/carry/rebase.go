@@ -43,6 +43,14 @@ func (t *tree) loadRebase() (*rebase, error) {
 	return &r, err
 }
 
+func (t *tree) saveRebase(r *rebase) error {
+	data, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	return writeIfChanged(t.rebasePath(), append(data, '\n'))
+}
+
 // mayChange are the files that a rebase may change, besides the release's own folders.
 func (p project) mayChange() (map[string]string, error) {
 	before := map[string]string{}
@@ -86,11 +94,7 @@ func (t *tree) startRebase(ctx context.Context, noBuild bool, upstreamGit string
 		return err
 	}
 	r := &rebase{From: nearest(t.release, known), Before: before, NoBuild: noBuild, UpstreamGit: upstreamGit}
-	data, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
-	}
-	if err := writeIfChanged(t.rebasePath(), append(data, '\n')); err != nil {
+	if err := t.saveRebase(r); err != nil {
 		return err
 	}
 	if err := t.project.pin(ctx, t.release); err != nil {
@@ -287,7 +291,7 @@ func (t *tree) raiseModules(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		args := []string{"mod", "edit"}
+		args := []string{"mod", "edit", "-fmt"}
 		for _, match := range requirement.FindAllStringSubmatch(string(data), -1) {
 			if version := want.modules[match[1]]; version != "" {
 				args = append(args, "-require="+match[1]+"@"+version)
