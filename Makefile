@@ -101,6 +101,7 @@ rebase-test: ## Prove carry rebase with real releases of upstream
 e2e: build $(CARRY) ## Run the end-to-end tests against a real node on this host
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
+	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi
 	cd test/e2e && go test -count=1 -timeout=30m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS)
 
 .PHONY: e2e-core

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cmd/cluster/local"
 	"workload.openshift.io/partition"
@@ -25,9 +28,32 @@ func survive(t *testing.T, c *local.Cluster) survivors {
 	t.Helper()
 	s := survivors{c: c, namespace: newNamespace(t, c, "management")}
 	s.before = start(t, c, s.namespace,
-		pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")),
 		pod("partitioned", asks, container("c", awake, "cpu=400m memory=16Mi", "cpu=500m memory=32Mi")),
 		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+	return s
+}
+
+// withExclusive adds a pod that has a CPU of its own: the only one that is in no pool.
+func (s survivors) withExclusive(t *testing.T) survivors {
+	t.Helper()
+	pods := s.c.Client.CoreV1().Pods(s.namespace)
+	waitFor(t, time.Minute, "there is a CPU that no earlier test's container holds", func() error {
+		p, err := pods.Get(t.Context(), "exclusive", metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			_, err = pods.Create(t.Context(), pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")), metav1.CreateOptions{})
+			if err == nil {
+				err = errors.New("it was just created")
+			}
+		case err == nil && p.Status.Phase == v1.PodFailed:
+			s.remove(t, p.Name)
+			err = errors.New(p.Status.Message)
+		case err == nil && p.Status.Phase != v1.PodRunning:
+			err = fmt.Errorf("it is %s", p.Status.Phase)
+		}
+		return err
+	})
+	s.before = append(s.before, awaitRunning(t, s.c, s.namespace, "exclusive"))
 	return s
 }
 
@@ -55,8 +81,8 @@ func (s survivors) expectPlaced(t *testing.T) {
 	pods := s.expect(t)
 	// As long as it takes the CPU manager to reconcile.
 	waitFor(t, 10*time.Second, "all containers have their CPUs", func() error {
-		for i, p := range pods {
-			want := []string{otherCPUs(t), "0", otherCPUs(t)}[i]
+		for _, p := range pods {
+			want := allowed(t, p).String()
 			if usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs != want {
 				return fmt.Errorf("container of pod %s has CPUs %s (%v), want %s", p.Name, usage.CPUs, err, want)
 			}
@@ -66,7 +92,8 @@ func (s survivors) expectPlaced(t *testing.T) {
 	for _, p := range pods {
 		expectNoLeak(t, p)
 	}
-	if usage, err := local.PodUsage(pods[1]); err != nil || usage.Weight != weight(409) || usage.Quota != 0.5 {
+	isPartitioned := func(p *v1.Pod) bool { return p.Name == "partitioned" }
+	if usage, err := local.PodUsage(pods[slices.IndexFunc(pods, isPartitioned)]); err != nil || usage.Weight != weight(409) || usage.Quota != 0.5 {
 		t.Errorf("the partitioned pod has weight %d and quota %v (%v), want %d and 0.5", usage.Weight, usage.Quota, err, weight(409))
 	}
 }
@@ -106,7 +133,7 @@ func TestKubeletsOfOlderReleases(t *testing.T) {
 		t.Skip("no binaries of older releases; make e2e names them")
 	}
 	c := partitioned(t)
-	s := survive(t, c)
+	s := survive(t, c).withExclusive(t)
 	t.Cleanup(func() {
 		c.UseKubelet("")
 		restart(t, c, pinning)
@@ -131,6 +158,24 @@ func TestKubeletsOfOlderReleases(t *testing.T) {
 			s.expectPlaced(t)
 			s.expectNew(t)
 		})
+		server := filepath.Join(dir, "kube-apiserver")
+		if _, err := os.Stat(server); err != nil {
+			continue
+		}
+		// Down: kubelets first. Up: the server first.
+		t.Run("the server, too, down to "+release+" and up", func(t *testing.T) {
+			c.UseKubelet(filepath.Join(dir, "kubelet"))
+			restart(t, c, pinning)
+			useAPIServer(t, c, server)
+			t.Cleanup(func() { useAPIServer(t, c, "") })
+			s.expectPlaced(t)
+			s.expectNew(t)
+			useAPIServer(t, c, "")
+			s.expectNew(t)
+			c.UseKubelet("")
+			restart(t, c, pinning)
+			s.expectPlaced(t)
+		})
 	}
 }
 
@@ -139,7 +184,7 @@ func TestKubeletsOfOlderReleases(t *testing.T) {
 func TestUnpatchedKubelet(t *testing.T) {
 	needsUpstream(t)
 	c := partitioned(t)
-	s := survive(t, c)
+	s := survive(t, c).withExclusive(t)
 	t.Cleanup(func() {
 		c.UseKubelet("")
 		restart(t, c, pinning)
@@ -187,11 +232,22 @@ func TestUnpatchedKubelet(t *testing.T) {
 	})
 	t.Run("an unpatched kubelet beside the file does not start, and harms nothing", func(t *testing.T) {
 		c.UseKubelet(upstreamKubelet)
-		fails(t, c, pinning, "current set of available CPUs")
+		fails(t, c, pinning, "please drain node and remove policy state file")
 		c.UseKubelet("")
 		restart(t, c, pinning)
 		s.expectPlaced(t)
 	})
+}
+
+func useAPIServer(t *testing.T, c *local.Cluster, path string) {
+	t.Helper()
+	if err := c.APIServer.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.UseAPIServer(path)
+	if err := c.StartAPIServer(cleanup(t)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // An unpatched kube-apiserver partitions nothing: what asks runs as an ordinary pod,
@@ -200,17 +256,8 @@ func TestUnpatchedServer(t *testing.T) {
 	needsUpstream(t)
 	c := partitioned(t)
 	s := survive(t, c)
-	use := func(path string) {
-		if err := c.APIServer.Stop(20 * time.Second); err != nil {
-			t.Fatal(err)
-		}
-		c.UseAPIServer(path)
-		if err := c.StartAPIServer(cleanup(t)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() { use("") })
-	use(filepath.Join(upstreamBin, "kube-apiserver"))
+	t.Cleanup(func() { useAPIServer(t, c, "") })
+	useAPIServer(t, c, filepath.Join(upstreamBin, "kube-apiserver"))
 	p := start(t, c, s.namespace, pod("asks", asks, container("c", busy, "cpu=100m memory=16Mi", "")))[0]
 	if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has {
 		t.Errorf("the pod requests %v", p.Spec.Containers[0].Resources.Requests)
@@ -222,7 +269,7 @@ func TestUnpatchedServer(t *testing.T) {
 		s.expectPlaced(t)
 	})
 	t.Run("and the server is a patched one again", func(t *testing.T) {
-		use("")
+		useAPIServer(t, c, "")
 		s.expectPlaced(t)
 		waitFor(t, 20*time.Second, "new pods are partitioned", func() error {
 			dry, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), pod("dry", asks, container("c", awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
