@@ -55,6 +55,10 @@ export: $(CARRY) ## Write the tree's commits back to patches/
 build: packages $(CARRY) tools ## Build Kubernetes with the series, and what a node runs beside it
 	$(CARRY) build $(RELEASE)
 
+.PHONY: reproducible
+reproducible: build ## Build kubelet and kube-apiserver again elsewhere, and compare the bytes
+	scripts/reproducible.sh $(RELEASE)
+
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins
 	@echo "building etcd, containerd, runc and the CNI plugins" >&2

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,8 +136,42 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 			return err
 		}
 	}
+	if err := t.writeSums(ctx, bin, from.version, toolchain); err != nil {
+		return err
+	}
 	t.say("built %s in %s", strings.Join(wanted, ", "), bin)
 	return nil
+}
+
+// writeSums writes SHA256SUMS beside the binaries, as sha256sum --check reads it, with
+// the version and the toolchain that made them. The same commit gives the same bytes
+// in any folder.
+func (t *tree) writeSums(ctx context.Context, bin, version string, toolchain []string) error {
+	cmd := exec.CommandContext(ctx, "go", "version")
+	cmd.Dir, cmd.Env = t.dir, append(os.Environ(), toolchain...)
+	goVersion, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("go version: %w", err)
+	}
+	var sums strings.Builder
+	fmt.Fprintf(&sums, "# %s, built with %s\n", version, strings.TrimPrefix(strings.TrimSpace(string(goVersion)), "go version "))
+	for _, name := range binaries {
+		file, err := os.Open(filepath.Join(bin, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		hash := sha256.New()
+		_, err = io.Copy(hash, file)
+		file.Close()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", hash.Sum(nil), name)
+	}
+	return writeIfChanged(filepath.Join(bin, "SHA256SUMS"), []byte(sums.String()))
 }
 
 // goCaches names go's caches, because upstream's scripts would use one in each tree,

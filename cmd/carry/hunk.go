@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -187,17 +190,29 @@ func (t *tree) upstreamFile(ctx context.Context, path string) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.load()
-	if err == nil && s.Pins != pinsKey(want) {
-		err = t.locked(func() error {
-			s, err = t.base(ctx)
-			return err
-		})
+	if s, err := t.load(); err != nil {
+		return nil, err
+	} else if s.Pins == pinsKey(want) {
+		return t.fileAt(ctx, s.Upstream, path)
 	}
+	// The tree need not be there for that.
+	modules, _, err := t.project.download(t.release, want)
 	if err != nil {
 		return nil, err
 	}
-	return t.fileAt(ctx, s.Upstream, path)
+	file := filepath.Join(modules[upstreamModule].Dir, path)
+	if staged, ok := strings.CutPrefix(path, "staging/src/"); ok {
+		for name, m := range modules {
+			if rest, in := strings.CutPrefix(staged, name+"/"); in {
+				file = filepath.Join(m.Dir, rest)
+			}
+		}
+	}
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return strings.Split(strings.TrimSuffix(string(content), "\n"), "\n"), err
 }
 
 func (t *tree) fileAt(ctx context.Context, commit, path string) ([]string, error) {

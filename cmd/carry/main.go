@@ -137,7 +137,8 @@ func buildCommand() *cobra.Command {
 		Short: "Build the release's binaries with the series",
 		Long: `Build binaries with upstream's own make rules, flags, tags and Go version into
 _output/RELEASE/bin, kubelet linked statically. The version is
-RELEASE+wp.COMMIT, where COMMIT is the tree's.
+RELEASE+wp.COMMIT, where COMMIT is the tree's. SHA256SUMS beside them names their
+checksums and the toolchain; the same commit gives the same bytes in any folder.
 
 Binaries, all by default: ` + binaryList() + `.
 
