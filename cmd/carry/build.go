@@ -53,9 +53,9 @@ func (t *tree) patched(ctx context.Context) (source, error) {
 // upstream is a second work tree with upstream's files and nothing else, to compare
 // with.
 func (t *tree) upstream(ctx context.Context, s state) (source, error) {
-	from := source{dir: filepath.Join(filepath.Dir(t.dir), "upstream"), commit: s.Upstream, state: "clean", version: t.release, bin: "upstream-bin"}
+	from := source{dir: filepath.Join(filepath.Dir(t.dir), "upstream"), commit: s.Base, state: "clean", version: t.release, bin: "upstream-bin"}
 	there := git{dir: from.dir}
-	if head, err := there.run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Upstream {
+	if head, err := there.run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Base {
 		// A checkout that was interrupted has the right HEAD, too.
 		if dirty, err := there.run(ctx, append([]string{"status", "--porcelain"}, allButSums...)...); err == nil && dirty == "" {
 			return from, nil
@@ -69,7 +69,7 @@ func (t *tree) upstream(ctx context.Context, s state) (source, error) {
 	if _, err := t.git().run(ctx, "worktree", "prune"); err != nil {
 		return source{}, err
 	}
-	_, err := t.git().run(ctx, "worktree", "add", "--detach", from.dir, s.Upstream)
+	_, err := t.git().run(ctx, "worktree", "add", "--detach", from.dir, s.Base)
 	return from, err
 }
 

@@ -31,7 +31,9 @@ type state struct {
 	Pins     string
 	Released time.Time
 	Upstream string
-	// Workspace is the commit below the first patch.
+	// Base is Upstream without modules that were not published, and Workspace the commit
+	// below the first patch.
+	Base      string
 	Workspace string
 	// Applied are the patches whose commits stand on Workspace, in order.
 	Applied []applied
@@ -183,7 +185,7 @@ func (t *tree) update(ctx context.Context) error {
 	if err := t.linkModules(want); err != nil {
 		return err
 	}
-	workspace, err := t.workspace(ctx, want, s.Upstream, s.Released)
+	base, workspace, err := t.workspace(ctx, want, s.Upstream, s.Released)
 	if err != nil {
 		return err
 	}
@@ -191,7 +193,7 @@ func (t *tree) update(ctx context.Context) error {
 	if workspace != s.Workspace {
 		done = nil
 	}
-	s.Workspace = workspace
+	s.Base, s.Workspace = base, workspace
 	kept := 0
 	for kept < len(done) && kept < len(series) && done[kept].Digest == digest(series[kept].data) && done[kept].Path == series[kept].path {
 		kept++

@@ -18,7 +18,7 @@ import (
 
 // materialised changes when this file lays out trees differently, so that old
 // ones are made anew.
-const materialised = "1"
+const materialised = "2"
 
 // materialise makes the tree with its first commit, upstream's files. It works in
 // a folder beside it and renames that at the end, so that there is a whole tree or
@@ -214,77 +214,83 @@ func (t *tree) module(path string) string {
 	return filepath.Join(filepath.Dir(t.dir), "modules", filepath.Base(path))
 }
 
-// workspace commits the change of go.work that makes this project's modules part
-// of the tree. They are named by relative paths, so the commit is the same in every
-// checkout. Modules that upstream lists but that can not be had at this release leave
-// go.work and go.mod.
-func (t *tree) workspace(ctx context.Context, want pins, upstream string, released time.Time) (string, error) {
+// workspace makes what stands below the patches: base, upstream without the modules
+// that were not published at the release, which is upstream's own commit if all were;
+// and workspace, on it, in which go.work lists this project's modules. They are named by
+// relative paths, so the commits are the same in every checkout.
+func (t *tree) workspace(ctx context.Context, want pins, upstream string, released time.Time) (base, workspace string, err error) {
 	g, done, err := t.scratchIndex(ctx, upstream)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer done()
 	absent := func(path string) bool {
 		name, staged := strings.CutPrefix(path, "./staging/src/")
 		return staged && want.modules[name] == ""
 	}
-
 	content, err := g.run(ctx, "show", upstream+":go.work")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	work, err := modfile.ParseWork("go.work", []byte(content+"\n"), nil)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	for _, use := range slices.Clone(work.Use) {
-		if absent(use.Path) {
-			if err := work.DropUse(use.Path); err != nil {
-				return "", err
-			}
-		}
-	}
-	for _, path := range []string{rootModule, coreModule} {
-		if err := work.AddUse("../modules/"+filepath.Base(path), ""); err != nil {
-			return "", err
-		}
-	}
-	work.Cleanup()
-	work.SortBlocks()
-	if err := addFile(ctx, g, "go.work", modfile.Format(work.Syntax)); err != nil {
-		return "", err
-	}
-
 	if content, err = g.run(ctx, "show", upstream+":go.mod"); err != nil {
-		return "", err
+		return "", "", err
 	}
 	mod, err := modfile.Parse("go.mod", []byte(content+"\n"), nil)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	changed := false
+	commit := func(parent, message string) (string, error) {
+		work.Cleanup()
+		work.SortBlocks()
+		if err := addFile(ctx, g, "go.work", modfile.Format(work.Syntax)); err != nil {
+			return "", err
+		}
+		treeID, err := g.run(ctx, "write-tree")
+		if err != nil {
+			return "", err
+		}
+		return g.commit(ctx, treeID, parent, message, patchDate, released)
+	}
+
+	base = upstream
+	var left []string
+	for _, use := range slices.Clone(work.Use) {
+		if absent(use.Path) {
+			left = append(left, strings.TrimPrefix(use.Path, "./staging/src/"))
+			if err := work.DropUse(use.Path); err != nil {
+				return "", "", err
+			}
+		}
+	}
 	for _, replace := range slices.Clone(mod.Replace) {
 		if !absent(replace.New.Path) {
 			continue
 		}
-		changed = true
 		path := replace.Old.Path // DropReplace clears it.
 		if err := errors.Join(mod.DropReplace(path, replace.Old.Version), mod.DropRequire(path)); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
-	if changed {
+	if len(left) > 0 {
 		mod.Cleanup()
 		if err := addFile(ctx, g, "go.mod", modfile.Format(mod.Syntax)); err != nil {
-			return "", err
+			return "", "", err
+		}
+		if base, err = commit(upstream, fmt.Sprintf("Leave out %s\n\nThey were not published at this release, and no binary needs them.\n", strings.Join(left, ", "))); err != nil {
+			return "", "", err
 		}
 	}
-
-	treeID, err := g.run(ctx, "write-tree")
-	if err != nil {
-		return "", err
+	for _, path := range []string{rootModule, coreModule} {
+		if err := work.AddUse("../modules/"+filepath.Base(path), ""); err != nil {
+			return "", "", err
+		}
 	}
-	return g.commit(ctx, treeID, upstream, fmt.Sprintf("Use %s\n\nThe packages that the patches call are built from where they are.\n", rootModule), patchDate, released)
+	workspace, err = commit(base, fmt.Sprintf("Use %s\n\nThe packages that the patches call are built from where they are.\n", rootModule))
+	return base, workspace, err
 }
 
 // scratchIndex returns a git with an index of its own that holds the commit, so
