@@ -8,7 +8,9 @@ export PATH := $(CURDIR)/_output/go/bin:$(PATH)
 .NOTPARALLEL:
 
 # RELEASE is the newest known one unless it is given.
-RELEASE ?= $(shell ls build/releases | sort --version-sort | tail -n 1)
+# A release candidate sorts before its release.
+RELEASES := $(shell ls build/releases | tr - "~" | sort --version-sort | tr "~" -)
+RELEASE  ?= $(lastword $(RELEASES))
 OUT     := _output
 CARRY   := $(OUT)/bin/carry
 CLUSTER := $(OUT)/bin/cluster
@@ -18,8 +20,8 @@ TOOLS   := $(OUT)/tools
 # E2E_RUN selects end-to-end tests by name; empty is all. OLDER are the releases of which
 # kubelets are tried with RELEASE's control plane.
 E2E_RUN ?=
-OLDER   ?= $(shell ls build/releases | sort --version-sort | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
-OLDEST  := $(shell ls build/releases | sort --version-sort | head -n 1)
+OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
+OLDEST  := $(firstword $(RELEASES))
 E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|LaterChanges)$$'
 empty :=
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
@@ -70,7 +72,7 @@ tools: packages ## Build etcd, containerd, runc and the CNI plugins
 
 .PHONY: test
 test: ## Run all tests: unit, lint, series, upstream's own, end-to-end
-	scripts/test.sh $(RELEASE)
+	scripts/test.sh $(RELEASE) $(OLDEST)
 
 .PHONY: unit
 unit: ## Run the unit tests with the race detector

@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 release=$1
+oldest=$2
 
 step() {
   local name=$1 start=$SECONDS
@@ -42,7 +43,6 @@ else
 fi
 step "the series on every release" verify
 step "rebase to other releases" rebase-test
-oldest=$(find build/releases -mindepth 1 -maxdepth 1 -printf '%f\n' | sort --version-sort | head -n 1)
 if [[ $oldest == "$release" ]]; then
   :
 elif [[ -z $skip ]]; then

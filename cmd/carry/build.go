@@ -136,7 +136,7 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 			return err
 		}
 	}
-	if err := t.writeSums(ctx, bin, from.version, toolchain); err != nil {
+	if err := t.writeSums(ctx, bin, from.version, toolchain, wanted); err != nil {
 		return err
 	}
 	t.say("built %s in %s", strings.Join(wanted, ", "), bin)
@@ -146,16 +146,23 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 // writeSums writes SHA256SUMS beside the binaries, as sha256sum --check reads it, with
 // the version and the toolchain that made them. The same commit gives the same bytes
 // in any folder.
-func (t *tree) writeSums(ctx context.Context, bin, version string, toolchain []string) error {
+func (t *tree) writeSums(ctx context.Context, bin, version string, toolchain, wanted []string) error {
 	cmd := exec.CommandContext(ctx, "go", "version")
 	cmd.Dir, cmd.Env = t.dir, append(os.Environ(), toolchain...)
 	goVersion, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("go version: %w", err)
 	}
+	head := fmt.Sprintf("# %s, built with %s\n", version, strings.TrimPrefix(strings.TrimSpace(string(goVersion)), "go version "))
 	var sums strings.Builder
-	fmt.Fprintf(&sums, "# %s, built with %s\n", version, strings.TrimPrefix(strings.TrimSpace(string(goVersion)), "go version "))
+	sums.WriteString(head)
+	// A binary that an earlier version left is not vouched for.
+	before, _ := os.ReadFile(filepath.Join(bin, "SHA256SUMS"))
+	same := strings.HasPrefix(string(before), head)
 	for _, name := range binaries {
+		if !slices.Contains(wanted, name) && !(same && strings.Contains(string(before), "  "+name+"\n")) {
+			continue
+		}
 		file, err := os.Open(filepath.Join(bin, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

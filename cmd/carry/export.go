@@ -20,6 +20,9 @@ func (t *tree) export(ctx context.Context) error {
 	if s.Workspace == "" {
 		return fmt.Errorf("%s has nothing to export; make the tree with: carry tree %s", t.shown(), t.release)
 	}
+	if err := t.underWay(); err != nil {
+		return err
+	}
 	if s.Conflict != "" {
 		return fmt.Errorf("%s waits for its conflict to be resolved; then: carry tree %s --continue", s.Conflict, t.release)
 	}
@@ -49,6 +52,16 @@ func (t *tree) export(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// An export that was interrupted has written all, and not applied it anew yet.
+	if head, err := t.git().run(ctx, "rev-parse", "HEAD"); err != nil {
+		return err
+	} else if len(s.Applied) == 0 && head == s.Head && head != s.Workspace {
+		return t.update(ctx)
+	}
+	dropped, err := t.project.dropped(t.release)
+	if err != nil {
+		return err
+	}
 	// Everything is known and checked before anything is written.
 	var names []string
 	files := map[string][]byte{}
@@ -60,6 +73,10 @@ func (t *tree) export(ctx context.Context) error {
 				continue
 			}
 			path = filepath.Join(t.project.overrideFolder(t.release, releases), c.name)
+		}
+		// An override that is there is what the release reads.
+		if now, _, err := t.project.readPatch(t.release, c.name); err == nil && t.project.onlyUser(now, t.release, releases) {
+			path = now
 		}
 		users := slices.DeleteFunc(slices.Clone(releases), func(release string) bool { return !slices.Contains(folders(release), filepath.Dir(path)) })
 		if files[path], err = t.shareContext(ctx, c, users); err != nil {
@@ -87,6 +104,7 @@ func (t *tree) export(ctx context.Context) error {
 		}
 	}
 	if newest {
+		names = withDropped(names, old, dropped)
 		if err := t.writeOrder(names); err != nil {
 			return err
 		}
@@ -108,6 +126,30 @@ func (t *tree) export(ctx context.Context) error {
 		return err
 	}
 	return t.update(ctx)
+}
+
+// withDropped puts patches that the release does not need, but others do, back to where
+// they stood in the order.
+func withDropped(names, old []string, dropped map[string]bool) []string {
+	names = slices.Clone(names)
+	at := 0
+	for _, name := range old {
+		if i := slices.Index(names, name); i >= 0 {
+			at = i + 1
+		} else if dropped[name] {
+			names = slices.Insert(names, at, name)
+			at++
+		}
+	}
+	return names
+}
+
+// onlyUser reports whether an override is read by this release alone.
+func (p project) onlyUser(path, release string, known []string) bool {
+	folder := filepath.Dir(path)
+	return folder != "patches" && !slices.ContainsFunc(known, func(other string) bool {
+		return other != release && slices.Contains(folders(other), folder)
+	})
 }
 
 // overrideFolder is where a release's overrides go: to its minor version, so that the

@@ -63,6 +63,9 @@ func (g git) input(ctx context.Context, stdin string, args ...string) (string, e
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
 		if errors.Is(err, exec.ErrNotFound) {
 			return "", errors.New("git is not installed, or not on PATH")
 		}

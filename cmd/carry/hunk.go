@@ -104,13 +104,17 @@ func declaration(file []string, at int) string {
 }
 
 // declared is the name in such a line. Releases differ in the parameters of functions.
-var declared = regexp.MustCompile(`^(?:func (?:\([^)]*\) *)?|var |type |const )?(\w+)`)
+var declared = regexp.MustCompile(`^(?:func (?:\(\w* ?\*?(\w+)[^)]*\) *)?|var |type |const )?(\w+)`)
 
 func declaredName(line string) string {
-	if match := declared.FindStringSubmatch(line); match != nil {
-		return match[1]
+	switch match := declared.FindStringSubmatch(line); {
+	case match == nil:
+		return line
+	case match[1] != "":
+		return match[1] + "." + match[2]
+	default:
+		return match[2]
 	}
-	return line
 }
 
 // shareContext trims the context of each hunk to the most, up to the three lines on

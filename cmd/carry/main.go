@@ -255,7 +255,7 @@ as it was.`,
 			defer unlock()
 			switch {
 			case resume:
-				return t.continueRebase(cmd.Context())
+				return t.continueRebase(cmd.Context(), noBuild, upstreamGit)
 			case abort:
 				return t.abortRebase(cmd.Context())
 			}

@@ -62,15 +62,9 @@ func (p project) readSeries(release string) ([]patch, error) {
 	if err != nil {
 		return nil, err
 	}
-	dropped := map[string]bool{}
-	for _, folder := range folders(release) {
-		lines, err := p.readLedger(filepath.Join(folder, droppedName))
-		if err != nil {
-			return nil, err
-		}
-		for _, line := range lines {
-			dropped[line.name] = true
-		}
+	dropped, err := p.dropped(release)
+	if err != nil {
+		return nil, err
 	}
 	var series []patch
 	for _, name := range names {
@@ -88,6 +82,21 @@ func (p project) readSeries(release string) ([]patch, error) {
 		series = append(series, parsed)
 	}
 	return series, nil
+}
+
+// dropped returns the names of the patches that a release does not need.
+func (p project) dropped(release string) (map[string]bool, error) {
+	dropped := map[string]bool{}
+	for _, folder := range folders(release) {
+		lines, err := p.readLedger(filepath.Join(folder, droppedName))
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range lines {
+			dropped[line.name] = true
+		}
+	}
+	return dropped, nil
 }
 
 // readPatch returns the file of a patch that counts for a release.
@@ -191,7 +200,7 @@ func parsePatch(path string, data []byte) (patch, error) {
 				p.files = append(p.files, fileDiff{path: match[2], line: number})
 				break
 			}
-			if len(p.files) == 0 {
+			if len(p.files) == 0 || line == "-- " { // the second is git's signature
 				break
 			}
 			file := &p.files[len(p.files)-1]

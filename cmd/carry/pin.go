@@ -23,7 +23,7 @@ var releaseForm = regexp.MustCompile(`^v1\.(\d+)\.(\d+)(-(alpha|beta|rc)\.\d+)?$
 
 // notPublished matches what go says of a module version that nobody can have, as
 // opposed to one that could not be had just now.
-var notPublished = regexp.MustCompile(`(?i)403|404|410|not found|unknown revision|invalid version`)
+var notPublished = regexp.MustCompile(`\b(403 Forbidden|404 Not Found|410 Gone|unknown revision)\b`)
 
 // pin writes build/releases/RELEASE: a go.mod with upstream and each of its staging
 // modules at the release, and the go.sum that go's checksum database vouches for.

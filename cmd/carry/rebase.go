@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +25,7 @@ type rebase struct {
 	// From is the known release next to the new one, whose patches are tried first.
 	From string
 	// Before maps the paths of files to what they were; what is not in it was not there.
-	Before map[string]string
+	Before map[string][]byte
 	// NoBuild leaves out compiling, and UpstreamGit is a clone of upstream, if there is one.
 	NoBuild     bool   `json:",omitempty"`
 	UpstreamGit string `json:",omitempty"`
@@ -51,10 +53,28 @@ func (t *tree) saveRebase(r *rebase) error {
 	return writeIfChanged(t.rebasePath(), append(data, '\n'))
 }
 
+// requireUpstream are the modules of this project that require upstream's, the core first.
+var requireUpstream = []string{filepath.Join("staging", "src", coreModule), ".", filepath.Join("cmd", "cluster"), filepath.Join("test", "e2e")}
+
+// underWay returns an error if a rebase to another release is under way, which may
+// change the same files.
+func (t *tree) underWay() error {
+	others, err := filepath.Glob(t.project.path("_output", "*", filepath.Base(t.rebasePath())))
+	for _, other := range others {
+		if other != t.rebasePath() {
+			return fmt.Errorf("a rebase to %s is under way; end it first with: carry rebase %[1]s --continue, or --abort", filepath.Base(filepath.Dir(other)))
+		}
+	}
+	return err
+}
+
 // mayChange are the files that a rebase may change, besides the release's own folders.
-func (p project) mayChange() (map[string]string, error) {
-	before := map[string]string{}
-	paths := []string{"go.mod", "go.sum", filepath.Join("staging", "src", coreModule, "go.mod"), filepath.Join("staging", "src", coreModule, "go.sum")}
+func (p project) mayChange() (map[string][]byte, error) {
+	before := map[string][]byte{}
+	var paths []string
+	for _, dir := range requireUpstream {
+		paths = append(paths, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
+	}
 	err := filepath.WalkDir(p.path("patches"), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
 			var relative string
@@ -66,7 +86,7 @@ func (p project) mayChange() (map[string]string, error) {
 	for _, path := range paths {
 		data, readErr := os.ReadFile(p.path(path))
 		if readErr == nil {
-			before[path] = string(data)
+			before[path] = data
 		} else if !errors.Is(readErr, fs.ErrNotExist) {
 			err = errors.Join(err, readErr)
 		}
@@ -78,6 +98,9 @@ func (p project) mayChange() (map[string]string, error) {
 func (t *tree) startRebase(ctx context.Context, noBuild bool, upstreamGit string) error {
 	if under, err := t.loadRebase(); err != nil || under != nil {
 		return errors.Join(err, fmt.Errorf("a rebase to %s is under way; go on with --continue, or drop it with --abort", t.release))
+	}
+	if err := t.underWay(); err != nil {
+		return err
 	}
 	known, err := t.project.releases()
 	if err != nil {
@@ -144,7 +167,7 @@ func newestBut(release string, known []string) string {
 	return known[slices.IndexFunc(known, func(k string) bool { return k != release })]
 }
 
-func (t *tree) continueRebase(ctx context.Context) error {
+func (t *tree) continueRebase(ctx context.Context, noBuild bool, upstreamGit string) error {
 	r, err := t.loadRebase()
 	if err != nil {
 		return err
@@ -152,20 +175,42 @@ func (t *tree) continueRebase(ctx context.Context) error {
 	if r == nil {
 		return fmt.Errorf("there is no rebase to %s to continue; start one with: carry rebase %[1]s", t.release)
 	}
+	r.NoBuild = r.NoBuild || noBuild
+	r.UpstreamGit = cmp.Or(upstreamGit, r.UpstreamGit)
+	if err := t.saveRebase(r); err != nil {
+		return err
+	}
 	t.rebase = r
 	s, err := t.load()
 	if err != nil {
 		return err
 	}
+	series, err := t.project.readSeries(t.release)
+	if err != nil {
+		return err
+	}
 	if s.Conflict != "" {
-		if err := t.resume(ctx); err != nil {
+		if slices.ContainsFunc(series, func(p patch) bool { return p.path == s.Conflict }) {
+			if err := t.resume(ctx); err != nil {
+				return err
+			}
+			return t.finishRebase(ctx, r)
+		}
+		// It was resolved by dropping the patch.
+		if err := t.abort(ctx); err != nil {
 			return err
 		}
-		return t.finishRebase(ctx, r)
+		return t.goOn(ctx, r)
 	}
-	if s.Head != "" {
+	if s.Workspace != "" && s.Switching == "" {
+		head, err := t.git().run(ctx, "rev-parse", "HEAD")
+		if err != nil {
+			return err
+		}
 		// The user mended in the tree what did not compile.
-		return t.finishRebase(ctx, r)
+		if head != s.Head || len(s.Applied) == len(series) {
+			return t.finishRebase(ctx, r)
+		}
 	}
 	return t.goOn(ctx, r)
 }
@@ -180,7 +225,10 @@ func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
 		return err
 	}
 	if t.release == known[0] {
-		if err := t.keepForOlder(ctx, r, known[1:]); err != nil {
+		if err := t.keepForOlder(ctx, r, known); err != nil {
+			return err
+		}
+		if err := t.update(ctx); err != nil {
 			return err
 		}
 		if err := t.raiseModules(ctx); err != nil {
@@ -199,7 +247,7 @@ func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
 	if err != nil {
 		return err
 	}
-	t.say("done: %d patches, %d of them overrides; see that it is right with: carry verify %s; and name it in the README's table", size.patches, size.overrides, t.release)
+	t.say("done: %d patches, %d of them overrides; see that the series is right everywhere with: carry verify; and name the release in the README's table", size.patches, size.overrides)
 	return nil
 }
 
@@ -225,12 +273,13 @@ func (t *tree) compile(ctx context.Context) error {
 
 // keepForOlder gives older releases the common patches of before where the new ones
 // do not do for them.
-func (t *tree) keepForOlder(ctx context.Context, r *rebase, older []string) error {
+func (t *tree) keepForOlder(ctx context.Context, r *rebase, known []string) error {
 	names, err := t.project.order()
 	if err != nil {
 		return err
 	}
-	for _, release := range older {
+	written := map[string]bool{}
+	for _, release := range known[1:] {
 		o := t.project.tree(release)
 		for {
 			var failing string
@@ -244,12 +293,13 @@ func (t *tree) keepForOlder(ctx context.Context, r *rebase, older []string) erro
 				break
 			}
 			before, was := r.Before[filepath.Join("patches", failing)]
-			path := filepath.Join(t.project.overrideFolder(release, older), failing)
-			if _, overridden := r.Before[path]; !was || overridden || !slices.Contains(names, failing) {
+			path := filepath.Join(t.project.overrideFolder(release, known), failing)
+			if _, overridden := r.Before[path]; !was || overridden || written[path] || !slices.Contains(names, failing) {
 				return fmt.Errorf("%s does not apply to %s any more", failing, release)
 			}
 			t.say("%s keeps the %s of before", release, failing)
-			if err := writeIfChanged(t.project.path(path), []byte(before)); err != nil {
+			written[path] = true
+			if err := writeIfChanged(t.project.path(path), before); err != nil {
 				return err
 			}
 		}
@@ -286,8 +336,11 @@ func (t *tree) raiseModules(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{filepath.Join("staging", "src", coreModule), "."} {
+	for _, dir := range requireUpstream {
 		data, err := os.ReadFile(t.project.path(dir, "go.mod"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -320,6 +373,10 @@ func (t *tree) abortRebase(ctx context.Context) error {
 	if r == nil {
 		return fmt.Errorf("there is no rebase to %s to abort", t.release)
 	}
+	// The tree goes first, since there may be no room for anything.
+	if err := errors.Join(os.RemoveAll(t.dir), os.RemoveAll(filepath.Join(filepath.Dir(t.dir), "modules"))); err != nil {
+		return err
+	}
 	now, err := t.project.mayChange()
 	if err != nil {
 		return err
@@ -332,11 +389,15 @@ func (t *tree) abortRebase(ctx context.Context) error {
 		}
 	}
 	for path, content := range r.Before {
-		if now[path] != content {
-			err = errors.Join(err, writeIfChanged(t.project.path(path), []byte(content)))
+		if !bytes.Equal(now[path], content) {
+			err = errors.Join(err, writeIfChanged(t.project.path(path), content))
 		}
 	}
-	return errors.Join(err, os.RemoveAll(t.project.path("build", "releases", t.release)), os.RemoveAll(t.dir), os.RemoveAll(filepath.Join(filepath.Dir(t.dir), "modules")), os.Remove(t.rebasePath()))
+	// What was is known to nobody else until it is all there again.
+	if err = errors.Join(err, os.RemoveAll(t.project.path("build", "releases", t.release))); err != nil {
+		return err
+	}
+	return os.Remove(t.rebasePath())
 }
 
 // adapt finds another way for a patch that does not apply, during a rebase: upstream
@@ -361,7 +422,11 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 	if err != nil {
 		return "", err
 	}
-	for _, other := range append([]string{t.project.path("patches", p.name)}, others...) {
+	next, _, err := t.project.readPatch(t.rebase.From, p.name)
+	if err != nil {
+		return "", err
+	}
+	for _, other := range append([]string{t.project.path(next), t.project.path("patches", p.name)}, others...) {
 		data, err := os.ReadFile(other)
 		if err != nil {
 			return "", err
@@ -385,6 +450,9 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 	}
 	if err := t.importBlobs(ctx, p); err != nil {
 		return "", err
+	}
+	if !t.hasPreimages(ctx, p) {
+		return "", &gitError{verb: "apply", stderr: "the files that the patch was made from are not known"}
 	}
 	if _, err := g.input(ctx, string(p.data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		return "", err
@@ -436,6 +504,17 @@ func (t *tree) importBlobs(ctx context.Context, p patch) error {
 		}
 	}
 	return nil
+}
+
+// hasPreimages reports whether git can merge the patch. Without them it would apply the
+// hunks wherever they fit.
+func (t *tree) hasPreimages(ctx context.Context, p patch) bool {
+	for _, match := range preimage.FindAllStringSubmatch(string(p.data), -1) {
+		if _, err := t.git().run(ctx, "cat-file", "-e", match[1]); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // bothSides shows each conflict that is marked in the files of the tree.
