@@ -33,11 +33,8 @@ func partitioningConfig(configuration string) string {
 
 func restartAPIServer(t *testing.T, c *local.Cluster, configuration string) {
 	t.Helper()
-	if err := c.APIServer.Kill(); err != nil {
-		t.Fatal(err)
-	}
 	c.Config.AdmissionConfiguration = configuration
-	if err := c.StartAPIServer(cleanup(t)); err != nil {
+	if err := c.RestartAPIServer(cleanup(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -134,10 +131,7 @@ func startsUnderLoad(t *testing.T, c *local.Cluster, namespace string) {
 		})
 	}
 	time.Sleep(500 * time.Millisecond)
-	if err := c.APIServer.Kill(); err != nil {
-		t.Error(err)
-	}
-	if err := c.StartAPIServer(t.Context()); err != nil {
+	if err := c.RestartAPIServer(t.Context()); err != nil {
 		t.Error(err)
 	}
 	time.Sleep(500 * time.Millisecond)

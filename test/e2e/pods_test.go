@@ -90,21 +90,25 @@ var asks = map[string]string{managementTarget: ""}
 // start creates pods and returns them when all their containers run.
 func start(t testing.TB, c *local.Cluster, namespace string, pods ...*v1.Pod) []*v1.Pod {
 	t.Helper()
+	var names []string
 	for _, p := range pods {
-		if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		created, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
+		if err != nil {
 			t.Fatalf("pod %s: %v", p.Name, err)
 		}
+		names = append(names, created.Name)
 	}
 	var running []*v1.Pod
-	for _, p := range pods {
-		running = append(running, awaitRunning(t, c, namespace, p.Name))
+	for _, name := range names {
+		running = append(running, awaitRunning(t, c, namespace, name))
 	}
 	return running
 }
 
 func awaitRunning(t testing.TB, c *local.Cluster, namespace, name string) (running *v1.Pod) {
 	t.Helper()
-	waitFor(t, time.Minute, "pod "+name+" runs", func() (err error) {
+	// A kubelet whose server was away looks again after up to a minute.
+	waitFor(t, 3*time.Minute, "pod "+name+" runs", func() (err error) {
 		if running, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
 		}

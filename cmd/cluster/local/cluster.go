@@ -207,12 +207,19 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
-	for _, p := range []*Process{c.ControllerManager, c.Scheduler} {
-		if err := p.Start(); err != nil {
-			return err
-		}
+	return errors.Join(c.ControllerManager.Start(), c.Scheduler.Start())
+}
+
+// RestartAPIServer kills kube-apiserver and starts it anew as Config has it.
+// kube-controller-manager and kube-scheduler are ended with it: their watches would come
+// back only after client-go's back-off, of up to a minute, and a scheduler that misses
+// the end of a pod and the start of its namesake exits (UpdatePod, upstream's
+// pkg/scheduler/backend/cache).
+func (c *Cluster) RestartAPIServer(ctx context.Context) error {
+	if err := errors.Join(c.Scheduler.Kill(), c.ControllerManager.Kill(), c.APIServer.Kill()); err != nil {
+		return err
 	}
-	return nil
+	return c.StartControlPlane(ctx)
 }
 
 // StartAPIServer starts kube-apiserver, with the admission configuration as Config has
