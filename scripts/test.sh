@@ -30,24 +30,25 @@ why_no_node() {
   fi
 }
 
+# node_step is a step that needs a node.
+node_step() {
+  if [[ -z $skip ]]; then
+    step "$@"
+  else
+    summary+=("$(printf '%-36s SKIPPED: %s' "$1" "$skip")")
+  fi
+}
+
 summary=()
+skip=$(why_no_node)
 step "packages" packages
 step "unit tests" unit
 step "lint" lint
 step "round trip of the series" round-trip
-skip=$(why_no_node)
-if [[ -z $skip ]]; then
-  step "end-to-end tests on a real node" e2e
-else
-  summary+=("end-to-end tests on a real node      SKIPPED: $skip")
-fi
+node_step "end-to-end tests on a real node" e2e
 step "the series on every release" verify
 step "rebase to other releases" rebase-test
-if [[ $oldest == "$release" ]]; then
-  :
-elif [[ -z $skip ]]; then
-  step "core of the same on $oldest" e2e-core "RELEASE=$oldest"
-else
-  summary+=("core of the same on $oldest        SKIPPED: $skip")
+if [[ $oldest != "$release" ]]; then
+  node_step "core of the same on $oldest" e2e-core "RELEASE=$oldest"
 fi
 printf '%s\n' "=== all tests of $release" "${summary[@]}"

@@ -75,11 +75,10 @@ func (t *tree) export(ctx context.Context) error {
 			path = filepath.Join(t.project.overrideFolder(t.release, releases), c.name)
 		}
 		// An override that is there is what the release reads.
-		if now, _, err := t.project.readPatch(t.release, c.name); err == nil && t.project.onlyUser(now, t.release, releases) {
+		if now, _, err := t.project.readPatch(t.release, c.name); err == nil && len(users(filepath.Dir(now), releases)) == 1 {
 			path = now
 		}
-		users := slices.DeleteFunc(slices.Clone(releases), func(release string) bool { return !slices.Contains(folders(release), filepath.Dir(path)) })
-		if files[path], err = t.shareContext(ctx, c, users); err != nil {
+		if files[path], err = t.shareContext(ctx, c, users(filepath.Dir(path), releases)); err != nil {
 			return err
 		}
 	}
@@ -144,23 +143,19 @@ func withDropped(names, old []string, dropped map[string]bool) []string {
 	return names
 }
 
-// onlyUser reports whether an override is read by this release alone.
-func (p project) onlyUser(path, release string, known []string) bool {
-	folder := filepath.Dir(path)
-	return folder != "patches" && !slices.ContainsFunc(known, func(other string) bool {
-		return other != release && slices.Contains(folders(other), folder)
-	})
+// users returns the releases for which patches are looked for in a folder.
+func users(folder string, known []string) []string {
+	return slices.DeleteFunc(slices.Clone(known), func(release string) bool { return !slices.Contains(folders(release), folder) })
 }
 
 // overrideFolder is where a release's overrides go: to its minor version, so that the
 // next patch release finds them there, unless another known release would get them, too.
 func (p project) overrideFolder(release string, known []string) string {
-	for _, other := range known {
-		if other != release && minor(other) == minor(release) {
-			return filepath.Join("patches", release)
-		}
+	shared := filepath.Join("patches", minor(release))
+	if len(users(shared, known)) > 1 {
+		return filepath.Join("patches", release)
 	}
-	return filepath.Join("patches", minor(release))
+	return shared
 }
 
 // exported is a commit of the tree and the file that it becomes.

@@ -20,7 +20,7 @@ import (
 )
 
 // rebase brings the series to a release that is not known yet. It is on disk while it
-// is under way, in _output/RELEASE/rebase, with a copy of every file that it may change.
+// is under way, in _output/RELEASE/rebase.json, with a copy of every file that it may change.
 type rebase struct {
 	// From is the known release next to the new one, whose patches are tried first.
 	From string
@@ -236,7 +236,7 @@ func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
 		}
 	}
 	if !r.NoBuild {
-		if err := t.compile(ctx); err != nil {
+		if _, _, err := t.compile(ctx); err != nil {
 			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nMend it in %s, git commit, and go on with: carry rebase %[1]s --continue", t.release, err, t.shown())
 		}
 	}
@@ -251,24 +251,23 @@ func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
 	return nil
 }
 
-// compile builds what the series touches, and this project's packages.
-func (t *tree) compile(ctx context.Context) error {
-	touched, err := t.touched()
-	if err != nil {
-		return err
+// compile builds the packages that the series touches, and this project's, and returns
+// both.
+func (t *tree) compile(ctx context.Context) (touched, ours []string, err error) {
+	if touched, err = t.touched(); err != nil {
+		return nil, nil, err
 	}
-	ours, err := t.project.packages()
-	if err != nil {
-		return err
+	if ours, err = t.project.packages(); err != nil {
+		return nil, nil, err
 	}
 	env, err := t.goEnv(ctx)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	t.say("compiling %d packages that the series touches, and %d of ours", len(touched), len(ours))
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v"}, buildFlags, touched, ours)...)
 	cmd.Dir, cmd.Env = t.dir, env
-	return t.follow(cmd, "compiled")
+	return touched, ours, t.follow(cmd, "compiled")
 }
 
 // keepForOlder gives older releases the common patches of before where the new ones
@@ -410,7 +409,8 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 	}
 	defer done()
 	if _, err := g.input(ctx, string(p.data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
-		path := filepath.Join(t.project.dropFolder(t.release), droppedName)
+		// The release's own: its minor version has the change from some patch release on.
+		path := filepath.Join("patches", t.release, droppedName)
 		before, err := os.ReadFile(t.project.path(path))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
@@ -427,11 +427,14 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 		return "", err
 	}
 	for _, other := range append([]string{t.project.path(next), t.project.path("patches", p.name)}, others...) {
-		data, err := os.ReadFile(other)
+		relative, err := filepath.Rel(t.project.dir, other)
 		if err != nil {
 			return "", err
 		}
-		relative, err := filepath.Rel(t.project.dir, other)
+		if relative == p.path {
+			continue // which does not apply
+		}
+		data, err := os.ReadFile(other)
 		if err != nil {
 			return "", err
 		}
@@ -467,10 +470,6 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 	t.say("merged %s three-way", p.path)
 	return commitPatch(ctx, g, p, treeID, parent, s.Released)
 }
-
-// dropFolder is the folder of a release for which upstream has a change: that of its
-// minor version has it from some patch release on, so it is the release's own.
-func (p project) dropFolder(release string) string { return filepath.Join("patches", release) }
 
 func doesNotApply(err error) bool {
 	var failed *gitError

@@ -108,16 +108,9 @@ func (t *tree) verifyAll(ctx context.Context, v *verified) error {
 	if len(findings) > 0 {
 		return fmt.Errorf("lint: %d findings, the first is %s", len(findings), findings[0])
 	}
-	if err := t.compile(ctx); err != nil {
+	touched, ours, err := t.compile(ctx)
+	if err != nil {
 		return fmt.Errorf("the series does not compile: %w", err)
-	}
-	touched, err := t.touched()
-	if err != nil {
-		return err
-	}
-	ours, err := t.project.packages()
-	if err != nil {
-		return err
 	}
 	v.Compiled = len(touched) + len(ours)
 	if v.Upstream, err = t.upstreamTests(ctx, touched, v); err != nil {
