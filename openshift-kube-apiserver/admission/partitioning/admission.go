@@ -283,7 +283,10 @@ func (p *plugin) namespace(ctx context.Context, a admission.Attributes, workload
 		}
 	}
 	namespace, err := p.namespaces.Get(a.GetNamespace())
-	if apierrors.IsNotFound(err) || (err == nil && !partition.Allows(namespace.Annotations[partition.AllowedAnnotation], workloadType)) {
+	if err == nil && partition.Allows(namespace.Annotations[partition.AllowedAnnotation], workloadType) {
+		return namespace.Annotations, nil
+	}
+	if err == nil || apierrors.IsNotFound(err) {
 		// The cache may be behind a namespace that was created or annotated a moment
 		// ago, and a pod that is not partitioned now will never be.
 		namespace, err = p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})

@@ -34,21 +34,11 @@ func partitionedContainers(pod *v1.Pod, containers []v1.Container) bool {
 		if !request.IsZero() || !limit.IsZero() {
 			return false
 		}
-		if !hasResources(pod.Annotations, containers[i].Name) {
+		if _, ok := resourcesOf(pod.Annotations, containers[i].Name); !ok {
 			return false
 		}
 	}
 	return true
-}
-
-// hasResources looks up a container's resources annotation without building its key.
-func hasResources(annotations map[string]string, container string) bool {
-	for key := range annotations {
-		if name, ok := strings.CutPrefix(key, ResourcesPrefix); ok && name == container {
-			return true
-		}
-	}
-	return false
 }
 
 // AsOrdinary returns a copy of a partitioned pod, whose workload type [TypeOf] has

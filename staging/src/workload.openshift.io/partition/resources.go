@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // MinShares is the weight of a container that asked for no CPU: the smallest that
@@ -35,6 +37,14 @@ func (r ContainerResources) appendTo(b []byte) []byte {
 		b = strconv.AppendInt(b, r.CPULimit, 10)
 	}
 	return append(b, '}')
+}
+
+// resourcesOf returns a container's resources annotation. The key of a container whose
+// name is a DNS-1123 label, as every valid one is, fits the buffer and is not allocated.
+func resourcesOf(annotations map[string]string, container string) (value string, ok bool) {
+	var buffer [len(ResourcesPrefix) + validation.DNS1123LabelMaxLength]byte
+	value, ok = annotations[string(append(append(buffer[:0], ResourcesPrefix...), container...))]
+	return value, ok
 }
 
 // maxResourcesValue bounds what is worth parsing; a canonical value has at most

@@ -55,17 +55,16 @@ func (p Pod[L, N]) isPartitioned(target Target, class qosClass) bool {
 	if resources != len(p.Containers) {
 		return false
 	}
-	cores := N(CoresResource(target.Type))
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		was := c.ordinary(*p.Annotations, target.Type)
-		if !was.is((*p.Annotations)[ResourcesAnnotation(c.Name)]) {
+		if value, _ := resourcesOf(*p.Annotations, c.Name); !was.is(value) {
 			return false
 		}
 		if class == bestEffort && !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
 			continue
 		}
-		if !onlyCores(*c.Requests, cores, was) || !onlyCores(*c.Limits, cores, was) {
+		if !onlyCores(*c.Requests, target.Type, was) || !onlyCores(*c.Limits, target.Type, was) {
 			return false
 		}
 	}
@@ -80,16 +79,17 @@ func (a amount) is(annotation string) bool {
 
 // onlyCores reports whether a list has the millicores of a request, if there was one,
 // and neither cpu nor cores of another type.
-func onlyCores[L ~map[N]resource.Quantity, N ~string](list L, cores N, was amount) bool {
+func onlyCores[L ~map[N]resource.Quantity, N ~string](list L, workloadType string, was amount) bool {
 	found := false
 	for name, quantity := range list {
 		if name == cpu {
 			return false
 		}
-		if _, ok := TypeOfCores(string(name)); !ok {
+		counted, ok := TypeOfCores(string(name))
+		if !ok {
 			continue
 		}
-		if name != cores || quantity.CmpInt64(was.request) != 0 {
+		if counted != workloadType || quantity.CmpInt64(was.request) != 0 {
 			return false
 		}
 		found = true

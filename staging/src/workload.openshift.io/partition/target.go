@@ -31,7 +31,21 @@ type Target struct {
 }
 
 // annotation returns the normalised value of the target annotation.
-func (t Target) annotation() string { return `{"effect":"` + string(t.Effect) + `"}` }
+func (t Target) annotation() string {
+	switch t.Effect {
+	case Preferred:
+		return preferredValue
+	case Required:
+		return requiredValue
+	}
+	return `{"effect":"` + string(t.Effect) + `"}`
+}
+
+// The normalised values of the two effects are constants: they are compared often.
+const (
+	preferredValue = `{"effect":"` + string(Preferred) + `"}`
+	requiredValue  = `{"effect":"` + string(Required) + `"}`
+)
 
 var annotationsPath = field.NewPath("metadata", "annotations")
 
@@ -85,9 +99,9 @@ func ParseTarget(annotations map[string]string) (Target, field.ErrorList) {
 func parseEffect(value string) (Effect, error) {
 	switch value {
 	// What Mutate writes, and what users write, needs no decoder.
-	case "", `{"effect":"PreferredDuringScheduling"}`, `{"effect": "PreferredDuringScheduling"}`:
+	case "", preferredValue, `{"effect": "PreferredDuringScheduling"}`:
 		return Preferred, nil
-	case `{"effect":"RequiredDuringScheduling"}`, `{"effect": "RequiredDuringScheduling"}`:
+	case requiredValue, `{"effect": "RequiredDuringScheduling"}`:
 		return Required, nil
 	}
 	if strings.TrimSpace(value) == "" {

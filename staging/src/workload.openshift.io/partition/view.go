@@ -131,7 +131,8 @@ func (c *Container[L, N]) ordinary(annotations map[string]string, preferred stri
 		a.request, a.requested = coresIn(*c.Limits, preferred)
 	}
 	if a.requested {
-		a.limit = cpuLimitOf(annotations[ResourcesAnnotation(c.Name)])
+		value, _ := resourcesOf(annotations, c.Name)
+		a.limit = cpuLimitOf(value)
 		return a
 	}
 	if _, a.requested = (*c.Requests)[cpu]; a.requested {
