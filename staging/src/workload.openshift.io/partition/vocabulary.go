@@ -59,13 +59,22 @@ func ResourcesAnnotation(container string) string { return ResourcesPrefix + con
 // workload type, which is a DNS-1123 label: lower-case letters, digits and '-',
 // at most 63 characters.
 func ValidateType(workloadType string) error {
-	if problems := validation.IsDNS1123Label(workloadType); len(problems) > 0 {
-		return fmt.Errorf("workload type %q: %s", abbreviate(workloadType), strings.Join(problems, "; "))
+	if !isWord(workloadType) {
+		if problems := validation.IsDNS1123Label(workloadType); len(problems) > 0 {
+			return fmt.Errorf("workload type %q: %s", abbreviate(workloadType), strings.Join(problems, "; "))
+		}
 	}
 	if workloadType == reservedType {
 		return fmt.Errorf("workload type %q: Kubernetes keeps resource names that begin with it for quotas", workloadType)
 	}
 	return nil
+}
+
+// isWord reports whether a name is a label of nothing but lower-case letters, as nearly
+// all workload types are: upstream's check, a regular expression, would take a tenth of
+// the time of a pod's admission.
+func isWord(name string) bool {
+	return name != "" && len(name) <= validation.DNS1123LabelMaxLength && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // reservedType can name no extended resource: that of quotas for extended resources
