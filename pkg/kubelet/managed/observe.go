@@ -13,10 +13,12 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Reasons of Events on the Node (design, section 8).
+// Reasons of Events on the Node (design, section 8, and two more).
 const (
 	eventEnabled                = "WorkloadPartitioningEnabled"
 	eventStaticPodUnpartitioned = "StaticPodNotPartitioned"
+	eventCPUOffline             = "WorkloadPartitioningCPUOffline"
+	eventCPUOnline              = "WorkloadPartitioningCPUOnline"
 )
 
 // Metrics are registered by Start, and only with a pinning file: without one a

@@ -1,6 +1,8 @@
 package managed
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -73,4 +75,55 @@ func TestEvents(t *testing.T) {
 	StaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})
 	skipped()
 	expect("StaticPodNotPartitioned")
+}
+
+func TestOfflineCPUs(t *testing.T) {
+	on(t, partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New(2)})
+	file := filepath.Join(t.TempDir(), "online")
+	before, had := onlineCPUsFile, host.online
+	onlineCPUsFile, host.online = file, cpuset.New(0, 1, 2, 3)
+	recorder := record.NewFakeRecorder(10)
+	Recorder(recorder, "node")
+	t.Cleanup(func() {
+		onlineCPUsFile, host.online, observed.recorder, offline.cpus = before, had, nil, cpuset.New()
+	})
+	for range 2 {
+		<-recorder.Events // that the feature is on
+	}
+	for _, step := range []struct {
+		online string
+		want   []string
+	}{
+		{"0-3", nil},
+		{"0,2-3", []string{`Warning WorkloadPartitioningCPUOffline CPU 1 of workload type management was taken offline: of its CPUs "0-1" its pods have "0" left`}},
+		{"0,2-3", nil},
+		{"0", []string{`CPU 1 of workload type management`, `CPU 2 of workload type other was taken offline: of its CPUs "2" its pods have "" left`, `CPU 3, of no workload type, was taken offline`}},
+		{"0-3", []string{`Normal WorkloadPartitioningCPUOnline The host has all its CPUs "0-3" again`}},
+		{"", nil},
+	} {
+		if err := os.WriteFile(file, []byte(step.online+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if step.online == "" {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := NodeStatus(t.Context(), &v1.Node{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range step.want {
+			select {
+			case got := <-recorder.Events:
+				if !strings.Contains(got, want) {
+					t.Errorf("with CPUs %q the Event is %q, want %q", step.online, got, want)
+				}
+			default:
+				t.Errorf("with CPUs %q there is no Event, want %q", step.online, want)
+			}
+		}
+		if len(recorder.Events) > 0 {
+			t.Errorf("with CPUs %q there is another Event: %s", step.online, <-recorder.Events)
+		}
+	}
 }

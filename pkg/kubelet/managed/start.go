@@ -39,10 +39,24 @@ var host struct {
 const (
 	staticPolicy         = "static"
 	strictReservation    = "strict-cpu-reservation"
-	onlineCPUsFile       = "/sys/devices/system/cpu/online"
 	reservedCPUsSetting  = "reservedSystemCPUs"
 	policyOptionsSetting = "cpuManagerPolicyOptions"
 )
+
+// onlineCPUsFile is changed by tests.
+var onlineCPUsFile = "/sys/devices/system/cpu/online"
+
+func onlineCPUs() (cpuset.CPUSet, error) {
+	data, err := os.ReadFile(onlineCPUsFile)
+	if err != nil {
+		return cpuset.CPUSet{}, fmt.Errorf("CPUs of the host: %w", err)
+	}
+	online, err := cpuset.Parse(strings.TrimSpace(string(data)))
+	if err != nil {
+		return cpuset.CPUSet{}, fmt.Errorf("CPUs of the host: %s: %w", onlineCPUsFile, err)
+	}
+	return online, nil
+}
 
 // Start reads the pinning file, before anything else uses CPUs, and fits the
 // kubelet's configuration to it (design, section 6, start-up): the pools become
@@ -53,16 +67,12 @@ func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.Kube
 	setRecordPath(rootDirectory)
 	host.log = klog.FromContext(ctx)
 	_, host.wasOn = readRecord()
-	data, err := os.ReadFile(onlineCPUsFile)
+	online, err := onlineCPUs()
 	if err != nil {
 		if _, statErr := os.Stat(partition.PinningFilePath); os.IsNotExist(statErr) {
 			return nil
 		}
-		return fmt.Errorf("CPUs of the host: %w", err)
-	}
-	online, err := cpuset.Parse(strings.TrimSpace(string(data)))
-	if err != nil {
-		return fmt.Errorf("CPUs of the host: %s: %w", onlineCPUsFile, err)
+		return err
 	}
 	pools, err := partition.Load(partition.PinningFilePath, online)
 	if err != nil {
