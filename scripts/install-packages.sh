@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install the Debian packages that building and running a node needs, and Go, if
-# any of them is missing.
+# any of them is missing; with the argument vm, those of virtual machines, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,6 +13,13 @@ packages=(
   rsync                             # upstream's scripts
   ca-certificates                   # fetching Go modules
 )
+if [[ ${1:-} == vm ]]; then
+  packages+=(
+    qemu-system-x86 qemu-utils # machines and their disks
+    debootstrap e2fsprogs      # the system in them
+    openssh-client             # the key to them
+  )
+fi
 
 missing=()
 for package in "${packages[@]}"; do

@@ -79,14 +79,20 @@ func command() *cobra.Command {
 			return cluster.Report(cmd.Context(), os.Stdout)
 		},
 	})
+	root.AddCommand(vmCommand())
 	return root
+}
+
+// progress prints what is being done, and since when.
+func progress(start time.Time) func(string, ...any) {
+	return func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "%4s  %s\n", time.Since(start).Round(time.Second), fmt.Sprintf(format, args...))
+	}
 }
 
 func up(ctx context.Context, config local.Config) error {
 	start := time.Now()
-	config.Progress = func(format string, args ...any) {
-		fmt.Fprintf(os.Stderr, "%4s  %s\n", time.Since(start).Round(time.Second), fmt.Sprintf(format, args...))
-	}
+	config.Progress = progress(start)
 	for _, path := range []*string{&config.Bin, &config.Tools, &config.Tree} {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {

@@ -17,13 +17,7 @@ import (
 // static pods: the kubelet comes first, and runs them without an API server.
 func (c *Cluster) upAsPods(ctx context.Context) error {
 	c.say("starting containerd")
-	if err := c.Containerd.Start(); err != nil {
-		return err
-	}
-	if err := c.awaitContainerd(ctx); err != nil {
-		return err
-	}
-	if err := c.importImages(ctx); err != nil {
+	if err := c.startContainerd(ctx); err != nil {
 		return err
 	}
 	if err := c.WriteAdmissionConfiguration(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,9 @@ import (
 type Usage struct {
 	// CPUs may be used, as a list in the kernel's format.
 	CPUs string
+	// Tasks are the lists of CPUs that its tasks may use, each list once; they may be
+	// narrower than CPUs.
+	Tasks []string
 	// Used is the time spent on each CPU.
 	Used []time.Duration
 	// Weight is cpu.shares on cgroup v1, cpu.weight on v2.
@@ -35,11 +39,15 @@ func ContainerUsage(pod *v1.Pod, containerID string) (Usage, error) {
 	if !found {
 		return Usage{}, fmt.Errorf("pod %s/%s: container ID %q names no runtime", pod.Namespace, pod.Name, containerID)
 	}
+	if systemdDriver() {
+		id = "cri-containerd-" + id + ".scope"
+	}
 	return usage(filepath.Join(podCgroup(pod), id))
 }
 
 // podCgroup is the path that the kubelet gives a pod, below each controller
-// (pkg/kubelet/cm/pod_container_manager_linux.go, with the cgroupfs driver).
+// (pkg/kubelet/cm/pod_container_manager_linux.go, and cgroup_manager_linux.go for the
+// names under systemd).
 func podCgroup(pod *v1.Pod) string {
 	class := strings.ToLower(string(pod.Status.QOSClass))
 	if pod.Status.QOSClass == v1.PodQOSGuaranteed {
@@ -49,12 +57,36 @@ func podCgroup(pod *v1.Pod) string {
 	if hash, mirrored := pod.Annotations[v1.MirrorPodAnnotationKey]; mirrored {
 		uid = hash
 	}
-	return filepath.Join("kubepods", class, "pod"+uid)
+	if !systemdDriver() {
+		return filepath.Join("kubepods", class, "pod"+uid)
+	}
+	slice := "kubepods"
+	if class != "" {
+		slice += "-" + class
+	}
+	return filepath.Join(qosCgroup(class), slice+"-pod"+strings.ReplaceAll(uid, "-", "_")+".slice")
+}
+
+// qosCgroup is the cgroup of a QoS class, or that of all pods for the empty one.
+func qosCgroup(class string) string {
+	switch {
+	case !systemdDriver():
+		return filepath.Join("kubepods", class)
+	case class == "":
+		return "kubepods.slice"
+	}
+	return filepath.Join("kubepods.slice", "kubepods-"+class+".slice")
+}
+
+// systemdDriver reports whether this host's kubelet leaves cgroups to systemd.
+func systemdDriver() bool {
+	found, err := topCgroups("kubepods.slice")
+	return err == nil && len(found) > 0
 }
 
 // QoSUsage reads the cgroup of a QoS class.
 func QoSUsage(class v1.PodQOSClass) (Usage, error) {
-	return usage(filepath.Join("kubepods", strings.ToLower(string(class))))
+	return usage(qosCgroup(strings.ToLower(string(class))))
 }
 
 func usage(cgroup string) (Usage, error) {
@@ -80,6 +112,7 @@ func usageV1(cgroup string) (u Usage, err error) {
 		return n
 	}
 	u.CPUs = read("cpuset", "cpuset.effective_cpus")
+	u.Tasks = taskCPUs(read("cpuset", "tasks"))
 	for field := range strings.FieldsSeq(read("cpuacct", "cpuacct.usage_percpu")) {
 		u.Used = append(u.Used, time.Duration(number(field)))
 	}
@@ -89,6 +122,23 @@ func usageV1(cgroup string) (u Usage, err error) {
 		u.Quota = float64(quota) / float64(period)
 	}
 	return u, err
+}
+
+// taskCPUs returns what the tasks, by their numbers, may use.
+func taskCPUs(tasks string) (lists []string) {
+	for task := range strings.FieldsSeq(tasks) {
+		status, err := os.ReadFile("/proc/" + task + "/status")
+		if err != nil {
+			continue // it has ended
+		}
+		for line := range strings.Lines(string(status)) {
+			if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+				lists = append(lists, strings.TrimSpace(list))
+			}
+		}
+	}
+	slices.Sort(lists)
+	return slices.Compact(lists)
 }
 
 func usageV2(cgroup string) (u Usage, err error) {
@@ -104,6 +154,9 @@ func usageV2(cgroup string) (u Usage, err error) {
 	u.CPUs = read("cpuset.cpus.effective")
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, fmt.Errorf("%s: the host's cgroups have no cpuset controller there", dir)
+	}
+	if threads, err := os.ReadFile(filepath.Join(dir, "cgroup.threads")); err == nil { // not readable where there are only groups
+		u.Tasks = taskCPUs(string(threads))
 	}
 	for line := range strings.Lines(read("cpu.stat")) {
 		if text, ok := strings.CutPrefix(line, "usage_usec "); ok {

@@ -8,6 +8,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509/pkix"
 	"errors"
@@ -35,11 +36,10 @@ const (
 	podNet     = "10.247.0.0/24"
 	serviceNet = "10.247.128.0/24"
 	apiService = "10.247.128.1"
-	apiServer  = "https://" + nodeIP + ":6443"
-	// The port is free where 6443 is: both are checked.
-	secondAPIServer = "https://" + nodeIP + ":6444"
-	etcdURL         = "http://127.0.0.1:23790"
-	etcdPeer        = "http://127.0.0.1:23800"
+	etcdURL    = "http://127.0.0.1:23790"
+	etcdPeer   = "http://127.0.0.1:23800"
+	// The second port is free where the first is: both are checked.
+	apiPort, secondAPIPort = "6443", "6444"
 )
 
 // dirs are where the cluster lives; both are removed by Down.
@@ -52,6 +52,9 @@ var hostDirs = dirs{data: "/var/lib/workload-partitioning", run: "/run/workload-
 
 // Kubeconfig is the administrator's.
 var Kubeconfig = filepath.Join(hostDirs.data, "admin.kubeconfig")
+
+// Authority are the files of a cluster's certificate authority, on a host of its own.
+var Authority = []string{filepath.Join(hostDirs.data, "pki", "ca.crt"), filepath.Join(hostDirs.data, "pki", "ca.key")}
 
 // ManifestDir is where the kubelet looks for static pods.
 var ManifestDir = filepath.Join(hostDirs.data, "manifests")
@@ -83,8 +86,31 @@ type Config struct {
 	// ControlPlaneType, if set, has etcd and the control plane run as static pods that
 	// ask for this workload type, and not as processes.
 	ControlPlaneType string
+	// Node is how the cluster knows this node.
+	Node Node
+	// Systemd has systemd run all parts, also after the host boots again, and the kubelet
+	// use the cgroup driver of that name. The host is the cluster's own: a virtual machine.
+	Systemd bool
+	// Images is a folder of archives of [SaveImages]; if it is empty they are made here.
+	Images string
+	// KubeletConfiguration is added to the kubelet's; it may be empty.
+	KubeletConfiguration string
+	// Join, if set, is the URL of the kube-apiserver of another host, from which the
+	// certificate authority ([Authority]) was copied to the same paths here: this host then
+	// has a node and no control plane.
+	Join string
 	// Progress is told what is being done; it may be nil.
-	Progress func(format string, args ...any)
+	Progress func(format string, args ...any) `json:"-"`
+}
+
+// Node is how the cluster knows the node of a host. Its zero value is [NodeName], on a
+// bridge that the cluster makes.
+type Node struct {
+	Name string
+	// Address is one of the host's; if it is empty, that of the bridge.
+	Address string
+	// PodNet is the network of the node's pods: 24 bits, such as 10.247.1.0/24.
+	PodNet string
 }
 
 // Cluster is a single-node cluster on this host.
@@ -102,6 +128,7 @@ type Cluster struct {
 // New describes a cluster; Up starts it.
 func New(config Config) *Cluster {
 	c := &Cluster{Config: config, dirs: hostDirs}
+	c.Config.Node = cmp.Or(config.Node, Node{Name: NodeName, Address: nodeIP, PodNet: podNet})
 	c.describe()
 	return c
 }
@@ -117,7 +144,11 @@ func (c *Cluster) data(name string) string { return filepath.Join(c.dirs.data, n
 func (c *Cluster) pki(name string) string  { return filepath.Join(c.dirs.data, "pki", name) }
 func (c *Cluster) socket() string          { return filepath.Join(c.dirs.run, "containerd.sock") }
 func (c *Cluster) process(name string, args ...string) *Process {
-	return &Process{Name: name, Args: args, dirs: c.dirs}
+	p := &Process{Name: name, Args: args, dirs: c.dirs}
+	if c.Config.Systemd {
+		p.unit = []string{}
+	}
+	return p
 }
 
 // parts returns the processes in the order in which they end.
@@ -141,7 +172,7 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if err := c.preflight(); err != nil {
 		return err
 	}
-	if c.Exists() {
+	if c.Exists() && c.Config.Join == "" {
 		c.say("removing what is left of the last cluster")
 		if err := c.Down(ctx); err != nil {
 			return err
@@ -153,7 +184,10 @@ func (c *Cluster) Up(ctx context.Context) error {
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	if c.Config.ControlPlaneType != "" {
+	switch {
+	case c.Config.Join != "":
+		return c.join(ctx)
+	case c.Config.ControlPlaneType != "":
 		return c.upAsPods(ctx)
 	}
 	if c.Config.WithoutNode {
@@ -188,6 +222,32 @@ func (c *Cluster) Up(ctx context.Context) error {
 		return err
 	}
 	return c.StartKubelet(ctx)
+}
+
+// join is the part of Up that starts a node of another host's control plane.
+func (c *Cluster) join(ctx context.Context) error {
+	c.say("starting containerd, the kubelet and kube-proxy")
+	if err := c.startContainerd(ctx); err != nil {
+		return err
+	}
+	if err := c.Attach(); err != nil {
+		return err
+	}
+	if err := c.Proxy.Start(); err != nil {
+		return err
+	}
+	return c.StartKubelet(ctx)
+}
+
+// startContainerd starts containerd and gives it the images.
+func (c *Cluster) startContainerd(ctx context.Context) error {
+	if err := c.Containerd.Start(); err != nil {
+		return err
+	}
+	if err := c.awaitContainerd(ctx); err != nil {
+		return err
+	}
+	return c.importImages(ctx)
 }
 
 func (c *Cluster) awaitContainerd(ctx context.Context) error {
@@ -250,17 +310,23 @@ func (c *Cluster) StartSecondAPIServer(ctx context.Context) (url string, err err
 	if err := c.SecondAPIServer.Start(); err != nil {
 		return "", err
 	}
-	client, err := clientFor(secondAPIServer)
+	url = c.server(secondAPIPort)
+	client, err := clientFor(url)
 	if err != nil {
 		return "", err
 	}
-	return secondAPIServer, c.SecondAPIServer.await(ctx, 2*time.Minute, ready(client))
+	return url, c.SecondAPIServer.await(ctx, 2*time.Minute, ready(client))
 }
 
 // Attach connects to a cluster that runs.
 func (c *Cluster) Attach() (err error) {
-	c.Client, err = clientFor(apiServer)
+	c.Client, err = clientFor(c.server(apiPort))
 	return err
+}
+
+// server is the URL of this host's kube-apiserver, or of the one that it joins.
+func (c *Cluster) server(port string) string {
+	return cmp.Or(c.Config.Join, "https://"+net.JoinHostPort(c.Config.Node.Address, port))
 }
 
 func clientFor(url string) (*kubernetes.Clientset, error) {
@@ -280,7 +346,7 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 		return err
 	}
 	before := ""
-	if node, err := c.Client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{}); err == nil {
+	if node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{}); err == nil {
 		before = node.ResourceVersion
 	}
 	started := time.Now().Truncate(time.Second)
@@ -295,10 +361,10 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 func (c *Cluster) awaitNode(ctx context.Context, started time.Time, before string) error {
 	return c.Kubelet.await(ctx, 2*time.Minute, func(ctx context.Context) error {
 		// The port was closed before, so it is this kubelet that answers.
-		if _, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(NodeName).SubResource("proxy").Suffix("healthz").DoRaw(ctx); err != nil {
+		if _, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(c.Config.Node.Name).SubResource("proxy").Suffix("healthz").DoRaw(ctx); err != nil {
 			return err
 		}
-		node, err := c.Client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
+		node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -363,7 +429,11 @@ func (c *Cluster) preflight() error {
 			return fmt.Errorf("%w; make tools builds it", err)
 		}
 	}
-	for _, name := range []string{"ip", "iptables", "gcc"} {
+	programs := []string{"ip", "iptables"}
+	if c.Config.Images == "" {
+		programs = append(programs, "gcc")
+	}
+	for _, name := range programs {
 		if _, err := exec.LookPath(name); err != nil {
 			return fmt.Errorf("%w; scripts/install-packages.sh installs it", err)
 		}
@@ -424,7 +494,12 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := authority.issue("kube-apiserver", pkix.Name{CommonName: "kube-apiserver"}, nodeIP, apiService, "127.0.0.1", "localhost",
+	if c.Config.Systemd {
+		if err := authority.keep(); err != nil {
+			return err
+		}
+	}
+	if err := authority.issue("kube-apiserver", pkix.Name{CommonName: "kube-apiserver"}, c.Config.Node.Address, apiService, "127.0.0.1", "localhost",
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"); err != nil {
 		return err
 	}
@@ -436,17 +511,20 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	}
 	for path, user := range map[string][]string{
 		Kubeconfig:                   {"admin", "system:masters"},
-		c.data("kubelet.kubeconfig"): {"system:node:" + NodeName, "system:nodes"},
+		c.data("kubelet.kubeconfig"): {"system:node:" + c.Config.Node.Name, "system:nodes"},
 		c.data("kube-controller-manager.kubeconfig"): {"system:kube-controller-manager"},
 		c.data("kube-scheduler.kubeconfig"):          {"system:kube-scheduler"},
 		c.data("kube-proxy.kubeconfig"):              {"system:kube-proxy"},
 	} {
-		if err := authority.kubeconfig(path, apiServer, user[0], user[1:]...); err != nil {
+		if err := authority.kubeconfig(path, c.server(apiPort), user[0], user[1:]...); err != nil {
 			return err
 		}
 	}
 	if err := c.configureRuntime(); err != nil {
 		return err
+	}
+	if c.Config.Node.Address != nodeIP {
+		return nil
 	}
 	for _, args := range [][]string{
 		{"link", "add", bridge, "type", "bridge"},

@@ -19,15 +19,20 @@ func (c *Cluster) describe() {
 		kubelet = filepath.Join(c.Config.Bin, "kubelet")
 	}
 	path := []string{"PATH=" + c.Config.Tools + ":" + os.Getenv("PATH")}
-	c.Etcd = c.process("etcd", c.tool("etcd"), "--name=etcd", "--data-dir="+c.data("etcd"), "--unsafe-no-fsync",
+	c.Etcd = c.process("etcd", c.tool("etcd"), "--name=etcd", "--data-dir="+c.data("etcd"),
 		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL, "--listen-peer-urls="+etcdPeer, "--initial-advertise-peer-urls="+etcdPeer, "--initial-cluster=etcd="+etcdPeer)
+	if !c.Config.Systemd { // which may lose power
+		c.Etcd.Args = append(c.Etcd.Args, "--unsafe-no-fsync")
+	}
 	c.Containerd = c.process("containerd", c.tool("containerd"), "--config="+c.data("containerd.toml"))
 	c.Containerd.Env = path
-	c.APIServer = c.process("kube-apiserver", c.apiServerArgs("6443", "audit.log")...)
+	// The root of all cgroups has the controllers that a service has delegated.
+	c.Containerd.addUnit("Delegate=yes", "KillMode=process", "TasksMax=infinity", "OOMScoreAdjust=-999")
+	c.APIServer = c.process("kube-apiserver", c.apiServerArgs(apiPort, "audit.log")...)
 	if c.Config.APIServer != "" {
 		c.APIServer.Args[0] = c.Config.APIServer
 	}
-	c.SecondAPIServer = c.process("kube-apiserver-2", c.apiServerArgs("6444", "audit-2.log")...)
+	c.SecondAPIServer = c.process("kube-apiserver-2", c.apiServerArgs(secondAPIPort, "audit-2.log")...)
 	if c.Config.SecondAPIServer != "" {
 		c.SecondAPIServer.Args[0] = c.Config.SecondAPIServer
 	}
@@ -38,13 +43,20 @@ func (c *Cluster) describe() {
 		"--kubeconfig="+c.data("kube-scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+c.pki("kube-scheduler"), "--v=2")
 	c.Proxy = c.process("kube-proxy", filepath.Join(c.Config.Bin, "kube-proxy"), "--config="+c.data("kube-proxy.yaml"))
 	c.Kubelet = c.process("kubelet", kubelet, "--config="+c.data("kubelet.yaml"), "--kubeconfig="+c.data("kubelet.kubeconfig"),
-		"--hostname-override="+NodeName, "--node-ip="+nodeIP, "--root-dir="+c.data("kubelet"), "--cert-dir="+c.pki("kubelet"), "--v=2")
+		"--hostname-override="+c.Config.Node.Name, "--node-ip="+c.Config.Node.Address, "--root-dir="+c.data("kubelet"), "--cert-dir="+c.pki("kubelet"), "--v=2")
 	c.Kubelet.Env = path
+	// systemd knows no hugetlb controller, and the kubelet wants all that the kernel has.
+	c.Kubelet.addUnit("KillMode=process", "OOMScoreAdjust=-999", "NotifyAccess=main", "WatchdogSec=30s",
+		"ExecStartPre=/bin/sh -c 'echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'")
 }
 
 func (c *Cluster) apiServerArgs(port, auditLog string) []string {
+	bind := c.Config.Node.Address
+	if bind != nodeIP { // the machine's ways in, too
+		bind = "0.0.0.0"
+	}
 	return []string{filepath.Join(c.Config.Bin, "kube-apiserver"),
-		"--etcd-servers=" + etcdURL, "--bind-address=" + nodeIP, "--advertise-address=" + nodeIP, "--secure-port=" + port,
+		"--etcd-servers=" + etcdURL, "--bind-address=" + bind, "--advertise-address=" + c.Config.Node.Address, "--secure-port=" + port,
 		"--tls-cert-file=" + c.pki("kube-apiserver.crt"), "--tls-private-key-file=" + c.pki("kube-apiserver.key"), "--client-ca-file=" + c.pki("ca.crt"), "--cert-dir=" + c.pki(""),
 		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), "--kubelet-client-key=" + c.pki("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.pki("service-account.key"), "--service-account-signing-key-file=" + c.pki("service-account.key"),
@@ -108,13 +120,13 @@ state = %[2]q
     runtime_type = 'io.containerd.runc.v2'
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       BinaryName = %[8]q
-      SystemdCgroup = false
-`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), PauseImage, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"))
+      SystemdCgroup = %[9]t
+`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), PauseImage, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.Config.Systemd)
 	network := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "partitioned", "plugins": [
   {"type": "bridge", "bridge": %q, "isGateway": true, "ipam":
-    {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q, "gateway": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
+    {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
 ]}
-`, bridge, filepath.Join(c.dirs.run, "cni"), podNet, nodeIP)
+`, bridge, filepath.Join(c.dirs.run, "cni"), c.Config.Node.PodNet)
 	proxy := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 clientConnection:
@@ -125,7 +137,7 @@ mode: iptables
 conntrack:
   maxPerCore: 0
   min: 0
-`, c.data("kube-proxy.kubeconfig"), NodeName, podNet)
+`, c.data("kube-proxy.kubeconfig"), c.Config.Node.Name, c.Config.Node.PodNet)
 	const audit = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -156,6 +168,10 @@ func (c *Cluster) configureKubelet() error {
 	if policy == "" {
 		policy = "static"
 	}
+	driver := "cgroupfs"
+	if c.Config.Systemd {
+		driver = "systemd"
+	}
 	var config strings.Builder
 	fmt.Fprintf(&config, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -164,11 +180,11 @@ authentication:
   webhook: {enabled: true}
   x509: {clientCAFile: %s}
 authorization: {mode: Webhook}
-cgroupDriver: cgroupfs
+cgroupDriver: %s
 containerRuntimeEndpoint: unix://%s
 cpuManagerPolicy: %s
 cpuManagerReconcilePeriod: 2s
-evictionHard: {memory.available: 100Mi}
+evictionHard: {memory.available: 300Mi}
 failSwapOn: false
 fileCheckFrequency: 2s
 kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it
@@ -176,7 +192,8 @@ localStorageCapacityIsolation: false
 nodeStatusReportFrequency: 10s
 staticPodPath: %s
 syncFrequency: 10s
-`, c.pki("ca.crt"), runtime, policy, ManifestDir)
+`, c.pki("ca.crt"), driver, runtime, policy, ManifestDir)
+	config.WriteString(c.Config.KubeletConfiguration)
 	if c.Config.StaticPodURL != "" {
 		fmt.Fprintf(&config, "staticPodURL: %s\nhttpCheckFrequency: 2s\n", c.Config.StaticPodURL)
 	}

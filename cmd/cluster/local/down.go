@@ -139,10 +139,13 @@ func (c *Cluster) Down(ctx context.Context) error {
 			if p == c.Containerd { // after the pods
 				continue
 			}
-			errs = append(errs, p.Stop(10*time.Second))
+			errs = append(errs, p.Stop(10*time.Second), p.removeUnit())
+		}
+		if c.Config.Systemd {
+			errs = append(errs, c.killPods(), systemctl("stop", "kubepods.slice"))
 		}
 		// An interrupt that ends Down ends it between two steps and not within one.
-		errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.unmount(h), removeCgroups(), c.removeNetwork(context.WithoutCancel(ctx)))
+		errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.Containerd.removeUnit(), c.unmount(h), removeCgroups(), c.removeNetwork(context.WithoutCancel(ctx)))
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
@@ -187,7 +190,11 @@ func removeEmpty(path string) error {
 }
 
 // nodeCgroups returns the cgroups in which our kubelet puts pods, one a controller.
-func nodeCgroups() ([]string, error) { return topCgroups("kubepods") }
+func nodeCgroups() ([]string, error) {
+	cgroupfs, err := topCgroups("kubepods")
+	systemd, err2 := topCgroups("kubepods.slice")
+	return append(cgroupfs, systemd...), errors.Join(err, err2)
+}
 
 // topCgroups returns the cgroups of a name right below the root, one a controller.
 func topCgroups(name string) ([]string, error) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 
@@ -34,9 +35,35 @@ type entry struct {
 	data       []byte
 }
 
-// importImages builds the images and gives them to containerd.
+// importImages gives the images to containerd.
 func (c *Cluster) importImages(ctx context.Context) error {
-	pause, err := c.compilePause(ctx)
+	dir := c.Config.Images
+	if dir == "" {
+		dir = c.data("images")
+		defer os.RemoveAll(dir)
+		if err := SaveImages(ctx, c.Config.Tree, dir); err != nil {
+			return err
+		}
+	}
+	archives, err := filepath.Glob(filepath.Join(dir, "*.tar"))
+	if err != nil {
+		return err
+	}
+	for _, archive := range archives {
+		if err := c.ctr(ctx, "images", "import", archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SaveImages builds the images, with the pause program of a release's source tree, and
+// writes their archives to a folder. The same images give the same bytes.
+func SaveImages(ctx context.Context, tree, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	pause, err := compilePause(ctx, tree, dir)
 	if err != nil {
 		return err
 	}
@@ -61,7 +88,7 @@ func (c *Cluster) importImages(ctx context.Context) error {
 		PauseImage:   {"/pause", []entry{{path: "pause", data: pause}}},
 		BusyboxImage: {"/bin/sh", files},
 	} {
-		if err := c.importImage(ctx, reference, image.entrypoint, image.files); err != nil {
+		if err := saveImage(dir, reference, image.entrypoint, image.files); err != nil {
 			return fmt.Errorf("image %s: %w", reference, err)
 		}
 	}
@@ -69,16 +96,17 @@ func (c *Cluster) importImages(ctx context.Context) error {
 }
 
 // compilePause compiles upstream's pause, build/pause/linux/pause.c of the tree.
-func (c *Cluster) compilePause(ctx context.Context) ([]byte, error) {
-	out := filepath.Join(c.dirs.data, "pause")
-	cmd := exec.CommandContext(ctx, "gcc", "-Os", "-static", "-DVERSION=v3.10.2", "-o", out, filepath.Join(c.Config.Tree, "build", "pause", "linux", "pause.c"))
+func compilePause(ctx context.Context, tree, dir string) ([]byte, error) {
+	out := filepath.Join(dir, "pause")
+	defer os.Remove(out)
+	cmd := exec.CommandContext(ctx, "gcc", "-Os", "-static", "-DVERSION=v3.10.2", "-o", out, filepath.Join(tree, "build", "pause", "linux", "pause.c"))
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("pause: gcc: %w: %s", err, output)
 	}
 	return os.ReadFile(out)
 }
 
-func (c *Cluster) importImage(ctx context.Context, reference, entrypoint string, files []entry) error {
+func saveImage(dir, reference, entrypoint string, files []entry) error {
 	var layer bytes.Buffer
 	writer := tar.NewWriter(&layer)
 	for _, file := range files {
@@ -118,12 +146,7 @@ func (c *Cluster) importImage(ctx context.Context, reference, entrypoint string,
 	if err != nil {
 		return err
 	}
-	archive := filepath.Join(c.dirs.data, "image.tar")
-	defer os.Remove(archive)
-	if err := tarball.WriteToFile(archive, tag, image); err != nil {
-		return err
-	}
-	return c.ctr(ctx, "images", "import", archive)
+	return tarball.WriteToFile(filepath.Join(dir, path.Base(tag.RepositoryStr())+".tar"), tag, image)
 }
 
 func (c *Cluster) ctr(ctx context.Context, args ...string) error {

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -20,7 +21,7 @@ import (
 )
 
 // pki is the cluster's certificate authority, which lives as long as the command
-// that brings the cluster up.
+// that brings the cluster up, but on a host of its own.
 type pki struct {
 	dir  string
 	cert *x509.Certificate
@@ -34,6 +35,9 @@ const validity = 365 * 24 * time.Hour
 func newPKI(dir string) (*pki, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
+	}
+	if p, err := readPKI(dir); err == nil {
+		return p, nil // of another host, whose cluster this one joins
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -54,6 +58,18 @@ func newPKI(dir string) (*pki, error) {
 	}
 	return p, os.WriteFile(p.path("ca.crt"), p.pem, 0o644)
 }
+
+// readPKI finds the authority whose certificate and key are in a folder.
+func readPKI(dir string) (*pki, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"))
+	if err != nil {
+		return nil, err
+	}
+	return &pki{dir: dir, cert: pair.Leaf, key: pair.PrivateKey.(crypto.Signer), pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})}, nil
+}
+
+// keep writes the authority's key, so that other hosts can join the cluster.
+func (p *pki) keep() error { return p.writeKey("ca.key", p.key.(*ecdsa.PrivateKey)) }
 
 func (p *pki) path(name string) string { return filepath.Join(p.dir, name) }
 

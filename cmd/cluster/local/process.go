@@ -24,7 +24,22 @@ type Process struct {
 	Name string
 	Args []string
 	Env  []string
+	// unit are lines of a service of systemd, which runs the program if they are not nil.
+	unit []string
 	dirs dirs
+}
+
+// addUnit adds lines to the service, if the program is one.
+func (p *Process) addUnit(lines ...string) {
+	if p.unit != nil {
+		p.unit = append(p.unit, lines...)
+	}
+}
+
+// NewProcess describes a program whose state is kept in a folder, and what it prints in
+// the folder logs in there.
+func NewProcess(dir, name string, args ...string) *Process {
+	return &Process{Name: name, Args: args, dirs: dirs{data: dir, run: dir}}
 }
 
 // identity tells a process from a later one with the same number.
@@ -57,6 +72,9 @@ func (p *Process) Start() error {
 	defer starting.Unlock()
 	if ending {
 		return fmt.Errorf("%s is not started: %w", p.Name, errEnding)
+	}
+	if p.unit != nil {
+		return p.startUnit()
 	}
 	log, err := os.OpenFile(p.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -104,6 +122,9 @@ func writeFile(path string, data []byte) error {
 
 // PID returns the number of the running process, or zero.
 func (p *Process) PID() int {
+	if p.unit != nil {
+		return p.unitPID()
+	}
 	var id identity
 	data, err := os.ReadFile(p.file())
 	if err != nil || json.Unmarshal(data, &id) != nil {
@@ -132,6 +153,9 @@ func (p *Process) Signal(signal syscall.Signal) error {
 
 // Stop ends the process, and kills it if it does not end within the grace period.
 func (p *Process) Stop(grace time.Duration) error {
+	if p.unit != nil {
+		return systemctl("stop", p.Name)
+	}
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -149,6 +173,10 @@ func (p *Process) Kill() error {
 	if !eventually(10*time.Second, func() bool { return !p.Running() }) {
 		return fmt.Errorf("%s does not end", p.Name)
 	}
+	if p.unit != nil {
+		// Or systemd would start it again.
+		return systemctl("stop", p.Name)
+	}
 	return p.forget()
 }
 
@@ -161,6 +189,10 @@ func (p *Process) forget() error {
 
 // await waits until ready returns nil, and fails early if the process ends.
 func (p *Process) await(ctx context.Context, limit time.Duration, ready func(context.Context) error) error {
+	pause := 100 * time.Millisecond
+	if p.unit != nil { // in a machine, whose CPUs may be emulated: what is awaited needs them
+		limit, pause = 3*limit, time.Second
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var last error
@@ -174,7 +206,7 @@ func (p *Process) await(ctx context.Context, limit time.Duration, ready func(con
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready after %s (%w); see %s", p.Name, limit, last, p.Log())
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

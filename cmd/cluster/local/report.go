@@ -19,7 +19,7 @@ import (
 // Report prints the node's pools and what it offers, and for each container where
 // it may run, where it has run, and what its share is.
 func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
-	node, err := c.Client.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
 	}
 	fmt.Fprintf(w, "  cpu: capacity %s, allocatable %s\n\n", node.Status.Capacity.Cpu(), node.Status.Allocatable.Cpu())
 
-	pods, err := c.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + NodeName})
+	pods, err := c.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + c.Config.Node.Name})
 	if err != nil {
 		return err
 	}

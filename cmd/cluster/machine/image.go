@@ -1,0 +1,286 @@
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// packages are Debian's, beside those of a minimal system. busybox-static is for images.
+var packages = []string{"busybox-static", "conntrack", "initramfs-tools", "iproute2", "iptables", "kmod", "libseccomp2", "linux-image-cloud-amd64", "openssh-server", "systemd", "systemd-sysv", "udev"}
+
+// root has the files that are put over Debian's.
+//
+//go:embed all:root
+var root embed.FS
+
+// base is a Debian system: a raw image of a root file system, never written to once it
+// is made, with its kernel and initial RAM disk.
+type base struct{ image, kernel, initrd string }
+
+// cacheDir has images by the hash of what they are made of, and the key of all machines.
+func cacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "workload-partitioning")
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// lock keeps two programs from making images at once.
+func lock(dir string) (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() { file.Close() }, nil
+}
+
+// makeBase makes the Debian system, or finds that of an earlier call.
+func makeBase(ctx context.Context, dir string, say func(string, ...any)) (base, error) {
+	release, mirror, err := debian(ctx)
+	if err != nil {
+		return base{}, err
+	}
+	hash := sha256.New()
+	fmt.Fprintln(hash, release, packages, diskSize)
+	if err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := root.ReadFile(name)
+		fmt.Fprintf(hash, "%s %d\n%s", name, len(data), data)
+		return err
+	}); err != nil {
+		return base{}, err
+	}
+	folder := filepath.Join(dir, "base-"+hex.EncodeToString(hash.Sum(nil))[:16])
+	made := base{image: filepath.Join(folder, "root.ext4"), kernel: filepath.Join(folder, "vmlinuz"), initrd: filepath.Join(folder, "initrd")}
+	if _, err := os.Stat(folder); err == nil {
+		return made, nil
+	}
+	say("making a Debian system for the machine, once (about two minutes)")
+	if err := removeOthers(dir, "base-*"); err != nil {
+		return base{}, err
+	}
+	work := filepath.Join(dir, "base.new")
+	// A mount of debootstrap's that was left would be emptied with the folder.
+	for _, mount := range []string{"proc", "sys"} {
+		_ = syscall.Unmount(filepath.Join(work, "root", mount), syscall.MNT_DETACH)
+	}
+	if err := os.RemoveAll(work); err != nil {
+		return base{}, err
+	}
+	system := filepath.Join(work, "root")
+	if err := os.MkdirAll(system, 0o755); err != nil {
+		return base{}, err
+	}
+	if err := run(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), release, system, mirror); err != nil {
+		return base{}, err
+	}
+	if err := overlay(system); err != nil {
+		return base{}, err
+	}
+	for _, command := range [][]string{
+		{"systemctl", "enable", "systemd-networkd"},
+		{"systemctl", "mask", "systemd-networkd-wait-online.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer"},
+		{"update-initramfs", "-u"},
+	} {
+		if err := run(ctx, "chroot", append([]string{system}, command...)...); err != nil {
+			return base{}, err
+		}
+	}
+	for _, name := range []string{"vmlinuz", "initrd"} {
+		matches, err := filepath.Glob(filepath.Join(system, "boot", name+"*"))
+		if err != nil || len(matches) != 1 {
+			return base{}, fmt.Errorf("the package %s has %d files %s*, want one", "linux-image-cloud-amd64", len(matches), name)
+		}
+		if err := os.Rename(matches[0], filepath.Join(work, name)); err != nil {
+			return base{}, err
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(system, "var", "cache", "apt")); err != nil {
+		return base{}, err
+	}
+	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-d", system, filepath.Join(work, "root.ext4"), diskSize); err != nil {
+		return base{}, err
+	}
+	if err := os.RemoveAll(system); err != nil {
+		return base{}, err
+	}
+	return made, os.Rename(work, folder)
+}
+
+// diskSize is that of the root file system; the image has holes where it is empty.
+const diskSize = "8G"
+
+// debian returns the host's release of Debian and where it has its packages from.
+func debian(ctx context.Context) (release, mirror string, err error) {
+	data, err := os.ReadFile("/etc/os-release")
+	if err != nil {
+		return "", "", err
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		values[key] = strings.Trim(value, `"`)
+	}
+	if values["ID"] != "debian" || values["VERSION_CODENAME"] == "" {
+		return "", "", fmt.Errorf("machines are made of Debian packages, and this host is %q", values["ID"])
+	}
+	release = values["VERSION_CODENAME"]
+	targets, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format=$(CODENAME) $(COMPONENT) $(REPO_URI)", "Created-By: Packages").Output()
+	if err != nil {
+		return "", "", fmt.Errorf("apt-get indextargets: %w", err)
+	}
+	for line := range strings.Lines(string(targets)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == release && fields[1] == "main" {
+			return release, fields[2], nil
+		}
+	}
+	return "", "", fmt.Errorf("apt knows no source of Debian %s", release)
+}
+
+// overlay puts the files of root over the system's.
+func overlay(system string) error {
+	return fs.WalkDir(root, "root", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(system, strings.TrimPrefix(name, "root"))
+		if entry.IsDir() {
+			return os.MkdirAll(to, 0o755)
+		}
+		data, err := root.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(to, data, 0o644)
+	})
+}
+
+// makePayload makes the image of a disk with the files, by their paths in it, or finds
+// that of an earlier call with the same files. Links are followed.
+func makePayload(ctx context.Context, dir string, files map[string]string) (string, error) {
+	hash := sha256.New()
+	names := slices.Sorted(func(yield func(string) bool) {
+		for name := range files {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+	for _, name := range names {
+		file, err := os.Open(files[name])
+		if err != nil {
+			return "", err
+		}
+		content := sha256.New()
+		_, err = io.Copy(content, file)
+		file.Close()
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(hash, "%s %x\n", name, content.Sum(nil))
+	}
+	image := filepath.Join(dir, "payload-"+hex.EncodeToString(hash.Sum(nil))[:16]+".ext4")
+	if _, err := os.Stat(image); err == nil {
+		return image, nil
+	}
+	work := filepath.Join(dir, "payload.new")
+	if err := os.RemoveAll(work); err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	var size int64
+	for _, name := range names {
+		to := filepath.Join(work, "files", path.Clean("/"+name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return "", err
+		}
+		from, err := filepath.EvalSymlinks(files[name])
+		if err != nil {
+			return "", err
+		}
+		// A copy by link, where both are on one file system, takes no time.
+		if err := run(ctx, "cp", "--reflink=auto", "--preserve=mode", from, to); err != nil {
+			return "", err
+		}
+		info, err := os.Stat(to)
+		if err != nil {
+			return "", err
+		}
+		size += info.Size()
+	}
+	const mebi = 1 << 20
+	made := filepath.Join(work, "image")
+	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-L", "payload", "-m", "0", "-O", "^has_journal", "-d", filepath.Join(work, "files"), made, fmt.Sprintf("%dM", size*11/10/mebi+32)); err != nil {
+		return "", err
+	}
+	if err := removeOthers(dir, "payload-*"); err != nil {
+		return "", err
+	}
+	return image, os.Rename(made, image)
+}
+
+// removeOthers removes images that were made of what has changed since, but for those
+// that machines use.
+func removeOthers(dir, pattern string) error {
+	matches, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil {
+		return err
+	}
+	used, err := imagesInUse()
+	if err != nil {
+		return err
+	}
+	for _, match := range matches {
+		if !slices.ContainsFunc(used, func(image string) bool { return image == match || filepath.Dir(image) == match }) {
+			if err := os.RemoveAll(match); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// key returns the path of the private key with which this host's user enters machines,
+// and makes it at the first call; the public one is beside it.
+func key(ctx context.Context, dir string) (string, error) {
+	file := filepath.Join(dir, "id_ed25519")
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	return file, run(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "workload-partitioning", "-f", file)
+}
+
+func run(ctx context.Context, name string, args ...string) error {
+	output, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("%w; scripts/install-packages.sh vm installs it", err)
+	}
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(lines[max(0, len(lines)-3):], "; "))
+	}
+	return nil
+}

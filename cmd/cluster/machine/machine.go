@@ -1,0 +1,332 @@
+// Package machine runs virtual machines that are nodes as users have them: Debian with
+// systemd and cgroup v2, with as many CPUs, threads of cores and NUMA nodes as one asks
+// for. They need QEMU and nothing else of the host: no privilege of the kernel, no
+// network of its own.
+//
+// A machine is a file that keeps what is written over a base image that nobody writes
+// to, and a second disk with our programs, which is mounted at /payload. All that belongs
+// to machines is below [Dir], and [Down] ends and removes it.
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+)
+
+// Dir has a folder for each machine: its disk, its state, and what it printed.
+const Dir = "/var/lib/workload-partitioning-machines"
+
+// Config says what machine to run.
+type Config struct {
+	// Number tells machines of a host apart, from 1 on: it is the last byte of the address.
+	// Zero means 1.
+	Number int
+	// Topology of its CPUs; its zero value means [DefaultTopology].
+	Topology Topology
+	// Memory in mebibytes; zero means 6144.
+	Memory int
+	// Append is added to the kernel's command line.
+	Append string
+	// Payload are files of the host by their paths below /payload.
+	Payload map[string]string
+	// Progress is told what is being done; it may be nil.
+	Progress func(format string, args ...any)
+}
+
+// Machine is a virtual machine of this host.
+type Machine struct {
+	Config Config
+	dir    string
+	qemu   *local.Process
+	state  state
+	shell  shell
+}
+
+// state is kept in a file, so that another command finds the machine.
+type state struct {
+	// SSH and API are ports of the loopback interface that lead to those of the machine.
+	SSH, API int
+	// Base and Payload are images; Key is the file of the private key.
+	Base, Payload, Key string
+}
+
+// New describes a machine; Start starts it.
+func New(config Config) *Machine {
+	if config.Number == 0 {
+		config.Number = 1
+	}
+	if config.Topology == (Topology{}) {
+		config.Topology = DefaultTopology
+	}
+	if config.Memory == 0 {
+		config.Memory = 6144
+	}
+	m := &Machine{Config: config}
+	m.dir = filepath.Join(Dir, m.Name())
+	return m
+}
+
+// Name is the machine's, and that of the node on it.
+func (m *Machine) Name() string { return "node-" + strconv.Itoa(m.Config.Number) }
+
+// Address is the machine's on the link between machines.
+func (m *Machine) Address() string { return "10.248.0." + strconv.Itoa(m.Config.Number) }
+
+func (m *Machine) say(format string, args ...any) {
+	if m.Config.Progress != nil {
+		m.Config.Progress(format, args...)
+	}
+}
+
+func (m *Machine) file(name string) string { return filepath.Join(m.dir, name) }
+
+// Console is the file with all that the machine printed on its console.
+func (m *Machine) Console() string { return m.file("console.log") }
+
+// images makes what machines are made of, or finds it.
+func images(ctx context.Context, payload map[string]string, say func(string, ...any)) (base, string, string, error) {
+	dir, err := cacheDir()
+	if err != nil {
+		return base{}, "", "", err
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return base{}, "", "", err
+	}
+	defer unlock()
+	made, err := makeBase(ctx, dir, say)
+	if err != nil {
+		return base{}, "", "", err
+	}
+	private, err := key(ctx, dir)
+	if err != nil {
+		return base{}, "", "", err
+	}
+	files := map[string]string{"authorized_keys": private + ".pub"}
+	for name, file := range payload {
+		files[name] = file
+	}
+	disk, err := makePayload(ctx, dir, files)
+	return made, disk, private, err
+}
+
+// Create makes the machine anew, with an empty disk over the base image, and starts it.
+// What was left of an earlier one of that number is removed.
+func (m *Machine) Create(ctx context.Context) error {
+	if err := m.Remove(); err != nil {
+		return err
+	}
+	made, payload, private, err := images(ctx, m.Config.Payload, m.say)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(m.dir, "logs"), 0o700); err != nil {
+		return err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	m.state = state{SSH: ports[0], API: ports[1], Base: made.image, Payload: payload, Key: private}
+	data, err := json.Marshal(m.state)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(m.file("state.json"), data, 0o600); err != nil {
+		return err
+	}
+	if err := run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", made.image, m.file("disk.qcow2")); err != nil {
+		return err
+	}
+	return m.Boot(ctx)
+}
+
+// Boot starts a machine that does not run, with the disk that it has, and waits until
+// one can enter it.
+func (m *Machine) Boot(ctx context.Context) error {
+	folder := filepath.Dir(m.state.Base)
+	accelerator, err := m.accelerator(ctx, folder)
+	if err != nil {
+		return err
+	}
+	args := []string{"qemu-system-x86_64", "-name", m.Name(), "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-accel", accelerator, "-cpu", cpuModel(accelerator)}
+	args = append(args, m.Config.Topology.args(m.Config.Memory)...)
+	args = append(args,
+		"-kernel", filepath.Join(folder, "vmlinuz"), "-initrd", filepath.Join(folder, "initrd"),
+		"-append", strings.TrimSpace(kernelArgs+" systemd.hostname="+m.Name()+" "+m.Config.Append),
+		"-drive", "file="+m.file("disk.qcow2")+",if=virtio,cache=unsafe", "-drive", "file="+m.state.Payload+",if=virtio,format=raw,readonly=on",
+		"-netdev", fmt.Sprintf("user,id=outside,hostfwd=tcp:127.0.0.1:%d-:22,hostfwd=tcp:127.0.0.1:%d-:6443", m.state.SSH, m.state.API), "-device", "virtio-net-pci,netdev=outside",
+		"-netdev", m.link(), "-device", fmt.Sprintf("virtio-net-pci,netdev=link,mac=52:54:00:57:50:%02x", m.Config.Number),
+		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+m.Console(), "-serial", "chardev:console",
+		"-qmp", "unix:"+m.file("qmp")+",server=on,wait=off")
+	m.qemu = local.NewProcess(m.dir, "qemu", args...)
+	m.say("booting %s, %s CPUs, with %s", m.Name(), m.Config.Topology, accelerator)
+	if err := m.qemu.Start(); err != nil {
+		return err
+	}
+	return m.awaitShell(ctx)
+}
+
+// link is the cable between machine 1 and machine 2, of which each has an end. Nobody
+// else can plug in: the ends are files of root's.
+func (m *Machine) link() string {
+	ends := []string{filepath.Join(Dir, "link-1"), filepath.Join(Dir, "link-2")}
+	if m.Config.Number == 2 {
+		ends[0], ends[1] = ends[1], ends[0]
+	}
+	return fmt.Sprintf("dgram,id=link,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s", ends[0], ends[1])
+}
+
+// bootLimit is what a boot takes at most: under emulation on two busy CPUs a few minutes.
+const bootLimit = 5 * time.Minute
+
+func (m *Machine) awaitShell(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, bootLimit)
+	defer cancel()
+	for {
+		if !m.qemu.Running() {
+			return fmt.Errorf("%s ended: %s; its console is in %s", m.Name(), lastLine(m.qemu.Log()), m.Console())
+		}
+		_, err := m.Run(ctx, "true")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s can not be entered after %s (%w); its console is in %s", m.Name(), bootLimit, err, m.Console())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// Attach finds a machine that another command has started.
+func (m *Machine) Attach() error {
+	data, err := os.ReadFile(m.file("state.json"))
+	if err != nil {
+		return fmt.Errorf("%w; make vm starts a machine", err)
+	}
+	m.qemu = local.NewProcess(m.dir, "qemu")
+	return json.Unmarshal(data, &m.state)
+}
+
+// PowerOff ends the machine as a power cut does; its disk stays.
+func (m *Machine) PowerOff() error {
+	m.shell.close()
+	return m.qemu.Kill()
+}
+
+// Reboot has the machine shut down in order and boot again, and waits until one can
+// enter it.
+func (m *Machine) Reboot(ctx context.Context) error {
+	before, err := m.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	// The connection may end before the command does.
+	_, _ = m.Run(ctx, "systemctl reboot")
+	m.shell.close()
+	ctx, cancel := context.WithTimeout(ctx, bootLimit)
+	defer cancel()
+	for {
+		now, err := m.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
+		if err == nil && now != before {
+			return nil
+		}
+		if err != nil {
+			m.shell.close()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not boot again within %s; its console is in %s", m.Name(), bootLimit, m.Console())
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// Remove ends the machine and removes all that belongs to it.
+func (m *Machine) Remove() error {
+	m.shell.close()
+	if _, err := os.Stat(m.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := local.NewProcess(m.dir, "qemu").Kill(); err != nil {
+		return err
+	}
+	return os.RemoveAll(m.dir)
+}
+
+// Down ends and removes all machines of this host.
+func Down() error {
+	entries, err := os.ReadDir(Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		m := Machine{dir: filepath.Join(Dir, entry.Name())}
+		if err := m.Remove(); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(Dir)
+}
+
+// imagesInUse are those of all machines that are there.
+func imagesInUse() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(Dir, "*", "state.json"))
+	if err != nil {
+		return nil, err
+	}
+	var images []string
+	for _, file := range files {
+		var s state
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(data, &s)
+		}
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, s.Base, s.Payload)
+	}
+	return images, nil
+}
+
+// freePorts finds ports of the loopback interface that nobody listens on.
+func freePorts(count int) (ports []int, err error) {
+	for range count {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		// Not before all are found, or one would be found twice.
+		defer listener.Close()
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+func lastLine(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return lines[len(lines)-1]
+}

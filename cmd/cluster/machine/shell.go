@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// shell is a connection to a machine. A command takes one session of it, without the
+// seconds that a new connection costs under emulation.
+type shell struct {
+	mu     sync.Mutex
+	client *ssh.Client
+}
+
+func (s *shell) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		s.client.Close()
+		s.client = nil
+	}
+}
+
+func (m *Machine) connect() (*ssh.Client, error) {
+	m.shell.mu.Lock()
+	defer m.shell.mu.Unlock()
+	if m.shell.client != nil {
+		return m.shell.client, nil
+	}
+	data, err := os.ReadFile(m.state.Key)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := ssh.ParsePrivateKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.state.Key, err)
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(m.state.SSH))
+	const limit = 15 * time.Second
+	connection, err := net.DialTimeout("tcp", address, limit)
+	if err != nil {
+		return nil, err
+	}
+	// QEMU accepts before the machine does.
+	if err := connection.SetDeadline(time.Now().Add(limit)); err != nil {
+		return nil, err
+	}
+	config := &ssh.ClientConfig{
+		User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		// The port is this host's, and QEMU's that we started.
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	}
+	transport, channels, requests, err := ssh.NewClientConn(connection, address, config)
+	if err != nil {
+		connection.Close()
+		return nil, err
+	}
+	if err := connection.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	m.shell.client = ssh.NewClient(transport, channels, requests)
+	return m.shell.client, nil
+}
+
+// Run runs a script in the machine, as root, and returns what it printed on its standard
+// output, without blanks around it. An error has what it printed on the other one.
+func (m *Machine) Run(ctx context.Context, script string) (string, error) {
+	var output bytes.Buffer
+	err := m.Stream(ctx, script, nil, &output)
+	return strings.TrimSpace(output.String()), err
+}
+
+// Stream is Run with an input, which may be nil, and an output that is written as it comes.
+func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, output io.Writer) error {
+	client, err := m.connect()
+	if err != nil {
+		return err
+	}
+	session, err := client.NewSession()
+	if err != nil {
+		m.shell.close()
+		return err
+	}
+	defer session.Close()
+	var complaints bytes.Buffer
+	session.Stdin, session.Stdout, session.Stderr = input, output, &complaints
+	done := make(chan error, 1)
+	go func() { done <- session.Run(script) }()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		m.shell.close()
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w: %s", m.Name(), abbreviate(script), err, strings.TrimSpace(complaints.String()))
+	}
+	return nil
+}
+
+// Write writes a file of the machine.
+func (m *Machine) Write(ctx context.Context, path string, content []byte) error {
+	return m.Stream(ctx, "mkdir -p $(dirname '"+path+"') && cat > '"+path+"'", bytes.NewReader(content), io.Discard)
+}
+
+func abbreviate(script string) string {
+	const most = 60
+	if len(script) > most {
+		return script[:most] + "…"
+	}
+	return script
+}

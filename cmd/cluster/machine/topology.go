@@ -1,0 +1,58 @@
+package machine
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Topology is how a machine's CPUs hang together. Each socket is a NUMA node.
+type Topology struct{ Sockets, Cores, Threads int }
+
+// DefaultTopology has 8 CPUs, with all that real hosts have.
+var DefaultTopology = Topology{Sockets: 2, Cores: 2, Threads: 2}
+
+// CPUs is the number of CPUs.
+func (t Topology) CPUs() int { return t.Sockets * t.Cores * t.Threads }
+
+func (t Topology) String() string { return fmt.Sprintf("%dx%dx%d", t.Sockets, t.Cores, t.Threads) }
+
+// mostCPUs is what QEMU's machine type has without further settings.
+const mostCPUs = 64
+
+// ParseTopology reads sockets x cores x threads, such as 2x2x2; a missing last number
+// is 1. It returns an error that quotes the text if a number is missing or not positive,
+// or if it makes fewer than 2 or more than 64 CPUs.
+func ParseTopology(text string) (Topology, error) {
+	t := Topology{Threads: 1}
+	fields := strings.Split(text, "x")
+	if len(fields) < 2 || len(fields) > 3 {
+		return t, fmt.Errorf("topology %q: must be sockets x cores x threads, such as %s", text, DefaultTopology)
+	}
+	for i, number := range []*int{&t.Sockets, &t.Cores, &t.Threads}[:len(fields)] {
+		n, err := strconv.Atoi(fields[i])
+		if err != nil || n < 1 || n > mostCPUs {
+			return t, fmt.Errorf("topology %q: %q is not a number from 1 to %d", text, fields[i], mostCPUs)
+		}
+		*number = n
+	}
+	if t.CPUs() < 2 || t.CPUs() > mostCPUs {
+		return t, fmt.Errorf("topology %q: has %d CPUs; a partitioned node needs 2, and a machine has at most %d", text, t.CPUs(), mostCPUs)
+	}
+	return t, nil
+}
+
+// args are those of QEMU for the CPUs and the memory, in mebibytes, of which each NUMA
+// node has its part.
+func (t Topology) args(memory int) []string {
+	args := []string{"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, t.Cores, t.Threads), "-m", fmt.Sprintf("%dM", memory/t.Sockets*t.Sockets)}
+	for node := range t.Sockets {
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=memory%d,size=%dM", node, memory/t.Sockets),
+			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=memory%d", node, node))
+	}
+	for node := range t.Sockets {
+		args = append(args, "-numa", fmt.Sprintf("cpu,node-id=%d,socket-id=%d", node, node))
+	}
+	return args
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+)
+
+func vmCommand() *cobra.Command {
+	vm := &cobra.Command{Use: "vm", Short: "Run a partitioned node in a virtual machine"}
+	var files machine.Files
+	var topology, pinning, arguments string
+	up := &cobra.Command{
+		Use:   "up",
+		Short: "Start a machine, and in it a cluster of one node",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := machine.ParseTopology(topology)
+			if err != nil {
+				return err
+			}
+			return vmUp(cmd.Context(), files, machine.Config{Topology: t, Append: arguments}, pinning)
+		},
+	}
+	up.Flags().StringVar(&files.Bin, "bin", "", "folder of the Kubernetes binaries")
+	up.Flags().StringVar(&files.Tools, "tools", "", "folder of etcd, containerd, runc and the CNI plugins")
+	up.Flags().StringVar(&files.Tree, "tree", "", "source tree of the Kubernetes release")
+	up.Flags().StringVar(&topology, "topology", machine.DefaultTopology.String(), "sockets x cores x threads; each socket is a NUMA node")
+	up.Flags().StringVar(&pinning, "pinning", `{"management": {"cpuset": "0-1"}}`, "content of the pinning file")
+	up.Flags().StringVar(&arguments, "append", "", "what to add to the kernel's command line, such as isolcpus=6-7")
+	for _, name := range []string{"bin", "tools", "tree"} {
+		if err := up.MarkFlagRequired(name); err != nil {
+			panic(err)
+		}
+	}
+	vm.AddCommand(up, &cobra.Command{
+		Use:   "down",
+		Short: "End all machines and remove every trace of them",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return machine.Down() },
+	}, &cobra.Command{
+		Use:    "node",
+		Short:  "Make this machine a node, as the configuration on standard input says",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var config local.Config
+			if err := json.NewDecoder(os.Stdin).Decode(&config); err != nil {
+				return err
+			}
+			config.Progress = progress(time.Now())
+			return local.New(config).Up(cmd.Context())
+		},
+	})
+	return vm
+}
+
+func vmUp(ctx context.Context, files machine.Files, config machine.Config, pinning string) (err error) {
+	start := time.Now()
+	config.Progress = progress(start)
+	config.Payload, err = files.Payload(ctx)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	m := machine.New(config)
+	if err := m.Create(ctx); err != nil {
+		if ctx.Err() != nil {
+			return errors.Join(errors.New("interrupted"), m.Remove())
+		}
+		return fmt.Errorf("%w\nmake vm-down removes what was started", err)
+	}
+	config.Progress("the machine is up; starting a cluster in it")
+	kubeconfig, err := m.StartCluster(ctx, local.Config{Pinning: pinning, ControlPlaneType: "management"})
+	if err != nil {
+		return err
+	}
+	config.Progress("%s is Ready", m.Name())
+	fmt.Printf("\nexport KUBECONFIG=%s\n\nA shell:     %s\nCopy a file: %s\nIts console: %s\n\nmake vm-down ends it.\n", kubeconfig, m.ShellCommand(), m.CopyCommand(), m.Console())
+	return nil
+}
