@@ -20,9 +20,14 @@ TOOLS   := $(OUT)/tools
 # E2E_RUN selects end-to-end tests by name; empty is all. OLDER are the releases of which
 # kubelets are tried with RELEASE's control plane.
 E2E_RUN ?=
+# E2E_SUITE selects tests of package e2e that run in a machine.
+E2E_SUITE ?= $(E2E_NODE)
+TOPOLOGY ?= 2x2x2
 OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
 OLDEST  := $(firstword $(RELEASES))
 E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|LaterChanges)$$'
+# Those of a node, whatever host it is on.
+E2E_NODE := Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|Pools|AlignedCPUs|MetricsAndEvents|Registration|TwoTypes|ReservedCPUs)$$
 empty :=
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
 # Each is a Go module of its own: commands, tests and tools must not raise a
@@ -42,6 +47,18 @@ report: $(CLUSTER) ## Print again what runs where
 .PHONY: down
 down: $(CLUSTER) ## Stop the cluster and remove every trace of it
 	$(CLUSTER) down
+
+.PHONY: vm
+vm: build vm-packages $(CLUSTER) ## Start a node in a virtual machine: systemd, cgroup v2, TOPOLOGY=sockets x cores x threads
+	$(CLUSTER) vm up --bin $(BIN) --tools $(TOOLS) --tree $(TREE) --topology $(TOPOLOGY) --append="$(KERNEL_ARGS)"
+
+.PHONY: vm-down
+vm-down: $(CLUSTER) ## End all virtual machines and remove every trace of them
+	$(CLUSTER) vm down
+
+.PHONY: vm-packages
+vm-packages:
+	@scripts/install-packages.sh vm
 
 ##@ The series
 
@@ -113,6 +130,18 @@ e2e: build $(CARRY) ## Run the end-to-end tests against a real node on this host
 .PHONY: e2e-core
 e2e-core: build ## Run those end-to-end tests that say most, without unpatched and older binaries
 	cd test/e2e && go test -count=1 -timeout=30m -v -run=$(E2E_CORE) . -args $(E2E_ARGS) -older-bin= -upstream-bin=
+
+.PHONY: e2e-vm
+e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
+	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
+	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
+	cd test/e2e && go test -count=1 -timeout=90m -v -run='$(E2E_RUN)' ./machines -args -suite-run='$(E2E_SUITE)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
+	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" -older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin"
+
+.PHONY: e2e-vm-core
+e2e-vm-core: E2E_RUN := ^TestSuite$$
+e2e-vm-core: E2E_SUITE := Test(Pools|AlignedCPUs)$$
+e2e-vm-core: e2e-vm ## Run those of them that say most; make test does
 
 .PHONY: bench
 bench: build $(CARRY) ## Measure the packages, and start and creation of pods against unpatched binaries

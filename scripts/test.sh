@@ -30,6 +30,16 @@ why_no_node() {
   fi
 }
 
+why_no_machine() {
+  if [[ "$(uname -m)" != x86_64 ]]; then
+    echo "machines are of x86_64, and this host is not"
+  elif ! grep -qx ID=debian /etc/os-release 2>/dev/null; then
+    echo "machines are made of Debian packages, and this host is not Debian"
+  elif ! scripts/install-packages.sh vm || ! command -v qemu-system-x86_64 debootstrap qemu-img >/dev/null; then
+    echo "QEMU and debootstrap can not be installed"
+  fi
+}
+
 # node_step is a step that needs a node.
 node_step() {
   if [[ -z $skip ]]; then
@@ -51,4 +61,6 @@ step "rebase to other releases" rebase-test
 if [[ $oldest != "$release" ]]; then
   node_step "core of the same on $oldest" e2e-core "RELEASE=$oldest"
 fi
+skip=${skip:-$(why_no_machine)}
+node_step "core of the same in a machine" e2e-vm-core
 printf '%s\n' "=== all tests of $release" "${summary[@]}"

@@ -275,15 +275,10 @@ func comeAndGo(t *testing.T, c *local.Cluster, namespace string) {
 // allowed returns the CPUs on which a pod may run, with the pool 0.
 func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
 	t.Helper()
-	list := otherCPUs(t)
 	if _, ok := partition.TypeOf(p); ok {
-		list = "0"
+		return cpuset.New(0)
 	}
-	cpus, err := cpuset.Parse(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cpus
+	return cpus(t, otherCPUs(t))
 }
 
 // expectNoLeak checks all running containers of a pod.
@@ -300,16 +295,15 @@ func expectNoLeak(t *testing.T, p *v1.Pod) {
 			continue
 		}
 		expectWithin(t, p, status.Name, may, usage.CPUs, usage.Used)
+		for _, list := range usage.Tasks {
+			expectWithin(t, p, status.Name, may, list, nil)
+		}
 	}
 }
 
 func expectWithin(t *testing.T, p *v1.Pod, container string, may cpuset.CPUSet, list string, used []time.Duration) {
 	t.Helper()
-	cpus, err := cpuset.Parse(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cpus.IsEmpty() || !cpus.IsSubsetOf(may) {
+	if set := cpus(t, list); set.IsEmpty() || !set.IsSubsetOf(may) {
 		t.Errorf("container %s of pod %s may use CPUs %s, want only %s", container, p.Name, list, may)
 	}
 	if len(used) < 2 { // cgroup v2 has one account for all CPUs

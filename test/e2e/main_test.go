@@ -41,6 +41,8 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
 	flag.StringVar(&upstreamBin, "upstream-bin", "", "folder of the same release's binaries without the series")
 	flag.StringVar(&olderBin, "older-bin", "", "folders of patched binaries of older releases, separated by colons")
+	flag.BoolVar(&config.Systemd, "systemd", false, "this host is a machine of ours, where systemd runs the node")
+	flag.StringVar(&config.Images, "images", "", "folder of image archives; empty means that they are made")
 	flag.Parse()
 	upstreamKubelet = filepath.Join(upstreamBin, "kubelet")
 	if why := noNode(); why != "" {
@@ -56,7 +58,7 @@ func TestMain(m *testing.M) {
 
 // run leaves nothing of a cluster behind, also when it is interrupted.
 func run(m *testing.M) (status int) {
-	if config.Bin == "" || config.Tools == "" || config.Tree == "" {
+	if config.Bin == "" || config.Tools == "" || (config.Tree == "" && config.Images == "") {
 		fmt.Println("run make e2e, which builds what the tests need and names it with flags")
 		return 1
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/cluster/local"
 	"workload.openshift.io/partition"
 )
@@ -44,7 +45,7 @@ func poolsChange(t *testing.T, c *local.Cluster) {
 		}
 	})
 	for _, step := range []struct{ name, file, partitioned, ordinary string }{
-		{"the pool moves", `{"management": {"cpuset": "1"}}`, "1", strings.Replace(otherCPUs(t), "1", "0", 1)},
+		{"the pool moves", `{"management": {"cpuset": "1"}}`, "1", cpus(t, allCPUs(t)).Difference(cpuset.New(1)).String()},
 		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, allCPUs(t), allCPUs(t)},
 		{"the file goes", "", allCPUs(t), allCPUs(t)},
 		{"the file comes back", pinning, "0", otherCPUs(t)},

@@ -142,6 +142,9 @@ func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) 
 	if usage.CPUs != cpus {
 		t.Errorf("container %s of pod %s may use CPUs %s, want %s", p.Spec.Containers[index].Name, p.Name, usage.CPUs, cpus)
 	}
+	if !slices.Equal(usage.Tasks, []string{cpus}) {
+		t.Errorf("tasks of container %s of pod %s may use CPUs %q, want %s", p.Spec.Containers[index].Name, p.Name, usage.Tasks, cpus)
+	}
 	// On cgroup v2 there is one account for all CPUs, which says nothing here.
 	if len(usage.Used) > 1 && usage.Used[forbidden] != 0 {
 		t.Errorf("container %s of pod %s has used CPU %d for %s, want 0", p.Spec.Containers[index].Name, p.Name, forbidden, usage.Used[forbidden])

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/cluster/local"
 	"workload.openshift.io/partition"
 )
@@ -81,11 +82,18 @@ func allCPUs(t *testing.T) string {
 
 // otherCPUs are all but the pool, CPU 0.
 func otherCPUs(t *testing.T) string {
-	all := allCPUs(t)
-	if all == "0-1" {
-		return "1"
+	t.Helper()
+	return cpus(t, allCPUs(t)).Difference(cpuset.New(0)).String()
+}
+
+// cpus reads a list in the kernel's format.
+func cpus(t *testing.T, list string) cpuset.CPUSet {
+	t.Helper()
+	set, err := cpuset.Parse(list)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return strings.Replace(all, "0-", "1-", 1)
+	return set
 }
 
 // weight is what the host's cgroup version makes of shares, for the pod; v2 is

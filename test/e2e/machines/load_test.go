@@ -1,0 +1,101 @@
+package machines
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+)
+
+// With CPUs that the kernel keeps its own work off, a pool and exclusive CPUs are where
+// they would be without.
+func TestIsolatedCPUs(t *testing.T) {
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, local.Config{})
+	for _, file := range []string{"isolated", "nohz_full"} {
+		if list := n.run(t, "cat /sys/devices/system/cpu/"+file); list != "6-7" {
+			t.Errorf("the kernel's list %s is %q, want 6-7", file, list)
+		}
+	}
+	namespace := n.namespace(t, "management")
+	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
+		pod("exclusive", "", awake, "cpu=4 memory=32Mi", true))
+	n.awaitRunning(t, 2*time.Minute)
+	n.expectPlaced(t)
+}
+
+// A pool of two CPUs with a hundred pods, and memory that ends: the node stays Ready, and
+// the control plane runs on.
+func TestLoad(t *testing.T) {
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{Memory: 4096}, local.Config{})
+	transition := func() (v1.ConditionStatus, time.Time) {
+		object, err := n.client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, condition := range object.Status.Conditions {
+			if condition.Type == v1.NodeReady {
+				return condition.Status, condition.LastTransitionTime.Time
+			}
+		}
+		return v1.ConditionUnknown, time.Time{}
+	}
+	t.Run("a hundred partitioned pods on two CPUs", func(t *testing.T) {
+		_, since := transition()
+		namespace := n.namespace(t, "management")
+		for i := range 100 {
+			n.create(t, namespace, pod(fmt.Sprintf("p%d", i), "management", "exec sleep 1000000", "cpu=10m memory=1Mi", false))
+		}
+		begin := time.Now()
+		n.awaitRunning(t, 15*time.Minute)
+		t.Logf("all run after %s", time.Since(begin).Round(time.Second))
+		n.expectPlaced(t)
+		if status, now := transition(); status != v1.ConditionTrue || !now.Equal(since) {
+			t.Errorf("the node's condition Ready is %s since %s, and was True since %s", status, now, since)
+		}
+	})
+	t.Run("memory ends", func(t *testing.T) {
+		before := n.controlPlane(t)
+		namespace := n.namespace(t, "management")
+		hog := pod("hog", "", `dd if=/dev/zero of=/memory/first bs=1M count=$(($(sed -n 's/^MemAvailable: *\([0-9]*\)[0-9][0-9][0-9] kB/\1/p' /proc/meminfo) - 800))
+i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 1; done`, "memory=16Mi", false)
+		hog.Spec.Volumes = []v1.Volume{{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}}}
+		hog.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "memory", MountPath: "/memory"}}
+		n.create(t, namespace, hog)
+		waitFor(t, 10*time.Minute, "the ordinary pod is evicted", func(ctx context.Context) error {
+			p, err := n.client.CoreV1().Pods(namespace).Get(ctx, "hog", metav1.GetOptions{})
+			if err == nil && (p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted") {
+				err = fmt.Errorf("it is %s (%s)", p.Status.Phase, p.Status.Reason)
+			}
+			return err
+		})
+		if after := n.controlPlane(t); !slices.Equal(after, before) {
+			t.Errorf("the control plane's containers were %q, and are %q", before, after)
+		}
+		n.awaitReady(t, n.now(t))
+	})
+}
+
+// controlPlane returns the containers of the static pods, which run.
+func (n *node) controlPlane(t *testing.T) (containers []string) {
+	t.Helper()
+	list, err := n.client.CoreV1().Pods(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list.Items {
+		for _, status := range p.Status.ContainerStatuses {
+			if status.State.Running == nil {
+				t.Errorf("container %s of pod %s does not run: %v", status.Name, p.Name, status.State)
+			}
+			containers = append(containers, p.Name+" "+status.ContainerID)
+		}
+	}
+	slices.Sort(containers)
+	return containers
+}

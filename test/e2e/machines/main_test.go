@@ -1,0 +1,125 @@
+// Package machines runs what only a machine of its own can show: the tests of package
+// e2e with systemd and cgroup v2, on many CPUs, and tests that boot a node, cut its
+// power, or take a CPU from it. They run in virtual machines of QEMU.
+//
+// The tests skip, and say why, where there is no QEMU.
+package machines
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+)
+
+var (
+	files machine.Files
+	// payload are files, by their paths in every machine.
+	payload map[string]string
+	// consoles is where consoles of failed tests are kept.
+	consoles string
+	started  = time.Now()
+)
+
+func TestMain(m *testing.M) {
+	var suite string
+	flag.StringVar(&files.Bin, "bin", "", "folder of the patched Kubernetes binaries")
+	flag.StringVar(&files.Tools, "tools", "", "folder of etcd, containerd, runc and the CNI plugins")
+	flag.StringVar(&files.Tree, "tree", "", "source tree of the release")
+	flag.StringVar(&files.Cluster, "cluster", "", "the command cluster")
+	flag.StringVar(&suite, "suite", "", "the tests of package e2e, compiled")
+	flag.Parse()
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		fmt.Println("SKIPPED: the tests in machines do not run, because", err)
+		return
+	}
+	files.More = map[string]string{"e2e.test": suite}
+	if *olderBin != "" {
+		files.More["older/kubelet"] = filepath.Join(*olderBin, "kubelet")
+	}
+	os.Exit(run(m))
+}
+
+// run leaves no machine behind, also when it is interrupted.
+func run(m *testing.M) (status int) {
+	down := func() {
+		if err := machine.Down(); err != nil {
+			fmt.Println("down:", err)
+			status = 1
+		}
+	}
+	down()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	go func() {
+		<-ctx.Done()
+		down()
+		os.Exit(1)
+	}()
+	defer down()
+	var err error
+	if payload, err = files.Payload(ctx); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer files.Close()
+	return m.Run()
+}
+
+func progress(format string, args ...any) {
+	fmt.Printf("%5.1fs %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// boot starts a machine of its own for the test, without a node in it.
+func boot(t *testing.T, config machine.Config) *machine.Machine {
+	t.Helper()
+	config.Payload, config.Progress = payload, progress
+	m := machine.New(config)
+	t.Cleanup(func() {
+		if t.Failed() {
+			keep(t, m)
+		}
+		if err := m.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := m.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// keep saves the console and the logs of a machine in which a test has failed.
+func keep(t *testing.T, m *machine.Machine) {
+	if consoles == "" {
+		var err error
+		if consoles, err = os.MkdirTemp("", "workload-partitioning-machines-"); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+	folder := filepath.Join(consoles, filepath.Base(t.Name()))
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Error(err)
+		return
+	}
+	if data, err := os.ReadFile(m.Console()); err == nil {
+		_ = os.WriteFile(filepath.Join(folder, m.Name()+"-console.log"), data, 0o644)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	defer cancel()
+	if logs, err := os.Create(filepath.Join(folder, m.Name()+"-logs.tar")); err == nil {
+		_ = m.Stream(ctx, "tar -C "+filepath.Dir(local.Kubeconfig)+" -c logs; true", nil, logs)
+		logs.Close()
+	}
+	t.Logf("the console and the logs of %s are kept in %s", m.Name(), folder)
+}

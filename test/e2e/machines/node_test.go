@@ -1,0 +1,498 @@
+package machines
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+	"workload.openshift.io/partition"
+)
+
+const (
+	busy  = "trap exit TERM; while :; do :; done"
+	awake = "trap exit TERM; while :; do sleep 1; done"
+)
+
+// node is a machine whose control plane consists of partitioned static pods.
+type node struct {
+	*machine.Machine
+	client *kubernetes.Clientset
+	// pools are those of the node's pinning file.
+	pools partition.Pools
+	cpus  cpuset.CPUSet
+}
+
+// bootNode starts a machine and makes it a node with the pinning file.
+func bootNode(t *testing.T, pinning string, config machine.Config, cluster local.Config) *node {
+	t.Helper()
+	n := &node{Machine: boot(t, config)}
+	begin := time.Now()
+	cluster.Pinning, cluster.ControlPlaneType = pinning, "management"
+	if _, err := n.StartCluster(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("from the boot's end to Ready: %s", time.Since(begin).Round(time.Second))
+	var err error
+	if n.client, err = n.Client(); err != nil {
+		t.Fatal(err)
+	}
+	n.learn(t)
+	return n
+}
+
+// learn reads the node's CPUs and its pinning file.
+func (n *node) learn(t *testing.T) {
+	t.Helper()
+	n.cpus = set(t, n.run(t, "cat /sys/devices/system/cpu/present"))
+	var err error
+	if n.pools, err = partition.Parse([]byte(n.run(t, "cat "+partition.PinningFilePath)), n.cpus); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) run(t *testing.T, script string) string {
+	t.Helper()
+	output, err := n.Run(t.Context(), script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+func set(t *testing.T, list string) cpuset.CPUSet {
+	t.Helper()
+	cpus, err := cpuset.Parse(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cpus
+}
+
+func waitFor(t *testing.T, limit time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, limit, err)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// awaitReady waits until the node's kubelet has said, after a time, that it is Ready.
+func (n *node) awaitReady(t *testing.T, since time.Time) {
+	t.Helper()
+	waitFor(t, 5*time.Minute, n.Name()+" is Ready", func(ctx context.Context) error {
+		object, err := n.client.CoreV1().Nodes().Get(ctx, n.Name(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range object.Status.Conditions {
+			if condition.Type == v1.NodeReady && condition.Status == v1.ConditionTrue && condition.LastHeartbeatTime.After(since) {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %v", object.Status.Conditions)
+	})
+}
+
+// now is the machine's time: its clock need not be the host's.
+func (n *node) now(t *testing.T) time.Time {
+	t.Helper()
+	now, err := time.Parse(time.RFC3339, n.run(t, "date --utc +%Y-%m-%dT%H:%M:%SZ"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// namespace makes a namespace whose pods may ask for the types, once the API answers.
+func (n *node) namespace(t *testing.T, allowed string) string {
+	t.Helper()
+	var name string
+	waitFor(t, time.Minute, "a namespace", func(ctx context.Context) error {
+		created, err := n.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "machine-", Annotations: map[string]string{partition.AllowedAnnotation: allowed}}}, metav1.CreateOptions{})
+		if err == nil {
+			name = created.Name
+		}
+		return err
+	})
+	waitFor(t, time.Minute, "its service account", func(ctx context.Context) error {
+		_, err := n.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	t.Cleanup(func() {
+		var grace int64
+		ctx := context.WithoutCancel(t.Context())
+		_ = n.client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &grace}, metav1.ListOptions{})
+		_ = n.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+	})
+	return name
+}
+
+// pod is one of a container, of a workload type unless that is empty, with requests such
+// as "cpu=400m memory=16Mi", and the same as limits if it is guaranteed.
+func pod(name, workloadType, script, requests string, guaranteed bool) *v1.Pod {
+	grace := int64(1)
+	list := v1.ResourceList{}
+	for _, field := range strings.Fields(requests) {
+		key, value, _ := strings.Cut(field, "=")
+		list[v1.ResourceName(key)] = resource.MustParse(value)
+	}
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{{
+			Name: "c", Image: local.BusyboxImage, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script}, Resources: v1.ResourceRequirements{Requests: list},
+		}}},
+	}
+	if guaranteed {
+		p.Spec.Containers[0].Resources.Limits = list
+	}
+	if workloadType != "" {
+		p.Annotations = map[string]string{partition.TargetAnnotation(workloadType): ""}
+	}
+	return p
+}
+
+func (n *node) create(t *testing.T, namespace string, pods ...*v1.Pod) {
+	t.Helper()
+	for _, p := range pods {
+		if _, err := n.client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// awaitRunning waits until all pods of the node run, and are ready in a kubelet's view
+// that is not older than a time.
+func (n *node) awaitRunning(t *testing.T, limit time.Duration) []v1.Pod {
+	t.Helper()
+	var pods []v1.Pod
+	waitFor(t, limit, "all pods run", func(ctx context.Context) error {
+		list, err := n.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var not []string
+		for _, p := range list.Items {
+			running := slices.ContainsFunc(p.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.State.Running != nil })
+			if p.Status.Phase != v1.PodRunning || !running {
+				not = append(not, p.Name+" is "+string(p.Status.Phase))
+			}
+		}
+		if len(not) > 0 {
+			return fmt.Errorf("%s", strings.Join(not, ", "))
+		}
+		pods = list.Items
+		return nil
+	})
+	return pods
+}
+
+// expectPlaced waits until each container, of all pods that run on the node, may use its
+// CPUs and no other, and each task of it: the pool's, or its own, or those that are left.
+// CPUs that are offline are not looked for.
+func (n *node) expectPlaced(t *testing.T, offline ...int) {
+	t.Helper()
+	// Few processes, which are slow to start under emulation. A task may have ended.
+	const script = `for group in $(find /sys/fs/cgroup/kubepods.slice -name 'cri-containerd-*.scope'); do
+  read -r cpus < $group/cpuset.cpus.effective
+  echo ${group##*/} $cpus $(sed 's|.*|/proc/&/status|' $group/cgroup.threads | xargs sed -n 's/^Cpus_allowed_list:\t//p' 2>/dev/null | sort -u)
+done; true`
+	gone := cpuset.New(offline...)
+	waitFor(t, 90*time.Second, "all containers are where they belong", func(ctx context.Context) error {
+		output, err := n.Run(ctx, script)
+		if err != nil {
+			return err
+		}
+		found := map[string][]string{}
+		for line := range strings.Lines(output) {
+			if fields := strings.Fields(line); len(fields) > 1 {
+				found[strings.TrimSuffix(strings.TrimPrefix(fields[0], "cri-containerd-"), ".scope")] = fields[1:]
+			}
+		}
+		list, err := n.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name()})
+		if err != nil {
+			return err
+		}
+		taken, others := cpuset.New(), n.cpus.Difference(n.pools.Union()).Difference(gone)
+		type container struct {
+			pod     *v1.Pod
+			cpus    []string
+			allowed cpuset.CPUSet
+		}
+		var shared []container
+		for i := range list.Items {
+			p := &list.Items[i]
+			if p.Status.Phase != v1.PodRunning || len(p.Status.ContainerStatuses) == 0 {
+				continue
+			}
+			_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+			cpus, ok := found[id]
+			if !ok {
+				return fmt.Errorf("pod %s has no container %s", p.Name, id)
+			}
+			workloadType, partitioned := partition.TypeOf(p)
+			switch {
+			case partitioned:
+				shared = append(shared, container{p, cpus, n.pools[workloadType].Difference(gone)})
+			case p.Status.QOSClass == v1.PodQOSGuaranteed:
+				own := set(t, cpus[0])
+				if !own.IsSubsetOf(others.Difference(taken)) || int64(own.Size()) != p.Spec.Containers[0].Resources.Requests.Cpu().Value() {
+					return fmt.Errorf("pod %s has CPUs %s for itself; others have %s, and pools %s", p.Name, own, taken, n.pools.Union())
+				}
+				taken = taken.Union(own)
+			default:
+				shared = append(shared, container{p, cpus, others})
+			}
+		}
+		for _, c := range shared {
+			want := c.allowed.Difference(taken)
+			for _, cpus := range c.cpus {
+				if cpus != want.String() {
+					return fmt.Errorf("pod %s or a task of it may use CPUs %s, want %s", c.pod.Name, cpus, want)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// expectClean checks that the node has the cgroups of its pods and of no other.
+func (n *node) expectClean(t *testing.T) {
+	t.Helper()
+	waitFor(t, time.Minute, "nothing is left of pods that are gone", func(ctx context.Context) error {
+		output, err := n.Run(ctx, "find /sys/fs/cgroup/kubepods.slice -name 'kubepods*-pod*.slice' -printf '%f\\n'")
+		if err != nil {
+			return err
+		}
+		list, err := n.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name()})
+		if err != nil {
+			return err
+		}
+		for group := range strings.FieldsSeq(output) {
+			if !slices.ContainsFunc(list.Items, func(p v1.Pod) bool {
+				uid := strings.ReplaceAll(string(p.UID), "-", "_")
+				return strings.Contains(group, uid) || strings.Contains(group, p.Annotations[v1.MirrorPodAnnotationKey]) && p.Annotations[v1.MirrorPodAnnotationKey] != ""
+			}) {
+				return fmt.Errorf("%s is of no pod", group)
+			}
+		}
+		return nil
+	})
+}
+
+// awaitEvent waits for an Event of the Node with a reason and a text.
+func (n *node) awaitEvent(t *testing.T, reason, text string) {
+	t.Helper()
+	waitFor(t, time.Minute, "an Event "+reason, func(ctx context.Context) error {
+		events, err := n.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
+		if err != nil {
+			return err
+		}
+		var said []string
+		for _, event := range events.Items {
+			if strings.Contains(event.Message, text) {
+				return nil
+			}
+			said = append(said, event.Message)
+		}
+		return fmt.Errorf("there are %q, want %q", said, text)
+	})
+}
+
+// The node goes through what happens to hosts, one after another: each finds the pods
+// that the last one has left running.
+func TestNode(t *testing.T) {
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{}, local.Config{})
+	namespace := n.namespace(t, "management")
+	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
+		pod("exclusive", "", awake, "cpu=2 memory=32Mi", true))
+	n.awaitRunning(t, 2*time.Minute)
+	n.expectPlaced(t)
+
+	t.Run("it boots again", func(t *testing.T) { n.reboot(t) })
+	t.Run("it boots again, and the pool has changed", func(t *testing.T) {
+		// Siblings, of which none is held exclusively.
+		taken := set(t, n.exclusive(t))
+		pool := cpuset.New(0, 1, 6, 7).Difference(taken)
+		if err := n.Write(t.Context(), partition.PinningFilePath, []byte(fmt.Sprintf(`{"management": {"cpuset": %q}}`, pool))); err != nil {
+			t.Fatal(err)
+		}
+		n.run(t, "chmod 600 "+partition.PinningFilePath)
+		n.reboot(t)
+	})
+	t.Run("its kubelet hangs, and systemd's watchdog ends it", func(t *testing.T) { n.watchdog(t) })
+	t.Run("a CPU goes offline", func(t *testing.T) { n.cpuOffline(t) })
+	t.Run("the power fails while pods are created", func(t *testing.T) { n.powerCut(t, namespace) })
+}
+
+// reboot boots the node in order, and expects everything to be as before.
+func (n *node) reboot(t *testing.T) {
+	t.Helper()
+	before := n.awaitRunning(t, time.Minute)
+	begin := time.Now()
+	if err := n.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	booted := time.Now()
+	n.learn(t)
+	n.awaitReady(t, n.now(t).Add(-time.Duration(5)*time.Second))
+	t.Logf("down and up again in %s, Ready after another %s", booted.Sub(begin).Round(time.Second), time.Since(booted).Round(time.Second))
+	n.awaitRestarted(t, before)
+	n.expectPlaced(t)
+	n.expectClean(t)
+}
+
+// awaitRestarted waits until all pods run in other containers than before.
+func (n *node) awaitRestarted(t *testing.T, before []v1.Pod) {
+	t.Helper()
+	old := map[string]bool{}
+	for _, p := range before {
+		old[p.Status.ContainerStatuses[0].ContainerID] = true
+	}
+	waitFor(t, 3*time.Minute, "all pods run again", func(ctx context.Context) error {
+		list, err := n.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, p := range list.Items {
+			if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running == nil || old[p.Status.ContainerStatuses[0].ContainerID] {
+				return fmt.Errorf("pod %s is %s: %v", p.Name, p.Status.Phase, p.Status.ContainerStatuses)
+			}
+		}
+		return nil
+	})
+}
+
+// exclusive returns the CPUs that the CPU manager has given away.
+func (n *node) exclusive(t *testing.T) string {
+	t.Helper()
+	list, err := n.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list.Items {
+		if p.Status.QOSClass == v1.PodQOSGuaranteed {
+			_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+			return n.run(t, "cat $(find /sys/fs/cgroup/kubepods.slice -name cri-containerd-"+id+".scope)/cpuset.cpus.effective")
+		}
+	}
+	return ""
+}
+
+func (n *node) watchdog(t *testing.T) {
+	before := n.awaitRunning(t, time.Minute)
+	pid := n.run(t, "systemctl show --value --property=MainPID kubelet")
+	begin := n.now(t)
+	n.run(t, "kill -STOP "+pid)
+	waitFor(t, 3*time.Minute, "systemd starts another kubelet", func(ctx context.Context) error {
+		now, err := n.Run(ctx, "systemctl show --value --property=MainPID kubelet")
+		if err == nil && (now == pid || now == "0") {
+			err = fmt.Errorf("its process is %s, as it was", now)
+		}
+		return err
+	})
+	n.awaitReady(t, begin.Add(30*time.Second))
+	after := n.awaitRunning(t, time.Minute)
+	for _, p := range before {
+		if !slices.ContainsFunc(after, func(now v1.Pod) bool {
+			return now.UID == p.UID && now.Status.ContainerStatuses[0].ContainerID == p.Status.ContainerStatuses[0].ContainerID
+		}) {
+			t.Errorf("the container of pod %s does not run any more", p.Name)
+		}
+	}
+	n.expectPlaced(t)
+}
+
+// cpuOffline takes CPUs from the host: one of the pool, and one outside. The kernel takes
+// them out of all cpusets; the node says so, and a kubelet that starts names what is wrong.
+func (n *node) cpuOffline(t *testing.T) {
+	pool := n.pools["management"]
+	lost, other := pool.List()[pool.Size()-1], -1
+	for _, cpu := range n.cpus.Difference(pool).Difference(set(t, n.exclusive(t))).List() {
+		other = cpu
+	}
+	online := func(cpu, state int) string {
+		return fmt.Sprintf("echo %d > /sys/devices/system/cpu/cpu%d/online", state, cpu)
+	}
+	n.run(t, online(lost, 0))
+	n.awaitEvent(t, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d of workload type management was taken offline", lost))
+	n.expectPlaced(t, lost)
+	n.run(t, online(other, 0))
+	n.awaitEvent(t, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d, of no workload type, was taken offline", other))
+	n.expectPlaced(t, lost, other)
+	n.run(t, online(other, 1))
+	n.run(t, "systemctl restart kubelet")
+	waitFor(t, time.Minute, "the kubelet says what is wrong", func(ctx context.Context) error {
+		_, err := n.Run(ctx, fmt.Sprintf("grep -q 'the host has no CPU %d;' /var/lib/workload-partitioning/logs/kubelet.log", lost))
+		return err
+	})
+	n.run(t, online(lost, 1))
+	n.awaitReady(t, n.now(t))
+	n.expectPlaced(t)
+}
+
+// powerCut ends the machine at once while pods are created.
+func (n *node) powerCut(t *testing.T, namespace string) {
+	const pods = 20
+	n.learn(t)
+	created := make(chan int)
+	go func() {
+		count := 0
+		defer func() { created <- count }()
+		for i := range pods {
+			p := pod(fmt.Sprintf("cut-%d", i), []string{"management", ""}[i%2], awake, "cpu=20m memory=16Mi", false)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, err := n.client.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
+			cancel()
+			if err != nil {
+				return
+			}
+			count++
+			time.Sleep(300 * time.Millisecond)
+		}
+	}()
+	time.Sleep(5 * time.Second)
+	if err := n.PowerOff(); err != nil {
+		t.Fatal(err)
+	}
+	count := <-created
+	begin := time.Now()
+	if err := n.Boot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.learn(t)
+	booted := time.Now()
+	n.awaitReady(t, n.now(t).Add(-time.Duration(5)*time.Second))
+	t.Logf("the power was cut after %d of %d pods; up again in %s, Ready after another %s", count, pods, booted.Sub(begin).Round(time.Second), time.Since(booted).Round(time.Second))
+	list := n.awaitRunning(t, 5*time.Minute)
+	// Each that the API has confirmed is there.
+	found := 0
+	for _, p := range list {
+		if strings.HasPrefix(p.Name, "cut-") {
+			found++
+		}
+	}
+	if found < count {
+		t.Errorf("of %d pods that were created, %d are there", count, found)
+	}
+	n.expectPlaced(t)
+	n.expectClean(t)
+}

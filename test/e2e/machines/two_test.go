@@ -1,0 +1,125 @@
+package machines
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+	"workload.openshift.io/partition"
+)
+
+var olderBin = flag.String("older-bin", "", "folder of the binaries of the release before")
+
+// Two machines in one cluster: a type becomes active when the last node has it, and stays
+// so; and a node is drained and its kubelet upgraded while the other serves.
+func TestTwoNodes(t *testing.T) {
+	if *olderBin == "" {
+		t.Skip("no binaries of the release before; make e2e-vm names them")
+	}
+	older := *olderBin
+	release := filepath.Base(filepath.Dir(older))
+	topology := machine.Topology{Sockets: 1, Cores: 2, Threads: 1}
+	const pinning = `{"management": {"cpuset": "0"}}`
+	first := bootNode(t, pinning, machine.Config{Topology: topology, Memory: 4096}, local.Config{})
+	active := func() bool {
+		namespace, err := first.client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return partition.Allows(namespace.Annotations[partition.EnabledAnnotation], "management")
+	}
+	waitFor(t, time.Minute, "the type is active with one node that has it", func(context.Context) error {
+		if !active() {
+			return fmt.Errorf("it is not")
+		}
+		return nil
+	})
+	// As an administrator would who starts anew.
+	remove := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
+
+	second := &node{Machine: boot(t, machine.Config{Number: 2, Topology: topology, Memory: 2048}), client: first.client}
+	if err := second.Join(t.Context(), first.Machine, local.Config{Kubelet: "/payload/older/kubelet"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.client.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, remove, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	namespace := first.namespace(t, "management")
+	asks := func(name string) *v1.Pod {
+		p := pod(name, "management", awake, "cpu=50m memory=16Mi", false)
+		created, err := first.client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return created
+	}
+	t.Run("one of two nodes has the type", func(t *testing.T) {
+		time.Sleep(3 * time.Second)
+		if active() {
+			t.Error("the type is active though a node lacks it")
+		}
+		if _, is := partition.TypeOf(asks("early")); is {
+			t.Error("a pod is partitioned though a node lacks the type")
+		}
+	})
+	t.Run("both have it", func(t *testing.T) {
+		begin := second.now(t)
+		if err := second.Write(t.Context(), partition.PinningFilePath, []byte(pinning)); err != nil {
+			t.Fatal(err)
+		}
+		second.run(t, "chmod 600 "+partition.PinningFilePath+" && systemctl restart kubelet")
+		second.awaitReady(t, begin)
+		second.learn(t)
+		waitFor(t, time.Minute, "the type is active", func(context.Context) error {
+			if !active() {
+				return fmt.Errorf("it is not")
+			}
+			return nil
+		})
+		if _, is := partition.TypeOf(asks("partitioned")); !is {
+			t.Error("a pod is not partitioned")
+		}
+	})
+	t.Run("a node is drained and its kubelet upgraded, and the other serves", func(t *testing.T) {
+		version := func() string {
+			object, err := first.client.CoreV1().Nodes().Get(t.Context(), second.Name(), metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return object.Status.NodeInfo.KubeletVersion
+		}
+		if !strings.HasPrefix(version(), release) {
+			t.Errorf("the kubelet is %s, want %s", version(), release)
+		}
+		const kubectl = "/payload/bin/kubectl --kubeconfig " + "/var/lib/workload-partitioning/admin.kubeconfig "
+		first.run(t, kubectl+"drain "+second.Name()+" --ignore-daemonsets --force --timeout=120s")
+		for i := range 3 {
+			if _, is := partition.TypeOf(asks(fmt.Sprintf("meanwhile-%d", i))); !is {
+				t.Error("a pod is not partitioned while a node is drained")
+			}
+		}
+		begin := second.now(t)
+		second.run(t, "sed -i 's|/payload/older/kubelet|/payload/bin/kubelet|' /etc/systemd/system/kubelet.service && systemctl daemon-reload && systemctl restart kubelet")
+		second.awaitReady(t, begin)
+		if strings.HasPrefix(version(), release) {
+			t.Errorf("the kubelet still is %s", version())
+		}
+		first.run(t, kubectl+"uncordon "+second.Name())
+		p := asks("upgraded")
+		first.awaitRunning(t, 2*time.Minute)
+		first.expectPlaced(t)
+		second.expectPlaced(t)
+		if _, is := partition.TypeOf(p); !is || !active() {
+			t.Error("the type is not active any more")
+		}
+	})
+}
