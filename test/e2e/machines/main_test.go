@@ -51,23 +51,26 @@ func TestMain(m *testing.M) {
 
 // run leaves no machine behind, also when it is interrupted.
 func run(m *testing.M) (status int) {
+	if _, err := os.Stat(machine.Dir); err == nil {
+		fmt.Println("a machine of this host is up, or was; make vm-down removes it")
+		return 1
+	}
 	down := func() {
 		if err := machine.Down(); err != nil {
 			fmt.Println("down:", err)
 			status = 1
 		}
 	}
-	down()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-ctx.Done()
+		fmt.Println("interrupted by", <-interrupted)
 		down()
 		os.Exit(1)
 	}()
 	defer down()
 	var err error
-	if payload, err = files.Payload(ctx); err != nil {
+	if payload, err = files.Payload(context.Background()); err != nil {
 		fmt.Println(err)
 		return 1
 	}
