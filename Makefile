@@ -136,7 +136,7 @@ e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual mach
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
 	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
 	cd test/e2e && go test -count=1 -timeout=90m -v -run='$(E2E_RUN)' ./machines -args -suite-run='$(E2E_SUITE)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
-	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" -older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin"
+	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin")
 
 .PHONY: e2e-vm-core
 e2e-vm-core: E2E_RUN := ^TestSuite$$

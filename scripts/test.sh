@@ -35,7 +35,7 @@ why_no_machine() {
     echo "machines are of x86_64, and this host is not"
   elif ! grep -qx ID=debian /etc/os-release 2>/dev/null; then
     echo "machines are made of Debian packages, and this host is not Debian"
-  elif ! scripts/install-packages.sh vm || ! command -v qemu-system-x86_64 debootstrap qemu-img >/dev/null; then
+  elif ! scripts/install-packages.sh vm || ! type -P qemu-system-x86_64 >/dev/null || ! type -P debootstrap >/dev/null || ! type -P qemu-img >/dev/null; then
     echo "QEMU and debootstrap can not be installed"
   fi
 }

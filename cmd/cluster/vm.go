@@ -65,22 +65,22 @@ func vmCommand() *cobra.Command {
 func vmUp(ctx context.Context, files machine.Files, config machine.Config, pinning string) (err error) {
 	start := time.Now()
 	config.Progress = progress(start)
+	defer files.Close()
 	config.Payload, err = files.Payload(ctx)
 	if err != nil {
 		return err
 	}
-	defer files.Close()
 	m := machine.New(config)
-	if err := m.Create(ctx); err != nil {
-		if ctx.Err() != nil {
-			return errors.Join(errors.New("interrupted"), m.Remove())
-		}
-		return fmt.Errorf("%w\nmake vm-down removes what was started", err)
+	kubeconfig := ""
+	if err = m.Create(ctx); err == nil {
+		config.Progress("the machine is up; starting a cluster in it")
+		kubeconfig, err = m.StartCluster(ctx, local.Config{Pinning: pinning, ControlPlaneType: "management"})
 	}
-	config.Progress("the machine is up; starting a cluster in it")
-	kubeconfig, err := m.StartCluster(ctx, local.Config{Pinning: pinning, ControlPlaneType: "management"})
+	if ctx.Err() != nil {
+		return errors.Join(errors.New("interrupted"), m.Remove())
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w\nmake vm-down removes what was started", err)
 	}
 	config.Progress("%s is Ready", m.Name())
 	fmt.Printf("\nexport KUBECONFIG=%s\n\nA shell:     %s\nCopy a file: %s\nIts console: %s\n\nmake vm-down ends it.\n", kubeconfig, m.ShellCommand(), m.CopyCommand(), m.Console())

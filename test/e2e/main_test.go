@@ -86,11 +86,13 @@ func run(m *testing.M) (status int) {
 		fmt.Println("interrupted by", <-interrupted)
 		abandon()
 	}()
-	// go test's own time limit, of 30 minutes, would end us without a Down.
-	time.AfterFunc(28*time.Minute, func() {
-		fmt.Println("the tests take too long")
-		abandon()
-	})
+	// go test's own time limit would end us without a Down.
+	if limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); ok && limit > 0 {
+		time.AfterFunc(limit-2*time.Minute, func() {
+			fmt.Println("the tests take too long")
+			abandon()
+		})
+	}
 	if status = m.Run(); status != 0 {
 		keepLogs(cluster)
 	}

@@ -57,7 +57,7 @@ func newNamespace(t testing.TB, c *local.Cluster, allowed string) string {
 		_ = c.Client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &grace}, metav1.ListOptions{})
 		_ = c.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 	})
-	waitFor(t, 20*time.Second, "default service account", func() error {
+	waitFor(t, time.Minute, "default service account", func() error {
 		_, err := c.Client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})

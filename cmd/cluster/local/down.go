@@ -115,7 +115,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if !c.Exists() {
 		return nil
 	}
-	defer end()()
+	defer End()()
 
 	data, err := os.ReadFile(c.data("host.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +145,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 			errs = append(errs, c.killPods(), systemctl("stop", "kubepods.slice"))
 		}
 		// An interrupt that ends Down ends it between two steps and not within one.
-		errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.Containerd.removeUnit(), c.unmount(h), removeCgroups(), c.removeNetwork(context.WithoutCancel(ctx)))
+		errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.Containerd.removeUnit(), c.unmount(h), c.removeCgroups(), c.removeNetwork(context.WithoutCancel(ctx)))
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
@@ -161,9 +161,9 @@ func (c *Cluster) Down(ctx context.Context) error {
 
 var downs sync.Mutex
 
-// end stops everything from being started until the function that it returns is
+// End stops everything from being started until the function that it returns is
 // called.
-func end() (resume func()) {
+func End() (resume func()) {
 	starting.Lock()
 	defer starting.Unlock()
 	before := ending
@@ -178,7 +178,7 @@ func end() (resume func()) {
 // Abandon is a Down after which this process starts nothing any more: what an
 // interrupt calls for, while an Up may be under way.
 func (c *Cluster) Abandon(ctx context.Context) error {
-	end()
+	End()
 	return c.Down(ctx)
 }
 
@@ -190,10 +190,11 @@ func removeEmpty(path string) error {
 }
 
 // nodeCgroups returns the cgroups in which our kubelet puts pods, one a controller.
-func nodeCgroups() ([]string, error) {
-	cgroupfs, err := topCgroups("kubepods")
-	systemd, err2 := topCgroups("kubepods.slice")
-	return append(cgroupfs, systemd...), errors.Join(err, err2)
+func (c *Cluster) nodeCgroups() ([]string, error) {
+	if c.Config.Systemd {
+		return topCgroups("kubepods.slice")
+	}
+	return topCgroups("kubepods")
 }
 
 // topCgroups returns the cgroups of a name right below the root, one a controller.
@@ -214,7 +215,7 @@ func (c *Cluster) killPods() error {
 	var left []int
 	if eventually(20*time.Second, func() bool {
 		left = nil
-		groups, err := nodeCgroups()
+		groups, err := c.nodeCgroups()
 		if err != nil {
 			return false
 		}
@@ -311,11 +312,11 @@ func (c *Cluster) unmount(h host) error {
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // removeCgroups removes the node's cgroups, which have no processes any more.
-func removeCgroups() error {
+func (c *Cluster) removeCgroups() error {
 	var last error
 	if eventually(10*time.Second, func() bool {
 		last = nil
-		groups, err := nodeCgroups()
+		groups, err := c.nodeCgroups()
 		if err != nil {
 			last = err
 			return false

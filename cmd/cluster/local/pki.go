@@ -9,7 +9,9 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"os"
@@ -36,8 +38,9 @@ func newPKI(dir string) (*pki, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if p, err := readPKI(dir); err == nil {
-		return p, nil // of another host, whose cluster this one joins
+	// Of another host, whose cluster this one joins.
+	if p, err := readPKI(dir); !errors.Is(err, fs.ErrNotExist) {
+		return p, err
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

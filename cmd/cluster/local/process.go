@@ -154,7 +154,7 @@ func (p *Process) Signal(signal syscall.Signal) error {
 // Stop ends the process, and kills it if it does not end within the grace period.
 func (p *Process) Stop(grace time.Duration) error {
 	if p.unit != nil {
-		return systemctl("stop", p.Name)
+		return p.stopUnit()
 	}
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -167,15 +167,14 @@ func (p *Process) Stop(grace time.Duration) error {
 
 // Kill ends the process as a crash would.
 func (p *Process) Kill() error {
+	if p.unit != nil {
+		return p.killUnit()
+	}
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
 	if !eventually(10*time.Second, func() bool { return !p.Running() }) {
 		return fmt.Errorf("%s does not end", p.Name)
-	}
-	if p.unit != nil {
-		// Or systemd would start it again.
-		return systemctl("stop", p.Name)
 	}
 	return p.forget()
 }

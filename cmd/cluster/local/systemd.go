@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +18,7 @@ func (p *Process) unitFile() string { return filepath.Join(unitDir, p.Name+".ser
 // startUnit makes the program a service that also starts with the host, and starts it.
 func (p *Process) startUnit() error {
 	unit := &strings.Builder{}
-	fmt.Fprintf(unit, "[Unit]\nDescription=%s\nAfter=network.target payload.mount containerd.service\nStartLimitIntervalSec=0\n\n[Service]\n", p.Name)
+	fmt.Fprintf(unit, "[Unit]\nDescription=%s\nAfter=network.target payload.mount containerd.service\nStartLimitIntervalSec=0\n\n[Service]\nType=exec\n", p.Name)
 	for _, variable := range p.Env {
 		fmt.Fprintf(unit, "Environment=%s\n", strconv.Quote(variable))
 	}
@@ -67,12 +66,31 @@ func (p *Process) unitPID() int {
 	return 0
 }
 
-// removeUnit makes systemd forget the program, which has ended.
-func (p *Process) removeUnit() error {
-	if p.unit == nil {
+// isUnit reports whether the service has been started once.
+func (p *Process) isUnit() bool {
+	_, err := os.Stat(p.unitFile())
+	return err == nil
+}
+
+// stopUnit ends the service, and stays silent of one that never was.
+func (p *Process) stopUnit() error {
+	if !p.isUnit() {
 		return nil
 	}
-	if _, err := os.Stat(p.unitFile()); errors.Is(err, fs.ErrNotExist) {
+	return systemctl("stop", p.Name)
+}
+
+// killUnit ends the service as a crash would; systemd would start it again.
+func (p *Process) killUnit() error {
+	if p.PID() == 0 {
+		return p.stopUnit()
+	}
+	return errors.Join(systemctl("kill", "--kill-whom=main", "--signal=KILL", p.Name), systemctl("stop", p.Name))
+}
+
+// removeUnit makes systemd forget the program, which has ended.
+func (p *Process) removeUnit() error {
+	if p.unit == nil || !p.isUnit() {
 		return nil
 	}
 	if err := systemctl("disable", p.Name); err != nil {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // packages are Debian's, beside those of a minimal system. busybox-static is for images.
@@ -54,7 +55,7 @@ func lock(dir string) (unlock func(), err error) {
 
 // makeBase makes the Debian system, or finds that of an earlier call.
 func makeBase(ctx context.Context, dir string, say func(string, ...any)) (base, error) {
-	release, mirror, err := debian(ctx)
+	release, err := debian()
 	if err != nil {
 		return base{}, err
 	}
@@ -91,7 +92,11 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (base, 
 	if err := os.MkdirAll(system, 0o755); err != nil {
 		return base{}, err
 	}
-	if err := run(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), release, system, mirror); err != nil {
+	bootstrap := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), release, system}
+	if mirror := mirror(ctx, release); mirror != "" {
+		bootstrap = append(bootstrap, mirror)
+	}
+	if err := run(ctx, "debootstrap", bootstrap...); err != nil {
 		return base{}, err
 	}
 	if err := overlay(system); err != nil {
@@ -130,11 +135,11 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (base, 
 // diskSize is that of the root file system; the image has holes where it is empty.
 const diskSize = "8G"
 
-// debian returns the host's release of Debian and where it has its packages from.
-func debian(ctx context.Context) (release, mirror string, err error) {
+// debian returns the host's release of Debian.
+func debian() (release string, err error) {
 	data, err := os.ReadFile("/etc/os-release")
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	values := map[string]string{}
 	for line := range strings.Lines(string(data)) {
@@ -142,19 +147,24 @@ func debian(ctx context.Context) (release, mirror string, err error) {
 		values[key] = strings.Trim(value, `"`)
 	}
 	if values["ID"] != "debian" || values["VERSION_CODENAME"] == "" {
-		return "", "", fmt.Errorf("machines are made of Debian packages, and this host is %q", values["ID"])
+		return "", fmt.Errorf("machines are made of Debian packages, and this host is %q", values["ID"])
 	}
-	release = values["VERSION_CODENAME"]
+	return values["VERSION_CODENAME"], nil
+}
+
+// mirror returns where the host has the release's packages from, or nothing if apt does
+// not say or says it in a way of its own; debootstrap knows a place then.
+func mirror(ctx context.Context, release string) string {
 	targets, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format=$(CODENAME) $(COMPONENT) $(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
-		return "", "", fmt.Errorf("apt-get indextargets: %w", err)
+		return ""
 	}
 	for line := range strings.Lines(string(targets)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == release && fields[1] == "main" {
-			return release, fields[2], nil
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == release && fields[1] == "main" && (strings.HasPrefix(fields[2], "http") || strings.HasPrefix(fields[2], "file:")) {
+			return fields[2]
 		}
 	}
-	return "", "", fmt.Errorf("apt knows no source of Debian %s", release)
+	return ""
 }
 
 // overlay puts the files of root over the system's.
@@ -274,7 +284,11 @@ func key(ctx context.Context, dir string) (string, error) {
 }
 
 func run(ctx context.Context, name string, args ...string) error {
-	output, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, name, args...)
+	// debootstrap then unmounts what it has mounted.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	output, err := cmd.CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("%w; scripts/install-packages.sh vm installs it", err)
 	}

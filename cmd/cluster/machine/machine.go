@@ -1,7 +1,7 @@
 // Package machine runs virtual machines that are nodes as users have them: Debian with
 // systemd and cgroup v2, with as many CPUs, threads of cores and NUMA nodes as one asks
-// for. They need QEMU and nothing else of the host: no privilege of the kernel, no
-// network of its own.
+// for. They need QEMU and nothing else of the host: no KVM, no network of its own. Making
+// the image that they boot needs root.
 //
 // A machine is a file that keeps what is written over a base image that nobody writes
 // to, and a second disk with our programs, which is mounted at /payload. All that belongs
@@ -29,7 +29,7 @@ const Dir = "/var/lib/workload-partitioning-machines"
 
 // Config says what machine to run.
 type Config struct {
-	// Number tells machines of a host apart, from 1 on: it is the last byte of the address.
+	// Number tells the machines of a host apart, 1 or 2: it is the last byte of the address.
 	// Zero means 1.
 	Number int
 	// Topology of its CPUs; its zero value means [DefaultTopology].
@@ -124,6 +124,9 @@ func images(ctx context.Context, payload map[string]string, say func(string, ...
 // Create makes the machine anew, with an empty disk over the base image, and starts it.
 // What was left of an earlier one of that number is removed.
 func (m *Machine) Create(ctx context.Context) error {
+	if m.Config.Number > 2 {
+		return fmt.Errorf("machine number %d: there are two ends of the link, 1 and 2", m.Config.Number)
+	}
 	if err := m.Remove(); err != nil {
 		return err
 	}
@@ -156,20 +159,16 @@ func (m *Machine) Create(ctx context.Context) error {
 // one can enter it.
 func (m *Machine) Boot(ctx context.Context) error {
 	folder := filepath.Dir(m.state.Base)
-	accelerator, err := m.accelerator(ctx, folder)
-	if err != nil {
-		return err
-	}
+	accelerator := m.accelerator(ctx, folder)
 	args := []string{"qemu-system-x86_64", "-name", m.Name(), "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-accel", accelerator, "-cpu", cpuModel(accelerator)}
 	args = append(args, m.Config.Topology.args(m.Config.Memory)...)
 	args = append(args,
 		"-kernel", filepath.Join(folder, "vmlinuz"), "-initrd", filepath.Join(folder, "initrd"),
 		"-append", strings.TrimSpace(kernelArgs+" systemd.hostname="+m.Name()+" "+m.Config.Append),
 		"-drive", "file="+m.file("disk.qcow2")+",if=virtio,cache=unsafe", "-drive", "file="+m.state.Payload+",if=virtio,format=raw,readonly=on",
-		"-netdev", fmt.Sprintf("user,id=outside,hostfwd=tcp:127.0.0.1:%d-:22,hostfwd=tcp:127.0.0.1:%d-:6443", m.state.SSH, m.state.API), "-device", "virtio-net-pci,netdev=outside",
+		"-netdev", fmt.Sprintf("user,id=outside,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22,hostfwd=tcp:127.0.0.1:%d-:6443", m.state.SSH, m.state.API), "-device", "virtio-net-pci,netdev=outside",
 		"-netdev", m.link(), "-device", fmt.Sprintf("virtio-net-pci,netdev=link,mac=52:54:00:57:50:%02x", m.Config.Number),
-		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+m.Console(), "-serial", "chardev:console",
-		"-qmp", "unix:"+m.file("qmp")+",server=on,wait=off")
+		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+m.Console(), "-serial", "chardev:console")
 	m.qemu = local.NewProcess(m.dir, "qemu", args...)
 	m.say("booting %s, %s CPUs, with %s", m.Name(), m.Config.Topology, accelerator)
 	if err := m.qemu.Start(); err != nil {
@@ -239,7 +238,9 @@ func (m *Machine) Reboot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootLimit)
 	defer cancel()
 	for {
-		now, err := m.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
+		attempt, end := context.WithTimeout(ctx, 20*time.Second)
+		now, err := m.Run(attempt, "cat /proc/sys/kernel/random/boot_id")
+		end()
 		if err == nil && now != before {
 			return nil
 		}

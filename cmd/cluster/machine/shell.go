@@ -86,20 +86,25 @@ func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, ou
 	if err != nil {
 		return err
 	}
-	session, err := client.NewSession()
-	if err != nil {
-		m.shell.close()
-		return err
-	}
-	defer session.Close()
 	var complaints bytes.Buffer
-	session.Stdin, session.Stdout, session.Stderr = input, output, &complaints
 	done := make(chan error, 1)
-	go func() { done <- session.Run(script) }()
+	go func() {
+		session, err := client.NewSession()
+		if err != nil {
+			m.shell.close()
+			done <- err
+			return
+		}
+		defer session.Close()
+		session.Stdin, session.Stdout, session.Stderr = input, output, &complaints
+		done <- session.Run(script)
+	}()
 	select {
 	case err = <-done:
 	case <-ctx.Done():
+		// That ends the session, too.
 		m.shell.close()
+		<-done
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -108,9 +113,9 @@ func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, ou
 	return nil
 }
 
-// Write writes a file of the machine.
+// Write writes a file of the machine, for root alone.
 func (m *Machine) Write(ctx context.Context, path string, content []byte) error {
-	return m.Stream(ctx, "mkdir -p $(dirname '"+path+"') && cat > '"+path+"'", bytes.NewReader(content), io.Discard)
+	return m.Stream(ctx, "umask 077 && mkdir -p $(dirname '"+path+"') && cat > '"+path+"'", bytes.NewReader(content), io.Discard)
 }
 
 func abbreviate(script string) string {

@@ -17,7 +17,7 @@ func (t Topology) CPUs() int { return t.Sockets * t.Cores * t.Threads }
 
 func (t Topology) String() string { return fmt.Sprintf("%dx%dx%d", t.Sockets, t.Cores, t.Threads) }
 
-// mostCPUs is what QEMU's machine type has without further settings.
+// mostCPUs is more than emulation is of use for.
 const mostCPUs = 64
 
 // ParseTopology reads sockets x cores x threads, such as 2x2x2; a missing last number

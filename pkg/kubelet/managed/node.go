@@ -74,7 +74,7 @@ func (n *node) reportOffline() {
 		}
 	}
 	if lost := n.others.Intersection(gone); !lost.IsEmpty() {
-		nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, of no workload type, was taken offline: ordinary pods have %q left; set it online, or restart the kubelet",
+		nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, of no workload type, was taken offline: ordinary pods have %q left; set it online",
 			lost, n.others.Difference(gone).String())
 	}
 }

@@ -61,20 +61,32 @@ func run(m *testing.M) (status int) {
 			status = 1
 		}
 	}
+	abandon := func() {
+		local.End()
+		down()
+		files.Close()
+		os.Exit(1)
+	}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		fmt.Println("interrupted by", <-interrupted)
-		down()
-		os.Exit(1)
+		abandon()
 	}()
+	// go test's own time limit would end us without a down.
+	if limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); ok && limit > 0 {
+		time.AfterFunc(limit-2*time.Minute, func() {
+			fmt.Println("the tests take too long")
+			abandon()
+		})
+	}
 	defer down()
+	defer files.Close()
 	var err error
 	if payload, err = files.Payload(context.Background()); err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	defer files.Close()
 	return m.Run()
 }
 
@@ -121,7 +133,8 @@ func keep(t *testing.T, m *machine.Machine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()
 	if logs, err := os.Create(filepath.Join(folder, m.Name()+"-logs.tar")); err == nil {
-		_ = m.Stream(ctx, "tar -C "+filepath.Dir(local.Kubeconfig)+" -c logs; true", nil, logs)
+		// The second has those of a cluster that the tests in the machine have ended.
+		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+filepath.Dir(local.Kubeconfig)+"/logs /tmp/workload-partitioning-e2e-* 2>/dev/null; true", nil, logs)
 		logs.Close()
 	}
 	t.Logf("the console and the logs of %s are kept in %s", m.Name(), folder)

@@ -179,8 +179,7 @@ func (n *node) create(t *testing.T, namespace string, pods ...*v1.Pod) {
 	}
 }
 
-// awaitRunning waits until all pods of the node run, and are ready in a kubelet's view
-// that is not older than a time.
+// awaitRunning waits until all pods of the cluster run.
 func (n *node) awaitRunning(t *testing.T, limit time.Duration) []v1.Pod {
 	t.Helper()
 	var pods []v1.Pod

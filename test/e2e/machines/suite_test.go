@@ -8,11 +8,14 @@ import (
 	"workload.openshift.io/kubernetes/cmd/cluster/machine"
 )
 
-var suiteRun = flag.String("suite-run", "", "which tests of package e2e run in a machine; empty means all that have a meaning there")
+var suiteRun = flag.String("suite-run", "", "which tests of package e2e run in a machine; empty means all")
 
 // TestSuite runs the tests of package e2e in a machine: they are on its node.
 func TestSuite(t *testing.T) {
 	m := boot(t, machine.Config{})
+	if siblings, err := m.Run(t.Context(), "cat /sys/devices/system/cpu/cpu0/topology/thread_siblings_list"); err != nil || siblings != "0-1" {
+		t.Errorf("the siblings of CPU 0 are %q (%v), want 0-1", siblings, err)
+	}
 	run := *suiteRun
 	if err := m.Stream(t.Context(), "/payload/e2e.test -test.v -test.run='"+run+"' -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images", nil, os.Stdout); err != nil {
 		t.Error(err)
