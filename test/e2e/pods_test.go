@@ -85,7 +85,12 @@ func pod(name string, annotations map[string]string, containers ...v1.Container)
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: v1.PodSpec{Containers: containers, TerminationGracePeriodSeconds: &grace}}
 }
 
-var asks = map[string]string{managementTarget: ""}
+var asks = asksFor("management")
+
+// asksFor are the annotations of a pod that asks for a type.
+func asksFor(workloadType string) map[string]string {
+	return map[string]string{partition.TargetAnnotation(workloadType): ""}
+}
 
 // start creates pods and returns them when all their containers run.
 func start(t testing.TB, c *local.Cluster, namespace string, pods ...*v1.Pod) []*v1.Pod {

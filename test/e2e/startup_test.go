@@ -164,7 +164,7 @@ func TestTwoTypes(t *testing.T) {
 	}
 	namespace := newNamespace(t, c, "management, infra")
 	pods := start(t, c, namespace, pod("management", asks, container("c", busy, "cpu=400m memory=16Mi", "")),
-		pod("infra", map[string]string{partition.TargetAnnotation("infra"): ""}, container("c", busy, "cpu=200m memory=16Mi", "")))
+		pod("infra", asksFor("infra"), container("c", busy, "cpu=200m memory=16Mi", "")))
 	if request := pods[1].Spec.Containers[0].Resources.Requests[infraCores]; request.Value() != 200 {
 		t.Errorf("the second pod has %v", pods[1].Spec.Containers[0].Resources)
 	}

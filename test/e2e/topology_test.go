@@ -37,11 +37,6 @@ func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
 	})
 }
 
-// asksFor are the annotations of a pod that asks for a type.
-func asksFor(workloadType string) map[string]string {
-	return map[string]string{partition.TargetAnnotation(workloadType): ""}
-}
-
 // Two types with a pool each, and pools of every shape: across NUMA nodes, with holes,
 // with one of two siblings. Whatever the shape, each pod is where it belongs, beside one
 // with exclusive CPUs.

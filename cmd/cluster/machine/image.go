@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -26,10 +27,6 @@ var packages = []string{"busybox-static", "conntrack", "initramfs-tools", "iprou
 //
 //go:embed all:root
 var root embed.FS
-
-// base is a Debian system: a raw image of a root file system, never written to once it
-// is made, with its kernel and initial RAM disk.
-type base struct{ image, kernel, initrd string }
 
 // cacheDir has images by the hash of what they are made of, and the key of all machines.
 func cacheDir() (string, error) {
@@ -53,11 +50,13 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// makeBase makes the Debian system, or finds that of an earlier call.
-func makeBase(ctx context.Context, dir string, say func(string, ...any)) (base, error) {
+// makeBase makes a Debian system, or finds that of an earlier call: it returns the raw image
+// of a root file system, never written to once it is made. Its kernel and initial RAM disk,
+// vmlinuz and initrd, are in the same folder.
+func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image string, err error) {
 	release, err := debian()
 	if err != nil {
-		return base{}, err
+		return "", err
 	}
 	hash := sha256.New()
 	fmt.Fprintln(hash, release, packages, diskSize)
@@ -69,16 +68,16 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (base, 
 		fmt.Fprintf(hash, "%s %d\n%s", name, len(data), data)
 		return err
 	}); err != nil {
-		return base{}, err
+		return "", err
 	}
 	folder := filepath.Join(dir, "base-"+hex.EncodeToString(hash.Sum(nil))[:16])
-	made := base{image: filepath.Join(folder, "root.ext4"), kernel: filepath.Join(folder, "vmlinuz"), initrd: filepath.Join(folder, "initrd")}
+	image = filepath.Join(folder, "root.ext4")
 	if _, err := os.Stat(folder); err == nil {
-		return made, nil
+		return image, nil
 	}
 	say("making a Debian system for the machine, once (about two minutes)")
 	if err := removeOthers(dir, "base-*"); err != nil {
-		return base{}, err
+		return "", err
 	}
 	work := filepath.Join(dir, "base.new")
 	// A mount of debootstrap's that was left would be emptied with the folder.
@@ -86,21 +85,21 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (base, 
 		_ = syscall.Unmount(filepath.Join(work, "root", mount), syscall.MNT_DETACH)
 	}
 	if err := os.RemoveAll(work); err != nil {
-		return base{}, err
+		return "", err
 	}
 	system := filepath.Join(work, "root")
 	if err := os.MkdirAll(system, 0o755); err != nil {
-		return base{}, err
+		return "", err
 	}
 	bootstrap := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), release, system}
 	if mirror := mirror(ctx, release); mirror != "" {
 		bootstrap = append(bootstrap, mirror)
 	}
 	if err := run(ctx, "debootstrap", bootstrap...); err != nil {
-		return base{}, err
+		return "", err
 	}
 	if err := overlay(system); err != nil {
-		return base{}, err
+		return "", err
 	}
 	for _, command := range [][]string{
 		{"systemctl", "enable", "systemd-networkd"},
@@ -108,28 +107,28 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (base, 
 		{"update-initramfs", "-u"},
 	} {
 		if err := run(ctx, "chroot", append([]string{system}, command...)...); err != nil {
-			return base{}, err
+			return "", err
 		}
 	}
 	for _, name := range []string{"vmlinuz", "initrd"} {
 		matches, err := filepath.Glob(filepath.Join(system, "boot", name+"*"))
 		if err != nil || len(matches) != 1 {
-			return base{}, fmt.Errorf("the package %s has %d files %s*, want one", "linux-image-cloud-amd64", len(matches), name)
+			return "", fmt.Errorf("the package %s has %d files %s*, want one", "linux-image-cloud-amd64", len(matches), name)
 		}
 		if err := os.Rename(matches[0], filepath.Join(work, name)); err != nil {
-			return base{}, err
+			return "", err
 		}
 	}
 	if err := os.RemoveAll(filepath.Join(system, "var", "cache", "apt")); err != nil {
-		return base{}, err
+		return "", err
 	}
 	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-d", system, filepath.Join(work, "root.ext4"), diskSize); err != nil {
-		return base{}, err
+		return "", err
 	}
 	if err := os.RemoveAll(system); err != nil {
-		return base{}, err
+		return "", err
 	}
-	return made, os.Rename(work, folder)
+	return image, os.Rename(work, folder)
 }
 
 // diskSize is that of the root file system; the image has holes where it is empty.
@@ -192,13 +191,7 @@ func overlay(system string) error {
 // that of an earlier call with the same files. Links are followed.
 func makePayload(ctx context.Context, dir string, files map[string]string) (string, error) {
 	hash := sha256.New()
-	names := slices.Sorted(func(yield func(string) bool) {
-		for name := range files {
-			if !yield(name) {
-				return
-			}
-		}
-	})
+	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		file, err := os.Open(files[name])
 		if err != nil {

@@ -95,30 +95,30 @@ func (m *Machine) file(name string) string { return filepath.Join(m.dir, name) }
 func (m *Machine) Console() string { return m.file("console.log") }
 
 // images makes what machines are made of, or finds it.
-func images(ctx context.Context, payload map[string]string, say func(string, ...any)) (base, string, string, error) {
+func images(ctx context.Context, payload map[string]string, say func(string, ...any)) (base, disk, private string, err error) {
 	dir, err := cacheDir()
 	if err != nil {
-		return base{}, "", "", err
+		return "", "", "", err
 	}
 	unlock, err := lock(dir)
 	if err != nil {
-		return base{}, "", "", err
+		return "", "", "", err
 	}
 	defer unlock()
-	made, err := makeBase(ctx, dir, say)
+	base, err = makeBase(ctx, dir, say)
 	if err != nil {
-		return base{}, "", "", err
+		return "", "", "", err
 	}
-	private, err := key(ctx, dir)
+	private, err = key(ctx, dir)
 	if err != nil {
-		return base{}, "", "", err
+		return "", "", "", err
 	}
 	files := map[string]string{"authorized_keys": private + ".pub"}
 	for name, file := range payload {
 		files[name] = file
 	}
-	disk, err := makePayload(ctx, dir, files)
-	return made, disk, private, err
+	disk, err = makePayload(ctx, dir, files)
+	return base, disk, private, err
 }
 
 // Create makes the machine anew, with an empty disk over the base image, and starts it.
@@ -130,7 +130,7 @@ func (m *Machine) Create(ctx context.Context) error {
 	if err := m.Remove(); err != nil {
 		return err
 	}
-	made, payload, private, err := images(ctx, m.Config.Payload, m.say)
+	base, payload, private, err := images(ctx, m.Config.Payload, m.say)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (m *Machine) Create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.state = state{SSH: ports[0], API: ports[1], Base: made.image, Payload: payload, Key: private}
+	m.state = state{SSH: ports[0], API: ports[1], Base: base, Payload: payload, Key: private}
 	data, err := json.Marshal(m.state)
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (m *Machine) Create(ctx context.Context) error {
 	if err := os.WriteFile(m.file("state.json"), data, 0o600); err != nil {
 		return err
 	}
-	if err := run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", made.image, m.file("disk.qcow2")); err != nil {
+	if err := run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base, m.file("disk.qcow2")); err != nil {
 		return err
 	}
 	return m.Boot(ctx)
@@ -207,16 +207,6 @@ func (m *Machine) awaitShell(ctx context.Context) error {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-}
-
-// Attach finds a machine that another command has started.
-func (m *Machine) Attach() error {
-	data, err := os.ReadFile(m.file("state.json"))
-	if err != nil {
-		return fmt.Errorf("%w; make vm starts a machine", err)
-	}
-	m.qemu = local.NewProcess(m.dir, "qemu")
-	return json.Unmarshal(data, &m.state)
 }
 
 // PowerOff ends the machine as a power cut does; its disk stays.
