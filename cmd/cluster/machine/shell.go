@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -68,9 +69,39 @@ func (m *Machine) connect() (*ssh.Client, error) {
 	if err := connection.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	m.shell.client = ssh.NewClient(transport, channels, requests)
-	return m.shell.client, nil
+	client := ssh.NewClient(transport, channels, requests)
+	go closeWhenSilent(client)
+	m.shell.client = client
+	return client, nil
 }
+
+// answerLimit is for how long a machine that runs may be too busy to answer.
+const answerLimit = 90 * time.Second
+
+// closeWhenSilent closes a connection to a machine that has stopped, so that nobody waits
+// for it for ever: QEMU keeps its end of the connection.
+func closeWhenSilent(client *ssh.Client) {
+	for {
+		answered := make(chan error, 1)
+		go func() {
+			_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
+			answered <- err
+		}()
+		select {
+		case err := <-answered:
+			if err != nil {
+				return
+			}
+		case <-time.After(answerLimit):
+			client.Close()
+			return
+		}
+		time.Sleep(10 * time.Second)
+	}
+}
+
+// ErrLost is the error of a command whose machine has stopped or ended meanwhile.
+var ErrLost = errors.New("the connection to the machine is lost")
 
 // Run runs a script in the machine, as root, and returns what it printed on its standard
 // output, without blanks around it. An error has what it printed on the other one.
@@ -107,10 +138,15 @@ func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, ou
 		<-done
 		err = ctx.Err()
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w: %s", m.Name(), abbreviate(script), err, strings.TrimSpace(complaints.String()))
+	if err == nil {
+		return nil
 	}
-	return nil
+	// A program that ends has a status; what never began has not lost anything.
+	if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
+		m.shell.close()
+		err = ErrLost
+	}
+	return fmt.Errorf("%s: %s: %w: %s", m.Name(), abbreviate(script), err, strings.TrimSpace(complaints.String()))
 }
 
 // Write writes a file of the machine, for root alone.
