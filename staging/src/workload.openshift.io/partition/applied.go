@@ -21,7 +21,7 @@ func DropOriginalCPU[L ~map[N]resource.Quantity, N ~string](changed, stored Pod[
 }
 
 func (c *Container[L, N]) dropOriginalCPU(stored *Container[L, N], annotations map[string]string, workloadType string) {
-	was := stored.ordinary(annotations, workloadType)
+	was := stored.ordinary(annotations, N(CoresResource(workloadType)))
 	for _, list := range []struct {
 		changed, stored *L
 		was             int64

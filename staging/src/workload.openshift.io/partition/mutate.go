@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -102,10 +103,11 @@ type Policy struct {
 // A warning annotation of a pod without target annotation is kept, since it may be
 // Mutate's own of an earlier run; a caller that knows better removes it first.
 func Mutate[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], policy Policy) Decision {
-	d, class := pod.decide(policy)
+	var buffer [usualContainers]amount
+	d, cores, found := pod.decide(policy, buffer[:0])
 	switch {
 	case d.Outcome == Partitioned:
-		pod.partition(d.Target, class)
+		pod.partition(d.Target, cores, found)
 	case d.Outcome == Skipped:
 		pod.decline(&d)
 	case d.Outcome == Ordinary && pod.restore(""):
@@ -115,53 +117,60 @@ func Mutate[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], policy Policy)
 	return d
 }
 
-// decide says what is to become of the pod, and its QoS class as an ordinary one.
-func (p Pod[L, N]) decide(policy Policy) (d Decision, class qosClass) {
-	no := func(reason Reason, refuse bool) (Decision, qosClass) {
+// findings are what is known of a pod with a target as the ordinary pod that it is or was.
+type findings struct {
+	class qosClass
+	// amounts are those of its containers.
+	amounts []amount
+}
+
+// usualContainers is how many containers a pod has at most, but for rare ones.
+const usualContainers = 8
+
+// decide says what is to become of the pod, which resource its target asks for, and what
+// it found. The buffer saves an allocation.
+func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, found findings) {
+	no := func(reason Reason, refuse bool) (Decision, N, findings) {
 		d.Outcome, d.Reason = Skipped, reason
 		if refuse && !policy.NeverRefuse {
 			d.Outcome = Refused
 		}
-		return d, class
+		return d, cores, found
 	}
 	if d.Target, d.Errors = ParseTarget(*p.Annotations); len(d.Errors) > 0 {
 		return no(ReasonInvalidTarget, true)
 	}
 	if d.Target.Type == "" {
-		return Decision{}, class
+		return Decision{}, cores, found
 	}
 	hard := d.Target.Effect == Required
 	if reason := policy.Gate(d.Target.Type); reason != reasonMay {
 		return no(reason, hard || reason == ReasonNamespaceOtherTypes)
 	}
-	class = p.qos(func(i int) amount { return p.Containers[i].ordinary(*p.Annotations, d.Target.Type) })
+	cores, found.amounts = N(CoresResource(d.Target.Type)), buffer
+	for i := range p.Containers {
+		found.amounts = append(found.amounts, p.Containers[i].ordinary(*p.Annotations, cores))
+	}
+	found.class = p.qos(found.amounts)
 	switch {
-	case p.Resources.hasCPU() || (p.Resources.isSet() && p.asksForCPU(d.Target.Type)):
+	case p.Resources.hasCPU() || (p.Resources.isSet() && slices.ContainsFunc(found.amounts, amount.isSet)):
 		return no(ReasonPodLevelCPU, hard)
-	case class == guaranteed:
+	case found.class == guaranteed:
 		return no(ReasonGuaranteed, hard)
-	case class != p.qos(partitioned):
+	case found.class != p.qos(nil):
 		return no(ReasonQoSChange, hard)
 	}
 	d.Outcome = Partitioned
-	return d, class
-}
-
-// asksForCPU reports whether a container asks for CPU. Pod-level resources, where there
-// are any, then get it by default: upstream adds the containers' CPU to them, before
-// admission or after it, by release (pkg/api/pod, DefaultPodLevelResources).
-func (p Pod[L, N]) asksForCPU(workloadType string) bool {
-	for i := range p.Containers {
-		if was := p.Containers[i].ordinary(*p.Annotations, workloadType); was.request > 0 || was.limit > 0 {
-			return true
-		}
-	}
-	return false
+	return d, cores, found
 }
 
 // decline makes the pod an ordinary one that says why it is.
 func (p Pod[L, N]) decline(d *Decision) {
-	p.restore(d.Target.Type)
+	var preferred N
+	if d.Target.Type != "" {
+		preferred = N(CoresResource(d.Target.Type))
+	}
+	p.restore(preferred)
 	for key := range *p.Annotations {
 		if strings.HasPrefix(key, TargetPrefix) {
 			delete(*p.Annotations, key)
@@ -173,7 +182,7 @@ func (p Pod[L, N]) decline(d *Decision) {
 // restore makes the pod an ordinary one but for its target annotation: cores
 // become cpu again, and resources annotations go. It reports whether there were
 // cores.
-func (p Pod[L, N]) restore(preferred string) (hadCores bool) {
+func (p Pod[L, N]) restore(preferred N) (hadCores bool) {
 	for i := range p.Containers {
 		if p.Containers[i].restore(*p.Annotations, preferred) {
 			hadCores = true
@@ -187,7 +196,7 @@ func (p Pod[L, N]) restore(preferred string) (hadCores bool) {
 	return hadCores
 }
 
-func (c *Container[L, N]) restore(annotations map[string]string, preferred string) (hadCores bool) {
+func (c *Container[L, N]) restore(annotations map[string]string, preferred N) (hadCores bool) {
 	if !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
 		return false
 	}
@@ -205,21 +214,21 @@ func (c *Container[L, N]) restore(annotations map[string]string, preferred strin
 	return true
 }
 
-// partition writes what a partitioned pod of the given class has.
-func (p Pod[L, N]) partition(target Target, class qosClass) {
-	kept := make(map[string]string, len(*p.Annotations)+len(p.Containers))
-	for key, value := range *p.Annotations {
-		if key != WarningAnnotation && !strings.HasPrefix(key, ResourcesPrefix) {
-			kept[key] = value
+// partition writes what a partitioned pod has of which that was found.
+func (p Pod[L, N]) partition(target Target, cores N, found findings) {
+	annotations := *p.Annotations
+	for key, value := range annotations {
+		switch {
+		case key == WarningAnnotation || strings.HasPrefix(key, ResourcesPrefix):
+			delete(annotations, key)
+		case strings.HasPrefix(key, TargetPrefix) && value != target.annotation():
+			annotations[key] = target.annotation()
 		}
 	}
-	kept[TargetAnnotation(target.Type)] = target.annotation()
-	cores := N(CoresResource(target.Type))
 	for i := range p.Containers {
-		c := &p.Containers[i]
-		was := c.ordinary(*p.Annotations, target.Type)
-		kept[ResourcesAnnotation(c.Name)] = ContainerResources{CPUShares: max(was.request, MinShares), CPULimit: was.limit}.String()
-		if class == bestEffort && !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
+		c, was := &p.Containers[i], found.amounts[i]
+		annotations[ResourcesAnnotation(c.Name)] = ContainerResources{CPUShares: max(was.request, MinShares), CPULimit: was.limit}.String()
+		if found.class == bestEffort && !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
 			continue
 		}
 		removeCores(c.Requests, cores)
@@ -232,7 +241,6 @@ func (p Pod[L, N]) partition(target Target, class qosClass) {
 			set(c.Limits, cores, quantity)
 		}
 	}
-	*p.Annotations = kept
 }
 
 func (p Pod[L, N]) annotate(key, value string) {
@@ -253,6 +261,9 @@ func (r *Requirements[L, N]) hasCPU() bool {
 
 // removeCores removes the cores of all workload types, except the one named.
 func removeCores[L ~map[N]resource.Quantity, N ~string](list *L, except N) {
+	if !CarriesCores(*list) {
+		return
+	}
 	for name := range *list {
 		if _, ok := TypeOfCores(string(name)); ok && name != except {
 			remove(list, name)

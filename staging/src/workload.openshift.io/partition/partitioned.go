@@ -87,7 +87,7 @@ func withCPUOf(list, other v1.ResourceList) v1.ResourceList {
 }
 
 func asOrdinary(pod *v1.Pod, containers []v1.Container, workloadType string) []v1.Container {
-	containers = slices.Clone(containers)
+	containers, cores := slices.Clone(containers), v1.ResourceName(CoresResource(workloadType))
 	for i := range containers {
 		resources := &containers[i].Resources
 		resources.Requests = maps.Clone(resources.Requests)
@@ -96,7 +96,7 @@ func asOrdinary(pod *v1.Pod, containers []v1.Container, workloadType string) []v
 			Name:         containers[i].Name,
 			Requirements: Requirements[v1.ResourceList, v1.ResourceName]{Requests: &resources.Requests, Limits: &resources.Limits},
 		}
-		view.restore(pod.Annotations, workloadType)
+		view.restore(pod.Annotations, cores)
 	}
 	return containers
 }

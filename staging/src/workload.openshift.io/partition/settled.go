@@ -11,10 +11,11 @@ import (
 // pod that something has changed after Mutate, and for one that asks and could not be
 // partitioned. It says nothing of namespaces and nodes, and changes nothing.
 func Settled[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N]) bool {
-	d, class := pod.decide(Policy{Gate: func(string) Reason { return reasonMay }})
+	var buffer [usualContainers]amount
+	d, cores, found := pod.decide(Policy{Gate: func(string) Reason { return reasonMay }}, buffer[:0])
 	switch d.Outcome {
 	case Partitioned:
-		return pod.isPartitioned(d.Target, class)
+		return pod.isPartitioned(d.Target, cores, found)
 	case Ordinary:
 		return !pod.hasOurs()
 	default:
@@ -38,7 +39,7 @@ func (p Pod[L, N]) hasOurs() bool {
 }
 
 // isPartitioned reports whether partition would change nothing.
-func (p Pod[L, N]) isPartitioned(target Target, class qosClass) bool {
+func (p Pod[L, N]) isPartitioned(target Target, cores N, found findings) bool {
 	if _, warned := (*p.Annotations)[WarningAnnotation]; warned {
 		return false
 	}
@@ -56,15 +57,14 @@ func (p Pod[L, N]) isPartitioned(target Target, class qosClass) bool {
 		return false
 	}
 	for i := range p.Containers {
-		c := &p.Containers[i]
-		was := c.ordinary(*p.Annotations, target.Type)
+		c, was := &p.Containers[i], found.amounts[i]
 		if value, _ := resourcesOf(*p.Annotations, c.Name); !was.is(value) {
 			return false
 		}
-		if class == bestEffort && !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
+		if found.class == bestEffort && !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
 			continue
 		}
-		if !onlyCores(*c.Requests, target.Type, was) || !onlyCores(*c.Limits, target.Type, was) {
+		if !onlyCores(*c.Requests, cores, was) || !onlyCores(*c.Limits, cores, was) {
 			return false
 		}
 	}
@@ -79,20 +79,30 @@ func (a amount) is(annotation string) bool {
 
 // onlyCores reports whether a list has the millicores of a request, if there was one,
 // and neither cpu nor cores of another type.
-func onlyCores[L ~map[N]resource.Quantity, N ~string](list L, workloadType string, was amount) bool {
-	found := false
-	for name, quantity := range list {
-		if name == cpu {
-			return false
-		}
-		counted, ok := TypeOfCores(string(name))
-		if !ok {
-			continue
-		}
-		if counted != workloadType || quantity.CmpInt64(was.request) != 0 {
-			return false
-		}
-		found = true
+func onlyCores[L ~map[N]resource.Quantity, N ~string](list L, cores N, was amount) bool {
+	if _, has := list[cpu]; has {
+		return false
 	}
-	return found == was.requested
+	quantity, has := list[cores]
+	if has != was.requested || quantity.CmpInt64(was.request) != 0 {
+		return false
+	}
+	// Nearly no list has anything but these two, and looking memory up costs a fraction of
+	// an iteration.
+	others := len(list)
+	if has {
+		others--
+	}
+	if _, has := list[memory]; has {
+		others--
+	}
+	if others == 0 {
+		return true
+	}
+	for name := range list {
+		if _, ok := TypeOfCores(string(name)); ok && name != cores {
+			return false
+		}
+	}
+	return true
 }

@@ -66,16 +66,21 @@ const (
 )
 
 // qos classifies the pod as upstream does (pkg/apis/core/v1/helper/qos/qos.go,
-// ComputePodQOS), with the CPU that cpuOf gives for each container in place of
-// the spec's. Pod-level resources, where there are any, decide alone; they have no
-// CPU here, since such pods are never partitioned.
-func (p Pod[L, N]) qos(cpuOf func(i int) amount) qosClass {
+// ComputePodQOS), with the CPU that is given for each container in place of the
+// spec's; nil means none, as the spec of a partitioned pod has it. Pod-level resources,
+// where there are any, decide alone; they have no CPU here, since such pods are never
+// partitioned.
+func (p Pod[L, N]) qos(amounts []amount) qosClass {
 	if p.Resources.isSet() {
 		return p.Resources.qos(amount{})
 	}
 	class := bestEffort
 	for i := range p.Containers {
-		switch c := p.Containers[i].qos(cpuOf(i)); {
+		var of amount
+		if amounts != nil {
+			of = amounts[i]
+		}
+		switch c := p.Containers[i].qos(of); {
 		case c == burstable:
 			return burstable
 		case i == 0:
@@ -122,10 +127,15 @@ type amount struct {
 	requested bool
 }
 
+// isSet reports whether there is any CPU in it. Pod-level resources, where there are any,
+// then get it by default: upstream adds the containers' CPU to them, before admission or
+// after it, by release (pkg/api/pod, DefaultPodLevelResources).
+func (a amount) isSet() bool { return a.request > 0 || a.limit > 0 }
+
 // ordinary returns the CPU that the container asks for as an ordinary container:
 // what the spec says under cpu, or, if the spec has cores, what a partitioning
 // took from there. A cpu request or limit beside cores is LimitRanger's default.
-func (c *Container[L, N]) ordinary(annotations map[string]string, preferred string) amount {
+func (c *Container[L, N]) ordinary(annotations map[string]string, preferred N) amount {
 	a := amount{limit: milli(*c.Limits, cpu)}
 	if a.request, a.requested = coresIn(*c.Requests, preferred); !a.requested {
 		a.request, a.requested = coresIn(*c.Limits, preferred)
@@ -143,25 +153,22 @@ func (c *Container[L, N]) ordinary(annotations map[string]string, preferred stri
 	return a
 }
 
-// coresIn returns the preferred type's cores, or, if the list has none of that
-// type, the sum of all others.
-func coresIn[L ~map[N]resource.Quantity, N ~string](list L, preferred string) (millicores int64, found bool) {
+// coresIn returns the preferred cores, or, if the list has none of these, the sum of
+// those of all types.
+func coresIn[L ~map[N]resource.Quantity, N ~string](list L, preferred N) (millicores int64, found bool) {
+	if quantity, has := list[preferred]; has {
+		return quantity.Value(), true
+	}
+	if !CarriesCores(list) {
+		return 0, false
+	}
 	for name, quantity := range list {
-		workloadType, ok := TypeOfCores(string(name))
-		switch {
-		case !ok:
-		case workloadType == preferred:
-			return quantity.Value(), true
-		default:
+		if _, ok := TypeOfCores(string(name)); ok {
 			millicores, found = saturatingAdd(millicores, quantity.Value()), true
 		}
 	}
 	return millicores, found
 }
-
-// partitioned returns the CPU that stays in the spec of a partitioned container,
-// for comparing QoS classes: none.
-func partitioned(int) amount { return amount{} }
 
 func milli[L ~map[N]resource.Quantity, N ~string](list L, name N) int64 {
 	quantity := list[name]
