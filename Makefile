@@ -50,7 +50,7 @@ down: $(CLUSTER) ## Stop the cluster and remove every trace of it
 
 .PHONY: vm
 vm: build vm-packages $(CLUSTER) ## Start a node in a virtual machine: systemd, cgroup v2, TOPOLOGY=sockets x cores x threads
-	$(CLUSTER) vm up --bin $(BIN) --tools $(TOOLS) --tree $(TREE) --topology $(TOPOLOGY) --append="$(KERNEL_ARGS)"
+	$(CLUSTER) vm up --bin $(BIN) --tools $(TOOLS) --tree $(TREE) --topology $(TOPOLOGY) --append="$(KERNEL_ARGS)" $(if $(PINNING),--pinning='$(PINNING)')
 
 .PHONY: vm-down
 vm-down: $(CLUSTER) ## End all virtual machines and remove every trace of them

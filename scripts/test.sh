@@ -35,6 +35,8 @@ why_no_machine() {
     echo "machines are of x86_64, and this host is not"
   elif ! grep -qx ID=debian /etc/os-release 2>/dev/null; then
     echo "machines are made of Debian packages, and this host is not Debian"
+  elif [[ "$(awk '$1 == "MemAvailable:" {print int($2 / 1024)}' /proc/meminfo)" -lt 8192 ]]; then
+    echo "a machine needs 6 GiB of memory, and QEMU some more"
   elif ! scripts/install-packages.sh vm || ! type -P qemu-system-x86_64 >/dev/null || ! type -P debootstrap >/dev/null || ! type -P qemu-img >/dev/null; then
     echo "QEMU and debootstrap can not be installed"
   fi

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -19,24 +20,40 @@ import (
 // shell is a connection to a machine. A command takes one session of it, without the
 // seconds that a new connection costs under emulation.
 type shell struct {
-	mu     sync.Mutex
-	client *ssh.Client
+	mu         sync.Mutex
+	connection *connection
+}
+
+type connection struct {
+	*ssh.Client
+	// stopped says that the machine has answered no more.
+	stopped atomic.Bool
 }
 
 func (s *shell) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.client != nil {
-		s.client.Close()
-		s.client = nil
+	if s.connection != nil {
+		s.connection.Close()
+		s.connection = nil
 	}
 }
 
-func (m *Machine) connect() (*ssh.Client, error) {
+// drop closes a connection, which then is not the shell's any more.
+func (s *shell) drop(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.Close()
+	if s.connection == c {
+		s.connection = nil
+	}
+}
+
+func (m *Machine) connect() (*connection, error) {
 	m.shell.mu.Lock()
 	defer m.shell.mu.Unlock()
-	if m.shell.client != nil {
-		return m.shell.client, nil
+	if m.shell.connection != nil {
+		return m.shell.connection, nil
 	}
 	data, err := os.ReadFile(m.state.Key)
 	if err != nil {
@@ -48,12 +65,12 @@ func (m *Machine) connect() (*ssh.Client, error) {
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(m.state.SSH))
 	const limit = 15 * time.Second
-	connection, err := net.DialTimeout("tcp", address, limit)
+	conn, err := net.DialTimeout("tcp", address, limit)
 	if err != nil {
 		return nil, err
 	}
 	// QEMU accepts before the machine does.
-	if err := connection.SetDeadline(time.Now().Add(limit)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
 	}
 	config := &ssh.ClientConfig{
@@ -61,30 +78,30 @@ func (m *Machine) connect() (*ssh.Client, error) {
 		// The port is this host's, and QEMU's that we started.
 		HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	}
-	transport, channels, requests, err := ssh.NewClientConn(connection, address, config)
+	transport, channels, requests, err := ssh.NewClientConn(conn, address, config)
 	if err != nil {
-		connection.Close()
+		conn.Close()
 		return nil, err
 	}
-	if err := connection.SetDeadline(time.Time{}); err != nil {
+	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	client := ssh.NewClient(transport, channels, requests)
-	go closeWhenSilent(client)
-	m.shell.client = client
-	return client, nil
+	c := &connection{Client: ssh.NewClient(transport, channels, requests)}
+	go m.shell.watch(c)
+	m.shell.connection = c
+	return c, nil
 }
 
 // answerLimit is for how long a machine that runs may be too busy to answer.
 const answerLimit = 90 * time.Second
 
-// closeWhenSilent closes a connection to a machine that has stopped, so that nobody waits
-// for it for ever: QEMU keeps its end of the connection.
-func closeWhenSilent(client *ssh.Client) {
+// watch drops a connection to a machine that has stopped, so that nobody waits for it for
+// ever: QEMU keeps its end of the connection.
+func (s *shell) watch(c *connection) {
 	for {
 		answered := make(chan error, 1)
 		go func() {
-			_, _, err := client.SendRequest("keepalive@openssh.com", true, nil)
+			_, _, err := c.SendRequest("keepalive@openssh.com", true, nil)
 			answered <- err
 		}()
 		select {
@@ -93,15 +110,17 @@ func closeWhenSilent(client *ssh.Client) {
 				return
 			}
 		case <-time.After(answerLimit):
-			client.Close()
+			c.stopped.Store(true)
+			s.drop(c)
 			return
 		}
 		time.Sleep(10 * time.Second)
 	}
 }
 
-// ErrLost is the error of a command whose machine has stopped or ended meanwhile.
-var ErrLost = errors.New("the connection to the machine is lost")
+// ErrStopped is the error of a command whose machine has answered no more. Under
+// emulation that may be QEMU's fault, as with a boot (docs/dev/machines.md).
+var ErrStopped = errors.New("the machine has stopped")
 
 // Run runs a script in the machine, as root, and returns what it printed on its standard
 // output, without blanks around it. An error has what it printed on the other one.
@@ -113,16 +132,16 @@ func (m *Machine) Run(ctx context.Context, script string) (string, error) {
 
 // Stream is Run with an input, which may be nil, and an output that is written as it comes.
 func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, output io.Writer) error {
-	client, err := m.connect()
+	c, err := m.connect()
 	if err != nil {
 		return err
 	}
 	var complaints bytes.Buffer
 	done := make(chan error, 1)
 	go func() {
-		session, err := client.NewSession()
+		session, err := c.NewSession()
 		if err != nil {
-			m.shell.close()
+			m.shell.drop(c)
 			done <- err
 			return
 		}
@@ -134,17 +153,15 @@ func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, ou
 	case err = <-done:
 	case <-ctx.Done():
 		// That ends the session, too.
-		m.shell.close()
+		m.shell.drop(c)
 		<-done
 		err = ctx.Err()
 	}
 	if err == nil {
 		return nil
 	}
-	// A program that ends has a status; what never began has not lost anything.
-	if missing := (*ssh.ExitMissingError)(nil); errors.As(err, &missing) {
-		m.shell.close()
-		err = ErrLost
+	if c.stopped.Load() {
+		err = ErrStopped
 	}
 	return fmt.Errorf("%s: %s: %w: %s", m.Name(), abbreviate(script), err, strings.TrimSpace(complaints.String()))
 }

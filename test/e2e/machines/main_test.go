@@ -27,6 +27,7 @@ var (
 	payload map[string]string
 	// consoles is where consoles of failed tests are kept.
 	consoles string
+	kept     = map[*machine.Machine]bool{}
 	started  = time.Now()
 )
 
@@ -113,8 +114,12 @@ func boot(t *testing.T, config machine.Config) *machine.Machine {
 	return m
 }
 
-// keep saves the console and the logs of a machine in which a test has failed.
+// keep saves the console and the logs of a machine in which a test has failed, once.
 func keep(t *testing.T, m *machine.Machine) {
+	if kept[m] {
+		return
+	}
+	kept[m] = true
 	if consoles == "" {
 		var err error
 		if consoles, err = os.MkdirTemp("", "workload-partitioning-machines-"); err != nil {
@@ -122,13 +127,15 @@ func keep(t *testing.T, m *machine.Machine) {
 			return
 		}
 	}
-	folder := filepath.Join(consoles, filepath.Base(t.Name()))
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	folder, err := os.MkdirTemp(consoles, filepath.Base(t.Name())+"-")
+	if err != nil {
 		t.Error(err)
 		return
 	}
-	if data, err := os.ReadFile(m.Console()); err == nil {
-		_ = os.WriteFile(filepath.Join(folder, m.Name()+"-console.log"), data, 0o644)
+	for name, file := range map[string]string{"console": m.Console(), "qemu": m.Log()} {
+		if data, err := os.ReadFile(file); err == nil {
+			_ = os.WriteFile(filepath.Join(folder, m.Name()+"-"+name+".log"), data, 0o644)
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()

@@ -1,8 +1,10 @@
 package machines
 
 import (
+	"bytes"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"testing"
 
@@ -14,8 +16,7 @@ var suiteRun = flag.String("suite-run", "", "which tests of package e2e run in a
 // TestSuite runs the tests of package e2e in a machine: they are on its node.
 func TestSuite(t *testing.T) {
 	err := suite(t)
-	// QEMU's emulation stops a kernel now and then, see the comment on awaitBoot.
-	if errors.Is(err, machine.ErrLost) {
+	if errors.Is(err, machine.ErrStopped) && !t.Failed() {
 		t.Logf("%v; once more, in a new machine", err)
 		err = suite(t)
 	}
@@ -26,12 +27,20 @@ func TestSuite(t *testing.T) {
 
 func suite(t *testing.T) error {
 	m := boot(t, machine.Config{})
-	if siblings, err := m.Run(t.Context(), "cat /sys/devices/system/cpu/cpu0/topology/thread_siblings_list"); err != nil || siblings != "0-1" {
-		t.Errorf("the siblings of CPU 0 are %q (%v), want 0-1", siblings, err)
+	siblings, err := m.Run(t.Context(), "cat /sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+	if err != nil {
+		return err
 	}
-	err := m.Stream(t.Context(), "/payload/e2e.test -test.v -test.run='"+*suiteRun+"' -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images", nil, os.Stdout)
-	if errors.Is(err, machine.ErrLost) {
+	if siblings != "0-1" {
+		t.Errorf("the siblings of CPU 0 are %q, want 0-1", siblings)
+	}
+	var output bytes.Buffer
+	err = m.Stream(t.Context(), "/payload/e2e.test -test.v -test.run='"+*suiteRun+"' -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images", nil, io.MultiWriter(os.Stdout, &output))
+	if errors.Is(err, machine.ErrStopped) {
 		keep(t, m)
+		if bytes.Contains(output.Bytes(), []byte("--- FAIL")) {
+			t.Error("a test failed before the machine stopped")
+		}
 	}
 	return err
 }
