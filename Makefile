@@ -140,7 +140,7 @@ e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual mach
 
 .PHONY: e2e-vm-core
 e2e-vm-core: E2E_RUN := ^TestSuite$$
-e2e-vm-core: E2E_SUITE := Test(Pools|AlignedCPUs)$$
+e2e-vm-core: E2E_SUITE := Test(Pools|AlignedCPUs)$$/(two_types|holes)
 e2e-vm-core: e2e-vm ## Run those of them that say most; make test does
 
 .PHONY: bench
