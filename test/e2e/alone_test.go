@@ -218,16 +218,17 @@ func observe(t *testing.T, c *local.Cluster, proxy *criproxy.Proxy, kubelet, fil
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	noPods := func() {
-		waitFor(t, time.Minute, "all pods are gone", func() error {
+	awaitPods := func(count int) {
+		t.Helper()
+		waitFor(t, time.Minute, fmt.Sprintf("there are %d pods", count), func() error {
 			left, err := c.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-			if err == nil && len(left.Items) > 0 {
-				err = fmt.Errorf("%d are left", len(left.Items))
+			if err == nil && len(left.Items) != count {
+				err = fmt.Errorf("there are %d", len(left.Items))
 			}
 			return err
 		})
 	}
-	noPods()
+	awaitPods(0)
 	waitFor(t, 20*time.Second, "default service account", func() error {
 		_, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
@@ -245,7 +246,8 @@ func observe(t *testing.T, c *local.Cluster, proxy *criproxy.Proxy, kubelet, fil
 	for _, p := range pods {
 		p.Spec.AutomountServiceAccountToken, p.Spec.EnableServiceLinks = &no, &no
 	}
-	// What is shared must not change while the others run.
+	// What is shared must not change while the others run, or a reconciliation, which may come
+	// or not, has more to do.
 	start(t, c, namespace, pods[2])
 	start(t, c, namespace, pods[:2]...)
 	// The CPU manager reconciles every two seconds here.
@@ -255,12 +257,12 @@ func observe(t *testing.T, c *local.Cluster, proxy *criproxy.Proxy, kubelet, fil
 	}
 	time.Sleep(5 * time.Second)
 	o := observed{requests: map[string][]string{}, metrics: metricNames(t, c), apiCalls: apiCalls(t, c, audited)}
-	for _, p := range pods {
+	for i, p := range pods {
 		if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		awaitPods(len(pods) - 1 - i)
 	}
-	noPods()
 	calls, err := proxy.Calls()
 	if err != nil {
 		t.Fatal(err)
