@@ -87,16 +87,7 @@ func onlyCores[L ~map[N]resource.Quantity, N ~string](list L, cores N, was amoun
 	if has != was.requested || quantity.CmpInt64(was.request) != 0 {
 		return false
 	}
-	// Nearly no list has anything but these two, and looking memory up costs a fraction of
-	// an iteration.
-	others := len(list)
-	if has {
-		others--
-	}
-	if _, has := list[memory]; has {
-		others--
-	}
-	if others == 0 {
+	if hasOnly(list, memory, cores) {
 		return true
 	}
 	for name := range list {

@@ -193,18 +193,7 @@ func set[L ~map[N]resource.Quantity, N ~string](list *L, name N, quantity resour
 // CarriesCores reports whether a container's requests or limits name the cores of
 // any workload type. It does not allocate.
 func CarriesCores[L ~map[N]resource.Quantity, N ~string](list L) bool {
-	// Nearly all lists have nothing but these two, and looking them up costs a fraction
-	// of an iteration.
-	left := len(list)
-	for _, common := range [...]N{cpu, memory} {
-		if left == 0 {
-			return false
-		}
-		if _, has := list[common]; has {
-			left--
-		}
-	}
-	if left == 0 {
+	if hasOnly(list, cpu, memory) {
 		return false
 	}
 	for name := range list {
@@ -213,4 +202,20 @@ func CarriesCores[L ~map[N]resource.Quantity, N ~string](list L) bool {
 		}
 	}
 	return false
+}
+
+// hasOnly reports whether a list has nothing but the two names, as nearly all lists have:
+// to look these up costs a fraction of an iteration.
+func hasOnly[L ~map[N]resource.Quantity, N ~string](list L, a, b N) bool {
+	others := len(list)
+	if others == 0 {
+		return true
+	}
+	if _, has := list[a]; has {
+		others--
+	}
+	if _, has := list[b]; has {
+		others--
+	}
+	return others == 0
 }
