@@ -135,7 +135,7 @@ e2e-core: build ## Run those end-to-end tests that say most, without unpatched a
 e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
 	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
-	cd test/e2e && go test -count=1 -timeout=90m -v -run='$(E2E_RUN)' ./machines -args -suite-run='$(E2E_SUITE)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
+	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./machines -args -suite-run='$(E2E_SUITE)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
 	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin")
 
 .PHONY: e2e-vm-core
