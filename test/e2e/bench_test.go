@@ -209,10 +209,10 @@ func BenchmarkCreatePods(b *testing.B) {
 	}
 	for _, kind := range kinds {
 		r := pairs[kind]
-		mean, deviation := r.ratio()
+		mean, standardError := r.ratio()
 		b.ReportMetric(pods*float64(len(r.logs))/r.took.Seconds(), "pods/s-unpatched-"+kind)
 		b.ReportMetric(mean, "ratio-"+kind)
-		b.ReportMetric(deviation, "error-"+kind)
+		b.ReportMetric(standardError, "error-"+kind)
 		b.ReportMetric(r.cpu[false].Seconds()/r.cpu[true].Seconds(), "cpu-ratio-"+kind)
 	}
 	b.ReportMetric(0, "ns/op")
@@ -235,7 +235,7 @@ func (r *results) add(took, cpu map[bool]time.Duration) {
 }
 
 // ratio returns the geometric mean of the ratios, and its standard error.
-func (r *results) ratio() (mean, deviation float64) {
+func (r *results) ratio() (mean, standardError float64) {
 	n := float64(len(r.logs))
 	var sum, squares float64
 	for _, log := range r.logs {

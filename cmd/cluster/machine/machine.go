@@ -212,7 +212,8 @@ const (
 //
 // About one boot in a hundred stops under QEMU 7.2's emulation with many threads: the
 // kernel changes its own code ("sched_clock: Marking stable") while all CPUs run it, and
-// by their registers they go on with a translation of what was there before. Such a machine is started again.
+// by their registers they go on with a translation of what was there before. Such a
+// machine is started again.
 func (m *Machine) awaitBoot(ctx context.Context, before string) error {
 	for try := 1; ; try++ {
 		stuck, err := m.awaitShell(ctx, before)
