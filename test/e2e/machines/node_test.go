@@ -209,11 +209,26 @@ func (n *node) awaitRunning(t *testing.T, limit time.Duration) []v1.Pod {
 // CPUs that are offline are not looked for.
 func (n *node) expectPlaced(t *testing.T, offline ...int) {
 	t.Helper()
-	// Few processes, which are slow to start under emulation. A task may have ended.
-	const script = `for group in $(find /sys/fs/cgroup/kubepods.slice -name 'cri-containerd-*.scope'); do
-  read -r cpus < $group/cpuset.cpus.effective
-  echo ${group##*/} $cpus $(sed 's|.*|/proc/&/status|' $group/cgroup.threads | xargs sed -n 's/^Cpus_allowed_list:\t//p' 2>/dev/null | sort -u)
-done; true`
+	// Two processes, whatever the number of containers: they are slow to start under
+	// emulation. A task may have ended.
+	const script = `find /sys/fs/cgroup/kubepods.slice -name 'cri-containerd-*.scope' | awk '{
+  group = $0
+  found = ""
+  getline found < (group "/cpuset.cpus.effective")
+  while ((getline task < (group "/cgroup.threads")) > 0) {
+    status = "/proc/" task "/status"
+    while ((getline line < status) > 0)
+      if (split(line, field, /:[ \t]*/) == 2 && field[1] == "Cpus_allowed_list" && !((group, field[2]) in seen)) {
+        seen[group, field[2]]
+        found = found " " field[2]
+      }
+    close(status)
+  }
+  close(group "/cpuset.cpus.effective")
+  close(group "/cgroup.threads")
+  sub(/.*\//, "", group)
+  print group, found
+}'`
 	gone := cpuset.New(offline...)
 	waitFor(t, 90*time.Second, "all containers are where they belong", func(ctx context.Context) error {
 		output, err := n.Run(ctx, script)
