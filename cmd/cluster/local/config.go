@@ -188,11 +188,14 @@ evictionHard: {memory.available: 300Mi}
 failSwapOn: false
 fileCheckFrequency: 2s
 kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it
-localStorageCapacityIsolation: false
+localStorageCapacityIsolation: %t
 nodeStatusReportFrequency: 10s
 staticPodPath: %s
 syncFrequency: 10s
-`, c.pki("ca.crt"), driver, runtime, policy, ManifestDir)
+`, c.pki("ca.crt"), driver, runtime, policy,
+		// Without it the kubelet evicts nothing: its eviction manager waits for the figures
+		// of file systems. Not every root of a container has such.
+		c.Config.Systemd, ManifestDir)
 	config.WriteString(c.Config.KubeletConfiguration)
 	if c.Config.StaticPodURL != "" {
 		fmt.Fprintf(&config, "staticPodURL: %s\nhttpCheckFrequency: 2s\n", c.Config.StaticPodURL)
