@@ -72,12 +72,11 @@ func TestTwoNodes(t *testing.T) {
 		}
 	})
 	t.Run("both have it", func(t *testing.T) {
-		begin := second.now(t)
 		if err := second.Write(t.Context(), partition.PinningFilePath, []byte(pinning)); err != nil {
 			t.Fatal(err)
 		}
 		second.run(t, "chmod 600 "+partition.PinningFilePath+" && systemctl restart kubelet")
-		second.awaitReady(t, begin)
+		second.awaitReady(t, second.now(t))
 		second.learn(t)
 		waitFor(t, time.Minute, "the type is active", func(context.Context) error {
 			if !active() {
@@ -107,9 +106,9 @@ func TestTwoNodes(t *testing.T) {
 				t.Error("a pod is not partitioned while a node is drained")
 			}
 		}
-		begin := second.now(t)
 		second.run(t, "sed -i 's|/payload/older/kubelet|/payload/bin/kubelet|' /etc/systemd/system/kubelet.service && systemctl daemon-reload && systemctl restart kubelet")
-		second.awaitReady(t, begin)
+		// The kubelet of before may have reported until now.
+		second.awaitReady(t, second.now(t))
 		if strings.HasPrefix(version(), release) {
 			t.Errorf("the kubelet still is %s", version())
 		}
