@@ -265,7 +265,7 @@ func comeAndGo(t *testing.T, c *local.Cluster, namespace string) {
 		}
 		first := name(i - atOnce)
 		var p *v1.Pod
-		waitFor(t, 3*time.Minute, "pod "+first+" ends", func() (err error) {
+		waitFor(t, 10*time.Minute, "pod "+first+" ends", func() (err error) {
 			if p, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), first, metav1.GetOptions{}); err == nil && p.Status.Phase != v1.PodSucceeded {
 				err = fmt.Errorf("phase %s, %v", p.Status.Phase, p.Status.ContainerStatuses)
 			}
