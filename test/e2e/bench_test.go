@@ -137,8 +137,7 @@ func median(of []time.Duration) time.Duration {
 // pairs; what counts is the mean ratio of pairs. A pair differs from the next on a host
 // that others use, too, so the error of the mean is told, and the ratio of the CPU time
 // that a pod takes in all, which varies less. Garbage is collected between turns, not in
-// them: one collection takes a tenth of a turn, and the server that has more watchers
-// has fewer of them. (The plugin makes less than a hundredth of a pod's garbage.)
+// them: how often depends on a server's heap, which is not the plugin's doing.
 func BenchmarkCreatePods(b *testing.B) {
 	b.Setenv("GOGC", "1000") // of both servers and etcd
 	endShared(b)

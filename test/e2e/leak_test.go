@@ -243,11 +243,10 @@ func resizeMemory(t *testing.T, c *local.Cluster, namespace, name, request, limi
 
 // comeAndGo has pods start and end, several at a time.
 func comeAndGo(t *testing.T, c *local.Cluster, namespace string) {
-	pods := 100
+	pods, atOnce, limit := 100, 25, 2*time.Minute
 	if config.Systemd { // an emulated machine takes seconds for each
-		pods = 30
+		pods, atOnce, limit = 30, 10, 10*time.Minute
 	}
-	const atOnce = 10
 	name := func(i int) string { return fmt.Sprintf("short-%d", i) }
 	for i := range pods + atOnce {
 		if i < pods {
@@ -265,7 +264,7 @@ func comeAndGo(t *testing.T, c *local.Cluster, namespace string) {
 		}
 		first := name(i - atOnce)
 		var p *v1.Pod
-		waitFor(t, 10*time.Minute, "pod "+first+" ends", func() (err error) {
+		waitFor(t, limit, "pod "+first+" ends", func() (err error) {
 			if p, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), first, metav1.GetOptions{}); err == nil && p.Status.Phase != v1.PodSucceeded {
 				err = fmt.Errorf("phase %s, %v", p.Status.Phase, p.Status.ContainerStatuses)
 			}

@@ -188,17 +188,18 @@ evictionHard: {memory.available: 300Mi}
 failSwapOn: false
 fileCheckFrequency: 2s
 kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it
-localStorageCapacityIsolation: %t
 nodeStatusReportFrequency: 10s
 staticPodPath: %s
 syncFrequency: 10s
-`, c.pki("ca.crt"), driver, runtime, policy,
-		// Without it the kubelet evicts nothing: its eviction manager waits for the figures
-		// of file systems. Not every root of a container has such.
-		c.Config.Systemd, ManifestDir)
+`, c.pki("ca.crt"), driver, runtime, policy, ManifestDir)
 	config.WriteString(c.Config.KubeletConfiguration)
 	if c.Config.StaticPodURL != "" {
 		fmt.Fprintf(&config, "staticPodURL: %s\nhttpCheckFrequency: 2s\n", c.Config.StaticPodURL)
+	}
+	if !c.Config.Systemd {
+		// A container's root may have no figures of file systems. Without them the kubelet
+		// evicts nothing.
+		config.WriteString("localStorageCapacityIsolation: false\n")
 	}
 	if CgroupV1() {
 		config.WriteString("failCgroupV1: false\n")
