@@ -12,14 +12,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
 	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
 var (
@@ -56,47 +55,20 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run leaves nothing of a cluster behind, also when it is interrupted.
 func run(m *testing.M) (status int) {
 	if config.Bin == "" || config.Tools == "" || (config.Tree == "" && config.Images == "") {
 		fmt.Println("run make e2e, which builds what the tests need and names it with flags")
 		return 1
 	}
+	config.Temporary = true
 	cluster := local.New(config)
-	if cluster.Exists() {
-		fmt.Println("a cluster of this host is up, or was; make down removes it")
-		return 1
-	}
-	down := func() {
-		if err := cluster.Down(context.Background()); err != nil {
-			fmt.Println("down:", err)
-			status = 1
+	return tidy.Run(local.Dir, func() error { return cluster.Down(context.Background()) }, func() int {
+		status := m.Run()
+		if status != 0 {
+			keepLogs(cluster)
 		}
-	}
-	defer down()
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	abandon := func() {
-		if err := cluster.Abandon(context.Background()); err != nil {
-			fmt.Println("down:", err)
-		}
-		os.Exit(1)
-	}
-	go func() {
-		fmt.Println("interrupted by", <-interrupted)
-		abandon()
-	}()
-	// go test's own time limit would end us without a Down.
-	if limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); ok && limit > 0 {
-		time.AfterFunc(limit-2*time.Minute, func() {
-			fmt.Println("the tests take too long")
-			abandon()
-		})
-	}
-	if status = m.Run(); status != 0 {
-		keepLogs(cluster)
-	}
-	return status
+		return status
+	})
 }
 
 // needsUpstream skips tests that compare with upstream's own binaries where there are

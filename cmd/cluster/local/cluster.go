@@ -50,8 +50,11 @@ type dirs struct {
 
 var hostDirs = dirs{data: "/var/lib/workload-partitioning", run: "/run/workload-partitioning"}
 
+// Dir has all that a cluster keeps.
+var Dir = hostDirs.data
+
 // Kubeconfig is the administrator's.
-var Kubeconfig = filepath.Join(hostDirs.data, "admin.kubeconfig")
+var Kubeconfig = filepath.Join(Dir, "admin.kubeconfig")
 
 // Authority are the files of a cluster's certificate authority, on a host of its own.
 var Authority = []string{filepath.Join(hostDirs.data, "pki", "ca.crt"), filepath.Join(hostDirs.data, "pki", "ca.key")}
@@ -91,6 +94,8 @@ type Config struct {
 	// Systemd has systemd run all parts, also after the host boots again, and the kubelet
 	// use the cgroup driver of that name. The host is the cluster's own: a virtual machine.
 	Systemd bool
+	// Temporary means that the cluster is to end with this process ([Own]).
+	Temporary bool
 	// Images is a folder of archives of [SaveImages]; if it is empty they are made here.
 	Images string
 	// KubeletConfiguration is added to the kubelet's; it may be empty.
@@ -481,6 +486,11 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	// First of all, so that Down removes what comes next and nothing else.
 	if err := os.MkdirAll(c.dirs.data, 0o755); err != nil {
 		return err
+	}
+	if c.Config.Temporary {
+		if err := Own(c.dirs.data); err != nil {
+			return err
+		}
 	}
 	if err := c.rememberHost(); err != nil {
 		return err

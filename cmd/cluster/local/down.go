@@ -162,7 +162,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 var downs sync.Mutex
 
 // End stops everything from being started until the function that it returns is
-// called.
+// called: what an interrupt calls for before a Down, while an Up may be under way.
 func End() (resume func()) {
 	starting.Lock()
 	defer starting.Unlock()
@@ -175,12 +175,25 @@ func End() (resume func()) {
 	}
 }
 
-// Abandon is a Down after which this process starts nothing any more: what an
-// interrupt calls for, while an Up may be under way.
-func (c *Cluster) Abandon(ctx context.Context) error {
-	End()
-	return c.Down(ctx)
+// Own notes that what is in a folder is to end with this process.
+func Own(dir string) error {
+	pid := os.Getpid()
+	started, err := startTime(pid)
+	if err != nil {
+		return err
+	}
+	return owner(dir).remember(identity{pid, started})
 }
+
+// Abandoned reports whether what is in a folder was to end with a process that has ended
+// and left it: that was killed.
+func Abandoned(dir string) bool {
+	p := owner(dir)
+	_, err := os.Stat(p.file())
+	return err == nil && !p.Running()
+}
+
+func owner(dir string) *Process { return NewProcess(dir, "owner") }
 
 func removeEmpty(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {

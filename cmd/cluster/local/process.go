@@ -55,7 +55,7 @@ func (p *Process) file() string { return filepath.Join(p.dirs.run, p.Name+".json
 func (p *Process) Log() string { return filepath.Join(p.dirs.data, "logs", p.Name+".log") }
 
 // starting keeps a Down, after an interrupt, from missing what an Up just makes or
-// starts: nothing is made or started while one is ending, or after an Abandon.
+// starts: nothing is made or started while one is ending, or after an [End].
 var (
 	starting sync.Mutex
 	ending   bool

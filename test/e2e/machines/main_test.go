@@ -7,18 +7,18 @@ package machines
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"workload.openshift.io/kubernetes/cmd/cluster/local"
 	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
 var (
@@ -50,45 +50,22 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run leaves no machine behind, also when it is interrupted.
 func run(m *testing.M) (status int) {
-	if _, err := os.Stat(machine.Dir); err == nil {
-		fmt.Println("a machine of this host is up, or was; make vm-down removes it")
-		return 1
-	}
-	down := func() {
-		if err := machine.Down(); err != nil {
-			fmt.Println("down:", err)
-			status = 1
+	down := func() error { return errors.Join(machine.Down(), files.Close()) }
+	return tidy.Run(machine.Dir, down, func() int {
+		err := os.Mkdir(machine.Dir, 0o700)
+		if err == nil {
+			err = local.Own(machine.Dir)
 		}
-	}
-	abandon := func() {
-		local.End()
-		down()
-		files.Close()
-		os.Exit(1)
-	}
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		fmt.Println("interrupted by", <-interrupted)
-		abandon()
-	}()
-	// go test's own time limit would end us without a down.
-	if limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); ok && limit > 0 {
-		time.AfterFunc(limit-2*time.Minute, func() {
-			fmt.Println("the tests take too long")
-			abandon()
-		})
-	}
-	defer down()
-	defer files.Close()
-	var err error
-	if payload, err = files.Payload(context.Background()); err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	return m.Run()
+		if err == nil {
+			payload, err = files.Payload(context.Background())
+		}
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		return m.Run()
+	})
 }
 
 func progress(format string, args ...any) {
@@ -141,7 +118,7 @@ func keep(t *testing.T, m *machine.Machine) {
 	defer cancel()
 	if logs, err := os.Create(filepath.Join(folder, m.Name()+"-logs.tar")); err == nil {
 		// The second has those of a cluster that the tests in the machine have ended.
-		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+filepath.Dir(local.Kubeconfig)+"/logs /tmp/workload-partitioning-e2e-* 2>/dev/null; true", nil, logs)
+		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+local.Dir+"/logs /tmp/workload-partitioning-e2e-* 2>/dev/null; true", nil, logs)
 		logs.Close()
 	}
 	t.Logf("the console and the logs of %s are kept in %s", m.Name(), folder)
