@@ -34,7 +34,8 @@ func TestIsolatedCPUs(t *testing.T) {
 func TestLoad(t *testing.T) {
 	// The kubelet does not count the kernel's own memory, some hundred megabytes: before
 	// its count comes to the usual threshold, the machine only reads its programs again.
-	const eviction = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 5s}\n"
+	// While the node's memory counts as scarce, no pod is scheduled to it.
+	const eviction = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 5s}\nevictionPressureTransitionPeriod: 10s\n"
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{Memory: 6144}, local.Config{KubeletConfiguration: eviction})
 	transition := func() (v1.ConditionStatus, time.Time) {
 		object, err := n.client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
@@ -49,8 +50,8 @@ func TestLoad(t *testing.T) {
 		return v1.ConditionUnknown, time.Time{}
 	}
 	t.Run("memory ends", func(t *testing.T) {
-		before := n.controlPlane(t)
 		namespace := n.namespace(t, "management")
+		before := n.controlPlane(t)
 		hog := pod("hog", "", `dd if=/dev/zero of=/memory/first bs=1M count=$(($(sed -n 's/^MemAvailable: *\([0-9]*\)[0-9][0-9][0-9] kB/\1/p' /proc/meminfo) - 1300))
 i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 1; done`, "memory=16Mi", false)
 		hog.Spec.Volumes = []v1.Volume{{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}}}
@@ -88,21 +89,26 @@ i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 
 	})
 }
 
-// controlPlane returns the containers of the static pods, which run.
+// controlPlane returns the containers of the static pods, once all run: one that finds no
+// API when a node starts ends, and starts again.
 func (n *node) controlPlane(t *testing.T) (containers []string) {
 	t.Helper()
-	list, err := n.client.CoreV1().Pods(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range list.Items {
-		for _, status := range p.Status.ContainerStatuses {
-			if status.State.Running == nil {
-				t.Errorf("container %s of pod %s does not run: %v", status.Name, p.Name, status.State)
-			}
-			containers = append(containers, p.Name+" "+status.ContainerID)
+	waitFor(t, 3*time.Minute, "the control plane runs", func(ctx context.Context) error {
+		containers = nil
+		list, err := n.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
 		}
-	}
+		for _, p := range list.Items {
+			for _, status := range p.Status.ContainerStatuses {
+				if status.State.Running == nil {
+					return fmt.Errorf("container %s of pod %s does not: %v", status.Name, p.Name, status.State)
+				}
+				containers = append(containers, p.Name+" "+status.ContainerID)
+			}
+		}
+		return nil
+	})
 	slices.Sort(containers)
 	return containers
 }
