@@ -79,8 +79,6 @@ type Config struct {
 	StaticPodURL string
 	// RuntimeSocket is what the kubelet uses in place of containerd's; it may be empty.
 	RuntimeSocket string
-	// SecondAPIServer is the binary of the second kube-apiserver; empty means Bin's.
-	SecondAPIServer string
 	// WithoutNode leaves out all but etcd, kube-apiserver and kube-controller-manager.
 	WithoutNode bool
 	// AdmissionConfiguration is the content of kube-apiserver's file of that kind; it

@@ -33,9 +33,6 @@ func (c *Cluster) describe() {
 		c.APIServer.Args[0] = c.Config.APIServer
 	}
 	c.SecondAPIServer = c.process("kube-apiserver-2", c.apiServerArgs(secondAPIPort, "audit-2.log")...)
-	if c.Config.SecondAPIServer != "" {
-		c.SecondAPIServer.Args[0] = c.Config.SecondAPIServer
-	}
 	c.ControllerManager = c.process("kube-controller-manager", filepath.Join(c.Config.Bin, "kube-controller-manager"),
 		"--kubeconfig="+c.data("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+c.pki("kube-controller-manager"),
 		"--use-service-account-credentials", "--service-account-private-key-file="+c.pki("service-account.key"), "--root-ca-file="+c.pki("ca.crt"), "--v=2")
