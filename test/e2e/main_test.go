@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-func run(m *testing.M) (status int) {
+func run(m *testing.M) int {
 	if config.Bin == "" || config.Tools == "" || (config.Tree == "" && config.Images == "") {
 		fmt.Println("run make e2e, which builds what the tests need and names it with flags")
 		return 1

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-func run(m *testing.M) (status int) {
+func run(m *testing.M) int {
 	down := func() error { return errors.Join(machine.Down(), files.Close()) }
 	return tidy.Run(machine.Dir, down, func() int {
 		err := os.Mkdir(machine.Dir, 0o700)
