@@ -133,7 +133,7 @@ func expectKubelet(t *testing.T, c *local.Cluster, version string) {
 // to the other and back with its pods running.
 func TestKubeletsOfOlderReleases(t *testing.T) {
 	if olderBin == "" {
-		t.Skip("no binaries of older releases; make e2e names them")
+		t.Skip("no binaries of older releases were given; make test-all and make e2e build them")
 	}
 	c := partitioned(t)
 	s := survive(t, c).withExclusive(t)
