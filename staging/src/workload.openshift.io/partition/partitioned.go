@@ -9,10 +9,12 @@ import (
 )
 
 // TypeOf returns the workload type of a pod that [Mutate] partitioned, and false
-// for every other pod. The target annotation alone makes no partitioned pod: each
-// container must have its resources annotation, and no cpu. A pod whose author
-// forged all of that can not be told from a partitioned one; it is the admission
-// plugin, in every kube-apiserver, that lets none pass. It does not allocate.
+// for every other pod. The target annotation alone makes no partitioned pod: no
+// container may have cpu, and either each has its resources annotation, or at least one
+// has cores of the type, and none those of another. (OpenShift's kubelet annotates no
+// container without a request.) A pod whose author forged all of that can not be told
+// from a partitioned one; it is the admission plugin, in every kube-apiserver, that lets
+// none pass. It does not allocate.
 func TypeOf(pod *v1.Pod) (workloadType string, ok bool) {
 	for key := range pod.Annotations {
 		if name, found := strings.CutPrefix(key, TargetPrefix); found {
@@ -22,23 +24,47 @@ func TypeOf(pod *v1.Pod) (workloadType string, ok bool) {
 			workloadType = name
 		}
 	}
-	if workloadType == "" || !partitionedContainers(pod, pod.Spec.InitContainers) || !partitionedContainers(pod, pod.Spec.Containers) {
+	if workloadType == "" {
+		return "", false
+	}
+	annotated, carries := true, false
+	for _, containers := range [2][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			request, limit := containers[i].Resources.Requests[cpu], containers[i].Resources.Limits[cpu]
+			if !request.IsZero() || !limit.IsZero() {
+				return "", false
+			}
+			if _, has := resourcesOf(pod.Annotations, containers[i].Name); !has {
+				annotated = false
+			}
+			for _, list := range [2]v1.ResourceList{containers[i].Resources.Requests, containers[i].Resources.Limits} {
+				own, foreign := carriesCoresOf(list, workloadType)
+				if foreign {
+					return "", false
+				}
+				carries = carries || own
+			}
+		}
+	}
+	if !annotated && !carries {
 		return "", false
 	}
 	return workloadType, true
 }
 
-func partitionedContainers(pod *v1.Pod, containers []v1.Container) bool {
-	for i := range containers {
-		request, limit := containers[i].Resources.Requests[cpu], containers[i].Resources.Limits[cpu]
-		if !request.IsZero() || !limit.IsZero() {
-			return false
-		}
-		if _, ok := resourcesOf(pod.Annotations, containers[i].Name); !ok {
-			return false
+// carriesCoresOf reports whether a list names the cores of the workload type, and of any
+// other.
+func carriesCoresOf(list v1.ResourceList, workloadType string) (own, foreign bool) {
+	if hasOnly(list, cpu, memory) {
+		return false, false
+	}
+	for name := range list {
+		if of, isCores := TypeOfCores(string(name)); isCores {
+			own = own || of == workloadType
+			foreign = foreign || of != workloadType
 		}
 	}
-	return true
+	return own, foreign
 }
 
 // AsOrdinary returns a copy of a partitioned pod, whose workload type [TypeOf] has
