@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/cluster/local"
 )
@@ -107,6 +109,40 @@ func TestExclusiveCPUs(t *testing.T) {
 	})
 	restart(t, c, pinning)
 	keeps(t)
+	taken := `{"management": {"cpuset": "1"}}`
+	t.Run("nothing of the pod runs, so the pool gets its CPU, and the pod another", func(t *testing.T) {
+		if err := c.StopKubelet(); err != nil {
+			t.Fatal(err)
+		}
+		stopInRuntime(t, c, pods[0])
+		restart(t, c, taken)
+		waitFor(t, time.Minute, "the exclusive container runs again", func() error {
+			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), exclusive.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
+			if err == nil && (cpus(t, usage.CPUs).Size() != 1 || usage.CPUs == "1") {
+				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
+			}
+			pods[0], has = p, usage.CPUs
+			return err
+		})
+	})
+	t.Run("the pod has been deleted while the kubelet was away", func(t *testing.T) {
+		if err := c.StopKubelet(); err != nil {
+			t.Fatal(err)
+		}
+		var grace int64
+		if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), exclusive.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+			t.Fatal(err)
+		}
+		takes := `{"management": {"cpuset": "` + has + `"}}`
+		fails(t, c, takes, "container c of pod "+namespace+"/exclusive (UID "+string(pods[0].UID)+") exclusively holds CPU "+has)
+		stopInRuntime(t, c, pods[0])
+		restart(t, c, takes)
+	})
+	restart(t, c, pinning)
 }
 
 // fails starts the kubelet with a pinning file, and expects it to end and say why.

@@ -332,6 +332,9 @@ func metric(t *testing.T, c *local.Cluster, name, label, value string) (found fl
 		t.Fatal(err)
 	}
 	series := fmt.Sprintf("%s{%s=%q} ", name, label, value)
+	if label == "" {
+		series = name + " "
+	}
 	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(line, series); ok {
 			if _, err := fmt.Sscan(rest, &found); err != nil {

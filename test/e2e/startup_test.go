@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,14 +24,11 @@ import (
 func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
 	c := partitioned(t)
 	for name, test := range map[string]struct{ file, want string }{
-		"empty":                      {``, "not a pinning file"},
-		"blank":                      {" \n", "not a pinning file"},
 		"not JSON":                   {`management: {cpuset: "0"}`, "not a pinning file"},
 		"cut off":                    {`{"management": {"cpuset": "0"`, "not a pinning file"},
 		"trailing data":              {`{"management": {"cpuset": "0"}} x`, "not a pinning file"},
 		"a list":                     {`[]`, "not a pinning file"},
-		"null":                       {`null`, "names no workload type"},
-		"no type":                    {`{}`, "names no workload type"},
+		"null":                       {`null`, "not a pinning file"},
 		"a type without an object":   {`{"management": "0"}`, `workload type "management": "0" is not an object`},
 		"a type that is null":        {`{"management": null}`, `workload type "management": null is not an object`},
 		"no cpuset":                  {`{"management": {}}`, `workload type "management": cpuset is missing`},
@@ -55,8 +55,6 @@ func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
 		"a CPU that can not be":      {`{"management": {"cpuset": "0-99999999999999999999"}}`, `cpuset "0-99999999999999999999"`},
 		"a very large range":         {`{"management": {"cpuset": "0-2000000000"}}`, `cpuset "0-2000000000"`},
 		"pools that overlap":         {`{"a": {"cpuset": "0"}, "b": {"cpuset": "0"}}`, `workload type "b": cpuset "0": CPU 0 is in the pool of "a" too`},
-		"a pool of all CPUs":         {`{"management": {"cpuset": "` + allCPUs(t) + `"}}`, "leaves none of the host's CPUs"},
-		"pools that are all CPUs":    {`{"a": {"cpuset": "0"}, "b": {"cpuset": "` + otherCPUs(t) + `"}}`, "leaves none of the host's CPUs"},
 		"a file of two mebibytes":    {`{"management": {"cpuset": "0"}}` + strings.Repeat(" ", 2<<20), "is larger than"},
 		"a line break in the values": {`{"management": {"cpuset": "0\n"}}`, `workload type "management": cpuset "0\\n"`},
 	} {
@@ -81,13 +79,114 @@ func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
 		}
 		expectRefusal(t, c, partition.PinningFilePath, "not a regular file")
 	})
-	t.Run("reserved CPUs that do not contain the pool", func(t *testing.T) {
+	t.Run("somebody else's file", func(t *testing.T) {
 		writePinningFile(t, pinning, 0o600)
-		expectRefusal(t, c, `reservedSystemCPUs \"1\"`, "does not contain CPU 0, which "+partition.PinningFilePath, "--reserved-cpus=1")
+		if err := os.Chown(partition.PinningFilePath, 65534, -1); err != nil {
+			t.Fatal(err)
+		}
+		expectRefusal(t, c, partition.PinningFilePath, "belongs to user 65534, who is not root; run: chown root "+partition.PinningFilePath)
+	})
+	t.Run("a directory that others can write", func(t *testing.T) {
+		directory := filepath.Dir(partition.PinningFilePath)
+		changeDirectory(t, directory, 0o777, 0)
+		expectRefusal(t, c, partition.PinningFilePath, "directory "+directory+" lets others than its owner replace what is in it; run: chmod go-w "+directory)
+	})
+	t.Run("reserved cgroups beside reserved CPUs that an administrator has set", func(t *testing.T) {
+		expectRefusal(t, c, "invalid configuration", "can't use reservedSystemCPUs", "--reserved-cpus=0", "--system-reserved-cgroup=/system.slice")
 	})
 	t.Run("a static policy that shares reserved CPUs", func(t *testing.T) {
 		writePinningFile(t, pinning, 0o600)
 		expectRefusal(t, c, "cpuManagerPolicyOptions", `strict-cpu-reservation is \"false\"`, "--cpu-manager-policy-options=strict-cpu-reservation=false")
+	})
+}
+
+// changeDirectory gives a directory a mode and an owner for a test.
+func changeDirectory(t *testing.T, directory string, mode os.FileMode, owner int) {
+	t.Helper()
+	info, err := os.Stat(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(mode os.FileMode, owner int) {
+		if err := errors.Join(os.Chmod(directory, mode), os.Chown(directory, owner, -1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { change(info.Mode(), 0) })
+	change(mode, owner)
+}
+
+// What installers leave on a node starts the kubelet, and says what is odd about it.
+func TestKubeletStartsOnWhatInstallersLeave(t *testing.T) {
+	c := partitioned(t)
+	t.Cleanup(func() { restart(t, c, pinning) })
+	coresOf := func(t *testing.T) (found []string) {
+		t.Helper()
+		for name := range getNode(t, c).Status.Capacity {
+			if workloadType, is := partition.TypeOfCores(string(name)); is {
+				found = append(found, workloadType)
+			}
+		}
+		return found
+	}
+	for _, test := range []struct {
+		name, file, event string
+		want              []string
+	}{
+		{"a file of white space", "\n", "", []string{"management"}},
+		{"no type", "{}", "", nil},
+		{"an empty set with line breaks", "\n{\"management\": {\"cpuset\": \"\"}}", "", []string{"management"}},
+		{"a pool of all CPUs", `{"management": {"cpuset": "` + allCPUs(t) + `"}}`, "PoolsHoldEveryCPU", []string{"management"}},
+		{"pools that are all CPUs", `{"management": {"cpuset": "0"}, "infra": {"cpuset": "` + otherCPUs(t) + `"}}`, "PoolsHoldEveryCPU", []string{"infra", "management"}},
+		{"no file, and there was one", "", "PinningFileMissing", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			restart(t, c, test.file)
+			got := coresOf(t)
+			slices.Sort(got)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("the node has cores of %q, want %q", got, test.want)
+			}
+			if reserved := int64(runtime.NumCPU())*1000 - getNode(t, c).Status.Allocatable.Cpu().MilliValue(); reserved != 500 {
+				t.Errorf("%dm are reserved, want only kubeReserved's 500m", reserved)
+			}
+			if test.event != "" {
+				awaitEvent(t, c, test.event, "")
+			}
+		})
+	}
+	reconfigure := func(configuration string, without bool) {
+		if err := c.ChangeCPUManagerPolicy("static"); err != nil {
+			t.Fatal(err)
+		}
+		c.Config.KubeletConfiguration, c.Config.WithoutReservation = configuration, without
+	}
+	t.Cleanup(func() { reconfigure("", false) })
+	t.Run("a reserved cgroup", func(t *testing.T) {
+		reconfigure("systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n", false)
+		restart(t, c, pinning)
+		awaitEvent(t, c, "ReservedCgroupDropped", "dropped: systemReservedCgroup=/system.slice, enforceNodeAllocatable: system-reserved-compressible")
+		log, err := os.ReadFile(c.Kubelet.Log())
+		if err != nil || !strings.Contains(string(log), `replaced=["kubeReserved cpu=500m","systemReserved cpu=100m"]`) {
+			t.Errorf("the log does not say which amounts the pools replace (%v)", err)
+		}
+	})
+	t.Run("a directory of a user's own", func(t *testing.T) {
+		changeDirectory(t, filepath.Dir(partition.PinningFilePath), 0o755, 65534)
+		restart(t, c, pinning)
+		awaitEvent(t, c, "PinningFileDirectoryOwner", filepath.Dir(partition.PinningFilePath)+" on the way to "+partition.PinningFilePath+" belongs to user 65534")
+	})
+	t.Run("no reservation but the pools", func(t *testing.T) {
+		reconfigure("", true)
+		restart(t, c, pinning)
+		// The static policy needs one, so none is left once the pools are empty, or gone.
+		fails(t, c, `{"management": {"cpuset": ""}}`, "add reservedSystemCPUs, or cpu to kubeReserved or systemReserved")
+		restart(t, c, pinning)
+		fails(t, c, "", "the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero")
+		log, err := os.ReadFile(c.Kubelet.Log())
+		if err != nil || !strings.Contains(string(log), "The kubelet will not start: the static policy of the CPU manager needs a reserved CPU") {
+			t.Errorf("the log does not name the setting to add (%v)", err)
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,64 @@ func TestPools(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Exclusive containers take every CPU outside the pool. A container that shares runs on
+// one of them then, and neither is spread over them nor comes onto the pool.
+func TestNoSharedCPUs(t *testing.T) {
+	needsCPUs(t, 4)
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	online := cpus(t, allCPUs(t))
+	exclusive := func(name string, count int) *v1.Pod {
+		amount := fmt.Sprintf("cpu=%d memory=32Mi", count)
+		return pod(name, nil, container("c", awake, amount, amount))
+	}
+	shared := start(t, c, namespace, pod("shared", nil, container("c", awake, "", "")))[0]
+	holders := []*v1.Pod{exclusive("most", online.Size()-3), exclusive("last-but-one", 1), exclusive("last", 1)}
+	holders = start(t, c, namespace, holders...)
+	onOne := func(t *testing.T, p *v1.Pod) string {
+		t.Helper()
+		found := ""
+		waitFor(t, time.Minute, "container of pod "+p.Name+" has one CPU outside the pool", func() error {
+			found = containerUsage(t, p, 0).CPUs
+			if set := cpus(t, found); set.Size() != 1 || set.Contains(0) {
+				return fmt.Errorf("it may use CPUs %s", found)
+			}
+			return nil
+		})
+		return found
+	}
+	first := onOne(t, shared)
+	late := start(t, c, namespace, pod("late", nil, container("c", awake, "", "")))[0]
+	if got, want := onOne(t, late), fmt.Sprint(slices.Max(online.List())); got != want {
+		t.Errorf("a container that starts now has CPU %s, want %s", got, want)
+	}
+	awaitEvent(t, c, "NoSharedCPUs", "disturb "+namespace+"/")
+	if value := metric(t, c, "kubelet_workload_partitioning_shared_cpus", "", ""); value != 0 {
+		t.Errorf("kubelet_workload_partitioning_shared_cpus is %v", value)
+	}
+	t.Run("the kubelet starts again", func(t *testing.T) {
+		restart(t, c, pinning)
+		time.Sleep(10 * time.Second)
+		if got := onOne(t, shared); got != first {
+			t.Errorf("the container that shared has CPU %s, and had %s", got, first)
+		}
+		onOne(t, late)
+		for _, p := range holders {
+			expectPlaced(t, p, cpus(t, containerUsage(t, p, 0).CPUs))
+		}
+	})
+	t.Run("a CPU is given back", func(t *testing.T) {
+		back := cpus(t, containerUsage(t, holders[2], 0).CPUs)
+		releaseExclusive(t, c, holders[2])
+		expectPlaced(t, shared, back)
+		expectPlaced(t, late, back)
+		awaitEvent(t, c, "NoSharedCPUs", fmt.Sprintf("share the CPUs %q again", back.String()))
+	})
+	for _, p := range holders[:2] {
+		releaseExclusive(t, c, p)
 	}
 }
 

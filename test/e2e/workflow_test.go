@@ -471,12 +471,33 @@ func TestAccounting(t *testing.T) {
 		of := func(name, field string) v1.EnvVar {
 			return v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: field, Divisor: resource.MustParse("1m")}}}
 		}
-		told := pod("told", asks, container("c", "env; "+awake, "cpu=300m memory=16Mi", "cpu=700m"), container("d", "env; "+awake, "cpu=100m memory=16Mi", ""))
-		for i := range told.Spec.Containers {
-			told.Spec.Containers[i].Env = []v1.EnvVar{of("REQUEST", "requests.cpu"), of("LIMIT", "limits.cpu")}
+		told := pod("told", asks, container("c", "env; "+awake, "cpu=300m memory=16Mi", "cpu=700m"), container("d", "", "cpu=100m memory=16Mi", ""))
+		always := v1.ContainerRestartPolicyAlways
+		sidecar := container("sidecar", "env; "+awake, "cpu=50m memory=16Mi", "")
+		sidecar.RestartPolicy = &always
+		told.Spec.InitContainers = []v1.Container{container("init", "env", "cpu=200m memory=16Mi", "cpu=250m"), sidecar}
+		for _, containers := range [][]v1.Container{told.Spec.InitContainers, told.Spec.Containers} {
+			for i := range containers {
+				named := of("NAMED", "requests.cpu")
+				named.ValueFrom.ResourceFieldRef.ContainerName = containers[i].Name
+				containers[i].Env = []v1.EnvVar{of("REQUEST", "requests.cpu"), of("LIMIT", "limits.cpu"), named}
+			}
 		}
+		file := func(container, field string) v1.DownwardAPIVolumeFile {
+			return v1.DownwardAPIVolumeFile{Path: container + "-" + field, ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: container, Resource: field, Divisor: resource.MustParse("1m")}}
+		}
+		told.Spec.Volumes = []v1.Volume{{Name: "told", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+			{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{file("sidecar", "requests.cpu")}}}}}}},
+			{Name: "plain", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{file("c", "limits.cpu"), file("d", "limits.cpu")}}}}}
+		told.Spec.Containers[1].VolumeMounts = []v1.VolumeMount{{Name: "told", MountPath: "/told"}, {Name: "plain", MountPath: "/plain"}}
+		told.Spec.Containers[1].Args[1] = "env; for f in /told/* /plain/*; do echo $f=$(cat $f); done; " + awake
 		p := start(t, c, namespace, told)[0]
-		for container, want := range map[string][]string{"c": {"REQUEST=300\n", "LIMIT=700\n"}, "d": {"REQUEST=100\n", "LIMIT=1000\n"}} {
+		for container, want := range map[string][]string{
+			"c":       {"REQUEST=300\n", "LIMIT=700\n", "NAMED=300\n"},
+			"d":       {"REQUEST=100\n", "LIMIT=1000\n", "NAMED=100\n", "/told/sidecar-requests.cpu=50\n", "/plain/c-limits.cpu=700\n", "/plain/d-limits.cpu=1000\n"},
+			"init":    {"REQUEST=200\n", "LIMIT=250\n", "NAMED=200\n"},
+			"sidecar": {"REQUEST=50\n", "LIMIT=1000\n", "NAMED=50\n"},
+		} {
 			printed := logs(t, c, p, container)
 			for _, line := range want {
 				if !strings.Contains(printed, line) {

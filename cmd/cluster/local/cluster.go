@@ -98,6 +98,9 @@ type Config struct {
 	Images string
 	// KubeletConfiguration is added to the kubelet's; it may be empty.
 	KubeletConfiguration string
+	// WithoutReservation leaves the kubelet without kubeReserved, as installers do whose
+	// only reservation is the pinning file.
+	WithoutReservation bool
 	// Join, if set, is the URL of the kube-apiserver of another host, from which the
 	// certificate authority ([Authority]) was copied to the same paths here: this host then
 	// has a node and no control plane.

@@ -184,11 +184,13 @@ cpuManagerReconcilePeriod: 2s
 evictionHard: {memory.available: 300Mi}
 failSwapOn: false
 fileCheckFrequency: 2s
-kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it
 nodeStatusReportFrequency: 10s
 staticPodPath: %s
 syncFrequency: 10s
 `, c.pki("ca.crt"), driver, runtime, policy, ManifestDir)
+	if !c.Config.WithoutReservation {
+		config.WriteString("kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it\n")
+	}
 	config.WriteString(c.Config.KubeletConfiguration)
 	if c.Config.StaticPodURL != "" {
 		fmt.Fprintf(&config, "staticPodURL: %s\nhttpCheckFrequency: 2s\n", c.Config.StaticPodURL)

@@ -27,7 +27,7 @@ func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	pools, err := partition.Load(partition.PinningFilePath, online)
+	pools, _, err := partition.Load(partition.PinningFilePath, online)
 	if err != nil {
 		return err
 	}

@@ -31,13 +31,13 @@ func BenchmarkSync(b *testing.B) {
 	}{{"feature=off/pod=ordinary", two(ordinaryPod()), false}, {"feature=on/pod=ordinary", two(ordinaryPod()), true}, {"feature=on/pod=partitioned", partitioned, true}} {
 		b.Run(test.name, func(b *testing.B) {
 			if test.on {
-				current.Store(newNode(management, cpuset.New(0, 1, 2, 3)))
+				current.Store(newNode(management, cpuset.New(0, 1, 2, 3), cpuset.New(), cpuset.New()))
 				b.Cleanup(func() { current.Store(nil) })
 			}
 			chosen := cpuset.New(2, 3)
 			status := &v1.PodStatus{ContainerStatuses: make([]v1.ContainerStatus, len(test.pod.Spec.Containers))}
 			config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
-			active, statuses := Pods(func() []*v1.Pod { return nil }, nil, statuses{})
+			active, statuses := FollowPods(func() []*v1.Pod { return nil }, nil, statuses{}, nil, none{}, nil)
 			b.ReportAllocs()
 			for b.Loop() {
 				WithCPU(test.pod) // the pod's cgroup
@@ -48,7 +48,7 @@ func BenchmarkSync(b *testing.B) {
 				for i := range test.pod.Spec.Containers {
 					Place(test.pod, config)
 					ContainerWithCPU(test.pod, &test.pod.Spec.Containers[i])
-					CPUs(test.pod, chosen)
+					CPUs(test.pod, test.pod.Spec.Containers[i].Name, "id", chosen)
 				}
 				HideCPU(test.pod, status)
 			}

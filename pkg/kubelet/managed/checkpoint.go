@@ -1,91 +1,163 @@
 package managed
 
 import (
-	"encoding/json"
-	"errors"
+	"context"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
 
-// lastPools is what the kubelet remembers of its pools beside the CPU manager's
-// checkpoint, so that a later start can tell what they explain of that.
-type lastPools struct {
-	// ReservedCPUs were kept out of the shared pool because of the pinning file.
-	ReservedCPUs string `json:"reservedCPUs"`
-}
-
-const recordName = "workload_partitioning_state"
-
-// recordPath is set by Start, from the kubelet's root directory. Before that it names
-// no file, so there is no record, as in upstream's own tests.
-var recordPath string
-
-// StartPolicy calls start, that of the CPU manager's policy, on a checkpoint that has been brought
-// up to date if it differs from what the policy expects only in the pools, of this
-// pinning file or of the last one. Upstream would not start until somebody deletes
-// the checkpoint, and with it all exclusive assignments
-// (pkg/kubelet/cm/cpumanager/policy_static.go, validateState). These stay as they
-// are; one that holds a CPU of a pool is an error that names the pod, and leaves the
-// checkpoint as it is. Whatever the pools do not explain is left to upstream.
+// StartPolicy calls start, that of the CPU manager's policy, on a checkpoint whose shared
+// set has been derived anew: all CPUs that exist, less the reserved ones, less those that
+// are assigned exclusively. So neither changed pools, nor a write that a loss of power cut
+// in two, nor CPUs that came or went keep the kubelet from starting. Upstream would not
+// start until somebody deletes the checkpoint, and with it all exclusive assignments
+// (pkg/kubelet/cm/cpumanager/policy_static.go, validateState).
+//
+// Assignments stay as they are. One that holds a CPU of a pool is an error that names the
+// pod and leaves the checkpoint as it is, as long as a container of that pod may run; else
+// it is dropped, and the pod gets other CPUs when it is admitted again.
 //
 // online are the CPUs of the host, and allocatable those that the policy may give away.
 func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpuset.CPUSet) error {
-	if n := current.Load(); host.static && (n != nil || host.wasOn) {
-		exhausted, err := fitCheckpoint(n, s, online, online.Difference(allocatable))
-		if err != nil || exhausted {
-			return err
-		}
+	n := current.Load()
+	if !host.static || (n == nil && !host.wasOn) {
+		return callStart(start, s)
+	}
+	reserved := online.Difference(allocatable)
+	right, err := deriveSharedSet(n, s, online, reserved)
+	if err != nil {
+		return err
+	}
+	observed.Lock()
+	observed.state = s
+	observed.Unlock()
+	if n == nil {
+		removeRecord()
+	} else {
+		n.writeRecord(nil) // the CPU manager moves all containers, from whatever set
+	}
+	if right {
+		// Upstream comes to that state, and writes it, but takes it for a damaged one when
+		// it starts (kubernetes/kubernetes issue 141196).
+		initializeMetrics(s, reserved)
+		return nil
 	}
 	return callStart(start, s)
 }
 
-// fitCheckpoint does what StartPolicy says. It reports whether the checkpoint is
-// right although nothing is left to share: pools and exclusive containers have all
-// CPUs. Upstream can come to that state, and write it, but takes it for a damaged one
-// when it starts (kubernetes/kubernetes issue 141196).
-func fitCheckpoint(n *node, s state.State, online, reserved cpuset.CPUSet) (exhausted bool, err error) {
-	last, _ := readRecord()
+// deriveSharedSet does what StartPolicy says of the checkpoint. It reports whether that is
+// right although upstream would refuse it: nothing is left to share, or an assigned CPU is
+// offline.
+func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (right bool, err error) {
+	assignments := assignmentsOf(s)
+	if len(assignments) == 0 && s.GetDefaultCPUSet().IsEmpty() {
+		return false, nil // a new checkpoint, which upstream fills
+	}
+	var dropped []assignment
 	assigned := cpuset.New()
+	for _, a := range assignments {
+		if n != nil && !a.cpus.Intersection(n.pooled).IsEmpty() {
+			if mayRun(a.pod) {
+				return false, fmt.Errorf("%s exclusively holds CPU %s, which %s gives to a pool, and may be running; stop its containers with the runtime's own tool (crictl stopp), or start the kubelet with the previous file and delete the pod, then start it with this one",
+					a, a.cpus.Intersection(n.pooled), partition.PinningFilePath)
+			}
+			dropped = append(dropped, a)
+			continue
+		}
+		assigned = assigned.Union(a.cpus)
+	}
+	for _, a := range dropped {
+		host.log.Info("A pool has a CPU that a pod held exclusively, of which no container runs; the pod gets others when it is admitted again", "holder", a.String(), "cpus", a.cpus.String())
+		a.drop(s)
+	}
+	shared := online.Difference(assigned)
+	if host.strict {
+		shared = shared.Difference(reserved)
+	}
+	if before := s.GetDefaultCPUSet(); !before.Equals(shared) {
+		host.log.Info("Bringing the CPU manager's checkpoint up to date", "sharedBefore", before.String(), "sharedNow", shared.String())
+		s.SetDefaultCPUSet(shared)
+	}
+	if shared.IsEmpty() {
+		host.log.Info("Containers with exclusive CPUs have all that the pools leave", "exclusive", assigned.String())
+	}
+	absent := assigned.Difference(online)
+	if !absent.IsEmpty() {
+		for _, a := range assignments {
+			if lost := a.cpus.Intersection(absent); !lost.IsEmpty() {
+				host.log.Error(nil, "A CPU that is held exclusively is offline", "holder", a.String(), "cpus", lost.String())
+				nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which %s holds exclusively, is offline: set it online, or delete the pod", lost, a)
+			}
+		}
+	}
+	return shared.IsEmpty() || !absent.IsEmpty(), nil
+}
+
+// assignment is CPUs that a container, or a pod as a whole, holds exclusively.
+type assignment struct {
+	// pod is a UID, and container the name of one of its containers; empty means the pod.
+	pod, container string
+	cpus           cpuset.CPUSet
+}
+
+// assignmentsOf returns all assignments in a fixed order, containers before pods.
+func assignmentsOf(s state.State) (all []assignment) {
 	for pod, containers := range s.GetCPUAssignments() {
 		for container, cpus := range containers {
-			if n != nil {
-				if held := cpus.Intersection(n.pooled); !held.IsEmpty() {
-					return false, fmt.Errorf("container %s of pod %s exclusively holds CPU %s, which %s gives to a pool; delete the pod while the pools are as before, then change them",
-						container, podName(pod), held, partition.PinningFilePath)
-				}
-			}
-			assigned = assigned.Union(cpus)
+			all = append(all, assignment{pod, container, cpus})
 		}
 	}
-	expected, explained := online, last
-	if host.strict {
-		expected = online.Difference(reserved)
-		explained = explained.Union(reserved)
+	all = append(all, podAssignments(s)...)
+	slices.SortFunc(all, func(a, b assignment) int {
+		return strings.Compare(a.pod+"/"+a.container, b.pod+"/"+b.container)
+	})
+	return all
+}
+
+func (a assignment) String() string {
+	if a.container == "" {
+		return "pod " + podName(a.pod)
 	}
-	had := s.GetDefaultCPUSet().Union(assigned)
-	differ := had.Difference(expected).Union(expected.Difference(had))
-	// Without any CPU it is a new checkpoint, which upstream fills.
-	if !had.IsEmpty() && differ.IsSubsetOf(explained) {
-		shared := expected.Difference(assigned)
-		if !differ.IsEmpty() {
-			host.log.Info("The pools have changed; bringing the CPU manager's checkpoint up to date", "sharedBefore", s.GetDefaultCPUSet().String(), "sharedNow", shared.String())
-			s.SetDefaultCPUSet(shared)
-		}
-		if exhausted = shared.IsEmpty() && s.GetDefaultCPUSet().IsEmpty(); exhausted {
-			host.log.Info("Containers with exclusive CPUs have all that the pools leave; others share them", "exclusive", assigned.String())
-		}
+	return fmt.Sprintf("container %s of pod %s", a.container, podName(a.pod))
+}
+
+func (a assignment) drop(s state.State) {
+	if a.container == "" {
+		dropPodAssignment(s, a.pod)
+		return
 	}
-	if n == nil || n.pooled.IsEmpty() {
-		return exhausted, removeRecord()
+	s.Delete(a.pod, a.container)
+}
+
+// podUIDLabel is the kubelet's label of containers (k8s.io/kubelet/pkg/types).
+const podUIDLabel = "io.kubernetes.pod.uid"
+
+// mayRun reports whether the runtime has a container of the pod that runs or may run. One
+// that can not be asked may.
+func mayRun(uid string) bool {
+	observed.Lock()
+	runtime := observed.runtime
+	observed.Unlock()
+	if runtime == nil {
+		return true
 	}
-	return exhausted, writeRecord(reserved)
+	containers, err := runtime.ListContainers(context.Background(), &runtimeapi.ContainerFilter{LabelSelector: map[string]string{podUIDLabel: uid}})
+	if err != nil {
+		host.log.Error(err, "The runtime does not say which containers of a pod run", "pod", podName(uid))
+		return true
+	}
+	return slices.ContainsFunc(containers, func(c *runtimeapi.Container) bool {
+		return c.State != runtimeapi.ContainerState_CONTAINER_EXITED
+	})
 }
 
 // podName returns namespace, name and UID of a pod of which the checkpoint has only
@@ -99,46 +171,23 @@ func podName(uid string) string {
 	return uid
 }
 
-// readRecord returns the CPUs that the last kubelet with a pinning file reserved.
-// A record that can not be read explains nothing.
-func readRecord() (reserved cpuset.CPUSet, known bool) {
-	data, err := os.ReadFile(recordPath)
-	if errors.Is(err, fs.ErrNotExist) {
-		return cpuset.New(), false
-	}
-	var r lastPools
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
-	if err == nil {
-		reserved, err = cpuset.Parse(r.ReservedCPUs)
-	}
-	if err != nil {
-		host.log.Error(err, "The record of the last pools is not readable; going on without it", "path", recordPath)
-		return cpuset.New(), false
-	}
-	return reserved, true
-}
+// numaNodes is where the kernel lists the CPUs of each NUMA node.
+const numaNodes = "/sys/devices/system/node/node[0-9]*"
 
-func writeRecord(reserved cpuset.CPUSet) error {
-	data, err := json.Marshal(lastPools{reserved.String()})
-	if err != nil {
-		return err
+// initializeMetrics does what upstream's start would have done
+// (pkg/kubelet/cm/cpumanager/policy_static.go, initializeMetrics).
+func initializeMetrics(s state.State, reserved cpuset.CPUSet) {
+	assigned := cpuset.New()
+	for _, a := range assignmentsOf(s) {
+		assigned = assigned.Union(a.cpus)
 	}
-	temporary := recordPath + ".new"
-	if err := os.WriteFile(temporary, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("record of the pools: %w", err)
+	metrics.CPUManagerSharedPoolSizeMilliCores.Set(float64(s.GetDefaultCPUSet().Difference(reserved).Size() * 1000))
+	metrics.CPUManagerExclusiveCPUsAllocationCount.Set(float64(assigned.Size()))
+	nodes, _ := filepath.Glob(numaNodes) // the pattern is right
+	for _, directory := range nodes {
+		if cpus, err := readCPUs(filepath.Join(directory, "cpulist")); err == nil {
+			id := strings.TrimPrefix(filepath.Base(directory), "node")
+			metrics.CPUManagerAllocationPerNUMA.WithLabelValues(id).Set(float64(assigned.Intersection(cpus).Size()))
+		}
 	}
-	return os.Rename(temporary, recordPath)
-}
-
-func removeRecord() error {
-	if err := os.Remove(recordPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("record of the pools: %w", err)
-	}
-	return nil
-}
-
-func setRecordPath(rootDirectory string) {
-	recordPath = filepath.Join(rootDirectory, recordName)
 }

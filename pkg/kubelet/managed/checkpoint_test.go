@@ -1,11 +1,14 @@
 package managed
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
@@ -30,31 +33,52 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 		}
 		return cpus
 	}
+	running, exited := runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED
 	for name, test := range map[string]struct {
-		last      string // the record of the last pools; "-" is none
+		wasOn     bool
 		pools     string // "-" is no file
 		shared    string
 		exclusive string
-		want      string
-		wantError string
+		// podLevel are CPUs of another pod as a whole.
+		podLevel string
+		// containers are those of the pod in the runtime; nil is one that runs.
+		containers []runtimeapi.ContainerState
+		asked      error
+		want       string
+		// wantDropped is that the pod has lost its CPUs.
+		wantDropped bool
+		wantError   string
 		// wantSkip is that upstream's start, which would fail, is left out.
 		wantSkip bool
 	}{
-		"file added":                           {last: "-", pools: "0", shared: "0-2", exclusive: "3", want: "1-2"},
-		"pool grown":                           {last: "0", pools: "0-1", shared: "1-2", exclusive: "3", want: "2"},
-		"pool shrunk":                          {last: "0-1", pools: "0", shared: "2", exclusive: "3", want: "1-2"},
-		"pool moved":                           {last: "0", pools: "1", shared: "1-2", exclusive: "3", want: "0,2"},
-		"file removed":                         {last: "0", pools: "-", shared: "1-2", exclusive: "3", want: "0-2"},
-		"nothing changed":                      {last: "0", pools: "0", shared: "1-2", exclusive: "3", want: "1-2"},
-		"an exclusive CPU in the new pool":     {last: "0", pools: "0,3", shared: "1-2", exclusive: "3", want: "1-2", wantError: "container c of pod default/app (UID uid) exclusively holds CPU 3"},
-		"a CPU that the pools do not explain":  {last: "0", pools: "0", shared: "1", exclusive: "3", want: "1"},
-		"a new checkpoint is upstream's":       {last: "0", pools: "0", shared: "", want: ""},
-		"without a file ever it is upstream's": {last: "-", pools: "-", shared: "1", exclusive: "3", want: "1"},
-		"nothing is left to share":             {last: "0", pools: "0", shared: "", exclusive: "1-3", want: "", wantSkip: true},
-		"the pool takes what was shared":       {last: "0", pools: "0-1", shared: "1", exclusive: "2-3", want: "", wantSkip: true},
-		"and gives it back":                    {last: "0-1", pools: "0", shared: "", exclusive: "2-3", want: "1"},
-		"and all of it":                        {last: "0-1", pools: "-", shared: "", exclusive: "2-3", want: "0-1"},
-		"a record that can not be read":        {last: "x", pools: "0", shared: "0-2", exclusive: "3", want: "1-2"},
+		"file added":                                   {pools: "0", shared: "0-2", exclusive: "3", want: "1-2"},
+		"pool grown":                                   {wasOn: true, pools: "0-1", shared: "1-2", exclusive: "3", want: "2"},
+		"pool shrunk":                                  {wasOn: true, pools: "0", shared: "2", exclusive: "3", want: "1-2"},
+		"pool moved":                                   {wasOn: true, pools: "1", shared: "1-2", exclusive: "3", want: "0,2"},
+		"file removed":                                 {wasOn: true, pools: "-", shared: "1-2", exclusive: "3", want: "0-2"},
+		"nothing changed":                              {wasOn: true, pools: "0", shared: "1-2", exclusive: "3", want: "1-2"},
+		"an exclusive CPU in the new pool":             {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", want: "1-2", wantError: "container c of pod default/app (UID uid) exclusively holds CPU 3"},
+		"of a pod that has ended":                      {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{exited}, want: "1-2", wantDropped: true},
+		"of a pod that the host has forgotten":         {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{}, want: "1-2", wantDropped: true},
+		"of a pod of which one container runs":         {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{exited, running}, want: "1-2", wantError: "exclusively holds CPU 3"},
+		"of a pod that starts":                         {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_CREATED}, want: "1-2", wantError: "exclusively holds CPU 3"},
+		"of a pod in an unknown state":                 {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_UNKNOWN}, want: "1-2", wantError: "exclusively holds CPU 3"},
+		"and the runtime can not be asked":             {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", asked: errors.New("no runtime"), want: "1-2", wantError: "exclusively holds CPU 3"},
+		"an exclusive CPU in no pool is not looked at": {wasOn: true, pools: "0", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{}, want: "1-2"},
+		"a write was cut in two":                       {wasOn: true, pools: "0", shared: "1", exclusive: "3", want: "1-2"},
+		"the other write was":                          {wasOn: true, pools: "0", shared: "1-3", exclusive: "3", want: "1-2"},
+		"a CPU has come":                               {wasOn: true, pools: "0", shared: "1", exclusive: "2", want: "1,3"},
+		"a shared CPU has gone":                        {wasOn: true, pools: "0", shared: "1-2,4", exclusive: "3", want: "1-2"},
+		"an exclusive CPU has gone":                    {wasOn: true, pools: "0", shared: "1-3", exclusive: "4", want: "1-3", wantSkip: true},
+		"a new checkpoint is upstream's":               {wasOn: true, pools: "0", shared: "", want: ""},
+		"without a file ever it is upstream's":         {pools: "-", shared: "1", exclusive: "3", want: "1"},
+		"nothing is left to share":                     {wasOn: true, pools: "0", shared: "", exclusive: "1-3", want: "", wantSkip: true},
+		"the pool takes what was shared":               {wasOn: true, pools: "0-1", shared: "1", exclusive: "2-3", want: "", wantSkip: true},
+		"and gives it back":                            {wasOn: true, pools: "0", shared: "", exclusive: "2-3", want: "1"},
+		"and all of it":                                {wasOn: true, pools: "-", shared: "", exclusive: "2-3", want: "0-1"},
+		"CPUs of a pod as a whole are not shared":      {wasOn: true, pools: "0", shared: "1-2", exclusive: "3", podLevel: "2", want: "1"},
+		"a pod as a whole holds a CPU of the pool":     {wasOn: true, pools: "0,2", shared: "1", exclusive: "3", podLevel: "2", want: "1", wantError: "pod other exclusively holds CPU 2"},
+		"a pod as a whole has ended, and held a CPU":   {wasOn: true, pools: "0,2", shared: "1", podLevel: "2", containers: []runtimeapi.ContainerState{exited}, want: "1,3", wantDropped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			logger, _ := ktesting.NewTestContext(t)
@@ -63,28 +87,29 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(host.podLogs, "default_app_uid"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			host.log, host.static, host.strict, host.wasOn = logger, true, test.pools != "-", test.last != "-"
-			switch test.last {
-			case "-":
-			case "x":
-				if err := os.WriteFile(recordPath, []byte("x"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				if err := writeRecord(parse(test.last)); err != nil {
-					t.Fatal(err)
-				}
+			host.log, host.static, host.strict, host.wasOn = logger, true, test.pools != "-", test.wasOn
+			if test.containers == nil {
+				test.containers = []runtimeapi.ContainerState{running}
 			}
+			observed.runtime = &fakeRuntime{states: test.containers, err: test.asked}
+			t.Cleanup(func() { observed = observation{} })
 			reserved := cpuset.New()
 			if test.pools != "-" {
 				reserved = parse(test.pools)
 				on(t, partition.Pools{"management": reserved})
+			}
+			if test.wasOn {
+				newNode(partition.Pools{"management": cpuset.New(0)}, online, cpuset.New(), cpuset.New()).writeRecord(nil)
 			}
 			s := newMemoryState(logger)
 			s.SetDefaultCPUSet(parse(test.shared))
 			if test.exclusive != "" {
 				s.SetCPUSet("uid", "c", parse(test.exclusive))
 			}
+			if test.podLevel != "" {
+				setPodAssignment(t, s, "other", parse(test.podLevel))
+			}
+			before := len(assignmentsOf(s))
 			skipped := true
 			err := StartPolicy(func(klog.Logger, state.State) error {
 				skipped = false
@@ -96,25 +121,69 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 			if got := s.GetDefaultCPUSet().String(); got != test.want {
 				t.Errorf("the shared pool is %q, want %q", got, test.want)
 			}
+			if dropped := len(assignmentsOf(s)) < before; dropped != test.wantDropped {
+				t.Errorf("an assignment was dropped: %v, want %v", dropped, test.wantDropped)
+			}
 			if test.wantError != "" {
 				if err == nil || !strings.Contains(err.Error(), test.wantError) {
 					t.Errorf("got %v, want an error with %q", err, test.wantError)
-				}
-				if last, _ := readRecord(); last.String() != test.last {
-					t.Errorf("the record is %s, want %s", last, test.last)
 				}
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			last, known := readRecord()
-			if known != (test.pools != "-") || !last.Equals(reserved) {
-				t.Errorf("the record is %s (%v), want %s", last, known, test.pools)
-			}
-			if left, _ := filepath.Glob(filepath.Dir(recordPath) + "/*.new"); len(left) > 0 {
-				t.Errorf("left behind: %s", left)
+			if _, exists := readRecord(); exists != (test.pools != "-") {
+				t.Errorf("there is a record: %v", exists)
 			}
 		})
 	}
+}
+
+func TestRecord(t *testing.T) {
+	directory := t.TempDir()
+	startedIn(t, directory)
+	host.online = cpuset.New(0, 1, 2, 3)
+	if _, exists := readRecord(); exists {
+		t.Error("there is a record before one was written")
+	}
+	n := newNode(partition.Pools{"management": cpuset.New(0), "infra": cpuset.New(1), "free": cpuset.New()}, host.online, cpuset.New(3), cpuset.New())
+	n.writeRecord([]cpuset.CPUSet{cpuset.New(0, 1), cpuset.New(2)})
+	expect := func(want ...string) {
+		t.Helper()
+		sets, exists := readRecord()
+		for _, list := range want {
+			if !slices.ContainsFunc(sets, func(set cpuset.CPUSet) bool { return set.String() == list }) {
+				t.Errorf("the record has no %s, only %v", list, sets)
+			}
+		}
+		if !exists || len(sets) != len(want) {
+			t.Errorf("the record has %v, want %s", sets, want)
+		}
+	}
+	// Pools, what is left for others, with isolated CPUs and without, and the union.
+	expect("0", "1", "2-3", "2", "0-1", "0-1")
+	if err := os.WriteFile(recordPath, []byte(`{"reservedCPUs":"0-1"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect("0-1", "2-3") // an earlier version's
+	if err := os.WriteFile(recordPath, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect()
+	removeRecord()
+	if _, exists := readRecord(); exists {
+		t.Error("the record has not been removed")
+	}
+	removeRecord()
+
+	// A folder that is none: nothing is written, which is told, and nothing fails.
+	recorder := recordEvents(t)
+	file := filepath.Join(directory, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setRecordPath(file)
+	n.writeRecord(nil)
+	expectEvent(t, recorder, "Warning PoolsNotRecorded")
 }

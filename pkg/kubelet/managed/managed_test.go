@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubernetes/pkg/apis/core"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
@@ -18,7 +19,7 @@ import (
 // on switches the feature on for a host of four CPUs, as Start would.
 func on(t *testing.T, pools partition.Pools) {
 	t.Helper()
-	current.Store(newNode(pools, cpuset.New(0, 1, 2, 3)))
+	current.Store(newNode(pools, cpuset.New(0, 1, 2, 3), cpuset.New(), pools.Union()))
 	t.Cleanup(func() { current.Store(nil) })
 }
 
@@ -45,22 +46,49 @@ func partitionedPod(t *testing.T) *v1.Pod {
 }
 
 func TestStartFitsTheConfigurationToThePools(t *testing.T) {
+	pools := func(cpus ...int) partition.Pools { return partition.Pools{"management": cpuset.New(cpus...)} }
+	static := func(change func(*kubeletconfig.KubeletConfiguration)) kubeletconfig.KubeletConfiguration {
+		config := kubeletconfig.KubeletConfiguration{CPUManagerPolicy: "static"}
+		if change != nil {
+			change(&config)
+		}
+		return config
+	}
+	strict := func(value string) kubeletconfig.KubeletConfiguration {
+		return static(func(c *kubeletconfig.KubeletConfiguration) {
+			c.CPUManagerPolicyOptions = map[string]string{strictReservation: value}
+		})
+	}
 	for name, test := range map[string]struct {
 		config       kubeletconfig.KubeletConfiguration
-		pools        cpuset.CPUSet
+		pools        partition.Pools
 		wantReserved string
-		wantStrict   bool
+		wantStrict   string
+		wantEvent    string
 		wantError    string
 	}{
-		"pools become reserved CPUs":            {pools: cpuset.New(0, 1), wantReserved: "0-1"},
-		"reserved CPUs may be more":             {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0-2"}, pools: cpuset.New(0, 1), wantReserved: "0-2"},
-		"reserved CPUs must contain the pools":  {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0"}, pools: cpuset.New(0, 1), wantError: `reservedSystemCPUs "0" does not contain CPU 1`},
-		"reserved CPUs that are no list":        {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "x"}, pools: cpuset.New(0), wantError: `reservedSystemCPUs "x"`},
-		"the static policy becomes strict":      {config: kubeletconfig.KubeletConfiguration{CPUManagerPolicy: "static"}, pools: cpuset.New(0), wantReserved: "0", wantStrict: true},
-		"a policy that shares the pools is bad": {config: kubeletconfig.KubeletConfiguration{CPUManagerPolicy: "static", CPUManagerPolicyOptions: map[string]string{strictReservation: "false"}}, pools: cpuset.New(0), wantError: strictReservation},
-		"empty pools change nothing":            {config: kubeletconfig.KubeletConfiguration{CPUManagerPolicy: "static"}, pools: cpuset.New()},
+		"pools become reserved CPUs":             {pools: pools(0, 1), wantReserved: "0-1"},
+		"reserved CPUs may be more":              {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0-2"}, pools: pools(0, 1), wantReserved: "0-2"},
+		"reserved CPUs and pools are united":     {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0,3"}, pools: pools(0, 1), wantReserved: "0-1,3", wantEvent: `ReservedCPUsDiffer reservedSystemCPUs "0,3" does not contain CPU 1`},
+		"reserved CPUs that are no list":         {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "x"}, pools: pools(0), wantError: `reservedSystemCPUs "x"`},
+		"the static policy becomes strict":       {config: static(nil), pools: pools(0), wantReserved: "0", wantStrict: "true"},
+		"what upstream takes for true stays":     {config: strict("1"), pools: pools(0), wantReserved: "0", wantStrict: "1"},
+		"a policy that shares the pools is bad":  {config: strict("false"), pools: pools(0), wantError: strictReservation},
+		"so is a value that is no boolean":       {config: strict("yes"), pools: pools(0), wantError: strictReservation + ` is "yes"`},
+		"empty pools need a reservation":         {config: static(nil), pools: pools(), wantError: "add reservedSystemCPUs, or cpu to kubeReserved or systemReserved"},
+		"one of no CPU does not do":              {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.KubeReserved = map[string]string{"cpu": "0"} }), pools: pools(), wantError: "add reservedSystemCPUs"},
+		"empty pools change nothing beside one":  {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.SystemReserved = map[string]string{"cpu": "500m"} }), pools: pools()},
+		"nor under the policy none":              {pools: pools()},
+		"without a file the error is upstream's": {config: static(nil)},
+		"reserved cgroups go, and that is told": {config: kubeletconfig.KubeletConfiguration{SystemReservedCgroup: "/system.slice",
+			EnforceNodeAllocatable: []string{"pods", "system-reserved-compressible"}}, pools: pools(0), wantReserved: "0",
+			wantEvent: "dropped: systemReservedCgroup=/system.slice, enforceNodeAllocatable: system-reserved-compressible"},
+		"reserved cgroups beside explicit reserved CPUs are upstream's business": {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0", SystemReservedCgroup: "/system.slice",
+			EnforceNodeAllocatable: []string{"pods", "system-reserved"}}, pools: pools(0), wantReserved: "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			recorder := recordEvents(t)
+			explicit := test.config.ReservedSystemCPUs != ""
 			err := configure(&test.config, test.pools)
 			if test.wantError != "" {
 				if err == nil || !strings.Contains(err.Error(), test.wantError) {
@@ -68,10 +96,38 @@ func TestStartFitsTheConfigurationToThePools(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || test.config.ReservedSystemCPUs != test.wantReserved || (test.config.CPUManagerPolicyOptions[strictReservation] == "true") != test.wantStrict {
+			if err != nil || test.config.ReservedSystemCPUs != test.wantReserved || test.config.CPUManagerPolicyOptions[strictReservation] != test.wantStrict {
 				t.Errorf("got %v, reserved %q, options %v", err, test.config.ReservedSystemCPUs, test.config.CPUManagerPolicyOptions)
 			}
+			expectEvent(t, recorder, test.wantEvent)
+			if forbidden := test.config.SystemReservedCgroup != "" || len(test.config.EnforceNodeAllocatable) > 1; forbidden && !explicit {
+				t.Errorf("beside reserved CPUs there are %q and %q", test.config.SystemReservedCgroup, test.config.EnforceNodeAllocatable)
+			}
 		})
+	}
+}
+
+// recordEvents gives the hooks a recorder for the time of a test.
+func recordEvents(t *testing.T) *record.FakeRecorder {
+	t.Helper()
+	recorder := record.NewFakeRecorder(20)
+	observed.recorder, observed.node = recorder, "node"
+	t.Cleanup(func() { observed.recorder, observed.pending = nil, nil })
+	return recorder
+}
+
+// expectEvent takes the next Event and compares; the empty text is none.
+func expectEvent(t *testing.T, recorder *record.FakeRecorder, want string) {
+	t.Helper()
+	select {
+	case got := <-recorder.Events:
+		if want == "" || !strings.Contains(got, want) {
+			t.Errorf("the Event is %q, want %q", got, want)
+		}
+	default:
+		if want != "" {
+			t.Errorf("no Event, want %q", want)
+		}
 	}
 }
 
@@ -89,8 +145,8 @@ func TestWithoutAFileNothingHappens(t *testing.T) {
 		t.Error("Place set", config.Linux.Resources.CpusetCpus)
 	case len(static.Annotations) != 2:
 		t.Error("StaticPod left", static.Annotations)
-	case !CPUs(pod, chosen).Equals(chosen):
-		t.Error("CPUs chose", CPUs(pod, chosen))
+	case !CPUs(pod, "c", "id", chosen).Equals(chosen):
+		t.Error("CPUs chose", CPUs(pod, "c", "id", chosen))
 	case WithCPU(pod) != pod || ContainerWithCPU(pod, &pod.Spec.Containers[0]) != &pod.Spec.Containers[0]:
 		t.Error("the pod was copied")
 	case len(HideCPU(pod, status).ContainerStatuses[0].Resources.Requests) != 2:
@@ -171,19 +227,19 @@ func TestPlace(t *testing.T) {
 func TestCPUs(t *testing.T) {
 	on(t, management)
 	chosen := cpuset.New(2, 3)
-	if got := CPUs(partitionedPod(t), chosen).String(); got != "0-1" {
+	if got := CPUs(partitionedPod(t), "c", "id", chosen).String(); got != "0-1" {
 		t.Errorf("the partitioned pod is kept on %s", got)
 	}
-	if got := CPUs(ordinaryPod(), chosen).String(); got != "2-3" {
+	if got := CPUs(ordinaryPod(), "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("the ordinary pod is kept on %s", got)
 	}
 	forged := ordinaryPod()
 	forged.Annotations = partitionedPod(t).Annotations
-	if got := CPUs(forged, chosen).String(); got != "2-3" {
+	if got := CPUs(forged, "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("a pod with annotations and cpu is kept on %s", got)
 	}
 	on(t, partition.Pools{"management": cpuset.New(), "other": cpuset.New(0)})
-	if got := CPUs(partitionedPod(t), chosen).String(); got != "2-3" {
+	if got := CPUs(partitionedPod(t), "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("a type without CPUs confines to %s", got)
 	}
 }
@@ -253,6 +309,12 @@ func TestDownwardAPITellsWhatAContainerCouldUse(t *testing.T) {
 	}
 	if seen := DownwardPod(pod, defaulted).Spec.Containers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
 		t.Errorf("the pod has %v", seen)
+	}
+	// Volumes have no defaults, and sidecars name themselves.
+	sidecar := pod.DeepCopy()
+	sidecar.Spec.InitContainers, sidecar.Spec.Containers = sidecar.Spec.Containers, nil
+	if seen := DownwardPod(sidecar, sidecar).Spec.InitContainers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
+		t.Errorf("a sidecar has %v", seen)
 	}
 	if ordinary := ordinaryPod(); DownwardPod(ordinary, ordinary) != ordinary || DownwardContainer(ordinary, &ordinary.Spec.Containers[0]) != &ordinary.Spec.Containers[0] {
 		t.Error("an ordinary pod was copied")

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"workload.openshift.io/partition"
 )
 
@@ -15,7 +16,7 @@ import (
 const mostPasses = 30
 
 // MoveContainers puts containers that already run when the kubelet starts where they
-// belong, under the CPU manager's policy none. Containers that are created later are
+// belong, and repairs their weights, under the CPU manager's policy none. Containers that are created later are
 // placed by Place, so this ends when all are where they belong; then nothing more is
 // asked of the runtime. (Under the policy static the CPU manager keeps on doing it.)
 //
@@ -23,15 +24,13 @@ const mostPasses = 30
 // moved and those that could not. Until ready it does not know them all.
 func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func() bool, reconcile F) {
 	n := current.Load()
-	confines := n != nil && !n.pooled.IsEmpty()
-	if !confines && !host.wasOn {
+	if n == nil && !host.wasOn {
 		return
 	}
+	confines := n != nil && !n.pooled.IsEmpty()
 	if confines {
 		// From now on there are confined containers, until a kubelet has freed them all.
-		if err := writeRecord(n.pooled); err != nil {
-			host.log.Error(err, "A kubelet without the pinning file will not free the containers of this one")
-		}
+		n.writeRecord(host.gave)
 	}
 	go func() {
 		for passes := 0; passes < mostPasses; {
@@ -44,10 +43,11 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 				break
 			}
 		}
-		if !confines {
-			if err := removeRecord(); err != nil {
-				host.log.Error(err, "The next start will free all containers again")
-			}
+		switch {
+		case confines:
+			n.writeRecord(nil)
+		case host.wasOn:
+			removeRecord()
 		}
 	}()
 }
@@ -57,14 +57,26 @@ type PodStatuses interface {
 	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
 }
 
-// Pods takes note of the source of active pods, and of when it has all, and returns it and the source of their statuses as the CPU manager is to see them: with
+// containers is upstream's map of the containers that the runtime has when the kubelet
+// starts (pkg/kubelet/cm/containermap).
+type containers interface {
+	Visit(func(podUID, containerName, containerID string))
+}
+
+// FollowPods takes note of what the CPU manager is started with: the source of active
+// pods, and whether it has them all; the runtime, and the containers that it has; and
+// where the CPU manager notes the set that it gave to each container. It returns the
+// sources of pods and of their statuses as the CPU manager is to see them: with
 // ephemeral containers, which upstream's never moves once they run.
-func Pods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses) (func() []*v1.Pod, PodStatuses) {
+func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses, runtime any, found containers, lastUpdates state.State) (func() []*v1.Pod, PodStatuses) {
 	if current.Load() == nil && !host.wasOn {
 		return active, statuses
 	}
+	ids := map[string]bool{}
+	found.Visit(func(_, _, containerID string) { ids[containerID] = true })
 	observed.Lock()
-	observed.activePods, observed.ready = active, ready
+	observed.activePods, observed.ready, observed.lastUpdates, observed.found = active, ready, lastUpdates, ids
+	observed.runtime, _ = runtime.(containerRuntime)
 	observed.Unlock()
 	withEphemeral := func() []*v1.Pod {
 		pods := slices.Clone(active())

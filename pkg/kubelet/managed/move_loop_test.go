@@ -25,7 +25,7 @@ func TestMoveContainers(t *testing.T) {
 		wantRecord bool
 	}{
 		"without a file nothing is asked of the runtime": {},
-		"a type without CPUs confines nothing":           {pools: partition.Pools{"management": cpuset.New()}},
+		"a type without CPUs has weights all the same":   {pools: partition.Pools{"management": cpuset.New()}, answers: []bool{true, true}, want: 2},
 		"passes end when all are where they belong":      {pools: management, answers: []bool{false, false, true}, want: 3, wantRecord: true},
 		"or when it has been tried often enough":         {pools: management, want: mostPasses + 100, wantRecord: true},
 		"the file has gone: all are freed":               {wasOn: true, answers: []bool{false, true}, want: 2},
@@ -41,9 +41,7 @@ func TestMoveContainers(t *testing.T) {
 					on(t, test.pools)
 				}
 				if test.wasOn {
-					if err := writeRecord(cpuset.New(0)); err != nil {
-						t.Fatal(err)
-					}
+					newNode(partition.Pools{"management": cpuset.New(0)}, cpuset.New(0, 1), cpuset.New(), cpuset.New()).writeRecord(nil)
 				}
 				passes := 0
 				reconcile := func(context.Context) (moved, failed []string) {

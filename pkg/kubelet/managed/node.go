@@ -1,7 +1,11 @@
 package managed
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,6 +24,7 @@ func NodeStatus(_ context.Context, apiNode *v1.Node) error {
 	if n := current.Load(); n != nil {
 		pools = n.pools
 		n.reportOffline()
+		n.reportShared()
 	}
 	capacity := apiNode.Status.Capacity.Cpu().MilliValue()
 	for _, list := range []v1.ResourceList{apiNode.Status.Capacity, apiNode.Status.Allocatable} {
@@ -50,7 +55,7 @@ var offline struct {
 // kernel takes them out of every cpuset, and says nothing; a pool must not shrink in
 // silence. A kubelet that starts then refuses a pinning file that names them.
 func (n *node) reportOffline() {
-	online, err := onlineCPUs()
+	online, err := readCPUs(onlineCPUsFile)
 	if err != nil {
 		return // Start has read it
 	}
@@ -77,4 +82,72 @@ func (n *node) reportOffline() {
 		nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, of no workload type, was taken offline: ordinary pods have %q left; set it online",
 			lost, n.others.Difference(gone).String())
 	}
+}
+
+// shared are the CPUs that containers of no partition share.
+func (n *node) shared() cpuset.CPUSet {
+	observed.Lock()
+	defer observed.Unlock()
+	if host.static && observed.state != nil {
+		return observed.state.GetDefaultCPUSet()
+	}
+	return n.ordinary
+}
+
+// reportShared tells when exclusive containers have taken every CPU that was shared, where
+// the others run then and whom they disturb, and when that ends.
+func (n *node) reportShared() {
+	if n.pooled.IsEmpty() {
+		return
+	}
+	message := n.nothingShared()
+	observed.Lock()
+	before := observed.unshared
+	observed.unshared = message
+	observed.Unlock()
+	switch {
+	case message == before:
+	case message == "":
+		nodeEvent(v1.EventTypeNormal, eventNoSharedCPUs, "Containers without exclusive CPUs share the CPUs %q again", n.shared().String())
+	default:
+		nodeEvent(v1.EventTypeWarning, eventNoSharedCPUs, "%s", message)
+	}
+}
+
+// nothingShared is empty as long as a CPU is shared.
+func (n *node) nothingShared() string {
+	observed.Lock()
+	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
+	observed.Unlock()
+	if !host.static || assigned == nil || activePods == nil || last == nil || !assigned.GetDefaultCPUSet().IsEmpty() {
+		return ""
+	}
+	used, names := n.fallback, map[string]string{}
+	for _, pod := range activePods() {
+		uid := string(pod.UID)
+		names[uid] = pod.Namespace + "/" + pod.Name
+		if _, partitioned := n.pool(pod); partitioned {
+			continue
+		}
+		for i := range pod.Spec.Containers {
+			name := pod.Spec.Containers[i].Name
+			if _, exclusive := assigned.GetCPUSet(uid, name); exclusive {
+				continue
+			}
+			if has, known := last.GetCPUSet(uid, name); known {
+				used = used.Union(n.unshared(has))
+			}
+		}
+	}
+	var disturbed []string
+	for _, a := range assignmentsOf(assigned) {
+		if !a.cpus.Intersection(used).IsEmpty() {
+			disturbed = append(disturbed, cmp.Or(names[a.pod], podName(a.pod)))
+		}
+	}
+	if len(disturbed) == 0 {
+		return fmt.Sprintf("Exclusive containers have every CPU that was shared: others run on the reserved CPUs %s", used)
+	}
+	return fmt.Sprintf("Exclusive containers have every CPU that was shared: others run on CPU %s and disturb %s there; ask for fewer exclusive CPUs on this node, or reserve one more in reservedSystemCPUs",
+		used, strings.Join(slices.Compact(disturbed), ", "))
 }

@@ -10,15 +10,23 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"workload.openshift.io/partition"
 )
 
-// Reasons of Events on the Node (design, section 8, and two more).
+// Reasons of Events on the Node (design, section 8, and more).
 const (
 	eventEnabled                = "WorkloadPartitioningEnabled"
 	eventStaticPodUnpartitioned = "StaticPodNotPartitioned"
 	eventCPUOffline             = "WorkloadPartitioningCPUOffline"
 	eventCPUOnline              = "WorkloadPartitioningCPUOnline"
+	eventNoSharedCPUs           = "NoSharedCPUs"
+	eventReservedDiffer         = "ReservedCPUsDiffer"
+	eventReservationDropped     = "ReservedCgroupDropped"
+	eventEveryCPU               = "PoolsHoldEveryCPU"
+	eventFileMissing            = "PinningFileMissing"
+	eventDirectoryOwner         = "PinningFileDirectoryOwner"
+	eventRecordNotWritten       = "PoolsNotRecorded"
 )
 
 // Metrics are registered by Start, and only with a pinning file: without one a
@@ -32,6 +40,8 @@ var (
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
 	requestedMillicores = metrics.NewDesc(subsystem+"_requested_millicores", "Sum of the cores that active pods of a workload type request on this node, in millicores.",
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
+	sharedCPUs = metrics.NewDesc(subsystem+"_shared_cpus", "Number of CPUs that containers of no partition share on this node. 0 means that exclusive containers have them all.",
+		nil, nil, metrics.ALPHA, "")
 	staticPodsSkipped = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: subsystem + "_static_pods_skipped_total", Help: "Number of static pods that asked for a partition and run as ordinary pods, by reason.", StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
@@ -43,41 +53,93 @@ var registerMetrics = sync.OnceFunc(func() {
 })
 
 // observed is what the hooks have told of the kubelet around them.
-var observed struct {
+var observed observation
+
+type observation struct {
 	sync.Mutex
 	recorder record.EventRecorder
 	node     types.NodeName
-	// activePods is the CPU manager's source, and ready tells that it has all pods; see
-	// Pods.
+	// pending are Events of before there was a recorder.
+	pending []func(record.EventRecorder, *v1.ObjectReference)
+	// activePods is the CPU manager's source, and ready tells that it has all pods;
+	// see FollowPods.
 	activePods func() []*v1.Pod
 	ready      func() bool
+	// state is the CPU manager's under the policy static, and lastUpdates has the set that
+	// it knows each container to have.
+	state, lastUpdates state.State
+	runtime            containerRuntime
+	// found are the IDs of containers that were here before this kubelet, and have not
+	// been looked at yet.
+	found map[string]bool
+	// podCgroups are the partitioned pods whose cgroup this kubelet has written.
+	podCgroups map[types.UID]struct{}
 	// skipped has the last message about each static pod: the kubelet reads the same
 	// manifest again and again.
 	skipped map[string]string
+	// unshared is the last message about CPUs that are not left to share.
+	unshared string
 }
 
 // Recorder gives the recorder of Events, and tells that partitioning is on.
 func Recorder(recorder record.EventRecorder, nodeName types.NodeName) {
 	n := current.Load()
-	if n == nil {
+	if n == nil && !host.wasOn {
 		return
 	}
 	observed.Lock()
 	observed.recorder, observed.node = recorder, nodeName
+	pending := observed.pending
+	observed.pending = nil
 	observed.Unlock()
+	for _, send := range pending {
+		send(recorder, nodeReference(nodeName))
+	}
+	if n == nil {
+		return
+	}
 	for _, workloadType := range n.pools.Types() {
 		nodeEvent(v1.EventTypeNormal, eventEnabled, "Workload type %s has the CPUs %q", workloadType, n.pools[workloadType].String())
 	}
 }
 
+// nodeReference refers to the node as the kubelet does (pkg/kubelet/kubelet.go, nodeRef).
+func nodeReference(name types.NodeName) *v1.ObjectReference {
+	return &v1.ObjectReference{Kind: "Node", Name: string(name), UID: types.UID(name)}
+}
+
+// nodeEvent sends an Event about the Node, as soon as there is a recorder.
 func nodeEvent(eventType, reason, format string, args ...any) {
+	send := func(recorder record.EventRecorder, node *v1.ObjectReference) {
+		recorder.Eventf(node, eventType, reason, format, args...)
+	}
 	observed.Lock()
 	recorder, node := observed.recorder, observed.node
+	if recorder == nil {
+		observed.pending = append(observed.pending, send)
+	}
 	observed.Unlock()
 	if recorder != nil {
-		// As the kubelet refers to its node (pkg/kubelet/kubelet.go, nodeRef).
-		recorder.Eventf(&v1.ObjectReference{Kind: "Node", Name: string(node), UID: types.UID(node)}, eventType, reason, format, args...)
+		send(recorder, nodeReference(node))
 	}
+}
+
+// maxPodCgroups bounds what is remembered of pods that have gone.
+const maxPodCgroups = 1000
+
+// forgetPods drops pods that are not active any more, if there are many. The caller holds
+// the lock.
+func (o *observation) forgetPods() {
+	if len(o.podCgroups) < maxPodCgroups || o.activePods == nil {
+		return
+	}
+	active := map[types.UID]struct{}{}
+	for _, pod := range o.activePods() {
+		if _, known := o.podCgroups[pod.UID]; known {
+			active[pod.UID] = struct{}{}
+		}
+	}
+	o.podCgroups = active
 }
 
 // maxSkipped bounds what is remembered of static pods; manifests come and go.
@@ -111,6 +173,7 @@ func (*collector) DescribeWithStability(descs chan<- *metrics.Desc) {
 	descs <- poolCPUs
 	descs <- podCount
 	descs <- requestedMillicores
+	descs <- sharedCPUs
 }
 
 func (*collector) CollectWithStability(found chan<- metrics.Metric) {
@@ -121,6 +184,7 @@ func (*collector) CollectWithStability(found chan<- metrics.Metric) {
 	observed.Lock()
 	activePods := observed.activePods
 	observed.Unlock()
+	found <- metrics.NewLazyConstMetric(sharedCPUs, metrics.GaugeValue, float64(n.shared().Size()))
 	pods, requested := map[string]int{}, map[string]int64{}
 	if activePods != nil {
 		for _, pod := range activePods() {

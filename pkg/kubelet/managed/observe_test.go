@@ -19,8 +19,8 @@ import (
 func TestMetrics(t *testing.T) {
 	on(t, partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New()})
 	registerMetrics()
-	Pods(func() []*v1.Pod { return []*v1.Pod{partitionedPod(t), partitionedPod(t), ordinaryPod()} }, nil, statuses{})
-	t.Cleanup(func() { Pods(nil, nil, nil) })
+	FollowPods(func() []*v1.Pod { return []*v1.Pod{partitionedPod(t), partitionedPod(t), ordinaryPod()} }, nil, statuses{}, nil, none{}, nil)
+	t.Cleanup(func() { observed = observation{} })
 	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
 # HELP kubelet_workload_partitioning_pods [ALPHA] Number of active pods in the partition of a workload type on this node.
 # TYPE kubelet_workload_partitioning_pods gauge
@@ -34,7 +34,10 @@ kubelet_workload_partitioning_pool_cpus{workload_type="other"} 0
 # TYPE kubelet_workload_partitioning_requested_millicores gauge
 kubelet_workload_partitioning_requested_millicores{workload_type="management"} 800
 kubelet_workload_partitioning_requested_millicores{workload_type="other"} 0
-`), subsystem+"_pods", subsystem+"_pool_cpus", subsystem+"_requested_millicores"); err != nil {
+# HELP kubelet_workload_partitioning_shared_cpus [ALPHA] Number of CPUs that containers of no partition share on this node. 0 means that exclusive containers have them all.
+# TYPE kubelet_workload_partitioning_shared_cpus gauge
+kubelet_workload_partitioning_shared_cpus 2
+`), subsystem+"_shared_cpus", subsystem+"_pods", subsystem+"_pool_cpus", subsystem+"_requested_millicores"); err != nil {
 		t.Error(err)
 	}
 }
@@ -45,7 +48,7 @@ func TestEvents(t *testing.T) {
 	staticPodsSkipped.Reset()
 	recorder := record.NewFakeRecorder(10)
 	Recorder(recorder, "node")
-	t.Cleanup(func() { observed.recorder = nil })
+	t.Cleanup(func() { observed = observation{} })
 	expect := func(want string) {
 		t.Helper()
 		select {
@@ -85,7 +88,8 @@ func TestOfflineCPUs(t *testing.T) {
 	recorder := record.NewFakeRecorder(10)
 	Recorder(recorder, "node")
 	t.Cleanup(func() {
-		onlineCPUsFile, host.online, observed.recorder, offline.cpus = before, had, nil, cpuset.New()
+		onlineCPUsFile, host.online, offline.cpus = before, had, cpuset.New()
+		observed = observation{}
 	})
 	for range 2 {
 		<-recorder.Events // that the feature is on

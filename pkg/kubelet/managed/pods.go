@@ -5,10 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/apis/core"
-	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -40,17 +38,6 @@ func (n *node) gate(workloadType string) partition.Reason {
 	return ""
 }
 
-// pool returns the CPUs that the pod's containers are confined to, and false for
-// pods that are not partitioned, or not confined, on this node.
-func (n *node) pool(pod *v1.Pod) (cpuset.CPUSet, bool) {
-	workloadType, ok := partition.TypeOf(pod)
-	if !ok {
-		return cpuset.CPUSet{}, false
-	}
-	cpus, ok := n.pools[workloadType]
-	return cpus, ok && !cpus.IsEmpty()
-}
-
 // typeOf returns the workload type of a pod that is in one of this node's
 // partitions.
 func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
@@ -62,43 +49,6 @@ func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
 		_, ok = n.pools[workloadType]
 	}
 	return workloadType, ok
-}
-
-// Place sets the CPUs on which a container is created: its pool for a partitioned
-// pod, and never a CPU of a pool for any other. What the CPU manager has set for
-// those stays: it does not know the pools' CPUs, since they are reserved.
-func Place(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
-	n := current.Load()
-	if n == nil || n.pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
-		return
-	}
-	if pool, confined := n.pool(pod); confined {
-		config.Linux.Resources.CpusetCpus = pool.String()
-	} else if config.Linux.Resources.CpusetCpus == "" {
-		config.Linux.Resources.CpusetCpus = n.others.String()
-	}
-}
-
-// CPUs returns the CPUs on which the CPU manager is to keep a running container,
-// where it would choose the given ones. It chooses none under the policy none, and
-// for containers that share what exclusive ones have left if that is nothing.
-func CPUs(pod *v1.Pod, chosen cpuset.CPUSet) cpuset.CPUSet {
-	n := current.Load()
-	if n != nil {
-		if pool, confined := n.pool(pod); confined {
-			return pool
-		}
-	}
-	switch {
-	case !chosen.IsEmpty():
-		return chosen
-	case n != nil:
-		return n.others
-	case host.wasOn:
-		return host.online
-	default:
-		return chosen
-	}
 }
 
 // WithCPU returns the pod with the CPU requests and limits that it had before it
@@ -119,19 +69,25 @@ func ContainerWithCPU(pod *v1.Pod, container *v1.Container) *v1.Container {
 }
 
 // DownwardPod is WithCPU for the downward API, which tells a container without a
-// limit what it could use: the CPUs of its pool. In defaulted, a copy of the pod, upstream
-// has set that to the node's.
+// limit what it could use: the CPUs of its pool. In defaulted, which may be the pod or a
+// copy, upstream may have set that to the node's.
 func DownwardPod(pod, defaulted *v1.Pod) *v1.Pod {
 	workloadType, ok := typeOf(pod)
 	if !ok {
 		return defaulted
 	}
 	ordinary := *defaulted
-	ordinary.Spec.Containers = make([]v1.Container, len(defaulted.Spec.Containers))
-	for i := range defaulted.Spec.Containers {
-		ordinary.Spec.Containers[i] = *downward(pod, workloadType, &defaulted.Spec.Containers[i])
-	}
+	ordinary.Spec.InitContainers = downwardAll(pod, workloadType, defaulted.Spec.InitContainers)
+	ordinary.Spec.Containers = downwardAll(pod, workloadType, defaulted.Spec.Containers)
 	return &ordinary
+}
+
+func downwardAll(pod *v1.Pod, workloadType string, defaulted []v1.Container) []v1.Container {
+	containers := make([]v1.Container, len(defaulted))
+	for i := range defaulted {
+		containers[i] = *downward(pod, workloadType, &defaulted[i])
+	}
+	return containers
 }
 
 // DownwardContainer is DownwardPod for one container of the pod.

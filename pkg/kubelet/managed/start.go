@@ -2,11 +2,17 @@ package managed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/utils/cpuset"
@@ -18,6 +24,12 @@ type node struct {
 	pools partition.Pools
 	// pooled are the CPUs of all pools, and others those of the host that are in none.
 	pooled, others cpuset.CPUSet
+	// ordinary are the CPUs on which the policy none puts containers of no partition: the
+	// others, less those that the kernel keeps everything off which does not ask for them.
+	ordinary cpuset.CPUSet
+	// fallback is where containers without exclusive CPUs run when these have taken all
+	// others; see unshared.
+	fallback cpuset.CPUSet
 }
 
 // current is nil while the feature is off.
@@ -26,12 +38,18 @@ var current atomic.Pointer[node]
 // host is what Start found, with the feature on or off.
 var host struct {
 	online cpuset.CPUSet
+	// isolated are the CPUs of the kernel's argument isolcpus.
+	isolated cpuset.CPUSet
 	// static and strict tell the CPU manager's policy, and whether that keeps
 	// reserved CPUs out of its shared pool.
 	static, strict bool
-	// wasOn tells that an earlier kubelet has confined containers on this host.
+	// wasOn tells that an earlier kubelet has confined containers on this host, and gave
+	// which sets of CPUs it gave to them.
 	wasOn bool
-	log   klog.Logger
+	gave  []cpuset.CPUSet
+	// quotaPeriod is that of CPU limits; zero means that the kubelet enforces none.
+	quotaPeriod time.Duration
+	log         klog.Logger
 	// podLogs is the folder in which each pod has one of its own, named after it.
 	podLogs string
 }
@@ -43,85 +61,197 @@ const (
 	policyOptionsSetting = "cpuManagerPolicyOptions"
 )
 
-// onlineCPUsFile is changed by tests.
-var onlineCPUsFile = "/sys/devices/system/cpu/online"
+// These are changed by tests.
+var (
+	onlineCPUsFile   = "/sys/devices/system/cpu/online"
+	isolatedCPUsFile = "/sys/devices/system/cpu/isolated"
+)
 
-func onlineCPUs() (cpuset.CPUSet, error) {
-	data, err := os.ReadFile(onlineCPUsFile)
+func readCPUs(file string) (cpuset.CPUSet, error) {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return cpuset.CPUSet{}, fmt.Errorf("CPUs of the host: %w", err)
 	}
-	online, err := cpuset.Parse(strings.TrimSpace(string(data)))
+	cpus, err := cpuset.Parse(strings.TrimSpace(string(data)))
 	if err != nil {
-		return cpuset.CPUSet{}, fmt.Errorf("CPUs of the host: %s: %w", onlineCPUsFile, err)
+		return cpuset.CPUSet{}, fmt.Errorf("CPUs of the host: %s: %w", file, err)
 	}
-	return online, nil
+	return cpus, nil
 }
 
 // Start reads the pinning file, before anything else uses CPUs, and fits the
-// kubelet's configuration to it (design, section 6, start-up): the pools become
-// reservedSystemCPUs where that is unset, and must be contained in it where it is
-// set; and the static CPU manager keeps reserved CPUs out of its shared pool. Its
-// errors name the file or the setting, and keep the kubelet from starting.
+// kubelet's configuration to it (design, section 6, start-up). Upstream validates the
+// configuration after that. Its errors name the file or the setting, and keep the kubelet
+// from starting.
 func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.KubeletConfiguration) error {
 	setRecordPath(rootDirectory)
 	host.log = klog.FromContext(ctx)
-	_, host.wasOn = readRecord()
-	online, err := onlineCPUs()
+	online, err := readCPUs(onlineCPUsFile)
 	if err != nil {
 		if _, statErr := os.Stat(partition.PinningFilePath); os.IsNotExist(statErr) {
 			return nil
 		}
 		return err
 	}
-	pools, err := partition.Load(partition.PinningFilePath, online)
+	host.online = online
+	host.gave, host.wasOn = readRecord()
+	pools, notes, err := partition.Load(partition.PinningFilePath, online)
 	if err != nil {
 		return err
 	}
-	if pools != nil {
-		if err := configure(config, pools.Union()); err != nil {
-			return err
-		}
-		current.Store(newNode(pools, online))
-		registerMetrics()
+	if pools == nil && !host.wasOn {
+		return nil
 	}
-	host.online = online
+	for _, note := range notes {
+		host.log.Error(nil, note)
+		nodeEvent(v1.EventTypeWarning, eventDirectoryOwner, "%s", note)
+	}
+	if pools == nil {
+		const message = "There was a pinning file and there is none now: the containers that it confined are freed, and the node reports no cores any more"
+		host.log.Error(nil, message, "path", partition.PinningFilePath)
+		nodeEvent(v1.EventTypeWarning, eventFileMissing, message+"; its path is %s", partition.PinningFilePath)
+	}
+	if union := pools.Union(); !union.IsEmpty() && online.IsSubsetOf(union) {
+		const message = "The pools hold every CPU of the host, so they confine nothing and reserve nothing"
+		host.log.Error(nil, message, "pools", pools, "online", online.String())
+		nodeEvent(v1.EventTypeWarning, eventEveryCPU, message+": %s gives away %s", partition.PinningFilePath, online)
+		for workloadType := range pools {
+			pools[workloadType] = cpuset.New()
+		}
+	}
+	if err := configure(config, pools); err != nil {
+		return err
+	}
+	host.isolated, _ = readCPUs(isolatedCPUsFile) // older kernels lack it
 	host.podLogs = config.PodLogsDir
 	host.static = config.CPUManagerPolicy == staticPolicy
-	host.strict = config.CPUManagerPolicyOptions[strictReservation] == "true"
+	host.strict, _ = strconv.ParseBool(config.CPUManagerPolicyOptions[strictReservation])
+	if config.CPUCFSQuota {
+		host.quotaPeriod = config.CPUCFSQuotaPeriod.Duration
+	}
+	if pools == nil {
+		return nil
+	}
+	reserved, err := cpuset.Parse(config.ReservedSystemCPUs)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", reservedCPUsSetting, config.ReservedSystemCPUs, err)
+	}
+	current.Store(newNode(pools, online, host.isolated, reserved))
+	registerMetrics()
 	for _, workloadType := range pools.Types() {
 		host.log.Info("Workload partitioning is on", "workloadType", workloadType, "pool", pools[workloadType].String(), "reservedSystemCPUs", config.ReservedSystemCPUs)
 	}
 	return nil
 }
 
-func newNode(pools partition.Pools, online cpuset.CPUSet) *node {
-	pooled := pools.Union()
-	return &node{pools: pools, pooled: pooled, others: online.Difference(pooled)}
+func newNode(pools partition.Pools, online, isolated, reserved cpuset.CPUSet) *node {
+	n := &node{pools: pools, pooled: pools.Union()}
+	n.others = online.Difference(n.pooled)
+	if n.ordinary = n.others.Difference(isolated); n.ordinary.IsEmpty() {
+		n.ordinary = n.others
+	}
+	if n.fallback = reserved.Intersection(n.others); n.fallback.IsEmpty() && !n.others.IsEmpty() {
+		n.fallback = cpuset.New(slices.Max(n.others.UnsortedList()))
+	}
+	return n
 }
 
-func configure(config *kubeletconfig.KubeletConfiguration, pooled cpuset.CPUSet) error {
+// configure makes the pools reserved CPUs, and has the static policy of the CPU manager
+// keep these out of its shared pool. Nil pools are those of a file that has gone.
+func configure(config *kubeletconfig.KubeletConfiguration, pools partition.Pools) error {
+	pooled := pools.Union()
 	if pooled.IsEmpty() {
-		return nil
+		return needReservation(config, pools)
 	}
 	if config.ReservedSystemCPUs == "" {
 		config.ReservedSystemCPUs = pooled.String()
+		replaceReservations(config)
 	}
 	reserved, err := cpuset.Parse(config.ReservedSystemCPUs)
 	if err != nil {
 		return fmt.Errorf("%s %q: %w", reservedCPUsSetting, config.ReservedSystemCPUs, err)
 	}
 	if missing := pooled.Difference(reserved); !missing.IsEmpty() {
-		return fmt.Errorf("%s %q does not contain CPU %s, which %s gives to a pool; add it, or leave %[1]s unset", reservedCPUsSetting, config.ReservedSystemCPUs, missing, partition.PinningFilePath)
+		// An operator that changes both writes one after the other, and the pod with which
+		// it would finish that needs a kubelet.
+		host.log.Error(nil, "The reserved CPUs do not contain the pools; both are reserved now", reservedCPUsSetting, config.ReservedSystemCPUs, "missing", missing.String())
+		nodeEvent(v1.EventTypeWarning, eventReservedDiffer, "%s %q does not contain CPU %s, which %s gives to a pool; both are reserved now; write the same CPUs to both, or leave %[1]s unset",
+			reservedCPUsSetting, config.ReservedSystemCPUs, missing, partition.PinningFilePath)
+		config.ReservedSystemCPUs = reserved.Union(pooled).String()
 	}
-	if config.CPUManagerPolicy == staticPolicy {
-		if value, set := config.CPUManagerPolicyOptions[strictReservation]; set && value != "true" {
+	if config.CPUManagerPolicy != staticPolicy {
+		return nil
+	}
+	if value, set := config.CPUManagerPolicyOptions[strictReservation]; set {
+		if strict, err := strconv.ParseBool(value); err != nil || !strict { // as upstream parses it
 			return fmt.Errorf("%s: %s is %q, but the pools of %s are not to be shared; set it to \"true\", or leave it unset", policyOptionsSetting, strictReservation, value, partition.PinningFilePath)
 		}
-		if config.CPUManagerPolicyOptions == nil {
-			config.CPUManagerPolicyOptions = map[string]string{}
-		}
-		config.CPUManagerPolicyOptions[strictReservation] = "true"
+		return nil
 	}
+	if config.CPUManagerPolicyOptions == nil {
+		config.CPUManagerPolicyOptions = map[string]string{}
+	}
+	config.CPUManagerPolicyOptions[strictReservation] = "true"
 	return nil
+}
+
+// needReservation tells which setting is missing if the static policy has no CPU reserved
+// once the pools are empty, or gone: upstream does not start then. Without a file the
+// error is upstream's own.
+func needReservation(config *kubeletconfig.KubeletConfiguration, pools partition.Pools) error {
+	if config.CPUManagerPolicy != staticPolicy || config.ReservedSystemCPUs != "" || reservesCPU(config.KubeReserved) || reservesCPU(config.SystemReserved) {
+		return nil
+	}
+	const message = "the static policy of the CPU manager needs a reserved CPU, and no pool has one: add " + reservedCPUsSetting + ", or cpu to kubeReserved or systemReserved"
+	if pools == nil {
+		host.log.Error(nil, "The kubelet will not start: "+message)
+		return nil
+	}
+	return errors.New(message)
+}
+
+func reservesCPU(reserved map[string]string) bool {
+	cpu, err := resource.ParseQuantity(reserved["cpu"])
+	return err == nil && cpu.Sign() > 0
+}
+
+// replaceReservations drops what upstream forbids beside reservedSystemCPUs, and tells
+// what that protected (pkg/kubelet/apis/config/validation, ValidateKubeletConfiguration).
+// Reserved amounts of cpu upstream drops itself (cmd/kubelet/app, run).
+func replaceReservations(config *kubeletconfig.KubeletConfiguration) {
+	var replaced, dropped []string
+	for setting, reserved := range map[string]map[string]string{"kubeReserved": config.KubeReserved, "systemReserved": config.SystemReserved} {
+		if amount, has := reserved["cpu"]; has {
+			replaced = append(replaced, setting+" cpu="+amount)
+		}
+	}
+	for _, of := range []struct {
+		setting, prefix string
+		cgroup          *string
+	}{
+		{"kubeReservedCgroup", "kube-reserved", &config.KubeReservedCgroup},
+		{"systemReservedCgroup", "system-reserved", &config.SystemReservedCgroup},
+	} {
+		if *of.cgroup == "" {
+			continue
+		}
+		dropped = append(dropped, of.setting+"="+*of.cgroup)
+		*of.cgroup = ""
+		config.EnforceNodeAllocatable = slices.DeleteFunc(slices.Clone(config.EnforceNodeAllocatable), func(entry string) bool {
+			needsCgroup := entry == of.prefix || entry == of.prefix+"-compressible"
+			if needsCgroup {
+				dropped = append(dropped, "enforceNodeAllocatable: "+entry)
+			}
+			return needsCgroup
+		})
+	}
+	slices.Sort(replaced)
+	if len(replaced) > 0 {
+		host.log.Info("The pools replace reserved amounts of CPU", reservedCPUsSetting, config.ReservedSystemCPUs, "replaced", replaced)
+	}
+	if len(dropped) > 0 {
+		const message = "The pools are reserved by " + reservedCPUsSetting + ", beside which upstream forbids reserved cgroups: host processes have no limit and no weight of their own from the kubelet any more"
+		host.log.Error(nil, message, reservedCPUsSetting, config.ReservedSystemCPUs, "dropped", dropped)
+		nodeEvent(v1.EventTypeWarning, eventReservationDropped, message+"; dropped: %s", strings.Join(dropped, ", "))
+	}
 }

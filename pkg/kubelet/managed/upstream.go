@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	"k8s.io/utils/cpuset"
 )
 
 // This file is where the supported releases of upstream differ.
@@ -47,4 +48,22 @@ func podLevelResources(status *v1.PodStatus) *v1.ResourceRequirements {
 		return nil
 	}
 	return field.Interface().(*v1.ResourceRequirements)
+}
+
+// podAssignments returns the CPUs that pods as a whole hold exclusively, which they can
+// from v1.36 on (pkg/kubelet/cm/cpumanager/state, PodCPUAssignments).
+func podAssignments(s state.State) (all []assignment) {
+	get := reflect.ValueOf(s).MethodByName("GetPodCPUAssignments")
+	if !get.IsValid() {
+		return nil
+	}
+	pods := get.Call(nil)[0].MapRange()
+	for pods.Next() {
+		all = append(all, assignment{pod: pods.Key().String(), cpus: pods.Value().FieldByName("CPUSet").Interface().(cpuset.CPUSet)})
+	}
+	return all
+}
+
+func dropPodAssignment(s state.State, pod string) {
+	s.(interface{ DeletePod(podUID string) }).DeletePod(pod)
 }

@@ -37,3 +37,13 @@ func TestCallsOfEachRelease(t *testing.T) {
 		t.Error("with a context:", failed)
 	}
 }
+
+// setPodAssignment gives a pod as a whole CPUs, or skips the test where it can have none.
+func setPodAssignment(t *testing.T, s state.State, pod string, cpus cpuset.CPUSet) {
+	t.Helper()
+	set := reflect.ValueOf(s).MethodByName("SetPodCPUSet")
+	if !set.IsValid() {
+		t.Skip("this release has no assignments of pods")
+	}
+	set.Call([]reflect.Value{reflect.ValueOf(pod), reflect.ValueOf(cpus)})
+}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -12,13 +14,14 @@ import (
 var cgroupRoot = "/sys/fs/cgroup"
 
 // KeepWeight takes the weight of the QoS class Burstable, whose cgroup it is given, out
-// of an update of cgroups, until the kubelet knows all its pods again. Upstream adds up
-// the requests of the pods that it knows when it starts, which are none, and corrects
-// that a minute later: until then the whole class would count as much as BestEffort,
-// and a busy BestEffort pod would have half of the pool.
+// of an update of cgroups that would lower it, until the kubelet knows all its pods again.
+// Upstream adds up the requests of the pods that it knows when it starts, which are none,
+// and corrects that a minute later, or, without an API server, when that comes back: until
+// then the whole class would count as much as BestEffort, and a busy BestEffort pod would
+// have half of the pool. The weight may grow meanwhile, since static pods come and change
+// without an API server.
 //
-// After a boot there are no pods whose weight could be kept, and static pods run, and
-// should weigh something, long before an API server answers.
+// After a boot there are no pods whose weight could be kept.
 func KeepWeight(cgroup string, shares **uint64) {
 	if current.Load() == nil {
 		return
@@ -30,7 +33,7 @@ func KeepWeight(cgroup string, shares **uint64) {
 		return
 	}
 	weighedBefore.decide.Do(func() { weighedBefore.yes = hasPods(cgroup) })
-	if weighedBefore.yes {
+	if weighedBefore.yes && *shares != nil && !exceeds(**shares, cgroup) {
 		*shares = nil
 	}
 }
@@ -39,6 +42,25 @@ func KeepWeight(cgroup string, shares **uint64) {
 var weighedBefore struct {
 	decide sync.Once
 	yes    bool
+}
+
+// exceeds reports whether shares are more than the weight of a cgroup, in either version
+// of cgroups. A weight that can not be read is kept.
+func exceeds(shares uint64, cgroup string) bool {
+	if now, err := readNumber(filepath.Join(cgroupRoot, "cpu", cgroup, "cpu.shares")); err == nil {
+		return shares > now
+	}
+	now, err := readNumber(filepath.Join(cgroupRoot, cgroup, "cpu.weight"))
+	// As the kubelet converts its own cgroups' (pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight).
+	return err == nil && 1+(max(shares, 2)-2)*9999/262142 > now
+}
+
+func readNumber(file string) (uint64, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 }
 
 // hasPods reports whether a QoS class has cgroups of pods, in either version of cgroups.

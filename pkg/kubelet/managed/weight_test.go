@@ -3,18 +3,25 @@ package managed
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
 
 func TestKeepWeight(t *testing.T) {
 	for name, test := range map[string]struct {
-		folder     string
+		folder string
+		// weight is what the class has, in the file of its version of cgroups.
+		weight     string
 		off, ready bool
 		wantKept   bool
 	}{
 		"pods ran before":                          {folder: "cpu/kubepods/burstable/pod1", wantKept: true},
 		"pods ran before, with cgroup v2":          {folder: "kubepods/burstable/pod1", wantKept: true},
+		"a weight that is larger is set":           {folder: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=101"},
+		"and one that is not is kept":              {folder: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=102", wantKept: true},
+		"it is larger with cgroup v2":              {folder: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=3"},
+		"and is not":                               {folder: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=4", wantKept: true},
 		"the host has booted":                      {folder: "cpu/kubepods/burstable"},
 		"the host has booted, with cgroup v2":      {folder: "kubepods/burstable"},
 		"the class has no cgroup":                  {folder: "x"},
@@ -33,10 +40,15 @@ func TestKeepWeight(t *testing.T) {
 			}
 			if !test.off {
 				on(t, management)
-				Pods(nil, func() bool { return test.ready }, nil)
-				t.Cleanup(func() { Pods(nil, nil, nil) })
+				FollowPods(nil, func() bool { return test.ready }, nil, nil, none{}, nil)
+				t.Cleanup(func() { observed = observation{} })
 			}
-			computed := uint64(2)
+			if file, weight, found := strings.Cut(test.weight, "="); found {
+				if err := os.WriteFile(filepath.Join(cgroupRoot, file), []byte(weight+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			computed := uint64(102)
 			shares := &computed
 			KeepWeight("/kubepods/burstable", &shares)
 			if kept := shares == nil; kept != test.wantKept {

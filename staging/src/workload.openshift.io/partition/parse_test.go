@@ -29,39 +29,35 @@ func TestParseAcceptsPools(t *testing.T) {
 
 func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	for name, test := range map[string]struct{ file, wantError string }{
-		"an empty file":                {``, "not a pinning file"},
-		"null":                         {`null`, "names no workload type"},
-		"no type":                      {`{}`, "names no workload type"},
-		"an array":                     {`[]`, "not a pinning file"},
-		"trailing data":                {`{"management": {"cpuset": "0"}} x`, "not a pinning file"},
-		"a second object":              {`{"management": {"cpuset": "0"}} {}`, "not a pinning file"},
-		"a type twice":                 {`{"a": {"cpuset": "0"}, "a": {"cpuset": "1"}}`, `duplicate field "a"`},
-		"a key twice":                  {`{"a": {"cpuset": "0", "cpuset": "1"}}`, `duplicate field "a.cpuset"`},
-		"an unknown key":               {`{"a": {"cpuset": "0", "cpus": "1"}}`, `workload type "a": unknown field "cpus"`},
-		"a key in other case":          {`{"a": {"CPUSet": "0"}}`, `workload type "a": unknown field "CPUSet"`},
-		"a type that is null":          {`{"a": null}`, `"a": null is not an object`},
-		"a missing set":                {`{"a": {}}`, `"a": cpuset is missing`},
-		"a set that is null":           {`{"a": {"cpuset": null}}`, `"a": cpuset is missing`},
-		"a set that is a number":       {`{"a": {"cpuset": 0}}`, `"a": cpuset 0 is not a string`},
-		"an upper-case type":           {`{"A": {"cpuset": "0"}}`, `workload type "A"`},
-		"an empty type":                {`{"": {"cpuset": "0"}}`, `workload type ""`},
-		"a type of quotas":             {`{"requests": {"cpuset": "0"}}`, `workload type "requests"`},
-		"a type with a dot":            {`{"a.b": {"cpuset": "0"}}`, `workload type "a.b"`},
-		"a type that is too long":      {`{"` + strings.Repeat("a", 64) + `": {"cpuset": "0"}}`, "63"},
-		"words for a set":              {`{"a": {"cpuset": "all"}}`, `"all" is not a CPU`},
-		"a blank in a set":             {`{"a": {"cpuset": "0, 1"}}`, `" 1" is not a CPU`},
-		"a blank set":                  {`{"a": {"cpuset": " "}}`, `" " is not a CPU`},
-		"a trailing comma":             {`{"a": {"cpuset": "0,"}}`, `"" is not a CPU`},
-		"an open range":                {`{"a": {"cpuset": "0-"}}`, `"0-" is not a CPU`},
-		"a negative CPU":               {`{"a": {"cpuset": "-1"}}`, `"-1" is not a CPU`},
-		"a sign":                       {`{"a": {"cpuset": "+1"}}`, `"+1" is not a CPU`},
-		"a range that runs backwards":  {`{"a": {"cpuset": "2-1"}}`, `cpuset "2-1"`},
-		"a range without end":          {`{"a": {"cpuset": "0-4294967295"}}`, "CPU 4294967295 is beyond 8191"},
-		"a number that is no number":   {`{"a": {"cpuset": "99999999999999999999"}}`, "is beyond 8191"},
-		"a CPU that the host lacks":    {`{"a": {"cpuset": "3-4"}}`, "the host has no CPU 4; it has 0-3"},
-		"pools that overlap":           {`{"b": {"cpuset": "1-2"}, "a": {"cpuset": "0-1"}}`, `"b": cpuset "1-2": CPU 1 is in the pool of "a" too`},
-		"a pool of all CPUs":           {`{"a": {"cpuset": "0-3"}}`, "leaves none of the host's CPUs 0-3"},
-		"pools that take all together": {`{"a": {"cpuset": "0-1"}, "b": {"cpuset": "2-3"}}`, `"b": cpuset "2-3": leaves none`},
+		"null":                        {`null`, "not a pinning file"},
+		"an array":                    {`[]`, "not a pinning file"},
+		"trailing data":               {`{"management": {"cpuset": "0"}} x`, "not a pinning file"},
+		"a second object":             {`{"management": {"cpuset": "0"}} {}`, "not a pinning file"},
+		"a type twice":                {`{"a": {"cpuset": "0"}, "a": {"cpuset": "1"}}`, `duplicate field "a"`},
+		"a key twice":                 {`{"a": {"cpuset": "0", "cpuset": "1"}}`, `duplicate field "a.cpuset"`},
+		"an unknown key":              {`{"a": {"cpuset": "0", "cpus": "1"}}`, `workload type "a": unknown field "cpus"`},
+		"a key in other case":         {`{"a": {"CPUSet": "0"}}`, `workload type "a": unknown field "CPUSet"`},
+		"a type that is null":         {`{"a": null}`, `"a": null is not an object`},
+		"a missing set":               {`{"a": {}}`, `"a": cpuset is missing`},
+		"a set that is null":          {`{"a": {"cpuset": null}}`, `"a": cpuset is missing`},
+		"a set that is a number":      {`{"a": {"cpuset": 0}}`, `"a": cpuset 0 is not a string`},
+		"an upper-case type":          {`{"A": {"cpuset": "0"}}`, `workload type "A"`},
+		"an empty type":               {`{"": {"cpuset": "0"}}`, `workload type ""`},
+		"a type of quotas":            {`{"requests": {"cpuset": "0"}}`, `workload type "requests"`},
+		"a type with a dot":           {`{"a.b": {"cpuset": "0"}}`, `workload type "a.b"`},
+		"a type that is too long":     {`{"` + strings.Repeat("a", 64) + `": {"cpuset": "0"}}`, "63"},
+		"words for a set":             {`{"a": {"cpuset": "all"}}`, `"all" is not a CPU`},
+		"a blank in a set":            {`{"a": {"cpuset": "0, 1"}}`, `" 1" is not a CPU`},
+		"a blank set":                 {`{"a": {"cpuset": " "}}`, `" " is not a CPU`},
+		"a trailing comma":            {`{"a": {"cpuset": "0,"}}`, `"" is not a CPU`},
+		"an open range":               {`{"a": {"cpuset": "0-"}}`, `"0-" is not a CPU`},
+		"a negative CPU":              {`{"a": {"cpuset": "-1"}}`, `"-1" is not a CPU`},
+		"a sign":                      {`{"a": {"cpuset": "+1"}}`, `"+1" is not a CPU`},
+		"a range that runs backwards": {`{"a": {"cpuset": "2-1"}}`, `cpuset "2-1"`},
+		"a range without end":         {`{"a": {"cpuset": "0-4294967295"}}`, "CPU 4294967295 is beyond 8191"},
+		"a number that is no number":  {`{"a": {"cpuset": "99999999999999999999"}}`, "is beyond 8191"},
+		"a CPU that the host lacks":   {`{"a": {"cpuset": "3-4"}}`, "the host has no CPU 4; it has 0-3"},
+		"pools that overlap":          {`{"b": {"cpuset": "1-2"}, "a": {"cpuset": "0-1"}}`, `"b": cpuset "1-2": CPU 1 is in the pool of "a" too`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pools, err := Parse([]byte(test.file), host)
@@ -75,9 +71,33 @@ func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
+// What installers write is understood, although it says little.
+func TestParseAcceptsWhatInstallersWrite(t *testing.T) {
+	for name, test := range map[string]struct{ file, want string }{
+		"an empty file switches management on": {"", "management="},
+		"so does one of white space":           {" \n\t", "management="},
+		"an empty object names no type":        {"{}", ""},
+		"line breaks around it":                {"\n{\"management\": {\"cpuset\": \"\"}}\n", "management="},
+		"a pool of all CPUs":                   {`{"a": {"cpuset": "0-3"}}`, "a=0-3"},
+		"pools that are all CPUs together":     {`{"a": {"cpuset": "0-1"}, "b": {"cpuset": "2-3"}}`, "a=0-1 b=2-3"},
+	} {
+		pools, err := Parse([]byte(test.file), host)
+		var got []string
+		for _, workloadType := range pools.Types() {
+			got = append(got, workloadType+"="+pools[workloadType].String())
+		}
+		if err != nil || pools == nil || strings.Join(got, " ") != test.want {
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, test.want)
+		}
+	}
+}
+
 func TestLoad(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pinning")
-	if pools, err := Load(path, host); pools != nil || err != nil {
+	root = uint32(os.Getuid())
+	t.Cleanup(func() { root = 0 })
+	directory := t.TempDir()
+	path := filepath.Join(directory, "pinning")
+	if pools, _, err := Load(path, host); pools != nil || err != nil {
 		t.Errorf("no file gave %v, %v; want the feature off", pools, err)
 	}
 	write := func(mode os.FileMode) {
@@ -91,16 +111,50 @@ func TestLoad(t *testing.T) {
 	}
 	for _, mode := range []os.FileMode{0o620, 0o602, 0o666} {
 		write(mode)
-		if _, err := Load(path, host); err == nil || !strings.Contains(err.Error(), path) {
+		if _, _, err := Load(path, host); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("mode %#o gave %v, want an error that names the file", mode, err)
 		}
 	}
 	write(0o644)
-	if pools, err := Load(path, host); err != nil || pools["management"].String() != "0" {
-		t.Errorf("got %v, %v", pools, err)
+	if pools, notes, err := Load(path, host); err != nil || pools["management"].String() != "0" || len(notes) != 0 {
+		t.Errorf("got %v, %q, %v", pools, notes, err)
 	}
-	if _, err := Load(filepath.Dir(path), host); err == nil || !strings.Contains(err.Error(), "not a regular file") {
-		t.Errorf("a folder gave %v", err)
+	if _, _, err := Load(filepath.Dir(path), host); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a directory gave %v", err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		mode      os.FileMode
+		wantError string
+	}{
+		"that others can write":                  {0o777, "chmod go-w " + directory},
+		"that the group can write":               {0o775, "the mode 0775 of directory " + directory},
+		"that others can write, with sticky bit": {0o777 | os.ModeSticky, ""},
+		"that nobody else can write":             {0o755, ""},
+		"that nobody else can even look into":    {0o700, ""},
+	} {
+		if err := os.Chmod(directory, test.mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, name2 := range []string{path, link} {
+			if _, _, err := Load(name2, host); (err == nil) != (test.wantError == "") || (err != nil && !strings.Contains(err.Error(), test.wantError)) {
+				t.Errorf("in a directory %s, %s gave %v, want an error with %q", name, name2, err, test.wantError)
+			}
+		}
+	}
+	root = uint32(os.Getuid()) + 1
+	if _, _, err := Load(path, host); err == nil || !strings.Contains(err.Error(), "chown root "+path) {
+		t.Errorf("somebody else's file gave %v", err)
+	}
+	if err := os.Chmod(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	notes, err := checkDirectories(path)
+	if err != nil || len(notes) == 0 || !strings.Contains(notes[0], "The directory "+directory) {
+		t.Errorf("somebody else's directory gave %q, %v", notes, err)
 	}
 }
 

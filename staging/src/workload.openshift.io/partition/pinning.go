@@ -1,12 +1,14 @@
 package partition
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +19,7 @@ import (
 
 // Pools are a node's partitions by workload type (design, section 2). An empty
 // set switches a type on without confining it. A nil map means that the feature
-// is off.
+// is off; an empty one, that the file names no type.
 type Pools map[string]cpuset.CPUSet
 
 // Types returns the workload types in alphabetical order.
@@ -43,50 +45,102 @@ const (
 )
 
 // Load reads the node's pinning file. online is the set of CPUs that the host has.
-// Without a file it returns nil and no error: the feature is off. A file that
-// anybody but its owner can write, that is not a regular file, or that [Parse]
-// does not accept, is an error that names it.
-func Load(path string, online cpuset.CPUSet) (Pools, error) {
+// Without a file it returns nil and no error: the feature is off. A file that somebody
+// else than root owns or can write, or could put there, that is not a regular file, or
+// that [Parse] does not accept, is an error that names it. Notes are sentences for the
+// administrator about a file that is accepted all the same.
+func Load(path string, online cpuset.CPUSet) (pools Pools, notes []string, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pinning file: %w", err)
+		return nil, nil, fmt.Errorf("pinning file: %w", err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("pinning file: %w", err)
+		return nil, nil, fmt.Errorf("pinning file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("pinning file %s: is %s, not a regular file", path, info.Mode().Type())
+		return nil, nil, fmt.Errorf("pinning file %s: is %s, not a regular file", path, info.Mode().Type())
 	}
-	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return nil, fmt.Errorf("pinning file %s: mode %#o lets others than its owner write it; run: chmod go-w %s", path, mode, path)
+	if mode := info.Mode().Perm(); mode&writableByOthers != 0 {
+		return nil, nil, fmt.Errorf("pinning file %s: mode %#o lets others than its owner write it; run: chmod go-w %[1]s", path, mode)
+	}
+	if owner, known := ownerOf(info); known && owner != root {
+		return nil, nil, fmt.Errorf("pinning file %s: belongs to user %d, who is not root; run: chown root %[1]s", path, owner)
+	}
+	if notes, err = checkDirectories(path); err != nil {
+		return nil, nil, fmt.Errorf("pinning file %s: %w", path, err)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxPinningFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("pinning file: %w", err)
+		return nil, nil, fmt.Errorf("pinning file: %w", err)
 	}
 	if len(data) > maxPinningFile {
-		return nil, fmt.Errorf("pinning file %s: is larger than %d bytes", path, maxPinningFile)
+		return nil, nil, fmt.Errorf("pinning file %s: is larger than %d bytes", path, maxPinningFile)
 	}
-	pools, err := Parse(data, online)
+	pools, err = Parse(data, online)
 	if err != nil {
-		return nil, fmt.Errorf("pinning file %s: %w", path, err)
+		return nil, nil, fmt.Errorf("pinning file %s: %w", path, err)
 	}
-	return pools, nil
+	return pools, notes, nil
 }
 
+const writableByOthers = 0o022
+
+// root is the user who must own the pinning file; tests may run as another.
+var root uint32
+
+// checkDirectories looks at every directory on the way to the file, by its name and by
+// what symbolic links make of that: whoever can write one of them can put another file
+// there. One with the sticky bit lets nobody replace what belongs to others. An owner
+// other than root is only noted: common installers give /etc/kubernetes to a user of
+// their own, who owns the static pods' manifests as well.
+func checkDirectories(path string) (notes []string, err error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, name := range []string{path, real} {
+		for directory := filepath.Dir(name); !seen[directory]; directory = filepath.Dir(directory) {
+			seen[directory] = true
+			info, err := os.Stat(directory)
+			if err != nil {
+				return nil, err
+			}
+			if mode := info.Mode(); mode.Perm()&writableByOthers != 0 && mode&os.ModeSticky == 0 {
+				return nil, fmt.Errorf("the mode %#o of directory %s lets others than its owner replace what is in it; run: chmod go-w %[2]s", mode.Perm(), directory)
+			}
+			if owner, known := ownerOf(info); known && owner != root {
+				notes = append(notes, fmt.Sprintf("The directory %s on the way to %s belongs to user %d, who is not root and can replace the file", directory, path, owner))
+			}
+		}
+	}
+	return notes, nil
+}
+
+// emptyFileType is the workload type that an empty file switches on, as installers mean
+// it that only make the file exist.
+const emptyFileType = "management"
+
 // Parse decodes a pinning file: a JSON object with one object for each workload
-// type, whose only key, cpuset, is a CPU list in the kernel's format. It is
+// type, whose only key, cpuset, is a CPU list in the kernel's format. A file of nothing
+// but white space switches on management without confining it. Everything else is
 // strict: unknown, missing or duplicate keys, trailing data, an invalid type, a
-// malformed list, a CPU that is not in online, two pools that overlap, and pools
-// that leave no CPU for anything else are errors that name the type and the value.
+// malformed list, a CPU that is not in online, and two pools that overlap
+// are errors that name the type and the value. The pools may be all of online.
 func Parse(data []byte, online cpuset.CPUSet) (Pools, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return Pools{emptyFileType: cpuset.New()}, nil
+	}
 	var file map[string]any
 	strict, err := kjson.UnmarshalStrict(data, &file)
+	if err == nil && file == nil {
+		err = errors.New("null is no object")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("not a pinning file such as {\"management\": {\"cpuset\": \"0-1\"}}: %w", err)
 	}
@@ -97,9 +151,6 @@ func Parse(data []byte, online cpuset.CPUSet) (Pools, error) {
 			texts[i] = strict[i].Error()
 		}
 		return nil, errors.New(strings.Join(texts, "; "))
-	}
-	if len(file) == 0 {
-		return nil, errors.New("names no workload type; remove the file to switch the feature off")
 	}
 	pools := make(Pools, len(file))
 	owner := map[int]string{}
@@ -125,9 +176,6 @@ func Parse(data []byte, online cpuset.CPUSet) (Pools, error) {
 			owner[cpu] = workloadType
 		}
 		pools[workloadType] = cpus
-		if !cpus.IsEmpty() && online.IsSubsetOf(pools.Union()) {
-			return nil, fmt.Errorf("workload type %q: cpuset %q: leaves none of the host's CPUs %s for anything else", workloadType, abbreviate(list), online)
-		}
 	}
 	return pools, nil
 }

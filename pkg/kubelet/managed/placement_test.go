@@ -1,0 +1,341 @@
+package managed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
+)
+
+// fakeRuntime has containers in the given states, all of one pod, and one that reports
+// resources.
+type fakeRuntime struct {
+	states  []runtimeapi.ContainerState
+	linux   *runtimeapi.LinuxContainerResources
+	err     error
+	asked   int
+	updates []*runtimeapi.LinuxContainerResources
+}
+
+func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ContainerFilter) (list []*runtimeapi.Container, err error) {
+	for _, state := range r.states {
+		list = append(list, &runtimeapi.Container{State: state})
+	}
+	return list, r.err
+}
+
+func (r *fakeRuntime) ContainerStatus(context.Context, string, bool) (*runtimeapi.ContainerStatusResponse, error) {
+	r.asked++
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Resources: &runtimeapi.ContainerResources{Linux: r.linux}}}, r.err
+}
+
+func (r *fakeRuntime) UpdateContainerResources(_ context.Context, _ string, resources *runtimeapi.ContainerResources) error {
+	r.updates = append(r.updates, resources.Linux)
+	return r.err
+}
+
+// found is a runtime's map of one container.
+type found string
+
+func (f found) Visit(visit func(podUID, containerName, containerID string)) {
+	visit("", "c", string(f))
+}
+
+// restarted gives the hooks a runtime that has the container "id" of before the kubelet's
+// start.
+func restarted(t *testing.T, runtime *fakeRuntime) {
+	t.Helper()
+	startedIn(t, t.TempDir())
+	host.log, _ = ktesting.NewTestContext(t)
+	host.online, host.quotaPeriod = cpuset.New(0, 1, 2, 3), 100*time.Millisecond
+	host.wasOn = host.wasOn || current.Load() == nil
+	FollowPods(nil, nil, nil, runtime, found("id"), newMemoryState(host.log))
+	t.Cleanup(func() { observed = observation{} })
+}
+
+// reconcile does what upstream's CPU manager does with the answer: an update, if the set
+// is not the one that it knows.
+func reconcile(pod *v1.Pod, runtime *fakeRuntime, chosen cpuset.CPUSet) {
+	set := CPUs(pod, "c", "id", chosen)
+	if known, _ := observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); set.IsEmpty() || set.Equals(known) {
+		return
+	}
+	if runtime.UpdateContainerResources(context.Background(), "id", &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpusetCpus: set.String()}}) == nil {
+		observed.lastUpdates.SetCPUSet(string(pod.UID), "c", set)
+	}
+}
+
+// Only what is wrong is updated, once, under either policy.
+func TestContainersOfBefore(t *testing.T) {
+	for name, test := range map[string]struct {
+		pools       partition.Pools // nil is a file that has gone
+		static      bool
+		gave        string
+		isolated    string
+		partitioned bool
+		has         string
+		silent      bool // the runtime reports nothing
+		want        string
+	}{
+		"a partitioned container on its pool":               {pools: management, partitioned: true, has: "0-1"},
+		"a partitioned container elsewhere":                 {pools: management, partitioned: true, has: "2-3", want: "0-1"},
+		"a partitioned container without a set":             {pools: management, partitioned: true, want: "0-1"},
+		"an ordinary container off the pools":               {pools: management, has: "2-3"},
+		"an ordinary container without a set":               {pools: management, want: "2-3"},
+		"one that had what an earlier pool left":            {pools: management, gave: "3", has: "3", want: "2-3"},
+		"one that somebody else has put off the pools":      {pools: management, has: "3"},
+		"one that somebody else has put across":             {pools: management, has: "1-2", want: "2"},
+		"one that somebody else has put on the pool":        {pools: management, has: "0", want: "2-3"},
+		"isolated CPUs are for those that ask":              {pools: management, isolated: "3", want: "2"},
+		"unless there are no others":                        {pools: management, isolated: "2-3", want: "2-3"},
+		"the type has lost its CPUs, and had some":          {pools: partition.Pools{"management": cpuset.New()}, gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
+		"the type never had CPUs, nor the container a set":  {pools: partition.Pools{"management": cpuset.New()}},
+		"the file has gone":                                 {gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
+		"the file has gone, and isolated CPUs are not free": {gave: "0-1", isolated: "3", has: "0-1", want: "0-2"},
+		"the file has gone, but the set is not ours":        {gave: "0-1", has: "2"},
+		"the file has gone, and the container has no set":   {gave: "0-1"},
+		"a runtime that reports nothing, with a pool":       {pools: management, partitioned: true, silent: true, want: "0-1"},
+		"a runtime that reports nothing, off the pools":     {pools: management, silent: true, want: "2-3"},
+		"a runtime that reports nothing, the file has gone": {gave: "0-1", silent: true, want: "0-3"},
+		"static: a shared container where it should be":     {pools: management, static: true, has: "2-3"},
+		"static: a shared container elsewhere":              {pools: management, static: true, has: "0-3", want: "2-3"},
+		"static: a partitioned container on its pool":       {pools: management, static: true, partitioned: true, has: "0-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := ordinaryPod()
+			if test.partitioned {
+				pod = partitionedPod(t)
+			}
+			runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpusetCpus: test.has, CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000}}
+			if test.silent {
+				runtime.linux = nil
+			}
+			if test.pools != nil {
+				on(t, test.pools)
+			}
+			restarted(t, runtime)
+			host.static = test.static
+			parse := func(list string) cpuset.CPUSet {
+				set, err := cpuset.Parse(list)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return set
+			}
+			host.isolated = parse(test.isolated)
+			if test.pools != nil {
+				current.Store(newNode(test.pools, host.online, host.isolated, cpuset.New()))
+			}
+			if test.gave != "" {
+				host.wasOn, host.gave = true, []cpuset.CPUSet{parse(test.gave)}
+			}
+			chosen := cpuset.New()
+			if test.static {
+				chosen = cpuset.New(2, 3)
+			}
+			for range 3 {
+				reconcile(pod, runtime, chosen)
+			}
+			var got []string
+			for _, update := range runtime.updates {
+				got = append(got, update.CpusetCpus)
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("the updates are %q, want %q", got, test.want)
+			}
+			if runtime.asked != 1 {
+				t.Errorf("the runtime was asked %d times, want once", runtime.asked)
+			}
+		})
+	}
+}
+
+func TestRepair(t *testing.T) {
+	resources := func(shares, quota, period int64, cpus string) *runtimeapi.LinuxContainerResources {
+		return &runtimeapi.LinuxContainerResources{CpuShares: shares, CpuQuota: quota, CpuPeriod: period, CpusetCpus: cpus}
+	}
+	for name, test := range map[string]struct {
+		unlimited bool
+		ordinary  bool
+		has       *runtimeapi.LinuxContainerResources
+		want      *runtimeapi.LinuxContainerResources
+	}{
+		"all is right": {has: resources(409, 50000, 100000, "0-1")},
+		"a runtime that reads the annotations is right":   {has: resources(400, 50000, 100000, "0-1")},
+		"the weight is wrong":                             {has: resources(2, 50000, 100000, "0-1"), want: resources(409, 0, 0, "0-1")},
+		"there is no limit":                               {has: resources(409, 0, 0, "0-1"), want: resources(0, 50000, 100000, "0-1")},
+		"the limit is of another period":                  {has: resources(409, 50000, 50000, "0-1"), want: resources(0, 50000, 100000, "0-1")},
+		"all is wrong, and is one update":                 {has: resources(2, 0, 0, ""), want: resources(409, 50000, 100000, "0-1")},
+		"there is no limit, and should be none":           {unlimited: true, has: resources(409, 0, 0, "0-1")},
+		"there is a limit that should be none":            {unlimited: true, has: resources(409, 50000, 100000, "0-1")},
+		"an ordinary container's weight is not looked at": {ordinary: true, has: resources(2, 0, 0, "2-3")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on(t, management)
+			runtime := &fakeRuntime{linux: test.has}
+			restarted(t, runtime)
+			pod := partitionedPod(t)
+			if test.unlimited {
+				pod.Annotations[partition.ResourcesAnnotation("c")] = `{"cpushares":400}`
+			}
+			if test.ordinary {
+				pod = ordinaryPod()
+			}
+			for range 3 {
+				reconcile(pod, runtime, cpuset.New())
+			}
+			switch {
+			case test.want == nil && len(runtime.updates) == 0:
+			case test.want == nil || len(runtime.updates) != 1 || runtime.updates[0].String() != test.want.String():
+				t.Errorf("the updates are %v, want %v", runtime.updates, test.want)
+			}
+		})
+	}
+	t.Run("a runtime that fails is asked again", func(t *testing.T) {
+		on(t, management)
+		runtime := &fakeRuntime{linux: resources(2, 0, 0, "0-1"), err: errors.New("busy")}
+		restarted(t, runtime)
+		if got := CPUs(partitionedPod(t), "c", "id", cpuset.New()); !got.IsEmpty() {
+			t.Errorf("the container is to be kept on %s", got)
+		}
+		runtime.err = nil
+		if got := CPUs(partitionedPod(t), "c", "id", cpuset.New()); got.String() != "0-1" || len(runtime.updates) != 1 {
+			t.Errorf("then it is kept on %s, with the updates %v", got, runtime.updates)
+		}
+	})
+}
+
+// The conversions are upstream's, whose package can not be imported here
+// (pkg/kubelet/cm/helpers_linux_test.go has these values).
+func TestConversions(t *testing.T) {
+	for millicores, want := range map[int64]int64{0: 2, 1: 2, 100: 102, 400: 409, 1000: 1024, 300000: 262144} {
+		if got := sharesOf(millicores); got != want {
+			t.Errorf("%dm are %d shares, want %d", millicores, got, want)
+		}
+	}
+	for millicores, want := range map[int64]int64{0: 0, 1: 1000, 10: 1000, 200: 20000, 1500: 150000} {
+		if got := quotaOf(millicores, 100*time.Millisecond); got != want {
+			t.Errorf("%dm are a quota of %d, want %d", millicores, got, want)
+		}
+	}
+}
+
+func TestPodCgroupStands(t *testing.T) {
+	pod := partitionedPod(t)
+	pod.UID = "a"
+	if !PodCgroupStands(pod, true) || PodCgroupStands(pod, false) {
+		t.Error("with the feature off something else than upstream's is done")
+	}
+	on(t, management)
+	t.Cleanup(func() { observed = observation{} })
+	if !PodCgroupStands(ordinaryPod(), true) {
+		t.Error("an ordinary pod's cgroup is written")
+	}
+	if PodCgroupStands(pod, true) || !PodCgroupStands(pod, true) {
+		t.Error("a cgroup of before is not written once")
+	}
+	if PodCgroupStands(pod, false) {
+		t.Error("a cgroup that has gone is not made again")
+	}
+	created := partitionedPod(t)
+	created.UID = "b"
+	if PodCgroupStands(created, false) || !PodCgroupStands(created, true) {
+		t.Error("a new cgroup is not written just once")
+	}
+	observed.activePods = func() []*v1.Pod { return []*v1.Pod{created} }
+	for i := range 3 * maxPodCgroups {
+		other := pod.DeepCopy()
+		other.UID = types.UID(fmt.Sprint(i))
+		PodCgroupStands(other, false)
+	}
+	if len(observed.podCgroups) > maxPodCgroups || !PodCgroupStands(created, true) {
+		t.Errorf("%d pods are remembered", len(observed.podCgroups))
+	}
+}
+
+// With nothing left to share, containers that run stay on their last CPU, and are never
+// spread; others have a CPU that is always the same.
+func TestNothingLeftToShare(t *testing.T) {
+	for name, test := range map[string]struct {
+		reserved  cpuset.CPUSet
+		has, want string
+	}{
+		"the last CPU that it shared is kept":         {has: "2", want: "2"},
+		"what it has of the pool is not":              {has: "0,2", want: "2"},
+		"several are taken at once, so it gets one":   {has: "1-3", want: "3"},
+		"it has only the pool's":                      {has: "0", want: "3"},
+		"nothing is known of it":                      {want: "3"},
+		"there is a reserved CPU in no pool":          {reserved: cpuset.New(0, 1), has: "2-3", want: "1"},
+		"and it keeps its own for as long as it runs": {reserved: cpuset.New(0, 1), has: "2", want: "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on(t, partition.Pools{"management": cpuset.New(0)})
+			restarted(t, &fakeRuntime{})
+			host.static = true
+			current.Store(newNode(current.Load().pools, host.online, cpuset.New(), test.reserved))
+			has, err := cpuset.Parse(test.has)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := ordinaryPod()
+			if !has.IsEmpty() {
+				observed.lastUpdates.SetCPUSet(string(pod.UID), "c", has)
+			}
+			if got := CPUs(pod, "c", "new", cpuset.New()); got.String() != test.want {
+				t.Errorf("a container that runs gets %s, want %s", got, test.want)
+			}
+			config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
+			want := "3"
+			if !test.reserved.IsEmpty() {
+				want = "1"
+			}
+			if Place(pod, config); config.Linux.Resources.CpusetCpus != want {
+				t.Errorf("a container that starts gets %s, want %s", config.Linux.Resources.CpusetCpus, want)
+			}
+			if noted, _ := observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); noted.String() != want {
+				t.Errorf("of a container that starts %s is noted, want %s", noted, want)
+			}
+		})
+	}
+}
+
+func TestNothingLeftToShareIsTold(t *testing.T) {
+	on(t, partition.Pools{"management": cpuset.New(0)})
+	restarted(t, &fakeRuntime{})
+	host.static = true
+	recorder := recordEvents(t)
+	exclusive, shared := ordinaryPod(), ordinaryPod()
+	exclusive.Namespace, exclusive.Name, exclusive.UID = "n", "exclusive", "e"
+	shared.Namespace, shared.Name, shared.UID = "n", "shared", "s"
+	observed.activePods = func() []*v1.Pod { return []*v1.Pod{exclusive, shared, partitionedPod(t)} }
+	observed.state = newMemoryState(host.log)
+	observed.state.SetDefaultCPUSet(cpuset.New(3))
+	observed.state.SetCPUSet("e", "c", cpuset.New(1, 2))
+	report := current.Load().reportShared
+	report()
+	expectEvent(t, recorder, "")
+	observed.state.SetDefaultCPUSet(cpuset.New())
+	observed.state.SetCPUSet("gone", "c", cpuset.New(3))
+	observed.lastUpdates.SetCPUSet("s", "c", cpuset.New(2))
+	report()
+	expectEvent(t, recorder, "Warning NoSharedCPUs Exclusive containers have every CPU that was shared: others run on CPU 2-3 and disturb n/exclusive, gone there")
+	report()
+	expectEvent(t, recorder, "")
+	if got := current.Load().shared().Size(); got != 0 {
+		t.Errorf("the gauge says %d", got)
+	}
+	observed.state.SetDefaultCPUSet(cpuset.New(3))
+	report()
+	expectEvent(t, recorder, `Normal NoSharedCPUs Containers without exclusive CPUs share the CPUs "3" again`)
+	report()
+	expectEvent(t, recorder, "")
+}

@@ -1,0 +1,118 @@
+package managed
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/util/store"
+	"k8s.io/kubernetes/pkg/util/filesystem"
+	"k8s.io/utils/cpuset"
+)
+
+// poolRecord is what the kubelet remembers, beside the CPU manager's checkpoint, of the sets
+// that it gave to containers. A later kubelet tells by it which sets are this project's,
+// to be taken back, and which somebody else has given, to be left alone.
+type poolRecord struct {
+	// ReservedCPUs are the CPUs of all pools. Earlier versions wrote nothing else.
+	ReservedCPUs string `json:"reservedCPUs"`
+	// Sets are those of the pools, and of what was left for others, of this pinning file
+	// and of earlier ones whose containers may not all have been moved.
+	Sets []string `json:"sets,omitempty"`
+}
+
+const recordName = "workload_partitioning_state"
+
+// recordPath is set by Start, from the kubelet's root directory. Before that it names
+// no file, so there is no record, as in upstream's own tests.
+var recordPath string
+
+func setRecordPath(rootDirectory string) { recordPath = filepath.Join(rootDirectory, recordName) }
+
+// recordStore is upstream's for small files, which a loss of power leaves whole.
+func recordStore() (store.Store, error) {
+	return store.NewFileStore(filepath.Dir(recordPath), &filesystem.DefaultFs{})
+}
+
+// readRecord returns the sets that kubelets with a pinning file gave to containers, and
+// whether there is a record of one. A record that can not be read knows no sets.
+func readRecord() (sets []cpuset.CPUSet, exists bool) {
+	// Not by the store, which would make the folder.
+	data, err := os.ReadFile(recordPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false
+	}
+	var r poolRecord
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	for _, list := range append(r.Sets, r.ReservedCPUs) {
+		set, parseErr := cpuset.Parse(list)
+		if err = errors.Join(err, parseErr); err == nil && !set.IsEmpty() {
+			sets = append(sets, set)
+		}
+	}
+	if err != nil {
+		host.log.Error(err, "The record of the last pools is not readable; going on without it", "path", recordPath)
+		return nil, true
+	}
+	if len(r.Sets) == 0 && len(sets) > 0 {
+		// An earlier version's.
+		sets = append(sets, host.online.Difference(sets[0]))
+	}
+	return sets, true
+}
+
+// writeRecord remembers the sets of these pools, and the earlier ones. A kubelet that can
+// not write it starts all the same.
+func (n *node) writeRecord(earlier []cpuset.CPUSet) {
+	sets := n.sets()
+	for _, set := range earlier {
+		if !slices.ContainsFunc(sets, set.Equals) {
+			sets = append(sets, set)
+		}
+	}
+	r := poolRecord{ReservedCPUs: n.pooled.String()}
+	for _, set := range sets {
+		r.Sets = append(r.Sets, set.String())
+	}
+	data, err := json.Marshal(r)
+	if err == nil {
+		var files store.Store
+		if files, err = recordStore(); err == nil {
+			err = files.Write(recordName, append(data, '\n'))
+		}
+	}
+	if err != nil {
+		host.log.Error(err, "The record of the pools can not be written; a kubelet without the pinning file will not free all containers of this one", "path", recordPath)
+		nodeEvent(v1.EventTypeWarning, eventRecordNotWritten, "The record %s of the pools can not be written: %v", recordPath, err)
+	}
+}
+
+// sets are those that the kubelet gives to containers.
+func (n *node) sets() []cpuset.CPUSet {
+	sets := []cpuset.CPUSet{n.others}
+	if !n.ordinary.Equals(n.others) {
+		sets = append(sets, n.ordinary)
+	}
+	for _, workloadType := range n.pools.Types() {
+		if pool := n.pools[workloadType]; !pool.IsEmpty() {
+			sets = append(sets, pool)
+		}
+	}
+	return sets
+}
+
+func removeRecord() {
+	files, err := recordStore()
+	if err == nil {
+		err = files.Delete(recordName)
+	}
+	if err != nil {
+		host.log.Error(err, "The record of the last pools can not be removed; the next start will look for their containers again", "path", recordPath)
+	}
+}
