@@ -72,8 +72,8 @@ type observation struct {
 	// found are the IDs of containers that were here before this kubelet, and have not
 	// been looked at yet.
 	found map[string]bool
-	// podCgroups are the partitioned pods whose cgroup this kubelet has written.
-	podCgroups map[types.UID]struct{}
+	// podCgroups are the partitioned pods to whose cgroup this kubelet has seen.
+	podCgroups map[types.UID]bool
 	// skipped has the last message about each static pod: the kubelet reads the same
 	// manifest again and again.
 	skipped map[string]string
@@ -127,19 +127,32 @@ func nodeEvent(eventType, reason, format string, args ...any) {
 // maxPodCgroups bounds what is remembered of pods that have gone.
 const maxPodCgroups = 1000
 
-// forgetPods drops pods that are not active any more, if there are many. The caller holds
-// the lock.
-func (o *observation) forgetPods() {
-	if len(o.podCgroups) < maxPodCgroups || o.activePods == nil {
-		return
+// firstSight reports whether a pod's cgroup has not been seen to by this kubelet, and
+// takes note that it has.
+func (o *observation) firstSight(pod *v1.Pod) bool {
+	o.Lock()
+	defer o.Unlock()
+	if o.podCgroups[pod.UID] {
+		return false
 	}
-	active := map[types.UID]struct{}{}
-	for _, pod := range o.activePods() {
-		if _, known := o.podCgroups[pod.UID]; known {
-			active[pod.UID] = struct{}{}
+	if len(o.podCgroups) >= maxPodCgroups && o.activePods != nil {
+		active := map[types.UID]bool{}
+		for _, p := range o.activePods() {
+			active[p.UID] = o.podCgroups[p.UID]
 		}
+		o.podCgroups = active
 	}
-	o.podCgroups = active
+	if o.podCgroups == nil {
+		o.podCgroups = map[types.UID]bool{}
+	}
+	o.podCgroups[pod.UID] = true
+	return true
+}
+
+func (o *observation) forget(pod *v1.Pod) {
+	o.Lock()
+	defer o.Unlock()
+	delete(o.podCgroups, pod.UID)
 }
 
 // maxSkipped bounds what is remembered of static pods; manifests come and go.

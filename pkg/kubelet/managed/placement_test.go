@@ -229,35 +229,71 @@ func TestConversions(t *testing.T) {
 	}
 }
 
-func TestPodCgroupStands(t *testing.T) {
-	pod := partitionedPod(t)
-	pod.UID = "a"
-	if !PodCgroupStands(pod, true) || PodCgroupStands(pod, false) {
-		t.Error("with the feature off something else than upstream's is done")
+// resourceConfig is like upstream's.
+type resourceConfig struct {
+	Memory    *int64
+	CPUShares *uint64
+	CPUQuota  *int64
+	CPUPeriod *uint64
+}
+
+func TestRepairPodCgroup(t *testing.T) {
+	memory, shares, quota := int64(1), uint64(409), int64(50000)
+	compute := func(_ *v1.Pod, enforce bool, period uint64, memoryQoS bool, _ string) *resourceConfig {
+		if !enforce || period != 100000 || memoryQoS {
+			t.Errorf("called with %v, %d, %v", enforce, period, memoryQoS)
+		}
+		return &resourceConfig{Memory: &memory, CPUShares: &shares, CPUQuota: &quota, CPUPeriod: &period}
+	}
+	exists, fails, written := true, false, 0
+	repair := func(pod *v1.Pod) int {
+		written = 0
+		RepairPodCgroup[resourceConfig](pod, func(*v1.Pod) bool { return exists }, compute, func(_ *v1.Pod, config *resourceConfig) error {
+			written++
+			if config.Memory != nil || *config.CPUShares != shares || *config.CPUQuota != quota {
+				t.Errorf("written is %v", config)
+			}
+			if fails {
+				return errors.New("busy")
+			}
+			return nil
+		})
+		return written
+	}
+	named := func(uid types.UID) *v1.Pod {
+		pod := partitionedPod(t)
+		pod.UID = uid
+		return pod
+	}
+	if repair(named("a")) != 0 {
+		t.Error("with the feature off a cgroup is written")
 	}
 	on(t, management)
-	t.Cleanup(func() { observed = observation{} })
-	if !PodCgroupStands(ordinaryPod(), true) {
+	restarted(t, &fakeRuntime{})
+	if repair(ordinaryPod()) != 0 {
 		t.Error("an ordinary pod's cgroup is written")
 	}
-	if PodCgroupStands(pod, true) || !PodCgroupStands(pod, true) {
+	fails = true
+	if repair(named("a")) != 1 || repair(named("a")) != 1 {
+		t.Error("after a failure it is not tried again")
+	}
+	fails = false
+	if repair(named("a")) != 1 || repair(named("a")) != 0 {
 		t.Error("a cgroup of before is not written once")
 	}
-	if PodCgroupStands(pod, false) {
-		t.Error("a cgroup that has gone is not made again")
+	exists = false
+	if repair(named("b")) != 0 {
+		t.Error("a cgroup that does not exist is written")
 	}
-	created := partitionedPod(t)
-	created.UID = "b"
-	if PodCgroupStands(created, false) || !PodCgroupStands(created, true) {
-		t.Error("a new cgroup is not written just once")
+	exists = true
+	if repair(named("b")) != 0 {
+		t.Error("a cgroup that upstream has created is written")
 	}
-	observed.activePods = func() []*v1.Pod { return []*v1.Pod{created} }
+	observed.activePods = func() []*v1.Pod { return []*v1.Pod{named("b")} }
 	for i := range 3 * maxPodCgroups {
-		other := pod.DeepCopy()
-		other.UID = types.UID(fmt.Sprint(i))
-		PodCgroupStands(other, false)
+		repair(named(types.UID(fmt.Sprint(i))))
 	}
-	if len(observed.podCgroups) > maxPodCgroups || !PodCgroupStands(created, true) {
+	if len(observed.podCgroups) > maxPodCgroups || repair(named("b")) != 0 {
 		t.Errorf("%d pods are remembered", len(observed.podCgroups))
 	}
 }

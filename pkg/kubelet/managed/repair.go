@@ -5,7 +5,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/cpuset"
@@ -88,26 +87,18 @@ func quotaOf(millicores int64, period time.Duration) int64 {
 	return max(millicores*period.Microseconds()/1000, least.Microseconds())
 }
 
-// PodCgroupStands reports whether upstream may leave a pod's cgroup as it is. It may not
-// when it does not exist, nor, once, when it is a partitioned pod's that was here before
-// this kubelet. Upstream then writes all that it has in a new one, which changes nothing
-// in one that is right (pkg/kubelet/cm/cgroup_manager_linux.go, Create).
-func PodCgroupStands(pod *v1.Pod, exists bool) bool {
-	if _, partitioned := typeOf(pod); !partitioned {
-		return exists
+// RepairPodCgroup writes the weight and the quota of a partitioned pod's cgroup that was
+// here before this kubelet, once. Upstream writes them only when it creates the cgroup
+// (pkg/kubelet/kubelet.go, SyncPod). configFor is its ResourceConfigForPod, which knows
+// what they should be, and R the type of what that returns.
+func RepairPodCgroup[R any, F setPodCgroup[R]](pod *v1.Pod, exists func(*v1.Pod) bool, configFor any, set F) {
+	if _, partitioned := typeOf(pod); !partitioned || !observed.firstSight(pod) || !exists(pod) {
+		return
 	}
-	observed.Lock()
-	defer observed.Unlock()
-	if _, known := observed.podCgroups[pod.UID]; known {
-		return exists
+	host.log.Info("Giving a pod's cgroup the weight and the quota of its partition", "pod", klog.KObj(pod))
+	config := callResourceConfigForPod[R](configFor, pod, host.quotaPeriod)
+	if err := callSetPodCgroup(set, pod, onlyCPU(config)); err != nil {
+		host.log.Error(err, "A pod's cgroup can not be written; trying again when the pod is synchronised", "pod", klog.KObj(pod))
+		observed.forget(pod)
 	}
-	if observed.podCgroups == nil {
-		observed.podCgroups = map[types.UID]struct{}{}
-	}
-	observed.forgetPods()
-	observed.podCgroups[pod.UID] = struct{}{}
-	if exists {
-		host.log.Info("Giving a pod's cgroup the weight and the quota of its partition", "pod", klog.KObj(pod))
-	}
-	return false
 }

@@ -3,6 +3,7 @@ package managed
 import (
 	"context"
 	"reflect"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -66,4 +67,38 @@ func podAssignments(s state.State) (all []assignment) {
 
 func dropPodAssignment(s state.State, pod string) {
 	s.(interface{ DeletePod(podUID string) }).DeletePod(pod)
+}
+
+// setPodCgroup is SetPodCgroupConfig: without a logger up to v1.34
+// (pkg/kubelet/cm/types.go, PodContainerManager). R is its ResourceConfig.
+type setPodCgroup[R any] interface {
+	func(klog.Logger, *v1.Pod, *R) error | func(*v1.Pod, *R) error
+}
+
+func callSetPodCgroup[R any, F setPodCgroup[R]](set F, pod *v1.Pod, config *R) error {
+	if set, ok := any(set).(func(*v1.Pod, *R) error); ok {
+		return set(pod, config)
+	}
+	return any(set).(func(klog.Logger, *v1.Pod, *R) error)(host.log, pod, config)
+}
+
+// callResourceConfigForPod calls upstream's function of that name, which has one more
+// parameter, about memory, from v1.36 on (pkg/kubelet/cm/helpers_linux.go).
+func callResourceConfigForPod[R any](function any, pod *v1.Pod, quotaPeriod time.Duration) *R {
+	call := reflect.ValueOf(function)
+	arguments := []reflect.Value{reflect.ValueOf(pod), reflect.ValueOf(quotaPeriod > 0), reflect.ValueOf(uint64(quotaPeriod.Microseconds()))}
+	for i := len(arguments); i < call.Type().NumIn(); i++ {
+		arguments = append(arguments, reflect.Zero(call.Type().In(i)))
+	}
+	return call.Call(arguments)[0].Interface().(*R)
+}
+
+// onlyCPU returns a ResourceConfig (pkg/kubelet/cm/types.go) with nothing but weight and
+// quota, so that nothing else of a cgroup is written.
+func onlyCPU[R any](config *R) *R {
+	only := new(R)
+	for _, field := range []string{"CPUShares", "CPUQuota", "CPUPeriod"} {
+		reflect.ValueOf(only).Elem().FieldByName(field).Set(reflect.ValueOf(config).Elem().FieldByName(field))
+	}
+	return only
 }
