@@ -27,7 +27,7 @@ OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {
 OLDEST  := $(firstword $(RELEASES))
 E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|LaterChanges)$$'
 # Those of a node, whatever host it is on.
-E2E_NODE := Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|Pools|AlignedCPUs|MetricsAndEvents|Registration|TwoTypes|ReservedCPUs)$$
+E2E_NODE := Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|Pools|AlignedCPUs|NoSharedCPUs|ContainersOfBefore|KubeletStartsOnWhatInstallersLeave|CoresAreNeverZero|MetricsAndEvents|Registration|TwoTypes|ReservedCPUs)$$
 empty :=
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
 # Each is a Go module of its own: commands, tests and tools must not raise a
@@ -148,7 +148,7 @@ e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual mach
 
 .PHONY: e2e-vm-core
 e2e-vm-core: E2E_RUN := ^TestSuite$$
-e2e-vm-core: E2E_SUITE := Test(Pools|AlignedCPUs)$$/(two_types|holes)
+e2e-vm-core: E2E_SUITE := Test(Pools|AlignedCPUs|NoSharedCPUs)$$/(two_types|holes|the_kubelet|a_CPU)
 # None of them takes an older kubelet.
 e2e-vm-core: OLDER :=
 e2e-vm-core: e2e-vm ## Run those of them that say most; make test does, if there is time
