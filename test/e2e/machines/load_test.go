@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/cluster/local"
 	"workload.openshift.io/kubernetes/cmd/cluster/machine"
 )
@@ -26,6 +27,17 @@ func TestIsolatedCPUs(t *testing.T) {
 	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
 		pod("exclusive", "", awake, "cpu=4 memory=32Mi", true))
 	n.awaitRunning(t, 2*time.Minute)
+	n.expectPlaced(t)
+}
+
+// Under the policy none nobody but the kernel's argument says what isolated CPUs are for: a
+// container that does not ask for them has none without a pinning file, nor with one.
+func TestIsolatedCPUsWithoutCPUManager(t *testing.T) {
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, local.Config{CPUManagerPolicy: "none"})
+	namespace := n.namespace(t, "management")
+	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false))
+	n.awaitRunning(t, 2*time.Minute)
+	n.cpus = n.cpus.Difference(cpuset.New(6, 7))
 	n.expectPlaced(t)
 }
 
