@@ -24,7 +24,9 @@ import (
 //
 // Assignments stay as they are. One that holds a CPU of a pool is an error that names the
 // pod and leaves the checkpoint as it is, as long as a container of that pod may run; else
-// it is dropped, and the pod gets other CPUs when it is admitted again.
+// the pod's are dropped, and it gets other CPUs when it is admitted again. So are those of
+// a pod of which nothing runs if they hold a CPU that is reserved, or does not exist:
+// its containers would be created there.
 //
 // online are the CPUs of the host, and allocatable those that the policy may give away.
 func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpuset.CPUSet) error {
@@ -33,7 +35,7 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 		return callStart(start, s)
 	}
 	reserved := online.Difference(allocatable)
-	right, err := deriveSharedSet(n, s, online, reserved)
+	skip, err := deriveSharedSet(n, s, online, reserved)
 	if err != nil {
 		return err
 	}
@@ -45,39 +47,52 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 	} else {
 		n.writeRecord(nil) // the CPU manager moves all containers, from whatever set
 	}
-	if right {
-		// Upstream comes to that state, and writes it, but takes it for a damaged one when
-		// it starts (kubernetes/kubernetes issue 141196).
+	if skip {
 		initializeMetrics(s, reserved)
 		return nil
 	}
 	return callStart(start, s)
 }
 
-// deriveSharedSet does what StartPolicy says of the checkpoint. It reports whether that is
-// right although upstream would refuse it: nothing is left to share, or an assigned CPU is
-// offline.
-func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (right bool, err error) {
+// deriveSharedSet does what StartPolicy says of the checkpoint. It reports whether
+// upstream's start is to be left out, since it takes the checkpoint for a damaged one:
+// nothing is left to share (upstream comes to that state, and writes it;
+// kubernetes/kubernetes issue 141196), or a container runs that was given a CPU that is
+// offline now.
+func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (skip bool, err error) {
 	assignments := assignmentsOf(s)
 	if len(assignments) == 0 && s.GetDefaultCPUSet().IsEmpty() {
 		return false, nil // a new checkpoint, which upstream fills
 	}
-	var dropped []assignment
+	ended := map[string]bool{}
+	for _, a := range assignments {
+		if a.cpus.IsSubsetOf(online.Difference(reserved)) {
+			continue // pools are reserved
+		}
+		if _, asked := ended[a.pod]; !asked {
+			ended[a.pod] = !mayRun(a.pod)
+		}
+		if n == nil || ended[a.pod] {
+			continue
+		}
+		if held := a.cpus.Intersection(n.pooled); !held.IsEmpty() {
+			return false, fmt.Errorf("%s exclusively holds CPU %s, which %s gives to a pool, and may be running; stop its containers with the runtime's own tool (crictl stopp), or start the kubelet with the previous file and delete the pod, then start it with this one",
+				a, held, partition.PinningFilePath)
+		}
+	}
 	assigned := cpuset.New()
 	for _, a := range assignments {
-		if n != nil && !a.cpus.Intersection(n.pooled).IsEmpty() {
-			if mayRun(a.pod) {
-				return false, fmt.Errorf("%s exclusively holds CPU %s, which %s gives to a pool, and may be running; stop its containers with the runtime's own tool (crictl stopp), or start the kubelet with the previous file and delete the pod, then start it with this one",
-					a, a.cpus.Intersection(n.pooled), partition.PinningFilePath)
-			}
-			dropped = append(dropped, a)
+		if ended[a.pod] {
+			host.log.Info("A pod of which no container runs held a CPU exclusively that it can not have now; it gets others when it is admitted again", "holder", a.String(), "cpus", a.cpus.String())
+			a.drop(s)
 			continue
 		}
 		assigned = assigned.Union(a.cpus)
-	}
-	for _, a := range dropped {
-		host.log.Info("A pool has a CPU that a pod held exclusively, of which no container runs; the pod gets others when it is admitted again", "holder", a.String(), "cpus", a.cpus.String())
-		a.drop(s)
+		if absent := a.cpus.Difference(online); !absent.IsEmpty() {
+			skip = true
+			host.log.Error(nil, "A CPU that is held exclusively is offline", "holder", a.String(), "cpus", absent.String())
+			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which %s holds exclusively, is offline: set it online, or delete the pod", absent, a)
+		}
 	}
 	shared := online.Difference(assigned)
 	if host.strict {
@@ -87,19 +102,11 @@ func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (ri
 		host.log.Info("Bringing the CPU manager's checkpoint up to date", "sharedBefore", before.String(), "sharedNow", shared.String())
 		s.SetDefaultCPUSet(shared)
 	}
-	if shared.IsEmpty() {
+	if shared.IsEmpty() && !assigned.IsEmpty() {
 		host.log.Info("Containers with exclusive CPUs have all that the pools leave", "exclusive", assigned.String())
+		skip = true
 	}
-	absent := assigned.Difference(online)
-	if !absent.IsEmpty() {
-		for _, a := range assignments {
-			if lost := a.cpus.Intersection(absent); !lost.IsEmpty() {
-				host.log.Error(nil, "A CPU that is held exclusively is offline", "holder", a.String(), "cpus", lost.String())
-				nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which %s holds exclusively, is offline: set it online, or delete the pod", lost, a)
-			}
-		}
-	}
-	return shared.IsEmpty() || !absent.IsEmpty(), nil
+	return skip, nil
 }
 
 // assignment is CPUs that a container, or a pod as a whole, holds exclusively.
@@ -109,7 +116,7 @@ type assignment struct {
 	cpus           cpuset.CPUSet
 }
 
-// assignmentsOf returns all assignments in a fixed order, containers before pods.
+// assignmentsOf returns all assignments in a fixed order.
 func assignmentsOf(s state.State) (all []assignment) {
 	for pod, containers := range s.GetCPUAssignments() {
 		for container, cpus := range containers {

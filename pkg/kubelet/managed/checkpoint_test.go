@@ -69,16 +69,18 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 		"the other write was":                          {wasOn: true, pools: "0", shared: "1-3", exclusive: "3", want: "1-2"},
 		"a CPU has come":                               {wasOn: true, pools: "0", shared: "1", exclusive: "2", want: "1,3"},
 		"a shared CPU has gone":                        {wasOn: true, pools: "0", shared: "1-2,4", exclusive: "3", want: "1-2"},
-		"an exclusive CPU has gone":                    {wasOn: true, pools: "0", shared: "1-3", exclusive: "4", want: "1-3", wantSkip: true},
-		"a new checkpoint is upstream's":               {wasOn: true, pools: "0", shared: "", want: ""},
-		"without a file ever it is upstream's":         {pools: "-", shared: "1", exclusive: "3", want: "1"},
-		"nothing is left to share":                     {wasOn: true, pools: "0", shared: "", exclusive: "1-3", want: "", wantSkip: true},
-		"the pool takes what was shared":               {wasOn: true, pools: "0-1", shared: "1", exclusive: "2-3", want: "", wantSkip: true},
-		"and gives it back":                            {wasOn: true, pools: "0", shared: "", exclusive: "2-3", want: "1"},
-		"and all of it":                                {wasOn: true, pools: "-", shared: "", exclusive: "2-3", want: "0-1"},
-		"CPUs of a pod as a whole are not shared":      {wasOn: true, pools: "0", shared: "1-2", exclusive: "3", podLevel: "2", want: "1"},
-		"a pod as a whole holds a CPU of the pool":     {wasOn: true, pools: "0,2", shared: "1", exclusive: "3", podLevel: "2", want: "1", wantError: "pod other exclusively holds CPU 2"},
-		"a pod as a whole has ended, and held a CPU":   {wasOn: true, pools: "0,2", shared: "1", podLevel: "2", containers: []runtimeapi.ContainerState{exited}, want: "1,3", wantDropped: true},
+		"of a pod that has ended, whose other CPU it loses too": {wasOn: true, pools: "0-1", shared: "", exclusive: "1-3", containers: []runtimeapi.ContainerState{exited}, want: "2-3", wantDropped: true},
+		"an exclusive CPU has gone, of a pod that has ended":    {wasOn: true, pools: "0", shared: "1-3", exclusive: "4", containers: []runtimeapi.ContainerState{exited}, want: "1-3", wantDropped: true},
+		"an exclusive CPU has gone":                             {wasOn: true, pools: "0", shared: "1-3", exclusive: "4", want: "1-3", wantSkip: true},
+		"a new checkpoint is upstream's":                        {wasOn: true, pools: "0", shared: "", want: ""},
+		"without a file ever it is upstream's":                  {pools: "-", shared: "1", exclusive: "3", want: "1"},
+		"nothing is left to share":                              {wasOn: true, pools: "0", shared: "", exclusive: "1-3", want: "", wantSkip: true},
+		"the pool takes what was shared":                        {wasOn: true, pools: "0-1", shared: "1", exclusive: "2-3", want: "", wantSkip: true},
+		"and gives it back":                                     {wasOn: true, pools: "0", shared: "", exclusive: "2-3", want: "1"},
+		"and all of it":                                         {wasOn: true, pools: "-", shared: "", exclusive: "2-3", want: "0-1"},
+		"CPUs of a pod as a whole are not shared":               {wasOn: true, pools: "0", shared: "1-2", exclusive: "3", podLevel: "2", want: "1"},
+		"a pod as a whole holds a CPU of the pool":              {wasOn: true, pools: "0,2", shared: "1", exclusive: "3", podLevel: "2", want: "1", wantError: "pod other exclusively holds CPU 2"},
+		"a pod as a whole has ended, and held a CPU":            {wasOn: true, pools: "0,2", shared: "1", podLevel: "2", containers: []runtimeapi.ContainerState{exited}, want: "1,3", wantDropped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			logger, _ := ktesting.NewTestContext(t)
@@ -133,7 +135,7 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, exists := readRecord(); exists != (test.pools != "-") {
+			if _, exists, _ := readRecord(); exists != (test.pools != "-") {
 				t.Errorf("there is a record: %v", exists)
 			}
 		})
@@ -144,14 +146,17 @@ func TestRecord(t *testing.T) {
 	directory := t.TempDir()
 	startedIn(t, directory)
 	host.online = cpuset.New(0, 1, 2, 3)
-	if _, exists := readRecord(); exists {
+	if _, exists, _ := readRecord(); exists {
 		t.Error("there is a record before one was written")
 	}
 	n := newNode(partition.Pools{"management": cpuset.New(0), "infra": cpuset.New(1), "free": cpuset.New()}, host.online, cpuset.New(3), cpuset.New())
 	n.writeRecord([]cpuset.CPUSet{cpuset.New(0, 1), cpuset.New(2)})
 	expect := func(want ...string) {
 		t.Helper()
-		sets, exists := readRecord()
+		sets, exists, err := readRecord()
+		if err != nil {
+			t.Error(err)
+		}
 		for _, list := range want {
 			if !slices.ContainsFunc(sets, func(set cpuset.CPUSet) bool { return set.String() == list }) {
 				t.Errorf("the record has no %s, only %v", list, sets)
@@ -170,9 +175,11 @@ func TestRecord(t *testing.T) {
 	if err := os.WriteFile(recordPath, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	expect()
+	if _, exists, err := readRecord(); !exists || err == nil {
+		t.Errorf("a record of nonsense gave %v, %v", exists, err)
+	}
 	removeRecord()
-	if _, exists := readRecord(); exists {
+	if _, exists, _ := readRecord(); exists {
 		t.Error("the record has not been removed")
 	}
 	removeRecord()

@@ -16,9 +16,10 @@ import (
 const mostPasses = 30
 
 // MoveContainers puts containers that already run when the kubelet starts where they
-// belong, and repairs their weights, under the CPU manager's policy none. Containers that are created later are
-// placed by Place, so this ends when all are where they belong; then nothing more is
-// asked of the runtime. (Under the policy static the CPU manager keeps on doing it.)
+// belong, and repairs their weights, under the CPU manager's policy none. Containers that
+// are created later are placed by Place, so this ends when all are where they belong; then
+// nothing more is asked of the runtime. (Under the policy static the CPU manager keeps on
+// doing it.)
 //
 // reconcile is a pass over all active containers, and returns those that could be
 // moved and those that could not. Until ready it does not know them all.
@@ -27,9 +28,8 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 	if n == nil && !host.wasOn {
 		return
 	}
-	confines := n != nil && !n.pooled.IsEmpty()
-	if confines {
-		// From now on there are confined containers, until a kubelet has freed them all.
+	if n != nil {
+		// From now on there may be confined containers, until a kubelet has freed them all.
 		n.writeRecord(host.gave)
 	}
 	go func() {
@@ -43,11 +43,10 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 				break
 			}
 		}
-		switch {
-		case confines:
-			n.writeRecord(nil)
-		case host.wasOn:
+		if n == nil {
 			removeRecord()
+		} else {
+			n.writeRecord(nil)
 		}
 	}()
 }
@@ -72,12 +71,8 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	if current.Load() == nil && !host.wasOn {
 		return active, statuses
 	}
-	ids := map[string]bool{}
-	found.Visit(func(_, _, containerID string) { ids[containerID] = true })
-	observed.Lock()
-	observed.activePods, observed.ready, observed.lastUpdates, observed.found = active, ready, lastUpdates, ids
-	observed.runtime, _ = runtime.(containerRuntime)
-	observed.Unlock()
+	ids := map[string]before{}
+	found.Visit(func(_, _, containerID string) { ids[containerID] = before{sight: unanswered} })
 	withEphemeral := func() []*v1.Pod {
 		pods := slices.Clone(active())
 		for i, pod := range pods {
@@ -85,6 +80,10 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 		}
 		return pods
 	}
+	observed.Lock()
+	observed.activePods, observed.ready, observed.lastUpdates, observed.found = withEphemeral, ready, lastUpdates, ids
+	observed.runtime, _ = runtime.(containerRuntime)
+	observed.Unlock()
 	return withEphemeral, ephemeralStatuses{statuses}
 }
 

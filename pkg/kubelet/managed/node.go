@@ -18,10 +18,14 @@ import (
 // allocatable alike, to the host's CPUs in millicores, and removes the resource of
 // types that the node does not have (design, section 6, node). It runs after the
 // setter that reports the host's CPUs. Without a pinning file it removes what an
-// earlier kubelet with one has left, and does nothing on any other node.
+// earlier kubelet with one has left, as long as there is a record of that.
 func NodeStatus(_ context.Context, apiNode *v1.Node) error {
+	n := current.Load()
+	if n == nil && !host.wasOn {
+		return nil
+	}
 	var pools partition.Pools
-	if n := current.Load(); n != nil {
+	if n != nil {
 		pools = n.pools
 		n.reportOffline()
 		n.reportShared()
@@ -122,22 +126,26 @@ func (n *node) nothingShared() string {
 	if !host.static || assigned == nil || activePods == nil || last == nil || !assigned.GetDefaultCPUSet().IsEmpty() {
 		return ""
 	}
-	used, names := n.fallback, map[string]string{}
+	used, names := cpuset.New(), map[string]string{}
 	for _, pod := range activePods() {
 		uid := string(pod.UID)
 		names[uid] = pod.Namespace + "/" + pod.Name
 		if _, partitioned := n.pool(pod); partitioned {
 			continue
 		}
-		for i := range pod.Spec.Containers {
-			name := pod.Spec.Containers[i].Name
-			if _, exclusive := assigned.GetCPUSet(uid, name); exclusive {
-				continue
-			}
-			if has, known := last.GetCPUSet(uid, name); known {
-				used = used.Union(n.unshared(has))
+		for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range containers {
+				if _, exclusive := assigned.GetCPUSet(uid, containers[i].Name); exclusive {
+					continue
+				}
+				if has, known := last.GetCPUSet(uid, containers[i].Name); known {
+					used = used.Union(n.unshared(has))
+				}
 			}
 		}
+	}
+	if used.IsEmpty() {
+		used = n.fallback // for those to come
 	}
 	var disturbed []string
 	for _, a := range assignmentsOf(assigned) {

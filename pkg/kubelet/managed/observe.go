@@ -1,6 +1,7 @@
 package managed
 
 import (
+	"maps"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -69,9 +70,10 @@ type observation struct {
 	// it knows each container to have.
 	state, lastUpdates state.State
 	runtime            containerRuntime
-	// found are the IDs of containers that were here before this kubelet, and have not
-	// been looked at yet.
-	found map[string]bool
+	// found are the containers that were here before this kubelet, by ID.
+	found map[string]before
+	// placed counts the containers whose set Place has noted.
+	placed int
 	// podCgroups are the partitioned pods to whose cgroup this kubelet has seen.
 	podCgroups map[types.UID]bool
 	// skipped has the last message about each static pod: the kubelet reads the same
@@ -79,6 +81,13 @@ type observation struct {
 	skipped map[string]string
 	// unshared is the last message about CPUs that are not left to share.
 	unshared string
+}
+
+// before is what is known of a container that was here before this kubelet.
+type before struct {
+	sight sight
+	// questions counts how often the runtime was asked about it.
+	questions int
 }
 
 // Recorder gives the recorder of Events, and tells that partitioning is on.
@@ -131,22 +140,63 @@ const maxPodCgroups = 1000
 // takes note that it has.
 func (o *observation) firstSight(pod *v1.Pod) bool {
 	o.Lock()
-	defer o.Unlock()
-	if o.podCgroups[pod.UID] {
+	known, count := o.podCgroups[pod.UID], len(o.podCgroups)
+	o.Unlock()
+	if known {
 		return false
 	}
-	if len(o.podCgroups) >= maxPodCgroups && o.activePods != nil {
-		active := map[types.UID]bool{}
-		for _, p := range o.activePods() {
-			active[p.UID] = o.podCgroups[p.UID]
-		}
-		o.podCgroups = active
+	var active map[types.UID]bool
+	if count >= maxPodCgroups {
+		active = o.active()
+	}
+	o.Lock()
+	defer o.Unlock()
+	if active != nil {
+		maps.DeleteFunc(o.podCgroups, func(uid types.UID, _ bool) bool { return !active[uid] })
 	}
 	if o.podCgroups == nil {
 		o.podCgroups = map[types.UID]bool{}
 	}
 	o.podCgroups[pod.UID] = true
 	return true
+}
+
+// active returns the UIDs of the active pods; nil if these are not known yet. The caller
+// does not hold the lock.
+func (o *observation) active() map[types.UID]bool {
+	o.Lock()
+	activePods := o.activePods
+	o.Unlock()
+	if activePods == nil {
+		return nil
+	}
+	uids := map[types.UID]bool{}
+	for _, pod := range activePods() {
+		uids[pod.UID] = true
+	}
+	return uids
+}
+
+// placedBetween is how many containers are created between two looks for notes of those
+// that never came to be: the CPU manager only forgets containers that it knows.
+const placedBetween = 1000
+
+func (o *observation) forgetContainers() {
+	o.Lock()
+	o.placed++
+	due, last := o.placed%placedBetween == 0, o.lastUpdates
+	o.Unlock()
+	if !due || last == nil {
+		return
+	}
+	active := o.active()
+	for pod, containers := range last.GetCPUAssignments() {
+		for container := range containers {
+			if active != nil && !active[types.UID(pod)] {
+				last.Delete(pod, container)
+			}
+		}
+	}
 }
 
 func (o *observation) forget(pod *v1.Pod) {

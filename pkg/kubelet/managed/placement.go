@@ -2,6 +2,7 @@ package managed
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -45,16 +46,17 @@ func Place(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 	if pool, confined := n.pool(pod); confined {
 		resources.CpusetCpus = pool.String()
 	} else if resources.CpusetCpus == "" {
-		resources.CpusetCpus = n.start().String()
+		resources.CpusetCpus = n.starting().String()
 	}
 	if given, err := cpuset.Parse(resources.CpusetCpus); err == nil {
-		remember(pod, config.GetMetadata().GetName(), given)
+		observed.forgetContainers()
+		note(pod, config.GetMetadata().GetName(), given)
 	}
 }
 
-// start returns the CPUs of a container that starts and for which the CPU manager has
+// starting returns the CPUs of a container that starts and for which the CPU manager has
 // none.
-func (n *node) start() cpuset.CPUSet {
+func (n *node) starting() cpuset.CPUSet {
 	if host.static {
 		return n.fallback
 	}
@@ -69,11 +71,7 @@ func CPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpus
 	if n == nil && !host.wasOn {
 		return chosen
 	}
-	has, known, err := n.cpusOf(pod, container, containerID)
-	if err != nil {
-		host.log.Error(err, "A container that was here before this kubelet can not be looked at", "pod", klog.KObj(pod), "container", container, "containerID", containerID)
-		return cpuset.New()
-	}
+	before := n.examine(pod, container, containerID)
 	if pool, confined := n.pool(pod); confined {
 		return pool
 	}
@@ -81,12 +79,12 @@ func CPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpus
 		return chosen
 	}
 	if !host.static {
-		return n.offPools(pod, container, has, known)
+		return n.offPools(pod, container, before)
 	}
 	if n == nil || n.pooled.IsEmpty() {
 		return chosen // upstream's business
 	}
-	return n.unshared(has)
+	return n.unshared(noted(pod, container))
 }
 
 // unshared returns the CPUs of a running container without exclusive ones, when those that
@@ -102,9 +100,9 @@ func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 }
 
 // offPools returns the CPUs of a running container of no partition under the policy none.
-// Only what must move is to be touched: a container that has no set, and needs none, is
-// noted as if it had what it may use, so that upstream sends no update.
-func (n *node) offPools(pod *v1.Pod, container string, has cpuset.CPUSet, known bool) cpuset.CPUSet {
+// Only what must move is to be touched: a container that needs no set is noted as if it
+// had what it may use, so that upstream sends no update.
+func (n *node) offPools(pod *v1.Pod, container string, before sight) cpuset.CPUSet {
 	free, pooled := host.online.Difference(host.isolated), cpuset.New()
 	if free.IsEmpty() {
 		free = host.online
@@ -112,12 +110,15 @@ func (n *node) offPools(pod *v1.Pod, container string, has cpuset.CPUSet, known 
 	if n != nil && !n.pooled.IsEmpty() {
 		free, pooled = n.ordinary, n.pooled
 	}
-	needsNoSet := pooled.IsEmpty() && (known || !host.wasOn)
+	has := noted(pod, container)
 	switch {
-	case has.IsEmpty() && needsNoSet:
-		remember(pod, container, free)
+	case before == unanswered:
+		return cpuset.New()
+	case has.IsEmpty() && pooled.IsEmpty() && (before != unreported || !host.wasOn):
+		// It has no set, and was given none: not by this kubelet either.
+		note(pod, container, free)
 		return free
-	case has.IsEmpty() || n.gave(has):
+	case has.IsEmpty() || n.hasGiven(has):
 		return free
 	}
 	if left := has.Difference(pooled); !left.IsEmpty() {
@@ -126,67 +127,102 @@ func (n *node) offPools(pod *v1.Pod, container string, has cpuset.CPUSet, known 
 	return free
 }
 
-// gave reports whether the set is one that this project gave to containers, now or with an
-// earlier pinning file.
-func (n *node) gave(set cpuset.CPUSet) bool {
-	ours := host.gave
+// hasGiven reports whether the set is one that this project gave to containers, now or
+// with an earlier pinning file.
+func (n *node) hasGiven(set cpuset.CPUSet) bool {
+	if host.gaveUnknown {
+		return true
+	}
+	given := host.gave
 	if n != nil {
-		ours = append(n.sets(), ours...)
+		given = append(n.sets(), given...)
 	}
-	for i := range ours {
-		if ours[i].Equals(set) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(given, set.Equals)
 }
 
-// remember takes note of the set that a container has, where the CPU manager does: it
-// sends no update for what is so already.
-func remember(pod *v1.Pod, container string, cpus cpuset.CPUSet) {
+// noted returns the set that a container is known to have; empty if none is known. The CPU
+// manager keeps these notes: it sends no update for what is so already.
+func noted(pod *v1.Pod, container string) cpuset.CPUSet {
+	observed.Lock()
+	last := observed.lastUpdates
+	observed.Unlock()
+	if last == nil {
+		return cpuset.New()
+	}
+	has, _ := last.GetCPUSet(string(pod.UID), container)
+	return has
+}
+
+func note(pod *v1.Pod, container string, has cpuset.CPUSet) {
 	observed.Lock()
 	last := observed.lastUpdates
 	observed.Unlock()
 	if last != nil {
-		last.SetCPUSet(string(pod.UID), container, cpus)
+		last.SetCPUSet(string(pod.UID), container, has)
 	}
 }
 
-// cpusOf returns the set that a running container has, as far as that is known: the one
-// that this kubelet gave it, or, for a container that was here before, what the runtime
-// reports. Such a one is asked about once, and gets the weight and the quota that it
-// should have. A known empty set is that of a container without one, which may use every
-// CPU.
-func (n *node) cpusOf(pod *v1.Pod, container, containerID string) (has cpuset.CPUSet, known bool, err error) {
+// sight is what is known of a container that was here before this kubelet.
+type sight int
+
+const (
+	// notBefore: this kubelet has created it.
+	notBefore sight = iota
+	// reported: the runtime reports its resources. Where no set is noted, it has none, and may
+	// use every CPU.
+	reported
+	// unreported: the runtime does not.
+	unreported
+	// unanswered: the runtime has not answered yet.
+	unanswered
+)
+
+// mostQuestions bounds how often the runtime is asked about a container if it does not
+// answer.
+const mostQuestions = 3
+
+// examine asks the runtime once about a container that was here before this kubelet: the
+// set that it has is noted, and its weight and quota are repaired.
+func (n *node) examine(pod *v1.Pod, container, containerID string) sight {
 	observed.Lock()
-	runtime, last, found := observed.runtime, observed.lastUpdates, observed.found[containerID]
+	runtime, last := observed.runtime, observed.lastUpdates
+	before, is := observed.found[containerID]
 	observed.Unlock()
-	if last == nil {
-		return has, false, nil
+	if !is || last == nil {
+		return notBefore
 	}
-	if !found || runtime == nil {
-		has, known = last.GetCPUSet(string(pod.UID), container)
-		return has, known, nil
+	if before.sight != unanswered || runtime == nil {
+		return before.sight
 	}
+	before.questions++
+	has, sight, err := n.look(runtime, pod, container, containerID)
+	if before.sight = sight; err != nil {
+		host.log.Error(err, "A container that was here before this kubelet cannot be examined", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "attempt", before.questions)
+		if before.sight = unanswered; before.questions >= mostQuestions {
+			before.sight = unreported
+		}
+	} else if !has.IsEmpty() {
+		note(pod, container, has)
+	}
+	observed.Lock()
+	observed.found[containerID] = before
+	observed.Unlock()
+	return before.sight
+}
+
+func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerID string) (has cpuset.CPUSet, _ sight, err error) {
 	response, err := runtime.ContainerStatus(context.Background(), containerID, false)
 	if err != nil {
-		return has, false, err
+		return has, unanswered, err
 	}
 	// No runtime that reports resources reports a weight of zero, which no kernel accepts.
-	if reported := response.GetStatus().GetResources().GetLinux(); reported.GetCpuShares() != 0 {
-		if has, err = cpuset.Parse(reported.GetCpusetCpus()); err != nil {
-			return has, false, err
-		}
-		known = true
-		if has, err = n.repair(runtime, pod, container, containerID, reported, has); err != nil {
-			return has, false, err
-		}
-		if !has.IsEmpty() {
-			remember(pod, container, has)
-		}
+	resources := response.GetStatus().GetResources().GetLinux()
+	if resources.GetCpuShares() == 0 {
+		return has, unreported, nil
 	}
-	observed.Lock()
-	delete(observed.found, containerID)
-	observed.Unlock()
-	return has, known, nil
+	if has, err = cpuset.Parse(resources.GetCpusetCpus()); err != nil {
+		return has, unanswered, err
+	}
+	has, err = n.repair(runtime, pod, container, containerID, resources, has)
+	return has, reported, err
 }

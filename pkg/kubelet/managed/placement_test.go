@@ -84,31 +84,33 @@ func TestContainersOfBefore(t *testing.T) {
 		partitioned bool
 		has         string
 		silent      bool // the runtime reports nothing
+		unreadable  bool // the record is
 		want        string
 	}{
-		"a partitioned container on its pool":               {pools: management, partitioned: true, has: "0-1"},
-		"a partitioned container elsewhere":                 {pools: management, partitioned: true, has: "2-3", want: "0-1"},
-		"a partitioned container without a set":             {pools: management, partitioned: true, want: "0-1"},
-		"an ordinary container off the pools":               {pools: management, has: "2-3"},
-		"an ordinary container without a set":               {pools: management, want: "2-3"},
-		"one that had what an earlier pool left":            {pools: management, gave: "3", has: "3", want: "2-3"},
-		"one that somebody else has put off the pools":      {pools: management, has: "3"},
-		"one that somebody else has put across":             {pools: management, has: "1-2", want: "2"},
-		"one that somebody else has put on the pool":        {pools: management, has: "0", want: "2-3"},
-		"isolated CPUs are for those that ask":              {pools: management, isolated: "3", want: "2"},
-		"unless there are no others":                        {pools: management, isolated: "2-3", want: "2-3"},
-		"the type has lost its CPUs, and had some":          {pools: partition.Pools{"management": cpuset.New()}, gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
-		"the type never had CPUs, nor the container a set":  {pools: partition.Pools{"management": cpuset.New()}},
-		"the file has gone":                                 {gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
-		"the file has gone, and isolated CPUs are not free": {gave: "0-1", isolated: "3", has: "0-1", want: "0-2"},
-		"the file has gone, but the set is not ours":        {gave: "0-1", has: "2"},
-		"the file has gone, and the container has no set":   {gave: "0-1"},
-		"a runtime that reports nothing, with a pool":       {pools: management, partitioned: true, silent: true, want: "0-1"},
-		"a runtime that reports nothing, off the pools":     {pools: management, silent: true, want: "2-3"},
-		"a runtime that reports nothing, the file has gone": {gave: "0-1", silent: true, want: "0-3"},
-		"static: a shared container where it should be":     {pools: management, static: true, has: "2-3"},
-		"static: a shared container elsewhere":              {pools: management, static: true, has: "0-3", want: "2-3"},
-		"static: a partitioned container on its pool":       {pools: management, static: true, partitioned: true, has: "0-1"},
+		"a partitioned container on its pool":                 {pools: management, partitioned: true, has: "0-1"},
+		"a partitioned container elsewhere":                   {pools: management, partitioned: true, has: "2-3", want: "0-1"},
+		"a partitioned container without a set":               {pools: management, partitioned: true, want: "0-1"},
+		"an ordinary container off the pools":                 {pools: management, has: "2-3"},
+		"an ordinary container without a set":                 {pools: management, want: "2-3"},
+		"one that had what an earlier pool left":              {pools: management, gave: "3", has: "3", want: "2-3"},
+		"one that somebody else has put off the pools":        {pools: management, has: "3"},
+		"one that somebody else has put across":               {pools: management, has: "1-2", want: "2"},
+		"one that somebody else has put on the pool":          {pools: management, has: "0", want: "2-3"},
+		"isolated CPUs are for those that ask":                {pools: management, isolated: "3", want: "2"},
+		"unless there are no others":                          {pools: management, isolated: "2-3", want: "2-3"},
+		"the type has lost its CPUs, and had some":            {pools: partition.Pools{"management": cpuset.New()}, gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
+		"the type never had CPUs, nor the container a set":    {pools: partition.Pools{"management": cpuset.New()}},
+		"the file has gone":                                   {gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
+		"the file has gone, and isolated CPUs are not free":   {gave: "0-1", isolated: "3", has: "0-1", want: "0-2"},
+		"the file has gone, but the set is not ours":          {gave: "0-1", has: "2"},
+		"the file has gone, and the container has no set":     {gave: "0-1"},
+		"a runtime that reports nothing, with a pool":         {pools: management, partitioned: true, silent: true, want: "0-1"},
+		"a runtime that reports nothing, off the pools":       {pools: management, silent: true, want: "2-3"},
+		"a record that cannot be read, and the file has gone": {unreadable: true, has: "2", want: "0-3"},
+		"a runtime that reports nothing, the file has gone":   {gave: "0-1", silent: true, want: "0-3"},
+		"static: a shared container where it should be":       {pools: management, static: true, has: "2-3"},
+		"static: a shared container elsewhere":                {pools: management, static: true, has: "0-3", want: "2-3"},
+		"static: a partitioned container on its pool":         {pools: management, static: true, partitioned: true, has: "0-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := ordinaryPod()
@@ -135,6 +137,7 @@ func TestContainersOfBefore(t *testing.T) {
 			if test.pools != nil {
 				current.Store(newNode(test.pools, host.online, host.isolated, cpuset.New()))
 			}
+			host.gaveUnknown = test.unreadable
 			if test.gave != "" {
 				host.wasOn, host.gave = true, []cpuset.CPUSet{parse(test.gave)}
 			}
@@ -156,6 +159,48 @@ func TestContainersOfBefore(t *testing.T) {
 				t.Errorf("the runtime was asked %d times, want once", runtime.asked)
 			}
 		})
+	}
+}
+
+// Those that this kubelet has created are as they should be, also after the file has gone.
+func TestContainersOfThisKubelet(t *testing.T) {
+	for name, pools := range map[string]partition.Pools{"the file has gone": nil, "the type has lost its CPUs": {"management": cpuset.New()}, "with a pool": management} {
+		if pools != nil {
+			on(t, pools)
+		}
+		runtime := &fakeRuntime{}
+		restarted(t, runtime)
+		host.wasOn = true
+		for _, pod := range []*v1.Pod{ordinaryPod(), partitionedPod(t)} {
+			pod.UID = types.UID(fmt.Sprint("uid-", len(pod.Annotations)))
+			config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
+			Place(pod, config)
+			set := CPUs(pod, "c", "new", cpuset.New())
+			if has := noted(pod, "c"); !set.Equals(has) || runtime.asked > 0 {
+				t.Errorf("%s: a container that was created on %q, and noted to have %s, is moved to %s", name, config.Linux.Resources.CpusetCpus, has, set)
+			}
+		}
+		current.Store(nil)
+	}
+}
+
+// Notes of containers that never came to be do not pile up.
+func TestNotesOfContainersThatNeverRan(t *testing.T) {
+	on(t, management)
+	restarted(t, &fakeRuntime{})
+	stays := ordinaryPod()
+	stays.UID = "stays"
+	observed.activePods = func() []*v1.Pod { return []*v1.Pod{stays} }
+	for i := range 3 * placedBetween {
+		pod := stays
+		if i > 0 {
+			pod = ordinaryPod()
+			pod.UID = types.UID(fmt.Sprint(i))
+		}
+		Place(pod, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}})
+	}
+	if count := len(observed.lastUpdates.GetCPUAssignments()); count > placedBetween || noted(stays, "c").IsEmpty() {
+		t.Errorf("there are %d notes", count)
 	}
 }
 
@@ -204,12 +249,28 @@ func TestRepair(t *testing.T) {
 		on(t, management)
 		runtime := &fakeRuntime{linux: resources(2, 0, 0, "0-1"), err: errors.New("busy")}
 		restarted(t, runtime)
-		if got := CPUs(partitionedPod(t), "c", "id", cpuset.New()); !got.IsEmpty() {
-			t.Errorf("the container is to be kept on %s", got)
+		if got := CPUs(partitionedPod(t), "c", "id", cpuset.New()); got.String() != "0-1" {
+			t.Errorf("the container is to be kept on %s, whatever the runtime answers", got)
 		}
-		runtime.err = nil
-		if got := CPUs(partitionedPod(t), "c", "id", cpuset.New()); got.String() != "0-1" || len(runtime.updates) != 1 {
-			t.Errorf("then it is kept on %s, with the updates %v", got, runtime.updates)
+		runtime.err, runtime.updates = nil, nil
+		for range 2 {
+			CPUs(partitionedPod(t), "c", "id", cpuset.New())
+		}
+		if len(runtime.updates) != 1 {
+			t.Errorf("then the updates are %v, want one", runtime.updates)
+		}
+	})
+	t.Run("but not for ever", func(t *testing.T) {
+		on(t, management)
+		runtime := &fakeRuntime{err: errors.New("broken")}
+		restarted(t, runtime)
+		for i := range 2 * mostQuestions {
+			if got, want := CPUs(ordinaryPod(), "c", "id", cpuset.New()), i+1 < mostQuestions; got.IsEmpty() != want {
+				t.Errorf("after %d questions an ordinary container is to be kept on %q", i+1, got)
+			}
+		}
+		if runtime.asked != mostQuestions {
+			t.Errorf("the runtime was asked %d times, want %d", runtime.asked, mostQuestions)
 		}
 	})
 }
@@ -231,10 +292,11 @@ func TestConversions(t *testing.T) {
 
 // resourceConfig is like upstream's.
 type resourceConfig struct {
-	Memory    *int64
-	CPUShares *uint64
-	CPUQuota  *int64
-	CPUPeriod *uint64
+	Memory        *int64
+	CPUShares     *uint64
+	CPUQuota      *int64
+	CPUPeriod     *uint64
+	HugePageLimit map[int64]int64
 }
 
 func TestRepairPodCgroup(t *testing.T) {
@@ -243,14 +305,14 @@ func TestRepairPodCgroup(t *testing.T) {
 		if !enforce || period != 100000 || memoryQoS {
 			t.Errorf("called with %v, %d, %v", enforce, period, memoryQoS)
 		}
-		return &resourceConfig{Memory: &memory, CPUShares: &shares, CPUQuota: &quota, CPUPeriod: &period}
+		return &resourceConfig{Memory: &memory, CPUShares: &shares, CPUQuota: &quota, CPUPeriod: &period, HugePageLimit: map[int64]int64{2 << 20: 1 << 30}}
 	}
 	exists, fails, written := true, false, 0
 	repair := func(pod *v1.Pod) int {
 		written = 0
 		RepairPodCgroup[resourceConfig](pod, func(*v1.Pod) bool { return exists }, compute, func(_ *v1.Pod, config *resourceConfig) error {
 			written++
-			if config.Memory != nil || *config.CPUShares != shares || *config.CPUQuota != quota {
+			if config.Memory != nil || *config.CPUShares != shares || *config.CPUQuota != quota || len(config.HugePageLimit) != 1 {
 				t.Errorf("written is %v", config)
 			}
 			if fails {
@@ -363,7 +425,7 @@ func TestNothingLeftToShareIsTold(t *testing.T) {
 	observed.state.SetCPUSet("gone", "c", cpuset.New(3))
 	observed.lastUpdates.SetCPUSet("s", "c", cpuset.New(2))
 	report()
-	expectEvent(t, recorder, "Warning NoSharedCPUs Exclusive containers have every CPU that was shared: others run on CPU 2-3 and disturb n/exclusive, gone there")
+	expectEvent(t, recorder, "Warning NoSharedCPUs Exclusive containers have every CPU that was shared: others run on CPU 2 and disturb n/exclusive there")
 	report()
 	expectEvent(t, recorder, "")
 	if got := current.Load().shared().Size(); got != 0 {

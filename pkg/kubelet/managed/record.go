@@ -3,6 +3,7 @@ package managed
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,12 +40,12 @@ func recordStore() (store.Store, error) {
 }
 
 // readRecord returns the sets that kubelets with a pinning file gave to containers, and
-// whether there is a record of one. A record that can not be read knows no sets.
-func readRecord() (sets []cpuset.CPUSet, exists bool) {
+// whether there is a record of one. One that cannot be read is an error beside that.
+func readRecord() (sets []cpuset.CPUSet, exists bool, err error) {
 	// Not by the store, which would make the folder.
 	data, err := os.ReadFile(recordPath)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false
+		return nil, false, nil
 	}
 	var r poolRecord
 	if err == nil {
@@ -57,14 +58,13 @@ func readRecord() (sets []cpuset.CPUSet, exists bool) {
 		}
 	}
 	if err != nil {
-		host.log.Error(err, "The record of the last pools is not readable; going on without it", "path", recordPath)
-		return nil, true
+		return nil, true, fmt.Errorf("record %s: %w", recordPath, err)
 	}
 	if len(r.Sets) == 0 && len(sets) > 0 {
 		// An earlier version's.
 		sets = append(sets, host.online.Difference(sets[0]))
 	}
-	return sets, true
+	return sets, true, nil
 }
 
 // writeRecord remembers the sets of these pools, and the earlier ones. A kubelet that can

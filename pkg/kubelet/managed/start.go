@@ -47,6 +47,8 @@ var host struct {
 	// which sets of CPUs it gave to them.
 	wasOn bool
 	gave  []cpuset.CPUSet
+	// gaveUnknown means that it is not known which.
+	gaveUnknown bool
 	// quotaPeriod is that of CPU limits; zero means that the kubelet enforces none.
 	quotaPeriod time.Duration
 	log         klog.Logger
@@ -94,7 +96,10 @@ func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.Kube
 		return err
 	}
 	host.online = online
-	host.gave, host.wasOn = readRecord()
+	if host.gave, host.wasOn, err = readRecord(); err != nil {
+		host.gaveUnknown = true
+		host.log.Error(err, "The record of the last pools cannot be read; every set of a container's CPUs is taken for one that it had from them")
+	}
 	pools, notes, err := partition.Load(partition.PinningFilePath, online)
 	if err != nil {
 		return err
@@ -202,7 +207,7 @@ func needReservation(config *kubeletconfig.KubeletConfiguration, pools partition
 	if config.CPUManagerPolicy != staticPolicy || config.ReservedSystemCPUs != "" || reservesCPU(config.KubeReserved) || reservesCPU(config.SystemReserved) {
 		return nil
 	}
-	const message = "the static policy of the CPU manager needs a reserved CPU, and no pool has one: add " + reservedCPUsSetting + ", or cpu to kubeReserved or systemReserved"
+	const message = "the static policy of the CPU manager needs a reserved CPU, and " + partition.PinningFilePath + " reserves none: add " + reservedCPUsSetting + ", or cpu to kubeReserved or systemReserved"
 	if pools == nil {
 		host.log.Error(nil, "The kubelet will not start: "+message)
 		return nil

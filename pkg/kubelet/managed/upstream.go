@@ -94,10 +94,11 @@ func callResourceConfigForPod[R any](function any, pod *v1.Pod, quotaPeriod time
 }
 
 // onlyCPU returns a ResourceConfig (pkg/kubelet/cm/types.go) with nothing but weight and
-// quota, so that nothing else of a cgroup is written.
+// quota, so that nothing else of a cgroup changes. Limits of huge pages stay: upstream
+// writes zero for those that are left out (cgroup_manager_linux.go, maybeSetHugetlb).
 func onlyCPU[R any](config *R) *R {
 	only := new(R)
-	for _, field := range []string{"CPUShares", "CPUQuota", "CPUPeriod"} {
+	for _, field := range []string{"CPUShares", "CPUQuota", "CPUPeriod", "HugePageLimit"} {
 		reflect.ValueOf(only).Elem().FieldByName(field).Set(reflect.ValueOf(config).Elem().FieldByName(field))
 	}
 	return only

@@ -122,9 +122,13 @@ func TestLoad(t *testing.T) {
 	if _, _, err := Load(filepath.Dir(path), host); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a directory gave %v", err)
 	}
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(path, link); err != nil {
-		t.Fatal(err)
+	// Two links, the first of them relative, by way of a directory of its own.
+	links := t.TempDir()
+	link := filepath.Join(links, "link")
+	for name, target := range map[string]string{link: "./../" + filepath.Base(links) + "/next", filepath.Join(links, "next"): path} {
+		if err := os.Symlink(target, name); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, test := range map[string]struct {
 		mode      os.FileMode
@@ -145,6 +149,12 @@ func TestLoad(t *testing.T) {
 			}
 		}
 	}
+	if err := os.Chmod(links, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Load(link, host); err == nil || !strings.Contains(err.Error(), "chmod go-w "+links) {
+		t.Errorf("a link in a directory that others can write gave %v", err)
+	}
 	root = uint32(os.Getuid()) + 1
 	if _, _, err := Load(path, host); err == nil || !strings.Contains(err.Error(), "chown root "+path) {
 		t.Errorf("somebody else's file gave %v", err)
@@ -153,7 +163,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	notes, err := checkDirectories(path)
-	if err != nil || len(notes) == 0 || !strings.Contains(notes[0], "The directory "+directory) {
+	if err != nil || !strings.Contains(strings.Join(notes, "\n"), "The directory "+directory+" on the way to "+path) {
 		t.Errorf("somebody else's directory gave %q, %v", notes, err)
 	}
 }

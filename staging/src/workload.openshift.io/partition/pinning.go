@@ -93,34 +93,72 @@ const writableByOthers = 0o022
 // root is the user who must own the pinning file; tests may run as another.
 var root uint32
 
-// checkDirectories looks at every directory on the way to the file, by its name and by
-// what symbolic links make of that: whoever can write one of them can put another file
-// there. One with the sticky bit lets nobody replace what belongs to others. An owner
-// other than root is only noted: common installers give /etc/kubernetes to a user of
-// their own, who owns the static pods' manifests as well.
+// checkDirectories looks at every directory through which the kernel finds the file,
+// symbolic links included: whoever can write one of them can put another file there. One
+// with the sticky bit lets nobody replace what belongs to others. An owner other than root
+// is only noted: common installers give /etc/kubernetes to a user of their own, who owns
+// the static pods' manifests as well.
 func checkDirectories(path string) (notes []string, err error) {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, err
-	}
 	seen := map[string]bool{}
-	for _, name := range []string{path, real} {
-		for directory := filepath.Dir(name); !seen[directory]; directory = filepath.Dir(directory) {
-			seen[directory] = true
-			info, err := os.Stat(directory)
-			if err != nil {
-				return nil, err
-			}
-			if mode := info.Mode(); mode.Perm()&writableByOthers != 0 && mode&os.ModeSticky == 0 {
-				return nil, fmt.Errorf("the mode %#o of directory %s lets others than its owner replace what is in it; run: chmod go-w %[2]s", mode.Perm(), directory)
-			}
-			if owner, known := ownerOf(info); known && owner != root {
-				notes = append(notes, fmt.Sprintf("The directory %s on the way to %s belongs to user %d, who is not root and can replace the file", directory, path, owner))
-			}
+	check := func(directory string) error {
+		if seen[directory] {
+			return nil
 		}
+		seen[directory] = true
+		info, err := os.Stat(directory)
+		if err != nil {
+			return err
+		}
+		if mode := info.Mode(); mode.Perm()&writableByOthers != 0 && mode&os.ModeSticky == 0 {
+			return fmt.Errorf("the mode %#o of directory %s lets others than its owner replace what is in it; run: chmod go-w %[2]s", mode.Perm(), directory)
+		}
+		if owner, known := ownerOf(info); known && owner != root {
+			notes = append(notes, fmt.Sprintf("The directory %s on the way to %s belongs to user %d, who is not root and can replace the file", directory, path, owner))
+		}
+		return nil
+	}
+	const separator = string(filepath.Separator)
+	directory, ahead := separator, strings.Split(path, separator)
+	for links := 0; len(ahead) > 0; {
+		name := ahead[0]
+		ahead = ahead[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			directory = filepath.Dir(directory)
+			continue
+		}
+		if err := check(directory); err != nil {
+			return nil, err
+		}
+		at := filepath.Join(directory, name)
+		info, err := os.Lstat(at)
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode().Type() != os.ModeSymlink {
+			directory = at
+			continue
+		}
+		if links++; links > maxLinks {
+			return nil, fmt.Errorf("has more than %d symbolic links", maxLinks)
+		}
+		target, err := os.Readlink(at)
+		if err != nil {
+			return nil, err
+		}
+		if filepath.IsAbs(target) {
+			directory = separator
+		}
+		ahead = append(strings.Split(target, separator), ahead...)
 	}
 	return notes, nil
 }
+
+// maxLinks is how many symbolic links the kernel follows (Linux, include/linux/namei.h,
+// MAXSYMLINKS).
+const maxLinks = 40
 
 // emptyFileType is the workload type that an empty file switches on, as installers mean
 // it that only make the file exist.
