@@ -52,8 +52,9 @@ func V1(pod *v1.Pod) Pod[v1.ResourceList, v1.ResourceName] {
 }
 
 const (
-	cpu    = "cpu"
-	memory = "memory"
+	cpu             = "cpu"
+	memory          = "memory"
+	hugePagesPrefix = "hugepages-"
 )
 
 // qosClass is a pod's quality of service class.

@@ -57,7 +57,7 @@ func ResourcesAnnotation(container string) string { return ResourcesPrefix + con
 
 // ValidateType returns an error that quotes the name if it can not name a
 // workload type, which is a DNS-1123 label: lower-case letters, digits and '-',
-// at most 63 characters.
+// at most 63 characters. A few of these mean something else to Kubernetes.
 func ValidateType(workloadType string) error {
 	if !isWord(workloadType) {
 		if problems := validation.IsDNS1123Label(workloadType); len(problems) > 0 {
@@ -66,6 +66,11 @@ func ValidateType(workloadType string) error {
 	}
 	if workloadType == reservedType {
 		return fmt.Errorf("workload type %q: Kubernetes keeps resource names that begin with it for quotas", workloadType)
+	}
+	for _, prefix := range reservedPrefixes {
+		if strings.HasPrefix(workloadType, prefix) {
+			return fmt.Errorf("workload type %q: Kubernetes reads a meaning of its own into resource names that begin with %s; choose another name", abbreviate(workloadType), prefix)
+		}
 	}
 	return nil
 }
@@ -80,6 +85,11 @@ func isWord(name string) bool {
 // reservedType can name no extended resource: that of quotas for extended resources
 // begins with it (pkg/apis/core/helper, IsExtendedResourceName).
 const reservedType = "requests"
+
+// reservedPrefixes are those of resources that upstream does not take for extended ones,
+// whatever follows (pkg/apis/core/helper, IsHugePageResourceName and
+// IsAttachableVolumeResourceName).
+var reservedPrefixes = [...]string{hugePagesPrefix, "attachable-volumes-"}
 
 // ParseAllowed splits the value of an allowed or enabled annotation at its
 // commas. Blanks around names and empty names are ignored; names that could not
