@@ -239,6 +239,19 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func TestCPULimitOf(t *testing.T) {
+	for value, want := range map[string]int64{
+		`{"cpushares":400,"cpulimit":500}`: 500, `{"cpushares": 400, "cpulimit": 500}`: 500, `{"cpulimit":7,"cpuset":"0"}`: 7, `{"cpushares":400}`: 0,
+		`{"cpulimit":"7"}`: 0, `{"CPULIMIT":7}`: 0, `{"cpuLimit":7}`: 0, `{"cpulimit":7,"cpulimit":7}`: 0, `{"cpulimit":7.5}`: 0, `{"cpulimit":-7}`: 0,
+		`{"cpushares":2,"cpulimit":+7}`: 0, `{"cpushares":2,"cpulimit":07}`: 0, `{"cpushares":,"cpulimit":7}`: 0, `{"cpulimit":null}`: 0, `{"cpulimit":7}}`: 0,
+		`{"cpushares":2,"cpulimit":1000000000}`: 1000000000, `{"cpushares":2,"cpulimit":1000000001}`: 0, `{"cpushares":2,"cpulimit":9223372036854775807}`: 0, `[]`: 0, ``: 0,
+	} {
+		if got := cpuLimitOf(value); got != want {
+			t.Errorf("%s has the limit %d, want %d", value, got, want)
+		}
+	}
+}
+
 func FuzzAnnotations(f *testing.F) {
 	f.Add("management", soft, `{"cpushares":400,"cpulimit":500}`)
 	f.Add("a", `{"effect":"RequiredDuringScheduling"}`, `{"cpulimit":"7","cpuset":"0"}`)

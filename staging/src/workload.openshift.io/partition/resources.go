@@ -1,12 +1,11 @@
 package partition
 
 import (
-	"encoding/json"
-	"math"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
 )
 
 // MinShares is the weight of a container that asked for no CPU: the smallest that
@@ -54,35 +53,39 @@ const maxResourcesValue = 256
 // cpuLimitOf returns the CPU limit in millicores that a resources annotation
 // carries, or zero. It is the only thing ever taken from such an annotation,
 // since a user may have written it: the shares follow from the spec, and whatever
-// else stands there is dropped.
+// else stands there is dropped. The value counts only if it is what this package could
+// have written: an integer under that very key, which stands there once.
 func cpuLimitOf(value string) int64 {
 	// The form that this package writes needs no JSON decoder.
 	if rest, ok := strings.CutPrefix(value, `{"cpushares":`); ok {
-		digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
-		rest = rest[digits:]
-		if rest == "}" {
-			return 0
-		}
-		if rest, ok = strings.CutPrefix(rest, `,"cpulimit":`); ok {
-			if number, ok := strings.CutSuffix(rest, "}"); ok {
-				if limit, err := strconv.ParseInt(number, 10, 64); err == nil && limit > 0 {
-					return limit
-				}
-			}
+		shares, limit, _ := strings.Cut(strings.TrimSuffix(rest, "}"), `,"cpulimit":`)
+		canonical := ContainerResources{CPUShares: number(shares), CPULimit: number(limit)}
+		var buffer [64]byte
+		if string(canonical.appendTo(buffer[:0])) == value && canonical.CPULimit <= maxMillicores {
+			return canonical.CPULimit
 		}
 	}
 	if len(value) > maxResourcesValue {
 		return 0
 	}
 	var keys struct {
-		CPULimit json.Number `json:"cpulimit"`
+		CPULimit int64 `json:"cpulimit"`
 	}
-	if err := json.Unmarshal([]byte(value), &keys); err != nil {
+	// Unlike encoding/json this one tells capitals from small letters.
+	if strict, err := kjson.UnmarshalStrict([]byte(value), &keys, kjson.DisallowDuplicateFields); err != nil || len(strict) > 0 {
 		return 0
 	}
-	limit, err := strconv.ParseInt(keys.CPULimit.String(), 10, 64)
-	if err != nil || limit <= 0 || limit == math.MaxInt64 {
+	if keys.CPULimit < 0 || keys.CPULimit > maxMillicores {
 		return 0
 	}
-	return limit
+	return keys.CPULimit
+}
+
+// number returns zero for what is none.
+func number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }

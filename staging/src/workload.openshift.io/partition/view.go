@@ -57,6 +57,12 @@ const (
 	hugePagesPrefix = "hugepages-"
 )
 
+// MaxCPUs is more than any host has. A quantity of CPU beyond it is a mistake, and some
+// such quantities do not fit 64 bits in millicores.
+const MaxCPUs = 1_000_000
+
+const maxMillicores = MaxCPUs * 1000
+
 // qosClass is a pod's quality of service class.
 type qosClass int
 
