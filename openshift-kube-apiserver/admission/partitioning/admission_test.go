@@ -116,8 +116,8 @@ func TestCreate(t *testing.T) {
 	}{
 		"allowed":                        {namespace: "open", target: managementTarget, partitioned: true},
 		"allowed, hard":                  {namespace: "open", target: managementTarget, value: hard, partitioned: true},
-		"no annotation on the namespace": {namespace: "plain", target: managementTarget, warning: "the namespace has no annotation"},
-		"no annotation, hard":            {namespace: "plain", target: managementTarget, value: hard, status: apierrors.IsForbidden, message: "the namespace has no annotation"},
+		"no annotation on the namespace": {namespace: "plain", target: managementTarget, warning: "the namespace is not annotated with workload.openshift.io/allowed"},
+		"no annotation, hard":            {namespace: "plain", target: managementTarget, value: hard, status: apierrors.IsForbidden, message: "the namespace is not annotated with workload.openshift.io/allowed"},
 		"other types only":               {namespace: "others", target: managementTarget, status: apierrors.IsForbidden, message: "does not list it"},
 		"a type that no node has":        {namespace: "open", target: partition.TargetPrefix + "other", warning: "no pool of this type is active"},
 		"an invalid effect":              {namespace: "open", target: managementTarget, value: "x", status: apierrors.IsInvalid, message: "metadata.annotations[" + managementTarget + "]"},
@@ -269,7 +269,7 @@ func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
 		"Job": &batch.Job{Spec: batch.JobSpec{Template: template}}, "CronJob": &batch.CronJob{Spec: batch.CronJobSpec{JobTemplate: batch.JobTemplateSpec{Spec: batch.JobSpec{Template: template}}}},
 		"ReplicationController": &core.ReplicationController{Spec: core.ReplicationControllerSpec{Template: &template}},
 	} {
-		for namespace, want := range map[string]string{"open": "", "plain": `pods of this template: workload type "management" ignored: the namespace has no annotation`} {
+		for namespace, want := range map[string]string{"open": "", "plain": `pods of this template: workload type "management" ignored: the namespace is not annotated with workload.openshift.io/allowed`} {
 			var r recorder
 			before := object.DeepCopyObject()
 			if err := p.Validate(warning.WithWarningRecorder(t.Context(), &r), attributes(object, nil, namespace, "", admission.Create), nil); err != nil {

@@ -3,9 +3,11 @@ package partition
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -28,7 +30,7 @@ const (
 // label. It is empty for pods that were, or that did not ask.
 type Reason string
 
-// The reasons of section 5 of the design, and two more.
+// The reasons of section 5 of the design, and a few more.
 const (
 	ReasonGuaranteed          Reason = "guaranteed"
 	ReasonQoSChange           Reason = "qos_change"
@@ -38,17 +40,35 @@ const (
 	ReasonNamespaceOtherTypes Reason = "namespace_other_types"
 	ReasonInvalidTarget       Reason = "invalid_target"
 	ReasonCoresWithoutTarget  Reason = "cores_without_target"
-	reasonMay                 Reason = ""
-	coresWithoutTargetMessage        = "cores of a workload type were turned back into a cpu request, because the pod asks for no workload type"
+	// ReasonNamespaceConstrainsCPU: a LimitRange or ResourceQuota would have the pod
+	// refused without cpu; [Decision.Detail] names it.
+	ReasonNamespaceConstrainsCPU Reason = "namespace_constrains_cpu"
+	// ReasonCPUOutOfRange: a quantity is negative, beyond [MaxCPUs], or a request above
+	// its limit. Upstream refuses the first and the last.
+	ReasonCPUOutOfRange Reason = "cpu_out_of_range"
+	// ReasonHugePagesNeedCPU: a container has huge pages and cpu, but no memory.
+	ReasonHugePagesNeedCPU Reason = "hugepages_need_cpu"
+	// ReasonAnnotationsTooLarge: with ours, the pod's annotations are more than upstream
+	// accepts.
+	ReasonAnnotationsTooLarge Reason = "annotations_too_large"
+
+	reasonMay Reason = ""
 )
 
+const coresWithoutTargetMessage = "cores of a workload type were turned back into a cpu request, because the pod asks for no workload type"
+
 var reasonTexts = map[Reason]string{
-	ReasonGuaranteed:          "the pod has the QoS class Guaranteed, whose CPU is its own; give it requests below its limits to have it partitioned",
-	ReasonQoSChange:           "without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned",
-	ReasonPodLevelCPU:         "spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned",
-	ReasonTypeInactive:        "no pool of this type is active here",
-	ReasonNamespaceNotAllowed: "the namespace has no annotation " + AllowedAnnotation,
-	ReasonNamespaceOtherTypes: "the namespace's annotation " + AllowedAnnotation + " does not list it",
+	ReasonGuaranteed:   "the pod has the QoS class Guaranteed, whose CPU is its own; give it requests below its limits to have it partitioned",
+	ReasonQoSChange:    "without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned",
+	ReasonPodLevelCPU:  "spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned",
+	ReasonTypeInactive: "no pool of this type is active here",
+	// OpenShift's conformance suite looks for these words.
+	ReasonNamespaceNotAllowed:    "the namespace is not annotated with " + AllowedAnnotation,
+	ReasonNamespaceOtherTypes:    "the namespace's annotation " + AllowedAnnotation + " does not list it",
+	ReasonNamespaceConstrainsCPU: "the namespace demands cpu of its pods: ",
+	ReasonCPUOutOfRange:          fmt.Sprintf("the CPU of a container is negative, above its limit, or more than %d CPUs", MaxCPUs),
+	ReasonHugePagesNeedCPU:       "Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have it partitioned",
+	ReasonAnnotationsTooLarge:    "with those of its containers, its annotations would be larger than Kubernetes accepts; shorten them to have it partitioned",
 }
 
 // Decision is what [Mutate] decided, and why.
@@ -58,6 +78,8 @@ type Decision struct {
 	Target Target
 	// Reason is empty for pods that were partitioned, or did not ask.
 	Reason Reason
+	// Detail is what [Policy.Constraint] said, with ReasonNamespaceConstrainsCPU.
+	Detail string
 	// Errors say what is wrong with the target annotation, with
 	// ReasonInvalidTarget.
 	Errors field.ErrorList
@@ -78,7 +100,35 @@ func (d Decision) Message() string {
 	if d.Outcome == Refused {
 		verb = "refused"
 	}
-	return fmt.Sprintf("workload type %q %s: %s", d.Target.Type, verb, reasonTexts[d.Reason])
+	return fmt.Sprintf("workload type %q %s: %s%s", d.Target.Type, verb, reasonTexts[d.Reason], d.Detail)
+}
+
+// ParseMessage is the inverse of [Decision.Message] for a pod that was skipped, whose
+// warning annotation is all that is left of the decision: it returns the workload type
+// and the reason, and false for every other text.
+func ParseMessage(message string) (d Decision, ok bool) {
+	rest, ok := strings.CutPrefix(message, "workload type ")
+	if !ok {
+		return Decision{}, false
+	}
+	quoted, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return Decision{}, false
+	}
+	workloadType, err := strconv.Unquote(quoted)
+	if err != nil {
+		return Decision{}, false
+	}
+	text, ok := strings.CutPrefix(rest[len(quoted):], " ignored: ")
+	if !ok {
+		return Decision{}, false
+	}
+	for reason, start := range reasonTexts {
+		if detail, found := strings.CutPrefix(text, start); found {
+			return Decision{Outcome: Skipped, Target: Target{Type: workloadType, Effect: Preferred}, Reason: reason, Detail: detail}, true
+		}
+	}
+	return Decision{}, false
 }
 
 // Gate tells whether pods may be partitioned as the workload type, for reasons
@@ -92,6 +142,10 @@ type Policy struct {
 	// NeverRefuse turns each refusal into a skip: the kubelet has nobody to refuse a
 	// static pod to, and a control plane is never kept from starting.
 	NeverRefuse bool
+	// Constraint says which object of the pod's namespace would have it refused once it
+	// has no cpu, and why; empty if none would. It is asked last, of a pod that nothing
+	// else keeps from being partitioned. Nil is never asked.
+	Constraint func() string
 }
 
 // Mutate partitions the pod, or sees to it that the pod is an ordinary one
@@ -148,8 +202,14 @@ func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, 
 		return no(reason, hard || reason == ReasonNamespaceOtherTypes)
 	}
 	cores, found.amounts = N(CoresResource(d.Target.Type)), buffer
+	inRange := true
 	for i := range p.Containers {
-		found.amounts = append(found.amounts, p.Containers[i].ordinary(*p.Annotations, cores))
+		of := p.Containers[i].ordinary(*p.Annotations, cores)
+		inRange = inRange && of.inRange()
+		found.amounts = append(found.amounts, of)
+	}
+	if !inRange {
+		return no(ReasonCPUOutOfRange, hard)
 	}
 	found.class = p.qos(found.amounts)
 	switch {
@@ -159,6 +219,15 @@ func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, 
 		return no(ReasonGuaranteed, hard)
 	case found.class != p.qos(nil):
 		return no(ReasonQoSChange, hard)
+	case p.hugePagesNeedCPU(found.amounts):
+		return no(ReasonHugePagesNeedCPU, hard)
+	case p.annotationsSize(d.Target, found.amounts) > maxAnnotations:
+		return no(ReasonAnnotationsTooLarge, hard)
+	}
+	if policy.Constraint != nil {
+		if d.Detail = policy.Constraint(); d.Detail != "" {
+			return no(ReasonNamespaceConstrainsCPU, hard)
+		}
 	}
 	d.Outcome = Partitioned
 	return d, cores, found
@@ -196,8 +265,12 @@ func (p Pod[L, N]) restore(preferred N) (hadCores bool) {
 	return hadCores
 }
 
+func (c *Container[L, N]) carriesCores() bool {
+	return CarriesCores(*c.Requests) || CarriesCores(*c.Limits)
+}
+
 func (c *Container[L, N]) restore(annotations map[string]string, preferred N) (hadCores bool) {
-	if !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
+	if !c.carriesCores() {
 		return false
 	}
 	was := c.ordinary(annotations, preferred)
@@ -227,8 +300,8 @@ func (p Pod[L, N]) partition(target Target, cores N, found findings) {
 	}
 	for i := range p.Containers {
 		c, was := &p.Containers[i], found.amounts[i]
-		annotations[ResourcesAnnotation(c.Name)] = ContainerResources{CPUShares: max(was.request, MinShares), CPULimit: was.limit}.String()
-		if found.class == bestEffort && !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
+		annotations[ResourcesAnnotation(c.Name)] = was.annotation().String()
+		if found.class == bestEffort && !c.carriesCores() {
 			continue
 		}
 		removeCores(c.Requests, cores)
@@ -243,7 +316,67 @@ func (p Pod[L, N]) partition(target Target, cores N, found findings) {
 	}
 }
 
+// hugePagesNeedCPU reports whether upstream would refuse a container for its huge pages
+// once its cpu is gone (pkg/apis/core/validation, validateResourceRequirements: "HugePages
+// require cpu or memory").
+func (p Pod[L, N]) hugePagesNeedCPU(amounts []amount) bool {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; amounts[i].requested && (hasHugePages(*c.Requests) || hasHugePages(*c.Limits)) && !hasMemory(*c.Requests) && !hasMemory(*c.Limits) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasMemory[L ~map[N]resource.Quantity, N ~string](list L) bool {
+	_, has := list[memory]
+	return has
+}
+
+func hasHugePages[L ~map[N]resource.Quantity, N ~string](list L) bool {
+	if hasOnly(list, cpu, memory) {
+		return false
+	}
+	for name := range list {
+		if strings.HasPrefix(string(name), hugePagesPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxAnnotations is the size in bytes, keys included, of all annotations that upstream accepts.
+const maxAnnotations = apivalidation.TotalAnnotationSizeLimitB
+
+// annotationsSize is the size that the annotations have after partition.
+func (p Pod[L, N]) annotationsSize(target Target, amounts []amount) (size int) {
+	for key, value := range *p.Annotations {
+		switch {
+		case key == WarningAnnotation || strings.HasPrefix(key, ResourcesPrefix):
+		case strings.HasPrefix(key, TargetPrefix):
+			size += len(key) + len(target.annotation())
+		default:
+			size += len(key) + len(value)
+		}
+	}
+	var buffer [64]byte
+	for i := range p.Containers {
+		size += len(ResourcesPrefix) + len(p.Containers[i].Name) + len(amounts[i].annotation().appendTo(buffer[:0]))
+	}
+	return size
+}
+
+// annotate leaves the pod as it is where another annotation would have it refused.
 func (p Pod[L, N]) annotate(key, value string) {
+	size := len(key) + len(value)
+	for k, v := range *p.Annotations {
+		if k != key {
+			size += len(k) + len(v)
+		}
+	}
+	if size > maxAnnotations {
+		return
+	}
 	if *p.Annotations == nil {
 		*p.Annotations = map[string]string{}
 	}

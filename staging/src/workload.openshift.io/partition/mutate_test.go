@@ -88,6 +88,64 @@ func TestMutate(t *testing.T) {
 		want:    pod(asks(forA, `{"cpushares":1000}`, ResourcesPrefix+"b", `{"cpushares":2}`), container("a", "cores=1000 memory=1Mi", "cores=1000"), container("b", "", "")),
 		outcome: Partitioned,
 	}, {
+		name:    "the largest quantity of CPU",
+		pod:     pod(asks(), container("a", "cpu=1M memory=1Mi", "")),
+		want:    pod(asks(forA, `{"cpushares":1000000000}`), container("a", "cores=1000000000 memory=1Mi", "cores=1000000000")),
+		outcome: Partitioned,
+	}, {
+		name:        "more CPU than any host has",
+		pod:         pod(asks(), container("a", "cpu=9E memory=1Mi", "")),
+		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=9E memory=1Mi", "")),
+		outcome:     Skipped,
+		reason:      ReasonCPUOutOfRange,
+		wantMessage: "more than 1000000 CPUs",
+	}, {
+		name:        "millicores that do not fit 64 bits",
+		pod:         pod(map[string]string{target: hard}, container("a", "memory=1Mi", "cpu=9223372036854776")),
+		want:        pod(map[string]string{target: hard}, container("a", "memory=1Mi", "cpu=9223372036854776")),
+		outcome:     Refused,
+		reason:      ReasonCPUOutOfRange,
+		wantMessage: "more than 1000000 CPUs",
+	}, {
+		name:        "a request above its limit is left for validation to refuse",
+		pod:         pod(asks(), container("a", "cpu=2 memory=1Mi", "cpu=1")),
+		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=2 memory=1Mi", "cpu=1")),
+		outcome:     Skipped,
+		reason:      ReasonCPUOutOfRange,
+		wantMessage: "above its limit",
+	}, {
+		name:        "huge pages need cpu or memory beside them",
+		pod:         pod(asks(), container("a", "cpu=100m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"), container("b", "memory=1Mi", "")),
+		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=100m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"), container("b", "memory=1Mi", "")),
+		outcome:     Skipped,
+		reason:      ReasonHugePagesNeedCPU,
+		wantMessage: "huge pages",
+	}, {
+		name:    "huge pages beside memory",
+		pod:     pod(asks(), container("a", "cpu=100m memory=1Mi hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi")),
+		want:    pod(asks(forA, `{"cpushares":100}`), container("a", "cores=100 memory=1Mi hugepages-2Mi=2Mi", "cores=100 hugepages-2Mi=2Mi")),
+		outcome: Partitioned,
+	}, {
+		name:        "annotations that ours would make too large",
+		pod:         pod(asks("mine", strings.Repeat("x", maxAnnotations-100)), container("a", "cpu=400m memory=1Mi", "")),
+		want:        pod(map[string]string{"mine": strings.Repeat("x", maxAnnotations-100)}, container("a", "cpu=400m memory=1Mi", "")),
+		outcome:     Skipped,
+		reason:      ReasonAnnotationsTooLarge,
+		wantMessage: "larger than Kubernetes accepts",
+	}, {
+		name:        "an object of the namespace that demands cpu",
+		pod:         pod(asks(), container("a", "cpu=400m memory=1Mi", "")),
+		policy:      Policy{Constraint: func() string { return `LimitRange "least": minimum cpu` }},
+		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=400m memory=1Mi", "")),
+		outcome:     Skipped,
+		reason:      ReasonNamespaceConstrainsCPU,
+		wantMessage: `demands cpu of its pods: LimitRange "least": minimum cpu`,
+	}, {
+		name:    "a cpulimit below the request is nobody's",
+		pod:     pod(asks(forA, `{"cpushares":400,"cpulimit":399}`), container("a", "cores=400 memory=1Mi", "cores=400")),
+		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
+		outcome: Partitioned,
+	}, {
 		name:    "a tiny request has the kernel's smallest weight",
 		pod:     pod(asks(), container("a", "cpu=1m memory=1Mi", "")),
 		want:    pod(asks(forA, `{"cpushares":2}`), container("a", "cores=1 memory=1Mi", "cores=1")),
@@ -209,6 +267,10 @@ func TestMutate(t *testing.T) {
 				test.want.Annotations[WarningAnnotation] = d.Message()
 			}
 			expectEqual(t, test.pod, test.want)
+			if parsed, ok := ParseMessage(d.Message()); ok != (d.Outcome == Skipped && d.Reason != ReasonInvalidTarget) ||
+				(ok && (parsed.Reason != d.Reason || parsed.Target.Type != d.Target.Type || parsed.Detail != d.Detail)) {
+				t.Errorf("%q was parsed as %v, %v", d.Message(), parsed, ok)
+			}
 		})
 	}
 

@@ -31,7 +31,7 @@ func (p Pod[L, N]) hasOurs() bool {
 		}
 	}
 	for i := range p.Containers {
-		if CarriesCores(*p.Containers[i].Requests) || CarriesCores(*p.Containers[i].Limits) {
+		if p.Containers[i].carriesCores() {
 			return true
 		}
 	}
@@ -61,7 +61,7 @@ func (p Pod[L, N]) isPartitioned(target Target, cores N, found findings) bool {
 		if value, _ := resourcesOf(*p.Annotations, c.Name); !was.is(value) {
 			return false
 		}
-		if found.class == bestEffort && !CarriesCores(*c.Requests) && !CarriesCores(*c.Limits) {
+		if found.class == bestEffort && !c.carriesCores() {
 			continue
 		}
 		if !onlyCores(*c.Requests, cores, was) || !onlyCores(*c.Limits, cores, was) {
@@ -74,7 +74,7 @@ func (p Pod[L, N]) isPartitioned(target Target, cores N, found findings) bool {
 // is reports whether a resources annotation is what partition writes for the amount.
 func (a amount) is(annotation string) bool {
 	var buffer [64]byte
-	return string(ContainerResources{CPUShares: max(a.request, MinShares), CPULimit: a.limit}.appendTo(buffer[:0])) == annotation
+	return string(a.annotation().appendTo(buffer[:0])) == annotation
 }
 
 // onlyCores reports whether a list has the millicores of a request, if there was one,

@@ -134,6 +134,16 @@ type amount struct {
 	requested bool
 }
 
+// inRange reports whether the amount can be one of a container.
+func (a amount) inRange() bool {
+	return a.request >= 0 && a.request <= maxMillicores && a.limit >= 0 && a.limit <= maxMillicores && (a.limit == 0 || a.request <= a.limit)
+}
+
+// annotation is what a container that asks for the amount is annotated with.
+func (a amount) annotation() ContainerResources {
+	return ContainerResources{CPUShares: max(a.request, MinShares), CPULimit: a.limit}
+}
+
 // isSet reports whether there is any CPU in it. Pod-level resources, where there are any,
 // then get it by default: upstream adds the containers' CPU to them, before admission or
 // after it, by release (pkg/api/pod, DefaultPodLevelResources).
@@ -149,7 +159,9 @@ func (c *Container[L, N]) ordinary(annotations map[string]string, preferred N) a
 	}
 	if a.requested {
 		value, _ := resourcesOf(annotations, c.Name)
-		a.limit = cpuLimitOf(value)
+		if a.limit = cpuLimitOf(value); a.limit < a.request {
+			a.limit = 0 // No pod ever had such a limit.
+		}
 		return a
 	}
 	if _, a.requested = (*c.Requests)[cpu]; a.requested {
@@ -177,8 +189,16 @@ func coresIn[L ~map[N]resource.Quantity, N ~string](list L, preferred N) (millic
 	return millicores, found
 }
 
+// milli returns a quantity of CPU in millicores, rounded up; of one that is not in range,
+// nothing but that.
 func milli[L ~map[N]resource.Quantity, N ~string](list L, name N) int64 {
 	quantity := list[name]
+	switch {
+	case quantity.Sign() < 0:
+		return -1
+	case quantity.CmpInt64(MaxCPUs) > 0:
+		return maxMillicores + 1
+	}
 	return quantity.MilliValue()
 }
 
