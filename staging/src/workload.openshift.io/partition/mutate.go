@@ -142,6 +142,11 @@ type Policy struct {
 	// NeverRefuse turns each refusal into a skip: the kubelet has nobody to refuse a
 	// static pod to, and a control plane is never kept from starting.
 	NeverRefuse bool
+	// KeepZero leaves cpu: "0" in the requests of each container that is more than
+	// BestEffort, for those who would miss the key: a ResourceQuota on cpu, or a
+	// mutating policy that fills in what is absent and has the last word. Zero counts
+	// nowhere: for no QoS class, quota or scheduler.
+	KeepZero bool
 	// Constraint says which object of the pod's namespace would have it refused once it
 	// has no cpu, and why; empty if none would. It is asked last, of a pod that nothing
 	// else keeps from being partitioned. Nil is never asked.
@@ -161,7 +166,7 @@ func Mutate[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], policy Policy)
 	d, cores, found := pod.decide(policy, buffer[:0])
 	switch {
 	case d.Outcome == Partitioned:
-		pod.partition(d.Target, cores, found)
+		pod.partition(d.Target, cores, found, policy.KeepZero)
 	case d.Outcome == Skipped:
 		pod.decline(&d)
 	case d.Outcome == Ordinary && pod.restore(""):
@@ -287,15 +292,40 @@ func (c *Container[L, N]) restore(annotations map[string]string, preferred N) (h
 	return true
 }
 
+// RestoreCPU makes cores cpu again, as [AsOrdinary] does, and leaves all annotations.
+func RestoreCPU[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N]) {
+	target, _ := ParseTarget(*pod.Annotations)
+	for i := range pod.Containers {
+		pod.Containers[i].restore(*pod.Annotations, N(CoresResource(target.Type)))
+	}
+}
+
+// DropDefaultCPU takes out of a partitioned pod the cpu that LimitRanger's defaults have
+// put into it: beside cores, and into containers whose annotation says that they never
+// asked for any. Everything else stays as it is. With keepZero the key stays, as
+// [Policy.KeepZero] has it.
+func DropDefaultCPU[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], keepZero bool) {
+	target, errs := ParseTarget(*pod.Annotations)
+	if len(errs) > 0 || target.Type == "" {
+		return
+	}
+	for i := range pod.Containers {
+		c := &pod.Containers[i]
+		if _, annotated := resourcesOf(*pod.Annotations, c.Name); annotated || c.carriesCores() {
+			c.dropCPU(c.carriesCores(), keepZero)
+		}
+	}
+}
+
 // partition writes what a partitioned pod has of which that was found.
-func (p Pod[L, N]) partition(target Target, cores N, found findings) {
+func (p Pod[L, N]) partition(target Target, cores N, found findings, keepZero bool) {
 	annotations := *p.Annotations
 	for key, value := range annotations {
 		switch {
 		case key == WarningAnnotation || strings.HasPrefix(key, ResourcesPrefix):
 			delete(annotations, key)
-		case strings.HasPrefix(key, TargetPrefix) && value != target.annotation():
-			annotations[key] = target.annotation()
+		case strings.HasPrefix(key, TargetPrefix) && value != target.AnnotationValue():
+			annotations[key] = target.AnnotationValue()
 		}
 	}
 	for i := range p.Containers {
@@ -304,15 +334,40 @@ func (p Pod[L, N]) partition(target Target, cores N, found findings) {
 		if found.class == bestEffort && !c.carriesCores() {
 			continue
 		}
+		c.dropCPU(c.carriesCores() || !was.requested, keepZero)
 		removeCores(c.Requests, cores)
 		removeCores(c.Limits, cores)
-		remove(c.Requests, cpu)
-		remove(c.Limits, cpu)
 		if was.requested {
 			quantity := *resource.NewQuantity(was.request, resource.DecimalSI)
 			set(c.Requests, cores, quantity)
 			set(c.Limits, cores, quantity)
 		}
+	}
+}
+
+// dropCPU takes cpu out of a container's lists, or leaves it at zero there. A zero that is
+// there stays if the container is settled, so that another run finds nothing to do. In the
+// limits only such a container gets a zero: whoever has put a limit back beside cores
+// would do so again.
+func (c *Container[L, N]) dropCPU(settled, keepZero bool) {
+	zero := func(list L) bool {
+		quantity, has := list[cpu]
+		return has && quantity.IsZero()
+	}
+	switch {
+	case zero(*c.Requests) && (settled || keepZero):
+	case keepZero:
+		set(c.Requests, cpu, *resource.NewQuantity(0, resource.DecimalSI))
+	default:
+		remove(c.Requests, cpu)
+	}
+	_, limited := (*c.Limits)[cpu]
+	switch {
+	case zero(*c.Limits) && settled:
+	case limited && settled && keepZero:
+		set(c.Limits, cpu, *resource.NewQuantity(0, resource.DecimalSI))
+	default:
+		remove(c.Limits, cpu)
 	}
 }
 
@@ -354,7 +409,7 @@ func (p Pod[L, N]) annotationsSize(target Target, amounts []amount) (size int) {
 		switch {
 		case key == WarningAnnotation || strings.HasPrefix(key, ResourcesPrefix):
 		case strings.HasPrefix(key, TargetPrefix):
-			size += len(key) + len(target.annotation())
+			size += len(key) + len(target.AnnotationValue())
 		default:
 			size += len(key) + len(value)
 		}

@@ -3,12 +3,14 @@ package partition
 import (
 	"fmt"
 	"maps"
+	"math/big"
 	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -86,6 +88,34 @@ func TestMutate(t *testing.T) {
 		name:    "a container without request gets the smallest weight and no cores",
 		pod:     pod(asks(), container("a", "cpu=1 memory=1Mi", ""), container("b", "", "")),
 		want:    pod(asks(forA, `{"cpushares":1000}`, ResourcesPrefix+"b", `{"cpushares":2}`), container("a", "cores=1000 memory=1Mi", "cores=1000"), container("b", "", "")),
+		outcome: Partitioned,
+	}, {
+		name:    "a request of zero without a limit is as good as none",
+		pod:     pod(asks(), container("a", "cpu=0 memory=1Mi", "")),
+		want:    pod(asks(forA, `{"cpushares":2}`), container("a", "cpu=0 memory=1Mi", "")),
+		outcome: Partitioned,
+	}, {
+		name:    "the key stays where it would be missed",
+		pod:     pod(asks(), container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "memory=1Mi", "")),
+		policy:  Policy{KeepZero: true},
+		want:    pod(asks(forA, `{"cpushares":400,"cpulimit":500}`, ResourcesPrefix+"b", `{"cpushares":2}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400"), container("b", "cpu=0 memory=1Mi", "")),
+		outcome: Partitioned,
+	}, {
+		name:    "a limit that was put back beside cores stays as zero, too",
+		pod:     pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=100m memory=1Mi", "cores=400 cpu=200m")),
+		policy:  Policy{KeepZero: true},
+		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400 cpu=0")),
+		outcome: Partitioned,
+	}, {
+		name:    "a BestEffort pod gets no key",
+		pod:     pod(asks(), container("a", "", "")),
+		policy:  Policy{KeepZero: true},
+		want:    pod(asks(forA, `{"cpushares":2}`), container("a", "", "")),
+		outcome: Partitioned,
+	}, {
+		name:    "a zero beside cores stays",
+		pod:     pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400")),
+		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400")),
 		outcome: Partitioned,
 	}, {
 		name:    "the largest quantity of CPU",
@@ -331,8 +361,8 @@ func randomPod(r *rand.Rand) *v1.Pod {
 	p := pod(map[string]string{})
 	for i := range 1 + r.IntN(3) {
 		c := container(string(rune('a'+i)),
-			pick("", "cpu=400m", "cpu=0", "cpu=100500u", "cores=300", "cores=0", "other.workload.openshift.io/cores=7")+pick("", " memory=1Mi", " memory=2Mi")+pick("", "", " cpu=1"),
-			pick("", "cpu=400m", "cpu=1", "cpu=101m", "cores=300")+pick("", " memory=1Mi"))
+			pick("", "cpu=400m", "cpu=0", "cpu=100500u", "cores=300", "cores=0", "other.workload.openshift.io/cores=7")+pick("", " memory=1Mi", " memory=2Mi")+pick("", "", " cpu=1", " cpu=0"),
+			pick("", "cpu=400m", "cpu=1", "cpu=101m", "cores=300", "cores=300 cpu=0", "cpu=2M")+pick("", " memory=1Mi")+pick("", "", "", " hugepages-2Mi=2Mi"))
 		if r.IntN(3) == 0 {
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 		} else {
@@ -358,7 +388,7 @@ func TestMutateTwiceChangesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
 		p := randomPod(r)
-		policy := Policy{Gate: open, NeverRefuse: r.IntN(2) == 0}
+		policy := Policy{Gate: open, NeverRefuse: r.IntN(2) == 0, KeepZero: r.IntN(2) == 0}
 		before := p.DeepCopy()
 		first := Mutate(V1(p), policy)
 		once := p.DeepCopy()
@@ -374,6 +404,106 @@ func TestMutateTwiceChangesNothing(t *testing.T) {
 			t.Fatalf("%v, but TypeOf says %q %v of %v", first, workloadType, ok, p)
 		}
 	}
+}
+
+// A later run that keeps zeros adds nothing else, and an earlier one leaves them.
+func TestZeroChangesNothingElse(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 20000 {
+		p := randomPod(r)
+		if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Partitioned {
+			continue
+		}
+		workloadType, _ := TypeOf(p)
+		before, ordinary := p.DeepCopy(), AsOrdinary(p, workloadType)
+		Mutate(V1(p), Policy{Gate: open, KeepZero: true})
+		if again, ok := TypeOf(p); !ok || again != workloadType || !Settled(V1(p)) {
+			t.Fatalf("with zeros the pod is of type %q, %v", again, ok)
+		}
+		with := p.DeepCopy()
+		if Mutate(V1(p), Policy{Gate: open}); !reflect.DeepEqual(p, with) {
+			t.Fatalf("zeros do not stay: %v", p)
+		}
+		for i, c := range AsOrdinary(p, workloadType).Spec.Containers {
+			was := ordinary.Spec.Containers[i].Resources
+			if c.Resources.Requests.Cpu().Cmp(*was.Requests.Cpu()) != 0 || c.Resources.Limits.Cpu().Cmp(*was.Limits.Cpu()) != 0 {
+				t.Fatalf("container %s asked for %v, and with a zero for %v", c.Name, was, c.Resources)
+			}
+		}
+		for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range containers {
+				if request, has := containers[i].Resources.Requests[cpu]; has && request.IsZero() {
+					remove(&containers[i].Resources.Requests, cpu)
+				}
+			}
+		}
+		for _, containers := range [][]v1.Container{before.Spec.InitContainers, before.Spec.Containers} {
+			for i := range containers {
+				remove(&containers[i].Resources.Requests, cpu)
+			}
+		}
+		if !equality.Semantic.DeepEqual(before, p) {
+			t.Fatalf("more than zeros was added: %v, and now %v", before, p)
+		}
+	}
+}
+
+// The cores are the CPU in millicores, rounded up, whatever form the quantity has.
+func FuzzCores(f *testing.F) {
+	for _, text := range []string{"400m", "1", "100500u", "1n", "9E", "9223372036854776", "1000000", "1000000001m", "-1", "1e6", "0.0001", "1Ki"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil || len(text) > 64 {
+			return
+		}
+		p := pod(map[string]string{target: ""}, v1.Container{Name: "a", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{cpu: quantity.DeepCopy(), memory: resource.MustParse("1Mi")}}})
+		d := Mutate(V1(p), Policy{Gate: open})
+		exact, ok := new(big.Rat).SetString(quantity.AsDec().String())
+		if !ok {
+			t.Fatal(quantity.AsDec())
+		}
+		exact.Mul(exact, big.NewRat(1000, 1))
+		ceil, rest := new(big.Int).DivMod(exact.Num(), exact.Denom(), new(big.Int))
+		if rest.Sign() != 0 {
+			ceil.Add(ceil, big.NewInt(1))
+		}
+		got, has := p.Spec.Containers[0].Resources.Requests[cores]
+		switch {
+		case exact.Sign() < 0 || ceil.Cmp(big.NewInt(maxMillicores)) > 0:
+			if d.Reason != ReasonCPUOutOfRange || has {
+				t.Errorf("%s gave %v, %s cores", text, d, got.String())
+			}
+		case d.Outcome != Partitioned || has != (exact.Sign() != 0) || got.AsDec().UnscaledBig().Cmp(ceil) != 0:
+			t.Errorf("%s gave %v, %s cores, want %s", text, d, got.String(), ceil)
+		}
+	})
+}
+
+func TestMirrorsKeepNoDefaultCPU(t *testing.T) {
+	written := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "memory=1Mi", ""))
+	Mutate(V1(written), Policy{Gate: open})
+	defaulted := written.DeepCopy()
+	for i := range defaulted.Spec.Containers {
+		set(&defaulted.Spec.Containers[i].Resources.Requests, cpu, resource.MustParse("100m"))
+		set(&defaulted.Spec.Containers[i].Resources.Limits, cpu, resource.MustParse("200m"))
+	}
+	got := defaulted.DeepCopy()
+	DropDefaultCPU(V1(got), false)
+	expectEqual(t, got, written)
+	DropDefaultCPU(V1(got), true)
+	if _, ok := TypeOf(got); !ok || len(got.Spec.Containers[0].Resources.Requests) != 3 || len(got.Spec.Containers[1].Resources.Requests) != 2 {
+		t.Errorf("with zeros it is %v", got.Spec.Containers)
+	}
+	RestoreCPU(V1(defaulted))
+	if got := defaulted.Spec.Containers[0].Resources; got.Requests.Cpu().MilliValue() != 400 || got.Limits.Cpu().MilliValue() != 500 || CarriesCores(got.Requests) || len(defaulted.Annotations) != 3 {
+		t.Errorf("with cpu again it is %v, %v", got, defaulted.Annotations)
+	}
+	unpartitioned := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", ""))
+	got = unpartitioned.DeepCopy()
+	DropDefaultCPU(V1(got), false)
+	expectEqual(t, got, unpartitioned)
 }
 
 func TestAsOrdinaryIsThePodBeforeMutate(t *testing.T) {

@@ -46,7 +46,7 @@ func (p Pod[L, N]) isPartitioned(target Target, cores N, found findings) bool {
 	resources := 0
 	for key, value := range *p.Annotations {
 		switch {
-		case strings.HasPrefix(key, TargetPrefix) && value != target.annotation():
+		case strings.HasPrefix(key, TargetPrefix) && value != target.AnnotationValue():
 			return false
 		case strings.HasPrefix(key, ResourcesPrefix):
 			resources++
@@ -78,9 +78,9 @@ func (a amount) is(annotation string) bool {
 }
 
 // onlyCores reports whether a list has the millicores of a request, if there was one,
-// and neither cpu nor cores of another type.
+// and neither cores of another type nor cpu, other than zero.
 func onlyCores[L ~map[N]resource.Quantity, N ~string](list L, cores N, was amount) bool {
-	if _, has := list[cpu]; has {
+	if quantity, has := list[cpu]; has && !quantity.IsZero() {
 		return false
 	}
 	quantity, has := list[cores]

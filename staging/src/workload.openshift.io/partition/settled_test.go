@@ -61,7 +61,7 @@ func change(random *rand.Rand, pod *v1.Pod) {
 	}
 	lists := []*v1.ResourceList{&c.Resources.Requests, &c.Resources.Limits}
 	list := lists[random.IntN(len(lists))]
-	switch random.IntN(14) {
+	switch random.IntN(16) {
 	case 0:
 		put(list, cpu, "100m")
 	case 1:
@@ -86,6 +86,8 @@ func change(random *rand.Rand, pod *v1.Pod) {
 		annotate(ResourcesAnnotation("nobody"), `{"cpushares":7}`)
 	case 11:
 		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: "injected"})
+	case 13:
+		put(list, cpu, "0")
 	case 12:
 		annotate("example.com/mine", "x")
 	}

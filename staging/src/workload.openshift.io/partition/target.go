@@ -30,8 +30,8 @@ type Target struct {
 	Effect Effect
 }
 
-// annotation returns the normalised value of the target annotation.
-func (t Target) annotation() string {
+// AnnotationValue returns the normalised value of the target annotation.
+func (t Target) AnnotationValue() string {
 	switch t.Effect {
 	case Preferred:
 		return preferredValue

@@ -130,7 +130,8 @@ func classify(equal, zero bool) qosClass {
 // be told apart, and a second run must decide as the first did.
 type amount struct {
 	request, limit int64
-	// requested tells a request of zero from none.
+	// requested tells a request of zero from none. Without a limit beside it a zero is as
+	// good as none: that is what [Policy.KeepZero] leaves.
 	requested bool
 }
 
@@ -164,11 +165,12 @@ func (c *Container[L, N]) ordinary(annotations map[string]string, preferred N) a
 		}
 		return a
 	}
-	if _, a.requested = (*c.Requests)[cpu]; a.requested {
+	if _, has := (*c.Requests)[cpu]; has {
 		a.request = milli(*c.Requests, cpu)
-	} else if _, a.requested = (*c.Limits)[cpu]; a.requested {
+	} else {
 		a.request = a.limit // as API defaulting has it
 	}
+	a.requested = a.request != 0 || a.limit != 0
 	return a
 }
 
