@@ -3,7 +3,6 @@ package partitioning
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -36,9 +35,14 @@ type activation struct {
 	// undecided is set until what the configuration names has been seen.
 	undecided atomic.Bool
 
-	// types is what requests read: each type that the cluster knows, because a node
-	// reports it, it is latched, or the configuration lists it, and whether it is active.
-	types atomic.Pointer[map[string]bool]
+	// types is what requests read of each type that a node reports, that is latched, or that
+	// the configuration lists.
+	types atomic.Pointer[map[string]typeState]
+	// failed is set while the latch can not be written.
+	failed atomic.Bool
+	// latchedNow is told of types that this server has latched; it must not block. Nil tells
+	// nobody.
+	latchedNow func(workloadTypes []string)
 	// missing is told of each node that joins or changes without the cores of an active
 	// type; it must not block. Nil tells nobody.
 	missing func(node *v1.Node, workloadType string)
@@ -69,40 +73,54 @@ func (a *activation) decide(active bool) {
 	a.undecided.Store(false)
 }
 
-// synced reports whether everything has been seen that decides which types are active.
-// Before that a rule that seems to hold may not, and what is latched can not be taken
-// back.
+// synced reports whether all nodes and the latch have been seen. Before that a rule that
+// seems to hold may not, and what is latched can not be taken back.
 func (a *activation) synced() bool {
 	seen := a.seen.Load()
-	return seen != nil && (*seen)() && !a.undecided.Load()
+	return seen != nil && (*seen)()
 }
 
-// known reports whether a node reports the type, it is latched, or the configuration
-// lists it.
-func (a *activation) known(workloadType string) bool {
-	_, known := (*a.types.Load())[workloadType]
-	return known
+// settled reports whether it is known who decides on the type: what the configuration names
+// must have been seen for the types that it decides on, and for no other.
+func (a *activation) settled(workloadType string) bool {
+	return !a.undecided.Load() || !(*a.types.Load())[workloadType].configured
 }
 
-// typeState is what the metrics say of a type.
+// typeState is what is known of a type.
 type typeState struct {
-	active  bool
-	missing int
+	active bool
+	// configured: the nodes have no say in it.
+	configured bool
+	// known types are the labels of metrics. What a single node says makes none: it may say
+	// anything.
+	known bool
+	// missing is the number of nodes that do not report the type, and unlatched whether the
+	// latch should have it and can not be written; only report knows them.
+	missing   int
+	unlatched bool
 }
+
+// known reports whether the type may be the label of a metric.
+func (a *activation) known(workloadType string) bool { return (*a.types.Load())[workloadType].known }
 
 // report returns the state of each known type.
 func (a *activation) report() map[string]typeState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	states := map[string]typeState{}
-	for workloadType, active := range *a.types.Load() {
-		states[workloadType] = typeState{active, a.nodes - a.reporting[workloadType]}
+	for workloadType, state := range *a.types.Load() {
+		if !state.known {
+			continue
+		}
+		state.missing = a.nodes - a.reporting[workloadType]
+		state.unlatched = state.active && !state.configured && !a.latched[workloadType] && a.failed.Load()
+		states[workloadType] = state
 	}
 	return states
 }
 
 // active reports whether pods may be partitioned as the type.
-func (a *activation) active(workloadType string) bool { return (*a.types.Load())[workloadType] }
+func (a *activation) active(workloadType string) bool { return (*a.types.Load())[workloadType].active }
 
 // follow subscribes to the nodes and to the namespace with the latch, and tells synced.
 func (a *activation) follow(nodes, namespaces cache.SharedIndexInformer) error {
@@ -148,7 +166,7 @@ func asNode(object any) *v1.Node {
 
 // count replaces a node by its next state; nil is a node that is not there.
 func (a *activation) count(before, after *v1.Node) {
-	if before != nil && after != nil && sameCores(before, after) {
+	if before != nil && after != nil && counts(before) == counts(after) && sameCores(before, after) {
 		return
 	}
 	a.mu.Lock()
@@ -157,18 +175,36 @@ func (a *activation) count(before, after *v1.Node) {
 	a.publish()
 	a.mu.Unlock()
 	// Before all nodes are seen a type may seem active that is not.
-	if after == nil || a.missing == nil || !a.synced() {
+	if after == nil || !counts(after) || a.missing == nil || !a.synced() {
 		return
 	}
-	for workloadType, active := range *a.types.Load() {
-		if cores := after.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))]; active && cores.Sign() <= 0 {
+	for workloadType, state := range *a.types.Load() {
+		if cores := after.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))]; state.active && cores.Sign() <= 0 {
 			a.missing(after, workloadType)
 		}
 	}
 }
 
+// Labels of nodes that have no pool and never will, so that no type waits for them. A
+// kubelet may label its own node: one that does so only loses the pods that it could have
+// had.
+const (
+	// ignoreLabel and ignoreValue are what an administrator writes.
+	ignoreLabel = partition.Domain + "/partitioning"
+	ignoreValue = "ignore"
+	// virtualLabel and virtualValue are those of virtual-kubelet, which calls its nodes Linux.
+	virtualLabel = "type"
+	virtualValue = "virtual-kubelet"
+)
+
+// counts reports whether a type can be active only if the node reports it.
+func counts(node *v1.Node) bool {
+	system, labelled := node.Labels[v1.LabelOSStable]
+	return (!labelled || system == string(v1.Linux)) && node.Labels[ignoreLabel] != ignoreValue && node.Labels[virtualLabel] != virtualValue
+}
+
 func (a *activation) add(node *v1.Node, n int) {
-	if node == nil {
+	if node == nil || !counts(node) {
 		return
 	}
 	a.nodes += n
@@ -214,12 +250,18 @@ func (a *activation) readLatch(object any) {
 
 // publish recomputes what requests read. The caller holds the lock.
 func (a *activation) publish() {
-	types := make(map[string]bool, len(a.latched)+len(a.reporting))
-	maps.Copy(types, a.latched)
+	types := make(map[string]typeState, len(a.latched)+len(a.reporting)+len(a.decided))
 	for workloadType, reporting := range a.reporting {
-		types[workloadType] = types[workloadType] || (a.nodes > 0 && reporting == a.nodes)
+		// There is a node if one reports.
+		active := reporting == a.nodes
+		types[workloadType] = typeState{active: active, known: active || reporting > 1}
 	}
-	maps.Copy(types, a.decided)
+	for workloadType := range a.latched {
+		types[workloadType] = typeState{active: true, known: true}
+	}
+	for workloadType, active := range a.decided {
+		types[workloadType] = typeState{active: active, known: true, configured: true}
+	}
 	a.types.Store(&types)
 	select {
 	case a.changed <- struct{}{}:
@@ -231,8 +273,8 @@ func (a *activation) publish() {
 func (a *activation) unlatched() (missing []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for workloadType, active := range *a.types.Load() {
-		if _, decided := a.decided[workloadType]; active && !a.latched[workloadType] && !decided {
+	for workloadType, state := range *a.types.Load() {
+		if state.active && !state.configured && !a.latched[workloadType] {
 			missing = append(missing, workloadType)
 		}
 	}
@@ -240,14 +282,17 @@ func (a *activation) unlatched() (missing []string) {
 	return missing
 }
 
-// run writes the latch whenever a type became active, and tries again where that
-// failed: kube-system may not exist yet.
-func (a *activation) run(ctx context.Context, write func(context.Context, []string) error) {
+// run writes the latch whenever a type became active, and tries again where that failed:
+// kube-system may not exist yet, or a webhook that guards it may be away. write returns
+// those types that it added.
+func (a *activation) run(ctx context.Context, write func(context.Context, []string) ([]string, error)) {
 	const (
-		afterFailure = time.Second
 		untilSynced  = 100 * time.Millisecond
+		firstRetry   = time.Second
+		longestRetry = time.Minute
 	)
 	var again <-chan time.Time
+	retry := firstRetry
 	for {
 		select {
 		case <-ctx.Done():
@@ -262,27 +307,41 @@ func (a *activation) run(ctx context.Context, write func(context.Context, []stri
 		}
 		missing := a.unlatched()
 		if len(missing) == 0 {
+			a.failed.Store(false)
 			continue
 		}
-		if err := write(ctx, missing); err != nil {
-			klog.FromContext(ctx).V(2).Info("Workload types could not be latched; trying again", "workloadTypes", missing, "err", err)
-			again = time.After(afterFailure)
+		added, err := write(ctx, missing)
+		a.failed.Store(err != nil)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Workload types are active and could not be latched: they end to be active when a node without them joins; trying again", "workloadTypes", missing,
+				"namespace", metav1.NamespaceSystem, "annotation", partition.EnabledAnnotation, "after", retry)
+			again = time.After(retry)
+			retry = min(2*retry, longestRetry)
 			continue
 		}
+		retry = firstRetry
 		klog.FromContext(ctx).Info("Workload types became active", "workloadTypes", missing)
+		if len(added) > 0 && a.latchedNow != nil {
+			a.latchedNow(added)
+		}
 	}
 }
 
-// latch adds types to the enabled annotation. It reads the annotation first and
-// writes on condition that it is still that, so that no replica undoes what
-// another has latched.
-func latch(ctx context.Context, client kubernetes.Interface, workloadTypes []string) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+// latch adds types to the enabled annotation, and returns those that were not there. It
+// reads the annotation first and writes on condition that it is still that, so that no
+// replica undoes what another has latched.
+func latch(ctx context.Context, client kubernetes.Interface, workloadTypes []string) (added []string, err error) {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		namespace, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		types := slices.Concat(partition.ParseAllowed(namespace.Annotations[partition.EnabledAnnotation]), workloadTypes)
+		latched := partition.ParseAllowed(namespace.Annotations[partition.EnabledAnnotation])
+		added = slices.DeleteFunc(slices.Clone(workloadTypes), func(workloadType string) bool { return slices.Contains(latched, workloadType) })
+		if len(added) == 0 {
+			return nil
+		}
+		types := slices.Concat(latched, added)
 		slices.Sort(types)
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"resourceVersion": namespace.ResourceVersion,
@@ -294,4 +353,5 @@ func latch(ctx context.Context, client kubernetes.Interface, workloadTypes []str
 		_, err = client.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceSystem, apitypes.MergePatchType, patch, metav1.PatchOptions{FieldManager: "workload-partitioning"})
 		return err
 	})
+	return added, err
 }

@@ -94,10 +94,21 @@ func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
 			"The node does not report %s, though the workload type %s is active: its pods can not run here until the node has a pinning file with that type",
 			partition.CoresResource(workloadType), workloadType)
 	}
+	p.activation.latchedNow = func(workloadTypes []string) {
+		reference := &v1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem, Namespace: metav1.NamespaceSystem}
+		recorder.Eventf(reference, v1.EventTypeNormal, eventActivated,
+			"All nodes that count report the cores of %s: pods that ask are partitioned from now on, whatever nodes come. To take that back, remove the type from the annotation %s of this namespace",
+			strings.Join(workloadTypes, ", "), partition.EnabledAnnotation)
+	}
 }
 
-// eventNodeMissing is the reason of an Event on the Node (design, section 4.5).
-const eventNodeMissing = "NodeMissingPartition"
+const (
+	// eventNodeMissing is the reason of an Event on the Node (design, section 4.5).
+	eventNodeMissing = "NodeMissingPartition"
+	// eventActivated is that of an Event on the namespace kube-system: the latch may close
+	// because the last node without the type was removed, which nobody else tells of.
+	eventActivated = "WorkloadTypeActivated"
+)
 
 // SetDrainedNotification starts the writer of the latch, which ends when the
 // server has drained. It is the first that kube-apiserver calls; the writer does
@@ -106,7 +117,7 @@ func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
 	ctx := wait.ContextForChannel(stop)
 	p.drained = ctx
 	context.AfterFunc(ctx, p.events.Shutdown)
-	go p.activation.run(ctx, func(ctx context.Context, types []string) error { return latch(ctx, p.client, types) })
+	go p.activation.run(ctx, func(ctx context.Context, types []string) ([]string, error) { return latch(ctx, p.client, types) })
 }
 
 // SetExternalKubeInformerFactory follows namespaces and nodes.
@@ -269,7 +280,7 @@ func ours(key string) bool {
 // are filled. It waits for them as long as the request may, and then asks the
 // client to come again: it never guesses.
 func (p *plugin) namespace(ctx context.Context, a admission.Attributes, workloadType string) (map[string]string, error) {
-	if !p.activation.synced() {
+	if !p.synced(workloadType) {
 		const poll = 50 * time.Millisecond
 		// The server's own timeout would answer 504 in our place at the deadline.
 		limit := longestWait
@@ -278,7 +289,7 @@ func (p *plugin) namespace(ctx context.Context, a admission.Attributes, workload
 		}
 		waiting, cancel := context.WithTimeout(ctx, max(limit, poll))
 		defer cancel()
-		if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) { return p.activation.synced(), nil }); err != nil {
+		if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) { return p.synced(workloadType), nil }); err != nil {
 			return nil, apierrors.NewServiceUnavailable(PluginName + " has not seen the cluster's namespaces and nodes yet; try again")
 		}
 	}
@@ -295,6 +306,11 @@ func (p *plugin) namespace(ctx context.Context, a admission.Attributes, workload
 		return nil, err
 	}
 	return namespace.Annotations, nil
+}
+
+// synced reports whether everything has been seen that decides on pods of the type.
+func (p *plugin) synced(workloadType string) bool {
+	return p.activation.synced() && p.activation.settled(workloadType)
 }
 
 // longestWait is for how long a request waits for the caches.

@@ -330,6 +330,13 @@ func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 	eventually(t, "node c has an Event", func() bool {
 		events, err := client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
 		must(nil, err)
+		activated := slices.IndexFunc(events.Items, func(event v1.Event) bool {
+			return event.Reason == eventActivated && event.InvolvedObject.Name == "kube-system" && strings.Contains(event.Message, "management")
+		})
+		if activated < 0 {
+			return false
+		}
+		events.Items = slices.Delete(events.Items, activated, activated+1)
 		for _, event := range events.Items {
 			if event.Reason != eventNodeMissing || event.InvolvedObject.Name != "c" || !strings.Contains(event.Message, "management.workload.openshift.io/cores") {
 				t.Errorf("an Event that nobody wants: %v", event)
@@ -431,18 +438,21 @@ func TestWithoutCachesClientsComeAgain(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, invented-1, invented-2"))
+	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, invented-1, invented-2, half"))
 	eventually(t, "the type is latched", func() bool {
 		p.activation.mu.Lock()
 		defer p.activation.mu.Unlock()
 		return p.activation.latched["management"]
 	})
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), node("b", "half"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	// What one node reports alone makes no label: a node may report anything.
+	for name, types := range map[string][]string{"b": {"half", "two"}, "c": {"two"}} {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), node(name, types...), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	eventually(t, "the second node is seen", func() bool { return p.activation.known("half") })
+	eventually(t, "the other nodes are seen", func() bool { return p.activation.known("two") })
 	podsTotal.Reset()
-	for _, target := range []string{"management", "management", "invented-1", "invented-2"} {
+	for _, target := range []string{"management", "management", "invented-1", "invented-2", "half"} {
 		if _, err := create(t, p, newPod(map[string]string{partition.TargetAnnotation(target): ""}), "open"); err != nil {
 			t.Fatal(err)
 		}
@@ -452,17 +462,22 @@ func TestMetrics(t *testing.T) {
 	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
 # HELP apiserver_workload_partitioning_active [ALPHA] Whether pods are partitioned as a workload type that the cluster knows.
 # TYPE apiserver_workload_partitioning_active gauge
-apiserver_workload_partitioning_active{workload_type="half"} 0
 apiserver_workload_partitioning_active{workload_type="management"} 1
-# HELP apiserver_workload_partitioning_nodes_missing [ALPHA] Number of nodes that do not report the cores of an active workload type.
+apiserver_workload_partitioning_active{workload_type="two"} 0
+# HELP apiserver_workload_partitioning_nodes_missing [ALPHA] Number of nodes that do not report the cores of a workload type that the cluster knows.
 # TYPE apiserver_workload_partitioning_nodes_missing gauge
-apiserver_workload_partitioning_nodes_missing{workload_type="management"} 1
+apiserver_workload_partitioning_nodes_missing{workload_type="management"} 2
+apiserver_workload_partitioning_nodes_missing{workload_type="two"} 1
 # HELP apiserver_workload_partitioning_pods_total [ALPHA] Number of created pods that asked for a workload type, by what became of them and why.
 # TYPE apiserver_workload_partitioning_pods_total counter
 apiserver_workload_partitioning_pods_total{outcome="partitioned",reason="",workload_type="management"} 2
 apiserver_workload_partitioning_pods_total{outcome="refused",reason="invalid_target",workload_type="other"} 1
-apiserver_workload_partitioning_pods_total{outcome="skipped",reason="type_inactive",workload_type="other"} 2
-`), subsystem+"_active", subsystem+"_nodes_missing", subsystem+"_pods_total"); err != nil {
+apiserver_workload_partitioning_pods_total{outcome="skipped",reason="type_inactive",workload_type="other"} 3
+# HELP apiserver_workload_partitioning_unlatched [ALPHA] Whether a workload type is active and could not be written to the annotation of kube-system that keeps it so.
+# TYPE apiserver_workload_partitioning_unlatched gauge
+apiserver_workload_partitioning_unlatched{workload_type="management"} 0
+apiserver_workload_partitioning_unlatched{workload_type="two"} 0
+`), subsystem+"_active", subsystem+"_nodes_missing", subsystem+"_pods_total", subsystem+"_unlatched"); err != nil {
 		t.Error(err)
 	}
 }
@@ -478,16 +493,19 @@ func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.run(ctx, func(_ context.Context, types []string) error {
+		a.run(ctx, func(_ context.Context, types []string) ([]string, error) {
+			if calls > 0 && !a.report()["management"].unlatched {
+				t.Error("the gauge does not tell of the failure")
+			}
 			calls++
 			if !slices.Equal(types, []string{"management"}) {
 				t.Errorf("latches %v", types)
 			}
 			if calls == 1 {
-				return errors.New("kube-system does not exist")
+				return nil, errors.New("kube-system does not exist")
 			}
 			cancel()
-			return nil
+			return types, nil
 		})
 	}()
 	<-done
@@ -529,5 +547,70 @@ func TestAPodIsCountedOnce(t *testing.T) {
 				t.Errorf("it was counted %v times", got)
 			}
 		})
+	}
+}
+
+// Nodes that have no kubelet of ours keep no type from becoming active.
+func TestNodesThatDoNotCount(t *testing.T) {
+	labelled := func(name string, labels map[string]string, types ...string) *v1.Node {
+		n := node(name, types...)
+		n.Labels = labels
+		return n
+	}
+	for name, test := range map[string]struct {
+		labels map[string]string
+		counts bool
+	}{
+		"no label":          {nil, true},
+		"Linux":             {map[string]string{v1.LabelOSStable: "linux"}, true},
+		"Windows":           {map[string]string{v1.LabelOSStable: "windows"}, false},
+		"virtual":           {map[string]string{v1.LabelOSStable: "linux", "type": "virtual-kubelet"}, false},
+		"to be ignored":     {map[string]string{"workload.openshift.io/partitioning": "ignore"}, false},
+		"another such word": {map[string]string{"workload.openshift.io/partitioning": "yes", "type": "worker"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newActivation(Activation{})
+			seen := func() bool { return true }
+			a.seen.Store(&seen)
+			var missing []string
+			a.missing = func(node *v1.Node, workloadType string) { missing = append(missing, node.Name) }
+			a.count(nil, node("a", "management"))
+			a.count(nil, labelled("b", test.labels))
+			if a.active("management") == test.counts {
+				t.Errorf("active: %v", a.active("management"))
+			}
+			if !test.counts && len(missing) > 0 {
+				t.Errorf("Events for %v", missing)
+			}
+			// A label that comes or goes counts like a change of capacity.
+			a.count(labelled("b", test.labels), labelled("b", map[string]string{v1.LabelOSStable: "windows"}))
+			if !a.active("management") {
+				t.Error("not active once the label says that the node does not count")
+			}
+			a.count(labelled("b", map[string]string{v1.LabelOSStable: "windows"}), node("b"))
+			if a.active("management") {
+				t.Error("active once the node counts again")
+			}
+			a.count(node("b"), nil)
+			a.count(node("a", "management"), nil)
+			a.count(nil, labelled("c", map[string]string{v1.LabelOSStable: "windows"}, "management"))
+			if a.active("management") || a.nodes != 0 {
+				t.Errorf("active without a node that counts; %d are counted", a.nodes)
+			}
+		})
+	}
+}
+
+// Only those types wait for the Infrastructure object on which it decides.
+func TestOtherTypesDoNotWaitForInfrastructure(t *testing.T) {
+	a := newActivation(Activation{Source: SourceInfrastructure, Types: []string{"management"}})
+	seen := func() bool { return true }
+	a.seen.Store(&seen)
+	if a.settled("management") || !a.settled("other") || !a.synced() {
+		t.Errorf("settled: %v, other: %v, synced: %v", a.settled("management"), a.settled("other"), a.synced())
+	}
+	a.decide(true)
+	if !a.settled("management") || !a.active("management") {
+		t.Error("undecided after the decision")
 	}
 }

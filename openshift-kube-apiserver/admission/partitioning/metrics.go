@@ -20,7 +20,9 @@ var (
 	}, []string{"workload_type", "outcome", "reason"})
 	activeDesc = metrics.NewDesc(subsystem+"_active", "Whether pods are partitioned as a workload type that the cluster knows.",
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
-	nodesMissingDesc = metrics.NewDesc(subsystem+"_nodes_missing", "Number of nodes that do not report the cores of an active workload type.",
+	nodesMissingDesc = metrics.NewDesc(subsystem+"_nodes_missing", "Number of nodes that do not report the cores of a workload type that the cluster knows.",
+		[]string{"workload_type"}, nil, metrics.ALPHA, "")
+	unlatchedDesc = metrics.NewDesc(subsystem+"_unlatched", "Whether a workload type is active and could not be written to the annotation of kube-system that keeps it so.",
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
 )
 
@@ -60,18 +62,26 @@ type collector struct{ metrics.BaseStableCollector }
 func (*collector) DescribeWithStability(descs chan<- *metrics.Desc) {
 	descs <- activeDesc
 	descs <- nodesMissingDesc
+	descs <- unlatchedDesc
 }
 
 func (*collector) CollectWithStability(found chan<- metrics.Metric) {
 	collected.Lock()
 	a := collected.activation
 	collected.Unlock()
-	for workloadType, state := range a.report() {
-		active := 0.0
-		if state.active {
-			active = 1
-			found <- metrics.NewLazyConstMetric(nodesMissingDesc, metrics.GaugeValue, float64(state.missing), workloadType)
-		}
-		found <- metrics.NewLazyConstMetric(activeDesc, metrics.GaugeValue, active, workloadType)
+	gauge := func(desc *metrics.Desc, value float64, workloadType string) {
+		found <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, workloadType)
 	}
+	for workloadType, state := range a.report() {
+		gauge(activeDesc, number(state.active), workloadType)
+		gauge(nodesMissingDesc, float64(state.missing), workloadType)
+		gauge(unlatchedDesc, number(state.unlatched), workloadType)
+	}
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

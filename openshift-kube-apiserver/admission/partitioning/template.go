@@ -46,7 +46,7 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 	if target.Type == "" && len(errs) == 0 {
 		return
 	}
-	if !p.activation.synced() {
+	if !p.synced(target.Type) {
 		return
 	}
 	pod := &core.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
