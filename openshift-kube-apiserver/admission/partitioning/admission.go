@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"time"
 
@@ -214,7 +213,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	if stored, ok := a.GetOldObject().(*core.Pod); ok && a.GetOperation() == admission.Update {
 		// A webhook may run once more after the last Admit.
-		if now := maps.Clone(pod.Annotations); (concerns(pod) || concerns(stored)) && keepAnnotations(&now, stored.Annotations) {
+		if !keepsAnnotations(pod.Annotations, stored.Annotations) {
 			return admission.NewForbidden(a, errors.New("the pod's workload partitioning annotations were changed after its creation, probably by a mutating webhook"))
 		}
 		return nil
@@ -341,10 +340,13 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 	}
 	resize := a.GetSubresource() == "resize"
 	if (resize || a.GetSubresource() == "") && concerns(stored) {
-		partition.DropOriginalCPU(internalpod.View(pod), internalpod.View(stored))
+		if resize {
+			p.dropDefaults(pod, a.GetNamespace())
+		}
+		partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
 	}
 	if resize {
-		return p.resize(pod, stored, a.GetNamespace())
+		return refuseCPU(pod, stored)
 	}
 	return nil
 }
@@ -352,10 +354,10 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 // keepAnnotations makes our annotations those of stored, and reports whether they
 // differed in what they say.
 func keepAnnotations(annotations *map[string]string, stored map[string]string) (differed bool) {
+	differed = !keepsAnnotations(*annotations, stored)
 	for key := range *annotations {
 		if _, known := stored[key]; ours(key) && !known {
 			delete(*annotations, key)
-			differed = true
 		}
 	}
 	for key, value := range stored {
@@ -364,8 +366,26 @@ func keepAnnotations(annotations *map[string]string, stored map[string]string) (
 				*annotations = map[string]string{}
 			}
 			(*annotations)[key] = value
-			differed = differed || !present || !partition.SameRequest(key, now, value)
 		}
 	}
 	return differed
+}
+
+// keepsAnnotations reports whether our annotations say what those of stored say. It
+// allocates nothing where there are none.
+func keepsAnnotations(annotations, stored map[string]string) bool {
+	for key := range annotations {
+		if _, known := stored[key]; ours(key) && !known {
+			return false
+		}
+	}
+	for key, value := range stored {
+		if !ours(key) {
+			continue
+		}
+		if now, present := annotations[key]; !present || !partition.SameRequest(key, now, value) {
+			return false
+		}
+	}
+	return true
 }

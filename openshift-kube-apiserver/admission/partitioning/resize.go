@@ -9,51 +9,48 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
 
-// resize refuses to give CPU to a partitioned pod in place (design, section 4.3).
-// LimitRanger, which runs before, sets its defaults on a resize as well; a value
-// that is such a default is nobody's wish, and is taken out again.
-func (p *plugin) resize(pod, stored *core.Pod, namespace string) error {
+// dropDefaults takes the cpu out of a partitioned pod's resize that LimitRanger, which runs
+// before, has put there: it sets its defaults on a resize as well, and nobody wished for them.
+func (p *plugin) dropDefaults(pod *core.Pod, namespace string) {
+	for _, of := range internalpod.View(pod).Containers {
+		for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
+			if asked, has := list[core.ResourceCPU]; has && p.isDefault(namespace, what, asked) {
+				delete(list, core.ResourceCPU)
+			}
+		}
+	}
+}
+
+// refuseCPU refuses to give CPU to a partitioned pod in place (design, section 4.3).
+func refuseCPU(pod, stored *core.Pod) error {
 	target, errs := partition.ParseTarget(stored.Annotations)
 	if len(errs) > 0 || target.Type == "" {
 		return nil
 	}
 	var refused field.ErrorList
-	refuse := func(path *field.Path, asked resource.Quantity) {
-		refused = append(refused, field.Invalid(path.Key("cpu"), asked.String(),
-			fmt.Sprintf("the CPU of a partitioned pod does not change after its creation; it is counted as %s. Memory may change", partition.CoresResource(target.Type))))
+	refuse := func(path *field.Path, list core.ResourceList) {
+		if asked, has := list[core.ResourceCPU]; has && !asked.IsZero() {
+			refused = append(refused, field.Invalid(path.Key("cpu"), asked.String(),
+				fmt.Sprintf("the CPU of a partitioned pod does not change after its creation; it is counted as %s. Memory may change", partition.CoresResource(target.Type))))
+		}
+	}
+	refuseIn := func(path *field.Path, resources *core.ResourceRequirements) {
+		refuse(path.Child("requests"), resources.Requests)
+		refuse(path.Child("limits"), resources.Limits)
 	}
 	if resources := pod.Spec.Resources; resources != nil {
 		// It had none, or it would not be partitioned, and would weigh as much as this says.
-		if asked, has := resources.Requests[core.ResourceCPU]; has {
-			refuse(field.NewPath("spec", "resources", "requests"), asked)
-		}
-		if asked, has := resources.Limits[core.ResourceCPU]; has {
-			refuse(field.NewPath("spec", "resources", "limits"), asked)
-		}
+		refuseIn(field.NewPath("spec", "resources"), resources)
 	}
-	for _, containers := range []struct {
-		path *field.Path
-		list []core.Container
-	}{{field.NewPath("spec", "initContainers"), pod.Spec.InitContainers}, {field.NewPath("spec", "containers"), pod.Spec.Containers}} {
-		for i := range containers.list {
-			resources := &containers.list[i].Resources
-			for _, of := range []struct {
-				what string
-				list core.ResourceList
-			}{{"requests", resources.Requests}, {"limits", resources.Limits}} {
-				asked, has := of.list[core.ResourceCPU]
-				switch {
-				case !has:
-				case p.isDefault(namespace, of.what, asked):
-					delete(of.list, core.ResourceCPU)
-				default:
-					refuse(containers.path.Index(i).Child("resources", of.what), asked)
-				}
-			}
-		}
+	for i := range pod.Spec.InitContainers {
+		refuseIn(field.NewPath("spec", "initContainers").Index(i).Child("resources"), &pod.Spec.InitContainers[i].Resources)
+	}
+	for i := range pod.Spec.Containers {
+		refuseIn(field.NewPath("spec", "containers").Index(i).Child("resources"), &pod.Spec.Containers[i].Resources)
 	}
 	if len(refused) > 0 {
 		return apierrors.NewInvalid(core.Kind("Pod"), name(pod), refused)

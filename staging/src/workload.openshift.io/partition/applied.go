@@ -2,33 +2,53 @@ package partition
 
 import "k8s.io/apimachinery/pkg/api/resource"
 
-// DropOriginalCPU takes cpu out of the containers of a changed pod where it is exactly
-// what [Mutate] took out of the same container of the stored one. A client that applies
-// its manifest again sends that, and means no change. Any other cpu stays, for
-// validation to refuse.
-func DropOriginalCPU[L ~map[N]resource.Quantity, N ~string](changed, stored Pod[L, N]) {
+// KeepCPU gives the containers of a changed pod the cpu and the cores of the stored one,
+// where they ask for what the stored one asked for before [Mutate]. A client that sends
+// its manifest again, by PUT, patch or apply, does that, and means no change. Every other
+// container is left for validation to refuse.
+func KeepCPU[L ~map[N]resource.Quantity, N ~string](changed, stored Pod[L, N]) {
 	target, errs := ParseTarget(*stored.Annotations)
 	if len(errs) > 0 || target.Type == "" {
 		return
 	}
+	cores := N(CoresResource(target.Type))
 	for i := range changed.Containers {
 		for j := range stored.Containers {
-			if stored.Containers[j].Name == changed.Containers[i].Name {
-				changed.Containers[i].dropOriginalCPU(&stored.Containers[j], *stored.Annotations, target.Type)
+			c, was := &changed.Containers[i], &stored.Containers[j]
+			if c.Name == was.Name && c.asksFor(was, *stored.Annotations, cores) {
+				keep(c.Requests, *was.Requests)
+				keep(c.Limits, *was.Limits)
 			}
 		}
 	}
 }
 
-func (c *Container[L, N]) dropOriginalCPU(stored *Container[L, N], annotations map[string]string, workloadType string) {
-	was := stored.ordinary(annotations, N(CoresResource(workloadType)))
+// asksFor reports whether a container asks for the CPU that a stored one asked for.
+func (c *Container[L, N]) asksFor(stored *Container[L, N], annotations map[string]string, cores N) bool {
+	was := stored.ordinary(annotations, cores)
+	if !c.carriesCores() {
+		return c.ordinary(nil, cores) == was
+	}
+	// A patch leaves the cores, and what it names stands beside them.
 	for _, list := range []struct {
-		changed, stored *L
-		was             int64
-	}{{c.Requests, stored.Requests, was.request}, {c.Limits, stored.Limits, was.limit}} {
-		_, had := (*list.stored)[cpu]
-		if _, has := (*list.changed)[cpu]; has && !had && milli(*list.changed, cpu) == list.was {
-			remove(list.changed, cpu)
+		now, stored L
+		was         int64
+	}{{*c.Requests, *stored.Requests, was.request}, {*c.Limits, *stored.Limits, was.limit}} {
+		now, then := list.now[cores], list.stored[cores]
+		if beside := milli(list.now, cpu); now.Cmp(then) != 0 || (beside != 0 && beside != list.was) {
+			return false
+		}
+	}
+	return true
+}
+
+// keep makes cpu and cores of a list those of the stored one.
+func keep[L ~map[N]resource.Quantity, N ~string](list *L, stored L) {
+	removeCores(list, "")
+	remove(list, cpu)
+	for name, quantity := range stored {
+		if _, ok := TypeOfCores(string(name)); ok || name == cpu {
+			set(list, name, quantity)
 		}
 	}
 }

@@ -1,56 +1,80 @@
 package partition
 
 import (
+	"fmt"
+	"maps"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-func TestDropOriginalCPU(t *testing.T) {
+// What a client sends again changes nothing, whether it sends it whole (PUT) or merged into
+// what is stored (patch, apply), and whichever run has left the stored pod.
+func TestKeepCPU(t *testing.T) {
 	build := func() *v1.Pod {
 		p := pod(map[string]string{target: ""}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "memory=1Mi", ""))
 		p.Spec.InitContainers = []v1.Container{container("init", "cpu=101m", "")}
 		return p
 	}
-	stored := build()
-	if d := Mutate(V1(stored), Policy{Gate: open}); d.Outcome != Partitioned {
-		t.Fatal(d)
+	merge := func(base, over v1.ResourceList) v1.ResourceList {
+		merged := maps.Clone(base)
+		for name, quantity := range over {
+			set(&merged, name, quantity)
+		}
+		return merged
 	}
-	for name, test := range map[string]struct {
-		change func(*v1.Pod)
-		// want are the cpu requests and limits that stay.
-		want int
-	}{
-		"the manifest as it was":        {func(*v1.Pod) {}, 0},
-		"another request":               {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = list("cpu=401m") }, 1},
-		"another limit":                 {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Limits = list("cpu=400m") }, 1},
-		"a request that was none":       {func(p *v1.Pod) { p.Spec.Containers[1].Resources.Requests = list("cpu=1m") }, 1},
-		"a request that was none, zero": {func(p *v1.Pod) { p.Spec.Containers[1].Resources.Requests = list("cpu=0") }, 0},
-		"a container that is new":       {func(p *v1.Pod) { p.Spec.Containers = append(p.Spec.Containers, container("x", "cpu=400m", "")) }, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			changed := build()
-			test.change(changed)
-			DropOriginalCPU(V1(changed), V1(stored))
-			left := 0
-			for _, c := range append(changed.Spec.Containers, changed.Spec.InitContainers...) {
-				for _, l := range []v1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-					if _, has := l[cpu]; has {
-						left++
+	for _, keepZero := range []bool{false, true} {
+		stored := build()
+		if d := Mutate(V1(stored), Policy{Gate: open, KeepZero: keepZero}); d.Outcome != Partitioned {
+			t.Fatal(d)
+		}
+		for name, test := range map[string]struct {
+			change func(*v1.Pod)
+			same   bool
+		}{
+			"the manifest as it was":        {func(*v1.Pod) {}, true},
+			"other memory":                  {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[memory] = resource.MustParse("2Mi") }, true},
+			"another request":               {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[cpu] = resource.MustParse("401m") }, false},
+			"another limit":                 {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Limits[cpu] = resource.MustParse("400m") }, false},
+			"a request that was none":       {func(p *v1.Pod) { p.Spec.Containers[1].Resources.Requests[cpu] = resource.MustParse("1m") }, false},
+			"a request that was none, zero": {func(p *v1.Pod) { p.Spec.Containers[1].Resources.Requests[cpu] = resource.MustParse("0") }, true},
+			"a container that is new": {func(p *v1.Pod) {
+				p.Spec.Containers = append(p.Spec.Containers, container("x", "cpu=400m", ""))
+			}, false},
+		} {
+			for _, merged := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, merged %v, zero %v", name, merged, keepZero), func(t *testing.T) {
+					changed := build()
+					test.change(changed)
+					if merged {
+						for i := range stored.Spec.Containers {
+							r, of := &changed.Spec.Containers[i].Resources, stored.Spec.Containers[i].Resources
+							r.Requests, r.Limits = merge(of.Requests, r.Requests), merge(of.Limits, r.Limits)
+						}
 					}
-				}
+					KeepCPU(V1(changed), V1(stored))
+					same := len(changed.Spec.Containers) == len(stored.Spec.Containers)
+					for i := 0; same && i < len(stored.Spec.Containers); i++ {
+						was, now := stored.Spec.Containers[i].Resources, changed.Spec.Containers[i].Resources
+						delete(was.Requests, memory)
+						delete(now.Requests, memory)
+						same = equality.Semantic.DeepEqual(was, now)
+					}
+					if same != test.same {
+						t.Errorf("the cpu of what is stored stands: %v, want %v: %v", same, test.same, changed.Spec)
+					}
+				})
 			}
-			if left != test.want {
-				t.Errorf("%d lists still have cpu, want %d: %v", left, test.want, changed.Spec)
-			}
-		})
+		}
 	}
 	t.Run("a stored pod that is ordinary", func(t *testing.T) {
 		ordinary := build()
 		ordinary.Annotations = nil
 		changed := build()
 		before := changed.DeepCopy()
-		DropOriginalCPU(V1(changed), V1(ordinary))
+		KeepCPU(V1(changed), V1(ordinary))
 		expectEqual(t, changed, before)
 	})
 }
