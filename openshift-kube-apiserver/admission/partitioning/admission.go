@@ -157,54 +157,106 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 }
 
 func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.Pod) error {
-	if _, mirror := pod.Annotations[core.MirrorPodAnnotationKey]; mirror {
+	again := a.GetReinvocationContext().IsReinvoke()
+	if again {
+		restoreTarget(a, pod)
+	}
+	if _, mirror := pod.Annotations[core.MirrorPodAnnotationKey]; mirror || !concerns(pod) {
 		return nil
 	}
-	if !concerns(pod) {
-		return nil
-	}
-	// In a second run after a webhook the warning may be our own.
-	if !a.GetReinvocationContext().IsReinvoke() {
+	var ignored []string
+	if again {
+		ignored = p.cpuBesideCores(a.GetNamespace(), pod)
+	} else {
+		// In a later run the warning may be our own.
 		delete(pod.Annotations, partition.WarningAnnotation)
 	}
-	decision, err := p.decide(ctx, a, pod)
+	decision, err := p.decide(ctx, a, pod, again)
 	if err != nil {
 		return err
 	}
-	// Only a second run sees the request of a pod that a webhook has made to ask.
-	if again := a.GetReinvocationContext(); again.Value(PluginName) == nil && decision.Outcome != partition.Ordinary {
-		again.SetValue(PluginName, true)
-		p.activation.countPod(decision)
-	}
-	message := decision.Message()
+	// What is not refused may change with a later run, and is told and counted by Validate.
 	switch {
-	case decision.Outcome == partition.Refused && len(decision.Errors) > 0:
-		return apierrors.NewInvalid(core.Kind("Pod"), name(pod), decision.Errors)
 	case decision.Outcome == partition.Refused:
-		return admission.NewForbidden(a, errors.New(message))
-	case message != "":
-		warn(ctx, a, message)
+		p.count(a, decision)
+		if len(decision.Errors) > 0 {
+			return apierrors.NewInvalid(core.Kind("Pod"), name(pod), decision.Errors)
+		}
+		return admission.NewForbidden(a, errors.New(decision.Message()))
+	case decision.Outcome == partition.Skipped && !again && pod.Annotations[partition.WarningAnnotation] == "":
+		// It has no room for the annotation, so nothing is left for Validate to tell.
+		p.count(a, decision)
+		warn(ctx, a, decision.Message())
+	case decision.Outcome == partition.Partitioned && len(ignored) > 0:
+		warn(ctx, a, fmt.Sprintf("the cpu that was set in %s after the pod had been partitioned is ignored; its cores stand", strings.Join(ignored, ", ")))
 	}
+	rememberTarget(a, decision)
 	return nil
+}
+
+// rememberTarget keeps the target that this run took from the pod, for the next one, which
+// decides anew: a webhook may have added a container.
+func rememberTarget(a admission.Attributes, decision partition.Decision) {
+	var taken partition.Target
+	if decision.Outcome == partition.Skipped {
+		taken = decision.Target
+	}
+	a.GetReinvocationContext().SetValue(PluginName, taken)
+}
+
+// restoreTarget gives a pod back what an earlier run took. A target that a webhook has
+// removed or written since is the webhook's word.
+func restoreTarget(a admission.Attributes, pod *core.Pod) {
+	taken, _ := a.GetReinvocationContext().Value(PluginName).(partition.Target)
+	if taken.Type == "" {
+		return
+	}
+	for key := range pod.Annotations {
+		if strings.HasPrefix(key, partition.TargetPrefix) {
+			return
+		}
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[partition.TargetAnnotation(taken.Type)] = taken.AnnotationValue()
+}
+
+// cpuBesideCores names the containers of a partitioned pod to which a webhook has given cpu:
+// what LimitRanger has put there is nobody's wish.
+func (p *plugin) cpuBesideCores(namespace string, pod *core.Pod) (containers []string) {
+	for _, of := range internalpod.View(pod).Containers {
+		if !partition.CarriesCores(*of.Requests) {
+			continue
+		}
+		request, limit := (*of.Requests)[core.ResourceCPU], (*of.Limits)[core.ResourceCPU]
+		if (!request.IsZero() && !p.isDefault(namespace, "requests", request)) || (!limit.IsZero() && !p.isDefault(namespace, "limits", limit)) {
+			containers = append(containers, fmt.Sprintf("container %q", of.Name))
+		}
+	}
+	return containers
 }
 
 // decide runs the core on a pod of the request's namespace, which is looked at only if
 // the pod asks for a workload type. After an error the pod is of no use.
-func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.Pod) (decision partition.Decision, err error) {
-	decision = partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(workloadType string) partition.Reason {
-		var namespace map[string]string
-		if namespace, err = p.namespace(ctx, a, workloadType); err != nil {
-			return partition.ReasonTypeInactive
+func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.Pod, again bool) (partition.Decision, error) {
+	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }, KeepZero: again}
+	if target, errs := partition.ParseTarget(pod.Annotations); target.Type != "" && len(errs) == 0 {
+		reason, err := p.ask(ctx, a, target.Type)
+		if err != nil {
+			return partition.Decision{}, err
 		}
-		return p.gate(namespace, workloadType)
-	}})
-	return decision, err
+		policy.Gate = func(string) partition.Reason { return reason }
+	}
+	return partition.Mutate(internalpod.View(pod), policy), nil
 }
 
 // Validate refuses a pod that something has changed after the last run of Admit, so
 // that it is no longer what the core makes of it: a webhook that runs once more
-// after that, for example. The kubelet would not know such a pod as partitioned.
-// Authors of workloads are warned here, too.
+// after that, for example. The kubelet would not know such a pod as partitioned. Such a
+// webhook may also make a whole partitioned pod of one that may not be one, so the gate
+// is asked again. What was decided of the others is told and counted here. Authors of
+// workloads are warned here, too.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	pod, ok := a.GetObject().(*core.Pod)
 	if !ok {
@@ -224,13 +276,36 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if _, mirror := pod.Annotations[core.MirrorPodAnnotationKey]; mirror || !concerns(pod) {
 		return nil
 	}
-	// The gate has been passed; here only the pod is in question.
-	if partition.Settled(internalpod.View(pod)) {
+	target, _ := partition.ParseTarget(pod.Annotations)
+	if !partition.Settled(internalpod.View(pod)) {
+		p.count(a, partition.Decision{Outcome: partition.Refused, Target: target, Reason: reasonChangedLater})
+		return admission.NewForbidden(a, errors.New("the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; "+
+			"such a webhook must not set cpu in containers that have cores, nor annotations of "+partition.Domain))
+	}
+	if target.Type == "" {
+		if message, told := pod.Annotations[partition.WarningAnnotation]; told {
+			warn(ctx, a, message)
+			if decision, ok := partition.ParseMessage(message); ok {
+				p.count(a, decision)
+			}
+		}
 		return nil
 	}
-	return admission.NewForbidden(a, errors.New("the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; "+
-		"such a webhook must not set cpu in containers that have cores, nor annotations of "+partition.Domain))
+	decision := partition.Decision{Outcome: partition.Partitioned, Target: target}
+	var err error
+	if decision.Reason, err = p.ask(ctx, a, target.Type); err != nil {
+		return err
+	}
+	if decision.Reason != "" {
+		decision.Outcome = partition.Refused
+		err = admission.NewForbidden(a, errors.New(decision.Message()+"; the pod was partitioned after that had been decided, probably by a mutating webhook"))
+	}
+	p.count(a, decision)
+	return err
 }
+
+// reasonChangedLater counts pods that Validate refuses, whatever was changed.
+const reasonChangedLater partition.Reason = "changed_later"
 
 // warn tells the client and the audit log; the core has annotated the pod.
 func warn(ctx context.Context, a admission.Attributes, message string) {
@@ -275,41 +350,50 @@ func ours(key string) bool {
 	return false
 }
 
-// namespace returns the annotations of the request's namespace, after the caches
-// are filled. It waits for them as long as the request may, and then asks the
-// client to come again: it never guesses.
-func (p *plugin) namespace(ctx context.Context, a admission.Attributes, workloadType string) (map[string]string, error) {
-	if !p.synced(workloadType) {
-		const poll = 50 * time.Millisecond
-		// The server's own timeout would answer 504 in our place at the deadline.
-		limit := longestWait
-		if deadline, ok := ctx.Deadline(); ok {
-			limit = min(limit, time.Until(deadline)-time.Second)
-		}
-		waiting, cancel := context.WithTimeout(ctx, max(limit, poll))
-		defer cancel()
-		if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) { return p.synced(workloadType), nil }); err != nil {
-			return nil, apierrors.NewServiceUnavailable(PluginName + " has not seen the cluster's namespaces and nodes yet; try again")
-		}
+// ask tells whether pods of the request's namespace may be partitioned as the type. A no of
+// the cache counts only after a live read: a pod that is not partitioned now will never be.
+func (p *plugin) ask(ctx context.Context, a admission.Attributes, workloadType string) (partition.Reason, error) {
+	if err := p.awaitCaches(ctx, workloadType); err != nil {
+		return "", err
 	}
 	namespace, err := p.namespaces.Get(a.GetNamespace())
-	if err == nil && partition.Allows(namespace.Annotations[partition.AllowedAnnotation], workloadType) {
-		return namespace.Annotations, nil
-	}
-	if err == nil || apierrors.IsNotFound(err) {
-		// The cache may be behind a namespace that was created or annotated a moment
-		// ago, and a pod that is not partitioned now will never be.
+	if apierrors.IsNotFound(err) || (err == nil && !partition.Allows(namespace.Annotations[partition.AllowedAnnotation], workloadType)) {
+		// The cache may be behind a namespace that was created or annotated a moment ago.
 		namespace, err = p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	}
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return namespace.Annotations, nil
+	return p.gate(namespace.Annotations, workloadType), nil
 }
 
 // synced reports whether everything has been seen that decides on pods of the type.
 func (p *plugin) synced(workloadType string) bool {
 	return p.activation.synced() && p.activation.settled(workloadType)
+}
+
+// awaitCaches waits for them as long as the request may, and then asks the client to come
+// again: the plugin never guesses.
+func (p *plugin) awaitCaches(ctx context.Context, workloadType string) error {
+	if p.synced(workloadType) {
+		return nil
+	}
+	const poll = 50 * time.Millisecond
+	// The server's own timeout would answer 504 in our place at the deadline.
+	limit := longestWait
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)-time.Second)
+	}
+	waiting, cancel := context.WithTimeout(ctx, max(limit, poll))
+	defer cancel()
+	if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) { return p.synced(workloadType), nil }); err == nil {
+		return nil
+	}
+	if !p.activation.settled(workloadType) {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s has not seen the %s %q yet, which decides on the workload type %q; try again",
+			PluginName, infrastructures.GroupResource(), infrastructureName, workloadType))
+	}
+	return apierrors.NewServiceUnavailable(PluginName + " has not seen the cluster's namespaces and nodes yet; try again")
 }
 
 // longestWait is for how long a request waits for the caches.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -95,10 +96,37 @@ func attributes(object, old runtime.Object, namespace, subresource string, opera
 	return admission.NewAttributesRecord(object, old, core.Kind("Pod").WithVersion("version"), namespace, "", core.Resource("pods").WithVersion("version"), subresource, operation, nil, false, nil)
 }
 
+// create runs both phases, as a request without webhooks does.
 func create(t *testing.T, p *plugin, pod *core.Pod, namespace string) ([]string, error) {
 	t.Helper()
+	return createAs(t, p, pod, namespace, nil)
+}
+
+func createAs(t *testing.T, p *plugin, pod *core.Pod, namespace string, as user.Info, webhooks ...func(*core.Pod)) ([]string, error) {
+	t.Helper()
 	var r recorder
-	err := p.Admit(warning.WithWarningRecorder(t.Context(), &r), attributes(pod, nil, namespace, "", admission.Create), nil)
+	ctx := warning.WithWarningRecorder(t.Context(), &r)
+	request := func() admission.Attributes {
+		return admission.NewAttributesRecord(pod, nil, core.Kind("Pod").WithVersion("version"), namespace, "", core.Resource("pods").WithVersion("version"), "", admission.Create, nil, false, as)
+	}
+	a := request()
+	if err := p.Admit(ctx, a, nil); err != nil {
+		return r.warnings, err
+	}
+	// The first webhook runs after the first run, and has another one made; the others run
+	// after that.
+	for i, change := range webhooks {
+		change(pod)
+		if i > 0 {
+			continue
+		}
+		a.GetReinvocationContext().SetIsReinvoke()
+		if err := p.Admit(ctx, a, nil); err != nil {
+			return r.warnings, err
+		}
+	}
+	// The server makes new attributes for the second phase.
+	err := p.Validate(ctx, request(), nil)
 	return r.warnings, err
 }
 
@@ -148,8 +176,7 @@ func TestPodsThatDoNotAskPass(t *testing.T) {
 	p, _ := start(t)
 	for name, annotations := range map[string]map[string]string{
 		"no annotation":     nil,
-		"other annotations": {"a": "b", "target.example.com/management": ""},
-		"a mirror pod":      {core.MirrorPodAnnotationKey: "x", managementTarget: "", partition.ResourcesPrefix + "c": "{}"},
+		"other annotations": {"a": "b", "target.example.com/management": "", core.MirrorPodAnnotationKey: "x"},
 	} {
 		pod := newPod(annotations)
 		before := pod.DeepCopy()
@@ -163,8 +190,14 @@ func TestPodsThatDoNotAskPass(t *testing.T) {
 	}
 	pod = newPod(map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"})
 	a := attributes(pod, nil, "none", "", admission.Create)
-	if allocs := testing.AllocsPerRun(100, func() { _ = p.Admit(t.Context(), a, nil) }); allocs != 0 {
-		t.Errorf("a pod that does not ask costs %v allocations", allocs)
+	update := attributes(pod, pod.DeepCopy(), "none", "", admission.Update)
+	again := attributes(pod, nil, "none", "", admission.Create)
+	again.GetReinvocationContext().SetIsReinvoke()
+	ctx := t.Context()
+	for what, a := range map[string]admission.Attributes{"creation": a, "second run": again, "update": update} {
+		if allocs := testing.AllocsPerRun(100, func() { _, _ = p.Admit(ctx, a, nil), p.Validate(ctx, a, nil) }); allocs != 0 {
+			t.Errorf("the %s of a pod that does not ask costs %v allocations", what, allocs)
+		}
 	}
 }
 
@@ -514,40 +547,93 @@ func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
 	}
 }
 
-// A webhook may make a pod ask: only the second run sees that. No pod counts twice.
-func TestAPodIsCountedOnce(t *testing.T) {
+// What each run decides may change with the next; no pod counts twice, nor a dry run at all.
+func TestAPodIsCountedOnceWithItsLastDecision(t *testing.T) {
 	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"))
 	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
-	counted := func() float64 {
-		count, err := testutil.GetCounterMetricValue(podsTotal.WithLabelValues("management", "partitioned", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return count
+	asks := func(pod *core.Pod) { pod.Annotations = map[string]string{managementTarget: ""} }
+	guaranteed := func(pod *core.Pod) {
+		pod.Spec.Containers[0].Resources.Limits = pod.Spec.Containers[0].Resources.Requests.DeepCopy()
 	}
-	for name, asksAtFirst := range map[string]bool{"it asks": true, "a webhook makes it ask": false} {
+	inject := func(pod *core.Pod) {
+		sidecar := *newPod(nil).Spec.Containers[0].DeepCopy()
+		sidecar.Name = "sidecar"
+		pod.Spec.Containers = append(pod.Spec.Containers, sidecar)
+	}
+	nothing := func(*core.Pod) {}
+	for name, test := range map[string]struct {
+		build   []func(*core.Pod)
+		webhook func(*core.Pod)
+		want    string
+	}{
+		"it asks":                {[]func(*core.Pod){asks}, nothing, "partitioned "},
+		"a webhook makes it ask": {nil, asks, "partitioned "},
+		"a webhook makes it Guaranteed": {[]func(*core.Pod){asks}, func(pod *core.Pod) {
+			r := &pod.Spec.Containers[0].Resources
+			r.Limits[core.ResourceMemory] = r.Requests[core.ResourceMemory]
+			pod.Annotations[partition.ResourcesPrefix+"c"] = `{"cpushares":400,"cpulimit":400}`
+		}, "skipped guaranteed"},
+		"a Guaranteed pod, and nothing more": {[]func(*core.Pod){asks, guaranteed}, nothing, "skipped guaranteed"},
+		"a Guaranteed pod, and a sidecar":    {[]func(*core.Pod){asks, guaranteed}, inject, "partitioned "},
+		"a webhook takes the target":         {[]func(*core.Pod){asks}, func(pod *core.Pod) { delete(pod.Annotations, managementTarget) }, ""},
+	} {
 		t.Run(name, func(t *testing.T) {
-			before := counted()
+			podsTotal.Reset()
 			pod := newPod(nil)
-			request := attributes(pod, nil, "open", "", admission.Create)
-			if asksAtFirst {
-				pod.Annotations = map[string]string{managementTarget: ""}
+			for _, change := range test.build {
+				change(pod)
 			}
-			if err := p.Admit(t.Context(), request, nil); err != nil {
+			told, err := createAs(t, p, pod, "open", nil, test.webhook)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if !asksAtFirst {
-				pod.Annotations = map[string]string{managementTarget: ""}
+			outcome, reason, _ := strings.Cut(test.want, " ")
+			if got := counted(t); (test.want == "" && len(got) > 0) || (test.want != "" && (len(got) != 1 || got["management "+test.want] != 1)) {
+				t.Errorf("counted %v, want one of %q", got, test.want)
 			}
-			request.GetReinvocationContext().SetIsReinvoke()
-			if err := p.Admit(t.Context(), request, nil); err != nil {
-				t.Fatal(err)
+			if (len(told) > 0) != (outcome != "partitioned") || (reason != "" && !strings.Contains(strings.Join(told, ""), "Guaranteed")) {
+				t.Errorf("told %q", told)
 			}
-			if got := counted() - before; got != 1 {
-				t.Errorf("it was counted %v times", got)
+			if _, has := pod.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]; has != (outcome == "partitioned") {
+				t.Errorf("the pod is %v", pod.Spec.Containers)
+			}
+			if cpu := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]; outcome != "partitioned" && cpu.MilliValue() != 400 {
+				t.Errorf("the pod is %v", pod.Spec.Containers)
 			}
 		})
 	}
+	podsTotal.Reset()
+	pod := newPod(map[string]string{managementTarget: ""})
+	dry := admission.NewAttributesRecord(pod, nil, core.Kind("Pod").WithVersion("version"), "open", "", core.Resource("pods").WithVersion("version"), "", admission.Create, nil, true, nil)
+	if err := p.Admit(t.Context(), dry, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Validate(t.Context(), dry, nil); err != nil || len(counted(t)) > 0 {
+		t.Errorf("a dry run: %v, counted %v", err, counted(t))
+	}
+}
+
+// counted returns the counter of pods by type, outcome and reason.
+func counted(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != subsystem+"_pods_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			counts[labels["workload_type"]+" "+labels["outcome"]+" "+labels["reason"]] = metric.GetCounter().GetValue()
+		}
+	}
+	return counts
 }
 
 // Nodes that have no kubelet of ours keep no type from becoming active.

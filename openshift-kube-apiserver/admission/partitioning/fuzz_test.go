@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/core/helper/qos"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -26,6 +27,7 @@ func FuzzAdmit(f *testing.F) {
 		`{"metadata": {"annotations": {"target.workload.openshift.io/management": ""}}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "400m", "memory": "1Mi"}}}]}}`,
 		`{"metadata": {"annotations": {"target.workload.openshift.io/management": "{\"effect\":\"RequiredDuringScheduling\"}"}}, "spec": {"containers": [{"name": "c"}], "initContainers": [{"name": "i", "resources": {"limits": {"cpu": "1"}}}]}}`,
 		`{"metadata": {"annotations": {"resources.workload.openshift.io/c": "{\"cpushares\":400,\"cpulimit\":500}"}}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"management.workload.openshift.io/cores": "400"}}}]}}`,
+		`{"metadata": {"annotations": {"target.workload.openshift.io/management": ""}}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "9E", "memory": "1Mi"}}}, {"name": "d", "resources": {"requests": {"cpu": "1", "hugepages-2Mi": "2Mi"}, "limits": {"hugepages-2Mi": "2Mi"}}}]}}`,
 		`{"metadata": {"annotations": {"target.workload.openshift.io/a": "", "target.workload.openshift.io/b": "", "workload.openshift.io/warning": "x"}}, "spec": {"resources": {"requests": {"cpu": "1"}}, "containers": []}}`,
 	} {
 		f.Add([]byte(seed))
@@ -52,6 +54,7 @@ func FuzzAdmit(f *testing.F) {
 		}
 		ctx := warning.WithWarningRecorder(t.Context(), &recorder{})
 		// Cores become cpu, or were it; then the class is another from the start.
+		before := pod.DeepCopy()
 		hadCores, class := internalpod.CarriesCores(&pod), qos.ComputePodQOS(&pod)
 		if p.Admit(ctx, attributes(&pod, nil, "open", "", admission.Create), nil) != nil {
 			return
@@ -62,11 +65,31 @@ func FuzzAdmit(f *testing.F) {
 		if after := qos.ComputePodQOS(&pod); after != class && !hadCores {
 			t.Fatalf("the QoS class was %s and is %s: %s", class, after, data)
 		}
-		once := pod.DeepCopy()
+		// What upstream accepts with cpu it accepts without.
+		if partitioned := internalpod.CarriesCores(&pod); partitioned && !hadCores {
+			for i, of := range internalpod.View(&pod).Containers {
+				now, was := validation.ValidateContainerResourceRequirements(requirements(of), nil, nil, validation.PodValidationOptions{}), validation.ValidateContainerResourceRequirements(requirements(internalpod.View(before).Containers[i]), nil, nil, validation.PodValidationOptions{})
+				if len(now) > len(was) {
+					t.Fatalf("upstream says of container %s %v, and said %v: %s", of.Name, now, was, data)
+				}
+			}
+		}
+		// A second run adds zeros, at most, and a third one nothing.
 		again := attributes(&pod, nil, "open", "", admission.Create)
 		again.GetReinvocationContext().SetIsReinvoke()
-		if err := p.Admit(ctx, again, nil); err != nil || !reflect.DeepEqual(once, &pod) {
-			t.Fatalf("the second run (%v) made of\n%v\nthis:\n%v", err, once, pod)
+		if err := p.Admit(ctx, again, nil); err != nil {
+			t.Fatalf("the second run: %v: %s", err, data)
+		}
+		if err := p.Validate(ctx, attributes(&pod, nil, "open", "", admission.Create), nil); err != nil {
+			t.Fatalf("what the second run leaves is refused: %v: %v", err, pod)
+		}
+		twice := pod.DeepCopy()
+		if err := p.Admit(ctx, again, nil); err != nil || !reflect.DeepEqual(twice, &pod) {
+			t.Fatalf("the third run (%v) made of\n%v\nthis:\n%v", err, twice, pod)
 		}
 	})
+}
+
+func requirements(of partition.Container[core.ResourceList, core.ResourceName]) *core.ResourceRequirements {
+	return &core.ResourceRequirements{Requests: *of.Requests, Limits: *of.Limits}
 }

@@ -3,6 +3,7 @@ package partitioning
 import (
 	"sync"
 
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"workload.openshift.io/partition"
@@ -45,13 +46,13 @@ func collect(a *activation) {
 	registerCollector()
 }
 
-// countPod counts what was decided of a pod.
-func (a *activation) countPod(d partition.Decision) {
-	if d.Outcome == partition.Ordinary {
+// count counts what was decided of a pod. Nothing comes of a dry run.
+func (p *plugin) count(a admission.Attributes, d partition.Decision) {
+	if a.IsDryRun() || d.Outcome == partition.Ordinary {
 		return
 	}
 	workloadType := d.Target.Type
-	if !a.known(workloadType) {
+	if !p.activation.known(workloadType) {
 		workloadType = otherType
 	}
 	podsTotal.WithLabelValues(workloadType, string(d.Outcome), string(d.Reason)).Inc()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
 
@@ -50,10 +51,17 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 		return
 	}
 	pod := &core.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	decision, err := p.decide(ctx, a, pod)
-	if err != nil {
-		return
+	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }}
+	if len(errs) == 0 {
+		// A no of the cache will do here: a warning is no decision.
+		namespace, err := p.namespaces.Get(a.GetNamespace())
+		if err != nil {
+			return
+		}
+		reason := p.gate(namespace.Annotations, target.Type)
+		policy.Gate = func(string) partition.Reason { return reason }
 	}
+	decision := partition.Mutate(internalpod.View(pod), policy)
 	if message := decision.Message(); message != "" {
 		warning.AddWarning(ctx, "", fmt.Sprintf("pods of this template: %s", message))
 	}
