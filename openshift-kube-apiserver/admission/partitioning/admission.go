@@ -51,12 +51,12 @@ type plugin struct {
 	*admission.Handler
 	config Config
 	// drained ends when the server has drained.
-	drained     context.Context
-	client      kubernetes.Interface
-	events      record.EventBroadcaster
-	namespaces  corev1listers.NamespaceLister
-	limitRanges corev1listers.LimitRangeLister
-	activation  *activation
+	drained    context.Context
+	client     kubernetes.Interface
+	events     record.EventBroadcaster
+	namespaces corev1listers.NamespaceLister
+	demands    demandSource
+	activation *activation
 }
 
 var (
@@ -70,7 +70,7 @@ var (
 
 func newPlugin(config Config) *plugin {
 	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), config: config, drained: context.Background(),
-		activation: newActivation(config.Activation), events: record.NewBroadcaster()}
+		demands: newDemandSource(), activation: newActivation(config.Activation), events: record.NewBroadcaster()}
 }
 
 // SetDynamicClient gives the client that reads OpenShift's Infrastructure object, if
@@ -84,6 +84,7 @@ func (p *plugin) SetDynamicClient(client dynamic.Interface) {
 // SetExternalKubeClientSet gives the client that writes the latch and Events.
 func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
 	p.client = client
+	p.demands.setClient(client)
 	p.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	recorder := p.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "workload-partitioning"})
 	p.activation.missing = func(node *v1.Node, workloadType string) {
@@ -123,7 +124,7 @@ func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
 func (p *plugin) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
 	namespaces, nodes := factory.Core().V1().Namespaces(), factory.Core().V1().Nodes()
 	p.namespaces = namespaces.Lister()
-	p.limitRanges = factory.Core().V1().LimitRanges().Lister()
+	p.demands.setInformers(factory)
 	if err := p.activation.follow(nodes.Informer(), namespaces.Informer()); err != nil {
 		// The informers have not started yet, so they take every handler.
 		panic(fmt.Sprintf("%s: %v", PluginName, err))
@@ -136,7 +137,7 @@ func (p *plugin) ValidateInitialization() error {
 	if p.client == nil || p.namespaces == nil {
 		return fmt.Errorf("%s needs a client and informers", PluginName)
 	}
-	return nil
+	return p.demands.validate()
 }
 
 // Admit implements the rules of sections 4.1 and 4.3 of the design.
@@ -230,7 +231,7 @@ func (p *plugin) cpuBesideCores(namespace string, pod *core.Pod) (containers []s
 			continue
 		}
 		request, limit := (*of.Requests)[core.ResourceCPU], (*of.Limits)[core.ResourceCPU]
-		if (!request.IsZero() && !p.isDefault(namespace, "requests", request)) || (!limit.IsZero() && !p.isDefault(namespace, "limits", limit)) {
+		if (!request.IsZero() && !p.demands.isDefault(namespace, "requests", request)) || (!limit.IsZero() && !p.demands.isDefault(namespace, "limits", limit)) {
 			containers = append(containers, fmt.Sprintf("container %q", of.Name))
 		}
 	}
@@ -240,13 +241,18 @@ func (p *plugin) cpuBesideCores(namespace string, pod *core.Pod) (containers []s
 // decide runs the core on a pod of the request's namespace, which is looked at only if
 // the pod asks for a workload type. After an error the pod is of no use.
 func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.Pod, again bool) (partition.Decision, error) {
-	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }, KeepZero: again}
+	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }}
 	if target, errs := partition.ParseTarget(pod.Annotations); target.Type != "" && len(errs) == 0 {
 		reason, err := p.ask(ctx, a, target.Type)
 		if err != nil {
 			return partition.Decision{}, err
 		}
 		policy.Gate = func(string) partition.Reason { return reason }
+		if reason == "" {
+			if err := p.demands.complete(a, pod, again, &policy); err != nil {
+				return partition.Decision{}, err
+			}
+		}
 	}
 	return partition.Mutate(internalpod.View(pod), policy), nil
 }
@@ -369,7 +375,7 @@ func (p *plugin) ask(ctx context.Context, a admission.Attributes, workloadType s
 
 // synced reports whether everything has been seen that decides on pods of the type.
 func (p *plugin) synced(workloadType string) bool {
-	return p.activation.synced() && p.activation.settled(workloadType)
+	return p.activation.synced() && p.activation.settled(workloadType) && p.demands.synced()
 }
 
 // awaitCaches waits for them as long as the request may, and then asks the client to come

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/partition"
@@ -27,10 +29,19 @@ func benchmarked(b *testing.B, nodes int) *plugin {
 	p.namespaces = corev1listers.NewNamespaceLister(namespaces)
 	seen := func() bool { return true }
 	p.activation.seen.Store(&seen)
+	demandNothing(p)
 	for i := range nodes {
 		p.activation.count(nil, node(fmt.Sprintf("node-%d", i), "management"))
 	}
 	return p
+}
+
+// demandNothing gives the plugin empty caches of LimitRanges and ResourceQuotas.
+func demandNothing(p *plugin) {
+	client := fake.NewClientset()
+	p.demands.setClient(client)
+	p.demands.setInformers(informers.NewSharedInformerFactory(client, 0))
+	p.demands.seen = nil
 }
 
 func admit(ctx context.Context, b *testing.B, p *plugin, attributes admission.Attributes) {

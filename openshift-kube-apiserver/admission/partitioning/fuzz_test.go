@@ -41,6 +41,7 @@ func FuzzAdmit(f *testing.F) {
 	p.client = fake.NewClientset(namespace("open", partition.AllowedAnnotation, "management, absent"))
 	seen := func() bool { return true }
 	p.activation.seen.Store(&seen)
+	demandNothing(p)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var external v1.Pod
 		if json.Unmarshal(data, &external) != nil {

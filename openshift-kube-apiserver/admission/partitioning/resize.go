@@ -3,10 +3,7 @@ package partitioning
 import (
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
@@ -18,7 +15,7 @@ import (
 func (p *plugin) dropDefaults(pod *core.Pod, namespace string) {
 	for _, of := range internalpod.View(pod).Containers {
 		for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
-			if asked, has := list[core.ResourceCPU]; has && p.isDefault(namespace, what, asked) {
+			if asked, has := list[core.ResourceCPU]; has && p.demands.isDefault(namespace, what, asked) {
 				delete(list, core.ResourceCPU)
 			}
 		}
@@ -56,25 +53,4 @@ func refuseCPU(pod, stored *core.Pod) error {
 		return apierrors.NewInvalid(core.Kind("Pod"), name(pod), refused)
 	}
 	return nil
-}
-
-// isDefault reports whether a LimitRange of the namespace gives containers the
-// amount of cpu that do not ask for any.
-func (p *plugin) isDefault(namespace, what string, amount resource.Quantity) bool {
-	ranges, err := p.limitRanges.LimitRanges(namespace).List(labels.Everything())
-	if err != nil {
-		return false // A lister reads a cache, and has no errors.
-	}
-	for _, limitRange := range ranges {
-		for _, item := range limitRange.Spec.Limits {
-			defaults := item.DefaultRequest
-			if what == "limits" {
-				defaults = item.Default
-			}
-			if value, has := defaults[v1.ResourceCPU]; has && item.Type == v1.LimitTypeContainer && value.Cmp(amount) == 0 {
-				return true
-			}
-		}
-	}
-	return false
 }

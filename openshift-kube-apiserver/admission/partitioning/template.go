@@ -58,8 +58,15 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 		if err != nil {
 			return
 		}
+		d, err := p.demands.of(a)
+		if err != nil || d.setDefaults(pod) != nil {
+			return
+		}
 		reason := p.gate(namespace.Annotations, target.Type)
 		policy.Gate = func(string) partition.Reason { return reason }
+		if p.demands.complete(a, pod, false, &policy) != nil {
+			return
+		}
 	}
 	decision := partition.Mutate(internalpod.View(pod), policy)
 	if message := decision.Message(); message != "" {

@@ -1,0 +1,203 @@
+package partitioning
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/admission"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	quotacore "k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
+	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
+	"k8s.io/utils/clock"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
+	"workload.openshift.io/partition"
+)
+
+// demandSource knows what the LimitRanges and ResourceQuotas of a namespace demand of a
+// pod's cpu (design, section 4.1). Upstream's own code reads them and judges pods by them.
+type demandSource struct {
+	// limitRanger is used for its cache, which looks up live what it does not know.
+	limitRanger *limitranger.LimitRanger
+	limitRanges corev1listers.LimitRangeLister
+	quotas      corev1listers.ResourceQuotaLister
+	evaluator   quota.Evaluator
+	// seen tell whether the caches are filled.
+	seen []cache.InformerSynced
+}
+
+func newDemandSource() demandSource {
+	// It has no error to return.
+	limitRanger, _ := limitranger.NewLimitRanger(nil)
+	// The evaluator is asked about pods that it is given, so it needs no lister.
+	return demandSource{limitRanger: limitRanger, evaluator: quotacore.NewPodEvaluator(nil, clock.RealClock{})}
+}
+
+func (s *demandSource) setClient(client kubernetes.Interface) {
+	s.limitRanger.SetExternalKubeClientSet(client)
+}
+
+func (s *demandSource) setInformers(factory informers.SharedInformerFactory) {
+	s.limitRanger.SetExternalKubeInformerFactory(factory)
+	limitRanges, quotas := factory.Core().V1().LimitRanges(), factory.Core().V1().ResourceQuotas()
+	s.limitRanges, s.quotas = limitRanges.Lister(), quotas.Lister()
+	s.seen = []cache.InformerSynced{limitRanges.Informer().HasSynced, quotas.Informer().HasSynced}
+}
+
+func (s *demandSource) validate() error { return s.limitRanger.ValidateInitialization() }
+
+// synced reports whether all LimitRanges and ResourceQuotas have been seen.
+func (s *demandSource) synced() bool {
+	for _, synced := range s.seen {
+		if !synced() {
+			return false
+		}
+	}
+	return true
+}
+
+// isDefault reports whether a LimitRange of the namespace gives containers the amount of
+// cpu in their requests or limits if they do not ask for any.
+func (s *demandSource) isDefault(namespace, what string, amount resource.Quantity) bool {
+	ranges, err := s.limitRanges.LimitRanges(namespace).List(labels.Everything())
+	if err != nil {
+		return false // A lister reads a cache, and has no errors.
+	}
+	for _, limitRange := range ranges {
+		for _, item := range limitRange.Spec.Limits {
+			defaults := item.DefaultRequest
+			if what == "limits" {
+				defaults = item.Default
+			}
+			if value, has := defaults[v1.ResourceCPU]; has && item.Type == v1.LimitTypeContainer && value.Cmp(amount) == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// demands are those of one namespace.
+type demands struct {
+	limitRanges []*v1.LimitRange
+	quotas      []*v1.ResourceQuota
+	evaluator   quota.Evaluator
+}
+
+func (s *demandSource) of(a admission.Attributes) (demands, error) {
+	limitRanges, err := s.limitRanger.GetLimitRanges(a)
+	if err != nil {
+		return demands{}, err
+	}
+	quotas, err := s.quotas.ResourceQuotas(a.GetNamespace()).List(labels.Everything())
+	if err != nil {
+		return demands{}, err
+	}
+	return demands{limitRanges, quotas, s.evaluator}, nil
+}
+
+// complete adds to the policy what depends on the namespace's demands, and on whether an
+// earlier run of the same request has partitioned the pod already.
+func (s *demandSource) complete(a admission.Attributes, pod *core.Pod, again bool, policy *partition.Policy) error {
+	d, err := s.of(a)
+	if err != nil {
+		return err
+	}
+	policy.KeepZero = again || d.countCPU(pod)
+	if len(d.limitRanges) == 0 && len(d.quotas) == 0 {
+		return nil
+	}
+	trial := *policy
+	policy.Constraint = func() string {
+		partitioned, ordinary := pod.DeepCopy(), pod.DeepCopy()
+		partition.Mutate(internalpod.View(partitioned), trial)
+		partition.RestoreCPU(internalpod.View(ordinary))
+		return d.refuse(partitioned, ordinary)
+	}
+	return nil
+}
+
+// countCPU reports whether a ResourceQuota counts the pod's cpu requests, and so refuses
+// containers without the key. A request of zero contents it.
+func (d demands) countCPU(pod *core.Pod) bool {
+	for _, q := range d.quotas {
+		_, cpu := q.Status.Hard[v1.ResourceCPU]
+		_, requests := q.Status.Hard[v1.ResourceRequestsCPU]
+		if (cpu || requests) && d.matches(q, pod) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches reports whether the quota's scopes match the pod.
+func (d demands) matches(q *v1.ResourceQuota, pod *core.Pod) bool {
+	matches, err := d.evaluator.Matches(q, pod)
+	return err == nil && matches
+}
+
+// refuse says which object would have the partitioned pod refused and not the same pod with
+// the cpu of the ordinary one, and why. It is empty if none would: what other demands the pod
+// does not meet is no matter of cpu.
+func (d demands) refuse(partitioned, ordinary *core.Pod) string {
+	withCPU := ordinary.DeepCopy()
+	addCores(internalpod.View(withCPU), internalpod.View(partitioned))
+	for _, limitRange := range d.limitRanges {
+		if err := limitranger.PodValidateLimitFunc(limitRange, partitioned); err != nil && limitranger.PodValidateLimitFunc(limitRange, withCPU) == nil {
+			return fmt.Sprintf("LimitRange %q: %v", limitRange.Name, err)
+		}
+	}
+	for _, q := range d.quotas {
+		if !d.matches(q, partitioned) {
+			continue
+		}
+		names := d.evaluator.MatchingResources(quota.ResourceNames(q.Status.Hard))
+		if err := d.evaluator.Constraints(names, partitioned); err != nil && d.evaluator.Constraints(names, withCPU) == nil {
+			return fmt.Sprintf("ResourceQuota %q: %v", q.Name, err)
+		}
+	}
+	return ""
+}
+
+// addCores adds the cores of one pod's containers to those of its copy.
+func addCores(to, from internalpod.Pod) {
+	for i := range to.Containers {
+		for _, lists := range [][2]*core.ResourceList{{to.Containers[i].Requests, from.Containers[i].Requests}, {to.Containers[i].Limits, from.Containers[i].Limits}} {
+			for name, quantity := range *lists[1] {
+				if _, ok := partition.TypeOfCores(string(name)); !ok {
+					continue
+				}
+				if *lists[0] == nil {
+					*lists[0] = core.ResourceList{}
+				}
+				(*lists[0])[name] = quantity
+			}
+		}
+	}
+}
+
+// setDefaults makes of a template's pod what the plugin would see of it: API defaulting and
+// LimitRanger's defaults come first.
+func (d demands) setDefaults(pod *core.Pod) error {
+	var external v1.Pod
+	if err := corev1.Convert_core_Pod_To_v1_Pod(pod, &external, nil); err != nil {
+		return err
+	}
+	corev1.SetObjectDefaults_Pod(&external)
+	if err := corev1.Convert_v1_Pod_To_core_Pod(&external, pod, nil); err != nil {
+		return err
+	}
+	for _, limitRange := range d.limitRanges {
+		if err := limitranger.PodMutateLimitFunc(limitRange, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
