@@ -27,6 +27,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/auth/nodeidentifier"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -54,6 +55,7 @@ type plugin struct {
 	drained    context.Context
 	client     kubernetes.Interface
 	events     record.EventBroadcaster
+	nodes      nodeidentifier.NodeIdentifier
 	namespaces corev1listers.NamespaceLister
 	demands    demandSource
 	activation *activation
@@ -70,7 +72,7 @@ var (
 
 func newPlugin(config Config) *plugin {
 	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), config: config, drained: context.Background(),
-		demands: newDemandSource(), activation: newActivation(config.Activation), events: record.NewBroadcaster()}
+		nodes: nodeidentifier.NewDefaultNodeIdentifier(), demands: newDemandSource(), activation: newActivation(config.Activation), events: record.NewBroadcaster()}
 }
 
 // SetDynamicClient gives the client that reads OpenShift's Infrastructure object, if
@@ -162,8 +164,11 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	if again {
 		restoreTarget(a, pod)
 	}
-	if _, mirror := pod.Annotations[core.MirrorPodAnnotationKey]; mirror || !concerns(pod) {
+	if !concerns(pod) {
 		return nil
+	}
+	if p.isMirror(a, pod) {
+		return p.mirror(a, pod, again)
 	}
 	var ignored []string
 	if again {
@@ -279,7 +284,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" {
 		return nil
 	}
-	if _, mirror := pod.Annotations[core.MirrorPodAnnotationKey]; mirror || !concerns(pod) {
+	if !concerns(pod) || p.isMirror(a, pod) {
 		return nil
 	}
 	target, _ := partition.ParseTarget(pod.Annotations)

@@ -1,0 +1,37 @@
+package partitioning
+
+import (
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
+	"workload.openshift.io/partition"
+)
+
+// isMirror reports whether the pod is the mirror of a static pod, sent by the node on which
+// that runs. Anybody can write the annotation, and a pod that is exempt holds what cores it
+// likes; a node that lies holds its own.
+func (p *plugin) isMirror(a admission.Attributes, pod *core.Pod) bool {
+	if _, annotated := pod.Annotations[core.MirrorPodAnnotationKey]; !annotated {
+		return false
+	}
+	node, isNode := p.nodes.NodeIdentity(a.GetUserInfo())
+	return isNode && node != "" && node == pod.Spec.NodeName
+}
+
+// mirror leaves what the kubelet wrote, and takes out what LimitRanger has put beside it,
+// so that a static pod is not counted twice (design, section 4.1). Where the namespace
+// would refuse it then, its cores become cpu: a control plane must be seen, and is counted
+// once that way, too.
+func (p *plugin) mirror(a admission.Attributes, pod *core.Pod, again bool) error {
+	d, err := p.demands.of(a)
+	if err != nil {
+		return err
+	}
+	ordinary := pod.DeepCopy()
+	partition.DropDefaultCPU(internalpod.View(pod), again || d.countCPU(pod))
+	partition.RestoreCPU(internalpod.View(ordinary))
+	if d.refuse(pod, ordinary) != "" {
+		*pod = *ordinary
+	}
+	return nil
+}
