@@ -72,7 +72,21 @@ func TestActivation(t *testing.T) {
 		t.Errorf("with some nodes the latch is %q", got)
 	}
 	reportCores(t, c, "a", "management")
+	// What has no kubelet of ours keeps no type from becoming active.
+	for name, labels := range map[string]string{"windows": `{"kubernetes.io/os": "windows"}`, "virtual": `{"type": "virtual-kubelet"}`, "ignored": `{"workload.openshift.io/partitioning": "ignore"}`} {
+		reportingNode(t, c, name)
+		if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata": {"labels": `+labels+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	awaitActive(t, first, true)
+	waitFor(t, 20*time.Second, "an Event tells of it", func() error {
+		events, err := c.Client.CoreV1().Events(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,reason=WorkloadTypeActivated"})
+		if err == nil && (len(events.Items) != 1 || !strings.Contains(events.Items[0].Message, "management")) {
+			err = fmt.Errorf("there are %v", events.Items)
+		}
+		return err
+	})
 	waitFor(t, 5*time.Second, "the type is latched", func() error {
 		if got := latched(t, c); got != "management" {
 			return fmt.Errorf("the latch is %q", got)

@@ -41,10 +41,52 @@ var patches = map[string]func(*v1.Pod) []map[string]any{
 		injected := container("injected", "true", "cpu=100m memory=16Mi", "")
 		return []map[string]any{{"op": "add", "path": "/spec/containers/-", "value": injected}}
 	},
+	// As Kyverno's default requests have it: only what is absent, and in each run.
+	"fill": func(p *v1.Pod) (patch []map[string]any) {
+		for i, of := range p.Spec.Containers {
+			if _, has := of.Resources.Requests[v1.ResourceCPU]; !has {
+				patch = append(patch, addRequest(i, of, v1.ResourceCPU, "100m"))
+			}
+		}
+		return patch
+	},
+	// A sidecar that says nothing of its needs.
+	"inject-bare": func(p *v1.Pod) []map[string]any {
+		if slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.Name == "bare" }) {
+			return nil
+		}
+		return []map[string]any{{"op": "add", "path": "/spec/containers/-", "value": container("bare", "true", "", "")}}
+	},
+	// It makes a whole partitioned pod of each, and has the last word.
+	"forge": func(p *v1.Pod) []map[string]any {
+		p = p.DeepCopy()
+		p.Annotations = map[string]string{managementTarget: ""}
+		partition.Mutate(partition.V1(p), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+		return []map[string]any{{"op": "add", "path": "/metadata/annotations", "value": p.Annotations}, {"op": "add", "path": "/spec/containers", "value": p.Spec.Containers}}
+	},
+	// An autoscaler's.
+	"recommend-memory": func(p *v1.Pod) []map[string]any {
+		return []map[string]any{addRequest(0, p.Spec.Containers[0], v1.ResourceMemory, "48Mi")}
+	},
+	"recommend-cpu": func(p *v1.Pod) []map[string]any {
+		return []map[string]any{addRequest(0, p.Spec.Containers[0], v1.ResourceCPU, "800m")}
+	},
 	// It is wrong, and runs again and again.
 	"cpu": func(*v1.Pod) []map[string]any {
 		return []map[string]any{{"op": "add", "path": "/spec/containers/0/resources/requests/cpu", "value": "50m"}}
 	},
+}
+
+// once are the webhooks that are not run again.
+var once = []string{"recommend-memory", "recommend-cpu"}
+
+func addRequest(i int, of v1.Container, name v1.ResourceName, value string) map[string]any {
+	requests := of.Resources.Requests.DeepCopy()
+	if requests == nil {
+		requests = v1.ResourceList{}
+	}
+	requests[name] = resource.MustParse(value)
+	return map[string]any{"op": "add", "path": fmt.Sprintf("/spec/containers/%d/resources/requests", i), "value": requests}
 }
 
 // serveWebhooks serves all patches and registers them for namespaces with their label. It
@@ -76,16 +118,20 @@ func serveWebhooks(t *testing.T, c *local.Cluster) (hasPolicies bool) {
 	}))
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	none, again := admissionregistration.SideEffectClassNone, admissionregistration.IfNeededReinvocationPolicy
+	none, again, never := admissionregistration.SideEffectClassNone, admissionregistration.IfNeededReinvocationPolicy, admissionregistration.NeverReinvocationPolicy
 	configuration := &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}}
 	for _, name := range slices.Sorted(maps.Keys(patches)) {
 		url := server.URL + "/" + name
+		policy := &again
+		if slices.Contains(once, name) {
+			policy = &never
+		}
 		configuration.Webhooks = append(configuration.Webhooks, admissionregistration.MutatingWebhook{
 			Name: name + ".e2e.workload.openshift.io", ClientConfig: admissionregistration.WebhookClientConfig{URL: &url, CABundle: authority},
 			Rules: []admissionregistration.RuleWithOperations{{Operations: []admissionregistration.OperationType{admissionregistration.Create},
 				Rule: admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{webhookLabel + name: ""}},
-			SideEffects:       &none, ReinvocationPolicy: &again, AdmissionReviewVersions: []string{"v1"},
+			SideEffects:       &none, ReinvocationPolicy: policy, AdmissionReviewVersions: []string{"v1"},
 		})
 	}
 	webhooks := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
@@ -164,6 +210,9 @@ func TestReinvocation(t *testing.T) {
 		{[]string{"policy"}, false, with(plain, "by-policy", `{"cpushares":70}`)},
 		{nil, true, defaulted},
 		{[]string{"annotate"}, true, defaulted},
+		{[]string{"fill"}, false, with(plain, "d", `{"cpushares":100}`)},
+		{[]string{"fill", "inject-bare"}, false, with(plain, "d", `{"cpushares":100}`, "bare", `{"cpushares":2}`)},
+		{[]string{"fill"}, true, defaulted},
 		{[]string{"annotate", "inject", "policy"}, false, with(plain, "injected", `{"cpushares":100}`, "by-policy", `{"cpushares":70}`)},
 		{[]string{"annotate", "inject", "policy"}, true, with(defaulted, "injected", `{"cpushares":100,"cpulimit":2000}`, "by-policy", `{"cpushares":70,"cpulimit":2000}`)},
 	} {
@@ -197,10 +246,8 @@ func TestReinvocation(t *testing.T) {
 				}
 			}
 			for _, of := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-				if _, has := of.Resources.Requests[v1.ResourceCPU]; has {
-					t.Errorf("container %s has %v", of.Name, of.Resources)
-				}
-				if _, has := of.Resources.Limits[v1.ResourceCPU]; has {
+				// A later run leaves zeros, which count nowhere.
+				if !of.Resources.Requests.Cpu().IsZero() || !of.Resources.Limits.Cpu().IsZero() {
 					t.Errorf("container %s has %v", of.Name, of.Resources)
 				}
 			}
@@ -209,6 +256,52 @@ func TestReinvocation(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a webhook that forges a partitioned pod", func(t *testing.T) {
+		namespace := newNamespace(t, c, "")
+		labelNamespace(t, c, namespace, []string{"forge"})
+		for _, p := range []*v1.Pod{pod("p", nil, container("c", "true", "cpu=400m memory=16Mi", "")), pod("p", nil, container("c", "true", "", ""))} {
+			waitFor(t, 20*time.Second, "the pod is refused", func() error {
+				_, err := creating(t, c, namespace)(p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "namespace is not annotated with workload.openshift.io/allowed") {
+					return fmt.Errorf("got %v", err)
+				}
+				return nil
+			})
+		}
+	})
+	t.Run("a Guaranteed pod into which a webhook injects a sidecar", func(t *testing.T) {
+		namespace := newNamespace(t, c, "management")
+		labelNamespace(t, c, namespace, []string{"inject"})
+		waitFor(t, 20*time.Second, "both containers are partitioned", func() error {
+			p, told, err := send(t, namespace, pod("", asks, container("c", "true", "cpu=400m memory=16Mi", "cpu=400m memory=16Mi")), "dry run")
+			if err != nil {
+				return err
+			}
+			if _, is := partition.TypeOf(p); !is || len(p.Spec.Containers) != 2 || len(told) > 0 || p.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400,"cpulimit":400}` {
+				return fmt.Errorf("it has annotations %v, and told was %q", p.Annotations, told)
+			}
+			return nil
+		})
+	})
+	for recommended, want := range map[string]string{"recommend-memory": "", "recommend-cpu": `the cpu that was set in container "c" after the pod had been partitioned is ignored`} {
+		t.Run(recommended, func(t *testing.T) {
+			namespace := newNamespace(t, c, "management")
+			labelNamespace(t, c, namespace, []string{recommended, "annotate"})
+			waitFor(t, 20*time.Second, "the recommendation is seen", func() error {
+				p, told, err := send(t, namespace, pod("", asks, container("c", "true", "cpu=400m memory=16Mi", "")), "dry run")
+				if err != nil {
+					return err
+				}
+				requests := p.Spec.Containers[0].Resources.Requests
+				request := requests[cores]
+				if _, is := partition.TypeOf(p); !is || request.Value() != 400 || (requests.Memory().String() == "48Mi") != (want == "") || !strings.Contains(strings.Join(told, ""), want) || (want == "") != (len(told) == 0) {
+					return fmt.Errorf("it has %v, and told was %q", requests, told)
+				}
+				return nil
+			})
+		})
+	}
+	t.Run("a policy that demands the key", func(t *testing.T) { demandsKey(t, c) })
 	t.Run("a webhook that insists on cpu", func(t *testing.T) {
 		namespace := newNamespace(t, c, "management")
 		labelNamespace(t, c, namespace, []string{"cpu"})
@@ -251,6 +344,57 @@ func TestReinvocation(t *testing.T) {
 		if _, err := creating(t, c, namespace)(build(), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
 			t.Errorf("a pod too many got %v", err)
 		}
+	})
+}
+
+// demandsKey has a policy that refuses containers without a cpu request: zero contents it,
+// and it is there if some webhook changes the pod.
+func demandsKey(t *testing.T, c *local.Cluster) {
+	policies, bindings := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	if _, err := policies.Create(t.Context(), &admissionregistration.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}, Spec: admissionregistration.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistration.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{webhookLabel + "demand": ""}},
+			ResourceRules: []admissionregistration.NamedRuleWithOperations{{RuleWithOperations: admissionregistration.RuleWithOperations{Operations: []admissionregistration.OperationType{admissionregistration.Create},
+				Rule: admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}}},
+		},
+		Validations: []admissionregistration.Validation{{Expression: `object.spec.containers.all(c, has(c.resources.requests) && "cpu" in c.resources.requests)`, Message: "write a cpu request"}},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &admissionregistration.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}, Spec: admissionregistration.ValidatingAdmissionPolicyBindingSpec{PolicyName: "e2e",
+		ValidationActions: []admissionregistration.ValidationAction{admissionregistration.Deny}}}
+	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := cleanup(t)
+		for _, err := range []error{bindings.Delete(ctx, "e2e", metav1.DeleteOptions{}), policies.Delete(ctx, "e2e", metav1.DeleteOptions{})} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	namespace := newNamespace(t, c, "management")
+	labelNamespace(t, c, namespace, []string{"demand"})
+	build := func() *v1.Pod { return pod("p", asks, container("c", "true", "cpu=400m memory=16Mi", "")) }
+	create := func(p *v1.Pod) (*v1.Pod, error) {
+		return creating(t, c, namespace)(p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	waitFor(t, 20*time.Second, "the policy is in force", func() error {
+		if _, err := create(build()); err == nil || !strings.Contains(err.Error(), "write a cpu request") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+	labelNamespace(t, c, namespace, []string{"annotate"})
+	waitFor(t, 20*time.Second, "the zero contents it", func() error {
+		p, err := create(build())
+		if err == nil {
+			if _, is := partition.TypeOf(p); !is {
+				err = fmt.Errorf("the pod has %v", p.Annotations)
+			}
+		}
+		return err
 	})
 }
 

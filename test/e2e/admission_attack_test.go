@@ -80,7 +80,31 @@ func TestAttacks(t *testing.T) {
 	burstable := func(annotations map[string]string) *v1.Pod {
 		return pod("", annotations, container("c", "true", "cpu=100m memory=16Mi", ""))
 	}
-	const says = "the namespace has no annotation"
+	no := false
+	// holding asks for half of a node's cores, and would stay.
+	holding := func(p *v1.Pod) *v1.Pod {
+		p = withCores(p, cores)
+		for _, list := range []v1.ResourceList{p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[0].Resources.Limits} {
+			list[cores] = resource.MustParse("2000")
+		}
+		p.Finalizers, p.Spec.AutomountServiceAccountToken = []string{"example.com/for-good"}, &no
+		return p
+	}
+	onNode := func(p *v1.Pod) *v1.Pod { p.Spec.NodeName = "reporting"; return p }
+	gated := func(p *v1.Pod) *v1.Pod {
+		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/never"}}
+		return p
+	}
+	nominated := func(p *v1.Pod) *v1.Pod { p.Status.NominatedNodeName = "reporting"; return p }
+	partitionedBy := func() map[string]string {
+		return forged(managementTarget, `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"), `{"cpushares":2000}`)
+	}
+	mirrorBy := func() map[string]string {
+		annotations := partitionedBy()
+		annotations[v1.MirrorPodAnnotationKey] = "x"
+		return annotations
+	}
+	const says = "namespace is not annotated with workload.openshift.io/allowed"
 	for name, test := range map[string]struct {
 		pod *v1.Pod
 		// status is nil if the pod is created, as an ordinary one.
@@ -99,6 +123,11 @@ func TestAttacks(t *testing.T) {
 		"a forged warning":                      {burstable(forged(partition.WarningAnnotation, "all is well")), nil, ""},
 		"a forged source":                       {burstable(forged("kubernetes.io/config.source", "file", managementTarget, "", partition.ResourcesAnnotation("c"), `{"cpushares":2}`)), nil, says},
 		"a forged mirror":                       {burstable(forged(v1.MirrorPodAnnotationKey, "x", managementTarget, "", partition.ResourcesAnnotation("c"), `{"cpushares":2}`)), apierrors.IsInvalid, "mirror"},
+		"a mirror on a node, with a finalizer":  {holding(onNode(burstable(mirrorBy()))), nil, says},
+		"a mirror without a target":             {holding(onNode(burstable(forged(v1.MirrorPodAnnotationKey, "x")))), nil, "cores of a workload type were turned back into a cpu request"},
+		"a pod on a node, with a finalizer":     {holding(onNode(burstable(partitionedBy()))), nil, says},
+		"a pod with a scheduling gate":          {holding(gated(burstable(partitionedBy()))), nil, says},
+		"a pod that nominates its node":         {holding(nominated(burstable(partitionedBy()))), nil, says},
 		"a thousand targets":                    {burstable(thousand), apierrors.IsInvalid, "and 997 more"},
 		"a thousand resources annotations":      {burstable(manyResources), nil, ""},
 		"200 KiB of JSON":                       {burstable(forged(managementTarget, `{"effect": "`+strings.Repeat("x", 200<<10)+`"}`)), apierrors.IsInvalid, "unknown effect"},
@@ -113,6 +142,9 @@ func TestAttacks(t *testing.T) {
 			sent++
 			test.pod.Name = fmt.Sprintf("attack-%d", sent)
 			p, err := pods.Create(t.Context(), test.pod, metav1.CreateOptions{})
+			if err == nil && len(p.Finalizers) > 0 {
+				t.Cleanup(func() { removeFinalizers(t, c, p) })
+			}
 			if test.status != nil {
 				if err == nil || !test.status(err) || !strings.Contains(err.Error(), test.says) {
 					t.Errorf("got %v, want an error with %q", err, test.says)
@@ -132,6 +164,16 @@ func TestAttacks(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a node is nominated by the scheduler alone", func(t *testing.T) {
+		p, err := pods.Create(t.Context(), nominated(pod("nominated", nil, container("c", "true", "", ""))), metav1.CreateOptions{})
+		if err != nil || p.Status.NominatedNodeName != "" {
+			t.Errorf("got %v, and the node %q", err, p.Status.NominatedNodeName)
+		}
+		patch := []byte(`{"status": {"nominatedNodeName": "reporting"}}`)
+		if _, err := pods.Patch(t.Context(), "nominated", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); !apierrors.IsForbidden(err) {
+			t.Errorf("the status got %v", err)
+		}
+	})
 	t.Run("annotations that come later", func(t *testing.T) {
 		p, err := pods.Create(t.Context(), pod("later", nil, container("c", "true", "", "")), metav1.CreateOptions{})
 		if err != nil {
@@ -177,7 +219,11 @@ func TestAttacks(t *testing.T) {
 		const invented = 50
 		for i := range invented {
 			annotations := forged(fmt.Sprintf("%sinvented-%d", partition.TargetPrefix, i), "")
-			if _, err := pods.Create(t.Context(), pod(fmt.Sprintf("invented-%d", i), annotations, container("c", "true", "", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			if _, err := pods.Create(t.Context(), pod(fmt.Sprintf("invented-%d", i), annotations, container("c", "true", "", "")), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			annotations = forged(fmt.Sprintf("%sdry-%d", partition.TargetPrefix, i), "")
+			if _, err := pods.Create(t.Context(), pod(fmt.Sprintf("dry-%d", i), annotations, container("c", "true", "", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -211,6 +257,74 @@ func TestAttacks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What somebody can hold without running who may have pods partitioned: what waits for a
+// gate and what has finished holds nothing, whatever keeps it. What stands on a node does,
+// and a quota on the cores bounds that.
+func TestHoldingCores(t *testing.T) {
+	c := partitioned(t)
+	reportingNode(t, c, "reporting", "management")
+	namespace := newNamespace(t, c, "management")
+	create := creating(t, c, namespace)
+	build := func(name string, millicores int) *v1.Pod {
+		p := pod(name, asks, container("c", "true", fmt.Sprintf("cpu=%dm memory=16Mi", millicores), ""))
+		p.Finalizers = []string{"example.com/for-good"}
+		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "reporting"}
+		return p
+	}
+	if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), "reporting", types.MergePatchType, []byte(`{"metadata": {"labels": {"`+v1.LabelHostname+`": "reporting"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	made := func(p *v1.Pod) *v1.Pod {
+		t.Helper()
+		p, err := create(p, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { removeFinalizers(t, c, p) })
+		return p
+	}
+	scheduled := func(name string) {
+		t.Helper()
+		waitFor(t, 20*time.Second, name+" is scheduled", func() error {
+			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err == nil && p.Spec.NodeName == "" {
+				err = fmt.Errorf("its status is %v", p.Status.Conditions)
+			}
+			return err
+		})
+	}
+	gated := build("gated", 4000)
+	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/never"}}
+	made(gated)
+	// The node has 4000.
+	made(build("first", 4000))
+	scheduled("first")
+	made(build("second", 4000))
+	time.Sleep(2 * time.Second)
+	if p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "second", metav1.GetOptions{}); err != nil || p.Spec.NodeName != "" {
+		t.Errorf("the node holds two such pods: %v", err)
+	}
+	// As its kubelet would say; then it is deleted, and its finalizer keeps it.
+	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status": {"phase": "Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	scheduled("second")
+	if p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "first", metav1.GetOptions{}); err != nil || p.DeletionTimestamp == nil {
+		t.Errorf("the finished pod: %v, %v", err, p)
+	}
+}
+
+func removeFinalizers(t *testing.T, c *local.Cluster, p *v1.Pod) {
+	t.Helper()
+	if _, err := c.Client.CoreV1().Pods(p.Namespace).Patch(cleanup(t), p.Name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
 }
 
 // expectOutside checks that a pod has nothing by which it could reach a pool.

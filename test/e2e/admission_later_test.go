@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -93,6 +94,29 @@ func TestLaterChanges(t *testing.T) {
 		mustKubectl(t, namespace, text, "apply", "--server-side", "-f", "-")
 		if after := get(t, "server-side"); !maps.Equal(before.Annotations, after.Annotations) {
 			t.Errorf("the pod had %v and has %v", before.Annotations, after.Annotations)
+		}
+	})
+	// As operators do that compare what they want with what there is.
+	t.Run("PUT of an unchanged manifest", func(t *testing.T) {
+		if _, err := creating(t, c, namespace)(build("put"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		before := get(t, "put")
+		again := build("put")
+		again.ResourceVersion, again.Spec.NodeName = before.ResourceVersion, before.Spec.NodeName
+		again.Spec.Volumes, again.Spec.ServiceAccountName, again.Spec.Tolerations = before.Spec.Volumes, before.Spec.ServiceAccountName, before.Spec.Tolerations
+		again.Spec.Priority, again.Spec.PreemptionPolicy = before.Spec.Priority, before.Spec.PreemptionPolicy
+		again.Spec.Containers[0].VolumeMounts = before.Spec.Containers[0].VolumeMounts
+		if _, err := c.Client.CoreV1().Pods(namespace).Update(t.Context(), again, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if after := get(t, "put"); !maps.Equal(before.Annotations, after.Annotations) || fmt.Sprint(before.Spec.Containers) != fmt.Sprint(after.Spec.Containers) {
+			t.Errorf("the pod had %v %v, and has %v %v", before.Annotations, before.Spec.Containers, after.Annotations, after.Spec.Containers)
+		}
+		again.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("401m")
+		again.ResourceVersion = ""
+		if _, err := c.Client.CoreV1().Pods(namespace).Update(t.Context(), again, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+			t.Errorf("another request got %v", err)
 		}
 	})
 	mustKubectl(t, namespace, manifest(t, build("p")), "create", "-f", "-")

@@ -118,9 +118,17 @@ var shapes = map[string]struct {
 	"a container without requests": {func() *v1.Pod {
 		return pod("", nil, container("c", "true", "cpu=400m memory=16Mi", ""), container("d", "true", "", ""))
 	}, "", []int64{400, -1}},
-	"no requests":                  {func() *v1.Pod { return pod("", nil, container("c", "true", "", "")) }, "", []int64{-1}},
-	"fractions":                    {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=100500u memory=16Mi", "")) }, "", []int64{101}},
-	"very large":                   {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=1000000 memory=16Mi", "")) }, "", []int64{1000000000}},
+	"no requests":           {func() *v1.Pod { return pod("", nil, container("c", "true", "", "")) }, "", []int64{-1}},
+	"fractions":             {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=100500u memory=16Mi", "")) }, "", []int64{101}},
+	"very large":            {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=1000000 memory=16Mi", "")) }, "", []int64{1000000000}},
+	"too large":             {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=9E memory=16Mi", "")) }, partition.ReasonCPUOutOfRange, nil},
+	"too large for 64 bits": {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=9223372036854776 memory=16Mi", "")) }, partition.ReasonCPUOutOfRange, nil},
+	"huge pages without memory": {func() *v1.Pod {
+		return pod("", nil, container("c", "true", "cpu=400m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"), container("d", "true", "memory=16Mi", ""))
+	}, partition.ReasonHugePagesNeedCPU, nil},
+	"huge pages": {func() *v1.Pod {
+		return pod("", nil, container("c", "true", "cpu=400m memory=16Mi hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"))
+	}, "", []int64{400}},
 	"a cpu limit only, and memory": {func() *v1.Pod { return pod("", nil, container("c", "true", "memory=16Mi", "cpu=500m")) }, "", []int64{500}},
 	"requests without memory":      {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=400m", "")) }, partition.ReasonQoSChange, nil},
 	"limits only":                  {func() *v1.Pod { return pod("", nil, container("c", "true", "", "cpu=400m memory=16Mi")) }, partition.ReasonGuaranteed, nil},
@@ -140,7 +148,8 @@ var shapes = map[string]struct {
 // texts are parts of what a client reads.
 var texts = map[partition.Reason]string{
 	partition.ReasonGuaranteed: "QoS class Guaranteed", partition.ReasonQoSChange: "would become BestEffort", partition.ReasonPodLevelCPU: "spec.resources has CPU",
-	partition.ReasonTypeInactive: "no pool of this type is active", partition.ReasonNamespaceNotAllowed: "the namespace has no annotation", partition.ReasonNamespaceOtherTypes: "does not list it",
+	partition.ReasonTypeInactive: "no pool of this type is active", partition.ReasonNamespaceNotAllowed: "namespace is not annotated with workload.openshift.io/allowed", partition.ReasonNamespaceOtherTypes: "does not list it",
+	partition.ReasonCPUOutOfRange: "more than 1000000 CPUs", partition.ReasonHugePagesNeedCPU: "has huge pages and neither cpu nor memory",
 }
 
 // Every row of the table of reasons with every shape of a pod, soft and hard.
@@ -234,6 +243,22 @@ func TestAdmissionOfNewPods(t *testing.T) {
 			}
 		})
 	}
+	t.Run("annotations that ours would make too large", func(t *testing.T) {
+		large := func(effect string) *v1.Pod {
+			const most = 256 << 10
+			return pod("", map[string]string{managementTarget: effect, "mine": strings.Repeat("x", most-len("mine")-len(managementTarget)-len(hard))}, container("c", "true", "cpu=100m memory=16Mi", ""))
+		}
+		p, told, err := send(t, open, large(""), "create")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, is := partition.TypeOf(p); is || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 100 || len(p.Annotations) > 2 || len(told) != 1 || !strings.Contains(told[0], "larger than Kubernetes accepts") {
+			t.Errorf("the pod has %d annotations, %v, the client was told %q", len(p.Annotations), p.Spec.Containers[0].Resources, told)
+		}
+		if _, _, err := send(t, open, large(hard), "create"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "larger than Kubernetes accepts") {
+			t.Errorf("with the hard effect got %v", err)
+		}
+	})
 	t.Run("an effect that is empty is soft", func(t *testing.T) {
 		p, _, err := send(t, open, pod("", map[string]string{managementTarget: `{"effect": ""}`}, container("c", "true", "cpu=100m memory=16Mi", "")), "create")
 		if err != nil || p.Annotations[managementTarget] != `{"effect":"PreferredDuringScheduling"}` {
@@ -385,10 +410,24 @@ func TestWorkloadKinds(t *testing.T) {
 			t.Errorf("%s in a namespace that allows it: %v, told %q", kind, err, told)
 		}
 		told, err = create(plain)
-		if err != nil || len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], "the namespace has no annotation") {
+		if err != nil || len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], "namespace is not annotated with workload.openshift.io/allowed") {
 			t.Errorf("%s in a namespace that does not: %v, told %q", kind, err, told)
 		}
 	}
+	t.Run("a template that only defaulting makes Guaranteed", func(t *testing.T) {
+		for _, resources := range [][2]string{{"", "cpu=400m memory=16Mi"}, {"cpu=400m", "cpu=400m memory=16Mi"}} {
+			client, recorded := recording(t)
+			guaranteed := *always.DeepCopy()
+			guaranteed.Spec.Containers = []v1.Container{container("c", "true", resources[0], resources[1])}
+			if _, err := client.AppsV1().Deployments(open).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta("guaranteed"), Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: selector, Template: guaranteed}},
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				t.Fatal(err)
+			}
+			if told := recorded.texts; len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], texts[partition.ReasonGuaranteed]) {
+				t.Errorf("requests %q, limits %q: told %q", resources[0], resources[1], told)
+			}
+		}
+	})
 	// As the controller would at the next full minute.
 	mustKubectl(t, open, "", "create", "job", "cronjob-now", "--from=cronjob/cronjob")
 	for kind := range kinds {

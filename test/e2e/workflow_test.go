@@ -251,7 +251,7 @@ func TestAdmission(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const want = `workload type "management" ignored: the namespace has no annotation workload.openshift.io/allowed`
+		const want = `workload type "management" ignored: the namespace is not annotated with workload.openshift.io/allowed`
 		if got := p.Annotations[partition.WarningAnnotation]; got != want || p.Annotations[managementTarget] != "" || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 100 {
 			t.Errorf("the pod has annotations %v", p.Annotations)
 		}

@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
+)
+
+// namespaceDemands are LimitRanges and ResourceQuotas of cpu. refuses is what upstream says
+// of a pod whose cpu is gone; zero is set where a request of zero contents it.
+var namespaceDemands = map[string]struct {
+	limits  *v1.LimitRangeItem
+	quota   *v1.ResourceQuotaSpec
+	zero    bool
+	refuses string
+}{
+	"defaults":                  {limits: &v1.LimitRangeItem{Default: list("cpu=2"), DefaultRequest: list("cpu=100m")}},
+	"minimum":                   {limits: &v1.LimitRangeItem{Min: list("cpu=50m")}, refuses: "minimum cpu usage per Container is 50m"},
+	"maximum":                   {limits: &v1.LimitRangeItem{Max: list("cpu=4")}, refuses: "maximum cpu usage per Container is 4"},
+	"ratio":                     {limits: &v1.LimitRangeItem{MaxLimitRequestRatio: list("cpu=10")}, refuses: "cpu max limit to request ratio"},
+	"quota of cpu":              {quota: &v1.ResourceQuotaSpec{Hard: list("cpu=10")}, zero: true},
+	"quota of requests":         {quota: &v1.ResourceQuotaSpec{Hard: list("requests.cpu=10")}, zero: true},
+	"quota of limits":           {quota: &v1.ResourceQuotaSpec{Hard: list("limits.cpu=10")}, refuses: "must specify limits.cpu for: c"},
+	"quota that counts this":    {quota: &v1.ResourceQuotaSpec{Hard: list("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeNotBestEffort}}, refuses: "must specify limits.cpu for: c"},
+	"quota that counts another": {quota: &v1.ResourceQuotaSpec{Hard: list("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeTerminating}}},
+}
+
+func list(text string) v1.ResourceList {
+	name, value, _ := strings.Cut(text, "=")
+	return v1.ResourceList{v1.ResourceName(name): resource.MustParse(value)}
+}
+
+// Pods are as they were where the namespace would refuse them without cpu, their authors
+// are warned, and the mirrors of a control plane are seen and counted once in each.
+func TestNamespacesThatDemandCPU(t *testing.T) {
+	c := apiServer(t)
+	reportingNode(t, c, "reporting", "management")
+	awaitActive(t, creating(t, c, newNamespace(t, c, "management")), true)
+	for name, test := range namespaceDemands {
+		t.Run(name, func(t *testing.T) {
+			namespace := newNamespace(t, c, "management")
+			demand(t, c, namespace, test.limits, test.quota)
+			build := func() *v1.Pod {
+				return pod("", map[string]string{managementTarget: ""}, container("c", "true", "cpu=400m memory=16Mi", "cpu=500m"))
+			}
+			partitioned := func(p *v1.Pod) bool { _, is := partition.TypeOf(p); return is }
+			var p *v1.Pod
+			var told []string
+			// LimitRanges are seen after a moment.
+			waitFor(t, 20*time.Second, "the pod is decided by it", func() (err error) {
+				if p, told, err = send(t, namespace, build(), "dry run"); err == nil && partitioned(p) != (test.refuses == "") {
+					err = fmt.Errorf("it has annotations %v", p.Annotations)
+				}
+				return err
+			})
+			requests := p.Spec.Containers[0].Resources.Requests
+			if _, has := requests[v1.ResourceCPU]; test.refuses == "" && (has != test.zero || !requests.Cpu().IsZero() || len(told) > 0) {
+				t.Errorf("the pod has %v, told %q, want a zero: %v", requests, told, test.zero)
+			}
+			if said := strings.Join(told, ""); test.refuses != "" && (!strings.Contains(said, test.refuses) || !strings.Contains(said, `"of-cpu"`) || said != p.Annotations[partition.WarningAnnotation] || requests.Cpu().MilliValue() != 400) {
+				t.Errorf("the pod has %v, told %q", requests, told)
+			}
+			if test.refuses != "" {
+				p := build()
+				p.Annotations[managementTarget] = hard
+				if _, _, err := send(t, namespace, p, "create"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"of-cpu"`) {
+					t.Errorf("with the hard effect got %v", err)
+				}
+			}
+			// To storage, so that the quota counts it.
+			if _, _, err := send(t, namespace, build(), "create"); err != nil {
+				t.Error(err)
+			}
+			mirror, err := sendMirror(t, c, namespace)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of := mirror.Spec.Containers[0].Resources
+			request := of.Requests[cores]
+			if byCores := test.refuses == ""; byCores != (request.Value() == 400) || byCores != of.Requests.Cpu().IsZero() || (!byCores && of.Requests.Cpu().MilliValue() != 400) || (byCores && !of.Limits.Cpu().IsZero()) {
+				t.Errorf("the mirror has %v, want it counted once, by cores: %v", of, byCores)
+			}
+		})
+	}
+}
+
+func demand(t *testing.T, c *local.Cluster, namespace string, limits *v1.LimitRangeItem, quota *v1.ResourceQuotaSpec) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: "of-cpu"}
+	if limits != nil {
+		item := *limits
+		item.Type = v1.LimitTypeContainer
+		if _, err := c.Client.CoreV1().LimitRanges(namespace).Create(t.Context(), &v1.LimitRange{ObjectMeta: meta, Spec: v1.LimitRangeSpec{Limits: []v1.LimitRangeItem{item}}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if quota == nil {
+		return
+	}
+	if _, err := c.Client.CoreV1().ResourceQuotas(namespace).Create(t.Context(), &v1.ResourceQuota{ObjectMeta: meta, Spec: *quota}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, 20*time.Second, "the quota counts", func() error {
+		q, err := c.Client.CoreV1().ResourceQuotas(namespace).Get(t.Context(), "of-cpu", metav1.GetOptions{})
+		if err == nil && len(q.Status.Used) == 0 {
+			err = fmt.Errorf("its status is %v", q.Status)
+		}
+		return err
+	})
+}
+
+// sendMirror creates the mirror of a partitioned static pod, as the kubelet of the node does.
+func sendMirror(t *testing.T, c *local.Cluster, namespace string) (*v1.Pod, error) {
+	t.Helper()
+	rest, err := clientcmd.BuildConfigFromFlags("", local.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest.Impersonate.UserName, rest.Impersonate.Groups = "system:node:reporting", []string{"system:nodes", "system:authenticated"}
+	kubelet, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), "reporting", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pod("static-reporting", map[string]string{managementTarget: ""}, container("c", "true", "cpu=400m memory=16Mi", "cpu=500m"))
+	partition.Mutate(partition.V1(p), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+	p.Annotations[v1.MirrorPodAnnotationKey], p.Annotations["kubernetes.io/config.source"] = "hash", "file"
+	p.Spec.NodeName = "reporting"
+	yes, no := true, false
+	p.Spec.AutomountServiceAccountToken = &no
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: &yes}}
+	return kubelet.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
+}
