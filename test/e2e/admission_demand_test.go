@@ -94,6 +94,32 @@ func TestNamespacesThatDemandCPU(t *testing.T) {
 	}
 }
 
+// What is left at zero runs in its pool with the weight and the limit that it asked for, as
+// what has no cpu does.
+func TestZeroRequestOnANode(t *testing.T) {
+	c := partitioned(t)
+	var usages []string
+	for _, quota := range []*v1.ResourceQuotaSpec{nil, {Hard: list("requests.cpu=10")}} {
+		namespace := newNamespace(t, c, "management")
+		demand(t, c, namespace, nil, quota)
+		p := start(t, c, namespace, pod("p", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))[0]
+		if _, has := p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has != (quota != nil) {
+			t.Errorf("the pod has %v", p.Spec.Containers[0].Resources)
+		}
+		expectNoLeak(t, p)
+		of, err := local.PodUsage(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, usage := range []local.Usage{of, containerUsage(t, p, 0)} {
+			usages = append(usages, fmt.Sprintf("CPUs %s, weight %d, quota %v", usage.CPUs, usage.Weight, usage.Quota))
+		}
+	}
+	if usages[0] != usages[2] || usages[1] != usages[3] {
+		t.Errorf("pod and container have %q, and with a zero %q", usages[:2], usages[2:])
+	}
+}
+
 func demand(t *testing.T, c *local.Cluster, namespace string, limits *v1.LimitRangeItem, quota *v1.ResourceQuotaSpec) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "of-cpu"}

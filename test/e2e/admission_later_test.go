@@ -51,17 +51,29 @@ func manifest(t *testing.T, p *v1.Pod) string {
 	return string(data)
 }
 
-// What users do to a pod after its creation, mostly with kubectl.
-func TestLaterChanges(t *testing.T) {
+// A manifest that is sent again changes nothing, whether its pod has no cpu or a zero.
+func TestManifestsSentAgain(t *testing.T) {
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
-	namespace := newNamespace(t, c, "management")
-	awaitActive(t, creating(t, c, namespace), true)
+	awaitActive(t, creating(t, c, newNamespace(t, c, "management")), true)
+	for name, quota := range map[string]*v1.ResourceQuotaSpec{"no cpu": nil, "zero": {Hard: list("requests.cpu=10")}} {
+		t.Run(name, func(t *testing.T) {
+			namespace := newNamespace(t, c, "management")
+			demand(t, c, namespace, nil, quota)
+			sendAgain(t, c, namespace, quota != nil)
+		})
+	}
+}
+
+func sendAgain(t *testing.T, c *local.Cluster, namespace string, zero bool) {
 	get := func(t *testing.T, name string) *v1.Pod {
 		t.Helper()
 		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if _, has := p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has != zero {
+			t.Errorf("the pod has %v, want a zero: %v", p.Spec.Containers[0].Resources, zero)
 		}
 		return p
 	}
@@ -119,6 +131,34 @@ func TestLaterChanges(t *testing.T) {
 			t.Errorf("another request got %v", err)
 		}
 	})
+	t.Run("a resize of memory", func(t *testing.T) {
+		if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "put", types.StrategicMergePatchType, []byte(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "24Mi", "cpu": "400m"}, "limits": {"memory": "64Mi"}}}]}}`), metav1.PatchOptions{}, "resize"); err != nil {
+			t.Fatal(err)
+		}
+		p := get(t, "put")
+		if memory, request := p.Spec.Containers[0].Resources.Requests.Memory().String(), p.Spec.Containers[0].Resources.Requests[cores]; memory != "24Mi" || request.Value() != 400 || !p.Spec.Containers[0].Resources.Requests.Cpu().IsZero() {
+			t.Errorf("the container has %v", p.Spec.Containers[0].Resources)
+		}
+	})
+}
+
+// What users do to a pod after its creation, mostly with kubectl.
+func TestLaterChanges(t *testing.T) {
+	c := apiServer(t)
+	reportingNode(t, c, "reporting", "management")
+	namespace := newNamespace(t, c, "management")
+	awaitActive(t, creating(t, c, namespace), true)
+	get := func(t *testing.T, name string) *v1.Pod {
+		t.Helper()
+		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	build := func(name string) *v1.Pod {
+		return pod(name, map[string]string{managementTarget: ""}, container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
+	}
 	mustKubectl(t, namespace, manifest(t, build("p")), "create", "-f", "-")
 	original := get(t, "p")
 	t.Run("an annotation of the user's own", func(t *testing.T) {

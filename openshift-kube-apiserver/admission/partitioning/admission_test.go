@@ -260,12 +260,18 @@ func TestResize(t *testing.T) {
 	partitioned := newPod(map[string]string{managementTarget: `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesPrefix + "c": `{"cpushares":400}`})
 	partitioned.Spec.Containers[0].Resources = core.ResourceRequirements{
 		Requests: core.ResourceList{cores: resource.MustParse("400"), core.ResourceMemory: resource.MustParse("1Mi")}, Limits: core.ResourceList{cores: resource.MustParse("400")}}
+	withZero := partitioned.DeepCopy()
+	withZero.Spec.Containers[0].Resources.Requests[core.ResourceCPU] = resource.MustParse("0")
 	for name, test := range map[string]struct {
 		stored    *core.Pod
 		change    func(*core.ResourceRequirements)
 		wantError string
 	}{
-		"memory": {partitioned, func(r *core.ResourceRequirements) { r.Requests[core.ResourceMemory] = resource.MustParse("2Mi") }, ""},
+		"memory, with a zero":                         {withZero, func(r *core.ResourceRequirements) { r.Requests[core.ResourceMemory] = resource.MustParse("2Mi") }, ""},
+		"memory, without the zero":                    {withZero, func(r *core.ResourceRequirements) { delete(r.Requests, core.ResourceCPU) }, ""},
+		"memory, with a default in place of the zero": {withZero, func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("100m") }, ""},
+		"cpu request in place of the zero":            {withZero, func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("500m") }, "spec.containers[0].resources.requests[cpu]"},
+		"memory":                                      {partitioned, func(r *core.ResourceRequirements) { r.Requests[core.ResourceMemory] = resource.MustParse("2Mi") }, ""},
 		"memory, with LimitRanger's defaults": {partitioned, func(r *core.ResourceRequirements) {
 			r.Requests[core.ResourceCPU], r.Limits[core.ResourceCPU] = resource.MustParse("100m"), resource.MustParse("200m")
 		}, ""},
@@ -284,7 +290,8 @@ func TestResize(t *testing.T) {
 				}
 				return
 			}
-			if _, has := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]; err != nil || (has && test.stored == partitioned) {
+			now, has := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]
+			if _, had := test.stored.Spec.Containers[0].Resources.Requests[core.ResourceCPU]; err != nil || has != had || (test.stored == withZero && !now.IsZero()) {
 				t.Errorf("got %v, %v", err, pod.Spec.Containers[0].Resources)
 			}
 		})
