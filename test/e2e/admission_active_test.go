@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistration "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,6 +72,7 @@ func TestActivation(t *testing.T) {
 	if got := latched(t, c); got != "" {
 		t.Errorf("with some nodes the latch is %q", got)
 	}
+	allow := guardKubeSystem(t, c)
 	reportCores(t, c, "a", "management")
 	// What has no kubelet of ours keeps no type from becoming active.
 	for name, labels := range map[string]string{"windows": `{"kubernetes.io/os": "windows"}`, "virtual": `{"type": "virtual-kubelet"}`, "ignored": `{"workload.openshift.io/partitioning": "ignore"}`} {
@@ -80,6 +82,15 @@ func TestActivation(t *testing.T) {
 		}
 	}
 	awaitActive(t, first, true)
+	const unlatched = `apiserver_workload_partitioning_unlatched{workload_type="management"} 1`
+	waitFor(t, 5*time.Second, "the gauge tells that it could not be latched", func() error {
+		data, err := c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+		if err == nil && !strings.Contains(string(data), unlatched) {
+			err = fmt.Errorf("there is no %s", unlatched)
+		}
+		return err
+	})
+	allow()
 	waitFor(t, 20*time.Second, "an Event tells of it", func() error {
 		events, err := c.Client.CoreV1().Events(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,reason=WorkloadTypeActivated"})
 		if err == nil && (len(events.Items) != 1 || !strings.Contains(events.Items[0].Message, "management")) {
@@ -117,6 +128,40 @@ func TestActivation(t *testing.T) {
 		followsInfrastructure(t, c, creating(t, c, namespace))
 	})
 	t.Run("a mistake in the configuration", func(t *testing.T) { mistakes(t, c) })
+}
+
+// guardKubeSystem has a policy that lets nobody change the namespace kube-system, until the
+// function is called.
+func guardKubeSystem(t *testing.T, c *local.Cluster) (allow func()) {
+	t.Helper()
+	policies, bindings := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	meta := metav1.ObjectMeta{Name: "guard"}
+	if _, err := policies.Create(t.Context(), &admissionregistration.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistration.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistration.MatchResources{ResourceRules: []admissionregistration.NamedRuleWithOperations{{RuleWithOperations: admissionregistration.RuleWithOperations{
+			Operations: []admissionregistration.OperationType{admissionregistration.Update}, Rule: admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}}}}}},
+		Validations: []admissionregistration.Validation{{Expression: `object.metadata.name != "kube-system"`, Message: "guarded"}},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bindings.Create(t.Context(), &admissionregistration.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistration.ValidatingAdmissionPolicyBindingSpec{PolicyName: "guard",
+		ValidationActions: []admissionregistration.ValidationAction{admissionregistration.Deny}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, 20*time.Second, "kube-system is guarded", func() error {
+		_, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, []byte(`{"metadata": {"labels": {"guarded": "no"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), "guarded") {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+	return func() {
+		t.Helper()
+		for _, err := range []error{bindings.Delete(t.Context(), "guard", metav1.DeleteOptions{}), policies.Delete(t.Context(), "guard", metav1.DeleteOptions{})} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // startsUnderLoad creates pods while kube-apiserver starts: each is partitioned or not

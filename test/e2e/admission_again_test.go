@@ -151,26 +151,36 @@ func serveWebhooks(t *testing.T, c *local.Cluster) (hasPolicies bool) {
 			Expression: `Object{metadata: Object.metadata{annotations: {"policy": "was here"}}, spec: Object.spec{initContainers: [Object.spec.initContainers{name: "by-policy", image: "` +
 				local.BusyboxImage + `", restartPolicy: "Always", resources: Object.spec.initContainers.resources{requests: {"cpu": "70m", "memory": "8Mi"}}}]}}`}}},
 	}}
-	deleteAll := func() []error { return []error{webhooks.Delete(cleanup(t), "e2e", metav1.DeleteOptions{})} }
+	// As Kyverno's default requests have it, without any condition that ends it.
+	fill := policy.DeepCopy()
+	fill.Name, fill.Spec.MatchConditions = "e2e-fill", nil
+	fill.Spec.MatchConstraints.NamespaceSelector.MatchLabels = map[string]string{webhookLabel + "fill-policy": ""}
+	fill.Spec.Mutations[0].ApplyConfiguration.Expression = `Object{spec: Object.spec{containers: object.spec.containers.filter(c, !(has(c.resources.requests) && "cpu" in c.resources.requests))` +
+		`.map(c, Object.spec.containers{name: c.name, resources: Object.spec.containers.resources{requests: {"cpu": "100m"}}})}}`
 	t.Cleanup(func() {
-		for _, err := range deleteAll() {
-			if err != nil {
-				t.Error(err)
-			}
+		if err := webhooks.Delete(cleanup(t), "e2e", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
 		}
 	})
-	if _, err := policies.Create(t.Context(), policy, metav1.CreateOptions{}); apierrors.IsNotFound(err) {
-		t.Log("this release serves no MutatingAdmissionPolicy by default: all but that is tested")
-		return false
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bindings.Create(t.Context(), &admissionregistration.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}, Spec: admissionregistration.MutatingAdmissionPolicyBindingSpec{PolicyName: "e2e"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	deleteAll = func() []error {
-		ctx := cleanup(t)
-		return []error{webhooks.Delete(ctx, "e2e", metav1.DeleteOptions{}), bindings.Delete(ctx, "e2e", metav1.DeleteOptions{}), policies.Delete(ctx, "e2e", metav1.DeleteOptions{})}
+	for _, policy := range []*admissionregistration.MutatingAdmissionPolicy{policy, fill} {
+		if _, err := policies.Create(t.Context(), policy, metav1.CreateOptions{}); apierrors.IsNotFound(err) {
+			t.Log("this release serves no MutatingAdmissionPolicy by default: all but that is tested")
+			return false
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx := cleanup(t)
+			for _, err := range []error{bindings.Delete(ctx, policy.Name, metav1.DeleteOptions{}), policies.Delete(ctx, policy.Name, metav1.DeleteOptions{})} {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if _, err := bindings.Create(t.Context(), &admissionregistration.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+			Spec: admissionregistration.MutatingAdmissionPolicyBindingSpec{PolicyName: policy.Name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return true
 }
@@ -213,9 +223,14 @@ func TestReinvocation(t *testing.T) {
 		{[]string{"fill"}, false, with(plain, "d", `{"cpushares":100}`)},
 		{[]string{"fill", "inject-bare"}, false, with(plain, "d", `{"cpushares":100}`, "bare", `{"cpushares":2}`)},
 		{[]string{"fill"}, true, defaulted},
+		{[]string{"fill-policy"}, false, with(plain, "d", `{"cpushares":100}`)},
+		{[]string{"fill-policy", "inject-bare"}, false, with(plain, "d", `{"cpushares":100}`, "bare", `{"cpushares":2}`)},
 		{[]string{"annotate", "inject", "policy"}, false, with(plain, "injected", `{"cpushares":100}`, "by-policy", `{"cpushares":70}`)},
 		{[]string{"annotate", "inject", "policy"}, true, with(defaulted, "injected", `{"cpushares":100,"cpulimit":2000}`, "by-policy", `{"cpushares":70,"cpulimit":2000}`)},
 	} {
+		if slices.Contains(test.labels, "fill-policy") && !hasPolicies {
+			continue
+		}
 		if !hasPolicies {
 			test.labels = slices.DeleteFunc(test.labels, func(label string) bool { return label == "policy" })
 			delete(test.want, "by-policy")

@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
 
@@ -471,6 +472,11 @@ func TestWithoutCachesClientsComeAgain(t *testing.T) {
 	err := p.Admit(ctx, attributes(newPod(map[string]string{managementTarget: ""}), nil, "x", "", admission.Create), nil)
 	if !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("got %v, want 503", err)
+	}
+	forged := newPod(map[string]string{managementTarget: ""})
+	partition.Mutate(internalpod.View(forged), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+	if err := p.Validate(ctx, attributes(forged, nil, "x", "", admission.Create), nil); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("the second phase gave %v, want 503", err)
 	}
 	if err := p.Admit(ctx, attributes(newPod(nil), nil, "x", "", admission.Create), nil); err != nil {
 		t.Errorf("a pod that does not ask got %v", err)
