@@ -25,7 +25,7 @@ E2E_SUITE ?= $(E2E_NODE)
 TOPOLOGY ?= 2x2x2
 OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
 OLDEST  := $(firstword $(RELEASES))
-E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|LaterChanges)$$'
+E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|NamespacesThatDemandCPU|LaterChanges)$$'
 # Those of a node, whatever host it is on.
 E2E_NODE := Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|Pools|AlignedCPUs|NoSharedCPUs|ContainersOfBefore|KubeletStartsOnWhatInstallersLeave|CoresAreNeverZero|MetricsAndEvents|Registration|TwoTypes|ReservedCPUs)$$
 empty :=
@@ -101,7 +101,7 @@ unit: ## Run the unit tests with the race detector
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a minute
-	cd staging/src/workload.openshift.io/partition && for target in FuzzParse FuzzAnnotations; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m .; done
+	cd staging/src/workload.openshift.io/partition && for target in FuzzParse FuzzAnnotations FuzzCores; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m .; done
 	go test -run=NONE -fuzz=FuzzAdmit -fuzztime=1m ./openshift-kube-apiserver/admission/partitioning
 
 .PHONY: lint
