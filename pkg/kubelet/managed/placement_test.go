@@ -336,8 +336,10 @@ func TestRepairPodCgroup(t *testing.T) {
 		t.Error("an ordinary pod's cgroup is written")
 	}
 	fails = true
-	if repair(named("a")) != 1 || repair(named("a")) != 1 {
-		t.Error("after a failure it is not tried again")
+	for range 2 {
+		if repair(named("a")) != 1 {
+			t.Error("after a failure it is not tried again")
+		}
 	}
 	fails = false
 	if repair(named("a")) != 1 || repair(named("a")) != 0 {
