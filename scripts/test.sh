@@ -47,7 +47,7 @@ why_no_machine() {
 }
 
 why_no_time() {
-  # The step after this takes ten minutes, and on a busy host a few more.
+  # The step after this takes 14 minutes, and on a busy host some more.
   if ((SECONDS > 45 * 60)); then
     echo "$((SECONDS / 60)) of the 60 minutes of make $target were gone; make e2e-vm-core runs it"
   fi

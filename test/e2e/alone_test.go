@@ -139,16 +139,7 @@ func TestWithoutFileNothingHappens(t *testing.T) {
 			t.Errorf("the patched kubelet's node is\n%s\nthe unpatched one's\n%s", a, b)
 		}
 	})
-	proxy, err := criproxy.Listen(c.ProxySocket(), c.RuntimeSocket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c.Config.RuntimeSocket = c.ProxySocket()
+	proxy := throughProxy(t, c)
 	unpatched := observe(t, c, proxy, upstreamKubelet, "", nil)
 	t.Run("the runtime is asked for what an unpatched kubelet asks for", func(t *testing.T) {
 		patched := observe(t, c, proxy, "", "", nil)

@@ -25,6 +25,10 @@ func TestContainersOfBefore(t *testing.T) { underEachPolicy(t, containersOfBefor
 
 func containersOfBefore(t *testing.T, c *local.Cluster) {
 	proxy := throughProxy(t, c)
+	t.Cleanup(func() { // before the proxy ends
+		c.Config.RuntimeSocket = ""
+		restart(t, c, pinning)
+	})
 	restart(t, c, "")
 	namespace := newNamespace(t, c, "management")
 	// The type is latched, so these are partitioned, and the kubelet knows nothing of it:
@@ -127,21 +131,20 @@ func TestPodsOfOpenShiftsKubelet(t *testing.T) {
 	}
 }
 
-// throughProxy puts a proxy between the kubelet and the runtime for a test.
+// throughProxy puts a proxy between the kubelet and the runtime for a test, whatever becomes
+// of the kubelet after it.
 func throughProxy(t *testing.T, c *local.Cluster) *criproxy.Proxy {
 	t.Helper()
 	proxy, err := criproxy.Listen(c.ProxySocket(), c.RuntimeSocket())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Config.RuntimeSocket = c.ProxySocket()
 	t.Cleanup(func() {
-		c.Config.RuntimeSocket = ""
-		restart(t, c, pinning)
 		if err := proxy.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	c.Config.RuntimeSocket = c.ProxySocket()
 	return proxy
 }
 

@@ -48,7 +48,6 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 		n.writeRecord(nil) // the CPU manager moves all containers, from whatever set
 	}
 	if skip {
-		initializeMetrics(s, reserved)
 		return nil
 	}
 	return callStart(start, s)
@@ -58,7 +57,7 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 // upstream's start is to be left out, since it takes the checkpoint for a damaged one:
 // nothing is left to share (upstream comes to that state, and writes it;
 // kubernetes/kubernetes issue 141196), or a container runs that was given a CPU that is
-// offline now.
+// offline now. The metrics that upstream's start would have set are set then.
 func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (skip bool, err error) {
 	assignments := assignmentsOf(s)
 	if len(assignments) == 0 && s.GetDefaultCPUSet().IsEmpty() {
@@ -105,6 +104,9 @@ func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (sk
 	if shared.IsEmpty() && !assigned.IsEmpty() {
 		host.log.Info("Containers with exclusive CPUs have all that the pools leave", "exclusive", assigned.String())
 		skip = true
+	}
+	if skip {
+		initializeMetrics(shared.Difference(reserved), assigned)
 	}
 	return skip, nil
 }
@@ -183,12 +185,8 @@ const numaNodes = "/sys/devices/system/node/node[0-9]*"
 
 // initializeMetrics does what upstream's start would have done
 // (pkg/kubelet/cm/cpumanager/policy_static.go, initializeMetrics).
-func initializeMetrics(s state.State, reserved cpuset.CPUSet) {
-	assigned := cpuset.New()
-	for _, a := range assignmentsOf(s) {
-		assigned = assigned.Union(a.cpus)
-	}
-	metrics.CPUManagerSharedPoolSizeMilliCores.Set(float64(s.GetDefaultCPUSet().Difference(reserved).Size() * 1000))
+func initializeMetrics(shared, assigned cpuset.CPUSet) {
+	metrics.CPUManagerSharedPoolSizeMilliCores.Set(float64(shared.Size() * 1000))
 	metrics.CPUManagerExclusiveCPUsAllocationCount.Set(float64(assigned.Size()))
 	nodes, _ := filepath.Glob(numaNodes) // the pattern is right
 	for _, directory := range nodes {

@@ -136,6 +136,14 @@ func nodeEvent(eventType, reason, format string, args ...any) {
 // maxPodCgroups bounds what is remembered of pods that have gone.
 const maxPodCgroups = 1000
 
+// notes returns where the CPU manager notes the set of each container; nil before it has
+// started.
+func (o *observation) notes() state.State {
+	o.Lock()
+	defer o.Unlock()
+	return o.lastUpdates
+}
+
 // firstSight reports whether a pod's cgroup has not been seen to by this kubelet, and
 // takes note that it has.
 func (o *observation) firstSight(pod *v1.Pod) bool {

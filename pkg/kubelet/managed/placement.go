@@ -103,10 +103,7 @@ func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 // Only what must move is to be touched: a container that needs no set is noted as if it
 // had what it may use, so that upstream sends no update.
 func (n *node) offPools(pod *v1.Pod, container string, before sight) cpuset.CPUSet {
-	free, pooled := host.online.Difference(host.isolated), cpuset.New()
-	if free.IsEmpty() {
-		free = host.online
-	}
+	free, pooled := without(host.online, host.isolated), cpuset.New()
 	if n != nil && !n.pooled.IsEmpty() {
 		free, pooled = n.ordinary, n.pooled
 	}
@@ -143,9 +140,7 @@ func (n *node) hasGiven(set cpuset.CPUSet) bool {
 // noted returns the set that a container is known to have; empty if none is known. The CPU
 // manager keeps these notes: it sends no update for what is so already.
 func noted(pod *v1.Pod, container string) cpuset.CPUSet {
-	observed.Lock()
-	last := observed.lastUpdates
-	observed.Unlock()
+	last := observed.notes()
 	if last == nil {
 		return cpuset.New()
 	}
@@ -154,10 +149,7 @@ func noted(pod *v1.Pod, container string) cpuset.CPUSet {
 }
 
 func note(pod *v1.Pod, container string, has cpuset.CPUSet) {
-	observed.Lock()
-	last := observed.lastUpdates
-	observed.Unlock()
-	if last != nil {
+	if last := observed.notes(); last != nil {
 		last.SetCPUSet(string(pod.UID), container, has)
 	}
 }

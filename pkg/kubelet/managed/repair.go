@@ -31,17 +31,8 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 	if !ok {
 		return has, nil
 	}
-	var request, limit int64
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.Name == name {
-			request, limit = ordinaryCPU(pod, workloadType, c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; c.Name == name {
-			request, limit = ordinaryCPU(pod, workloadType, c)
-		}
-	}
+	asked := partition.ContainerAsOrdinary(pod, workloadType, &v1.Container{Name: name}).Resources
+	request, limit := asked.Requests.Cpu().MilliValue(), asked.Limits.Cpu().MilliValue()
 	wanted := &runtimeapi.LinuxContainerResources{}
 	// A runtime that reads the annotations writes these shares (design, section 7).
 	annotated := max(request, partition.MinShares)
@@ -61,13 +52,6 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 	host.log.Info("Giving a container the weight and the quota of its partition", "pod", klog.KObj(pod), "container", name, "containerID", containerID,
 		"sharesBefore", reported.CpuShares, "quotaBefore", reported.CpuQuota, "now", wanted)
 	return has, runtime.UpdateContainerResources(context.Background(), containerID, &runtimeapi.ContainerResources{Linux: wanted})
-}
-
-// ordinaryCPU returns the CPU, in millicores, that a container asked for before it was
-// partitioned.
-func ordinaryCPU(pod *v1.Pod, workloadType string, c *v1.Container) (request, limit int64) {
-	resources := partition.ContainerAsOrdinary(pod, workloadType, c).Resources
-	return resources.Requests.Cpu().MilliValue(), resources.Limits.Cpu().MilliValue()
 }
 
 // sharesOf and quotaOf convert as upstream does where it creates a container

@@ -152,13 +152,19 @@ func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.Kube
 func newNode(pools partition.Pools, online, isolated, reserved cpuset.CPUSet) *node {
 	n := &node{pools: pools, pooled: pools.Union()}
 	n.others = online.Difference(n.pooled)
-	if n.ordinary = n.others.Difference(isolated); n.ordinary.IsEmpty() {
-		n.ordinary = n.others
-	}
+	n.ordinary = without(n.others, isolated)
 	if n.fallback = reserved.Intersection(n.others); n.fallback.IsEmpty() && !n.others.IsEmpty() {
 		n.fallback = cpuset.New(slices.Max(n.others.UnsortedList()))
 	}
 	return n
+}
+
+// without leaves isolated CPUs out of a set, unless it has no others.
+func without(cpus, isolated cpuset.CPUSet) cpuset.CPUSet {
+	if left := cpus.Difference(isolated); !left.IsEmpty() {
+		return left
+	}
+	return cpus
 }
 
 // configure makes the pools reserved CPUs, and has the static policy of the CPU manager
@@ -225,32 +231,30 @@ func reservesCPU(reserved map[string]string) bool {
 // Reserved amounts of cpu upstream drops itself (cmd/kubelet/app, run).
 func replaceReservations(config *kubeletconfig.KubeletConfiguration) {
 	var replaced, dropped []string
-	for setting, reserved := range map[string]map[string]string{"kubeReserved": config.KubeReserved, "systemReserved": config.SystemReserved} {
-		if amount, has := reserved["cpu"]; has {
-			replaced = append(replaced, setting+" cpu="+amount)
-		}
-	}
 	for _, of := range []struct {
-		setting, prefix string
-		cgroup          *string
+		name     string
+		reserved map[string]string
+		cgroup   *string
 	}{
-		{"kubeReservedCgroup", "kube-reserved", &config.KubeReservedCgroup},
-		{"systemReservedCgroup", "system-reserved", &config.SystemReservedCgroup},
+		{"kube", config.KubeReserved, &config.KubeReservedCgroup},
+		{"system", config.SystemReserved, &config.SystemReservedCgroup},
 	} {
+		if amount, has := of.reserved["cpu"]; has {
+			replaced = append(replaced, of.name+"Reserved cpu="+amount)
+		}
 		if *of.cgroup == "" {
 			continue
 		}
-		dropped = append(dropped, of.setting+"="+*of.cgroup)
+		dropped = append(dropped, of.name+"ReservedCgroup="+*of.cgroup)
 		*of.cgroup = ""
 		config.EnforceNodeAllocatable = slices.DeleteFunc(slices.Clone(config.EnforceNodeAllocatable), func(entry string) bool {
-			needsCgroup := entry == of.prefix || entry == of.prefix+"-compressible"
+			needsCgroup := strings.TrimSuffix(entry, "-compressible") == of.name+"-reserved"
 			if needsCgroup {
 				dropped = append(dropped, "enforceNodeAllocatable: "+entry)
 			}
 			return needsCgroup
 		})
 	}
-	slices.Sort(replaced)
 	if len(replaced) > 0 {
 		host.log.Info("The pools replace reserved amounts of CPU", reservedCPUsSetting, config.ReservedSystemCPUs, "replaced", replaced)
 	}
