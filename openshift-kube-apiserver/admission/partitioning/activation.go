@@ -38,7 +38,7 @@ type activation struct {
 	// types is what requests read of each type that a node reports, that is latched, or that
 	// the configuration lists.
 	types atomic.Pointer[map[string]typeState]
-	// failed is set while the latch can not be written.
+	// failed is set while the latch cannot be written.
 	failed atomic.Bool
 	// latchedNow is told of types that this server has latched; it must not block. Nil tells
 	// nobody.
@@ -74,7 +74,7 @@ func (a *activation) decide(active bool) {
 }
 
 // synced reports whether all nodes and the latch have been seen. Before that a rule that
-// seems to hold may not, and what is latched can not be taken back.
+// seems to hold may not, and what is latched cannot be taken back.
 func (a *activation) synced() bool {
 	seen := a.seen.Load()
 	return seen != nil && (*seen)()
@@ -95,7 +95,7 @@ type typeState struct {
 	// anything.
 	known bool
 	// missing is the number of nodes that do not report the type, and unlatched whether the
-	// latch should have it and can not be written; only report knows them.
+	// latch should have it and cannot be written; only report knows them.
 	missing   int
 	unlatched bool
 }

@@ -201,7 +201,7 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 }
 
 // rememberTarget keeps the target that this run took from the pod, for the next one, which
-// decides anew: a webhook may have added a container.
+// decides again: a webhook may have added a container.
 func rememberTarget(a admission.Attributes, decision partition.Decision) {
 	var taken partition.Target
 	if decision.Outcome == partition.Skipped {

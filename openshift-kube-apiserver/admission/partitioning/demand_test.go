@@ -133,7 +133,7 @@ func expectMirror(t *testing.T, p *plugin, byCores bool) {
 	}
 }
 
-// Anybody but the node itself can not have a pod exempt, in either phase.
+// Anybody but the node itself cannot have a pod exempt, in either phase.
 func TestMirrorsOfOthersArePodsLikeAnyOther(t *testing.T) {
 	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("plain", "", ""))
 	for name, as := range map[string]user.Info{

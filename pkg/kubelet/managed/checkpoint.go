@@ -16,7 +16,7 @@ import (
 )
 
 // StartPolicy calls start, that of the CPU manager's policy, on a checkpoint whose shared
-// set has been derived anew: all CPUs that exist, less the reserved ones, less those that
+// set has been computed again: all CPUs that exist, less the reserved ones, less those that
 // are assigned exclusively. So neither changed pools, nor a write that a loss of power cut
 // in two, nor CPUs that came or went keep the kubelet from starting. Upstream would not
 // start until somebody deletes the checkpoint, and with it all exclusive assignments
@@ -82,7 +82,7 @@ func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (sk
 	assigned := cpuset.New()
 	for _, a := range assignments {
 		if ended[a.pod] {
-			host.log.Info("A pod of which no container runs held a CPU exclusively that it can not have now; it gets others when it is admitted again", "holder", a.String(), "cpus", a.cpus.String())
+			host.log.Info("A pod of which no container runs held a CPU exclusively that it cannot have now; it gets others when it is admitted again", "holder", a.String(), "cpus", a.cpus.String())
 			a.drop(s)
 			continue
 		}
@@ -151,7 +151,7 @@ func (a assignment) drop(s state.State) {
 const podUIDLabel = "io.kubernetes.pod.uid"
 
 // mayRun reports whether the runtime has a container of the pod that runs or may run. One
-// that can not be asked may.
+// that cannot be asked may.
 func mayRun(uid string) bool {
 	observed.Lock()
 	runtime := observed.runtime

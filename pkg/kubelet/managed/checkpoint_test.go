@@ -63,7 +63,7 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 		"of a pod of which one container runs":         {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{exited, running}, want: "1-2", wantError: "exclusively holds CPU 3"},
 		"of a pod that starts":                         {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_CREATED}, want: "1-2", wantError: "exclusively holds CPU 3"},
 		"of a pod in an unknown state":                 {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_UNKNOWN}, want: "1-2", wantError: "exclusively holds CPU 3"},
-		"and the runtime can not be asked":             {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", asked: errors.New("no runtime"), want: "1-2", wantError: "exclusively holds CPU 3"},
+		"and the runtime cannot be asked":              {wasOn: true, pools: "0,3", shared: "1-2", exclusive: "3", asked: errors.New("no runtime"), want: "1-2", wantError: "exclusively holds CPU 3"},
 		"an exclusive CPU in no pool is not looked at": {wasOn: true, pools: "0", shared: "1-2", exclusive: "3", containers: []runtimeapi.ContainerState{}, want: "1-2"},
 		"a write was cut in two":                       {wasOn: true, pools: "0", shared: "1", exclusive: "3", want: "1-2"},
 		"the other write was":                          {wasOn: true, pools: "0", shared: "1-3", exclusive: "3", want: "1-2"},

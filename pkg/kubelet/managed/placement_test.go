@@ -275,7 +275,7 @@ func TestRepair(t *testing.T) {
 	})
 }
 
-// The conversions are upstream's, whose package can not be imported here
+// The conversions are upstream's, whose package cannot be imported here
 // (pkg/kubelet/cm/helpers_linux_test.go has these values).
 func TestConversions(t *testing.T) {
 	for millicores, want := range map[int64]int64{0: 2, 1: 2, 100: 102, 400: 409, 1000: 1024, 300000: 262144} {

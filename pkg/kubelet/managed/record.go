@@ -88,8 +88,8 @@ func (n *node) writeRecord(earlier []cpuset.CPUSet) {
 		}
 	}
 	if err != nil {
-		host.log.Error(err, "The record of the pools can not be written; a kubelet without the pinning file will not free all containers of this one", "path", recordPath)
-		nodeEvent(v1.EventTypeWarning, eventRecordNotWritten, "The record %s of the pools can not be written: %v", recordPath, err)
+		host.log.Error(err, "The record of the pools cannot be written; a kubelet without the pinning file will not free all containers of this one", "path", recordPath)
+		nodeEvent(v1.EventTypeWarning, eventRecordNotWritten, "The record %s of the pools cannot be written: %v", recordPath, err)
 	}
 }
 
@@ -113,6 +113,6 @@ func removeRecord() {
 		err = files.Delete(recordName)
 	}
 	if err != nil {
-		host.log.Error(err, "The record of the last pools can not be removed; the next start will look for their containers again", "path", recordPath)
+		host.log.Error(err, "The record of the last pools cannot be removed; the next start will look for their containers again", "path", recordPath)
 	}
 }

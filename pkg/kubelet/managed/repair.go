@@ -82,7 +82,7 @@ func RepairPodCgroup[R any, F setPodCgroup[R]](pod *v1.Pod, exists func(*v1.Pod)
 	host.log.Info("Giving a pod's cgroup the weight and the quota of its partition", "pod", klog.KObj(pod))
 	config := callResourceConfigForPod[R](configFor, pod, host.quotaPeriod)
 	if err := callSetPodCgroup(set, pod, onlyCPU(config)); err != nil {
-		host.log.Error(err, "A pod's cgroup can not be written; trying again when the pod is synchronised", "pod", klog.KObj(pod))
+		host.log.Error(err, "A pod's cgroup cannot be written; trying again when the pod is synchronised", "pod", klog.KObj(pod))
 		observed.forget(pod)
 	}
 }

@@ -45,7 +45,7 @@ var weighedBefore struct {
 }
 
 // exceeds reports whether shares are more than the weight of a cgroup, in either version
-// of cgroups. A weight that can not be read is kept.
+// of cgroups. A weight that cannot be read is kept.
 func exceeds(shares uint64, cgroup string) bool {
 	if now, err := readNumber(filepath.Join(cgroupRoot, "cpu", cgroup, "cpu.shares")); err == nil {
 		return shares > now

@@ -12,7 +12,7 @@ import (
 // for every other pod. The target annotation alone makes no partitioned pod: no
 // container may have cpu, and either each has its resources annotation, or at least one
 // has cores of the type, and none those of another. (OpenShift's kubelet annotates no
-// container without a request.) A pod whose author forged all of that can not be told
+// container without a request.) A pod whose author forged all of that cannot be told
 // from a partitioned one; it is the admission plugin, in every kube-apiserver, that lets
 // none pass. It does not allocate.
 func TypeOf(pod *v1.Pod) (workloadType string, ok bool) {
