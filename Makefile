@@ -25,9 +25,9 @@ E2E_SUITE ?= $(E2E_NODE)
 TOPOLOGY ?= 2x2x2
 OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
 OLDEST  := $(firstword $(RELEASES))
-E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|NamespacesThatDemandCPU|LaterChanges)$$'
+E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PodCgroups|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|NamespacesThatDemandCPU|LaterChanges)$$'
 # Those of a node, whatever host it is on.
-E2E_NODE := Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PoolsChange|Pools|AlignedCPUs|NoSharedCPUs|ContainersOfBefore|KubeletStartsOnWhatInstallersLeave|CoresAreNeverZero|MetricsAndEvents|Registration|TwoTypes|ReservedCPUs)$$
+E2E_NODE := Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|ExclusiveFromTheFirstInstruction|NoLeak|PodCgroups|Storm|PoolsChange|Pools|AlignedCPUs|NoSharedCPUs|ContainersOfBefore|KubeletStartsOnWhatInstallersLeave|CoresAreNeverZero|MetricsAndEvents|Registration|TwoTypes|ReservedCPUs)$$
 empty :=
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
 # Each is a Go module of its own: commands, tests and tools must not raise a
@@ -148,7 +148,7 @@ e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual mach
 
 .PHONY: e2e-vm-core
 e2e-vm-core: E2E_RUN := ^TestSuite$$
-e2e-vm-core: E2E_SUITE := Test(Pools|AlignedCPUs|NoSharedCPUs)$$/(two_types|holes|the_kubelet|a_CPU)
+e2e-vm-core: E2E_SUITE := Test(Pools|AlignedCPUs|NoSharedCPUs|ExclusiveFromTheFirstInstruction)$$/(two_types|holes|the_kubelet|a_CPU|while|its_end)
 # None of them takes an older kubelet.
 e2e-vm-core: OLDER :=
 e2e-vm-core: e2e-vm ## Run those of them that say most; make test does, if there is time

@@ -172,3 +172,32 @@ func usageV2(cgroup string) (u Usage, err error) {
 	}
 	return u, err
 }
+
+// Below returns the cgroups below a pod's, by their names, each with what the kernel says of
+// it: those of its containers and of its sandbox.
+func Below(pod *v1.Pod) (map[string]Usage, error) {
+	top := podCgroup(pod)
+	root := "/sys/fs/cgroup"
+	if CgroupV1() {
+		root = filepath.Join(root, "cpuset")
+	}
+	found := map[string]Usage{}
+	return found, filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(filepath.Join(root, top), path)
+		if errors.Is(err, fs.ErrNotExist) || (err == nil && (!entry.IsDir() || name == ".")) {
+			return nil // it has ended
+		}
+		if err != nil {
+			return err
+		}
+		of, err := usage(filepath.Join(top, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		found[name] = of
+		return err
+	})
+}
+
+// AllPodsUsage reads the cgroup of all pods. Its accounts have what deleted pods used.
+func AllPodsUsage() (Usage, error) { return usage(qosCgroup("")) }

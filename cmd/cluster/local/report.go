@@ -17,7 +17,8 @@ import (
 )
 
 // Report prints the node's pools and what it offers, and for each container where
-// it may run, where it has run, and what its share is.
+// it may run, where it has run, and what its share is. The row of a whole pod counts its
+// sandbox, and the containers and commands that ended in it.
 func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
 	node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{})
 	if err != nil {
@@ -58,6 +59,14 @@ func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
 		if !ok {
 			workloadType = "-"
 		}
+		if pod.Status.Phase == v1.PodRunning {
+			// With its sandbox, and with what ended in it.
+			whole, err := PodUsage(pod)
+			if err != nil {
+				return err
+			}
+			row(table, pod, "(whole pod)", workloadType, whole)
+		}
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
 			if status.State.Running == nil {
 				continue
@@ -66,10 +75,14 @@ func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\tCPU %s\t%s\t%d\t%s\n", pod.Namespace, pod.Name, status.Name, workloadType, usage.CPUs, used(usage.Used), usage.Weight, quota(usage.Quota))
+			row(table, pod, status.Name, workloadType, usage)
 		}
 	}
 	return table.Flush()
+}
+
+func row(w io.Writer, pod *v1.Pod, container, workloadType string, usage Usage) {
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\tCPU %s\t%s\t%d\t%s\n", pod.Namespace, pod.Name, container, workloadType, usage.CPUs, used(usage.Used), usage.Weight, quota(usage.Quota))
 }
 
 func used(perCPU []time.Duration) string {

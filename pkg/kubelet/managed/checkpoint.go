@@ -43,7 +43,7 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 	observed.state = s
 	observed.Unlock()
 	if n == nil {
-		removeRecord()
+		go removeRecordOnceFreed(freedPeriod)
 	} else {
 		n.writeRecord(nil) // the CPU manager moves all containers, from whatever set
 	}

@@ -44,7 +44,7 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 			}
 		}
 		if n == nil {
-			removeRecord()
+			removeRecordOnceFreed(period)
 		} else {
 			n.writeRecord(nil)
 		}

@@ -118,15 +118,16 @@ func (n *node) reportShared() {
 	}
 }
 
-// nothingShared is empty as long as a CPU is shared.
-func (n *node) nothingShared() string {
+// unsharedNow returns the CPUs on which containers without exclusive ones run when nothing is
+// left to share, and the names of the active pods by UID.
+func (n *node) unsharedNow() (used cpuset.CPUSet, names map[string]string) {
 	observed.Lock()
 	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
 	observed.Unlock()
-	if !host.static || assigned == nil || activePods == nil || last == nil || !assigned.GetDefaultCPUSet().IsEmpty() {
-		return ""
+	used, names = cpuset.New(), map[string]string{}
+	if activePods == nil || assigned == nil || last == nil {
+		return used, names
 	}
-	used, names := cpuset.New(), map[string]string{}
 	for _, pod := range activePods() {
 		uid := string(pod.UID)
 		names[uid] = pod.Namespace + "/" + pod.Name
@@ -144,6 +145,18 @@ func (n *node) nothingShared() string {
 			}
 		}
 	}
+	return used, names
+}
+
+// nothingShared is empty as long as a CPU is shared.
+func (n *node) nothingShared() string {
+	observed.Lock()
+	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
+	observed.Unlock()
+	if !host.static || assigned == nil || activePods == nil || last == nil || !assigned.GetDefaultCPUSet().IsEmpty() {
+		return ""
+	}
+	used, names := n.unsharedNow()
 	if used.IsEmpty() {
 		used = n.fallback // for those to come
 	}

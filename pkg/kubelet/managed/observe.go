@@ -12,6 +12,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
 
@@ -28,6 +29,7 @@ const (
 	eventFileMissing            = "PinningFileMissing"
 	eventDirectoryOwner         = "PinningFileDirectoryOwner"
 	eventRecordNotWritten       = "PoolsNotRecorded"
+	eventCgroupLacksCPUs        = "PodCgroupLacksPoolCPUs"
 )
 
 // Metrics are registered by Start, and only with a pinning file: without one a
@@ -76,6 +78,8 @@ type observation struct {
 	placed int
 	// podCgroups are the partitioned pods to whose cgroup this kubelet has seen.
 	podCgroups map[types.UID]bool
+	// room are the CPUs of the cgroup of all pods, as each workload type was last told of.
+	room map[string]cpuset.CPUSet
 	// skipped has the last message about each static pod: the kubelet reads the same
 	// manifest again and again.
 	skipped map[string]string
@@ -144,15 +148,18 @@ func (o *observation) notes() state.State {
 	return o.lastUpdates
 }
 
-// firstSight reports whether a pod's cgroup has not been seen to by this kubelet, and
-// takes note that it has.
-func (o *observation) firstSight(pod *v1.Pod) bool {
+// seen reports whether this kubelet has seen to a pod's cgroup.
+func (o *observation) seen(pod *v1.Pod) bool {
 	o.Lock()
-	known, count := o.podCgroups[pod.UID], len(o.podCgroups)
+	defer o.Unlock()
+	return o.podCgroups[pod.UID]
+}
+
+// sawTo takes note that this kubelet has seen to a pod's cgroup.
+func (o *observation) sawTo(pod *v1.Pod) {
+	o.Lock()
+	count := len(o.podCgroups)
 	o.Unlock()
-	if known {
-		return false
-	}
 	var active map[types.UID]bool
 	if count >= maxPodCgroups {
 		active = o.active()
@@ -166,7 +173,48 @@ func (o *observation) firstSight(pod *v1.Pod) bool {
 		o.podCgroups = map[types.UID]bool{}
 	}
 	o.podCgroups[pod.UID] = true
+}
+
+// sawToAll reports whether this kubelet knows all pods, and has seen to the cgroup of each
+// active one that is partitioned.
+func (o *observation) sawToAll() bool {
+	o.Lock()
+	activePods, ready := o.activePods, o.ready
+	o.Unlock()
+	if activePods == nil || ready == nil || !ready() {
+		return false
+	}
+	for _, pod := range activePods() {
+		if _, partitioned := partition.TypeOf(pod); partitioned && !o.seen(pod) {
+			return false
+		}
+	}
 	return true
+}
+
+// newRoom takes note of the CPUs of the cgroup of all pods, and reports whether they are
+// others than a workload type was last told of.
+func (o *observation) newRoom(workloadType string, cpus cpuset.CPUSet) bool {
+	o.Lock()
+	defer o.Unlock()
+	if last, told := o.room[workloadType]; told && last.Equals(cpus) {
+		return false
+	}
+	if o.room == nil {
+		o.room = map[string]cpuset.CPUSet{}
+	}
+	o.room[workloadType] = cpus
+	return true
+}
+
+// podRoom returns the CPUs of the cgroup of all pods; empty if they are not known.
+func (o *observation) podRoom() cpuset.CPUSet {
+	o.Lock()
+	defer o.Unlock()
+	for _, cpus := range o.room {
+		return cpus
+	}
+	return cpuset.New()
 }
 
 // active returns the UIDs of the active pods; nil if these are not known yet. The caller
@@ -205,12 +253,6 @@ func (o *observation) forgetContainers() {
 			}
 		}
 	}
-}
-
-func (o *observation) forget(pod *v1.Pod) {
-	o.Lock()
-	defer o.Unlock()
-	delete(o.podCgroups, pod.UID)
 }
 
 // maxSkipped bounds what is remembered of static pods; manifests come and go.

@@ -71,6 +71,13 @@ func CPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpus
 	if n == nil && !host.wasOn {
 		return chosen
 	}
+	if host.podCgroups && !classesKnown() {
+		return cpuset.New() // upstream tells of them right after its start
+	}
+	return n.makeRoom(pod, n.choose(pod, container, containerID, chosen))
+}
+
+func (n *node) choose(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpuset.CPUSet {
 	before := n.examine(pod, container, containerID)
 	if pool, confined := n.pool(pod); confined {
 		return pool
@@ -214,6 +221,9 @@ func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerI
 	}
 	if has, err = cpuset.Parse(resources.GetCpusetCpus()); err != nil {
 		return has, unanswered, err
+	}
+	if actual := containerCPUs(pod, containerID); !has.IsEmpty() && !actual.IsEmpty() {
+		has = actual
 	}
 	has, err = n.repair(runtime, pod, container, containerID, resources, has)
 	return has, reported, err

@@ -33,6 +33,11 @@ func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ContainerFilte
 	return list, r.err
 }
 
+// ListPodSandbox says that every pod has the sandbox of that name.
+func (r *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	return []*runtimeapi.PodSandbox{{Id: "sandbox"}}, nil
+}
+
 func (r *fakeRuntime) ContainerStatus(context.Context, string, bool) (*runtimeapi.ContainerStatusResponse, error) {
 	r.asked++
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Resources: &runtimeapi.ContainerResources{Linux: r.linux}}}, r.err
@@ -287,78 +292,6 @@ func TestConversions(t *testing.T) {
 		if got := quotaOf(millicores, 100*time.Millisecond); got != want {
 			t.Errorf("%dm are a quota of %d, want %d", millicores, got, want)
 		}
-	}
-}
-
-// resourceConfig is like upstream's.
-type resourceConfig struct {
-	Memory        *int64
-	CPUShares     *uint64
-	CPUQuota      *int64
-	CPUPeriod     *uint64
-	HugePageLimit map[int64]int64
-}
-
-func TestRepairPodCgroup(t *testing.T) {
-	memory, shares, quota := int64(1), uint64(409), int64(50000)
-	compute := func(_ *v1.Pod, enforce bool, period uint64, memoryQoS bool, _ string) *resourceConfig {
-		if !enforce || period != 100000 || memoryQoS {
-			t.Errorf("called with %v, %d, %v", enforce, period, memoryQoS)
-		}
-		return &resourceConfig{Memory: &memory, CPUShares: &shares, CPUQuota: &quota, CPUPeriod: &period, HugePageLimit: map[int64]int64{2 << 20: 1 << 30}}
-	}
-	exists, fails, written := true, false, 0
-	repair := func(pod *v1.Pod) int {
-		written = 0
-		RepairPodCgroup[resourceConfig](pod, func(*v1.Pod) bool { return exists }, compute, func(_ *v1.Pod, config *resourceConfig) error {
-			written++
-			if config.Memory != nil || *config.CPUShares != shares || *config.CPUQuota != quota || len(config.HugePageLimit) != 1 {
-				t.Errorf("written is %v", config)
-			}
-			if fails {
-				return errors.New("busy")
-			}
-			return nil
-		})
-		return written
-	}
-	named := func(uid types.UID) *v1.Pod {
-		pod := partitionedPod(t)
-		pod.UID = uid
-		return pod
-	}
-	if repair(named("a")) != 0 {
-		t.Error("with the feature off a cgroup is written")
-	}
-	on(t, management)
-	restarted(t, &fakeRuntime{})
-	if repair(ordinaryPod()) != 0 {
-		t.Error("an ordinary pod's cgroup is written")
-	}
-	fails = true
-	for range 2 {
-		if repair(named("a")) != 1 {
-			t.Error("after a failure it is not tried again")
-		}
-	}
-	fails = false
-	if repair(named("a")) != 1 || repair(named("a")) != 0 {
-		t.Error("a cgroup of before is not written once")
-	}
-	exists = false
-	if repair(named("b")) != 0 {
-		t.Error("a cgroup that does not exist is written")
-	}
-	exists = true
-	if repair(named("b")) != 0 {
-		t.Error("a cgroup that upstream has created is written")
-	}
-	observed.activePods = func() []*v1.Pod { return []*v1.Pod{named("b")} }
-	for i := range 3 * maxPodCgroups {
-		repair(named(types.UID(fmt.Sprint(i))))
-	}
-	if len(observed.podCgroups) > maxPodCgroups || repair(named("b")) != 0 {
-		t.Errorf("%d pods are remembered", len(observed.podCgroups))
 	}
 }
 

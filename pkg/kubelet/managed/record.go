@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/util/store"
@@ -105,6 +106,20 @@ func (n *node) sets() []cpuset.CPUSet {
 		}
 	}
 	return sets
+}
+
+// freedPeriod is that between two looks whether all cgroups are free.
+const freedPeriod = time.Second
+
+// removeRecordOnceFreed waits until the cgroups of pods and classes are free: a kubelet that
+// is killed before that leaves the record, and the next one frees them.
+func removeRecordOnceFreed(period time.Duration) {
+	// The pods may come a moment after their sources are ready.
+	for was := false; !was || !freed(); {
+		was = freed()
+		time.Sleep(period)
+	}
+	removeRecord()
 }
 
 func removeRecord() {

@@ -70,19 +70,3 @@ func quotaOf(millicores int64, period time.Duration) int64 {
 	const least = time.Millisecond
 	return max(millicores*period.Microseconds()/1000, least.Microseconds())
 }
-
-// RepairPodCgroup writes the weight and the quota of a partitioned pod's cgroup that was
-// here before this kubelet, once. Upstream writes them only when it creates the cgroup
-// (pkg/kubelet/kubelet.go, SyncPod). configFor is its ResourceConfigForPod, which knows
-// what they should be, and R the type of what that returns.
-func RepairPodCgroup[R any, F setPodCgroup[R]](pod *v1.Pod, exists func(*v1.Pod) bool, configFor any, set F) {
-	if _, partitioned := typeOf(pod); !partitioned || !observed.firstSight(pod) || !exists(pod) {
-		return
-	}
-	host.log.Info("Giving a pod's cgroup the weight and the quota of its partition", "pod", klog.KObj(pod))
-	config := callResourceConfigForPod[R](configFor, pod, host.quotaPeriod)
-	if err := callSetPodCgroup(set, pod, onlyCPU(config)); err != nil {
-		host.log.Error(err, "A pod's cgroup cannot be written; trying again when the pod is synchronised", "pod", klog.KObj(pod))
-		observed.forget(pod)
-	}
-}

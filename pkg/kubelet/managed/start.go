@@ -49,6 +49,8 @@ var host struct {
 	gave  []cpuset.CPUSet
 	// gaveUnknown means that it is not known which.
 	gaveUnknown bool
+	// podCgroups tells that pods have cgroups of their own (cgroupsPerQOS).
+	podCgroups bool
 	// quotaPeriod is that of CPU limits; zero means that the kubelet enforces none.
 	quotaPeriod time.Duration
 	log         klog.Logger
@@ -70,13 +72,22 @@ var (
 )
 
 func readCPUs(file string) (cpuset.CPUSet, error) {
+	cpus, err := readList(file)
+	if err != nil {
+		return cpus, fmt.Errorf("CPUs of the host: %w", err)
+	}
+	return cpus, nil
+}
+
+// readList reads a file of the kernel with a list of CPUs.
+func readList(file string) (cpuset.CPUSet, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return cpuset.CPUSet{}, fmt.Errorf("CPUs of the host: %w", err)
+		return cpuset.CPUSet{}, err
 	}
 	cpus, err := cpuset.Parse(strings.TrimSpace(string(data)))
 	if err != nil {
-		return cpuset.CPUSet{}, fmt.Errorf("CPUs of the host: %s: %w", file, err)
+		return cpuset.CPUSet{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return cpus, nil
 }
@@ -131,6 +142,9 @@ func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.Kube
 	host.podLogs = config.PodLogsDir
 	host.static = config.CPUManagerPolicy == staticPolicy
 	host.strict, _ = strconv.ParseBool(config.CPUManagerPolicyOptions[strictReservation])
+	if host.podCgroups = config.CgroupsPerQOS; !host.podCgroups {
+		host.log.Info("Pods have no cgroups of their own, so only their containers are confined, not their sandboxes and what else the runtime starts", "cgroupsPerQOS", false)
+	}
 	if config.CPUCFSQuota {
 		host.quotaPeriod = config.CPUCFSQuotaPeriod.Duration
 	}

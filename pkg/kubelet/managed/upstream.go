@@ -69,17 +69,17 @@ func dropPodAssignment(s state.State, pod string) {
 	s.(interface{ DeletePod(podUID string) }).DeletePod(pod)
 }
 
-// setPodCgroup is SetPodCgroupConfig: without a logger up to v1.34
+// callSetPodCgroup calls SetPodCgroupConfig, which takes no logger up to v1.34
 // (pkg/kubelet/cm/types.go, PodContainerManager). R is its ResourceConfig.
-type setPodCgroup[R any] interface {
-	func(klog.Logger, *v1.Pod, *R) error | func(*v1.Pod, *R) error
-}
-
-func callSetPodCgroup[R any, F setPodCgroup[R]](set F, pod *v1.Pod, config *R) error {
-	if set, ok := any(set).(func(*v1.Pod, *R) error); ok {
-		return set(pod, config)
+func callSetPodCgroup[R any](manager any, pod *v1.Pod, config *R) error {
+	if manager, ok := manager.(interface {
+		SetPodCgroupConfig(pod *v1.Pod, config *R) error
+	}); ok {
+		return manager.SetPodCgroupConfig(pod, config)
 	}
-	return any(set).(func(klog.Logger, *v1.Pod, *R) error)(host.log, pod, config)
+	return manager.(interface {
+		SetPodCgroupConfig(logger klog.Logger, pod *v1.Pod, config *R) error
+	}).SetPodCgroupConfig(host.log, pod, config)
 }
 
 // callResourceConfigForPod calls upstream's function of that name, which has one more
@@ -93,13 +93,20 @@ func callResourceConfigForPod[R any](function any, pod *v1.Pod, quotaPeriod time
 	return call.Call(arguments)[0].Interface().(*R)
 }
 
-// onlyCPU returns a ResourceConfig (pkg/kubelet/cm/types.go) with nothing but weight and
-// quota, so that nothing else of a cgroup changes. Limits of huge pages stay: upstream
-// writes zero for those that are left out (cgroup_manager_linux.go, maybeSetHugetlb).
-func onlyCPU[R any](config *R) *R {
+// hugePages is a field of ResourceConfig that each update must have: upstream writes zero
+// for limits that are left out (cgroup_manager_linux.go, maybeSetHugetlb).
+const hugePages = "HugePageLimit"
+
+var weightAndQuota = []string{"CPUShares", "CPUQuota", "CPUPeriod"}
+
+// onlyCPU returns a ResourceConfig (pkg/kubelet/cm/types.go) with these CPUs and nothing else
+// but some fields of another, so that nothing else of a cgroup changes.
+func onlyCPU[R any](config *R, cpus cpuset.CPUSet, fields ...string) *R {
 	only := new(R)
-	for _, field := range []string{"CPUShares", "CPUQuota", "CPUPeriod", "HugePageLimit"} {
-		reflect.ValueOf(only).Elem().FieldByName(field).Set(reflect.ValueOf(config).Elem().FieldByName(field))
+	to, from := reflect.ValueOf(only).Elem(), reflect.ValueOf(config).Elem()
+	for _, field := range fields {
+		to.FieldByName(field).Set(from.FieldByName(field))
 	}
+	to.FieldByName("CPUSet").Set(reflect.ValueOf(cpus))
 	return only
 }

@@ -1,0 +1,142 @@
+package managed
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/cpuset"
+)
+
+// cpusets is the host's hierarchy of cgroups with sets of CPUs. On cgroup v2 the kernel
+// intersects a cgroup's set with its parent's, and takes the parent's where nothing is left.
+// On v1 it refuses a set that is not within the parent's, and one that does not hold the
+// children's.
+type cpusets struct {
+	root string
+	v1   bool
+}
+
+// hierarchy returns the one that is mounted, in the way of the kubelet
+// (pkg/kubelet/cm/helpers_linux.go, GetCgroupSubsystems).
+func hierarchy() cpusets {
+	v1 := filepath.Join(cgroupRoot, "cpuset")
+	if info, err := os.Stat(v1); err == nil && info.IsDir() {
+		return cpusets{root: v1, v1: true}
+	}
+	return cpusets{root: cgroupRoot}
+}
+
+// cpus returns the set of a cgroup as it was written. On cgroup v2 it is empty as long as
+// nothing was.
+func (c cpusets) cpus(cgroup string) (cpuset.CPUSet, error) {
+	return readList(filepath.Join(c.root, cgroup, "cpuset.cpus"))
+}
+
+// effective returns the CPUs that a cgroup has.
+func (c cpusets) effective(cgroup string) (cpuset.CPUSet, error) {
+	if c.v1 {
+		return c.cpus(cgroup)
+	}
+	return readList(filepath.Join(c.root, cgroup, "cpuset.cpus.effective"))
+}
+
+func (c cpusets) set(cgroup string, cpus cpuset.CPUSet) error {
+	file, err := os.OpenFile(filepath.Join(c.root, cgroup, "cpuset.cpus"), os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(cpus.String())
+	return errors.Join(err, file.Close())
+}
+
+// children returns the cgroups right below one.
+func (c cpusets) children(cgroup string) (children []string) {
+	entries, _ := os.ReadDir(filepath.Join(c.root, cgroup)) // a cgroup that has gone has none
+	for _, entry := range entries {
+		if entry.IsDir() {
+			children = append(children, filepath.Join(cgroup, entry.Name()))
+		}
+	}
+	return children
+}
+
+// widen adds CPUs to the set of a cgroup. One without a set of its own has its parent's.
+func (c cpusets) widen(cgroup string, cpus cpuset.CPUSet) error {
+	has, err := c.cpus(cgroup)
+	if err != nil || has.IsEmpty() || cpus.IsSubsetOf(has) {
+		return err
+	}
+	return c.set(cgroup, has.Union(cpus))
+}
+
+// fit makes room for a narrower set of a cgroup: those below it keep what they have of the
+// set, and get otherwise, a part of it, if that is nothing. On cgroup v1 they are written,
+// the lowest first, and the cgroup last. On v2 the kernel leaves each what it has of the
+// set; only those that have nothing of it are written, and the cgroup is the caller's.
+func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet) error {
+	if c.v1 {
+		if err := c.widen(cgroup, cpus); err != nil {
+			return err
+		}
+	}
+	for _, child := range c.children(cgroup) {
+		// It may go at any time.
+		if err := c.fitChild(child, cpus, otherwise); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if c.v1 {
+		return c.set(cgroup, cpus)
+	}
+	return nil
+}
+
+func (c cpusets) fitChild(child string, cpus, otherwise cpuset.CPUSet) error {
+	has, err := c.cpus(child)
+	if err != nil || (c.v1 && has.IsSubsetOf(cpus)) {
+		return err
+	}
+	kept := has.Intersection(cpus)
+	switch {
+	case !kept.IsEmpty():
+	case has.IsEmpty(): // on cgroup v2: its parent's
+		kept = cpus
+	default:
+		if kept = otherwise; !c.v1 {
+			if err := c.set(child, kept); err != nil {
+				return err
+			}
+		}
+	}
+	if below := otherwise.Intersection(kept); !below.IsEmpty() {
+		otherwise = below
+	} else {
+		otherwise = kept
+	}
+	return c.fit(child, kept, otherwise)
+}
+
+// restore gives a cgroup of a pod, on cgroup v1, its parent's set, and its sandboxes too.
+// Its other containers are the CPU manager's.
+func (c cpusets) restore(cgroup string, sandboxes []string) error {
+	all, err := c.cpus(filepath.Dir(cgroup))
+	if err != nil {
+		return err
+	}
+	if err := c.widen(cgroup, all); err != nil {
+		return err
+	}
+	for _, child := range c.children(cgroup) {
+		if !slices.ContainsFunc(sandboxes, func(id string) bool { return strings.Contains(filepath.Base(child), id) }) {
+			continue
+		}
+		if err := c.widen(child, all); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

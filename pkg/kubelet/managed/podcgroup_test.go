@@ -1,0 +1,484 @@
+package managed
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
+)
+
+// resourceConfig is like upstream's.
+type resourceConfig struct {
+	Memory        *int64
+	CPUShares     *uint64
+	CPUQuota      *int64
+	CPUPeriod     *uint64
+	CPUSet        cpuset.CPUSet
+	HugePageLimit map[int64]int64
+}
+
+// fakePodCgroups is upstream's manager up to v1.34, whose pods are of the class Burstable.
+type fakePodCgroups struct {
+	absent  bool
+	err     error
+	written []*resourceConfig
+}
+
+func (f *fakePodCgroups) Exists(*v1.Pod) bool { return !f.absent }
+
+func (f *fakePodCgroups) GetPodContainerName(pod *v1.Pod) (names []string, path string) {
+	return nil, "/kubepods/burstable/pod" + string(pod.UID)
+}
+
+func (f *fakePodCgroups) SetPodCgroupConfig(_ *v1.Pod, config *resourceConfig) error {
+	f.written = append(f.written, config)
+	return f.err
+}
+
+func computeConfig(_ *v1.Pod, _ bool, period uint64, _ bool, _ string) *resourceConfig {
+	memory, shares, quota := int64(1), uint64(409), int64(50000)
+	return &resourceConfig{Memory: &memory, CPUShares: &shares, CPUQuota: &quota, CPUPeriod: &period, HugePageLimit: map[int64]int64{2 << 20: 1 << 30}}
+}
+
+// cgroups makes cgroups with the given sets of CPUs, by their paths below kubepods, for the
+// time of a test. They are files, so no kernel refuses a write to them.
+func cgroups(t *testing.T, v1 bool, sets map[string]string) {
+	t.Helper()
+	before := cgroupRoot
+	cgroupRoot = t.TempDir()
+	t.Cleanup(func() { cgroupRoot = before })
+	if v1 {
+		if err := os.Mkdir(filepath.Join(cgroupRoot, "cpuset"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, cpus := range sets {
+		directory := filepath.Join(hierarchy().root, "kubepods", path)
+		if err := os.MkdirAll(directory, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.cpus.effective"} {
+			if err := os.WriteFile(filepath.Join(directory, file), []byte(cpus+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func expectSets(t *testing.T, want map[string]string) {
+	t.Helper()
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		if has, err := hierarchy().cpus(filepath.Join("kubepods", path)); err != nil || has.String() != want[path] {
+			t.Errorf("%s has the CPUs %q (%v), want %q", path, has, err, want[path])
+		}
+	}
+}
+
+func withUID(t *testing.T, uid types.UID) *v1.Pod {
+	pod := partitionedPod(t)
+	pod.UID = uid
+	return pod
+}
+
+func TestPodCgroupIsConfined(t *testing.T) {
+	two := partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New(2)}
+	for name, test := range map[string]struct {
+		pools    partition.Pools
+		v1       bool
+		ordinary bool
+		noQOS    bool
+		room     string
+		want     string
+	}{
+		"the feature is off":                         {v1: true},
+		"its own pool with cgroup v2":                {pools: two, want: "0-1"},
+		"the union of the pools with cgroup v1":      {pools: two, v1: true, want: "0-2"},
+		"an ordinary pod has no set":                 {pools: two, ordinary: true},
+		"a pool without CPUs is no set":              {pools: partition.Pools{"management": cpuset.New()}},
+		"pods have no cgroups of their own":          {pools: two, noQOS: true},
+		"v1: no more than the cgroup of all pods":    {pools: two, v1: true, room: "1-3", want: "1-2"},
+		"v1: nothing of the pool is there":           {pools: two, v1: true, room: "3"},
+		"v2: the kernel intersects with what is set": {pools: two, room: "1-3", want: "0-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cgroups(t, test.v1, map[string]string{"": test.room})
+			restarted(t, &fakeRuntime{})
+			recorder := recordEvents(t)
+			host.podCgroups = !test.noQOS
+			if test.pools != nil {
+				on(t, test.pools)
+			}
+			pod := withUID(t, "a")
+			if test.ordinary {
+				pod = ordinaryPod()
+			}
+			if test.room != "" {
+				for range 2 {
+					RepairPodCgroup[resourceConfig](pod, &fakePodCgroups{absent: true}, computeConfig)
+				}
+				lacks := "CPU 0"
+				if test.room == "3" {
+					lacks = "CPU 0-1"
+				}
+				expectEvent(t, recorder, fmt.Sprintf("PodCgroupLacksPoolCPUs The cgroup /kubepods has the CPUs %q and the pool of workload type management \"0-1\": its pods cannot run on %s", test.room, lacks))
+			}
+			expectEvent(t, recorder, "")
+			if same, got := PodCgroup(pod); got.String() != test.want || (test.pools == nil && same != pod) {
+				t.Errorf("its cgroup has %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPodCgroupsOfBefore(t *testing.T) {
+	for name, test := range map[string]struct {
+		pools partition.Pools // nil is a file that has gone
+		v1    bool
+		has   map[string]string
+		want  map[string]string
+		// written is the set that upstream's manager is given.
+		written string
+	}{
+		"v1: created without a set": {v1: true, pools: management,
+			has:     map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/sandbox": "0-3", "burstable/poda/container": "0-1"},
+			want:    map[string]string{"burstable": "0-3", "burstable/poda": "0-1", "burstable/poda/sandbox": "0-1", "burstable/poda/container": "0-1"},
+			written: "0-1"},
+		"v1: the pool has moved": {v1: true, pools: management,
+			has:     map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "2-3", "burstable/poda/sandbox": "2-3", "burstable/poda/container": "2-3"},
+			want:    map[string]string{"burstable/poda": "0-1", "burstable/poda/sandbox": "0-1", "burstable/poda/container": "0-1"},
+			written: "0-1"},
+		"v1: the pool has moved by one": {v1: true, pools: management,
+			has:     map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "1-2", "burstable/poda/sandbox": "1-2", "burstable/poda/container": "1-2"},
+			want:    map[string]string{"burstable/poda": "0-1", "burstable/poda/sandbox": "1", "burstable/poda/container": "1"},
+			written: "0-1"},
+		"v1: another pod had the CPU exclusively": {v1: true, pools: management,
+			has:     map[string]string{"": "0-3", "burstable": "0,2-3", "burstable/poda": "0", "burstable/podb": "0,2-3"},
+			want:    map[string]string{"burstable": "0-3", "burstable/poda": "0-1", "burstable/podb": "0,2-3"},
+			written: "0-1"},
+		"v1: the file has gone": {v1: true,
+			has:  map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-1", "burstable/poda/scope-sandbox": "0-1", "burstable/poda/container": "0-1"},
+			want: map[string]string{"burstable/poda": "0-3", "burstable/poda/scope-sandbox": "0-3", "burstable/poda/container": "0-1"}},
+		"v1: the type has lost its CPUs": {v1: true, pools: partition.Pools{"management": cpuset.New()},
+			has:  map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-1", "burstable/poda/sandbox": "0-1"},
+			want: map[string]string{"burstable/poda": "0-3", "burstable/poda/sandbox": "0-3"}},
+		"v2: created without a set": {pools: management,
+			has: map[string]string{"burstable": "", "burstable/poda": "", "burstable/poda/container": "0-1"}, written: "0-1"},
+		"v2: the pool has moved": {pools: management,
+			has: map[string]string{"burstable": "", "burstable/poda": "2-3"}, written: "0-1"},
+		"v2: the file has gone": {
+			has: map[string]string{"burstable": "", "burstable/poda": "2-3"}, written: "0-3"},
+		"v2: the file has gone, and nothing was confined": {
+			has: map[string]string{"burstable": "", "burstable/poda": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cgroups(t, test.v1, test.has)
+			restarted(t, &fakeRuntime{})
+			onlineFile(t, "0-3")
+			host.podCgroups, host.wasOn = true, true
+			if test.pools != nil {
+				on(t, test.pools)
+			}
+			manager := &fakePodCgroups{}
+			for range 2 {
+				RepairPodCgroup[resourceConfig](withUID(t, "a"), manager, computeConfig)
+			}
+			expectSets(t, test.want)
+			if len(manager.written) != 1 || manager.written[0].CPUSet.String() != test.written || len(manager.written[0].HugePageLimit) != 1 || manager.written[0].Memory != nil {
+				t.Fatalf("upstream's manager is given %v, want one update with the CPUs %q", manager.written, test.written)
+			}
+			if weighed := manager.written[0].CPUShares != nil; weighed != (test.pools != nil) {
+				t.Errorf("the weight is written: %v", weighed)
+			}
+		})
+	}
+}
+
+// onlineFile says which CPUs the host has, for the time of a test.
+func onlineFile(t *testing.T, cpus string) {
+	t.Helper()
+	before := onlineCPUsFile
+	onlineCPUsFile = filepath.Join(t.TempDir(), "online")
+	t.Cleanup(func() { onlineCPUsFile = before })
+	if err := os.WriteFile(onlineCPUsFile, []byte(cpus+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRepairPodCgroup(t *testing.T) {
+	cgroups(t, false, map[string]string{"burstable/poda": ""})
+	manager := &fakePodCgroups{}
+	repair := func(pod *v1.Pod) int {
+		manager.written = nil
+		RepairPodCgroup[resourceConfig](pod, manager, func(pod *v1.Pod, enforce bool, period uint64, memoryQoS bool, policy string) *resourceConfig {
+			if !enforce || period != 100000 || memoryQoS {
+				t.Errorf("called with %v, %d, %v", enforce, period, memoryQoS)
+			}
+			return computeConfig(pod, enforce, period, memoryQoS, policy)
+		})
+		return len(manager.written)
+	}
+	if repair(withUID(t, "a")) != 0 {
+		t.Error("with the feature off a cgroup is written")
+	}
+	on(t, management)
+	restarted(t, &fakeRuntime{})
+	if repair(withUID(t, "a")) != 0 {
+		t.Error("pods have no cgroups, and one is written")
+	}
+	host.podCgroups = true
+	if repair(ordinaryPod()) != 0 {
+		t.Error("an ordinary pod's cgroup is written")
+	}
+	manager.err = errors.New("busy")
+	for range 2 {
+		if repair(withUID(t, "a")) != 1 {
+			t.Error("after a failure it is not tried again")
+		}
+	}
+	manager.err = nil
+	if repair(withUID(t, "a")) != 1 || repair(withUID(t, "a")) != 0 {
+		t.Error("a cgroup of before is not written once")
+	}
+	manager.absent = true
+	if repair(withUID(t, "b")) != 0 {
+		t.Error("a cgroup that does not exist is written")
+	}
+	if manager.absent = false; repair(withUID(t, "b")) != 0 {
+		t.Error("a cgroup that upstream has created is written")
+	}
+	observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(t, "b")} }
+	manager.absent = true
+	for i := range 3 * maxPodCgroups {
+		repair(withUID(t, types.UID(fmt.Sprint(i))))
+	}
+	if manager.absent = false; len(observed.podCgroups) > maxPodCgroups || repair(withUID(t, "b")) != 0 {
+		t.Errorf("%d pods are remembered", len(observed.podCgroups))
+	}
+}
+
+// The sets of the cgroups above a container hold the container's before that is written.
+func TestRoomForContainers(t *testing.T) {
+	for name, test := range map[string]struct {
+		v1, partitioned bool
+		has, want       map[string]string
+		cpus            string
+	}{
+		"v1: exclusive CPUs come back": {v1: true, cpus: "2-3",
+			has:  map[string]string{"": "0-3", "burstable": "0-2", "burstable/poda": "0-2", "burstable/poda/sandbox": "0-2", "burstable/poda/c": "2"},
+			want: map[string]string{"burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/sandbox": "0-3", "burstable/poda/c": "2"}},
+		"v1: there is room": {v1: true, cpus: "2",
+			has:  map[string]string{"": "0-3", "burstable": "0-2", "burstable/poda": "0-2"},
+			want: map[string]string{"burstable": "0-2", "burstable/poda": "0-2"}},
+		"v1: the pool has moved": {v1: true, partitioned: true, cpus: "0-1",
+			has:  map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "2-3", "burstable/poda/sandbox": "2-3"},
+			want: map[string]string{"burstable/poda": "0-3", "burstable/poda/sandbox": "2-3"}},
+		"v2: exclusive CPUs come back": {cpus: "2-3",
+			has:  map[string]string{"burstable": "0-2", "burstable/poda": ""},
+			want: map[string]string{"burstable": "0-3", "burstable/poda": ""}},
+		"v2: none were taken": {cpus: "2-3", has: map[string]string{"burstable": ""}, want: map[string]string{"burstable": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cgroups(t, test.v1, test.has)
+			on(t, management)
+			restarted(t, &fakeRuntime{})
+			host.podCgroups = true
+			pod := ordinaryPod()
+			if test.partitioned {
+				pod = partitionedPod(t)
+			}
+			pod.UID = "a"
+			chosen, err := cpuset.Parse(test.cpus)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := CPUs(pod, "c", "id", chosen); !got.IsEmpty() {
+				t.Errorf("before it is known where the cgroups are, the container is moved to %s", got)
+			}
+			useClasses(t)
+			if got := current.Load().makeRoom(pod, chosen); !got.Equals(chosen) {
+				t.Errorf("the container is moved to %q, want %s", got, chosen)
+			}
+			expectSets(t, test.want)
+		})
+	}
+}
+
+// A kubelet that is killed while it fits sets leaves a container with another one than the
+// runtime knows of.
+func TestSetThatTheRuntimeDoesNotKnow(t *testing.T) {
+	for actual, want := range map[string]string{"0": "0-1", "0-1": "", "": ""} {
+		cgroups(t, true, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/scope-id": actual})
+		on(t, management)
+		runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpusetCpus: "0-1", CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000}}
+		restarted(t, runtime)
+		host.podCgroups = true
+		useClasses(t)
+		for range 2 {
+			reconcile(withUID(t, "a"), runtime, cpuset.New())
+		}
+		got := ""
+		if len(runtime.updates) == 1 {
+			got = runtime.updates[0].CpusetCpus
+		}
+		if got != want || len(runtime.updates) > 1 {
+			t.Errorf("the cgroup has %q and the runtime reports 0-1: updates %v, want %q", actual, runtime.updates, want)
+		}
+	}
+}
+
+func useClasses(t *testing.T) {
+	classes.names = []string{"/kubepods/burstable", "/kubepods/besteffort"}
+	t.Cleanup(func() { classes.names, classes.freed = nil, false })
+}
+
+func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
+	for name, test := range map[string]struct {
+		v1, off, none, wasOn, notReady bool
+		exclusive                      string
+		// notes is the set of the ordinary container c in pod a.
+		notes     string
+		has, want map[string]string
+		written   string
+	}{
+		"nothing is exclusive, and never was": {has: map[string]string{"burstable": ""}},
+		"v2: the rest is theirs":              {exclusive: "2", has: map[string]string{"burstable": ""}, written: "0-1,3"},
+		"v2: all come back":                   {has: map[string]string{"burstable": "0-1,3"}, written: "0-3"},
+		"v2: a container that would be spread over the pool is moved": {exclusive: "2", has: map[string]string{"burstable": "", "burstable/poda": "", "burstable/poda/c": "2", "burstable/poda/d": "2-3"},
+			want: map[string]string{"burstable/poda/c": "3", "burstable/poda/d": "2-3", "burstable/poda": ""}, written: "0-1,3"},
+		"v2: nothing is left to share":                          {exclusive: "2-3", has: map[string]string{"burstable": ""}, written: "0-1,3"},
+		"v2: what a shared container keeps is left":             {exclusive: "2-3", notes: "2", has: map[string]string{"burstable": "0-2", "burstable/poda/c": "2"}, want: map[string]string{"burstable/poda/c": "2"}, written: "0-3"},
+		"v2: which is not known before the pods are":            {exclusive: "2-3", notReady: true, has: map[string]string{"burstable": "0-2"}},
+		"v1: all below lose it, but for partitioned pods":       {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2-3", "burstable/poda/sandbox": "0-3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3", "burstable/poda/sandbox": "0-1,3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}},
+		"v1: a container with nothing left gets what is shared": {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3"}},
+		"v1: all come back to the class":                        {v1: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1"}, want: map[string]string{"burstable": "0-3", "burstable/poda": "0-1"}},
+		"v1: no more than the cgroup of all pods":               {v1: true, exclusive: "2", has: map[string]string{"": "1-3", "burstable": "1-3"}, want: map[string]string{"burstable": "1,3"}},
+		"policy none":                    {none: true, exclusive: "2", has: map[string]string{"burstable": ""}},
+		"policy none after static":       {none: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
+		"the file has gone":              {off: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
+		"the file has gone, v1":          {v1: true, off: true, wasOn: true, has: map[string]string{"": "0-3", "burstable": "0-1"}, want: map[string]string{"burstable": "0-3"}},
+		"without a file nothing is done": {off: true, has: map[string]string{"burstable": "0-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.has["besteffort"] = test.has["burstable"]
+			cgroups(t, test.v1, test.has)
+			if !test.off {
+				on(t, management)
+			}
+			restarted(t, &fakeRuntime{})
+			onlineFile(t, "0-3")
+			useClasses(t)
+			host.static, host.wasOn = !test.none, test.wasOn
+			exclusive, err := cpuset.Parse(test.exclusive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			observed.state = newMemoryState(host.log)
+			observed.state.SetDefaultCPUSet(cpuset.New(2, 3).Difference(exclusive))
+			if !exclusive.IsEmpty() {
+				observed.state.SetCPUSet("x", "c", exclusive)
+			}
+			observed.ready = func() bool { return !test.notReady }
+			observed.activePods = func() []*v1.Pod {
+				pod := ordinaryPod()
+				pod.UID = "a"
+				return []*v1.Pod{pod}
+			}
+			if notes, err := cpuset.Parse(test.notes); err == nil && !notes.IsEmpty() {
+				observed.lastUpdates.SetCPUSet("a", "c", notes)
+			}
+			var burstable, bestEffort cpuset.CPUSet
+			ConfineClasses("/kubepods/burstable", &burstable, "/kubepods/besteffort", &bestEffort)
+			if burstable.String() != test.written || !bestEffort.Equals(burstable) {
+				t.Errorf("upstream is to write %q and %q, want %q", burstable, bestEffort, test.written)
+			}
+			expectSets(t, test.want)
+		})
+	}
+}
+
+// On cgroup v1 the kernel refuses a set that is not within the parent's, and one that does
+// not hold the children's. Here it is asked, by a tree like the kubelet's.
+func TestKernelRefusesNothing(t *testing.T) {
+	sets := hierarchy()
+	all, err := sets.effective("/")
+	if !sets.v1 || err != nil || all.Size() < 2 {
+		t.Skip("needs cgroup v1, and two CPUs")
+	}
+	top := fmt.Sprintf("/workload-partitioning-test-%d", os.Getpid())
+	var made []string
+	t.Cleanup(func() {
+		for _, path := range slices.Backward(made) {
+			if err := os.Remove(filepath.Join(sets.root, path)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	add := func(path string) string {
+		if err := os.Mkdir(filepath.Join(sets.root, path), 0o755); err != nil {
+			t.Skip("needs to be root: ", err)
+		}
+		made = append(made, path)
+		if err := sets.set(path, all); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	add(top)
+	class := add(top + "/class")
+	var pods []string
+	for i := range 3 {
+		pod := add(fmt.Sprintf("%s/pod%d", class, i))
+		pods = append(pods, pod)
+		for _, name := range []string{"sandbox", "c", "d"} {
+			add(pod + "/" + name)
+		}
+	}
+	random := newRandom(t)
+	some := func(of cpuset.CPUSet) cpuset.CPUSet {
+		list := of.List()
+		random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		return cpuset.New(list[:1+random.Intn(len(list))]...)
+	}
+	for round := range 200 {
+		cpus := some(all)
+		if err := sets.fit(class, cpus, some(cpus)); err != nil {
+			t.Fatalf("round %d, class on %s: %v", round, cpus, err)
+		}
+		pod := pods[random.Intn(len(pods))]
+		switch random.Intn(3) {
+		case 0: // a partitioned pod whose pool moves
+			pool := some(all)
+			if err := errors.Join(sets.widen(class, pool), sets.fit(pod, pool, some(pool))); err != nil {
+				t.Fatalf("round %d, %s on %s: %v", round, pod, pool, err)
+			}
+		case 1: // shared CPUs come back
+			back := some(all)
+			if err := errors.Join(sets.widen(class, back), sets.restore(pod, []string{"sandbox"}), sets.set(pod+"/c", back)); err != nil {
+				t.Fatalf("round %d, %s back on %s: %v", round, pod, back, err)
+			}
+		}
+		for _, path := range made {
+			if has, err := sets.cpus(path); err != nil || has.IsEmpty() {
+				t.Fatalf("round %d: %s is left with %q (%v)", round, path, has, err)
+			}
+		}
+	}
+}
+
+// newRandom tells its seed, so that a failure can be had again.
+func newRandom(t *testing.T) *rand.Rand {
+	seed := time.Now().UnixNano()
+	t.Log("seed", seed)
+	return rand.New(rand.NewSource(seed))
+}

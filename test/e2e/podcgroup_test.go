@@ -1,0 +1,331 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/cluster/local"
+)
+
+// The cgroup of a partitioned pod, and each one below it, has the pool, whatever becomes of
+// the pools and of the kubelet. Those of other pods have what upstream gives them.
+func TestPodCgroups(t *testing.T) { underEachPolicy(t, podCgroups) }
+
+func podCgroups(t *testing.T, c *local.Cluster) {
+	t.Cleanup(func() { restart(t, c, pinning) })
+	namespace := newNamespace(t, c, "management")
+	onHost := pod("on-host", asks, container("c", awake, "cpu=100m memory=16Mi", ""))
+	onHost.Spec.HostNetwork = true
+	probed := pod("probed", asks, container("c", awake, "cpu=100m memory=16Mi", ""))
+	probed.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
+	pods := start(t, c, namespace, onHost, probed, pod("besteffort", asks, container("c", awake, "", "")),
+		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+	all := cpus(t, allCPUs(t))
+	last := cpuset.New(slices.Max(all.List()))
+	refused := refusals(t, c)
+	seed := time.Now().UnixNano()
+	t.Log("seed", seed)
+	random := rand.New(rand.NewSource(seed))
+	for _, step := range []struct {
+		name, file string
+		want       cpuset.CPUSet
+	}{
+		{"created with the pool", pinning, cpuset.New(0)},
+		{"the pool moves", `{"management": {"cpuset": "` + last.String() + `"}}`, last},
+		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all},
+		{"the pool comes back", pinning, cpuset.New(0)},
+		{"the file goes", "", all},
+		{"the file comes back", pinning, cpuset.New(0)},
+		{"the kubelet starts again", pinning, cpuset.New(0)},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			// One is killed in the middle of its work.
+			restart(t, c, step.file)
+			time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond)
+			if err := c.Kubelet.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			restart(t, c, step.file)
+			for i, p := range pods {
+				want := step.want
+				if i == 3 {
+					want = all
+				}
+				waitFor(t, 2*time.Minute, "the cgroup of pod "+p.Name+" has the CPUs "+want.String(), func() error {
+					return confinedTo(p, want, i == 3)
+				})
+			}
+		})
+	}
+	for _, line := range refused() {
+		t.Errorf("the kernel refused the kubelet a set: %s", line)
+	}
+}
+
+// confinedTo compares the sets of a pod's cgroup and of those below it. The containers of an
+// ordinary pod have others than its cgroup has.
+func confinedTo(p *v1.Pod, want cpuset.CPUSet, ordinary bool) error {
+	whole, err := local.PodUsage(p)
+	if err != nil {
+		return err
+	}
+	if whole.CPUs != want.String() {
+		return fmt.Errorf("it has CPUs %s", whole.CPUs)
+	}
+	below, err := local.Below(p)
+	if err != nil {
+		return err
+	}
+	if len(below) < 1+len(p.Spec.Containers) {
+		return fmt.Errorf("below it there are only %d cgroups", len(below))
+	}
+	for name, usage := range below {
+		if ordinary && strings.Contains(name, containerID(p)) {
+			continue
+		}
+		if usage.CPUs != want.String() {
+			return fmt.Errorf("%s below it has CPUs %s", name, usage.CPUs)
+		}
+	}
+	return nil
+}
+
+// refusals returns the lines of the kubelet's log, from now on, that say that a set was not
+// accepted.
+func refusals(t *testing.T, c *local.Cluster) func() []string {
+	t.Helper()
+	read := func() []byte {
+		data, err := os.ReadFile(c.Kubelet.Log())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	before := len(read())
+	return func() (found []string) {
+		for line := range bytes.Lines(read()[before:]) {
+			text := string(line)
+			for _, refused := range []string{"permission denied", "device or resource busy", "invalid argument", "numerical result out of range"} {
+				if strings.Contains(text, "cpuset") && strings.Contains(text, refused) {
+					found = append(found, text)
+				}
+			}
+		}
+		return found
+	}
+}
+
+// A storm of partitioned pods that start, end, crash, and are asked in their containers. On
+// cgroup v1 the account of all pods, the deleted ones included, bounds what was used off
+// the pool: between joining one hierarchy and the next, a process may run anywhere. What a
+// process needs from its fork to its first instruction in a container is some milliseconds
+// of CPU time; less than a twentieth of one of these may be elsewhere. On v2, where there is
+// one hierarchy and no account for each CPU, no task of a pod is ever seen off the pool.
+func TestStorm(t *testing.T) {
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	quietNode(t, c)
+	pool := cpuset.New(0)
+	watch := watchCPUs(t, cpus(t, allCPUs(t)).Difference(pool))
+	before, err := local.AllPodsUsage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := storm(t, c, namespace, time.Minute)
+	after, err := local.AllPodsUsage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := watch()
+	if !local.CgroupV1() {
+		for who, time := range seen.pods {
+			t.Errorf("%s of a pod was on a CPU outside the pool for %s", who, time)
+		}
+		t.Logf("%d processes of pods; off the pool: none of them, and of the host %s", processes, seen.host)
+		return
+	}
+	const each = 100 * time.Microsecond
+	bound := time.Duration(processes) * each
+	var off, on time.Duration
+	for cpu := range after.Used {
+		if used := after.Used[cpu] - before.Used[cpu]; pool.Contains(cpu) {
+			on += used
+		} else {
+			off += used
+		}
+	}
+	t.Logf("%d processes of pods used %s of the pool and %s of other CPUs, 1/%.0f; of the host, %s was there", processes, on, off, float64(on)/float64(max(off, 1)), seen.host)
+	if off > bound {
+		t.Errorf("pods used %s off the pool; for %d processes at most %s", off, processes, bound)
+	}
+}
+
+// quietNode waits until the node runs no pod.
+func quietNode(t *testing.T, c *local.Cluster) {
+	t.Helper()
+	waitFor(t, 2*time.Minute, "pods of other tests have ended", func() error {
+		list, err := c.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("there are %d pods", len(list.Items))
+		}
+		return err
+	})
+}
+
+// storm returns about how many processes it made the runtime start in pods.
+func storm(t *testing.T, c *local.Cluster, namespace string, length time.Duration) (processes int) {
+	t.Helper()
+	var busyPods, probed, crashing, short = 6, 3, 3, 3
+	create := func(p *v1.Pod) *v1.Pod {
+		created, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return created
+	}
+	begin := time.Now()
+	for i := range busyPods {
+		create(pod(fmt.Sprint("busy-", i), asks, container("c", busy, "cpu=10m memory=8Mi", "")))
+	}
+	for i := range probed {
+		p := pod(fmt.Sprint("probed-", i), asks, container("c", "trap exit TERM; while :; do echo a line of a log that nobody reads; done", "cpu=10m memory=8Mi", ""))
+		p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
+		create(p)
+	}
+	for i := range crashing {
+		create(pod(fmt.Sprint("crashes-", i), asks, container("c", someWork+"exit 1", "cpu=10m memory=8Mi", "")))
+	}
+	var running []string
+	ended := 0
+	for next := 0; time.Since(begin) < length; {
+		for len(running) < short {
+			p := pod(fmt.Sprint("short-", next), asks, container("c", someWork, "cpu=10m memory=8Mi", ""))
+			p.Spec.RestartPolicy = v1.RestartPolicyNever
+			running = append(running, create(p).Name)
+			next++
+		}
+		time.Sleep(200 * time.Millisecond)
+		running = slices.DeleteFunc(running, func(name string) bool {
+			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Status.Phase != v1.PodSucceeded {
+				return false
+			}
+			ended++
+			var grace int64
+			if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+				t.Fatal(err)
+			}
+			return true
+		})
+	}
+	if ended == 0 {
+		t.Error("no pod came to its end")
+	}
+	list, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes = 2 * ended // a sandbox and a container
+	for _, p := range list.Items {
+		processes++
+		for _, status := range p.Status.ContainerStatuses {
+			processes += 1 + int(status.RestartCount)
+		}
+	}
+	return processes + probed*int(length.Seconds()/2) // at least
+}
+
+// An exclusive container has its CPUs alone from its first instruction on: no container that
+// shares, and no sandbox or helper of such a pod, runs there any more, although the CPU
+// manager moves them only later.
+func TestExclusiveFromTheFirstInstruction(t *testing.T) {
+	needsCPUs(t, 4)
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	var sharing []*v1.Pod
+	for i := range cpus(t, otherCPUs(t)).Size() {
+		sharing = append(sharing, pod(fmt.Sprint("shares-", i), nil, container("c", busy, "memory=16Mi", "")))
+	}
+	sharing = start(t, c, namespace, sharing...)
+	exclusive := start(t, c, namespace, pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))[0]
+	has := cpus(t, containerUsage(t, exclusive, 0).CPUs)
+	if has.Size() != 1 {
+		t.Fatalf("the exclusive container has CPUs %s", has)
+	}
+	// At once: the CPU manager need not have come round.
+	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		usage, err := local.QoSUsage(class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shared := cpus(t, usage.CPUs); !shared.Intersection(has).IsEmpty() {
+			t.Errorf("class %s has CPUs %s, and CPU %s is exclusive", class, usage.CPUs, has)
+		}
+	}
+	for _, p := range sharing {
+		usage := containerUsage(t, p, 0)
+		for _, list := range usage.Tasks {
+			if !cpus(t, list).Intersection(has).IsEmpty() {
+				t.Errorf("pod %s may use CPUs %s, and CPU %s is exclusive", p.Name, list, has)
+			}
+		}
+	}
+	t.Run("while ordinary pods come and go", func(t *testing.T) {
+		watch := watchCPUs(t, has)
+		for i := range 5 {
+			p := pod(fmt.Sprint("short-", i), nil, container("c", someWork, "memory=16Mi", ""))
+			p.Spec.RestartPolicy = v1.RestartPolicyNever
+			if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, 2*time.Minute, "pod "+p.Name+" ends", func() error {
+				p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), p.Name, metav1.GetOptions{})
+				if err == nil && p.Status.Phase != v1.PodSucceeded {
+					err = errors.New(string(p.Status.Phase))
+				}
+				return err
+			})
+		}
+		seen := watch()
+		for who, time := range seen.pods {
+			if !strings.Contains(who, podPart(exclusive)) {
+				t.Errorf("%s was on exclusive CPU %s for %s", who, has, time)
+			}
+		}
+		t.Logf("on CPU %s beside its owner: of pods %v, of the host %s", has, seen.pods, seen.host)
+	})
+	t.Run("its end", func(t *testing.T) {
+		releaseExclusive(t, c, exclusive)
+		waitFor(t, 90*time.Second, "the class Burstable has the CPU back", func() error {
+			usage, err := local.QoSUsage(v1.PodQOSBurstable)
+			if err == nil && usage.CPUs != allCPUs(t) {
+				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
+			}
+			return err
+		})
+		for _, p := range sharing {
+			expectPlaced(t, p, cpus(t, otherCPUs(t)))
+		}
+	})
+}
+
+// podPart is what the names of all cgroups of a pod contain.
+func podPart(p *v1.Pod) string {
+	if !config.Systemd {
+		return string(p.UID)
+	}
+	return strings.ReplaceAll(string(p.UID), "-", "_")
+}
