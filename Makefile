@@ -27,7 +27,7 @@ OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {
 OLDEST  := $(firstword $(RELEASES))
 E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PodCgroups|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|NamespacesThatDemandCPU|LaterChanges)$$'
 # Those of a node, whatever host it is on.
-E2E_NODE := Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|ExclusiveFromTheFirstInstruction|NoLeak|PodCgroups|Storm|PoolsChange|Pools|AlignedCPUs|NoSharedCPUs|ContainersOfBefore|KubeletStartsOnWhatInstallersLeave|CoresAreNeverZero|MetricsAndEvents|Registration|TwoTypes|ReservedCPUs)$$
+E2E_NODE := Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|ExclusiveFromTheFirstInstruction|ExclusiveCPUsComeAndGo|NoLeak|PodCgroups|Storm|PoolsChange|Pools|AlignedCPUs|NoSharedCPUs|ContainersOfBefore|KubeletStartsOnWhatInstallersLeave|CoresAreNeverZero|MetricsAndEvents|Registration|TwoTypes|ReservedCPUs)$$
 empty :=
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
 # Each is a Go module of its own: commands, tests and tools must not raise a

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,12 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
 	all := cpus(t, allCPUs(t))
 	last := cpuset.New(slices.Max(all.List()))
+	// As CRI-O does with infra_ctr_cpuset.
+	for _, p := range pods[:3] {
+		if err := local.SetSandboxCPUs(p, "0"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	refused := refusals(t, c)
 	seed := time.Now().UnixNano()
 	t.Log("seed", seed)
@@ -67,8 +74,101 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 			}
 		})
 	}
+	t.Run("memory is resized in place", func(t *testing.T) {
+		if err := resizeMemory(t, c, namespace, probed.Name, "24Mi", "64Mi"); err != nil {
+			t.Fatal(err)
+		}
+		if err := confinedTo(pods[1], cpuset.New(0), false); err != nil {
+			t.Error("pod probed:", err)
+		}
+	})
 	for _, line := range refused() {
 		t.Errorf("the kernel refused the kubelet a set: %s", line)
+	}
+}
+
+// The command of docs/user/upgrade.md frees what a patched kubelet has left confined.
+func TestFreedByHand(t *testing.T) {
+	c := partitioned(t)
+	data, err := os.ReadFile("../../docs/user/upgrade.md")
+	if err != nil {
+		t.Skip("the documentation is not here: ", err)
+	}
+	starts := "for s in $(systemctl"
+	if local.CgroupV1() {
+		starts = "for d in $(find /sys/fs/cgroup/cpuset/kubepods"
+	}
+	_, rest, found := strings.Cut(string(data), "\n"+starts)
+	command, _, _ := strings.Cut(rest, "\n")
+	if !found {
+		t.Fatalf("no command begins with %q", starts)
+	}
+	namespace := newNamespace(t, c, "management")
+	p := start(t, c, namespace, pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")))[0]
+	if err := c.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { restart(t, c, pinning) })
+	if output, err := exec.CommandContext(t.Context(), "bash", "-c", starts+command).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	whole, err := local.PodUsage(p)
+	if err != nil || whole.CPUs != allCPUs(t) {
+		t.Errorf("the pod's cgroup has CPUs %s (%v), want %s", whole.CPUs, err, allCPUs(t))
+	}
+	if container := containerUsage(t, p, 0); container.CPUs != "0" {
+		t.Errorf("its container has CPUs %s: an unpatched kubelet moves it, not this command", container.CPUs)
+	}
+}
+
+// A cgroup of all pods that lacks a CPU of the pool is told of; what runs where then is
+// nobody's promise.
+func TestPodCgroupLacksPoolCPUs(t *testing.T) {
+	c := partitioned(t)
+	quietNode(t, c)
+	if err := c.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	set := func(cpus string, order ...v1.PodQOSClass) {
+		for _, class := range order {
+			if err := local.SetQoSCPUs(class, cpus); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	set("1", v1.PodQOSBurstable, v1.PodQOSBestEffort, "")
+	t.Cleanup(func() {
+		set(allCPUs(t), "", v1.PodQOSBurstable, v1.PodQOSBestEffort)
+		restart(t, c, pinning)
+	})
+	restart(t, c, pinning)
+	namespace := newNamespace(t, c, "management")
+	if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitEvent(t, c, "PodCgroupLacksPoolCPUs", "its pods cannot run on CPU 0")
+}
+
+// Without cgroups of pods the kubelet says that only containers are confined, and confines
+// them.
+func TestWithoutPodCgroups(t *testing.T) {
+	c := partitioned(t)
+	before := c.Config.KubeletConfiguration
+	t.Cleanup(func() {
+		c.Config.KubeletConfiguration = before
+		restart(t, c, pinning)
+	})
+	quietNode(t, c)
+	c.Config.KubeletConfiguration = before + "cgroupsPerQOS: false\nenforceNodeAllocatable: []\n"
+	restart(t, c, pinning)
+	if log, err := os.ReadFile(c.Kubelet.Log()); err != nil || !bytes.Contains(log, []byte("Pods have no cgroups of their own, so only their containers are confined")) {
+		t.Error("the kubelet does not say so:", err)
+	}
+	namespace := newNamespace(t, c, "management")
+	for name, annotations := range map[string]map[string]string{"partitioned": asks, "ordinary": nil} {
+		p := pod(name, annotations, container("c", usedCPUs+"; "+awake, "memory=16Mi", ""))
+		p = start(t, c, namespace, p)[0]
+		expectPrinted(t, p, logs(t, c, p, "c"))
 	}
 }
 
@@ -328,4 +428,81 @@ func podPart(p *v1.Pod) string {
 		return string(p.UID)
 	}
 	return strings.ReplaceAll(string(p.UID), "-", "_")
+}
+
+// Exclusive CPUs are given out and come back again and again, and the kubelet is killed at
+// random: the kernel refuses nothing, no container is without a CPU, the exclusive ones are
+// alone, and in the end nothing is left narrowed.
+func TestExclusiveCPUsComeAndGo(t *testing.T) {
+	needsCPUs(t, 4)
+	const times = 200
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	quietNode(t, c)
+	seed := time.Now().UnixNano()
+	t.Log("seed", seed)
+	random := rand.New(rand.NewSource(seed))
+	refused := refusals(t, c)
+	sharing := start(t, c, namespace, pod("shares", nil, container("c", awake, "memory=16Mi", "")), pod("besteffort", nil, container("c", awake, "", "")),
+		pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")))
+	var holders []*v1.Pod
+	free := cpus(t, otherCPUs(t)).Size() - 1
+	for i := range times {
+		switch {
+		case i%20 == 19:
+			if err := c.Kubelet.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.StartKubelet(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		case free > 0 && (len(holders) == 0 || random.Intn(2) == 0):
+			count := 1 + random.Intn(free)
+			amount := fmt.Sprintf("cpu=%d memory=16Mi", count)
+			p, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), pod(fmt.Sprint("exclusive-", i), nil, container("c", awake, amount, amount)), metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			free -= count
+			holders = append(holders, p)
+		default:
+			which := random.Intn(len(holders))
+			var grace int64
+			if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), holders[which].Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+				t.Fatal(err)
+			}
+			amount := holders[which].Spec.Containers[0].Resources.Requests[v1.ResourceCPU]
+			free += int(amount.Value())
+			holders = slices.Delete(holders, which, which+1)
+		}
+		time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond)
+		for _, p := range sharing {
+			if usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs == "" {
+				t.Fatalf("change %d: pod %s has CPUs %q (%v)", i, p.Name, usage.CPUs, err)
+			} else if has := cpus(t, usage.CPUs); p.Name == "partitioned" && usage.CPUs != "0" || p.Name != "partitioned" && has.Contains(0) {
+				t.Errorf("change %d: pod %s has CPUs %s", i, p.Name, usage.CPUs)
+			}
+		}
+	}
+	for _, p := range holders {
+		releaseExclusive(t, c, p)
+	}
+	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		waitFor(t, 2*time.Minute, "class "+string(class)+" has all CPUs again", func() error {
+			usage, err := local.QoSUsage(class)
+			if err == nil && usage.CPUs != allCPUs(t) {
+				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
+			}
+			return err
+		})
+	}
+	for _, p := range sharing[:2] {
+		expectPlaced(t, p, cpus(t, otherCPUs(t)))
+		if whole, err := local.PodUsage(p); err != nil || whole.CPUs != allCPUs(t) {
+			t.Errorf("the cgroup of pod %s has CPUs %s (%v)", p.Name, whole.CPUs, err)
+		}
+	}
+	for _, line := range refused() {
+		t.Errorf("the kernel refused the kubelet a set: %s", line)
+	}
 }

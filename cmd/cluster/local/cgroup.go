@@ -176,11 +176,7 @@ func usageV2(cgroup string) (u Usage, err error) {
 // Below returns the cgroups below a pod's, by their names, each with what the kernel says of
 // it: those of its containers and of its sandbox.
 func Below(pod *v1.Pod) (map[string]Usage, error) {
-	top := podCgroup(pod)
-	root := "/sys/fs/cgroup"
-	if CgroupV1() {
-		root = filepath.Join(root, "cpuset")
-	}
+	top, root := podCgroup(pod), cpusetRoot()
 	found := map[string]Usage{}
 	return found, filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(filepath.Join(root, top), path)
@@ -201,3 +197,35 @@ func Below(pod *v1.Pod) (map[string]Usage, error) {
 
 // AllPodsUsage reads the cgroup of all pods. Its accounts have what deleted pods used.
 func AllPodsUsage() (Usage, error) { return usage(qosCgroup("")) }
+
+// SetSandboxCPUs writes the set of CPUs of a pod's sandbox, as a runtime might: of each
+// cgroup below the pod's that is no container's.
+func SetSandboxCPUs(pod *v1.Pod, cpus string) error {
+	below, err := Below(pod)
+	for name := range below {
+		isContainer := slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(status v1.ContainerStatus) bool {
+			_, id, _ := strings.Cut(status.ContainerID, "://")
+			return id != "" && strings.Contains(name, id)
+		})
+		if !isContainer {
+			err = errors.Join(err, setCPUs(filepath.Join(podCgroup(pod), name), cpus))
+		}
+	}
+	return err
+}
+
+// SetQoSCPUs writes the set of CPUs of a QoS class, or that of all pods for the empty one.
+func SetQoSCPUs(class v1.PodQOSClass, cpus string) error {
+	return setCPUs(qosCgroup(strings.ToLower(string(class))), cpus)
+}
+
+func setCPUs(cgroup, cpus string) error {
+	return os.WriteFile(filepath.Join(cpusetRoot(), cgroup, "cpuset.cpus"), []byte(cpus), 0)
+}
+
+func cpusetRoot() string {
+	if CgroupV1() {
+		return "/sys/fs/cgroup/cpuset"
+	}
+	return "/sys/fs/cgroup"
+}

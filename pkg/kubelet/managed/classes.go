@@ -4,7 +4,9 @@ import (
 	"path/filepath"
 	"sync"
 
+	"k8s.io/klog/v2"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
 )
 
 // This file keeps the QoS classes Burstable and BestEffort off CPUs that a container has
@@ -16,7 +18,8 @@ import (
 var classes struct {
 	sync.Mutex
 	names []string
-	// freed tells that this kubelet, which excludes nothing, has given the classes all CPUs.
+	// freed tells that this kubelet, if it excludes nothing, has given all CPUs to the classes
+	// and to the ordinary pods in them.
 	freed bool
 }
 
@@ -35,19 +38,22 @@ func ConfineClasses(burstable string, burstableCPUs *cpuset.CPUSet, bestEffort s
 	classes.Lock()
 	defer classes.Unlock()
 	classes.names = []string{burstable, bestEffort}
-	cpus, otherwise, known := n.classCPUs()
+	sets := hierarchy()
+	cpus, otherwise, known := n.classCPUs(sets)
 	if !known {
 		return
 	}
 	ok := true
 	for i, set := range []*cpuset.CPUSet{burstableCPUs, bestEffortCPUs} {
 		var err error
-		if *set, err = confineClass(hierarchy(), classes.names[i], cpus, otherwise); err != nil {
-			ok = false
+		if *set, err = confineClass(sets, classes.names[i], cpus, otherwise); err != nil {
+			ok, *set = false, cpuset.CPUSet{}
 			host.log.Error(err, "A class's cgroup cannot be given its CPUs; trying again at the next update", "cgroup", classes.names[i], "cpus", cpus.String())
 		}
 	}
-	classes.freed = ok && n == nil
+	if ok && !n.excludes() && !classes.freed {
+		classes.freed = freePods(sets)
+	}
 }
 
 // classesKnown reports whether upstream has told of the classes' cgroups.
@@ -73,18 +79,42 @@ func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cp
 		}
 		return cpuset.CPUSet{}, sets.fit(class, cpus, otherwise)
 	}
-	if has.IsEmpty() && onlineCPUs().IsSubsetOf(cpus) {
+	if has.IsEmpty() && sets.all().IsSubsetOf(cpus) {
 		return cpuset.CPUSet{}, nil // there is nothing to exclude, and never was
 	}
 	return cpus, sets.fit(class, cpus, otherwise)
 }
 
+// freePods gives ordinary pods, on cgroup v1, the set of their class: they were narrowed with
+// it. Partitioned ones are RepairPodCgroup's. It reports whether that is done.
+func freePods(sets cpusets) bool {
+	observed.Lock()
+	activePods, ready := observed.activePods, observed.ready
+	observed.Unlock()
+	if activePods == nil || ready == nil || !ready() {
+		return false
+	}
+	done := true
+	for _, pod := range activePods() {
+		if _, partitioned := partition.TypeOf(pod); partitioned || !sets.v1 {
+			continue
+		}
+		if path, found := sets.podCgroup(pod); found {
+			if err := sets.restore(path, likeItsPod); err != nil && !gone(err) {
+				done = false
+				host.log.Error(err, "A pod's cgroup cannot be given back its CPUs; trying again at the next update", "pod", klog.KObj(pod), "cgroup", path)
+			}
+		}
+	}
+	return done
+}
+
 // classCPUs returns the CPUs of the classes, and those for a cgroup below them of whose set
 // they have none; false if it is not known yet, or no business of this project.
-func (n *node) classCPUs() (cpus, otherwise cpuset.CPUSet, known bool) {
-	online := onlineCPUs()
-	if n == nil || n.pooled.IsEmpty() || !host.static {
-		return online, online, host.wasOn
+func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known bool) {
+	all := sets.all()
+	if !n.excludes() {
+		return all, all, host.wasOn || (n != nil && !n.pooled.IsEmpty())
 	}
 	observed.Lock()
 	assigned, ready := observed.state, observed.ready
@@ -96,7 +126,7 @@ func (n *node) classCPUs() (cpus, otherwise cpuset.CPUSet, known bool) {
 	for _, a := range assignmentsOf(assigned) {
 		exclusive = exclusive.Union(a.cpus)
 	}
-	cpus, otherwise = online.Difference(exclusive), assigned.GetDefaultCPUSet().Intersection(online)
+	cpus, otherwise = all.Difference(exclusive), assigned.GetDefaultCPUSet().Intersection(onlineCPUs())
 	if otherwise.IsEmpty() {
 		// The kernel would spread a container over the pools if nothing of its set were left.
 		if ready == nil || !ready() {
@@ -106,6 +136,20 @@ func (n *node) classCPUs() (cpus, otherwise cpuset.CPUSet, known bool) {
 		cpus, otherwise = cpus.Union(used).Union(n.fallback), n.fallback
 	}
 	return cpus, otherwise, true
+}
+
+// excludes reports whether the classes are kept off exclusive CPUs.
+func (n *node) excludes() bool { return n != nil && !n.pooled.IsEmpty() && host.static }
+
+// all returns all CPUs that a cgroup may have. On cgroup v2 a set may hold CPUs that are
+// offline, and has them again when they come back.
+func (c cpusets) all() cpuset.CPUSet {
+	if !c.v1 {
+		if possible, err := readCPUs(possibleCPUsFile); err == nil {
+			return possible
+		}
+	}
+	return onlineCPUs()
 }
 
 // onlineCPUs are those that the host has now.

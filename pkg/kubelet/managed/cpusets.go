@@ -5,8 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
+	"syscall"
 
 	"k8s.io/utils/cpuset"
 )
@@ -20,8 +19,8 @@ type cpusets struct {
 	v1   bool
 }
 
-// hierarchy returns the one that is mounted, in the way of the kubelet
-// (pkg/kubelet/cm/helpers_linux.go, GetCgroupSubsystems).
+// hierarchy returns the one that is mounted. A host with v1's controller of cpusets has no
+// v2's, whatever else it has.
 func hierarchy() cpusets {
 	v1 := filepath.Join(cgroupRoot, "cpuset")
 	if info, err := os.Stat(v1); err == nil && info.IsDir() {
@@ -84,8 +83,7 @@ func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet) error {
 		}
 	}
 	for _, child := range c.children(cgroup) {
-		// It may go at any time.
-		if err := c.fitChild(child, cpus, otherwise); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := c.fitChild(child, cpus, otherwise); err != nil && !gone(err) {
 			return err
 		}
 	}
@@ -120,10 +118,14 @@ func (c cpusets) fitChild(child string, cpus, otherwise cpuset.CPUSet) error {
 	return c.fit(child, kept, otherwise)
 }
 
-// restore gives a cgroup of a pod, on cgroup v1, its parent's set, and its sandboxes too.
-// Its other containers are the CPU manager's.
-func (c cpusets) restore(cgroup string, sandboxes []string) error {
+// restore gives a cgroup of a pod, on cgroup v1, its parent's set. Those right below follow
+// that are to: the CPU manager sees to containers.
+func (c cpusets) restore(cgroup string, follows func(child string, has, before cpuset.CPUSet) bool) error {
 	all, err := c.cpus(filepath.Dir(cgroup))
+	if err != nil {
+		return err
+	}
+	before, err := c.cpus(cgroup)
 	if err != nil {
 		return err
 	}
@@ -131,12 +133,21 @@ func (c cpusets) restore(cgroup string, sandboxes []string) error {
 		return err
 	}
 	for _, child := range c.children(cgroup) {
-		if !slices.ContainsFunc(sandboxes, func(id string) bool { return strings.Contains(filepath.Base(child), id) }) {
-			continue
+		has, err := c.cpus(child)
+		if err == nil && follows(child, has, before) {
+			err = c.widen(child, all)
 		}
-		if err := c.widen(child, all); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !gone(err) {
 			return err
 		}
 	}
 	return nil
 }
+
+// likeItsPod tells that nobody has given a cgroup a set of its own: it had its pod's when it
+// was created, as sandboxes have, and was narrowed with it.
+func likeItsPod(_ string, has, before cpuset.CPUSet) bool { return has.Equals(before) }
+
+// gone reports whether an error is that of a cgroup that has been removed, which may be at any
+// time.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }

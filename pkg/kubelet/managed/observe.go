@@ -2,6 +2,7 @@ package managed
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -78,8 +79,10 @@ type observation struct {
 	placed int
 	// podCgroups are the partitioned pods to whose cgroup this kubelet has seen.
 	podCgroups map[types.UID]bool
-	// room are the CPUs of the cgroup of all pods, as each workload type was last told of.
-	room map[string]cpuset.CPUSet
+	// room are the CPUs of the cgroup of all pods, and toldOfRoom the workload types whose
+	// pools were compared with them.
+	room       cpuset.CPUSet
+	toldOfRoom []string
 	// skipped has the last message about each static pod: the kubelet reads the same
 	// manifest again and again.
 	skipped map[string]string
@@ -192,18 +195,18 @@ func (o *observation) sawToAll() bool {
 	return true
 }
 
-// newRoom takes note of the CPUs of the cgroup of all pods, and reports whether they are
-// others than a workload type was last told of.
+// newRoom takes note of the CPUs of the cgroup of all pods, and reports whether a workload
+// type was last told of others.
 func (o *observation) newRoom(workloadType string, cpus cpuset.CPUSet) bool {
 	o.Lock()
 	defer o.Unlock()
-	if last, told := o.room[workloadType]; told && last.Equals(cpus) {
+	if !o.room.Equals(cpus) {
+		o.room, o.toldOfRoom = cpus, nil
+	}
+	if slices.Contains(o.toldOfRoom, workloadType) {
 		return false
 	}
-	if o.room == nil {
-		o.room = map[string]cpuset.CPUSet{}
-	}
-	o.room[workloadType] = cpus
+	o.toldOfRoom = append(o.toldOfRoom, workloadType)
 	return true
 }
 
@@ -211,10 +214,7 @@ func (o *observation) newRoom(workloadType string, cpus cpuset.CPUSet) bool {
 func (o *observation) podRoom() cpuset.CPUSet {
 	o.Lock()
 	defer o.Unlock()
-	for _, cpus := range o.room {
-		return cpus
-	}
-	return cpuset.New()
+	return o.room
 }
 
 // active returns the UIDs of the active pods; nil if these are not known yet. The caller

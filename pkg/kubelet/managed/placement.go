@@ -31,6 +31,9 @@ func (n *node) pool(pod *v1.Pod) (cpuset.CPUSet, bool) {
 		return cpuset.CPUSet{}, false
 	}
 	cpus, ok := n.pools[workloadType]
+	if within := cpus.Intersection(observed.podRoom()); !within.IsEmpty() && hierarchy().v1 {
+		cpus = within // the kernel refuses more
+	}
 	return cpus, ok && !cpus.IsEmpty()
 }
 
@@ -49,6 +52,7 @@ func Place(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 		resources.CpusetCpus = n.starting().String()
 	}
 	if given, err := cpuset.Parse(resources.CpusetCpus); err == nil {
+		n.makeRoom(pod, given)
 		observed.forgetContainers()
 		note(pod, config.GetMetadata().GetName(), given)
 	}
@@ -73,6 +77,9 @@ func CPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpus
 	}
 	if host.podCgroups && !classesKnown() {
 		return cpuset.New() // upstream tells of them right after its start
+	}
+	if pool, confined := n.pool(pod); confined && n.makeRoom(pod, pool).IsEmpty() {
+		return cpuset.New()
 	}
 	return n.makeRoom(pod, n.choose(pod, container, containerID, chosen))
 }
@@ -222,9 +229,10 @@ func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerI
 	if has, err = cpuset.Parse(resources.GetCpusetCpus()); err != nil {
 		return has, unanswered, err
 	}
-	if actual := containerCPUs(pod, containerID); !has.IsEmpty() && !actual.IsEmpty() {
-		has = actual
+	sight := reported
+	if actual := containerCPUs(pod, containerID); !has.IsEmpty() && !actual.IsEmpty() && !actual.Equals(has) {
+		has, sight = cpuset.New(), unreported // whichever it is, the runtime is to know
 	}
 	has, err = n.repair(runtime, pod, container, containerID, resources, has)
-	return has, reported, err
+	return has, sight, err
 }

@@ -2,8 +2,6 @@ package managed
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,14 +37,13 @@ func (n *node) podCPUs(pod *v1.Pod) cpuset.CPUSet {
 		return pool
 	}
 	room := observed.podRoom()
-	if room.IsEmpty() {
+	switch {
+	case room.IsEmpty():
 		return n.pooled
+	case pool.Intersection(room).IsEmpty():
+		return cpuset.CPUSet{} // its containers cannot start
 	}
-	within := n.pooled.Intersection(room)
-	if within.IsEmpty() {
-		return cpuset.CPUSet{}
-	}
-	return within
+	return n.pooled.Intersection(room)
 }
 
 // podCgroups is the part of upstream's PodContainerManager (pkg/kubelet/cm/types.go) that all
@@ -96,11 +93,15 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 // manager of cgroups is to write. On cgroup v1 the set is widened first, then the sets
 // below it are fitted to it, and then it is narrowed: the kernel refuses nothing.
 func (n *node) repairPodCgroup(pod *v1.Pod, path string, write func(cpus cpuset.CPUSet) error) error {
-	classes.Lock()
-	defer classes.Unlock()
 	sets := hierarchy()
 	cpus := n.podCPUs(pod)
 	confined := !cpus.IsEmpty()
+	isSandbox := func(string, cpuset.CPUSet, cpuset.CPUSet) bool { return false }
+	if sets.v1 && !confined && host.wasOn {
+		isSandbox = sandboxesOf(pod)
+	}
+	classes.Lock()
+	defer classes.Unlock()
 	has, err := sets.cpus(path)
 	if err != nil {
 		return err
@@ -116,25 +117,29 @@ func (n *node) repairPodCgroup(pod *v1.Pod, path string, write func(cpus cpuset.
 			return err
 		}
 	case sets.v1 && host.wasOn:
-		if err := sets.restore(path, sandboxesOf(pod)); err != nil {
+		if err := sets.restore(path, isSandbox); err != nil {
 			return err
 		}
 	case !sets.v1 && !confined && !has.IsEmpty():
 		// systemd takes no set back (systemd/systemd issue 43846).
-		cpus = onlineCPUs()
+		cpus = sets.all()
 	}
 	return write(cpus)
 }
 
-// sandboxesOf returns the IDs of a pod's sandboxes.
-func sandboxesOf(pod *v1.Pod) (ids []string) {
+// sandboxesOf returns what tells the cgroups of a pod's sandboxes.
+func sandboxesOf(pod *v1.Pod) func(child string, _, _ cpuset.CPUSet) bool {
+	var ids []string
+	isSandbox := func(child string, _, _ cpuset.CPUSet) bool {
+		return slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(filepath.Base(child), id) })
+	}
 	observed.Lock()
 	runtime, ok := observed.runtime.(interface {
 		ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 	})
 	observed.Unlock()
 	if !ok {
-		return nil
+		return isSandbox
 	}
 	list, err := runtime.ListPodSandbox(context.Background(), &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{podUIDLabel: string(pod.UID)}})
 	if err != nil {
@@ -143,7 +148,7 @@ func sandboxesOf(pod *v1.Pod) (ids []string) {
 	for _, sandbox := range list {
 		ids = append(ids, sandbox.Id)
 	}
-	return ids
+	return isSandbox
 }
 
 // checkRoom tells if the cgroup of all pods has not all CPUs of the workload type's pool.
@@ -155,7 +160,8 @@ func (n *node) checkRoom(workloadType, cgroup string) {
 	if err != nil || !observed.newRoom(workloadType, room) {
 		return // there is no pod yet
 	}
-	if lacks := n.pools[workloadType].Difference(room); !lacks.IsEmpty() {
+	// One that is offline is told of otherwise.
+	if lacks := n.pools[workloadType].Intersection(onlineCPUs()).Difference(room); !lacks.IsEmpty() {
 		host.log.Error(nil, "The cgroup of all pods lacks CPUs of a pool", "cgroup", cgroup, "cpus", room.String(), "workloadType", workloadType, "pool", n.pools[workloadType].String())
 		nodeEvent(v1.EventTypeWarning, eventCgroupLacksCPUs, "The cgroup %s has the CPUs %q and the pool of workload type %s %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the one above it that is as narrow",
 			cgroup, room.String(), workloadType, n.pools[workloadType].String(), lacks)
@@ -180,12 +186,15 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 	}
 	var err error
 	if class := filepath.Dir(path); slices.Contains(classes.names, class) {
+		if may, _, known := n.classCPUs(sets); known && !cpus.Intersection(onlineCPUs()).IsSubsetOf(may) {
+			return cpuset.New() // they were given away after they had been chosen
+		}
 		err = sets.widen(class, cpus)
 	}
 	if err == nil && sets.v1 {
 		err = n.makeRoomInPod(pod, sets, path, cpus)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !gone(err) {
 		host.log.Error(err, "The cgroups above a container cannot be given its CPUs; trying again", "pod", klog.KObj(pod), "cgroup", path, "cpus", cpus.String())
 		return cpuset.New()
 	}
@@ -200,7 +209,7 @@ func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset
 	if _, confined := n.pool(pod); confined {
 		return sets.widen(path, cpus) // RepairPodCgroup narrows it
 	}
-	return sets.restore(path, sandboxesOf(pod))
+	return sets.restore(path, likeItsPod)
 }
 
 // podCgroup returns the cgroup of a pod if there is one. The caller holds the lock of the
@@ -235,7 +244,7 @@ func containerCPUs(pod *v1.Pod, containerID string) cpuset.CPUSet {
 		return cpuset.New()
 	}
 	for _, child := range sets.children(path) {
-		if strings.Contains(filepath.Base(child), containerID) {
+		if name := filepath.Base(child); strings.Contains(name, containerID) && !strings.Contains(name, "conmon") {
 			cpus, _ := sets.cpus(child) // it has gone
 			return cpus
 		}

@@ -109,6 +109,7 @@ func TestPodCgroupIsConfined(t *testing.T) {
 		"pods have no cgroups of their own":          {pools: two, noQOS: true},
 		"v1: no more than the cgroup of all pods":    {pools: two, v1: true, room: "1-3", want: "1-2"},
 		"v1: nothing of the pool is there":           {pools: two, v1: true, room: "3"},
+		"v1: only another type's pool is there":      {pools: two, v1: true, room: "2-3"},
 		"v2: the kernel intersects with what is set": {pools: two, room: "1-3", want: "0-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +129,7 @@ func TestPodCgroupIsConfined(t *testing.T) {
 					RepairPodCgroup[resourceConfig](pod, &fakePodCgroups{absent: true}, computeConfig)
 				}
 				lacks := "CPU 0"
-				if test.room == "3" {
+				if test.room != "1-3" {
 					lacks = "CPU 0-1"
 				}
 				expectEvent(t, recorder, fmt.Sprintf("PodCgroupLacksPoolCPUs The cgroup /kubepods has the CPUs %q and the pool of workload type management \"0-1\": its pods cannot run on %s", test.room, lacks))
@@ -207,9 +208,10 @@ func TestPodCgroupsOfBefore(t *testing.T) {
 // onlineFile says which CPUs the host has, for the time of a test.
 func onlineFile(t *testing.T, cpus string) {
 	t.Helper()
-	before := onlineCPUsFile
+	online, possible := onlineCPUsFile, possibleCPUsFile
 	onlineCPUsFile = filepath.Join(t.TempDir(), "online")
-	t.Cleanup(func() { onlineCPUsFile = before })
+	possibleCPUsFile = onlineCPUsFile
+	t.Cleanup(func() { onlineCPUsFile, possibleCPUsFile = online, possible })
 	if err := os.WriteFile(onlineCPUsFile, []byte(cpus+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -273,6 +275,9 @@ func TestRoomForContainers(t *testing.T) {
 		v1, partitioned bool
 		has, want       map[string]string
 		cpus            string
+		// place: the container is created. stale: the CPUs are no longer what is shared.
+		place, stale bool
+		exclusive    string
 	}{
 		"v1: exclusive CPUs come back": {v1: true, cpus: "2-3",
 			has:  map[string]string{"": "0-3", "burstable": "0-2", "burstable/poda": "0-2", "burstable/poda/sandbox": "0-2", "burstable/poda/c": "2"},
@@ -286,6 +291,11 @@ func TestRoomForContainers(t *testing.T) {
 		"v2: exclusive CPUs come back": {cpus: "2-3",
 			has:  map[string]string{"burstable": "0-2", "burstable/poda": ""},
 			want: map[string]string{"burstable": "0-3", "burstable/poda": ""}},
+		"v1: a pod that waits for its next container, too": {v1: true, place: true, cpus: "2-3",
+			has:  map[string]string{"": "0-3", "burstable": "0-2", "burstable/poda": "0-2", "burstable/poda/sandbox": "0-2"},
+			want: map[string]string{"burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/sandbox": "0-3"}},
+		"CPUs that were given away since are not given back": {cpus: "2-3", exclusive: "3", stale: true,
+			has: map[string]string{"burstable": "0-2", "burstable/poda": ""}, want: map[string]string{"burstable": "0-2"}},
 		"v2: none were taken": {cpus: "2-3", has: map[string]string{"burstable": ""}, want: map[string]string{"burstable": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,8 +316,17 @@ func TestRoomForContainers(t *testing.T) {
 				t.Errorf("before it is known where the cgroups are, the container is moved to %s", got)
 			}
 			useClasses(t)
-			if got := current.Load().makeRoom(pod, chosen); !got.Equals(chosen) {
-				t.Errorf("the container is moved to %q, want %s", got, chosen)
+			onlineFile(t, "0-3")
+			if exclusive, err := cpuset.Parse(test.exclusive); err == nil && !exclusive.IsEmpty() {
+				host.static = true
+				observed.state = newMemoryState(host.log)
+				observed.state.SetDefaultCPUSet(cpuset.New(2, 3).Difference(exclusive))
+				observed.state.SetCPUSet("x", "c", exclusive)
+			}
+			if test.place {
+				Place(pod, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.cpus}}})
+			} else if got := CPUs(pod, "c", "new", chosen); !got.Equals(chosen) != test.stale {
+				t.Errorf("the container is moved to %q, chosen were %s", got, chosen)
 			}
 			expectSets(t, test.want)
 		})
@@ -345,7 +364,7 @@ func useClasses(t *testing.T) {
 func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 	for name, test := range map[string]struct {
 		v1, off, none, wasOn, notReady bool
-		exclusive                      string
+		exclusive, online              string
 		// notes is the set of the ordinary container c in pod a.
 		notes     string
 		has, want map[string]string
@@ -363,10 +382,14 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 		"v1: a container with nothing left gets what is shared": {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3"}},
 		"v1: all come back to the class":                        {v1: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1"}, want: map[string]string{"burstable": "0-3", "burstable/poda": "0-1"}},
 		"v1: no more than the cgroup of all pods":               {v1: true, exclusive: "2", has: map[string]string{"": "1-3", "burstable": "1-3"}, want: map[string]string{"burstable": "1,3"}},
-		"policy none":                    {none: true, exclusive: "2", has: map[string]string{"burstable": ""}},
-		"policy none after static":       {none: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
-		"the file has gone":              {off: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
-		"the file has gone, v1":          {v1: true, off: true, wasOn: true, has: map[string]string{"": "0-3", "burstable": "0-1"}, want: map[string]string{"burstable": "0-3"}},
+		"policy none":              {none: true, exclusive: "2", has: map[string]string{"burstable": ""}},
+		"policy none after static": {none: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
+		"the file has gone":        {off: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
+		"the file has gone, v1":    {v1: true, off: true, wasOn: true, has: map[string]string{"": "0-3", "burstable": "0-1"}, want: map[string]string{"burstable": "0-3"}},
+		"the file has gone, v1: ordinary pods follow, with their sandboxes": {v1: true, off: true, wasOn: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1", "burstable/poda/sandbox": "0-1", "burstable/poda/c": "1"},
+			want: map[string]string{"burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/sandbox": "0-3", "burstable/poda/c": "1"}},
+		"v2: an offline CPU of the pool is not an exclusive one": {exclusive: "2", online: "0,2-3", has: map[string]string{"burstable": "", "burstable/podb": "1", "burstable/podb/c": "1"},
+			want: map[string]string{"burstable/podb": "1", "burstable/podb/c": "1"}, written: "0-1,3"},
 		"without a file nothing is done": {off: true, has: map[string]string{"burstable": "0-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -377,6 +400,11 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 			}
 			restarted(t, &fakeRuntime{})
 			onlineFile(t, "0-3")
+			if test.online != "" {
+				possible := possibleCPUsFile
+				onlineFile(t, test.online)
+				possibleCPUsFile = possible
+			}
 			useClasses(t)
 			host.static, host.wasOn = !test.none, test.wasOn
 			exclusive, err := cpuset.Parse(test.exclusive)
@@ -464,7 +492,7 @@ func TestKernelRefusesNothing(t *testing.T) {
 			}
 		case 1: // shared CPUs come back
 			back := some(all)
-			if err := errors.Join(sets.widen(class, back), sets.restore(pod, []string{"sandbox"}), sets.set(pod+"/c", back)); err != nil {
+			if err := errors.Join(sets.widen(class, back), sets.restore(pod, func(child string, _, _ cpuset.CPUSet) bool { return filepath.Base(child) == "sandbox" }), sets.set(pod+"/c", back)); err != nil {
 				t.Fatalf("round %d, %s back on %s: %v", round, pod, back, err)
 			}
 		}

@@ -114,9 +114,10 @@ const freedPeriod = time.Second
 // removeRecordOnceFreed waits until the cgroups of pods and classes are free: a kubelet that
 // is killed before that leaves the record, and the next one frees them.
 func removeRecordOnceFreed(period time.Duration) {
-	// The pods may come a moment after their sources are ready.
-	for was := false; !was || !freed(); {
-		was = freed()
+	for rounds := 0; rounds < 2; rounds++ { // the pods may come a moment after their sources are ready
+		if !freed() {
+			rounds = -1
+		}
 		time.Sleep(period)
 	}
 	removeRecord()

@@ -69,6 +69,7 @@ const (
 var (
 	onlineCPUsFile   = "/sys/devices/system/cpu/online"
 	isolatedCPUsFile = "/sys/devices/system/cpu/isolated"
+	possibleCPUsFile = "/sys/devices/system/cpu/possible"
 )
 
 func readCPUs(file string) (cpuset.CPUSet, error) {
