@@ -27,7 +27,7 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 	namespace := newNamespace(t, c, "management")
 	onHost := pod("on-host", asks, container("c", awake, "cpu=100m memory=16Mi", ""))
 	onHost.Spec.HostNetwork = true
-	probed := pod("probed", asks, container("c", awake, "cpu=100m memory=16Mi", ""))
+	probed := pod("probed", asks, container("c", awake, "cpu=100m memory=16Mi", "memory=32Mi"))
 	probed.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
 	pods := start(t, c, namespace, onHost, probed, pod("besteffort", asks, container("c", awake, "", "")),
 		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
@@ -39,6 +39,14 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 			t.Fatal(err)
 		}
 	}
+	t.Run("memory is resized in place", func(t *testing.T) {
+		if err := resizeMemory(t, c, namespace, probed.Name, "24Mi", "64Mi"); err != nil {
+			t.Fatal(err)
+		}
+		if err := confinedTo(pods[1], cpuset.New(0), false); err != nil {
+			t.Error("pod probed:", err)
+		}
+	})
 	refused := refusals(t, c)
 	seed := time.Now().UnixNano()
 	t.Log("seed", seed)
@@ -74,14 +82,6 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 			}
 		})
 	}
-	t.Run("memory is resized in place", func(t *testing.T) {
-		if err := resizeMemory(t, c, namespace, probed.Name, "24Mi", "64Mi"); err != nil {
-			t.Fatal(err)
-		}
-		if err := confinedTo(pods[1], cpuset.New(0), false); err != nil {
-			t.Error("pod probed:", err)
-		}
-	})
 	for _, line := range refused() {
 		t.Errorf("the kernel refused the kubelet a set: %s", line)
 	}
@@ -276,7 +276,14 @@ func quietNode(t *testing.T, c *local.Cluster) {
 	waitFor(t, 2*time.Minute, "pods of other tests have ended", func() error {
 		list, err := c.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
-			err = fmt.Errorf("there are %d pods", len(list.Items))
+			return fmt.Errorf("there are %d pods", len(list.Items))
+		}
+		if err != nil {
+			return err
+		}
+		left, err := local.PodCgroups()
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("there are the cgroups %q", left)
 		}
 		return err
 	})

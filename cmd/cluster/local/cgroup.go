@@ -198,6 +198,22 @@ func Below(pod *v1.Pod) (map[string]Usage, error) {
 // AllPodsUsage reads the cgroup of all pods. Its accounts have what deleted pods used.
 func AllPodsUsage() (Usage, error) { return usage(qosCgroup("")) }
 
+// PodCgroups returns the cgroups of all pods, as paths in the hierarchy of cpusets.
+func PodCgroups() (paths []string, err error) {
+	for _, class := range []string{"", "burstable", "besteffort"} {
+		pattern := "pod*"
+		if systemdDriver() {
+			pattern = "kubepods*-pod*.slice"
+		}
+		found, err := filepath.Glob(filepath.Join(cpusetRoot(), qosCgroup(class), pattern))
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, found...)
+	}
+	return paths, nil
+}
+
 // SetSandboxCPUs writes the set of CPUs of a pod's sandbox, as a runtime might: of each
 // cgroup below the pod's that is no container's.
 func SetSandboxCPUs(pod *v1.Pod, cpus string) error {
