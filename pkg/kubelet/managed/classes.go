@@ -3,7 +3,9 @@ package managed
 import (
 	"path/filepath"
 	"sync"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
@@ -18,6 +20,12 @@ import (
 var classes struct {
 	sync.Mutex
 	names []string
+	// update has upstream update the cgroups of the classes.
+	update func() error
+	// kept tells that they have exclusive CPUs that a container below needs until it is moved,
+	// and updated when that was seen last.
+	kept    bool
+	updated time.Time
 	// freed tells that this kubelet, if it excludes nothing, has given all CPUs to the classes
 	// and to the ordinary pods in them.
 	freed bool
@@ -28,9 +36,13 @@ var classes struct {
 // it creates a pod's cgroup, among other times (pkg/kubelet/cm/qos_container_manager_linux.go,
 // UpdateCgroups).
 //
+// update is that function.
+//
 // On cgroup v1 the kernel refuses a set that does not hold those of all cgroups below, so
-// these are fitted, and the classes written, here.
-func ConfineClasses(burstable string, burstableCPUs *cpuset.CPUSet, bestEffort string, bestEffortCPUs *cpuset.CPUSet) {
+// these are fitted, and the classes written, here. On v2 it would put a container of whose
+// set the class has nothing on all CPUs of the class, pools included: the class keeps that
+// set until the CPU manager has moved the container.
+func ConfineClasses[F updateCgroups](update F, burstable string, burstableCPUs *cpuset.CPUSet, bestEffort string, bestEffortCPUs *cpuset.CPUSet) {
 	n := current.Load()
 	if n == nil && !host.wasOn {
 		return
@@ -38,10 +50,15 @@ func ConfineClasses(burstable string, burstableCPUs *cpuset.CPUSet, bestEffort s
 	classes.Lock()
 	defer classes.Unlock()
 	classes.names = []string{burstable, bestEffort}
+	classes.update = func() error { return callUpdateCgroups(update) }
 	sets := hierarchy()
 	cpus, otherwise, known := n.classCPUs(sets)
 	if !known {
 		return
+	}
+	if n.excludes() && !sets.v1 {
+		needed := n.neededBelow(sets, cpus)
+		cpus, classes.kept, classes.updated = cpus.Union(needed), !needed.IsEmpty(), time.Now()
 	}
 	ok := true
 	for i, set := range []*cpuset.CPUSet{burstableCPUs, bestEffortCPUs} {
@@ -82,7 +99,63 @@ func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cp
 	if has.IsEmpty() && sets.all().IsSubsetOf(cpus) {
 		return cpuset.CPUSet{}, nil // there is nothing to exclude, and never was
 	}
-	return cpus, sets.fit(class, cpus, otherwise)
+	return cpus, nil
+}
+
+// neededBelow returns the sets of containers in the classes that have nothing of the given
+// CPUs: what their cgroups have, and what the CPU manager has given, or is giving, them.
+func (n *node) neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
+	needed := cpuset.New()
+	add := func(set cpuset.CPUSet) {
+		if set.Intersection(cpus).IsEmpty() {
+			needed = needed.Union(set)
+		}
+	}
+	for _, class := range classes.names {
+		for _, pod := range sets.children(class) {
+			for _, container := range sets.children(pod) {
+				set, _ := sets.cpus(container) // it may go
+				add(set)
+			}
+		}
+	}
+	observed.Lock()
+	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
+	observed.Unlock()
+	if activePods == nil || last == nil {
+		return needed
+	}
+	holders := map[string]bool{}
+	for _, a := range assignmentsOf(assigned) {
+		holders[a.pod] = true
+	}
+	for _, pod := range activePods() {
+		uid := string(pod.UID)
+		if holders[uid] {
+			continue
+		}
+		for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range containers {
+				given, _ := last.GetCPUSet(uid, containers[i].Name)
+				add(given)
+				add(observed.givingTo(uid, containers[i].Name))
+			}
+		}
+	}
+	return needed
+}
+
+// updateKept has the classes updated again while they have CPUs that they should not have,
+// once a second.
+func updateKept() {
+	classes.Lock()
+	update, due := classes.update, classes.kept && time.Since(classes.updated) > time.Second
+	classes.Unlock()
+	if due {
+		if err := update(); err != nil {
+			host.log.Error(err, "The classes' cgroups cannot be updated")
+		}
+	}
 }
 
 // freePods gives ordinary pods, on cgroup v1, the set of their class: they were narrowed with

@@ -72,50 +72,31 @@ func (c cpusets) widen(cgroup string, cpus cpuset.CPUSet) error {
 	return c.set(cgroup, has.Union(cpus))
 }
 
-// fit makes room for a narrower set of a cgroup: those below it keep what they have of the
-// set, and get otherwise, a part of it, if that is nothing. On cgroup v1 they are written,
-// the lowest first, and the cgroup last. On v2 the kernel leaves each what it has of the
-// set; only those that have nothing of it are written, and the cgroup is the caller's.
+// fit gives a cgroup, on cgroup v1, a set that those below may exceed: they keep what they
+// have of it, and get otherwise, a part of it, if that is nothing. The lowest are written
+// first, and the cgroup last, so the kernel refuses nothing.
 func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet) error {
-	if c.v1 {
-		if err := c.widen(cgroup, cpus); err != nil {
-			return err
-		}
-	}
-	for _, child := range c.children(cgroup) {
-		if err := c.fitChild(child, cpus, otherwise); err != nil && !gone(err) {
-			return err
-		}
-	}
-	if c.v1 {
-		return c.set(cgroup, cpus)
-	}
-	return nil
-}
-
-func (c cpusets) fitChild(child string, cpus, otherwise cpuset.CPUSet) error {
-	has, err := c.cpus(child)
-	if err != nil || (c.v1 && has.IsSubsetOf(cpus)) {
+	if err := c.widen(cgroup, cpus); err != nil {
 		return err
 	}
-	kept := has.Intersection(cpus)
-	switch {
-	case !kept.IsEmpty():
-	case has.IsEmpty(): // on cgroup v2: its parent's
-		kept = cpus
-	default:
-		if kept = otherwise; !c.v1 {
-			if err := c.set(child, kept); err != nil {
-				return err
+	for _, child := range c.children(cgroup) {
+		has, err := c.cpus(child)
+		if err == nil && !has.IsSubsetOf(cpus) {
+			kept := has.Intersection(cpus)
+			if kept.IsEmpty() {
+				kept = otherwise
 			}
+			below := otherwise.Intersection(kept)
+			if below.IsEmpty() {
+				below = kept
+			}
+			err = c.fit(child, kept, below)
+		}
+		if err != nil && !gone(err) {
+			return err
 		}
 	}
-	if below := otherwise.Intersection(kept); !below.IsEmpty() {
-		otherwise = below
-	} else {
-		otherwise = kept
-	}
-	return c.fit(child, kept, otherwise)
+	return c.set(cgroup, cpus)
 }
 
 // restore gives a cgroup of a pod, on cgroup v1, its parent's set. Those right below follow

@@ -77,6 +77,8 @@ type observation struct {
 	found map[string]before
 	// placed counts the containers whose set Place has noted.
 	placed int
+	// giving are the sets that the CPU manager may be giving to containers just now.
+	giving map[string]map[string]cpuset.CPUSet
 	// podCgroups are the partitioned pods to whose cgroup this kubelet has seen.
 	podCgroups map[types.UID]bool
 	// room are the CPUs of the cgroup of all pods, and toldOfRoom the workload types whose
@@ -193,6 +195,36 @@ func (o *observation) sawToAll() bool {
 		}
 	}
 	return true
+}
+
+// giveTo takes note of the set that the CPU manager is about to give to a container.
+func (o *observation) giveTo(pod, container string, cpus cpuset.CPUSet) {
+	var active map[types.UID]bool
+	o.Lock()
+	count := len(o.giving)
+	o.Unlock()
+	if count >= maxPodCgroups {
+		active = o.active()
+	}
+	o.Lock()
+	defer o.Unlock()
+	if active != nil {
+		maps.DeleteFunc(o.giving, func(uid string, _ map[string]cpuset.CPUSet) bool { return !active[types.UID(uid)] })
+	}
+	if o.giving == nil {
+		o.giving = map[string]map[string]cpuset.CPUSet{}
+	}
+	if o.giving[pod] == nil {
+		o.giving[pod] = map[string]cpuset.CPUSet{}
+	}
+	o.giving[pod][container] = cpus
+}
+
+// givingTo returns the set that the CPU manager gave to a container last, or is giving it.
+func (o *observation) givingTo(pod, container string) cpuset.CPUSet {
+	o.Lock()
+	defer o.Unlock()
+	return o.giving[pod][container]
 }
 
 // newRoom takes note of the CPUs of the cgroup of all pods, and reports whether a workload

@@ -81,7 +81,13 @@ func CPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpus
 	if pool, confined := n.pool(pod); confined && n.makeRoom(pod, pool).IsEmpty() {
 		return cpuset.New()
 	}
-	return n.makeRoom(pod, n.choose(pod, container, containerID, chosen))
+	set := n.choose(pod, container, containerID, chosen)
+	updateKept()
+	if set = n.makeRoom(pod, set); set.IsEmpty() {
+		return set
+	}
+	observed.giveTo(string(pod.UID), container, set)
+	return n.makeRoom(pod, set) // the classes may just have been narrowed
 }
 
 func (n *node) choose(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpuset.CPUSet {

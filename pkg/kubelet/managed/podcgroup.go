@@ -2,6 +2,7 @@ package managed
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,20 +178,15 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 	if cpus.IsEmpty() || !host.podCgroups {
 		return cpus
 	}
-	classes.Lock()
-	defer classes.Unlock()
 	sets := hierarchy()
+	classes.Lock()
 	path, found := sets.podCgroup(pod)
+	update, inClass := classes.update, slices.Contains(classes.names, filepath.Dir(path))
+	classes.Unlock()
 	if !found {
 		return cpus
 	}
-	var err error
-	if class := filepath.Dir(path); slices.Contains(classes.names, class) {
-		if may, _, known := n.classCPUs(sets); known && !cpus.Intersection(onlineCPUs()).IsSubsetOf(may) {
-			return cpuset.New() // they were given away after they had been chosen
-		}
-		err = sets.widen(class, cpus)
-	}
+	err := n.makeRoomInClass(sets, filepath.Dir(path), inClass, update, cpus)
 	if err == nil && sets.v1 {
 		err = n.makeRoomInPod(pod, sets, path, cpus)
 	}
@@ -201,7 +197,33 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 	return cpus
 }
 
+// makeRoomInClass has upstream update the classes if one lacks CPUs. It is an error if it lacks
+// them then: they were given away after they had been chosen.
+func (n *node) makeRoomInClass(sets cpusets, class string, inClass bool, update func() error, cpus cpuset.CPUSet) error {
+	cpus = cpus.Intersection(onlineCPUs())
+	lacks := func() (cpuset.CPUSet, error) {
+		has, err := sets.cpus(class)
+		if err != nil || has.IsEmpty() {
+			return cpuset.New(), err
+		}
+		return cpus.Difference(has), nil
+	}
+	if missing, err := lacks(); err != nil || missing.IsEmpty() || !inClass {
+		return err
+	}
+	if err := update(); err != nil {
+		return err
+	}
+	missing, err := lacks()
+	if err == nil && !missing.IsEmpty() {
+		err = fmt.Errorf("%s lacks CPU %s", class, missing)
+	}
+	return err
+}
+
 func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset.CPUSet) error {
+	classes.Lock()
+	defer classes.Unlock()
 	has, err := sets.cpus(path)
 	if err != nil || cpus.IsSubsetOf(has) {
 		return err

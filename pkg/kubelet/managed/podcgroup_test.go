@@ -317,6 +317,7 @@ func TestRoomForContainers(t *testing.T) {
 			}
 			useClasses(t)
 			onlineFile(t, "0-3")
+			observed.activePods = func() []*v1.Pod { return []*v1.Pod{pod} }
 			if exclusive, err := cpuset.Parse(test.exclusive); err == nil && !exclusive.IsEmpty() {
 				host.static = true
 				observed.state = newMemoryState(host.log)
@@ -358,7 +359,19 @@ func TestSetThatTheRuntimeDoesNotKnow(t *testing.T) {
 
 func useClasses(t *testing.T) {
 	classes.names = []string{"/kubepods/burstable", "/kubepods/besteffort"}
-	t.Cleanup(func() { classes.names, classes.freed = nil, false })
+	classes.update = func() error { // as upstream does
+		var sets [2]cpuset.CPUSet
+		ConfineClasses(classes.update, classes.names[0], &sets[0], classes.names[1], &sets[1])
+		for i, set := range sets {
+			if !set.IsEmpty() {
+				if err := hierarchy().set(classes.names[i], set); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	t.Cleanup(func() { classes.names, classes.update, classes.kept, classes.freed = nil, nil, false, false })
 }
 
 func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
@@ -366,15 +379,19 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 		v1, off, none, wasOn, notReady bool
 		exclusive, online              string
 		// notes is the set of the ordinary container c in pod a.
-		notes     string
+		notes string
+		// giving is the set that the CPU manager is giving it.
+		giving    string
 		has, want map[string]string
 		written   string
 	}{
 		"nothing is exclusive, and never was": {has: map[string]string{"burstable": ""}},
 		"v2: the rest is theirs":              {exclusive: "2", has: map[string]string{"burstable": ""}, written: "0-1,3"},
 		"v2: all come back":                   {has: map[string]string{"burstable": "0-1,3"}, written: "0-3"},
-		"v2: a container that would be spread over the pool is moved": {exclusive: "2", has: map[string]string{"burstable": "", "burstable/poda": "", "burstable/poda/c": "2", "burstable/poda/d": "2-3"},
-			want: map[string]string{"burstable/poda/c": "3", "burstable/poda/d": "2-3", "burstable/poda": ""}, written: "0-1,3"},
+		"v2: a container that would be spread over the pool keeps its set": {exclusive: "2", has: map[string]string{"burstable": "", "burstable/poda": "", "burstable/poda/c": "2", "burstable/poda/d": "2-3"},
+			want: map[string]string{"burstable/poda/c": "2", "burstable/poda/d": "2-3", "burstable/poda": ""}, written: "0-3"},
+		"v2: so does one to which it is being given":            {exclusive: "2", giving: "2", has: map[string]string{"burstable": "", "burstable/poda/c": "3"}, written: "0-3"},
+		"v2: or was given":                                      {exclusive: "2", notes: "2", has: map[string]string{"burstable": "", "burstable/poda/c": "3"}, written: "0-3"},
 		"v2: nothing is left to share":                          {exclusive: "2-3", has: map[string]string{"burstable": ""}, written: "0-1,3"},
 		"v2: what a shared container keeps is left":             {exclusive: "2-3", notes: "2", has: map[string]string{"burstable": "0-2", "burstable/poda/c": "2"}, want: map[string]string{"burstable/poda/c": "2"}, written: "0-3"},
 		"v2: which is not known before the pods are":            {exclusive: "2-3", notReady: true, has: map[string]string{"burstable": "0-2"}},
@@ -425,8 +442,11 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 			if notes, err := cpuset.Parse(test.notes); err == nil && !notes.IsEmpty() {
 				observed.lastUpdates.SetCPUSet("a", "c", notes)
 			}
+			if giving, err := cpuset.Parse(test.giving); err == nil && !giving.IsEmpty() {
+				observed.giveTo("a", "c", giving)
+			}
 			var burstable, bestEffort cpuset.CPUSet
-			ConfineClasses("/kubepods/burstable", &burstable, "/kubepods/besteffort", &bestEffort)
+			ConfineClasses(func() error { return nil }, "/kubepods/burstable", &burstable, "/kubepods/besteffort", &bestEffort)
 			if burstable.String() != test.written || !bestEffort.Equals(burstable) {
 				t.Errorf("upstream is to write %q and %q, want %q", burstable, bestEffort, test.written)
 			}

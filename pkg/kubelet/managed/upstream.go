@@ -82,6 +82,19 @@ func callSetPodCgroup[R any](manager any, pod *v1.Pod, config *R) error {
 	}).SetPodCgroupConfig(host.log, pod, config)
 }
 
+// updateCgroups is that of the QoS classes: without a logger up to v1.34
+// (pkg/kubelet/cm/qos_container_manager_linux.go, UpdateCgroups).
+type updateCgroups interface {
+	func() error | func(klog.Logger) error
+}
+
+func callUpdateCgroups[F updateCgroups](update F) error {
+	if update, ok := any(update).(func() error); ok {
+		return update()
+	}
+	return any(update).(func(klog.Logger) error)(host.log)
+}
+
 // callResourceConfigForPod calls upstream's function of that name, which has one more
 // parameter, about memory, from v1.36 on (pkg/kubelet/cm/helpers_linux.go).
 func callResourceConfigForPod[R any](function any, pod *v1.Pod, quotaPeriod time.Duration) *R {
