@@ -30,6 +30,14 @@ func (n *node) pool(pod *v1.Pod) (cpuset.CPUSet, bool) {
 	if !ok {
 		return cpuset.CPUSet{}, false
 	}
+	return n.poolOf(workloadType)
+}
+
+// poolOf is pool for the pods of a workload type.
+func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
+	if n == nil {
+		return cpuset.CPUSet{}, false
+	}
 	cpus, ok := n.pools[workloadType]
 	if within := cpus.Intersection(observed.podRoom()); !within.IsEmpty() && hierarchy().v1 {
 		cpus = within // the kernel refuses more

@@ -20,17 +20,24 @@ import (
 // sandbox, the runtime's init, exec, and what is left of a container that ends. Ordinary
 // pods' cgroups stay upstream's.
 
-// PodCgroup returns the pod as WithCPU does, and the set of CPUs for its cgroup, which
-// upstream writes when it creates that. The set is the zero value for a pod that is not
-// confined: upstream writes none then.
-func PodCgroup(pod *v1.Pod) (*v1.Pod, cpuset.CPUSet) {
-	return WithCPU(pod), current.Load().podCPUs(pod)
+// WithCPUAndType returns the pod as WithCPU does, and its workload type, by which it cannot be
+// known any more; empty if it is in no partition.
+func WithCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
+	if workloadType, ok := typeOf(pod); ok {
+		return partition.AsOrdinary(pod, workloadType), workloadType
+	}
+	return pod, ""
 }
+
+// PodCPUs returns the set of CPUs for the cgroup of a pod of a workload type, which upstream
+// writes when it creates that. It is the zero value for a pod that is not confined: upstream
+// writes none then.
+func PodCPUs(workloadType string) cpuset.CPUSet { return current.Load().podCPUs(workloadType) }
 
 // podCPUs is the pool on cgroup v2. On v1, where the sets of sandboxes must lie within, it is
 // the union of the pools, since CRI-O has one set for all sandboxes.
-func (n *node) podCPUs(pod *v1.Pod) cpuset.CPUSet {
-	pool, confined := n.pool(pod)
+func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
+	pool, confined := n.poolOf(workloadType)
 	if !confined || !host.podCgroups {
 		return cpuset.CPUSet{}
 	}
@@ -95,7 +102,8 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 // below it are fitted to it, and then it is narrowed: the kernel refuses nothing.
 func (n *node) repairPodCgroup(pod *v1.Pod, path string, write func(cpus cpuset.CPUSet) error) error {
 	sets := hierarchy()
-	cpus := n.podCPUs(pod)
+	workloadType, _ := partition.TypeOf(pod)
+	cpus := n.podCPUs(workloadType)
 	confined := !cpus.IsEmpty()
 	isSandbox := func(string, cpuset.CPUSet, cpuset.CPUSet) bool { return false }
 	if sets.v1 && !confined && host.wasOn {

@@ -135,7 +135,8 @@ func TestPodCgroupIsConfined(t *testing.T) {
 				expectEvent(t, recorder, fmt.Sprintf("PodCgroupLacksPoolCPUs The cgroup /kubepods has the CPUs %q and the pool of workload type management \"0-1\": its pods cannot run on %s", test.room, lacks))
 			}
 			expectEvent(t, recorder, "")
-			if same, got := PodCgroup(pod); got.String() != test.want || (test.pools == nil && same != pod) {
+			same, workloadType := WithCPUAndType(pod)
+			if got := PodCPUs(workloadType); got.String() != test.want || (test.pools == nil && same != pod) {
 				t.Errorf("its cgroup has %q, want %q", got, test.want)
 			}
 		})
