@@ -22,8 +22,8 @@ var classes struct {
 	names []string
 	// update has upstream update the cgroups of the classes.
 	update func() error
-	// kept tells that they have exclusive CPUs that a container below needs until it is moved,
-	// and updated when that was seen last.
+	// kept tells that they have exclusive CPUs that a container below needs until it is moved;
+	// that was so at the time updated.
 	kept    bool
 	updated time.Time
 	// freed tells that this kubelet, if it excludes nothing, has given all CPUs to the classes
@@ -57,7 +57,7 @@ func ConfineClasses[F updateCgroups](update F, burstable string, burstableCPUs *
 		return
 	}
 	if n.excludes() && !sets.v1 {
-		needed := n.neededBelow(sets, cpus)
+		needed := neededBelow(sets, cpus)
 		cpus, classes.kept, classes.updated = cpus.Union(needed), !needed.IsEmpty(), time.Now()
 	}
 	ok := true
@@ -104,7 +104,7 @@ func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cp
 
 // neededBelow returns the sets of containers in the classes that have nothing of the given
 // CPUs: what their cgroups have, and what the CPU manager has given, or is giving, them.
-func (n *node) neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
+func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 	needed := cpuset.New()
 	add := func(set cpuset.CPUSet) {
 		if set.Intersection(cpus).IsEmpty() {
@@ -161,14 +161,9 @@ func updateKept() {
 // freePods gives ordinary pods, on cgroup v1, the set of their class: they were narrowed with
 // it. Partitioned ones are RepairPodCgroup's. It reports whether that is done.
 func freePods(sets cpusets) bool {
-	observed.Lock()
-	activePods, ready := observed.activePods, observed.ready
-	observed.Unlock()
-	if activePods == nil || ready == nil || !ready() {
-		return false
-	}
-	done := true
-	for _, pod := range activePods() {
+	pods, known := observed.allPods()
+	done := known
+	for _, pod := range pods {
 		if _, partitioned := partition.TypeOf(pod); partitioned || !sets.v1 {
 			continue
 		}

@@ -183,18 +183,23 @@ func (o *observation) sawTo(pod *v1.Pod) {
 // sawToAll reports whether this kubelet knows all pods, and has seen to the cgroup of each
 // active one that is partitioned.
 func (o *observation) sawToAll() bool {
+	pods, known := o.allPods()
+	return known && !slices.ContainsFunc(pods, func(pod *v1.Pod) bool {
+		_, partitioned := partition.TypeOf(pod)
+		return partitioned && !o.seen(pod)
+	})
+}
+
+// allPods returns the active pods, and false as long as the kubelet does not know them all.
+// The caller does not hold the lock.
+func (o *observation) allPods() ([]*v1.Pod, bool) {
 	o.Lock()
 	activePods, ready := o.activePods, o.ready
 	o.Unlock()
 	if activePods == nil || ready == nil || !ready() {
-		return false
+		return nil, false
 	}
-	for _, pod := range activePods() {
-		if _, partitioned := partition.TypeOf(pod); partitioned && !o.seen(pod) {
-			return false
-		}
-	}
-	return true
+	return activePods(), true
 }
 
 // giveTo takes note of the set that the CPU manager is about to give to a container.

@@ -86,8 +86,11 @@ func CPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpus
 	if host.podCgroups && !classesKnown() {
 		return cpuset.New() // upstream tells of them right after its start
 	}
-	if pool, confined := n.pool(pod); confined && n.makeRoom(pod, pool).IsEmpty() {
-		return cpuset.New()
+	if pool, confined := n.pool(pod); confined {
+		if n.makeRoom(pod, pool).IsEmpty() {
+			return cpuset.New()
+		}
+		return n.choose(pod, container, containerID, chosen)
 	}
 	set := n.choose(pod, container, containerID, chosen)
 	updateKept()

@@ -23,10 +23,11 @@ import (
 // WithCPUAndType returns the pod as WithCPU does, and its workload type, by which it cannot be
 // known any more; empty if it is in no partition.
 func WithCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
-	if workloadType, ok := typeOf(pod); ok {
-		return partition.AsOrdinary(pod, workloadType), workloadType
+	workloadType, ok := typeOf(pod)
+	if !ok {
+		return pod, ""
 	}
-	return pod, ""
+	return partition.AsOrdinary(pod, workloadType), workloadType
 }
 
 // PodCPUs returns the set of CPUs for the cgroup of a pod of a workload type, which upstream
@@ -82,7 +83,7 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 		return
 	}
 	if manager.Exists(pod) {
-		if err := n.repairPodCgroup(pod, path, func(cpus cpuset.CPUSet) error {
+		if err := n.repairPodCgroup(pod, workloadType, path, func(cpus cpuset.CPUSet) error {
 			config := callResourceConfigForPod[R](configFor, pod, host.quotaPeriod)
 			fields := []string{hugePages}
 			if n != nil {
@@ -100,14 +101,13 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 // repairPodCgroup gives a pod's cgroup its CPUs, and, through write, all that upstream's
 // manager of cgroups is to write. On cgroup v1 the set is widened first, then the sets
 // below it are fitted to it, and then it is narrowed: the kernel refuses nothing.
-func (n *node) repairPodCgroup(pod *v1.Pod, path string, write func(cpus cpuset.CPUSet) error) error {
+func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write func(cpus cpuset.CPUSet) error) error {
 	sets := hierarchy()
-	workloadType, _ := partition.TypeOf(pod)
 	cpus := n.podCPUs(workloadType)
 	confined := !cpus.IsEmpty()
-	isSandbox := func(string, cpuset.CPUSet, cpuset.CPUSet) bool { return false }
+	var isSandbox func(child string, has, before cpuset.CPUSet) bool
 	if sets.v1 && !confined && host.wasOn {
-		isSandbox = sandboxesOf(pod)
+		isSandbox = sandboxesOf(pod) // asks the runtime, so not under the lock
 	}
 	classes.Lock()
 	defer classes.Unlock()
@@ -121,7 +121,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, path string, write func(cpus cpuset.
 		if err := sets.widen(filepath.Dir(path), cpus); err != nil {
 			return err
 		}
-		pool, _ := n.pool(pod)
+		pool, _ := n.poolOf(workloadType)
 		if err := sets.fit(path, cpus, pool.Intersection(cpus)); err != nil {
 			return err
 		}
@@ -194,7 +194,10 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 	if !found {
 		return cpus
 	}
-	err := n.makeRoomInClass(sets, filepath.Dir(path), inClass, update, cpus)
+	var err error
+	if inClass {
+		err = sets.makeRoomInClass(filepath.Dir(path), update, cpus)
+	}
 	if err == nil && sets.v1 {
 		err = n.makeRoomInPod(pod, sets, path, cpus)
 	}
@@ -207,16 +210,16 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 
 // makeRoomInClass has upstream update the classes if one lacks CPUs. It is an error if it lacks
 // them then: they were given away after they had been chosen.
-func (n *node) makeRoomInClass(sets cpusets, class string, inClass bool, update func() error, cpus cpuset.CPUSet) error {
+func (c cpusets) makeRoomInClass(class string, update func() error, cpus cpuset.CPUSet) error {
 	cpus = cpus.Intersection(onlineCPUs())
 	lacks := func() (cpuset.CPUSet, error) {
-		has, err := sets.cpus(class)
+		has, err := c.cpus(class)
 		if err != nil || has.IsEmpty() {
 			return cpuset.New(), err
 		}
 		return cpus.Difference(has), nil
 	}
-	if missing, err := lacks(); err != nil || missing.IsEmpty() || !inClass {
+	if missing, err := lacks(); err != nil || missing.IsEmpty() {
 		return err
 	}
 	if err := update(); err != nil {

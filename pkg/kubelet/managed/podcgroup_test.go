@@ -101,16 +101,16 @@ func TestPodCgroupIsConfined(t *testing.T) {
 		room     string
 		want     string
 	}{
-		"the feature is off":                         {v1: true},
-		"its own pool with cgroup v2":                {pools: two, want: "0-1"},
-		"the union of the pools with cgroup v1":      {pools: two, v1: true, want: "0-2"},
-		"an ordinary pod has no set":                 {pools: two, ordinary: true},
-		"a pool without CPUs is no set":              {pools: partition.Pools{"management": cpuset.New()}},
-		"pods have no cgroups of their own":          {pools: two, noQOS: true},
-		"v1: no more than the cgroup of all pods":    {pools: two, v1: true, room: "1-3", want: "1-2"},
-		"v1: nothing of the pool is there":           {pools: two, v1: true, room: "3"},
-		"v1: only another type's pool is there":      {pools: two, v1: true, room: "2-3"},
-		"v2: the kernel intersects with what is set": {pools: two, room: "1-3", want: "0-1"},
+		"the feature is off":                          {v1: true},
+		"its own pool with cgroup v2":                 {pools: two, want: "0-1"},
+		"the union of the pools with cgroup v1":       {pools: two, v1: true, want: "0-2"},
+		"an ordinary pod has no set":                  {pools: two, ordinary: true},
+		"a pool without CPUs is no set":               {pools: partition.Pools{"management": cpuset.New()}},
+		"pods have no cgroups of their own":           {pools: two, noQOS: true},
+		"v1: no more than the cgroup of all pods has": {pools: two, v1: true, room: "1-3", want: "1-2"},
+		"v1: nothing of the pool is there":            {pools: two, v1: true, room: "3"},
+		"v1: only another type's pool is there":       {pools: two, v1: true, room: "2-3"},
+		"v2: the kernel intersects with what is set":  {pools: two, room: "1-3", want: "0-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cgroups(t, test.v1, map[string]string{"": test.room})
@@ -251,7 +251,7 @@ func TestRepairPodCgroup(t *testing.T) {
 	}
 	manager.err = nil
 	if repair(withUID(t, "a")) != 1 || repair(withUID(t, "a")) != 0 {
-		t.Error("a cgroup of before is not written once")
+		t.Error("a cgroup that an earlier kubelet created is not written exactly once")
 	}
 	manager.absent = true
 	if repair(withUID(t, "b")) != 0 {
@@ -399,7 +399,7 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 		"v1: all below lose it, but for partitioned pods":       {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2-3", "burstable/poda/sandbox": "0-3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3", "burstable/poda/sandbox": "0-1,3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}},
 		"v1: a container with nothing left gets what is shared": {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3"}},
 		"v1: all come back to the class":                        {v1: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1"}, want: map[string]string{"burstable": "0-3", "burstable/poda": "0-1"}},
-		"v1: no more than the cgroup of all pods":               {v1: true, exclusive: "2", has: map[string]string{"": "1-3", "burstable": "1-3"}, want: map[string]string{"burstable": "1,3"}},
+		"v1: no more than the cgroup of all pods has":           {v1: true, exclusive: "2", has: map[string]string{"": "1-3", "burstable": "1-3"}, want: map[string]string{"burstable": "1,3"}},
 		"policy none":              {none: true, exclusive: "2", has: map[string]string{"burstable": ""}},
 		"policy none after static": {none: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
 		"the file has gone":        {off: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},

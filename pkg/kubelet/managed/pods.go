@@ -54,9 +54,7 @@ func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
 // WithCPU returns the pod with the CPU requests and limits that it had before it
 // was partitioned, from which upstream derives weights and quotas.
 func WithCPU(pod *v1.Pod) *v1.Pod {
-	if workloadType, ok := typeOf(pod); ok {
-		return partition.AsOrdinary(pod, workloadType)
-	}
+	pod, _ = WithCPUAndType(pod)
 	return pod
 }
 
