@@ -133,10 +133,7 @@ func TestExclusiveCPUs(t *testing.T) {
 		if err := c.StopKubelet(); err != nil {
 			t.Fatal(err)
 		}
-		var grace int64
-		if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), exclusive.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
-			t.Fatal(err)
-		}
+		deleteNow(t, c, pods[0])
 		takes := `{"management": {"cpuset": "` + has + `"}}`
 		fails(t, c, takes, "container c of pod "+namespace+"/exclusive (UID "+string(pods[0].UID)+") exclusively holds CPU "+has)
 		stopInRuntime(t, c, pods[0])

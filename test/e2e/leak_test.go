@@ -263,18 +263,9 @@ func comeAndGo(t *testing.T, c *local.Cluster, namespace string) {
 			continue
 		}
 		first := name(i - atOnce)
-		var p *v1.Pod
-		waitFor(t, limit, "pod "+first+" ends", func() (err error) {
-			if p, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), first, metav1.GetOptions{}); err == nil && p.Status.Phase != v1.PodSucceeded {
-				err = fmt.Errorf("phase %s, %v", p.Status.Phase, p.Status.ContainerStatuses)
-			}
-			return err
-		})
+		p := awaitEnd(t, c, namespace, first, limit)
 		expectPrinted(t, p, logs(t, c, p, "c"))
-		var grace int64
-		if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), first, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
-			t.Fatal(err)
-		}
+		deleteNow(t, c, p)
 	}
 }
 

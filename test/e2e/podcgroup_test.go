@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -28,7 +27,7 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 	onHost := pod("on-host", asks, container("c", awake, "cpu=100m memory=16Mi", ""))
 	onHost.Spec.HostNetwork = true
 	probed := pod("probed", asks, container("c", awake, "cpu=100m memory=16Mi", "memory=32Mi"))
-	probed.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
+	probeEachSecond(probed)
 	pods := start(t, c, namespace, onHost, probed, pod("besteffort", asks, container("c", awake, "", "")),
 		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
 	all := cpus(t, allCPUs(t))
@@ -48,9 +47,7 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 		}
 	})
 	refused := refusals(t, c)
-	seed := time.Now().UnixNano()
-	t.Log("seed", seed)
-	random := rand.New(rand.NewSource(seed))
+	random := newRandom(t)
 	for _, step := range []struct {
 		name, file string
 		want       cpuset.CPUSet
@@ -92,7 +89,7 @@ func TestFreedByHand(t *testing.T) {
 	c := partitioned(t)
 	data, err := os.ReadFile("../../docs/user/upgrade.md")
 	if err != nil {
-		t.Skip("the documentation is not here: ", err)
+		t.Skip("a machine has the test without the documentation, and this runs its command: ", err)
 	}
 	starts := "for s in $(systemctl"
 	if local.CgroupV1() {
@@ -270,6 +267,18 @@ func TestStorm(t *testing.T) {
 	}
 }
 
+// probeEachSecond has the kubelet run a command in the pod's container each second.
+func probeEachSecond(p *v1.Pod) {
+	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
+}
+
+// newRandom tells its seed, so that a failure can be had again.
+func newRandom(t *testing.T) *rand.Rand {
+	seed := time.Now().UnixNano()
+	t.Log("seed", seed)
+	return rand.New(rand.NewSource(seed))
+}
+
 // quietNode waits until the node runs no pod.
 func quietNode(t *testing.T, c *local.Cluster) {
 	t.Helper()
@@ -309,7 +318,7 @@ func storm(t *testing.T, c *local.Cluster, namespace string, length time.Duratio
 	}
 	for i := range probed {
 		p := pod(fmt.Sprint("probed-", i), asks, container("c", "trap exit TERM; while :; do echo a line of a log that nobody reads; done", "cpu=10m memory=8Mi", ""))
-		p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
+		probeEachSecond(p)
 		create(p)
 	}
 	for i := range crashing {
@@ -334,10 +343,7 @@ func storm(t *testing.T, c *local.Cluster, namespace string, length time.Duratio
 				return false
 			}
 			ended++
-			var grace int64
-			if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
-				t.Fatal(err)
-			}
+			deleteNow(t, c, p)
 			return true
 		})
 	}
@@ -402,13 +408,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 			if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			waitFor(t, 2*time.Minute, "pod "+p.Name+" ends", func() error {
-				p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), p.Name, metav1.GetOptions{})
-				if err == nil && p.Status.Phase != v1.PodSucceeded {
-					err = errors.New(string(p.Status.Phase))
-				}
-				return err
-			})
+			awaitEnd(t, c, namespace, p.Name, 2*time.Minute)
 		}
 		seen := watch()
 		for who, time := range seen.pods {
@@ -450,9 +450,7 @@ func TestExclusiveCPUsComeAndGo(t *testing.T) {
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	quietNode(t, c)
-	seed := time.Now().UnixNano()
-	t.Log("seed", seed)
-	random := rand.New(rand.NewSource(seed))
+	random := newRandom(t)
 	refused := refusals(t, c)
 	sharing := start(t, c, namespace, pod("shares", nil, container("c", awake, "memory=16Mi", "")), pod("besteffort", nil, container("c", awake, "", "")),
 		pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")))
@@ -482,10 +480,7 @@ func TestExclusiveCPUsComeAndGo(t *testing.T) {
 			holders = append(holders, p)
 		default:
 			which := random.Intn(len(holders))
-			var grace int64
-			if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), holders[which].Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
-				t.Fatal(err)
-			}
+			deleteNow(t, c, holders[which])
 			amount := holders[which].Spec.Containers[0].Resources.Requests[v1.ResourceCPU]
 			free += int(amount.Value())
 			holders = slices.Delete(holders, which, which+1)

@@ -131,6 +131,27 @@ func awaitRunning(t testing.TB, c *local.Cluster, namespace, name string) (runni
 	return running
 }
 
+// awaitEnd waits until a pod has succeeded, and returns it.
+func awaitEnd(t *testing.T, c *local.Cluster, namespace, name string, limit time.Duration) (ended *v1.Pod) {
+	t.Helper()
+	waitFor(t, limit, "pod "+name+" ends", func() (err error) {
+		if ended, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err == nil && ended.Status.Phase != v1.PodSucceeded {
+			err = fmt.Errorf("phase %s, %v", ended.Status.Phase, ended.Status.ContainerStatuses)
+		}
+		return err
+	})
+	return ended
+}
+
+// deleteNow deletes a pod without grace.
+func deleteNow(t *testing.T, c *local.Cluster, p *v1.Pod) {
+	t.Helper()
+	var grace int64
+	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func containerUsage(t *testing.T, p *v1.Pod, index int) local.Usage {
 	t.Helper()
 	usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[index].ContainerID)
