@@ -25,6 +25,8 @@ var (
 	config local.Config
 	// upstreamKubelet is that of upstreamBin.
 	upstreamBin, upstreamKubelet string
+	// docs has the documentation's pages for users.
+	docs string
 	// olderBin is a list of folders of patched binaries of older releases.
 	olderBin string
 	// shared is the cluster that tests share, if there is one, and sharedKind which.
@@ -42,6 +44,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&olderBin, "older-bin", "", "folders of patched binaries of older releases, separated by colons")
 	flag.BoolVar(&config.Systemd, "systemd", false, "this host is a machine of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "folder of image archives; empty means that they are made")
+	flag.StringVar(&docs, "docs", "../../docs/user", "folder of the documentation for users, whose commands tests run")
 	flag.Parse()
 	upstreamKubelet = filepath.Join(upstreamBin, "kubelet")
 	if why := noNode(); why != "" {

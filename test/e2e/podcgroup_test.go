@@ -2,19 +2,28 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math/rand"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/partition"
 )
 
 // The cgroup of a partitioned pod, and each one below it, has the pool, whatever becomes of
@@ -77,23 +86,180 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 					return confinedTo(p, want, i == 3)
 				})
 			}
+			if !config.Systemd {
+				return
+			}
+			if output, err := exec.CommandContext(t.Context(), "systemctl", "daemon-reload").CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, output)
+			}
+			for _, p := range pods[:3] {
+				if err := confinedTo(p, step.want, false); err != nil {
+					t.Errorf("after systemd's daemon-reload, pod %s: %v", p.Name, err)
+				}
+			}
 		})
 	}
+	t.Run("a pod went while no kubelet ran, and the pool moves", func(t *testing.T) {
+		left := start(t, c, namespace, pod("left", asks, container("c", awake, "cpu=100m memory=16Mi", "")))[0]
+		if err := c.StopKubelet(); err != nil {
+			t.Fatal(err)
+		}
+		stopInRuntime(t, c, left)
+		deleteNow(t, c, left)
+		if _, err := local.PodUsage(left); err != nil {
+			t.Fatal("its cgroup is not there any more: ", err)
+		}
+		restart(t, c, `{"management": {"cpuset": "`+last.String()+`"}}`)
+		waitFor(t, 2*time.Minute, "its cgroup is removed", func() error {
+			if _, err := local.PodUsage(left); !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("it is there (%v)", err)
+			}
+			return nil
+		})
+		for _, p := range pods[:3] {
+			waitFor(t, 2*time.Minute, "the cgroup of pod "+p.Name+" has the CPUs "+last.String(), func() error { return confinedTo(p, last, false) })
+		}
+	})
 	for _, line := range refused() {
 		t.Errorf("the kernel refused the kubelet a set: %s", line)
 	}
 }
 
-// The command of docs/user/upgrade.md frees what a patched kubelet has left confined.
-func TestFreedByHand(t *testing.T) {
-	c := partitioned(t)
-	data, err := os.ReadFile("../../docs/user/upgrade.md")
+// A runtime may give each sandbox a set of its own, as CRI-O does with infra_ctr_cpuset: the
+// pool, or the union of the pools. Sandboxes of ordinary pods have it, too.
+func TestSandboxCPUs(t *testing.T) {
+	for _, test := range []struct{ name, infra, file, moved string }{
+		{"the pool", "0", pinning, `{"management": {"cpuset": "1"}}`},
+		{"the union of the pools", "0-1", `{"management": {"cpuset": "0"}, "other": {"cpuset": "1"}}`, `{"management": {"cpuset": "1"}, "other": {"cpuset": "0"}}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := partitioned(t)
+			proxy := throughProxy(t, c)
+			t.Cleanup(func() {
+				c.Config.RuntimeSocket = ""
+				restart(t, c, pinning)
+			})
+			restart(t, c, test.file)
+			var sandboxes atomic.Int64
+			proxy.Then("RunPodSandbox", func(answer proto.Message) {
+				response, ok := answer.(*runtimeapi.RunPodSandboxResponse)
+				if !ok {
+					t.Errorf("the answer is %T", answer)
+					return
+				}
+				if err := local.SetCPUs(response.PodSandboxId, test.infra); err != nil {
+					t.Error(err)
+				}
+				sandboxes.Add(1)
+			})
+			refused := refusals(t, c)
+			namespace := newNamespace(t, c, "management")
+			pods := start(t, c, namespace, pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")),
+				pod("besteffort", asks, container("c", awake, "", "")))
+			if sandboxes.Load() < 2 {
+				t.Fatalf("the runtime gave sets to %d sandboxes", sandboxes.Load())
+			}
+			infra := cpus(t, test.infra)
+			expect := func(pool cpuset.CPUSet) {
+				t.Helper()
+				for _, p := range pods {
+					waitFor(t, 2*time.Minute, "pod "+p.Name+" has the CPUs "+pool.String(), func() error { return sandboxAndContainer(p, pool, infra) })
+				}
+			}
+			expect(cpuset.New(0))
+			restart(t, c, test.moved)
+			expect(cpuset.New(1))
+			restart(t, c, test.file)
+			expect(cpuset.New(0))
+			for _, line := range refused() {
+				t.Errorf("the kernel refused the kubelet a set: %s", line)
+			}
+		})
+	}
+}
+
+// sandboxAndContainer checks that a pod's container has the pool, and its sandbox that, or, on
+// cgroup v1, the CPUs that the runtime gave it.
+func sandboxAndContainer(p *v1.Pod, pool, infra cpuset.CPUSet) error {
+	below, err := local.Below(p)
 	if err != nil {
-		t.Skip("a machine has the test without the documentation, and this runs its command: ", err)
+		return err
+	}
+	if len(below) < 2 {
+		return fmt.Errorf("below it there are only %d cgroups", len(below))
+	}
+	for name, usage := range below {
+		want := pool
+		if !strings.Contains(name, containerID(p)) && local.CgroupV1() && pool.IsSubsetOf(infra) {
+			want = infra
+		}
+		if usage.CPUs != want.String() {
+			return fmt.Errorf("%s below it has CPUs %s, want %s", name, usage.CPUs, want)
+		}
+	}
+	return nil
+}
+
+// What upstream writes to the cgroup of a pod beside its CPUs leaves them as they are.
+func TestPodCgroupHasMemory(t *testing.T) {
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	memory := v1.ResourceList{v1.ResourceMemory: resource.MustParse("32Mi")}
+	podLevel := func(name string) *v1.Pod {
+		p := pod(name, asks, container("c", awake, "", ""))
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: memory, Limits: memory}
+		return p
+	}
+	t.Run("resources of the pod as a whole", func(t *testing.T) {
+		p := start(t, c, namespace, podLevel("whole"))[0]
+		if _, is := partition.TypeOf(p); !is {
+			t.Fatalf("the pod is not partitioned: %v", p.Annotations)
+		}
+		if err := confinedTo(p, cpuset.New(0), false); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("memory QoS", func(t *testing.T) {
+		if local.CgroupV1() {
+			t.Skip("it needs cgroup v2")
+		}
+		before := c.Config.KubeletConfiguration
+		t.Cleanup(func() {
+			c.Config.KubeletConfiguration = before
+			restart(t, c, pinning)
+		})
+		c.Config.KubeletConfiguration = before + "featureGates: {MemoryQoS: true}\n"
+		restart(t, c, pinning)
+		p := start(t, c, namespace, pod("protected", asks, container("c", awake, "cpu=100m memory=16Mi", "memory=32Mi")))[0]
+		for _, kubelet := range []string{"that created it", "that starts again"} {
+			if err := confinedTo(p, cpuset.New(0), false); err != nil {
+				t.Errorf("with the kubelet %s: %v", kubelet, err)
+			}
+			usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
+			if err != nil || usage.MemoryHigh == 0 {
+				t.Errorf("with the kubelet %s the container has no memory.high (%v): memory QoS is not at work", kubelet, err)
+			}
+			restart(t, c, pinning)
+		}
+	})
+}
+
+// The command of docs/user/upgrade.md frees what a patched kubelet has left confined. What it
+// leaves is what a patched kubelet left that confined only containers: one that starts then
+// confines pods, too.
+func TestFreedByHand(t *testing.T) { freedByHand(t, partitioned(t)) }
+
+func freedByHand(t *testing.T, c *local.Cluster) {
+	data, err := os.ReadFile(filepath.Join(docs, "upgrade.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	starts := "for s in $(systemctl"
-	if local.CgroupV1() {
+	switch {
+	case local.CgroupV1():
 		starts = "for d in $(find /sys/fs/cgroup/cpuset/kubepods"
+	case c.CgroupDriver() == "cgroupfs":
+		starts = "for d in $(find /sys/fs/cgroup/kubepods"
 	}
 	_, rest, found := strings.Cut(string(data), "\n"+starts)
 	command, _, _ := strings.Cut(rest, "\n")
@@ -116,6 +282,20 @@ func TestFreedByHand(t *testing.T) {
 	if container := containerUsage(t, p, 0); container.CPUs != "0" {
 		t.Errorf("its container has CPUs %s: an unpatched kubelet moves it, not this command", container.CPUs)
 	}
+	restart(t, c, pinning)
+	waitFor(t, time.Minute, "the pod's cgroup has the pool again", func() error { return confinedTo(p, cpuset.New(0), false) })
+}
+
+// A machine's node has systemd's cgroups. With the kubelet's own on cgroup v2 it is the same.
+func TestCgroupfsDriver(t *testing.T) {
+	if !config.Systemd {
+		t.Skip("the other tests have this driver here")
+	}
+	with := config
+	with.Pinning, with.CgroupDriver = pinning, "cgroupfs"
+	c := share(t, "node with the cgroupfs driver", with)
+	t.Run("pools that change", func(t *testing.T) { podCgroups(t, c) })
+	t.Run("freed by hand", func(t *testing.T) { freedByHand(t, c) })
 }
 
 // A cgroup of all pods that lacks a CPU of the pool is told of; what runs where then is
@@ -243,7 +423,7 @@ func TestStorm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := watch()
+	seen := watch("")
 	if !local.CgroupV1() {
 		for who, time := range seen.pods {
 			t.Errorf("%s of a pod was on a CPU outside the pool for %s", who, time)
@@ -372,7 +552,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	var sharing []*v1.Pod
-	for i := range 4 {
+	for i := range cpus(t, otherCPUs(t)).Size() {
 		// Each works often, on whatever CPU it finds, and leaves time to an emulated machine.
 		sharing = append(sharing, pod(fmt.Sprint("shares-", i), nil, container("c", awake, "memory=16Mi", "")))
 	}
@@ -410,7 +590,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 			}
 			awaitEnd(t, c, namespace, p.Name, 2*time.Minute)
 		}
-		seen := watch()
+		seen := watch("")
 		for who, time := range seen.pods {
 			if !strings.Contains(who, podPart(exclusive)) {
 				t.Errorf("%s was on exclusive CPU %s for %s", who, has, time)
@@ -418,8 +598,37 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 		}
 		t.Logf("on CPU %s beside its owner: of pods %v, of the host %s", has, seen.pods, seen.host)
 	})
-	t.Run("its end", func(t *testing.T) {
+	t.Run("given out again", func(t *testing.T) {
+		beside := func(name string) map[string]time.Duration {
+			watch := watchCPUs(t, has)
+			again := start(t, c, namespace, pod(name, nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))[0]
+			if got := containerUsage(t, again, 0).CPUs; got != has.String() {
+				t.Fatalf("the exclusive container has CPUs %s now, and had %s", got, has)
+			}
+			time.Sleep(10 * time.Second) // the CPU manager comes round every two
+			seen := watch(containerID(again))
+			releaseExclusive(t, c, again)
+			maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(again)) })
+			t.Logf("%s: on CPU %s from its first instruction on, beside its owner: of pods %v, of the host %s", name, has, seen.pods, seen.host)
+			return seen.pods
+		}
 		releaseExclusive(t, c, exclusive)
+		for who, time := range beside("patched") {
+			t.Errorf("%s was on exclusive CPU %s for %s", who, has, time)
+		}
+		if upstreamBin == "" {
+			return
+		}
+		t.Cleanup(func() {
+			c.UseKubelet("")
+			restart(t, c, pinning)
+		})
+		restart(t, c, "")
+		c.UseKubelet(upstreamKubelet)
+		restart(t, c, "")
+		beside("unpatched") // for comparison
+	})
+	t.Run("its end", func(t *testing.T) {
 		waitFor(t, 90*time.Second, "the class Burstable has the CPU back", func() error {
 			usage, err := local.QoSUsage(v1.PodQOSBurstable)
 			if err == nil && usage.CPUs != allCPUs(t) {

@@ -30,8 +30,9 @@ type onCPUs struct {
 
 // watchCPUs has the kernel trace who runs on some CPUs, until the function that it returns is
 // called: one instance of its tracer has the switches of tasks on these CPUs, and another one
-// which task is in which cgroup, whatever CPU tells of it.
-func watchCPUs(t *testing.T, on cpuset.CPUSet) func() onCPUs {
+// which task is in which cgroup, whatever CPU tells of it. The account begins when a task runs
+// there whose cgroup has a name with begins in it.
+func watchCPUs(t *testing.T, on cpuset.CPUSet) func(begins string) onCPUs {
 	t.Helper()
 	root := "/sys/kernel/tracing"
 	if _, err := os.Stat(filepath.Join(root, "instances")); err != nil {
@@ -83,7 +84,7 @@ func watchCPUs(t *testing.T, on cpuset.CPUSet) func() onCPUs {
 		write("events/sched/sched_switch/enable", "1")
 	})
 	tasks := cgroupsOfTasks(t)
-	return func() onCPUs {
+	return func(begins string) onCPUs {
 		t.Helper()
 		for _, directory := range []string{switches, groups} {
 			if err := os.WriteFile(filepath.Join(directory, "tracing_on"), []byte("0"), 0o600); err != nil {
@@ -92,7 +93,7 @@ func watchCPUs(t *testing.T, on cpuset.CPUSet) func() onCPUs {
 		}
 		events := slices.Concat(readTrace(t, switches), readTrace(t, groups))
 		slices.SortStableFunc(events, func(a, b traceEvent) int { return cmp.Compare(a.at, b.at) })
-		return sumUp(events, tasks)
+		return sumUp(events, tasks, begins)
 	}
 }
 
@@ -217,8 +218,9 @@ func TestParseTrace(t *testing.T) {
 
 // sumUp follows which task is in which cgroup, and adds up the time of each. A task is where
 // its parent was when it was forked, until it is attached elsewhere.
-func sumUp(events []traceEvent, tasks map[int]string) onCPUs {
+func sumUp(events []traceEvent, tasks map[int]string, begins string) onCPUs {
 	seen := onCPUs{pods: map[string]time.Duration{}}
+	begun := begins == ""
 	since := map[int]time.Duration{}
 	for _, event := range events {
 		switch event.name {
@@ -235,6 +237,10 @@ func sumUp(events []traceEvent, tasks map[int]string) onCPUs {
 		case "sched_switch":
 			begin, known := since[event.cpu]
 			since[event.cpu] = event.at
+			if !begun {
+				begun = strings.Contains(tasks[event.to], begins)
+				continue
+			}
 			switch cgroup, inPod := tasks[event.from]; {
 			case !known || event.from == 0:
 			case inPod:

@@ -28,6 +28,8 @@ type Usage struct {
 	Weight int64
 	// Quota is the CPU time allowed in each period, in CPUs; zero is no limit.
 	Quota float64
+	// MemoryHigh is memory.high of cgroup v2, in bytes; zero is no limit.
+	MemoryHigh int64
 }
 
 // PodUsage reads the cgroup of a pod; ContainerUsage that of one of its containers.
@@ -39,7 +41,7 @@ func ContainerUsage(pod *v1.Pod, containerID string) (Usage, error) {
 	if !found {
 		return Usage{}, fmt.Errorf("pod %s/%s: container ID %q names no runtime", pod.Namespace, pod.Name, containerID)
 	}
-	if systemdDriver() {
+	if bySystemd() {
 		id = "cri-containerd-" + id + ".scope"
 	}
 	return usage(filepath.Join(podCgroup(pod), id))
@@ -57,7 +59,7 @@ func podCgroup(pod *v1.Pod) string {
 	if hash, mirrored := pod.Annotations[v1.MirrorPodAnnotationKey]; mirrored {
 		uid = hash
 	}
-	if !systemdDriver() {
+	if !bySystemd() {
 		return filepath.Join("kubepods", class, "pod"+uid)
 	}
 	slice := "kubepods"
@@ -70,7 +72,7 @@ func podCgroup(pod *v1.Pod) string {
 // qosCgroup is the cgroup of a QoS class, or that of all pods for the empty one.
 func qosCgroup(class string) string {
 	switch {
-	case !systemdDriver():
+	case !bySystemd():
 		return filepath.Join("kubepods", class)
 	case class == "":
 		return "kubepods.slice"
@@ -78,8 +80,8 @@ func qosCgroup(class string) string {
 	return filepath.Join("kubepods.slice", "kubepods-"+class+".slice")
 }
 
-// systemdDriver reports whether this host's kubelet leaves cgroups to systemd.
-func systemdDriver() bool {
+// bySystemd reports whether this host's kubelet leaves cgroups to systemd.
+func bySystemd() bool {
 	found, err := topCgroups("kubepods.slice")
 	return err == nil && len(found) > 0
 }
@@ -170,6 +172,7 @@ func usageV2(cgroup string) (u Usage, err error) {
 		period, _ := strconv.ParseFloat(fields[1], 64)
 		u.Quota = quota / period
 	}
+	u.MemoryHigh, _ = strconv.ParseInt(read("memory.high"), 10, 64)
 	return u, err
 }
 
@@ -202,7 +205,7 @@ func AllPodsUsage() (Usage, error) { return usage(qosCgroup("")) }
 func PodCgroups() (paths []string, err error) {
 	for _, class := range []string{"", "burstable", "besteffort"} {
 		pattern := "pod*"
-		if systemdDriver() {
+		if bySystemd() {
 			pattern = "kubepods*-pod*.slice"
 		}
 		found, err := filepath.Glob(filepath.Join(cpusetRoot(), qosCgroup(class), pattern))
@@ -226,6 +229,26 @@ func SetSandboxCPUs(pod *v1.Pod, cpus string) error {
 		if !isContainer {
 			err = errors.Join(err, setCPUs(filepath.Join(podCgroup(pod), name), cpus))
 		}
+	}
+	return err
+}
+
+// SetCPUs writes the set of CPUs of a container or sandbox, by the runtime's ID.
+func SetCPUs(id, cpus string) error {
+	root := filepath.Join(cpusetRoot(), qosCgroup(""))
+	found := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it has ended
+		}
+		if err != nil || !entry.IsDir() || !strings.Contains(entry.Name(), id) {
+			return err
+		}
+		found++
+		return os.WriteFile(filepath.Join(path, "cpuset.cpus"), []byte(cpus), 0)
+	})
+	if err == nil && found == 0 {
+		err = fmt.Errorf("no cgroup below %s is of %s", root, id)
 	}
 	return err
 }

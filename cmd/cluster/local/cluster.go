@@ -89,9 +89,12 @@ type Config struct {
 	ControlPlaneType string
 	// Node is how the cluster knows this node.
 	Node Node
-	// Systemd has systemd run all parts, also after the host boots again, and the kubelet
-	// use the cgroup driver of that name. The host is the cluster's own: a virtual machine.
+	// Systemd has systemd run all parts, also after the host boots again. The host is the
+	// cluster's own: a virtual machine.
 	Systemd bool
+	// CgroupDriver is the kubelet's and the runtime's, systemd or cgroupfs; if it is empty,
+	// systemd where that runs all parts.
+	CgroupDriver string
 	// Temporary means that the cluster is to end with this process ([Own]).
 	Temporary bool
 	// Images is a folder of archives of [SaveImages]; if it is empty they are made here.
@@ -138,6 +141,17 @@ func New(config Config) *Cluster {
 	c.describe()
 	return c
 }
+
+// CgroupDriver returns the kubelet's and the runtime's.
+func (c *Cluster) CgroupDriver() string {
+	if c.Config.CgroupDriver == "" && c.Config.Systemd {
+		return systemdDriver
+	}
+	return cmp.Or(c.Config.CgroupDriver, "cgroupfs")
+}
+
+// systemdDriver is a cgroup driver.
+const systemdDriver = "systemd"
 
 func (c *Cluster) say(format string, args ...any) {
 	if c.Config.Progress != nil {

@@ -118,7 +118,7 @@ state = %[2]q
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       BinaryName = %[8]q
       SystemdCgroup = %[9]t
-`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), PauseImage, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.Config.Systemd)
+`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), PauseImage, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == systemdDriver)
 	network := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "partitioned", "plugins": [
   {"type": "bridge", "bridge": %q, "isGateway": true, "ipam":
     {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
@@ -165,10 +165,6 @@ func (c *Cluster) configureKubelet() error {
 	if policy == "" {
 		policy = "static"
 	}
-	driver := "cgroupfs"
-	if c.Config.Systemd {
-		driver = "systemd"
-	}
 	var config strings.Builder
 	fmt.Fprintf(&config, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -187,7 +183,7 @@ fileCheckFrequency: 2s
 nodeStatusReportFrequency: 10s
 staticPodPath: %s
 syncFrequency: 10s
-`, c.pki("ca.crt"), driver, runtime, policy, ManifestDir)
+`, c.pki("ca.crt"), c.CgroupDriver(), runtime, policy, ManifestDir)
 	if !c.Config.WithoutReservation {
 		config.WriteString("kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it\n")
 	}

@@ -37,6 +37,8 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	calls []raw
+	// then is what is called with the answers to a method.
+	then map[string]func(answer proto.Message)
 }
 
 type raw struct {
@@ -84,7 +86,7 @@ func (p *Proxy) Calls() ([]Call, error) {
 	calls := make([]Call, len(p.calls))
 	for i, recorded := range p.calls {
 		calls[i].Method = path.Base(recorded.method)
-		message, err := newRequest(recorded.method)
+		message, err := newMessage(recorded.method, protoreflect.MethodDescriptor.Input)
 		if err != nil {
 			continue
 		}
@@ -96,9 +98,38 @@ func (p *Proxy) Calls() ([]Call, error) {
 	return calls, nil
 }
 
-// newRequest returns an empty request of a method such as
-// /runtime.v1.RuntimeService/CreateContainer.
-func newRequest(method string) (proto.Message, error) {
+// Then has a function called with each answer to a method, such as RunPodSandbox, before the
+// kubelet has it: what a runtime of another kind would have done by then.
+func (p *Proxy) Then(method string, do func(answer proto.Message)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.then == nil {
+		p.then = map[string]func(proto.Message){}
+	}
+	p.then[method] = do
+}
+
+func (p *Proxy) answered(method string, data []byte) error {
+	p.mu.Lock()
+	do := p.then[path.Base(method)]
+	p.mu.Unlock()
+	if do == nil {
+		return nil
+	}
+	message, err := newMessage(method, protoreflect.MethodDescriptor.Output)
+	if err != nil {
+		return err
+	}
+	if err := proto.Unmarshal(data, message); err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	do(message)
+	return nil
+}
+
+// newMessage returns an empty message of a method such as
+// /runtime.v1.RuntimeService/CreateContainer: its request or its answer.
+func newMessage(method string, which func(protoreflect.MethodDescriptor) protoreflect.MessageDescriptor) (proto.Message, error) {
 	service, name := path.Split(method)
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(path.Base(service)))
 	if err != nil {
@@ -112,7 +143,7 @@ func newRequest(method string) (proto.Message, error) {
 	if of == nil {
 		return nil, fmt.Errorf("%s has no method %s", service, name)
 	}
-	message, err := protoregistry.GlobalTypes.FindMessageByName(of.Input().FullName())
+	message, err := protoregistry.GlobalTypes.FindMessageByName(which(of).FullName())
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +183,9 @@ func (p *Proxy) pass(_ any, fromKubelet grpc.ServerStream) error {
 		if err := toRuntime.RecvMsg(&message); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
+			return err
+		}
+		if err := p.answered(method, message); err != nil {
 			return err
 		}
 		if err := fromKubelet.SendMsg(&message); err != nil {

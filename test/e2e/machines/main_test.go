@@ -43,7 +43,10 @@ func TestMain(m *testing.M) {
 		fmt.Println("SKIPPED: the tests in machines do not run, because", err)
 		return
 	}
-	files.More = map[string]string{"e2e.test": suite}
+	files.More = map[string]string{"e2e.test": suite, "docs/upgrade.md": "../../../docs/user/upgrade.md"}
+	if *upstreamBin != "" {
+		files.More["upstream-bin/kubelet"] = filepath.Join(*upstreamBin, "kubelet")
+	}
 	if *olderBin != "" {
 		files.More["older/kubelet"] = filepath.Join(*olderBin, "kubelet")
 	}

@@ -11,7 +11,10 @@ import (
 	"workload.openshift.io/kubernetes/cmd/cluster/machine"
 )
 
-var suiteRun = flag.String("suite-run", "", "which tests of package e2e run in a machine; empty means all")
+var (
+	suiteRun    = flag.String("suite-run", "", "which tests of package e2e run in a machine; empty means all")
+	upstreamBin = flag.String("upstream-bin", "", "folder of the same release's kubelet without the series")
+)
 
 // TestSuite runs the tests of package e2e in a machine: they are on its node.
 func TestSuite(t *testing.T) {
@@ -35,7 +38,11 @@ func suite(t *testing.T) error {
 		t.Errorf("the siblings of CPU 0 are %q, want 0-1", siblings)
 	}
 	var output bytes.Buffer
-	err = m.Stream(t.Context(), "/payload/e2e.test -test.v -test.run='"+*suiteRun+"' -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images", nil, io.MultiWriter(os.Stdout, &output))
+	command := "/payload/e2e.test -test.v -test.run='" + *suiteRun + "' -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images -docs=/payload/docs"
+	if *upstreamBin != "" {
+		command += " -upstream-bin=/payload/upstream-bin"
+	}
+	err = m.Stream(t.Context(), command, nil, io.MultiWriter(os.Stdout, &output))
 	if errors.Is(err, machine.ErrStopped) {
 		keep(t, m)
 		if bytes.Contains(output.Bytes(), []byte("--- FAIL")) {
