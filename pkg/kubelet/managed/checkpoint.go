@@ -30,8 +30,8 @@ import (
 //
 // online are the CPUs of the host, and allocatable those that the policy may give away.
 func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpuset.CPUSet) error {
-	n := current.Load()
-	if !host.static || (n == nil && !host.wasOn) {
+	n, on := partitions()
+	if !on || !host.static {
 		return callStart(start, s)
 	}
 	reserved := online.Difference(allocatable)

@@ -90,7 +90,7 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(host.podLogs, "default_app_uid"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			host.log, host.static, host.strict, host.wasOn = logger, true, test.pools != "-", test.wasOn
+			host.log, host.static, host.strict, host.earlier.confined = logger, true, test.pools != "-", test.wasOn
 			if test.containers == nil {
 				test.containers = []runtimeapi.ContainerState{running}
 			}
@@ -137,7 +137,7 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 500 {
-				if _, exists, _ := readRecord(); exists == (test.pools != "-") {
+				if record, _ := readRecord(); record.confined == (test.pools != "-") {
 					return
 				}
 				time.Sleep(10 * time.Millisecond) // it is removed beside the start
@@ -151,24 +151,24 @@ func TestRecord(t *testing.T) {
 	directory := t.TempDir()
 	startedIn(t, directory)
 	host.online = cpuset.New(0, 1, 2, 3)
-	if _, exists, _ := readRecord(); exists {
+	if record, _ := readRecord(); record.confined {
 		t.Error("there is a record before one was written")
 	}
 	n := newNode(partition.Pools{"management": cpuset.New(0), "infra": cpuset.New(1), "free": cpuset.New()}, host.online, cpuset.New(3), cpuset.New())
 	n.writeRecord([]cpuset.CPUSet{cpuset.New(0, 1), cpuset.New(2)})
 	expect := func(want ...string) {
 		t.Helper()
-		sets, exists, err := readRecord()
+		record, err := readRecord()
 		if err != nil {
 			t.Error(err)
 		}
 		for _, list := range want {
-			if !slices.ContainsFunc(sets, func(set cpuset.CPUSet) bool { return set.String() == list }) {
-				t.Errorf("the record has no %s, only %v", list, sets)
+			if !slices.ContainsFunc(record.sets, func(set cpuset.CPUSet) bool { return set.String() == list }) {
+				t.Errorf("the record has no %s, only %v", list, record.sets)
 			}
 		}
-		if !exists || len(sets) != len(want) {
-			t.Errorf("the record has %v, want %s", sets, want)
+		if !record.confined || len(record.sets) != len(want) {
+			t.Errorf("the record has %v, want %s", record.sets, want)
 		}
 	}
 	// Pools, what is left for others, with isolated CPUs and without, and the union.
@@ -180,11 +180,11 @@ func TestRecord(t *testing.T) {
 	if err := os.WriteFile(recordPath, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, exists, err := readRecord(); !exists || err == nil {
-		t.Errorf("a record of nonsense gave %v, %v", exists, err)
+	if record, err := readRecord(); !record.confined || !record.unreadable || err == nil {
+		t.Errorf("a record of nonsense gave %+v, %v", record, err)
 	}
 	removeRecord()
-	if _, exists, _ := readRecord(); exists {
+	if record, _ := readRecord(); record.confined {
 		t.Error("the record has not been removed")
 	}
 	removeRecord()

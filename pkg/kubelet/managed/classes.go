@@ -43,8 +43,8 @@ var classes struct {
 // set the class has nothing on all CPUs of the class, pools included: the class keeps that
 // set until the CPU manager has moved the container.
 func ConfineClasses[F updateCgroups](update F, burstable string, burstableCPUs *cpuset.CPUSet, bestEffort string, bestEffortCPUs *cpuset.CPUSet) {
-	n := current.Load()
-	if n == nil && !host.wasOn {
+	n, on := partitions()
+	if !on {
 		return
 	}
 	classes.Lock()
@@ -182,7 +182,7 @@ func freePods(sets cpusets) bool {
 func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known bool) {
 	all := sets.all()
 	if !n.excludes() {
-		return all, all, host.wasOn || (n != nil && !n.pooled.IsEmpty())
+		return all, all, host.earlier.confined || (n != nil && !n.pooled.IsEmpty())
 	}
 	observed.Lock()
 	assigned, ready := observed.state, observed.ready

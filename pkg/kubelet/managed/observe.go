@@ -8,53 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
-	resourcehelper "k8s.io/component-helpers/resource"
-	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
-
-// Reasons of Events on the Node (design, section 8, and more).
-const (
-	eventEnabled                = "WorkloadPartitioningEnabled"
-	eventStaticPodUnpartitioned = "StaticPodNotPartitioned"
-	eventCPUOffline             = "WorkloadPartitioningCPUOffline"
-	eventCPUOnline              = "WorkloadPartitioningCPUOnline"
-	eventNoSharedCPUs           = "NoSharedCPUs"
-	eventReservedDiffer         = "ReservedCPUsDiffer"
-	eventReservationDropped     = "ReservedCgroupDropped"
-	eventEveryCPU               = "PoolsHoldEveryCPU"
-	eventFileMissing            = "PinningFileMissing"
-	eventDirectoryOwner         = "PinningFileDirectoryOwner"
-	eventRecordNotWritten       = "PoolsNotRecorded"
-	eventCgroupLacksCPUs        = "PodCgroupLacksPoolCPUs"
-)
-
-// Metrics are registered by Start, and only with a pinning file: without one a
-// kubelet has the metrics of upstream's.
-const subsystem = "kubelet_workload_partitioning"
-
-var (
-	poolCPUs = metrics.NewDesc(subsystem+"_pool_cpus", "Number of CPUs in the pool of a workload type on this node.",
-		[]string{"workload_type"}, nil, metrics.ALPHA, "")
-	podCount = metrics.NewDesc(subsystem+"_pods", "Number of active pods in the partition of a workload type on this node.",
-		[]string{"workload_type"}, nil, metrics.ALPHA, "")
-	requestedMillicores = metrics.NewDesc(subsystem+"_requested_millicores", "Sum of the cores that active pods of a workload type request on this node, in millicores.",
-		[]string{"workload_type"}, nil, metrics.ALPHA, "")
-	sharedCPUs = metrics.NewDesc(subsystem+"_shared_cpus", "Number of CPUs that containers of no partition share on this node. 0 means that exclusive containers have them all.",
-		nil, nil, metrics.ALPHA, "")
-	staticPodsSkipped = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: subsystem + "_static_pods_skipped_total", Help: "Number of static pods that asked for a partition and run as ordinary pods, by reason.", StabilityLevel: metrics.ALPHA,
-	}, []string{"reason"})
-)
-
-var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.CustomMustRegister(&collector{})
-	legacyregistry.MustRegister(staticPodsSkipped)
-})
 
 // observed is what the hooks have told of the kubelet around them.
 var observed observation
@@ -97,49 +54,6 @@ type before struct {
 	sight sight
 	// questions counts how often the runtime was asked about it.
 	questions int
-}
-
-// Recorder gives the recorder of Events, and tells that partitioning is on.
-func Recorder(recorder record.EventRecorder, nodeName types.NodeName) {
-	n := current.Load()
-	if n == nil && !host.wasOn {
-		return
-	}
-	observed.Lock()
-	observed.recorder, observed.node = recorder, nodeName
-	pending := observed.pending
-	observed.pending = nil
-	observed.Unlock()
-	for _, send := range pending {
-		send(recorder, nodeReference(nodeName))
-	}
-	if n == nil {
-		return
-	}
-	for _, workloadType := range n.pools.Types() {
-		nodeEvent(v1.EventTypeNormal, eventEnabled, "Workload type %s has the CPUs %q", workloadType, n.pools[workloadType].String())
-	}
-}
-
-// nodeReference refers to the node as the kubelet does (pkg/kubelet/kubelet.go, nodeRef).
-func nodeReference(name types.NodeName) *v1.ObjectReference {
-	return &v1.ObjectReference{Kind: "Node", Name: string(name), UID: types.UID(name)}
-}
-
-// nodeEvent sends an Event about the Node, as soon as there is a recorder.
-func nodeEvent(eventType, reason, format string, args ...any) {
-	send := func(recorder record.EventRecorder, node *v1.ObjectReference) {
-		recorder.Eventf(node, eventType, reason, format, args...)
-	}
-	observed.Lock()
-	recorder, node := observed.recorder, observed.node
-	if recorder == nil {
-		observed.pending = append(observed.pending, send)
-	}
-	observed.Unlock()
-	if recorder != nil {
-		send(recorder, nodeReference(node))
-	}
 }
 
 // maxPodCgroups bounds what is remembered of pods that have gone.
@@ -289,67 +203,5 @@ func (o *observation) forgetContainers() {
 				last.Delete(pod, container)
 			}
 		}
-	}
-}
-
-// maxSkipped bounds what is remembered of static pods; manifests come and go.
-const maxSkipped = 1000
-
-// firstTime reports whether a message about a static pod is new; the empty message
-// forgets the pod.
-func firstTime(pod *core.Pod, message string) bool {
-	observed.Lock()
-	defer observed.Unlock()
-	key := pod.Namespace + "/" + pod.Name
-	if message == "" {
-		delete(observed.skipped, key)
-		return false
-	}
-	if observed.skipped[key] == message {
-		return false
-	}
-	if observed.skipped == nil || len(observed.skipped) >= maxSkipped {
-		observed.skipped = map[string]string{}
-	}
-	observed.skipped[key] = message
-	return true
-}
-
-// collector reads what it reports when it is asked, so nothing has to be kept in
-// step.
-type collector struct{ metrics.BaseStableCollector }
-
-func (*collector) DescribeWithStability(descs chan<- *metrics.Desc) {
-	descs <- poolCPUs
-	descs <- podCount
-	descs <- requestedMillicores
-	descs <- sharedCPUs
-}
-
-func (*collector) CollectWithStability(found chan<- metrics.Metric) {
-	n := current.Load()
-	if n == nil {
-		return
-	}
-	observed.Lock()
-	activePods := observed.activePods
-	observed.Unlock()
-	found <- metrics.NewLazyConstMetric(sharedCPUs, metrics.GaugeValue, float64(n.shared().Size()))
-	pods, requested := map[string]int{}, map[string]int64{}
-	if activePods != nil {
-		for _, pod := range activePods() {
-			workloadType, ok := partition.TypeOf(pod)
-			if !ok {
-				continue
-			}
-			pods[workloadType]++
-			cores := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})[v1.ResourceName(partition.CoresResource(workloadType))]
-			requested[workloadType] += cores.Value()
-		}
-	}
-	for workloadType, cpus := range n.pools {
-		found <- metrics.NewLazyConstMetric(poolCPUs, metrics.GaugeValue, float64(cpus.Size()), workloadType)
-		found <- metrics.NewLazyConstMetric(podCount, metrics.GaugeValue, float64(pods[workloadType]), workloadType)
-		found <- metrics.NewLazyConstMetric(requestedMillicores, metrics.GaugeValue, float64(requested[workloadType]), workloadType)
 	}
 }

@@ -79,8 +79,8 @@ func (n *node) starting() cpuset.CPUSet {
 // would choose the given ones. It chooses none under the policy none, and under the policy
 // static if nothing is left to share. The empty set means: not now, look again.
 func CPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpuset.CPUSet {
-	n := current.Load()
-	if n == nil && !host.wasOn {
+	n, on := partitions()
+	if !on {
 		return chosen
 	}
 	if host.podCgroups && !classesKnown() {
@@ -142,7 +142,7 @@ func (n *node) offPools(pod *v1.Pod, container string, before sight) cpuset.CPUS
 	switch {
 	case before == unanswered:
 		return cpuset.New()
-	case has.IsEmpty() && pooled.IsEmpty() && (before != unreported || !host.wasOn):
+	case has.IsEmpty() && pooled.IsEmpty() && (before != unreported || !host.earlier.confined):
 		// It has no set, and was given none: not by this kubelet either.
 		note(pod, container, free)
 		return free
@@ -158,14 +158,7 @@ func (n *node) offPools(pod *v1.Pod, container string, before sight) cpuset.CPUS
 // hasGiven reports whether the set is one that this project gave to containers, now or
 // with an earlier pinning file.
 func (n *node) hasGiven(set cpuset.CPUSet) bool {
-	if host.gaveUnknown {
-		return true
-	}
-	given := host.gave
-	if n != nil {
-		given = append(n.sets(), given...)
-	}
-	return slices.ContainsFunc(given, set.Equals)
+	return host.earlier.gave(set) || (n != nil && slices.ContainsFunc(n.sets(), set.Equals))
 }
 
 // noted returns the set that a container is known to have; empty if none is known. The CPU

@@ -69,8 +69,8 @@ type podCgroups[N any] interface {
 // configFor is upstream's ResourceConfigForPod, which knows what they should be, and R the type
 // of what that returns.
 func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any) {
-	n := current.Load()
-	if !host.podCgroups || (n == nil && !host.wasOn) {
+	n, on := partitions()
+	if !on || !host.podCgroups {
 		return
 	}
 	workloadType, partitioned := partition.TypeOf(pod)
@@ -106,7 +106,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 	cpus := n.podCPUs(workloadType)
 	confined := !cpus.IsEmpty()
 	var isSandbox func(child string, has, before cpuset.CPUSet) bool
-	if sets.v1 && !confined && host.wasOn {
+	if sets.v1 && !confined && host.earlier.confined {
 		isSandbox = sandboxesOf(pod) // asks the runtime, so not under the lock
 	}
 	classes.Lock()
@@ -125,7 +125,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 		if err := sets.fit(path, cpus, pool.Intersection(cpus)); err != nil {
 			return err
 		}
-	case sets.v1 && host.wasOn:
+	case sets.v1 && host.earlier.confined:
 		if err := sets.restore(path, isSandbox); err != nil {
 			return err
 		}

@@ -40,18 +40,19 @@ func recordStore() (store.Store, error) {
 	return store.NewFileStore(filepath.Dir(recordPath), &filesystem.DefaultFs{})
 }
 
-// readRecord returns the sets that kubelets with a pinning file gave to containers, and
-// whether there is a record of one. One that cannot be read is an error beside that.
-func readRecord() (sets []cpuset.CPUSet, exists bool, err error) {
-	// Not by the store, which would make the folder.
+// readRecord reads what an earlier kubelet with a pinning file has left. It is an error if that
+// cannot be read.
+func readRecord() (earlierKubelet, error) {
+	// Not by the store, which would make the directory.
 	data, err := os.ReadFile(recordPath)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+		return earlierKubelet{}, nil
 	}
 	var r poolRecord
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}
+	var sets []cpuset.CPUSet
 	for _, list := range append(r.Sets, r.ReservedCPUs) {
 		set, parseErr := cpuset.Parse(list)
 		if err = errors.Join(err, parseErr); err == nil && !set.IsEmpty() {
@@ -59,13 +60,13 @@ func readRecord() (sets []cpuset.CPUSet, exists bool, err error) {
 		}
 	}
 	if err != nil {
-		return nil, true, fmt.Errorf("record %s: %w", recordPath, err)
+		return earlierKubelet{confined: true, unreadable: true}, fmt.Errorf("record %s: %w", recordPath, err)
 	}
 	if len(r.Sets) == 0 && len(sets) > 0 {
 		// An earlier version's.
 		sets = append(sets, host.online.Difference(sets[0]))
 	}
-	return sets, true, nil
+	return earlierKubelet{confined: true, sets: sets}, nil
 }
 
 // writeRecord remembers the sets of these pools, and the earlier ones. A kubelet that can

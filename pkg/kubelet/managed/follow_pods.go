@@ -3,53 +3,12 @@ package managed
 import (
 	"maps"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"workload.openshift.io/partition"
 )
-
-// mostPasses bounds how often MoveContainers tries once all pods are known, since a
-// container that never runs is never moved, and needs not be.
-const mostPasses = 30
-
-// MoveContainers puts containers that already run when the kubelet starts where they
-// belong, and repairs their weights, under the CPU manager's policy none. Containers that
-// are created later are placed by Place, so this ends when all are where they belong; then
-// nothing more is asked of the runtime. (Under the policy static the CPU manager keeps on
-// doing it.)
-//
-// reconcile is a pass over all active containers, and returns those that could be
-// moved and those that could not. Until ready it does not know them all.
-func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func() bool, reconcile F) {
-	n := current.Load()
-	if n == nil && !host.wasOn {
-		return
-	}
-	if n != nil {
-		// From now on there may be confined containers, until a kubelet has freed them all.
-		n.writeRecord(host.gave)
-	}
-	go func() {
-		for passes := 0; passes < mostPasses; {
-			time.Sleep(period)
-			// Without an API server there are pods that nobody knows: for as long as that takes.
-			if ready() {
-				passes++
-			}
-			if failed := callReconcile[C](reconcile); passes > 0 && len(failed) == 0 {
-				break
-			}
-		}
-		if n == nil {
-			removeRecordOnceFreed(period)
-		} else {
-			n.writeRecord(nil)
-		}
-	}()
-}
 
 // PodStatuses is upstream's PodStatusProvider (pkg/kubelet/status).
 type PodStatuses interface {
@@ -68,7 +27,7 @@ type containers interface {
 // sources of pods and of their statuses as the CPU manager is to see them: with
 // ephemeral containers, which upstream's never moves once they run.
 func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses, runtime any, found containers, lastUpdates state.State) (func() []*v1.Pod, PodStatuses) {
-	if current.Load() == nil && !host.wasOn {
+	if _, on := partitions(); !on {
 		return active, statuses
 	}
 	ids := map[string]before{}

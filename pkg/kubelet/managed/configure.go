@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,45 +16,6 @@ import (
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
-
-// node is what the kubelet knows of its partitions. It never changes after Start.
-type node struct {
-	pools partition.Pools
-	// pooled are the CPUs of all pools, and others those of the host that are in none.
-	pooled, others cpuset.CPUSet
-	// ordinary are the CPUs on which the policy none puts containers of no partition: the
-	// others, less those that the kernel keeps everything off which does not ask for them.
-	ordinary cpuset.CPUSet
-	// fallback is where containers without exclusive CPUs run when these have taken all
-	// others; see unshared.
-	fallback cpuset.CPUSet
-}
-
-// current is nil while the feature is off.
-var current atomic.Pointer[node]
-
-// host is what Start found, with the feature on or off.
-var host struct {
-	online cpuset.CPUSet
-	// isolated are the CPUs of the kernel's argument isolcpus.
-	isolated cpuset.CPUSet
-	// static and strict tell the CPU manager's policy, and whether that keeps
-	// reserved CPUs out of its shared pool.
-	static, strict bool
-	// wasOn tells that an earlier kubelet has confined containers on this host, and gave
-	// which sets of CPUs it gave to them.
-	wasOn bool
-	gave  []cpuset.CPUSet
-	// gaveUnknown means that it is not known which.
-	gaveUnknown bool
-	// podCgroups tells that pods have cgroups of their own (cgroupsPerQOS).
-	podCgroups bool
-	// quotaPeriod is that of CPU limits; zero means that the kubelet enforces none.
-	quotaPeriod time.Duration
-	log         klog.Logger
-	// podLogs is the folder in which each pod has one of its own, named after it.
-	podLogs string
-}
 
 const (
 	staticPolicy         = "static"
@@ -108,15 +67,14 @@ func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.Kube
 		return err
 	}
 	host.online = online
-	if host.gave, host.wasOn, err = readRecord(); err != nil {
-		host.gaveUnknown = true
+	if host.earlier, err = readRecord(); err != nil {
 		host.log.Error(err, "The record of the last pools cannot be read; every set of a container's CPUs is taken for one that it had from them")
 	}
 	pools, notes, err := partition.Load(partition.PinningFilePath, online)
 	if err != nil {
 		return err
 	}
-	if pools == nil && !host.wasOn {
+	if pools == nil && !host.earlier.confined {
 		return nil
 	}
 	for _, note := range notes {
@@ -162,16 +120,6 @@ func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.Kube
 		host.log.Info("Workload partitioning is on", "workloadType", workloadType, "pool", pools[workloadType].String(), "reservedSystemCPUs", config.ReservedSystemCPUs)
 	}
 	return nil
-}
-
-func newNode(pools partition.Pools, online, isolated, reserved cpuset.CPUSet) *node {
-	n := &node{pools: pools, pooled: pools.Union()}
-	n.others = online.Difference(n.pooled)
-	n.ordinary = without(n.others, isolated)
-	if n.fallback = reserved.Intersection(n.others); n.fallback.IsEmpty() && !n.others.IsEmpty() {
-		n.fallback = cpuset.New(slices.Max(n.others.UnsortedList()))
-	}
-	return n
 }
 
 // without leaves isolated CPUs out of a set, unless it has no others.

@@ -36,7 +36,7 @@ func TestMoveContainers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				startedIn(t, t.TempDir())
 				host.log, _ = ktesting.NewTestContext(t)
-				host.wasOn = test.wasOn
+				host.earlier.confined = test.wasOn
 				if test.pools != nil {
 					on(t, test.pools)
 				}
@@ -62,8 +62,8 @@ func TestMoveContainers(t *testing.T) {
 				if passes != test.want {
 					t.Errorf("there were %d passes, want %d", passes, test.want)
 				}
-				if _, known, _ := readRecord(); known != test.wantRecord {
-					t.Errorf("there is a record: %v, want %v", known, test.wantRecord)
+				if record, _ := readRecord(); record.confined != test.wantRecord {
+					t.Errorf("there is a record: %v, want %v", record.confined, test.wantRecord)
 				}
 			})
 		})

@@ -1,0 +1,58 @@
+package managed
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"workload.openshift.io/partition"
+)
+
+// DownwardPod is WithCPU for the downward API, which tells a container without a
+// limit what it could use: the CPUs of its pool. In defaulted, which may be the pod or a
+// copy, upstream may have set that to the node's.
+func DownwardPod(pod, defaulted *v1.Pod) *v1.Pod {
+	workloadType, ok := typeOf(pod)
+	if !ok {
+		return defaulted
+	}
+	ordinary := *defaulted
+	ordinary.Spec.InitContainers = downwardAll(pod, workloadType, defaulted.Spec.InitContainers)
+	ordinary.Spec.Containers = downwardAll(pod, workloadType, defaulted.Spec.Containers)
+	return &ordinary
+}
+
+func downwardAll(pod *v1.Pod, workloadType string, defaulted []v1.Container) []v1.Container {
+	containers := make([]v1.Container, len(defaulted))
+	for i := range defaulted {
+		containers[i] = *downward(pod, workloadType, &defaulted[i])
+	}
+	return containers
+}
+
+// DownwardContainer is DownwardPod for one container of the pod.
+func DownwardContainer(pod *v1.Pod, defaulted *v1.Container) *v1.Container {
+	if workloadType, ok := typeOf(pod); ok {
+		return downward(pod, workloadType, defaulted)
+	}
+	return defaulted
+}
+
+// downward gives a container the requests and limits of before it was partitioned.
+func downward(pod *v1.Pod, workloadType string, defaulted *v1.Container) *v1.Container {
+	ordinary := partition.ContainerAsOrdinary(pod, workloadType, defaulted)
+	if ordinary == defaulted {
+		return defaulted
+	}
+	limits := &ordinary.Resources.Limits
+	if _, limited := (*limits)[v1.ResourceCPU]; limited {
+		return ordinary
+	}
+	if *limits == nil {
+		*limits = v1.ResourceList{}
+	}
+	if pool, confined := current.Load().pool(pod); confined {
+		(*limits)[v1.ResourceCPU] = *resource.NewQuantity(int64(pool.Size()), resource.DecimalSI)
+	} else if limit, ok := defaulted.Resources.Limits[v1.ResourceCPU]; ok {
+		(*limits)[v1.ResourceCPU] = limit
+	}
+	return ordinary
+}

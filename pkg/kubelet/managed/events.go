@@ -1,0 +1,66 @@
+package managed
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+)
+
+// Reasons of Events on the Node (design, section 8, and more).
+const (
+	eventEnabled                = "WorkloadPartitioningEnabled"
+	eventStaticPodUnpartitioned = "StaticPodNotPartitioned"
+	eventCPUOffline             = "WorkloadPartitioningCPUOffline"
+	eventCPUOnline              = "WorkloadPartitioningCPUOnline"
+	eventNoSharedCPUs           = "NoSharedCPUs"
+	eventReservedDiffer         = "ReservedCPUsDiffer"
+	eventReservationDropped     = "ReservedCgroupDropped"
+	eventEveryCPU               = "PoolsHoldEveryCPU"
+	eventFileMissing            = "PinningFileMissing"
+	eventDirectoryOwner         = "PinningFileDirectoryOwner"
+	eventRecordNotWritten       = "PoolsNotRecorded"
+	eventCgroupLacksCPUs        = "PodCgroupLacksPoolCPUs"
+)
+
+// Recorder gives the recorder of Events, and tells that partitioning is on.
+func Recorder(recorder record.EventRecorder, nodeName types.NodeName) {
+	n, on := partitions()
+	if !on {
+		return
+	}
+	observed.Lock()
+	observed.recorder, observed.node = recorder, nodeName
+	pending := observed.pending
+	observed.pending = nil
+	observed.Unlock()
+	for _, send := range pending {
+		send(recorder, nodeReference(nodeName))
+	}
+	if n == nil {
+		return
+	}
+	for _, workloadType := range n.pools.Types() {
+		nodeEvent(v1.EventTypeNormal, eventEnabled, "Workload type %s has the CPUs %q", workloadType, n.pools[workloadType].String())
+	}
+}
+
+// nodeReference refers to the node as the kubelet does (pkg/kubelet/kubelet.go, nodeRef).
+func nodeReference(name types.NodeName) *v1.ObjectReference {
+	return &v1.ObjectReference{Kind: "Node", Name: string(name), UID: types.UID(name)}
+}
+
+// nodeEvent sends an Event about the Node, as soon as there is a recorder.
+func nodeEvent(eventType, reason, format string, args ...any) {
+	send := func(recorder record.EventRecorder, node *v1.ObjectReference) {
+		recorder.Eventf(node, eventType, reason, format, args...)
+	}
+	observed.Lock()
+	recorder, node := observed.recorder, observed.node
+	if recorder == nil {
+		observed.pending = append(observed.pending, send)
+	}
+	observed.Unlock()
+	if recorder != nil {
+		send(recorder, nodeReference(node))
+	}
+}

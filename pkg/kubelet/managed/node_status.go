@@ -1,0 +1,44 @@
+package managed
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"workload.openshift.io/partition"
+)
+
+// NodeStatus sets the cores resource of each workload type, in capacity and
+// allocatable alike, to the host's CPUs in millicores, and removes the resource of
+// types that the node does not have (design, section 6, node). It runs after the
+// setter that reports the host's CPUs. Without a pinning file it removes what an
+// earlier kubelet with one has left, as long as there is a record of that.
+func NodeStatus(_ context.Context, apiNode *v1.Node) error {
+	n, on := partitions()
+	if !on {
+		return nil
+	}
+	var pools partition.Pools
+	if n != nil {
+		pools = n.pools
+		n.reportOffline()
+		n.reportShared()
+	}
+	capacity := apiNode.Status.Capacity.Cpu().MilliValue()
+	for _, list := range []v1.ResourceList{apiNode.Status.Capacity, apiNode.Status.Allocatable} {
+		for name := range list {
+			if workloadType, ok := partition.TypeOfCores(string(name)); ok {
+				if _, ours := pools[workloadType]; !ours {
+					delete(list, name)
+				}
+			}
+		}
+		if list == nil {
+			continue
+		}
+		for workloadType := range pools {
+			list[v1.ResourceName(partition.CoresResource(workloadType))] = *resource.NewQuantity(capacity, resource.DecimalSI)
+		}
+	}
+	return nil
+}

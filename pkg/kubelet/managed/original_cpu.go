@@ -1,0 +1,34 @@
+package managed
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"workload.openshift.io/partition"
+)
+
+// typeOf returns the workload type of a pod that is in one of this node's
+// partitions.
+func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
+	n := current.Load()
+	if n == nil {
+		return "", false
+	}
+	if workloadType, ok = partition.TypeOf(pod); ok {
+		_, ok = n.pools[workloadType]
+	}
+	return workloadType, ok
+}
+
+// WithCPU returns the pod with the CPU requests and limits that it had before it
+// was partitioned, from which upstream derives weights and quotas.
+func WithCPU(pod *v1.Pod) *v1.Pod {
+	pod, _ = WithCPUAndType(pod)
+	return pod
+}
+
+// ContainerWithCPU is WithCPU for one container of the pod.
+func ContainerWithCPU(pod *v1.Pod, container *v1.Container) *v1.Container {
+	if workloadType, ok := typeOf(pod); ok {
+		return partition.ContainerAsOrdinary(pod, workloadType, container)
+	}
+	return container
+}

@@ -1,0 +1,61 @@
+package managed
+
+import (
+	"cmp"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
+	"workload.openshift.io/partition"
+)
+
+// StaticPod partitions a static pod, or makes it an ordinary one (design, sections
+// 3 and 5). There is nobody to refuse it to: it always runs.
+func StaticPod(pod *core.Pod) {
+	n := current.Load()
+	if n == nil {
+		return
+	}
+	delete(pod.Annotations, partition.WarningAnnotation)
+	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: n.gate, NeverRefuse: true})
+	message := decision.Message()
+	if firstTime(pod, message) {
+		host.log.Error(nil, "Static pod runs unpartitioned", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
+		staticPodsSkipped.WithLabelValues(string(decision.Reason)).Inc()
+		// The kubelet has not set the default namespace yet.
+		nodeEvent(v1.EventTypeWarning, eventStaticPodUnpartitioned, "Static pod %s/%s: %s", cmp.Or(pod.Namespace, v1.NamespaceDefault), pod.Name, message)
+	}
+}
+
+// gate lets static pods into the pools of this node. A static pod is the node
+// administrator's, so no namespace needs to allow it.
+func (n *node) gate(workloadType string) partition.Reason {
+	if _, ok := n.pools[workloadType]; !ok {
+		return partition.ReasonTypeInactive
+	}
+	return ""
+}
+
+// maxSkipped bounds what is remembered of static pods; manifests come and go.
+const maxSkipped = 1000
+
+// firstTime reports whether a message about a static pod is new; the empty message
+// forgets the pod.
+func firstTime(pod *core.Pod, message string) bool {
+	observed.Lock()
+	defer observed.Unlock()
+	key := pod.Namespace + "/" + pod.Name
+	if message == "" {
+		delete(observed.skipped, key)
+		return false
+	}
+	if observed.skipped[key] == message {
+		return false
+	}
+	if observed.skipped == nil || len(observed.skipped) >= maxSkipped {
+		observed.skipped = map[string]string{}
+	}
+	observed.skipped[key] = message
+	return true
+}
