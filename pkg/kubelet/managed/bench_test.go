@@ -40,17 +40,17 @@ func BenchmarkSync(b *testing.B) {
 			active, statuses := FollowPods(func() []*v1.Pod { return nil }, nil, statuses{}, nil, none{}, nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				WithCPU(test.pod) // the pod's cgroup
-				WithCPU(test.pod) // its class
-				WithCPU(test.pod) // its sandbox
+				WithOriginalCPU(test.pod) // the pod's cgroup
+				WithOriginalCPU(test.pod) // its class
+				WithOriginalCPU(test.pod) // its sandbox
 				active()
 				statuses.GetPodStatus(types.UID("uid"))
 				for i := range test.pod.Spec.Containers {
-					Place(test.pod, config)
-					ContainerWithCPU(test.pod, &test.pod.Spec.Containers[i])
-					CPUs(test.pod, test.pod.Spec.Containers[i].Name, "id", chosen)
+					PlaceContainer(test.pod, config)
+					ContainerWithOriginalCPU(test.pod, &test.pod.Spec.Containers[i])
+					RunningContainerCPUs(test.pod, test.pod.Spec.Containers[i].Name, "id", chosen)
 				}
-				HideCPU(test.pod, status)
+				DropReportedCPU(test.pod, status)
 			}
 		})
 	}

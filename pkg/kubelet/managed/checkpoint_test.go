@@ -17,7 +17,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// startedIn is for tests that need what Start finds; they may change it.
+// startedIn is for tests that need what Configure finds; they may change it.
 func startedIn(t *testing.T, rootDirectory string) {
 	t.Helper()
 	before := host

@@ -52,11 +52,11 @@ func readList(file string) (cpuset.CPUSet, error) {
 	return cpus, nil
 }
 
-// Start reads the pinning file, before anything else uses CPUs, and fits the
+// Configure reads the pinning file, before anything else uses CPUs, and fits the
 // kubelet's configuration to it (design, section 6, start-up). Upstream validates the
 // configuration after that. Its errors name the file or the setting, and keep the kubelet
 // from starting.
-func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.KubeletConfiguration) error {
+func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.KubeletConfiguration) error {
 	setRecordPath(rootDirectory)
 	host.log = klog.FromContext(ctx)
 	online, err := readCPUs(onlineCPUsFile)
@@ -94,7 +94,7 @@ func Start(ctx context.Context, rootDirectory string, config *kubeletconfig.Kube
 			pools[workloadType] = cpuset.New()
 		}
 	}
-	if err := configure(config, pools); err != nil {
+	if err := reservePools(config, pools); err != nil {
 		return err
 	}
 	host.isolated, _ = readCPUs(isolatedCPUsFile) // older kernels lack it
@@ -130,9 +130,9 @@ func without(cpus, isolated cpuset.CPUSet) cpuset.CPUSet {
 	return cpus
 }
 
-// configure makes the pools reserved CPUs, and has the static policy of the CPU manager
+// reservePools makes the pools reserved CPUs, and has the static policy of the CPU manager
 // keep these out of its shared pool. Nil pools are those of a file that has gone.
-func configure(config *kubeletconfig.KubeletConfiguration, pools partition.Pools) error {
+func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Pools) error {
 	pooled := pools.Union()
 	if pooled.IsEmpty() {
 		return needReservation(config, pools)

@@ -3,7 +3,7 @@
 //
 // Without a pinning file, and without a record of an earlier one, every function returns
 // what upstream would have without it. With a record only, the kubelet takes back what an
-// earlier one has set: CPUs frees containers, NodeStatus removes cores, and StartPolicy
+// earlier one has set: RunningContainerCPUs frees containers, SetCores removes cores, and StartPolicy
 // and MoveContainers remove the record.
 //
 // It knows the kubelet's types, and nothing of API clients or admission. The state

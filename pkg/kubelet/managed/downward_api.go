@@ -6,10 +6,10 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// DownwardPod is WithCPU for the downward API, which tells a container without a
+// ForDownwardAPI is WithOriginalCPU for the downward API, which tells a container without a
 // limit what it could use: the CPUs of its pool. In defaulted, which may be the pod or a
 // copy, upstream may have set that to the node's.
-func DownwardPod(pod, defaulted *v1.Pod) *v1.Pod {
+func ForDownwardAPI(pod, defaulted *v1.Pod) *v1.Pod {
 	workloadType, ok := typeOf(pod)
 	if !ok {
 		return defaulted
@@ -28,8 +28,8 @@ func downwardAll(pod *v1.Pod, workloadType string, defaulted []v1.Container) []v
 	return containers
 }
 
-// DownwardContainer is DownwardPod for one container of the pod.
-func DownwardContainer(pod *v1.Pod, defaulted *v1.Container) *v1.Container {
+// ContainerForDownwardAPI is ForDownwardAPI for one container of the pod.
+func ContainerForDownwardAPI(pod *v1.Pod, defaulted *v1.Container) *v1.Container {
 	if workloadType, ok := typeOf(pod); ok {
 		return downward(pod, workloadType, defaulted)
 	}

@@ -22,8 +22,8 @@ const (
 	eventCgroupLacksCPUs        = "PodCgroupLacksPoolCPUs"
 )
 
-// Recorder gives the recorder of Events, and tells that partitioning is on.
-func Recorder(recorder record.EventRecorder, nodeName types.NodeName) {
+// SendEventsTo gives the recorder of Events. It sends those of before, and that partitioning is on.
+func SendEventsTo(recorder record.EventRecorder, nodeName types.NodeName) {
 	n, on := partitions()
 	if !on {
 		return

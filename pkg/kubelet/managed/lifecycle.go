@@ -71,7 +71,7 @@ var host struct {
 	// static and strict tell the CPU manager's policy, and whether that keeps
 	// reserved CPUs out of its shared pool.
 	static, strict bool
-	earlier       earlierKubelet
+	earlier        earlierKubelet
 	// podCgroups tells that pods have cgroups of their own (cgroupsPerQOS).
 	podCgroups bool
 	// quotaPeriod is that of CPU limits; zero means that the kubelet enforces none.

@@ -16,7 +16,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// on switches the feature on for a host of four CPUs, as Start would.
+// on switches the feature on for a host of four CPUs, as Configure would.
 func on(t *testing.T, pools partition.Pools) {
 	t.Helper()
 	current.Store(newNode(pools, cpuset.New(0, 1, 2, 3), cpuset.New(), pools.Union()))
@@ -45,7 +45,7 @@ func partitionedPod(t *testing.T) *v1.Pod {
 	return pod
 }
 
-func TestStartFitsTheConfigurationToThePools(t *testing.T) {
+func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 	pools := func(cpus ...int) partition.Pools { return partition.Pools{"management": cpuset.New(cpus...)} }
 	static := func(change func(*kubeletconfig.KubeletConfiguration)) kubeletconfig.KubeletConfiguration {
 		config := kubeletconfig.KubeletConfiguration{CPUManagerPolicy: "static"}
@@ -89,7 +89,7 @@ func TestStartFitsTheConfigurationToThePools(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			recorder := recordEvents(t)
 			explicit := test.config.ReservedSystemCPUs != ""
-			err := configure(&test.config, test.pools)
+			err := reservePools(&test.config, test.pools)
 			if test.wantError != "" {
 				if err == nil || !strings.Contains(err.Error(), test.wantError) {
 					t.Errorf("got %v, want an error with %q", err, test.wantError)
@@ -135,32 +135,32 @@ func TestWithoutAFileNothingHappens(t *testing.T) {
 	pod := partitionedPod(t)
 	before := pod.DeepCopy()
 	config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
-	Place(pod, config)
+	PlaceContainer(pod, config)
 	static := &core.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{partition.TargetAnnotation("management"): "", partition.WarningAnnotation: "x"}}}
-	StaticPod(static)
+	PartitionStaticPod(static)
 	chosen := cpuset.New(2)
 	status := statusWithCPU()
 	switch {
 	case config.Linux.Resources.CpusetCpus != "":
-		t.Error("Place set", config.Linux.Resources.CpusetCpus)
+		t.Error("PlaceContainer set", config.Linux.Resources.CpusetCpus)
 	case len(static.Annotations) != 2:
-		t.Error("StaticPod left", static.Annotations)
-	case !CPUs(pod, "c", "id", chosen).Equals(chosen):
-		t.Error("CPUs chose", CPUs(pod, "c", "id", chosen))
-	case WithCPU(pod) != pod || ContainerWithCPU(pod, &pod.Spec.Containers[0]) != &pod.Spec.Containers[0]:
+		t.Error("PartitionStaticPod left", static.Annotations)
+	case !RunningContainerCPUs(pod, "c", "id", chosen).Equals(chosen):
+		t.Error("RunningContainerCPUs chose", RunningContainerCPUs(pod, "c", "id", chosen))
+	case WithOriginalCPU(pod) != pod || ContainerWithOriginalCPU(pod, &pod.Spec.Containers[0]) != &pod.Spec.Containers[0]:
 		t.Error("the pod was copied")
-	case len(HideCPU(pod, status).ContainerStatuses[0].Resources.Requests) != 2:
-		t.Error("HideCPU left", status)
+	case len(afterDrop(pod, status).ContainerStatuses[0].Resources.Requests) != 2:
+		t.Error("DropReportedCPU left", status)
 	case before.String() != pod.String():
 		t.Error("the pod is", pod)
 	}
 	node := &v1.Node{Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}}}
-	if err := NodeStatus(t.Context(), node); err != nil || len(node.Status.Capacity) != 1 {
-		t.Errorf("NodeStatus left %v, %v", node.Status, err)
+	if err := SetCores(t.Context(), node); err != nil || len(node.Status.Capacity) != 1 {
+		t.Errorf("SetCores left %v, %v", node.Status, err)
 	}
 }
 
-func TestStaticPod(t *testing.T) {
+func TestPartitionStaticPod(t *testing.T) {
 	on(t, management)
 	make := func(target, value string) *core.Pod {
 		return &core.Pod{
@@ -170,7 +170,7 @@ func TestStaticPod(t *testing.T) {
 		}
 	}
 	pod := make("management", "")
-	StaticPod(pod)
+	PartitionStaticPod(pod)
 	if cores := pod.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]; cores.Value() != 400 || pod.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400}` {
 		t.Errorf("the pod is %v", pod)
 	}
@@ -178,7 +178,7 @@ func TestStaticPod(t *testing.T) {
 		"of a type that the file lacks": make("other", `{"effect":"RequiredDuringScheduling"}`),
 		"with broken JSON":              make("management", "{"),
 	} {
-		StaticPod(pod)
+		PartitionStaticPod(pod)
 		cpu := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]
 		if warning := pod.Annotations[partition.WarningAnnotation]; cpu.MilliValue() != 400 || len(pod.Annotations) != 1 || warning == "" || warning == "old" {
 			t.Errorf("a pod %s is %v", name, pod)
@@ -186,13 +186,13 @@ func TestStaticPod(t *testing.T) {
 	}
 }
 
-func TestNodeStatus(t *testing.T) {
+func TestSetCores(t *testing.T) {
 	on(t, partition.Pools{"management": cpuset.New(0), "other": cpuset.New()})
 	list := func() v1.ResourceList {
 		return v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), "example.com/gpu": resource.MustParse("1"), "stale.workload.openshift.io/cores": resource.MustParse("4k")}
 	}
 	node := &v1.Node{Status: v1.NodeStatus{Capacity: list(), Allocatable: list()}}
-	if err := NodeStatus(t.Context(), node); err != nil {
+	if err := SetCores(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 	for name, got := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
@@ -203,7 +203,7 @@ func TestNodeStatus(t *testing.T) {
 	}
 }
 
-func TestPlace(t *testing.T) {
+func TestPlaceContainer(t *testing.T) {
 	on(t, management)
 	for name, test := range map[string]struct {
 		pod          *v1.Pod
@@ -215,43 +215,43 @@ func TestPlace(t *testing.T) {
 		"an exclusive one on what the CPU manager gave it": {ordinaryPod(), "3", "3"},
 	} {
 		config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.chosen}}}
-		Place(test.pod, config)
+		PlaceContainer(test.pod, config)
 		if got := config.Linux.Resources.CpusetCpus; got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 	// A runtime's configuration without Linux resources is none of ours.
-	Place(ordinaryPod(), &runtimeapi.ContainerConfig{})
+	PlaceContainer(ordinaryPod(), &runtimeapi.ContainerConfig{})
 }
 
-func TestCPUs(t *testing.T) {
+func TestRunningContainerCPUs(t *testing.T) {
 	on(t, management)
 	chosen := cpuset.New(2, 3)
-	if got := CPUs(partitionedPod(t), "c", "id", chosen).String(); got != "0-1" {
+	if got := RunningContainerCPUs(partitionedPod(t), "c", "id", chosen).String(); got != "0-1" {
 		t.Errorf("the partitioned pod is kept on %s", got)
 	}
-	if got := CPUs(ordinaryPod(), "c", "id", chosen).String(); got != "2-3" {
+	if got := RunningContainerCPUs(ordinaryPod(), "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("the ordinary pod is kept on %s", got)
 	}
 	forged := ordinaryPod()
 	forged.Annotations = partitionedPod(t).Annotations
-	if got := CPUs(forged, "c", "id", chosen).String(); got != "2-3" {
+	if got := RunningContainerCPUs(forged, "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("a pod with annotations and cpu is kept on %s", got)
 	}
 	on(t, partition.Pools{"management": cpuset.New(), "other": cpuset.New(0)})
-	if got := CPUs(partitionedPod(t), "c", "id", chosen).String(); got != "2-3" {
+	if got := RunningContainerCPUs(partitionedPod(t), "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("a type without CPUs confines to %s", got)
 	}
 }
 
-func TestWithCPU(t *testing.T) {
+func TestWithOriginalCPU(t *testing.T) {
 	on(t, management)
 	pod := partitionedPod(t)
-	seen := WithCPU(pod).Spec.Containers[0].Resources
+	seen := WithOriginalCPU(pod).Spec.Containers[0].Resources
 	if seen.Requests.Cpu().MilliValue() != 400 || seen.Limits.Cpu().MilliValue() != 500 {
 		t.Errorf("upstream sees %v", seen)
 	}
-	if c := ContainerWithCPU(pod, &pod.Spec.Containers[0]); c.Resources.Limits.Cpu().MilliValue() != 500 {
+	if c := ContainerWithOriginalCPU(pod, &pod.Spec.Containers[0]); c.Resources.Limits.Cpu().MilliValue() != 500 {
 		t.Errorf("upstream sees %v", c.Resources)
 	}
 	if _, has := pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has {
@@ -259,10 +259,15 @@ func TestWithCPU(t *testing.T) {
 	}
 }
 
-func TestHideCPU(t *testing.T) {
+func afterDrop(pod *v1.Pod, status *v1.PodStatus) *v1.PodStatus {
+	DropReportedCPU(pod, status)
+	return status
+}
+
+func TestDropReportedCPU(t *testing.T) {
 	on(t, management)
 	pod := partitionedPod(t)
-	reported := HideCPU(pod, statusWithCPU())
+	reported := afterDrop(pod, statusWithCPU())
 	for _, statuses := range [][]v1.ContainerStatus{reported.InitContainerStatuses, reported.ContainerStatuses, reported.EphemeralContainerStatuses} {
 		resources := statuses[0].Resources
 		if _, has := resources.Requests[v1.ResourceCPU]; has || resources.Limits.Cpu().Sign() != 0 || resources.Requests.Memory().IsZero() {
@@ -272,8 +277,8 @@ func TestHideCPU(t *testing.T) {
 	if podLevel := podLevelResources(reported); podLevel != nil && podLevel.Requests.Cpu().Sign() != 0 {
 		t.Errorf("the pod reports %v for itself", podLevel)
 	}
-	HideCPU(pod, &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "c"}}})
-	if got := HideCPU(ordinaryPod(), statusWithCPU()).ContainerStatuses[0].Resources; got.Requests.Cpu().MilliValue() != 400 {
+	DropReportedCPU(pod, &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "c"}}})
+	if got := afterDrop(ordinaryPod(), statusWithCPU()).ContainerStatuses[0].Resources; got.Requests.Cpu().MilliValue() != 400 {
 		t.Errorf("an ordinary pod reports %v", got)
 	}
 }
@@ -300,30 +305,30 @@ func TestDownwardAPITellsWhatAContainerCouldUse(t *testing.T) {
 	// Upstream's default is the node.
 	defaulted := pod.DeepCopy()
 	defaulted.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("1Gi")}
-	if seen := DownwardContainer(pod, &defaulted.Spec.Containers[0]).Resources; seen.Requests.Cpu().MilliValue() != 400 || seen.Limits.Cpu().MilliValue() != 500 {
+	if seen := ContainerForDownwardAPI(pod, &defaulted.Spec.Containers[0]).Resources; seen.Requests.Cpu().MilliValue() != 400 || seen.Limits.Cpu().MilliValue() != 500 {
 		t.Errorf("a container with a limit sees %v", seen)
 	}
 	pod.Annotations[partition.ResourcesAnnotation("c")] = `{"cpushares":400}`
-	if seen := DownwardContainer(pod, &defaulted.Spec.Containers[0]).Resources; seen.Limits.Cpu().Value() != 2 || seen.Limits.Memory().IsZero() {
+	if seen := ContainerForDownwardAPI(pod, &defaulted.Spec.Containers[0]).Resources; seen.Limits.Cpu().Value() != 2 || seen.Limits.Memory().IsZero() {
 		t.Errorf("a container without a limit sees %v, want the two CPUs of its pool", seen)
 	}
-	if seen := DownwardPod(pod, defaulted).Spec.Containers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
+	if seen := ForDownwardAPI(pod, defaulted).Spec.Containers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
 		t.Errorf("the pod has %v", seen)
 	}
 	// Volumes have no defaults, and sidecars name themselves.
 	sidecar := pod.DeepCopy()
 	sidecar.Spec.InitContainers, sidecar.Spec.Containers = sidecar.Spec.Containers, nil
-	if seen := DownwardPod(sidecar, sidecar).Spec.InitContainers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
+	if seen := ForDownwardAPI(sidecar, sidecar).Spec.InitContainers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
 		t.Errorf("a sidecar has %v", seen)
 	}
-	if ordinary := ordinaryPod(); DownwardPod(ordinary, ordinary) != ordinary || DownwardContainer(ordinary, &ordinary.Spec.Containers[0]) != &ordinary.Spec.Containers[0] {
+	if ordinary := ordinaryPod(); ForDownwardAPI(ordinary, ordinary) != ordinary || ContainerForDownwardAPI(ordinary, &ordinary.Spec.Containers[0]) != &ordinary.Spec.Containers[0] {
 		t.Error("an ordinary pod was copied")
 	}
 	if limits := defaulted.Spec.Containers[0].Resources.Limits; limits.Cpu().Value() != 4 {
 		t.Error("upstream's copy has now", limits)
 	}
 	on(t, partition.Pools{"management": cpuset.New()})
-	if seen := DownwardContainer(pod, &defaulted.Spec.Containers[0]).Resources; seen.Limits.Cpu().Value() != 4 {
+	if seen := ContainerForDownwardAPI(pod, &defaulted.Spec.Containers[0]).Resources; seen.Limits.Cpu().Value() != 4 {
 		t.Errorf("a container that is not confined sees %v, want the node's CPUs", seen)
 	}
 }

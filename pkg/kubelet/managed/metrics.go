@@ -10,7 +10,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Metrics are registered by Start, and only with a pinning file: without one a
+// Metrics are registered by Configure, and only with a pinning file: without one a
 // kubelet has the metrics of upstream's.
 const subsystem = "kubelet_workload_partitioning"
 

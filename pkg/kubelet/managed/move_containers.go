@@ -10,7 +10,7 @@ const mostPasses = 30
 
 // MoveContainers puts containers that already run when the kubelet starts where they
 // belong, and repairs their weights, under the CPU manager's policy none. Containers that
-// are created later are placed by Place, so this ends when all are where they belong; then
+// are created later are placed by PlaceContainer, so this ends when all are where they belong; then
 // nothing more is asked of the runtime. (Under the policy static the CPU manager keeps on
 // doing it.)
 //

@@ -32,7 +32,7 @@ func TestEphemeralContainersAreMovedToo(t *testing.T) {
 	if len(seen.Spec.Containers) != 2 || seen.Spec.Containers[1].Name != "debug" || len(pod.Spec.Containers) != 1 {
 		t.Errorf("the CPU manager sees %v", seen.Spec.Containers)
 	}
-	if cpus := CPUs(seen, "debug", "id", cpuset.New(2, 3)); cpus.String() != "0-1" {
+	if cpus := RunningContainerCPUs(seen, "debug", "id", cpuset.New(2, 3)); cpus.String() != "0-1" {
 		t.Errorf("and keeps them on %s", cpus)
 	}
 	if _, changed := pod.Annotations[partition.ResourcesAnnotation("debug")]; changed {

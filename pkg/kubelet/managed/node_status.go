@@ -8,12 +8,12 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// NodeStatus sets the cores resource of each workload type, in capacity and
+// SetCores sets the cores resource of each workload type, in capacity and
 // allocatable alike, to the host's CPUs in millicores, and removes the resource of
 // types that the node does not have (design, section 6, node). It runs after the
 // setter that reports the host's CPUs. Without a pinning file it removes what an
 // earlier kubelet with one has left, as long as there is a record of that.
-func NodeStatus(_ context.Context, apiNode *v1.Node) error {
+func SetCores(_ context.Context, apiNode *v1.Node) error {
 	n, on := partitions()
 	if !on {
 		return nil

@@ -32,7 +32,7 @@ type observation struct {
 	runtime            containerRuntime
 	// found are the containers that were here before this kubelet, by ID.
 	found map[string]before
-	// placed counts the containers whose set Place has noted.
+	// placed counts the containers whose set PlaceContainer has noted.
 	placed int
 	// giving are the sets that the CPU manager may be giving to containers just now.
 	giving map[string]map[string]cpuset.CPUSet

@@ -47,7 +47,7 @@ func TestEvents(t *testing.T) {
 	registerMetrics()
 	staticPodsSkipped.Reset()
 	recorder := record.NewFakeRecorder(10)
-	Recorder(recorder, "node")
+	SendEventsTo(recorder, "node")
 	t.Cleanup(func() { observed = observation{} })
 	expect := func(want string) {
 		t.Helper()
@@ -63,7 +63,7 @@ func TestEvents(t *testing.T) {
 	expect(`Normal WorkloadPartitioningEnabled Workload type management has the CPUs "0-1"`)
 
 	skipped := func() { // as the kubelet reads the manifest again and again
-		StaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Annotations: map[string]string{partition.TargetAnnotation("other"): ""}}})
+		PartitionStaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Annotations: map[string]string{partition.TargetAnnotation("other"): ""}}})
 	}
 	skipped()
 	skipped()
@@ -75,7 +75,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("counted %v (%v), want 1", count, err)
 	}
 	// Mended, and broken again: that is news.
-	StaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})
+	PartitionStaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})
 	skipped()
 	expect("StaticPodNotPartitioned")
 }
@@ -86,7 +86,7 @@ func TestOfflineCPUs(t *testing.T) {
 	before, had := onlineCPUsFile, host.online
 	onlineCPUsFile, host.online = file, cpuset.New(0, 1, 2, 3)
 	recorder := record.NewFakeRecorder(10)
-	Recorder(recorder, "node")
+	SendEventsTo(recorder, "node")
 	t.Cleanup(func() {
 		onlineCPUsFile, host.online, offline.cpus = before, had, cpuset.New()
 		observed = observation{}
@@ -113,7 +113,7 @@ func TestOfflineCPUs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := NodeStatus(t.Context(), &v1.Node{}); err != nil {
+		if err := SetCores(t.Context(), &v1.Node{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range step.want {

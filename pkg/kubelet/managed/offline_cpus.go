@@ -20,7 +20,7 @@ var offline struct {
 func (n *node) reportOffline() {
 	online, err := readCPUs(onlineCPUsFile)
 	if err != nil {
-		return // Start has read it
+		return // Configure has read it
 	}
 	gone := host.online.Difference(online)
 	offline.Lock()

@@ -18,15 +18,15 @@ func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
 	return workloadType, ok
 }
 
-// WithCPU returns the pod with the CPU requests and limits that it had before it
+// WithOriginalCPU returns the pod with the CPU requests and limits that it had before it
 // was partitioned, from which upstream derives weights and quotas.
-func WithCPU(pod *v1.Pod) *v1.Pod {
-	pod, _ = WithCPUAndType(pod)
+func WithOriginalCPU(pod *v1.Pod) *v1.Pod {
+	pod, _ = WithOriginalCPUAndType(pod)
 	return pod
 }
 
-// ContainerWithCPU is WithCPU for one container of the pod.
-func ContainerWithCPU(pod *v1.Pod, container *v1.Container) *v1.Container {
+// ContainerWithOriginalCPU is WithOriginalCPU for one container of the pod.
+func ContainerWithOriginalCPU(pod *v1.Pod, container *v1.Container) *v1.Container {
 	if workloadType, ok := typeOf(pod); ok {
 		return partition.ContainerAsOrdinary(pod, workloadType, container)
 	}

@@ -45,10 +45,10 @@ func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
 	return cpus, ok && !cpus.IsEmpty()
 }
 
-// Place sets the CPUs on which a container is created. What the CPU manager has set for a
+// PlaceContainer sets the CPUs on which a container is created. What the CPU manager has set for a
 // container of no partition stays: it does not know the pools' CPUs, since they are
 // reserved.
-func Place(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
+func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 	n := current.Load()
 	if n == nil || n.pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
 		return
@@ -78,7 +78,7 @@ func (n *node) starting() cpuset.CPUSet {
 // CPUs returns the CPUs on which the CPU manager is to keep a running container, where it
 // would choose the given ones. It chooses none under the policy none, and under the policy
 // static if nothing is left to share. The empty set means: not now, look again.
-func CPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpuset.CPUSet {
+func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpuset.CPUSet {
 	n, on := partitions()
 	if !on {
 		return chosen

@@ -70,7 +70,7 @@ func restarted(t *testing.T, runtime *fakeRuntime) {
 // reconcile does what upstream's CPU manager does with the answer: an update, if the set
 // is not the one that it knows.
 func reconcile(pod *v1.Pod, runtime *fakeRuntime, chosen cpuset.CPUSet) {
-	set := CPUs(pod, "c", "id", chosen)
+	set := RunningContainerCPUs(pod, "c", "id", chosen)
 	if known, _ := observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); set.IsEmpty() || set.Equals(known) {
 		return
 	}
@@ -179,8 +179,8 @@ func TestContainersOfThisKubelet(t *testing.T) {
 		for _, pod := range []*v1.Pod{ordinaryPod(), partitionedPod(t)} {
 			pod.UID = types.UID(fmt.Sprint("uid-", len(pod.Annotations)))
 			config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
-			Place(pod, config)
-			set := CPUs(pod, "c", "new", cpuset.New())
+			PlaceContainer(pod, config)
+			set := RunningContainerCPUs(pod, "c", "new", cpuset.New())
 			if has := noted(pod, "c"); !set.Equals(has) || runtime.asked > 0 {
 				t.Errorf("%s: a container that was created on %q, and noted to have %s, is moved to %s", name, config.Linux.Resources.CpusetCpus, has, set)
 			}
@@ -202,7 +202,7 @@ func TestNotesOfContainersThatNeverRan(t *testing.T) {
 			pod = ordinaryPod()
 			pod.UID = types.UID(fmt.Sprint(i))
 		}
-		Place(pod, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}})
+		PlaceContainer(pod, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}})
 	}
 	if count := len(observed.lastUpdates.GetCPUAssignments()); count > placedBetween || noted(stays, "c").IsEmpty() {
 		t.Errorf("there are %d notes", count)
@@ -254,12 +254,12 @@ func TestRepair(t *testing.T) {
 		on(t, management)
 		runtime := &fakeRuntime{linux: resources(2, 0, 0, "0-1"), err: errors.New("busy")}
 		restarted(t, runtime)
-		if got := CPUs(partitionedPod(t), "c", "id", cpuset.New()); got.String() != "0-1" {
+		if got := RunningContainerCPUs(partitionedPod(t), "c", "id", cpuset.New()); got.String() != "0-1" {
 			t.Errorf("the container is to be kept on %s, whatever the runtime answers", got)
 		}
 		runtime.err, runtime.updates = nil, nil
 		for range 2 {
-			CPUs(partitionedPod(t), "c", "id", cpuset.New())
+			RunningContainerCPUs(partitionedPod(t), "c", "id", cpuset.New())
 		}
 		if len(runtime.updates) != 1 {
 			t.Errorf("then the updates are %v, want one", runtime.updates)
@@ -270,7 +270,7 @@ func TestRepair(t *testing.T) {
 		runtime := &fakeRuntime{err: errors.New("broken")}
 		restarted(t, runtime)
 		for i := range 2 * mostQuestions {
-			if got, want := CPUs(ordinaryPod(), "c", "id", cpuset.New()), i+1 < mostQuestions; got.IsEmpty() != want {
+			if got, want := RunningContainerCPUs(ordinaryPod(), "c", "id", cpuset.New()), i+1 < mostQuestions; got.IsEmpty() != want {
 				t.Errorf("after %d questions an ordinary container is to be kept on %q", i+1, got)
 			}
 		}
@@ -323,7 +323,7 @@ func TestNothingLeftToShare(t *testing.T) {
 			if !has.IsEmpty() {
 				observed.lastUpdates.SetCPUSet(string(pod.UID), "c", has)
 			}
-			if got := CPUs(pod, "c", "new", cpuset.New()); got.String() != test.want {
+			if got := RunningContainerCPUs(pod, "c", "new", cpuset.New()); got.String() != test.want {
 				t.Errorf("a container that runs gets %s, want %s", got, test.want)
 			}
 			config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
@@ -331,7 +331,7 @@ func TestNothingLeftToShare(t *testing.T) {
 			if !test.reserved.IsEmpty() {
 				want = "1"
 			}
-			if Place(pod, config); config.Linux.Resources.CpusetCpus != want {
+			if PlaceContainer(pod, config); config.Linux.Resources.CpusetCpus != want {
 				t.Errorf("a container that starts gets %s, want %s", config.Linux.Resources.CpusetCpus, want)
 			}
 			if noted, _ := observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); noted.String() != want {

@@ -20,9 +20,9 @@ import (
 // sandbox, the runtime's init, exec, and what is left of a container that ends. Ordinary
 // pods' cgroups stay upstream's.
 
-// WithCPUAndType returns the pod as WithCPU does, and its workload type, by which it cannot be
+// WithOriginalCPUAndType returns the pod as WithOriginalCPU does, and its workload type, by which it cannot be
 // known any more; empty if it is in no partition.
-func WithCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
+func WithOriginalCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
 	workloadType, ok := typeOf(pod)
 	if !ok {
 		return pod, ""
@@ -30,10 +30,10 @@ func WithCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
 	return partition.AsOrdinary(pod, workloadType), workloadType
 }
 
-// PodCPUs returns the set of CPUs for the cgroup of a pod of a workload type, which upstream
+// PodCgroupCPUs returns the set of CPUs for the cgroup of a pod of a workload type, which upstream
 // writes when it creates that. It is the zero value for a pod that is not confined: upstream
 // writes none then.
-func PodCPUs(workloadType string) cpuset.CPUSet { return current.Load().podCPUs(workloadType) }
+func PodCgroupCPUs(workloadType string) cpuset.CPUSet { return current.Load().podCPUs(workloadType) }
 
 // podCPUs is the pool on cgroup v2. On v1, where the sets of sandboxes must lie within, it is
 // the union of the pools, since CRI-O has one set for all sandboxes.

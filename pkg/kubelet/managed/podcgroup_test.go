@@ -135,8 +135,8 @@ func TestPodCgroupIsConfined(t *testing.T) {
 				expectEvent(t, recorder, fmt.Sprintf("PodCgroupLacksPoolCPUs The cgroup /kubepods has the CPUs %q and the pool of workload type management \"0-1\": its pods cannot run on %s", test.room, lacks))
 			}
 			expectEvent(t, recorder, "")
-			same, workloadType := WithCPUAndType(pod)
-			if got := PodCPUs(workloadType); got.String() != test.want || (test.pools == nil && same != pod) {
+			same, workloadType := WithOriginalCPUAndType(pod)
+			if got := PodCgroupCPUs(workloadType); got.String() != test.want || (test.pools == nil && same != pod) {
 				t.Errorf("its cgroup has %q, want %q", got, test.want)
 			}
 		})
@@ -313,7 +313,7 @@ func TestRoomForContainers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := CPUs(pod, "c", "id", chosen); !got.IsEmpty() {
+			if got := RunningContainerCPUs(pod, "c", "id", chosen); !got.IsEmpty() {
 				t.Errorf("before it is known where the cgroups are, the container is moved to %s", got)
 			}
 			useClasses(t)
@@ -326,8 +326,8 @@ func TestRoomForContainers(t *testing.T) {
 				observed.state.SetCPUSet("x", "c", exclusive)
 			}
 			if test.place {
-				Place(pod, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.cpus}}})
-			} else if got := CPUs(pod, "c", "new", chosen); !got.Equals(chosen) != test.stale {
+				PlaceContainer(pod, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.cpus}}})
+			} else if got := RunningContainerCPUs(pod, "c", "new", chosen); !got.Equals(chosen) != test.stale {
 				t.Errorf("the container is moved to %q, chosen were %s", got, chosen)
 			}
 			expectSets(t, test.want)

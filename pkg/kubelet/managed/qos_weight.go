@@ -13,7 +13,7 @@ import (
 // cgroupRoot is where the host mounts cgroups; tests have another.
 var cgroupRoot = "/sys/fs/cgroup"
 
-// KeepWeight takes the weight of the QoS class Burstable, whose cgroup it is given, out
+// KeepBurstableWeight takes the weight of the QoS class Burstable, whose cgroup it is given, out
 // of an update of cgroups that would lower it, until the kubelet knows all its pods again.
 // Upstream adds up the requests of the pods that it knows when it starts, which are none,
 // and corrects that a minute later, or, without an API server, when that comes back: until
@@ -22,7 +22,7 @@ var cgroupRoot = "/sys/fs/cgroup"
 // without an API server.
 //
 // After a boot there are no pods whose weight could be kept.
-func KeepWeight(cgroup string, shares **uint64) {
+func KeepBurstableWeight(cgroup string, shares **uint64) {
 	if current.Load() == nil {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestKeepWeight(t *testing.T) {
+func TestKeepBurstableWeight(t *testing.T) {
 	for name, test := range map[string]struct {
 		folder string
 		// weight is what the class has, in the file of its version of cgroups.
@@ -50,7 +50,7 @@ func TestKeepWeight(t *testing.T) {
 			}
 			computed := uint64(102)
 			shares := &computed
-			KeepWeight("/kubepods/burstable", &shares)
+			KeepBurstableWeight("/kubepods/burstable", &shares)
 			if kept := shares == nil; kept != test.wantKept {
 				t.Errorf("the weight was kept: %v, want %v", kept, test.wantKept)
 			}

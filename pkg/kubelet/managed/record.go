@@ -29,7 +29,7 @@ type poolRecord struct {
 
 const recordName = "workload_partitioning_state"
 
-// recordPath is set by Start, from the kubelet's root directory. Before that it names
+// recordPath is set by Configure, from the kubelet's root directory. Before that it names
 // no file, so there is no record, as in upstream's own tests.
 var recordPath string
 

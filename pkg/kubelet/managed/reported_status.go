@@ -2,12 +2,12 @@ package managed
 
 import v1 "k8s.io/api/core/v1"
 
-// HideCPU takes cpu out of the resources that the status of a partitioned pod reports,
-// in which upstream finds the weight and the quota that the runtime reports. The
-// scheduler would count it a second time.
-func HideCPU(pod *v1.Pod, status *v1.PodStatus) *v1.PodStatus {
+// DropReportedCPU takes cpu out of the resources that the status of a partitioned pod reports.
+// Upstream finds the weight and the quota there that the runtime reports, and the scheduler
+// would count them a second time.
+func DropReportedCPU(pod *v1.Pod, status *v1.PodStatus) {
 	if _, ok := typeOf(pod); !ok {
-		return status
+		return
 	}
 	for _, statuses := range [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range statuses {
@@ -15,7 +15,6 @@ func HideCPU(pod *v1.Pod, status *v1.PodStatus) *v1.PodStatus {
 		}
 	}
 	dropCPU(podLevelResources(status))
-	return status
 }
 
 func dropCPU(reported *v1.ResourceRequirements) {

@@ -10,9 +10,9 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// StaticPod partitions a static pod, or makes it an ordinary one (design, sections
+// PartitionStaticPod partitions a static pod, or makes it an ordinary one (design, sections
 // 3 and 5). There is nobody to refuse it to: it always runs.
-func StaticPod(pod *core.Pod) {
+func PartitionStaticPod(pod *core.Pod) {
 	n := current.Load()
 	if n == nil {
 		return
