@@ -1,6 +1,8 @@
 package managed
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -177,6 +179,25 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("0-1", "2-3") // an earlier version's
+	if err := os.WriteFile(recordPath, []byte(`{"reservedCPUs":"0-1","sets":["2-3","0-1"]}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect("0-1", "2-3", "0-1") // a later one's, without a checksum
+	n.writeRecord(nil)
+	// What those versions read of the present one's: they know no checksum.
+	var before struct {
+		ReservedCPUs string   `json:"reservedCPUs"`
+		Sets         []string `json:"sets,omitempty"`
+	}
+	if data, err := os.ReadFile(recordPath); err != nil || json.Unmarshal(data, &before) != nil || before.ReservedCPUs != "0-1" || len(before.Sets) != 4 {
+		t.Errorf("an earlier version reads %+v (%v)", before, err)
+	}
+	if data, err := os.ReadFile(recordPath); err != nil || os.WriteFile(recordPath, bytes.Replace(data, []byte(`"0-1"`), []byte(`"0-2"`), 1), 0o600) != nil {
+		t.Fatal(err)
+	}
+	if record, err := readRecord(); !record.unreadable || err == nil {
+		t.Errorf("a record that somebody has edited gave %+v, %v", record, err)
+	}
 	if err := os.WriteFile(recordPath, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}

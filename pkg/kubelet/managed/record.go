@@ -11,8 +11,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/kubernetes/pkg/kubelet/util/store"
-	"k8s.io/kubernetes/pkg/util/filesystem"
+	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
+	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager/checksum"
 	"k8s.io/utils/cpuset"
 )
 
@@ -25,6 +25,42 @@ type poolRecord struct {
 	// Sets are those of the pools, and of what was left for others, of this pinning file
 	// and of earlier ones whose containers may not all have been moved.
 	Sets []string `json:"sets,omitempty"`
+	// Checksum is that of the record without it. Earlier versions wrote none, and read over it.
+	Checksum checksum.Checksum `json:"checksum,omitempty"`
+}
+
+var _ checkpointmanager.Checkpoint = &poolRecord{}
+
+// MarshalCheckpoint implements upstream's Checkpoint.
+func (r *poolRecord) MarshalCheckpoint() ([]byte, error) {
+	var err error
+	if r.Checksum, err = r.sum(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(r)
+}
+
+// UnmarshalCheckpoint implements upstream's Checkpoint.
+func (r *poolRecord) UnmarshalCheckpoint(data []byte) error { return json.Unmarshal(data, r) }
+
+// VerifyChecksum implements upstream's Checkpoint.
+func (r *poolRecord) VerifyChecksum() error {
+	if r.Checksum == 0 {
+		return nil // an earlier version's
+	}
+	sum, err := r.sum()
+	if err == nil && sum != r.Checksum {
+		err = fmt.Errorf("its checksum is %d, want %d", r.Checksum, sum)
+	}
+	return err
+}
+
+// sum is that of the JSON, and not of the type, whose names may change.
+func (r *poolRecord) sum() (checksum.Checksum, error) {
+	without := *r
+	without.Checksum = 0
+	data, err := json.Marshal(without)
+	return checksum.New(string(data)), err
 }
 
 const recordName = "workload_partitioning_state"
@@ -35,22 +71,22 @@ var recordPath string
 
 func setRecordPath(rootDirectory string) { recordPath = filepath.Join(rootDirectory, recordName) }
 
-// recordStore is upstream's for small files, which a loss of power leaves whole.
-func recordStore() (store.Store, error) {
-	return store.NewFileStore(filepath.Dir(recordPath), &filesystem.DefaultFs{})
+// records is upstream's manager of checkpoints. A loss of power leaves its files whole.
+func records() (checkpointmanager.CheckpointManager, error) {
+	return checkpointmanager.NewCheckpointManager(filepath.Dir(recordPath))
 }
 
 // readRecord reads what an earlier kubelet with a pinning file has left. It is an error if that
 // cannot be read.
 func readRecord() (earlierKubelet, error) {
-	// Not by the store, which would make the directory.
-	data, err := os.ReadFile(recordPath)
-	if errors.Is(err, fs.ErrNotExist) {
+	// The manager would make the directory.
+	if _, err := os.Stat(recordPath); errors.Is(err, fs.ErrNotExist) {
 		return earlierKubelet{}, nil
 	}
 	var r poolRecord
+	manager, err := records()
 	if err == nil {
-		err = json.Unmarshal(data, &r)
+		err = manager.GetCheckpoint(recordName, &r)
 	}
 	var sets []cpuset.CPUSet
 	for _, list := range append(r.Sets, r.ReservedCPUs) {
@@ -78,16 +114,13 @@ func (n *node) writeRecord(earlier []cpuset.CPUSet) {
 			sets = append(sets, set)
 		}
 	}
-	r := poolRecord{ReservedCPUs: n.pooled.String()}
+	r := &poolRecord{ReservedCPUs: n.pooled.String()}
 	for _, set := range sets {
 		r.Sets = append(r.Sets, set.String())
 	}
-	data, err := json.Marshal(r)
+	manager, err := records()
 	if err == nil {
-		var files store.Store
-		if files, err = recordStore(); err == nil {
-			err = files.Write(recordName, append(data, '\n'))
-		}
+		err = manager.CreateCheckpoint(recordName, r)
 	}
 	if err != nil {
 		host.log.Error(err, "The record of the pools cannot be written; a kubelet without the pinning file will not free all containers of this one", "path", recordPath)
@@ -125,9 +158,9 @@ func removeRecordOnceFreed(period time.Duration) {
 }
 
 func removeRecord() {
-	files, err := recordStore()
+	manager, err := records()
 	if err == nil {
-		err = files.Delete(recordName)
+		err = manager.RemoveCheckpoint(recordName)
 	}
 	if err != nil {
 		host.log.Error(err, "The record of the last pools cannot be removed; the next start will look for their containers again", "path", recordPath)
