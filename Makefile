@@ -20,14 +20,13 @@ TOOLS   := $(OUT)/tools
 # E2E_RUN selects end-to-end tests by name; empty is all. OLDER are the releases of which
 # kubelets are tried with RELEASE's control plane.
 E2E_RUN ?=
-# E2E_SUITE selects tests of package e2e that run in a machine.
-E2E_SUITE ?= $(E2E_NODE)
+# VM_SUITE is the suite of package e2e that runs in a machine, and E2E_SUITE selects tests of it
+# by name.
+VM_SUITE ?= vm
+E2E_SUITE ?=
 TOPOLOGY ?= 2x2x2
 OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
 OLDEST  := $(firstword $(RELEASES))
-E2E_CORE := 'Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Admission|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|NoLeak|PodCgroups|PoolsChange|MetricsAndEvents|AdmissionOfNewPods|NamespacesThatDemandCPU|LaterChanges)$$'
-# Those of a node, whatever host it is on.
-E2E_NODE := Test(FileEnablesFeature|NodeAdvertisesCores|StaticPod|Placement|Weights|Accounting|Fairness|ExclusiveCPUs|ExclusiveFromTheFirstInstruction|ExclusiveCPUsComeAndGo|NoLeak|PodCgroups|SandboxCPUs|PodCgroupHasMemory|FreedByHand|CgroupfsDriver|Storm|PoolsChange|Pools|AlignedCPUs|NoSharedCPUs|ContainersOfBefore|KubeletStartsOnWhatInstallersLeave|CoresAreNeverZero|MetricsAndEvents|Registration|TwoTypes|ReservedCPUs)$$
 empty :=
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
 # Each is a Go module of its own: commands, tests and tools must not raise a
@@ -137,19 +136,19 @@ e2e: build $(CARRY) ## Run the end-to-end tests against a real node on this host
 
 .PHONY: e2e-core
 e2e-core: build ## Run those end-to-end tests that say most, without unpatched and older binaries
-	cd test/e2e && go test -count=1 -timeout=30m -v -run=$(E2E_CORE) . -args $(E2E_ARGS) -older-bin= -upstream-bin=
+	cd test/e2e && go test -count=1 -timeout=30m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin=
 
 .PHONY: e2e-vm
 e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet; fi
 	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
-	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./machines -args -suite-run='$(E2E_SUITE)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
+	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./machines -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
 	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
 
 .PHONY: e2e-vm-core
 e2e-vm-core: E2E_RUN := ^TestSuite$$
-e2e-vm-core: E2E_SUITE := Test(Pools|AlignedCPUs|NoSharedCPUs|ExclusiveFromTheFirstInstruction)$$/(two_types|holes|the_kubelet|a_CPU|while|its_end)
+e2e-vm-core: VM_SUITE := vm-core
 # None of them needs an older kubelet or an unpatched one.
 e2e-vm-core: OLDER :=
 e2e-vm-core: e2e-vm ## Run those of them that say most; make test does, if there is time

@@ -60,6 +60,7 @@ func removeLatch(t *testing.T, c *local.Cluster) {
 
 // When a type is active: by the rule of nodes, by the latch, and by the configuration.
 func TestActivation(t *testing.T) {
+	in(t)
 	with := config
 	with.WithoutNode = true
 	c := alone(t, with)

@@ -188,6 +188,7 @@ func serveWebhooks(t *testing.T, c *local.Cluster) (hasPolicies bool) {
 // Whatever runs after the plugin, and makes it run again, the result is the same, and
 // what was injected is partitioned.
 func TestReinvocation(t *testing.T) {
+	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	hasPolicies := serveWebhooks(t, c)

@@ -50,6 +50,7 @@ func ordinaryUser(t *testing.T, c *local.Cluster, namespace string) *kubernetes.
 // What an ordinary user may try who has rights in one namespace that does not allow the
 // type: nothing of it reaches a pool.
 func TestAttacks(t *testing.T) {
+	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	open := newNamespace(t, c, "management")
@@ -263,6 +264,7 @@ func TestAttacks(t *testing.T) {
 // gate and what has finished holds nothing, whatever keeps it. What stands on a node does,
 // and a quota on the cores bounds that.
 func TestHoldingCores(t *testing.T) {
+	in(t)
 	c := partitioned(t)
 	reportingNode(t, c, "reporting", "management")
 	namespace := newNamespace(t, c, "management")

@@ -43,6 +43,7 @@ func list(text string) v1.ResourceList {
 // Pods are as they were where the namespace would refuse them without cpu, their authors
 // are warned, and the mirrors of a control plane are seen and counted once in each.
 func TestNamespacesThatDemandCPU(t *testing.T) {
+	in(t, core)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	awaitActive(t, creating(t, c, newNamespace(t, c, "management")), true)
@@ -97,6 +98,7 @@ func TestNamespacesThatDemandCPU(t *testing.T) {
 // What is left at zero runs in its pool with the weight and the limit that it asked for, as
 // what has no cpu does.
 func TestZeroRequestOnANode(t *testing.T) {
+	in(t)
 	c := partitioned(t)
 	var usages []string
 	for _, quota := range []*v1.ResourceQuotaSpec{nil, {Hard: list("requests.cpu=10")}} {

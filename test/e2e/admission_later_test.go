@@ -53,6 +53,7 @@ func manifest(t *testing.T, p *v1.Pod) string {
 
 // A manifest that is sent again changes nothing, whether its pod has no cpu or a zero.
 func TestManifestsSentAgain(t *testing.T) {
+	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	awaitActive(t, creating(t, c, newNamespace(t, c, "management")), true)
@@ -144,6 +145,7 @@ func sendAgain(t *testing.T, c *local.Cluster, namespace string, zero bool) {
 
 // What users do to a pod after its creation, mostly with kubectl.
 func TestLaterChanges(t *testing.T) {
+	in(t, core)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	namespace := newNamespace(t, c, "management")

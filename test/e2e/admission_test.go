@@ -154,6 +154,7 @@ var texts = map[partition.Reason]string{
 
 // Every row of the table of reasons with every shape of a pod, soft and hard.
 func TestAdmissionOfNewPods(t *testing.T) {
+	in(t, core)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	open, plain, others := newNamespace(t, c, "management, absent"), newNamespace(t, c, ""), newNamespace(t, c, "other")
@@ -353,6 +354,7 @@ func expectOrdinary(t *testing.T, c *local.Cluster, namespace string, without, g
 // Pods of each workload kind are partitioned, and the author of each is warned at once
 // if they would not be.
 func TestWorkloadKinds(t *testing.T) {
+	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	open, plain := newNamespace(t, c, "management"), newNamespace(t, c, "")

@@ -14,6 +14,7 @@ import (
 // Busy pods share a pool of one CPU in proportion to the requests that they had, and
 // no limit is exceeded; a resize and a restart change nothing about that.
 func TestFairness(t *testing.T) {
+	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	names := []string{"four", "one", "besteffort", "limited", "inside"}

@@ -29,7 +29,10 @@ const (
 
 // No partitioned container has a nanosecond off its pool, and no other has one on it,
 // whatever kind of container it is and whatever happens to the node.
-func TestNoLeak(t *testing.T) { underEachPolicy(t, noLeak) }
+func TestNoLeak(t *testing.T) {
+	in(t, core, vm)
+	underEachPolicy(t, noLeak)
+}
 
 // underEachPolicy runs a test of the node whose pool is CPU 0 with both of the CPU
 // manager's policies.

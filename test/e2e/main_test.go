@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,6 +26,8 @@ var (
 	config local.Config
 	// upstreamKubelet is that of upstreamBin.
 	upstreamBin, upstreamKubelet string
+	// runSuite selects tests; see suite.
+	runSuite string
 	// docs has the documentation's pages for users.
 	docs string
 	// olderBin is a list of folders of patched binaries of older releases.
@@ -44,9 +47,14 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&olderBin, "older-bin", "", "folders of patched binaries of older releases, separated by colons")
 	flag.BoolVar(&config.Systemd, "systemd", false, "this host is a machine of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "folder of image archives; empty means that they are made")
+	flag.StringVar(&runSuite, "suite", "", "the suite to run: core, vm or vm-core; empty means all tests")
 	flag.StringVar(&docs, "docs", "../../docs/user", "folder of the documentation for users, whose commands tests run")
 	flag.Parse()
 	upstreamKubelet = filepath.Join(upstreamBin, "kubelet")
+	if !slices.Contains([]suite{"", core, vm, vmCore}, suite(runSuite)) {
+		fmt.Printf("-suite is %q; there are %s, %s and %s\n", runSuite, core, vm, vmCore)
+		os.Exit(2)
+	}
 	if why := noNode(); why != "" {
 		fmt.Println("SKIPPED: the end-to-end tests do not run, because", why)
 		return

@@ -25,7 +25,10 @@ import (
 
 // The kubelet starts whatever the file held before, and nothing is deleted by hand.
 // What runs is moved, under either policy.
-func TestPoolsChange(t *testing.T) { underEachPolicy(t, poolsChange) }
+func TestPoolsChange(t *testing.T) {
+	in(t, core, vm)
+	underEachPolicy(t, poolsChange)
+}
 
 func poolsChange(t *testing.T, c *local.Cluster) {
 	namespace := newNamespace(t, c, "management")
@@ -102,6 +105,7 @@ metadata:
 }
 
 func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {
+	in(t)
 	c := partitioned(t)
 	const burstable = "{requests: {cpu: 50m, memory: 16Mi}}"
 	const hard = `{"effect": "RequiredDuringScheduling"}`
@@ -148,6 +152,7 @@ func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {
 
 // What is edited on disk is rewritten again, and its mirror pod is made once.
 func TestStaticPodsAreEdited(t *testing.T) {
+	in(t)
 	c := partitioned(t)
 	const name = "edited"
 	manifest := func(cpu, annotations string) string {
@@ -197,6 +202,7 @@ func TestStaticPodsAreEdited(t *testing.T) {
 
 // A URL is a second source of static pods.
 func TestStaticPodsFromURL(t *testing.T) {
+	in(t)
 	c := partitioned(t)
 	// Kubernetes decodes JSON there, and a list is allowed.
 	manifests := fmt.Sprintf(`{"apiVersion": "v1", "kind": "PodList", "items": [%s, %s]}`,
@@ -237,6 +243,7 @@ func asJSON(t *testing.T, manifest string) string {
 // The node is right after each start, whatever it was before, and what others have
 // given it is left alone.
 func TestRegistration(t *testing.T) {
+	in(t, vm)
 	c := partitioned(t)
 	nodes := c.Client.CoreV1().Nodes()
 	expect := func(t *testing.T) *v1.Node {
@@ -346,6 +353,7 @@ func metric(t *testing.T, c *local.Cluster, name, label, value string) (found fl
 }
 
 func TestMetricsAndEvents(t *testing.T) {
+	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	awaitEvent(t, c, "WorkloadPartitioningEnabled", `Workload type management has the CPUs "0"`)

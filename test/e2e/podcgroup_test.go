@@ -28,7 +28,10 @@ import (
 
 // The cgroup of a partitioned pod, and each one below it, has the pool, whatever becomes of
 // the pools and of the kubelet. Those of other pods have what upstream gives them.
-func TestPodCgroups(t *testing.T) { underEachPolicy(t, podCgroups) }
+func TestPodCgroups(t *testing.T) {
+	in(t, core, vm)
+	underEachPolicy(t, podCgroups)
+}
 
 func podCgroups(t *testing.T, c *local.Cluster) {
 	t.Cleanup(func() { restart(t, c, pinning) })
@@ -128,6 +131,7 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 // A runtime may give each sandbox a set of its own, as CRI-O does with infra_ctr_cpuset: the
 // pool, or the union of the pools. Sandboxes of ordinary pods have it, too.
 func TestSandboxCPUs(t *testing.T) {
+	in(t, vm)
 	for _, test := range []struct{ name, infra, file, moved string }{
 		{"the pool", "0", pinning, `{"management": {"cpuset": "1"}}`},
 		{"the union of the pools", "0-1", `{"management": {"cpuset": "0"}, "other": {"cpuset": "1"}}`, `{"management": {"cpuset": "1"}, "other": {"cpuset": "0"}}`},
@@ -202,6 +206,7 @@ func sandboxAndContainer(p *v1.Pod, pool, infra cpuset.CPUSet) error {
 
 // What upstream writes to the cgroup of a pod beside its CPUs leaves them as they are.
 func TestPodCgroupHasMemory(t *testing.T) {
+	in(t, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	memory := v1.ResourceList{v1.ResourceMemory: resource.MustParse("32Mi")}
@@ -247,7 +252,10 @@ func TestPodCgroupHasMemory(t *testing.T) {
 // The command of docs/user/upgrade.md frees what a patched kubelet has left confined. What it
 // leaves is what a patched kubelet left that confined only containers: one that starts then
 // confines pods, too.
-func TestFreedByHand(t *testing.T) { freedByHand(t, partitioned(t)) }
+func TestFreedByHand(t *testing.T) {
+	in(t, vm)
+	freedByHand(t, partitioned(t))
+}
 
 func freedByHand(t *testing.T, c *local.Cluster) {
 	data, err := os.ReadFile(filepath.Join(docs, "upgrade.md"))
@@ -288,6 +296,7 @@ func freedByHand(t *testing.T, c *local.Cluster) {
 
 // A machine's node has systemd's cgroups. With the kubelet's own on cgroup v2 it is the same.
 func TestCgroupfsDriver(t *testing.T) {
+	in(t, vm)
 	if !config.Systemd {
 		t.Skip("the other tests have this driver here")
 	}
@@ -301,6 +310,7 @@ func TestCgroupfsDriver(t *testing.T) {
 // A cgroup of all pods that lacks a CPU of the pool is told of; what runs where then is
 // nobody's promise.
 func TestPodCgroupLacksPoolCPUs(t *testing.T) {
+	in(t)
 	c := partitioned(t)
 	quietNode(t, c)
 	if err := c.StopKubelet(); err != nil {
@@ -329,6 +339,7 @@ func TestPodCgroupLacksPoolCPUs(t *testing.T) {
 // Without cgroups of pods the kubelet says that only containers are confined, and confines
 // them.
 func TestWithoutPodCgroups(t *testing.T) {
+	in(t)
 	c := partitioned(t)
 	before := c.Config.KubeletConfiguration
 	t.Cleanup(func() {
@@ -409,6 +420,7 @@ func refusals(t *testing.T, c *local.Cluster) func() []string {
 // of CPU time; a quarter of one of these may be elsewhere, of which a busy host needs a tenth. On v2, where there is
 // one hierarchy and no account for each CPU, no task of a pod is ever seen off the pool.
 func TestStorm(t *testing.T) {
+	in(t, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	quietNode(t, c)
@@ -548,6 +560,7 @@ func storm(t *testing.T, c *local.Cluster, namespace string, length time.Duratio
 // shares, and no sandbox or helper of such a pod, runs there any more, although the CPU
 // manager moves them only later.
 func TestExclusiveFromTheFirstInstruction(t *testing.T) {
+	in(t, vm, vmCore)
 	needsCPUs(t, 4)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
@@ -654,6 +667,7 @@ func podPart(p *v1.Pod) string {
 // random: the kernel refuses nothing, no container is without a CPU, the exclusive ones are
 // alone, and in the end nothing is left narrowed.
 func TestExclusiveCPUsComeAndGo(t *testing.T) {
+	in(t, vm)
 	needsCPUs(t, 4)
 	const times = 200
 	c := partitioned(t)

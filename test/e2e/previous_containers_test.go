@@ -21,7 +21,10 @@ import (
 
 // Containers that were here before the kubelet get the CPUs, weights and quotas that they
 // should have, once, and nothing that is right is touched.
-func TestContainersOfBefore(t *testing.T) { underEachPolicy(t, containersOfBefore) }
+func TestContainersOfBefore(t *testing.T) {
+	in(t, vm)
+	underEachPolicy(t, containersOfBefore)
+}
 
 func containersOfBefore(t *testing.T, c *local.Cluster) {
 	proxy := throughProxy(t, c)
@@ -100,6 +103,7 @@ func containersOfBefore(t *testing.T, c *local.Cluster) {
 // OpenShift's kubelet annotates only containers that ask for CPU, and its shares are not
 // millicores. Such pods run in their pool all the same, with the weight of their cores.
 func TestPodsOfOpenShiftsKubelet(t *testing.T) {
+	in(t)
 	needsUpstream(t)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
@@ -197,6 +201,7 @@ func containerID(p *v1.Pod) string {
 // The node never reports zero cores, whatever its device manager has lost: pods that find
 // none are rejected, and static ones for good.
 func TestCoresAreNeverZero(t *testing.T) {
+	in(t, vm)
 	c := partitioned(t)
 	watching, err := c.Client.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: c.Config.Node.Name}))
 	if err != nil {

@@ -132,6 +132,7 @@ func expectKubelet(t *testing.T, c *local.Cluster, version string) {
 // releases of this project keep pools as the present one does, and a node goes from one
 // to the other and back with its pods running.
 func TestKubeletsOfOlderReleases(t *testing.T) {
+	in(t)
 	if olderBin == "" {
 		t.Skip("no binaries of older releases were given; make test-all and make e2e build them")
 	}
@@ -185,6 +186,7 @@ func TestKubeletsOfOlderReleases(t *testing.T) {
 // A node goes from an unpatched kubelet to a patched one and back with its pods
 // running, in the order that docs/user/upgrade.md gives.
 func TestUnpatchedKubelet(t *testing.T) {
+	in(t)
 	needsUpstream(t)
 	c := partitioned(t)
 	s := survive(t, c).withExclusive(t)
@@ -251,6 +253,7 @@ func useAPIServer(t *testing.T, c *local.Cluster, path string) {
 // An unpatched kube-apiserver partitions nothing: what asks runs as an ordinary pod,
 // off the pool. What was partitioned runs on.
 func TestUnpatchedServer(t *testing.T) {
+	in(t)
 	needsUpstream(t)
 	c := partitioned(t)
 	s := survive(t, c)

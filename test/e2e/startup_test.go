@@ -22,6 +22,7 @@ import (
 // that names the file and what is wrong in it. (These kubelets end before they touch
 // anything, so the cluster's own runs on beside them.)
 func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
+	in(t)
 	c := partitioned(t)
 	for name, test := range map[string]struct{ file, want string }{
 		"not JSON":                   {`management: {cpuset: "0"}`, "not a pinning file"},
@@ -118,6 +119,7 @@ func changeDirectory(t *testing.T, directory string, mode os.FileMode, owner int
 
 // What installers leave on a node starts the kubelet, and says what is odd about it.
 func TestKubeletStartsOnWhatInstallersLeave(t *testing.T) {
+	in(t, vm)
 	c := partitioned(t)
 	t.Cleanup(func() { restart(t, c, pinning) })
 	coresOf := func(t *testing.T) (found []string) {
@@ -240,6 +242,7 @@ func expectRefusal(t *testing.T, c *local.Cluster, names, says string, flags ...
 
 // The pool is what the node keeps of its cpu, and nothing else is.
 func TestReservedCPUs(t *testing.T) {
+	in(t, vm)
 	c := partitioned(t)
 	node := getNode(t, c)
 	if got, want := node.Status.Allocatable.Cpu().MilliValue(), int64(runtime.NumCPU()-1)*1000; got != want {
@@ -252,6 +255,7 @@ func TestReservedCPUs(t *testing.T) {
 
 // A second type, here one without CPUs of its own (a host of two CPUs has none for it).
 func TestTwoTypes(t *testing.T) {
+	in(t, vm)
 	c := partitioned(t)
 	restart(t, c, `{"management": {"cpuset": "0"}, "infra": {"cpuset": ""}}`)
 	t.Cleanup(func() { restart(t, c, pinning) })

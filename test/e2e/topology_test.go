@@ -42,6 +42,7 @@ func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
 // with one of two siblings. Whatever the shape, each pod is where it belongs, beside one
 // with exclusive CPUs.
 func TestPools(t *testing.T) {
+	in(t, vm, vmCore)
 	needsCPUs(t, 8)
 	c := partitioned(t)
 	t.Cleanup(func() { restart(t, c, pinning) })
@@ -52,6 +53,9 @@ func TestPools(t *testing.T) {
 		{"siblings in different pools", "0", "1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.name == "siblings in different pools" {
+				in(t, vm)
+			}
 			restart(t, c, fmt.Sprintf(`{"management": {"cpuset": %q}, "infra": {"cpuset": %q}}`, test.management, test.infra))
 			management, infra := cpus(t, test.management), cpus(t, test.infra)
 			node := getNode(t, c)
@@ -92,6 +96,7 @@ func TestPools(t *testing.T) {
 // Exclusive containers take every CPU outside the pool. A container that shares runs on
 // one of them then, and neither is spread over them nor comes onto the pool.
 func TestNoSharedCPUs(t *testing.T) {
+	in(t, vm, vmCore)
 	needsCPUs(t, 4)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
@@ -166,6 +171,7 @@ func releaseExclusive(t *testing.T, c *local.Cluster, p *v1.Pod) {
 // The CPU manager gives whole cores of one NUMA node, as its options and the Topology
 // Manager's say, and none of a busy pool.
 func TestAlignedCPUs(t *testing.T) {
+	in(t, vm, vmCore)
 	needsCPUs(t, 8)
 	c := partitioned(t)
 	reconfigure := func(configuration string) {

@@ -201,6 +201,7 @@ func parseTrace(line string) (event traceEvent, ok bool) {
 
 // The lines are those of a Linux 6.18.
 func TestParseTrace(t *testing.T) {
+	in(t)
 	for line, want := range map[string]traceEvent{
 		"          <idle>-0       [001] d..2.  3645.123456: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=runc:[1:CHILD] next_pid=812 next_prio=120": {at: 3645123456 * time.Microsecond, cpu: 1, name: "sched_switch", comm: "swapper/1", to: 812},
 		"   runc:[1:CHILD]-812     [001] d..2.  3645.123999: sched_switch: prev_comm=runc:[1:CHILD] prev_pid=812 prev_prio=120 prev_state=S ==> next_comm=a b next_pid=9 next_prio=120":      {at: 3645123999 * time.Microsecond, cpu: 1, name: "sched_switch", comm: "runc:[1:CHILD]", from: 812, to: 9},

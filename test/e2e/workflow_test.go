@@ -116,6 +116,7 @@ func getNode(t *testing.T, c *local.Cluster) *v1.Node {
 
 // Step 5: the kubelet finds the file.
 func TestFileEnablesFeature(t *testing.T) {
+	in(t, core, vm)
 	c := partitioned(t)
 	log, err := os.ReadFile(c.Kubelet.Log())
 	if err != nil {
@@ -132,6 +133,7 @@ func TestFileEnablesFeature(t *testing.T) {
 
 // Step 6: the node advertises the resource.
 func TestNodeAdvertisesCores(t *testing.T) {
+	in(t, core, vm)
 	node := getNode(t, partitioned(t))
 	for name, list := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
 		if got, want := list[cores], node.Status.Capacity.Cpu().Value()*1000; got.Value() != want {
@@ -162,6 +164,7 @@ spec:
 
 // Step 7: static pods are rewritten.
 func TestStaticPod(t *testing.T) {
+	in(t, core, vm)
 	c := partitioned(t)
 	writeStaticPod(t, c, "static", staticPod("400m"))
 	p := awaitRunning(t, c, "default", "static-"+local.NodeName)
@@ -208,6 +211,7 @@ func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
 
 // Steps 8 to 10: admission rewrites pods, and the scheduler places them.
 func TestAdmission(t *testing.T) {
+	in(t, core)
 	c := partitioned(t)
 	t.Run("a Deployment's pods in an allowed namespace are rewritten, placed and run", func(t *testing.T) {
 		namespace := newNamespace(t, c, "management")
@@ -347,6 +351,7 @@ func TestAdmission(t *testing.T) {
 
 // Steps 11 and 12: everything is confined to its CPUs, and stays so.
 func TestPlacement(t *testing.T) {
+	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	inited := pod("partitioned", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m"))
@@ -396,6 +401,7 @@ func TestPlacement(t *testing.T) {
 
 // Weights and quotas are those of the original requests and limits.
 func TestWeights(t *testing.T) {
+	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	both := start(t, c, namespace, pod("weighted", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")), pod("resized", asks, container("c", "trap exit TERM; sleep 1000 & wait", "cpu=200m memory=16Mi", "cpu=300m memory=32Mi")))
@@ -428,6 +434,7 @@ func TestWeights(t *testing.T) {
 
 // What partitioned containers use is counted as cores and not as cpu.
 func TestAccounting(t *testing.T) {
+	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	start(t, c, namespace, pod("partitioned", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))

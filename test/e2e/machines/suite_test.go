@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	suiteRun    = flag.String("suite-run", "", "which tests of package e2e run in a machine; empty means all")
+	suiteName   = flag.String("suite-name", "vm", "which suite of package e2e runs in a machine")
+	suiteRun    = flag.String("suite-run", "", "which of its tests, by name; empty means all")
 	upstreamBin = flag.String("upstream-bin", "", "folder of the same release's kubelet without the series")
 )
 
@@ -38,7 +39,7 @@ func suite(t *testing.T) error {
 		t.Errorf("the siblings of CPU 0 are %q, want 0-1", siblings)
 	}
 	var output bytes.Buffer
-	command := "/payload/e2e.test -test.v -test.run='" + *suiteRun + "' -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images -docs=/payload/docs"
+	command := "/payload/e2e.test -test.v -test.run='" + *suiteRun + "' -suite=" + *suiteName + " -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images -docs=/payload/docs"
 	if *upstreamBin != "" {
 		command += " -upstream-bin=/payload/upstream-bin"
 	}

@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// suite is a selection of the tests. Each test names its suites in its first statement; without
+// the flag -suite all tests run.
+type suite string
+
+const (
+	// core has the tests that say most, and need neither unpatched nor older binaries.
+	core suite = "core"
+	// vm has those of a node, whatever host it is on: they run in a virtual machine, too.
+	vm suite = "vm"
+	// vmCore has those of vm that say most of what only a virtual machine can show.
+	vmCore suite = "vm-core"
+)
+
+// in skips a test, or a subtest, unless it is in the suite that was asked for.
+func in(t *testing.T, suites ...suite) {
+	t.Helper()
+	if runSuite != "" && !slices.Contains(suites, suite(runSuite)) {
+		t.Skipf("it is not in the suite %s", runSuite)
+	}
+}
+
+func TestEveryTestNamesItsSuites(t *testing.T) {
+	in(t)
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file.Name(), "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file.Name(), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range parsed.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok || !strings.HasPrefix(function.Name.Name, "Test") || function.Name.Name == "TestMain" {
+				continue
+			}
+			if !startsWithIn(function.Body) {
+				t.Errorf("%s: %s does not say with in(t, ...) which suites it is in", file.Name(), function.Name.Name)
+			}
+		}
+	}
+}
+
+func startsWithIn(body *ast.BlockStmt) bool {
+	if len(body.List) == 0 {
+		return false
+	}
+	statement, ok := body.List[0].(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := statement.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	name, ok := call.Fun.(*ast.Ident)
+	return ok && name.Name == "in"
+}
