@@ -119,9 +119,11 @@ round-trip: $(CARRY) ## See that tree and export are inverse
 lint-series: $(CARRY) ## Apply the series to every release, and lint it there
 	@for release in $(RELEASES); do $(CARRY) lint $$release; done
 
+# VERIFY are the releases; empty means all.
+VERIFY ?=
 .PHONY: verify
 verify: $(CARRY) ## See that the series is right on every release: apply, lint, compile, upstream's tests, ours
-	$(CARRY) verify
+	$(CARRY) verify $(VERIFY)
 
 .PHONY: rebase-test
 rebase-test: ## Prove carry rebase with real releases of upstream

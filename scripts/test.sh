@@ -1,25 +1,64 @@
 #!/usr/bin/env bash
-# Run the tests of a target, test or test-all, in the order in which a mistake shows
-# soonest. The end-to-end tests need root, Linux and cgroups; where one is missing they
+# Run the tests of a target, test or test-all, in parts. The order is that in which a mistake
+# shows soonest. The end-to-end tests need root, Linux and cgroups; where one is missing they
 # are skipped, and the last lines say so.
 #
-# CI runs test: it has 90 minutes on two cores, and may begin with empty caches. So test
-# is to end within 60, and what takes longer is part of test-all alone.
+# CI runs test. It has 90 minutes on two cores and may begin with empty caches, so test is to
+# end within 60. What takes longer is part of test-all alone.
+#
+# A part that has passed for this content of the tree is not run again by test-all, whichever
+# checkout it passed in; FORCE=1 runs it all the same. _output/results has a line for each part
+# that ran: time, commit, target, part, result and seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$1
 release=$2
 oldest=$3
+mkdir -p _output
+results=_output/results
 
-step() {
-  local name=$1 start=$SECONDS
+# tree_hash names the content of the work tree, with what is not committed yet.
+tree_hash() {
+  local index
+  index=$(mktemp -u _output/index.XXXXXX)
+  cp "$(git rev-parse --git-path index)" "$index"
+  GIT_INDEX_FILE=$index git add --all
+  GIT_INDEX_FILE=$index git write-tree
+  rm -f "$index"
+}
+tree=$(tree_hash)
+commit=$(git rev-parse --short HEAD)
+if [[ -n $(git status --porcelain) ]]; then
+  commit+=+changes
+fi
+passed=${XDG_CACHE_HOME:-$HOME/.cache}/workload-partitioning/passed/$tree-$release
+mkdir -p "$passed"
+find "${passed%/*}" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
+
+record() {
+  printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$commit" "$target" "$1" "$2" "$3" >>"$results"
+}
+
+# part NAME ARGUMENTS runs make.
+part() {
+  local name=$1 start=$SECONDS took
+  local stamp=$passed/${name//[^[:alnum:].]/-}
   shift
+  if [[ $target == test-all && -e $stamp && -z ${FORCE:-} ]]; then
+    summary+=("$(printf '%-44s passed before: %s' "$name" "$(<"$stamp")")")
+    return
+  fi
   echo "=== $name" >&2
   if ! make --no-print-directory "RELEASE=$release" "$@"; then
-    echo "=== $name FAILED after $((SECONDS - start)) s" >&2
+    took=$((SECONDS - start))
+    record "$name" FAILED $took
+    echo "=== $name FAILED after $took s" >&2
     exit 1
   fi
-  summary+=("$(printf '%-40s ok %5d s' "$name" $((SECONDS - start)))")
+  took=$((SECONDS - start))
+  record "$name" ok $took
+  echo "$(date --utc +%FT%TZ), $took s" >"$stamp"
+  summary+=("$(printf '%-44s ok %5d s' "$name" $took)")
 }
 
 why_no_node() {
@@ -34,33 +73,34 @@ why_no_node() {
   fi
 }
 
-why_no_machine() {
+why_no_vm() {
   if [[ "$(uname -m)" != x86_64 ]]; then
-    echo "machines are of x86_64, and this host is not"
+    echo "virtual machines are of x86_64, and this host is not"
   elif ! grep -qx ID=debian /etc/os-release 2>/dev/null; then
-    echo "machines are made of Debian packages, and this host is not Debian"
+    echo "virtual machines are made of Debian packages, and this host is not Debian"
   elif [[ "$(awk '$1 == "MemAvailable:" {print int($2 / 1024)}' /proc/meminfo)" -lt 8192 ]]; then
-    echo "a machine needs 6 GiB of memory, and QEMU some more"
+    echo "a virtual machine needs 6 GiB of memory, and QEMU some more"
   elif ! scripts/install-packages.sh vm || ! type -P qemu-system-x86_64 >/dev/null || ! type -P debootstrap >/dev/null || ! type -P qemu-img >/dev/null; then
-    echo "QEMU and debootstrap can not be installed"
+    echo "QEMU and debootstrap cannot be installed"
   fi
 }
 
 why_no_time() {
-  # The step after this takes 14 minutes, and on a busy host some more.
-  if ((SECONDS > 45 * 60)); then
+  # The part after this takes 20 minutes, and on a busy host some more.
+  if ((SECONDS > 40 * 60)); then
     echo "$((SECONDS / 60)) of the 60 minutes of make $target were gone; make e2e-vm-core runs it"
   fi
 }
 
 skipped() {
-  summary+=("$(printf '%-40s SKIPPED: %s' "$1" "$2")")
+  record "$1" "skipped: $2" 0
+  summary+=("$(printf '%-44s SKIPPED: %s' "$1" "$2")")
 }
 
-# node_step is a step that needs a node.
-node_step() {
+# node_part is a part that needs a node.
+node_part() {
   if [[ -z $skip ]]; then
-    step "$@"
+    part "$@"
   else
     skipped "$1" "$skip"
   fi
@@ -68,32 +108,38 @@ node_step() {
 
 summary=()
 skip=$(why_no_node)
-step "packages" packages
-step "unit tests" unit
-step "lint" lint
-step "round trip of the series" round-trip
-step "the series applied to every release" lint-series
+part "packages" packages
+part "unit tests" unit
+part "lint" lint
+part "round trip of the series" round-trip
+part "the series applied to every release" lint-series
 if [[ $target == test-all ]]; then
-  node_step "end-to-end tests on a real node" e2e
-  step "the series verified on every release" verify
-  step "rebase to other releases" rebase-test
+  node_part "end-to-end tests on a real node" e2e
+  mapfile -t releases < <(basename --multiple build/releases/* | sort --version-sort --reverse)
+  for each in "${releases[@]}"; do
+    part "the series verified on $each" verify "VERIFY=$each"
+  done
+  part "rebase to other releases" rebase-test
   if [[ $oldest != "$release" ]]; then
-    node_step "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
+    node_part "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
   fi
-  skip=${skip:-$(why_no_machine)}
-  node_step "end-to-end tests in machines" e2e-vm
+  skip=${skip:-$(why_no_vm)}
+  node_part "virtual machine: the suite of a node" e2e-vm 'E2E_RUN=^TestSuite$$'
+  node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
+  node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
+  node_part "virtual machine: two nodes" e2e-vm 'E2E_RUN=^TestTwoNodes$$'
 else
   # Without OLDER, no binaries of older releases are built.
-  node_step "end-to-end tests on a real node" e2e OLDER=
+  node_part "end-to-end tests on a real node" e2e OLDER=
   skip=${skip:-$(why_no_time)}
-  skip=${skip:-$(why_no_machine)}
-  node_step "end-to-end core in a machine" e2e-vm-core
+  skip=${skip:-$(why_no_vm)}
+  node_part "virtual machine: core" e2e-vm-core
   if [[ $oldest != "$release" ]]; then
     skipped "end-to-end core on $oldest" "its binaries take long to build; make test-all or make e2e-core RELEASE=$oldest runs it"
     skipped "TestKubeletsOfOlderReleases" "their binaries take long to build; make test-all or make e2e runs it"
   fi
   skipped "the series verified on every release" "the releases take long to compile; make test-all or make verify does it"
   skipped "rebase to other releases" "it needs still more releases; make test-all or make rebase-test does it"
-  skipped "all end-to-end tests in machines" "they take an hour and a half; make test-all or make e2e-vm runs them"
+  skipped "the rest in virtual machines" "it takes an hour and a half; make test-all or make e2e-vm runs it"
 fi
 printf '%s\n' "=== make $target of $release, in $((SECONDS / 60)) minutes" "${summary[@]}"
