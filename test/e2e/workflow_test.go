@@ -505,12 +505,15 @@ func TestAccounting(t *testing.T) {
 			"init":    {"REQUEST=200\n", "LIMIT=250\n", "NAMED=200\n"},
 			"sidecar": {"REQUEST=50\n", "LIMIT=1000\n", "NAMED=50\n"},
 		} {
-			printed := logs(t, c, p, container)
-			for _, line := range want {
-				if !strings.Contains(printed, line) {
-					t.Errorf("container %s was told\n%s, want %s", container, printed, line)
+			waitFor(t, 30*time.Second, "container "+container+" prints what it was told", func() error {
+				printed := logs(t, c, p, container) // some of it, as long as it is printing
+				for _, line := range want {
+					if !strings.Contains(printed, line) {
+						return fmt.Errorf("it printed\n%s, want %s", printed, line)
+					}
 				}
-			}
+				return nil
+			})
 		}
 	})
 	t.Run("an ordinary pod gets all of the node's allocatable cpu", func(t *testing.T) {
