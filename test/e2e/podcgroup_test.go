@@ -145,16 +145,13 @@ func TestSandboxCPUs(t *testing.T) {
 			})
 			restart(t, c, test.file)
 			var sandboxes atomic.Int64
-			proxy.Then("RunPodSandbox", func(answer proto.Message) {
+			proxy.Then("RunPodSandbox", func(answer proto.Message) error {
 				response, ok := answer.(*runtimeapi.RunPodSandboxResponse)
 				if !ok {
-					t.Errorf("the answer is %T", answer)
-					return
-				}
-				if err := local.SetCPUs(response.PodSandboxId, test.infra); err != nil {
-					t.Error(err)
+					return fmt.Errorf("the answer is %T", answer)
 				}
 				sandboxes.Add(1)
+				return local.SetCPUs(response.PodSandboxId, test.infra)
 			})
 			refused := refusals(t, c)
 			namespace := newNamespace(t, c, "management")

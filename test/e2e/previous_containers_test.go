@@ -2,15 +2,18 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -199,10 +202,23 @@ func containerID(p *v1.Pod) string {
 }
 
 // The node never reports zero cores, whatever its device manager has lost: pods that find
-// none are rejected, and static ones for good.
+// none are rejected, and static ones for good. Upstream writes zero if the node registers
+// before the device manager has started, for which it waits until the runtime is ready.
 func TestCoresAreNeverZero(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
+	proxy := throughProxy(t, c)
+	t.Cleanup(func() {
+		c.Config.RuntimeSocket = ""
+		restart(t, c, pinning)
+	})
+	var readyAt atomic.Pointer[time.Time]
+	proxy.Then("Status", func(proto.Message) error {
+		if at := readyAt.Load(); at != nil && time.Now().Before(*at) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 	watching, err := c.Client.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: c.Config.Node.Name}))
 	if err != nil {
 		t.Fatal(err)
@@ -229,6 +245,8 @@ func TestCoresAreNeverZero(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%2 == 1 {
+			at := time.Now().Add(3 * time.Second)
+			readyAt.Store(&at)
 			// Without checkpoints upstream takes the node for a new one.
 			for _, directory := range []string{filepath.Join(c.KubeletDir(), "device-plugins"), "/var/lib/kubelet/device-plugins"} {
 				if err := os.RemoveAll(directory); err != nil {

@@ -38,7 +38,7 @@ type Proxy struct {
 	mu    sync.Mutex
 	calls []raw
 	// then is what is called with the answers to a method.
-	then map[string]func(answer proto.Message)
+	then map[string]func(answer proto.Message) error
 }
 
 type raw struct {
@@ -99,12 +99,13 @@ func (p *Proxy) Calls() ([]Call, error) {
 }
 
 // Then has a function called with each answer to a method, such as RunPodSandbox, before the
-// kubelet has it: what a runtime of another kind would have done by then.
-func (p *Proxy) Then(method string, do func(answer proto.Message)) {
+// kubelet has it: what a runtime of another kind would have done by then. The kubelet has an
+// error of it instead.
+func (p *Proxy) Then(method string, do func(answer proto.Message) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.then == nil {
-		p.then = map[string]func(proto.Message){}
+		p.then = map[string]func(proto.Message) error{}
 	}
 	p.then[method] = do
 }
@@ -123,8 +124,7 @@ func (p *Proxy) answered(method string, data []byte) error {
 	if err := proto.Unmarshal(data, message); err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	do(message)
-	return nil
+	return do(message)
 }
 
 // newMessage returns an empty message of a method such as
