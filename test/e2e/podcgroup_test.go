@@ -44,10 +44,12 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
 	all := cpus(t, allCPUs(t))
 	last := cpuset.New(slices.Max(all.List()))
-	// As CRI-O does with infra_ctr_cpuset.
-	for _, p := range pods[:3] {
-		if err := local.SetSandboxCPUs(p, "0"); err != nil {
-			t.Fatal(err)
+	if local.CgroupV1() {
+		// As CRI-O does with infra_ctr_cpuset. On v2 such a set stays: the kernel intersects.
+		for _, p := range pods[:3] {
+			if err := local.SetSandboxCPUs(p, "0"); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	t.Run("memory is resized in place", func(t *testing.T) {
