@@ -209,25 +209,6 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 // excludes reports whether the classes are kept off exclusive CPUs.
 func (n *node) excludes() bool { return n != nil && !n.pooled.IsEmpty() && host.static }
 
-// all returns all CPUs that a cgroup may have. On cgroup v2 a set may hold CPUs that are
-// offline, and has them again when they come back.
-func (c cpusets) all() cpuset.CPUSet {
-	if !c.v1 {
-		if possible, err := readCPUs(possibleCPUsFile); err == nil {
-			return possible
-		}
-	}
-	return onlineCPUs()
-}
-
-// onlineCPUs are those that the host has now.
-func onlineCPUs() cpuset.CPUSet {
-	if online, err := readCPUs(onlineCPUsFile); err == nil {
-		return online
-	}
-	return host.online
-}
-
 // freed reports whether this kubelet, which has no pools, has taken back what it can
 // of the sets that an earlier one gave to cgroups of pods and classes.
 func freed() bool {

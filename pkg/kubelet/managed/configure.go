@@ -39,6 +39,14 @@ func readCPUs(file string) (cpuset.CPUSet, error) {
 	return cpus, nil
 }
 
+// onlineCPUs are those that the host has now.
+func onlineCPUs() cpuset.CPUSet {
+	if online, err := readCPUs(onlineCPUsFile); err == nil {
+		return online
+	}
+	return host.online
+}
+
 // readList reads a file of the kernel with a list of CPUs.
 func readList(file string) (cpuset.CPUSet, error) {
 	data, err := os.ReadFile(file)

@@ -43,6 +43,17 @@ func (c cpusets) effective(cgroup string) (cpuset.CPUSet, error) {
 	return readList(filepath.Join(c.root, cgroup, "cpuset.cpus.effective"))
 }
 
+// all returns all CPUs that a cgroup may have. On cgroup v2 a set may hold CPUs that are
+// offline, and has them again when they come back.
+func (c cpusets) all() cpuset.CPUSet {
+	if !c.v1 {
+		if possible, err := readCPUs(possibleCPUsFile); err == nil {
+			return possible
+		}
+	}
+	return onlineCPUs()
+}
+
 func (c cpusets) set(cgroup string, cpus cpuset.CPUSet) error {
 	file, err := os.OpenFile(filepath.Join(c.root, cgroup, "cpuset.cpus"), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

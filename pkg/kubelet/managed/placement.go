@@ -1,12 +1,10 @@
 package managed
 
 import (
-	"context"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
@@ -176,73 +174,4 @@ func note(pod *v1.Pod, container string, has cpuset.CPUSet) {
 	if last := observed.notes(); last != nil {
 		last.SetCPUSet(string(pod.UID), container, has)
 	}
-}
-
-// sight is what is known of a container that was here before this kubelet.
-type sight int
-
-const (
-	// notBefore: this kubelet has created it.
-	notBefore sight = iota
-	// reported: the runtime reports its resources. Where no set is noted, it has none, and may
-	// use every CPU.
-	reported
-	// unreported: the runtime does not.
-	unreported
-	// unanswered: the runtime has not answered yet.
-	unanswered
-)
-
-// mostQuestions bounds how often the runtime is asked about a container if it does not
-// answer.
-const mostQuestions = 3
-
-// examine asks the runtime once about a container that was here before this kubelet: the
-// set that it has is noted, and its weight and quota are repaired.
-func (n *node) examine(pod *v1.Pod, container, containerID string) sight {
-	observed.Lock()
-	runtime, last := observed.runtime, observed.lastUpdates
-	before, is := observed.found[containerID]
-	observed.Unlock()
-	if !is || last == nil {
-		return notBefore
-	}
-	if before.sight != unanswered || runtime == nil {
-		return before.sight
-	}
-	before.questions++
-	has, sight, err := n.look(runtime, pod, container, containerID)
-	if before.sight = sight; err != nil {
-		host.log.Error(err, "A container that was here before this kubelet cannot be examined", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "attempt", before.questions)
-		if before.sight = unanswered; before.questions >= mostQuestions {
-			before.sight = unreported
-		}
-	} else if !has.IsEmpty() {
-		note(pod, container, has)
-	}
-	observed.Lock()
-	observed.found[containerID] = before
-	observed.Unlock()
-	return before.sight
-}
-
-func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerID string) (has cpuset.CPUSet, _ sight, err error) {
-	response, err := runtime.ContainerStatus(context.Background(), containerID, false)
-	if err != nil {
-		return has, unanswered, err
-	}
-	// No runtime that reports resources reports a weight of zero, which no kernel accepts.
-	resources := response.GetStatus().GetResources().GetLinux()
-	if resources.GetCpuShares() == 0 {
-		return has, unreported, nil
-	}
-	if has, err = cpuset.Parse(resources.GetCpusetCpus()); err != nil {
-		return has, unanswered, err
-	}
-	sight := reported
-	if actual := containerCPUs(pod, containerID); !has.IsEmpty() && !actual.IsEmpty() && !actual.Equals(has) {
-		has, sight = cpuset.New(), unreported // whichever it is, the runtime is to know
-	}
-	has, err = n.repair(runtime, pod, container, containerID, resources, has)
-	return has, sight, err
 }

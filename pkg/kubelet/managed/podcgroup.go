@@ -2,7 +2,6 @@ package managed
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,74 +176,6 @@ func (n *node) checkRoom(workloadType, cgroup string) {
 	}
 }
 
-// makeRoom sees to it that the cgroups above a container that is to run on the given CPUs
-// have them, and returns these; or none, which means: not now, look again.
-//
-// The classes have lost CPUs that were exclusive, and must have them back before the
-// containers. On cgroup v1 the kernel would refuse the container's set.
-func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
-	if cpus.IsEmpty() || !host.podCgroups {
-		return cpus
-	}
-	sets := hierarchy()
-	classes.Lock()
-	path, found := sets.podCgroup(pod)
-	update, inClass := classes.update, slices.Contains(classes.names, filepath.Dir(path))
-	classes.Unlock()
-	if !found {
-		return cpus
-	}
-	var err error
-	if inClass {
-		err = sets.makeRoomInClass(filepath.Dir(path), update, cpus)
-	}
-	if err == nil && sets.v1 {
-		err = n.makeRoomInPod(pod, sets, path, cpus)
-	}
-	if err != nil && !gone(err) {
-		host.log.Error(err, "The cgroups above a container cannot be given its CPUs; trying again", "pod", klog.KObj(pod), "cgroup", path, "cpus", cpus.String())
-		return cpuset.New()
-	}
-	return cpus
-}
-
-// makeRoomInClass has upstream update the classes if one lacks CPUs. It is an error if it lacks
-// them then: they were given away after they had been chosen.
-func (c cpusets) makeRoomInClass(class string, update func() error, cpus cpuset.CPUSet) error {
-	cpus = cpus.Intersection(onlineCPUs())
-	lacks := func() (cpuset.CPUSet, error) {
-		has, err := c.cpus(class)
-		if err != nil || has.IsEmpty() {
-			return cpuset.New(), err
-		}
-		return cpus.Difference(has), nil
-	}
-	if missing, err := lacks(); err != nil || missing.IsEmpty() {
-		return err
-	}
-	if err := update(); err != nil {
-		return err
-	}
-	missing, err := lacks()
-	if err == nil && !missing.IsEmpty() {
-		err = fmt.Errorf("%s lacks CPU %s", class, missing)
-	}
-	return err
-}
-
-func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset.CPUSet) error {
-	classes.Lock()
-	defer classes.Unlock()
-	has, err := sets.cpus(path)
-	if err != nil || cpus.IsSubsetOf(has) {
-		return err
-	}
-	if _, confined := n.pool(pod); confined {
-		return sets.widen(path, cpus) // RepairPodCgroup narrows it
-	}
-	return sets.restore(path, likeItsPod)
-}
-
 // podCgroup returns the cgroup of a pod if there is one. The caller holds the lock of the
 // classes, in one of which it is, or right below the cgroup of all pods
 // (pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName).
@@ -263,24 +194,4 @@ func (c cpusets) podCgroup(pod *v1.Pod) (path string, found bool) {
 		}
 	}
 	return "", false
-}
-
-// containerCPUs returns the set of CPUs of a container's cgroup; empty if it has none, or
-// cannot be found. It is not what the runtime reports if a kubelet was killed while it
-// fitted sets, or, on cgroup v1, if a CPU was offline for a time.
-func containerCPUs(pod *v1.Pod, containerID string) cpuset.CPUSet {
-	sets := hierarchy()
-	classes.Lock()
-	path, found := sets.podCgroup(pod)
-	classes.Unlock()
-	if !found || !host.podCgroups {
-		return cpuset.New()
-	}
-	for _, child := range sets.children(path) {
-		if name := filepath.Base(child); strings.Contains(name, containerID) && !strings.Contains(name, "conmon") {
-			cpus, _ := sets.cpus(child) // it has gone
-			return cpus
-		}
-	}
-	return cpuset.New()
 }
