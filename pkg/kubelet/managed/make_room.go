@@ -10,11 +10,14 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// makeRoom sees to it that the cgroups above a container that is to run on the given CPUs
-// have them, and returns these; or none, which means: not now, look again.
-//
-// The classes have lost CPUs that were exclusive, and must have them back before the
-// containers. On cgroup v1 the kernel would refuse the container's set.
+// This file gives the cgroups above a container its CPUs before the container moves to them.
+// The classes have lost the CPUs that were exclusive (classes.go), and must have them back
+// first. On cgroup v1 the kernel would refuse the container's cpuset. On v2 it would accept
+// the cpuset, but run the container only on those of its CPUs that the class has, or on all
+// CPUs of the class if it has none of them.
+
+// makeRoom gives the cgroups above a container the CPUs on which the container is to run, and
+// returns them. If it cannot, it returns the empty set: not now, look again.
 func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 	if cpus.IsEmpty() || !host.podCgroups {
 		return cpus
@@ -27,6 +30,7 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 	if !found {
 		return cpus
 	}
+	// Without the lock, which update takes when it calls ConfineClasses.
 	var err error
 	if inClass {
 		err = sets.makeRoomInClass(filepath.Dir(path), update, cpus)
@@ -41,14 +45,15 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 	return cpus
 }
 
-// makeRoomInClass has upstream update the classes if one lacks CPUs. It is an error if it lacks
-// them then: they were given away after they had been chosen.
+// makeRoomInClass has upstream update the classes if the class lacks any of the CPUs. It
+// returns an error if the class lacks one after that: the CPU became exclusive after it was
+// chosen.
 func (c cpusets) makeRoomInClass(class string, update func() error, cpus cpuset.CPUSet) error {
 	cpus = cpus.Intersection(onlineCPUs())
 	lacks := func() (cpuset.CPUSet, error) {
 		has, err := c.cpus(class)
 		if err != nil || has.IsEmpty() {
-			return cpuset.New(), err
+			return cpuset.New(), err // without a cpuset it lacks no CPU
 		}
 		return cpus.Difference(has), nil
 	}
@@ -65,6 +70,9 @@ func (c cpusets) makeRoomInClass(class string, update func() error, cpus cpuset.
 	return err
 }
 
+// makeRoomInPod widens a pod's cgroup, on cgroup v1, if it lacks any of the CPUs. An ordinary
+// pod gets the cpuset of its class. So does what is in it without a cpuset of its own: its
+// sandbox.
 func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset.CPUSet) error {
 	classes.Lock()
 	defer classes.Unlock()
@@ -73,7 +81,7 @@ func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset
 		return err
 	}
 	if _, confined := n.pool(pod); confined {
-		return sets.widen(path, cpus) // RepairPodCgroup narrows it
+		return sets.widen(path, cpus) // RepairPodCgroup narrows it later
 	}
 	return sets.restore(path, likeItsPod)
 }

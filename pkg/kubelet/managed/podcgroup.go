@@ -14,13 +14,20 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// This file confines the cgroups of partitioned pods (design, section 6, the pod's cgroup),
-// so that the kernel holds whatever runs in such a pod, from its first instruction: its
-// sandbox, the runtime's init, exec, and what is left of a container that ends. Ordinary
-// pods' cgroups stay upstream's.
+// This file confines the cgroups of partitioned pods to their pool (design, section 6, the
+// pod's cgroup). The kernel then holds everything in such a pod from its first instruction:
+// the sandbox, the runtime's init, exec, and whatever a container leaves behind when it ends.
+// Ordinary pods keep the cgroups that upstream gives them.
+//
+// Upstream writes a pod's cgroup only when it creates it. PodCgroupCPUs adds the CPUs to that
+// write; RepairPodCgroup writes the cgroups that existed before this kubelet started.
+//
+// In this package kubepods is the cgroup of all pods, whatever the cgroup driver calls it.
+// Guaranteed pods and the other QoS classes are directly below it.
 
-// WithOriginalCPUAndType returns the pod as WithOriginalCPU does, and its workload type, by which it cannot be
-// known any more; empty if it is in no partition.
+// WithOriginalCPUAndType returns the pod as WithOriginalCPU does, together with its workload
+// type, which the returned pod no longer reveals. If the pod is in none of this node's
+// partitions, the type is empty and the pod is the given one.
 func WithOriginalCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
 	workloadType, ok := typeOf(pod)
 	if !ok {
@@ -29,13 +36,17 @@ func WithOriginalCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
 	return partition.AsOrdinary(pod, workloadType), workloadType
 }
 
-// PodCgroupCPUs returns the set of CPUs for the cgroup of a pod of a workload type, which upstream
-// writes when it creates that. It is the zero value for a pod that is not confined: upstream
-// writes none then.
+// PodCgroupCPUs returns the CPUs that upstream writes to the cgroup of a pod of this workload
+// type when it creates the cgroup. It returns the zero value for a pod that is not confined;
+// upstream then writes no cpuset.
 func PodCgroupCPUs(workloadType string) cpuset.CPUSet { return current.Load().podCPUs(workloadType) }
 
-// podCPUs is the pool on cgroup v2. On v1, where the sets of sandboxes must lie within, it is
-// the union of the pools, since CRI-O has one set for all sandboxes.
+// podCPUs returns the CPUs for the cgroup of a pod of this workload type; the zero value if
+// it is not confined.
+//
+// On cgroup v2 that is the pool. On v1 it is the union of the pools: the cpuset of a sandbox
+// must lie within its pod's, and CRI-O has one cpuset for all sandboxes. On v1 the kernel
+// also refuses CPUs that kubepods lacks, so those are left out.
 func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
 	pool, confined := n.poolOf(workloadType)
 	if !confined || !host.podCgroups {
@@ -49,24 +60,26 @@ func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
 	case room.IsEmpty():
 		return n.pooled
 	case pool.Intersection(room).IsEmpty():
-		return cpuset.CPUSet{} // its containers cannot start
+		return cpuset.CPUSet{} // its containers cannot start anyway
 	}
 	return n.pooled.Intersection(room)
 }
 
 // podCgroups is the part of upstream's PodContainerManager (pkg/kubelet/cm/types.go) that all
-// releases have. N is its CgroupName.
+// supported releases share. N is its CgroupName.
 type podCgroups[N any] interface {
 	Exists(pod *v1.Pod) bool
-	// GetPodContainerName returns the cgroup also as a path below the root of a hierarchy.
+	// GetPodContainerName also returns the cgroup as a path below the root of a hierarchy.
 	GetPodContainerName(pod *v1.Pod) (N, string)
 }
 
-// RepairPodCgroup writes the CPUs, the weight and the quota of a partitioned pod's cgroup that was
-// here before this kubelet, once. Upstream writes them only when it creates the cgroup
-// (pkg/kubelet/kubelet.go, SyncPod). A pod that is no longer confined gets all CPUs back.
-// configFor is upstream's ResourceConfigForPod, which knows what they should be, and R the type
-// of what that returns.
+// RepairPodCgroup writes the CPUs, the weight and the quota of a partitioned pod's cgroup
+// that existed before this kubelet started, once: upstream writes them only when it creates
+// the cgroup (pkg/kubelet/kubelet.go, SyncPod). A pod that is no longer confined gets all
+// CPUs back. If the write fails, the pod's next sync tries again.
+//
+// configFor is upstream's ResourceConfigForPod, which computes the values, and R the type of
+// what it returns.
 func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any) {
 	n, on := partitions()
 	if !on || !host.podCgroups {
@@ -77,15 +90,17 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 		return
 	}
 	_, path := manager.GetPodContainerName(pod)
+	// At every sync, since kubepods may lose CPUs at any time.
 	n.checkRoom(workloadType, filepath.Dir(filepath.Dir(path)))
 	if observed.seen(pod) {
 		return
 	}
+	// A cgroup that does not exist yet is upstream's to create, with the right values.
 	if manager.Exists(pod) {
 		if err := n.repairPodCgroup(pod, workloadType, path, func(cpus cpuset.CPUSet) error {
 			config := callResourceConfigForPod[R](configFor, pod, host.quotaPeriod)
 			fields := []string{hugePages}
-			if n != nil {
+			if n != nil { // without a pinning file only the CPUs are taken back
 				fields = append(fields, weightAndQuota...)
 			}
 			return callSetPodCgroup(manager, pod, onlyCPU(config, cpus, fields...))
@@ -97,16 +112,18 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 	observed.sawTo(pod)
 }
 
-// repairPodCgroup gives a pod's cgroup its CPUs, and, through write, all that upstream's
-// manager of cgroups is to write. On cgroup v1 the set is widened first, then the sets
-// below it are fitted to it, and then it is narrowed: the kernel refuses nothing.
+// repairPodCgroup gives a pod's cgroup its CPUs. It calls write last, through which
+// upstream's manager of cgroups writes the CPUs and the rest of the configuration.
+//
+// On cgroup v1 it first widens the cpuset, then fits those below, then narrows it. In that
+// order the kernel refuses none of the writes.
 func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write func(cpus cpuset.CPUSet) error) error {
 	sets := hierarchy()
 	cpus := n.podCPUs(workloadType)
 	confined := !cpus.IsEmpty()
 	var isSandbox func(child string, has, before cpuset.CPUSet) bool
 	if sets.v1 && !confined && host.earlier.confined {
-		isSandbox = sandboxesOf(pod) // asks the runtime, so not under the lock
+		isSandbox = sandboxesOf(pod) // asks the runtime, so do it before taking the lock
 	}
 	classes.Lock()
 	defer classes.Unlock()
@@ -117,6 +134,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 	host.log.Info("Giving a pod's cgroup the CPUs, the weight and the quota of its partition", "pod", klog.KObj(pod), "cgroup", path, "cpusBefore", has.String(), "cpus", cpus.String())
 	switch {
 	case sets.v1 && confined:
+		// The class may lack CPUs of the pool that were exclusive until now.
 		if err := sets.widen(filepath.Dir(path), cpus); err != nil {
 			return err
 		}
@@ -129,13 +147,14 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 			return err
 		}
 	case !sets.v1 && !confined && !has.IsEmpty():
-		// systemd takes no set back (systemd/systemd issue 43846).
+		// systemd cannot unset a cpuset (systemd/systemd issue 43846).
 		cpus = sets.all()
 	}
 	return write(cpus)
 }
 
-// sandboxesOf returns what tells the cgroups of a pod's sandboxes.
+// sandboxesOf returns a function that reports whether a child of the pod's cgroup is that of
+// a sandbox. If the runtime does not answer, it reports false for all.
 func sandboxesOf(pod *v1.Pod) func(child string, _, _ cpuset.CPUSet) bool {
 	var ids []string
 	isSandbox := func(child string, _, _ cpuset.CPUSet) bool {
@@ -159,16 +178,17 @@ func sandboxesOf(pod *v1.Pod) func(child string, _, _ cpuset.CPUSet) bool {
 	return isSandbox
 }
 
-// checkRoom tells if the cgroup of all pods has not all CPUs of the workload type's pool.
+// checkRoom reports that kubepods lacks CPUs of the workload type's pool: once, and again
+// whenever the CPUs of kubepods change. cgroup is the path of kubepods.
 func (n *node) checkRoom(workloadType, cgroup string) {
 	if n == nil {
 		return
 	}
 	room, err := hierarchy().effective(cgroup)
 	if err != nil || !observed.newRoom(workloadType, room) {
-		return // there is no pod yet
+		return // there is no pod yet, or it has been checked
 	}
-	// One that is offline is told of otherwise.
+	// reportOffline reports the CPUs that are offline.
 	if lacks := n.pools[workloadType].Intersection(onlineCPUs()).Difference(room); !lacks.IsEmpty() {
 		host.log.Error(nil, "The cgroup of all pods lacks CPUs of a pool", "cgroup", cgroup, "cpus", room.String(), "workloadType", workloadType, "pool", n.pools[workloadType].String())
 		nodeEvent(v1.EventTypeWarning, eventCgroupLacksCPUs, "The cgroup %s has the CPUs %q and the pool of workload type %s %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the one above it that is as narrow",
@@ -176,9 +196,10 @@ func (n *node) checkRoom(workloadType, cgroup string) {
 	}
 }
 
-// podCgroup returns the cgroup of a pod if there is one. The caller holds the lock of the
-// classes, in one of which it is, or right below the cgroup of all pods
-// (pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName).
+// podCgroup returns the path of a pod's cgroup, and false if it has none, or upstream has not
+// named the classes yet. The cgroup is in one of the classes, or directly below kubepods
+// (pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName). The caller holds the
+// lock of classes.
 func (c cpusets) podCgroup(pod *v1.Pod) (path string, found bool) {
 	if len(classes.names) == 0 {
 		return "", false
