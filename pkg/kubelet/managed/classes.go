@@ -11,37 +11,41 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// This file keeps the QoS classes Burstable and BestEffort off CPUs that a container has
+// This file keeps the QoS classes Burstable and BestEffort off CPUs that a container holds
 // exclusively (design, section 6, exclusive from the first instruction). The CPU manager
-// moves their containers off such a CPU up to ten seconds later, and never their sandboxes.
-// Guaranteed pods, which may have exclusive CPUs, are not below these classes.
+// alone would move their containers off such a CPU up to ten seconds later, and never their
+// sandboxes. Guaranteed pods, which may have exclusive CPUs, are not below these classes.
 
-// classes guards the sets of the classes' cgroups.
+// classes is what is known of the classes' cgroups. Its lock also guards the cpusets of these
+// cgroups and of those below.
 var classes struct {
 	sync.Mutex
+	// names are the cgroups of Burstable and BestEffort; empty until upstream first updates
+	// them.
 	names []string
-	// update has upstream update the cgroups of the classes.
+	// update has upstream update the classes' cgroups, which calls ConfineClasses.
 	update func() error
-	// kept tells that they have exclusive CPUs that a container below needs until it is moved;
-	// that was so at the time updated.
+	// kept means that at the time updated the classes kept exclusive CPUs, for a container
+	// that had yet to be moved off them.
 	kept    bool
 	updated time.Time
-	// freed tells that this kubelet, if it excludes nothing, has given all CPUs to the classes
-	// and to the ordinary pods in them.
+	// freed means that this kubelet, which excludes nothing, has given all CPUs to the
+	// classes and to the ordinary pods in them.
 	freed bool
 }
 
-// ConfineClasses sets the CPUs of the classes Burstable and BestEffort in an update of their
-// cgroups, which it is given too: all but the exclusive ones. Upstream updates them before
-// it creates a pod's cgroup, among other times (pkg/kubelet/cm/qos_container_manager_linux.go,
-// UpdateCgroups).
+// ConfineClasses takes the exclusive CPUs from the classes Burstable and BestEffort. Upstream
+// calls it in every update of their cgroups, among other times before it creates a pod's
+// cgroup (pkg/kubelet/cm/qos_container_manager_linux.go, UpdateCgroups). update is that
+// function. burstable and bestEffort are the cgroups, and ConfineClasses sets burstableCPUs
+// and bestEffortCPUs to what upstream is to write there; the zero value means nothing.
 //
-// update is that function.
+// On cgroup v2 the kernel would run a container that has no CPU in common with its class on
+// all CPUs of the class, pools included. So the class keeps that container's CPUs until the
+// CPU manager has moved it.
 //
-// On cgroup v1 the kernel refuses a set that does not hold those of all cgroups below, so
-// these are fitted, and the classes written, here. On v2 it would put a container of whose
-// set the class has nothing on all CPUs of the class, pools included: the class keeps that
-// set until the CPU manager has moved the container.
+// On cgroup v1 the kernel refuses a cpuset that does not hold those of all cgroups below. So
+// ConfineClasses first fits the cgroups below, and writes the classes itself.
 func ConfineClasses[F updateCgroups](update F, burstable string, burstableCPUs *cpuset.CPUSet, bestEffort string, bestEffortCPUs *cpuset.CPUSet) {
 	n, on := partitions()
 	if !on {
@@ -73,14 +77,16 @@ func ConfineClasses[F updateCgroups](update F, burstable string, burstableCPUs *
 	}
 }
 
-// classesKnown reports whether upstream has told of the classes' cgroups.
+// classesKnown reports whether upstream has named the classes' cgroups.
 func classesKnown() bool {
 	classes.Lock()
 	defer classes.Unlock()
 	return len(classes.names) > 0
 }
 
-// confineClass returns the set that upstream is to write; the zero value means none.
+// confineClass returns the cpuset that upstream is to write to a class's cgroup; the zero
+// value means none. On cgroup v1 it writes the cpuset itself. otherwise is for cgroups below
+// that would have no CPU left.
 func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cpuset.CPUSet, error) {
 	has, err := sets.cpus(class)
 	if err != nil {
@@ -97,13 +103,14 @@ func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cp
 		return cpuset.CPUSet{}, sets.fit(class, cpus, otherwise)
 	}
 	if has.IsEmpty() && sets.all().IsSubsetOf(cpus) {
-		return cpuset.CPUSet{}, nil // there is nothing to exclude, and never was
+		return cpuset.CPUSet{}, nil // nothing is exclusive, and nothing ever was
 	}
 	return cpus, nil
 }
 
-// neededBelow returns the sets of containers in the classes that have nothing of the given
-// CPUs: what their cgroups have, and what the CPU manager has given, or is giving, them.
+// neededBelow returns the CPUs of containers in the classes that have none of the given CPUs.
+// It looks at their cgroups, and at the cpusets that the CPU manager gave them last, or is
+// giving them now: the cgroup may not have that cpuset yet.
 func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 	needed := cpuset.New()
 	add := func(set cpuset.CPUSet) {
@@ -114,7 +121,7 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 	for _, class := range classes.names {
 		for _, pod := range sets.children(class) {
 			for _, container := range sets.children(pod) {
-				set, _ := sets.cpus(container) // it may go
+				set, _ := sets.cpus(container) // empty if it has gone
 				add(set)
 			}
 		}
@@ -132,7 +139,7 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 	for _, pod := range activePods() {
 		uid := string(pod.UID)
 		if holders[uid] {
-			continue
+			continue // Guaranteed, so in no class
 		}
 		for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 			for i := range containers {
@@ -145,7 +152,7 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 	return needed
 }
 
-// updateKept has the classes updated again while they have CPUs that they should not have,
+// updateKept has upstream update the classes again while they keep exclusive CPUs, at most
 // once a second.
 func updateKept() {
 	classes.Lock()
@@ -158,8 +165,9 @@ func updateKept() {
 	}
 }
 
-// freePods gives ordinary pods, on cgroup v1, the set of their class: they were narrowed with
-// it. Partitioned ones are RepairPodCgroup's. It reports whether that is done.
+// freePods gives ordinary pods the cpuset of their class back. It does so on cgroup v1 only,
+// where they were narrowed together with the class; partitioned pods are left to
+// RepairPodCgroup. It reports whether all pods have been freed.
 func freePods(sets cpusets) bool {
 	pods, known := observed.allPods()
 	done := known
@@ -177,8 +185,9 @@ func freePods(sets cpusets) bool {
 	return done
 }
 
-// classCPUs returns the CPUs of the classes, and those for a cgroup below them of whose set
-// they have none; false if it is not known yet, or no business of this project.
+// classCPUs returns the CPUs for the classes and, in otherwise, those for a cgroup below that
+// would have none of them left. It returns false while that is unknown, or if the classes are
+// none of this project's business.
 func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known bool) {
 	all := sets.all()
 	if !n.excludes() {
@@ -196,7 +205,9 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 	}
 	cpus, otherwise = all.Difference(exclusive), assigned.GetDefaultCPUSet().Intersection(onlineCPUs())
 	if otherwise.IsEmpty() {
-		// The kernel would spread a container over the pools if nothing of its set were left.
+		// Nothing is left to share, so shared containers run on CPUs that are exclusive or reserved.
+		// The classes keep these: a container without any CPU left would be spread over the pools.
+		// Only all the pods together tell which CPUs these are.
 		if ready == nil || !ready() {
 			return cpus, otherwise, false
 		}
@@ -206,11 +217,11 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 	return cpus, otherwise, true
 }
 
-// excludes reports whether the classes are kept off exclusive CPUs.
+// excludes reports whether this kubelet keeps the classes off exclusive CPUs.
 func (n *node) excludes() bool { return n != nil && !n.pooled.IsEmpty() && host.static }
 
-// freed reports whether this kubelet, which has no pools, has taken back what it can
-// of the sets that an earlier one gave to cgroups of pods and classes.
+// freed reports whether this kubelet, which has no pools, has taken back the cpusets that a
+// previous one gave to the cgroups of pods and classes, as far as it can.
 func freed() bool {
 	if !host.podCgroups {
 		return true

@@ -10,17 +10,19 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// cpusets is the host's hierarchy of cgroups with sets of CPUs. On cgroup v2 the kernel
-// intersects a cgroup's set with its parent's, and takes the parent's where nothing is left.
-// On v1 it refuses a set that is not within the parent's, and one that does not hold the
-// children's.
+// cpusets is the host's hierarchy of cgroups that have cpusets. The kernel's rules differ:
+//
+//   - On cgroup v2 a cgroup runs on the CPUs that its cpuset and its parent's have in common, or on
+//     its parent's CPUs if there are none.
+//   - On cgroup v1 the kernel refuses a cpuset that is not within the parent's, and one that does
+//     not hold the children's. So widen from the top down, and narrow from the bottom up.
 type cpusets struct {
 	root string
 	v1   bool
 }
 
-// hierarchy returns the one that is mounted. A host with v1's controller of cpusets has no
-// v2's, whatever else it has.
+// hierarchy returns the hierarchy that the host has mounted. v1's cpuset controller decides:
+// a host that has it lacks v2's, even if it mounts both versions.
 func hierarchy() cpusets {
 	v1 := filepath.Join(cgroupRoot, "cpuset")
 	if info, err := os.Stat(v1); err == nil && info.IsDir() {
@@ -29,13 +31,13 @@ func hierarchy() cpusets {
 	return cpusets{root: cgroupRoot}
 }
 
-// cpus returns the set of a cgroup as it was written. On cgroup v2 it is empty as long as
-// nothing was.
+// cpus returns the cpuset of a cgroup as it was written. On cgroup v2 it is empty until
+// somebody writes one.
 func (c cpusets) cpus(cgroup string) (cpuset.CPUSet, error) {
 	return readList(filepath.Join(c.root, cgroup, "cpuset.cpus"))
 }
 
-// effective returns the CPUs that a cgroup has.
+// effective returns the CPUs on which a cgroup can run.
 func (c cpusets) effective(cgroup string) (cpuset.CPUSet, error) {
 	if c.v1 {
 		return c.cpus(cgroup)
@@ -43,8 +45,8 @@ func (c cpusets) effective(cgroup string) (cpuset.CPUSet, error) {
 	return readList(filepath.Join(c.root, cgroup, "cpuset.cpus.effective"))
 }
 
-// all returns all CPUs that a cgroup may have. On cgroup v2 a set may hold CPUs that are
-// offline, and has them again when they come back.
+// all returns every CPU that a cpuset may hold. On cgroup v2 these include offline CPUs: the
+// cgroup gets them back when they come online.
 func (c cpusets) all() cpuset.CPUSet {
 	if !c.v1 {
 		if possible, err := readCPUs(possibleCPUsFile); err == nil {
@@ -54,6 +56,7 @@ func (c cpusets) all() cpuset.CPUSet {
 	return onlineCPUs()
 }
 
+// set writes the cpuset of a cgroup.
 func (c cpusets) set(cgroup string, cpus cpuset.CPUSet) error {
 	file, err := os.OpenFile(filepath.Join(c.root, cgroup, "cpuset.cpus"), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -63,9 +66,9 @@ func (c cpusets) set(cgroup string, cpus cpuset.CPUSet) error {
 	return errors.Join(err, file.Close())
 }
 
-// children returns the cgroups right below one.
+// children returns the cgroups directly below a cgroup; none if it has gone.
 func (c cpusets) children(cgroup string) (children []string) {
-	entries, _ := os.ReadDir(filepath.Join(c.root, cgroup)) // a cgroup that has gone has none
+	entries, _ := os.ReadDir(filepath.Join(c.root, cgroup))
 	for _, entry := range entries {
 		if entry.IsDir() {
 			children = append(children, filepath.Join(cgroup, entry.Name()))
@@ -74,7 +77,8 @@ func (c cpusets) children(cgroup string) (children []string) {
 	return children
 }
 
-// widen adds CPUs to the set of a cgroup. One without a set of its own has its parent's.
+// widen adds CPUs to the cpuset of a cgroup. A cgroup without a cpuset has its parent's, and
+// stays without one.
 func (c cpusets) widen(cgroup string, cpus cpuset.CPUSet) error {
 	has, err := c.cpus(cgroup)
 	if err != nil || has.IsEmpty() || cpus.IsSubsetOf(has) {
@@ -83,9 +87,13 @@ func (c cpusets) widen(cgroup string, cpus cpuset.CPUSet) error {
 	return c.set(cgroup, has.Union(cpus))
 }
 
-// fit gives a cgroup, on cgroup v1, a set that those below may exceed: they keep what they
-// have of it, and get otherwise, a part of it, if that is nothing. The lowest are written
-// first, and the cgroup last, so the kernel refuses nothing.
+// fit gives a cgroup on cgroup v1 the CPUs cpus, even if cgroups below have others. Each of
+// those keeps what it has of cpus, or, if that is nothing, gets otherwise, which is a part of
+// cpus.
+//
+// It widens the cgroup first, so that the children may have any of cpus; then it fits the
+// children, down to the lowest; and it narrows the cgroup last. In that order the kernel
+// refuses none of the writes.
 func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet) error {
 	if err := c.widen(cgroup, cpus); err != nil {
 		return err
@@ -110,8 +118,9 @@ func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet) error {
 	return c.set(cgroup, cpus)
 }
 
-// restore gives a cgroup of a pod, on cgroup v1, its parent's set. Those right below follow
-// that are to: the CPU manager sees to containers.
+// restore gives a pod's cgroup on cgroup v1 its parent's cpuset back. The children for which
+// follows returns true get it too; containers are left to the CPU manager. follows gets the
+// child's path, its cpuset, and the cpuset that the pod's cgroup had before.
 func (c cpusets) restore(cgroup string, follows func(child string, has, before cpuset.CPUSet) bool) error {
 	all, err := c.cpus(filepath.Dir(cgroup))
 	if err != nil {
@@ -136,10 +145,11 @@ func (c cpusets) restore(cgroup string, follows func(child string, has, before c
 	return nil
 }
 
-// likeItsPod tells that nobody has given a cgroup a set of its own: it had its pod's when it
-// was created, as sandboxes have, and was narrowed with it.
+// likeItsPod reports whether a child has the cpuset that its pod had. Then nobody gave it one
+// of its own: it inherited the pod's when it was created, as sandboxes do, and was narrowed
+// with it.
 func likeItsPod(_ string, has, before cpuset.CPUSet) bool { return has.Equals(before) }
 
-// gone reports whether an error is that of a cgroup that has been removed, which may be at any
-// time.
+// gone reports whether an error means that the cgroup has been removed, which may happen at
+// any time.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
