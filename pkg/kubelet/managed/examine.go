@@ -10,27 +10,31 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// sight is what is known of a container that was here before this kubelet.
+// This file asks the runtime about previous containers: those that existed before this
+// kubelet started. Each is asked about once, so that only what is wrong is updated (design,
+// section 6, cost).
+
+// sight is what examine found out about a container.
 type sight int
 
 const (
-	// notBefore: this kubelet has created it.
+	// notBefore: it is no previous container; this kubelet created it.
 	notBefore sight = iota
-	// reported: the runtime reports its resources. Where no set is noted, it has none, and may
+	// reported: the runtime reports its resources. If no cpuset is noted, it has none, and may
 	// use every CPU.
 	reported
-	// unreported: the runtime does not.
+	// unreported: the runtime does not report its resources, or its cgroup contradicts them.
 	unreported
 	// unanswered: the runtime has not answered yet.
 	unanswered
 )
 
-// mostQuestions bounds how often the runtime is asked about a container if it does not
-// answer.
+// mostQuestions is how often examine asks about a container if the runtime does not answer.
 const mostQuestions = 3
 
-// examine asks the runtime once about a container that was here before this kubelet: the
-// set that it has is noted, and its weight and quota are repaired.
+// examine asks the runtime once about a previous container. It notes the cpuset that the
+// container has, and repairs its weight and quota. If the runtime fails, later calls ask
+// again, up to mostQuestions times in all.
 func (n *node) examine(pod *v1.Pod, container, containerID string) sight {
 	observed.Lock()
 	runtime, last := observed.runtime, observed.lastUpdates
@@ -58,12 +62,14 @@ func (n *node) examine(pod *v1.Pod, container, containerID string) sight {
 	return before.sight
 }
 
+// look asks once. It returns the container's cpuset, after the repair if one was needed;
+// empty if the container has none, or none that is certain.
 func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerID string) (has cpuset.CPUSet, _ sight, err error) {
 	response, err := runtime.ContainerStatus(context.Background(), containerID, false)
 	if err != nil {
 		return has, unanswered, err
 	}
-	// No runtime that reports resources reports a weight of zero, which no kernel accepts.
+	// A runtime that reports resources never reports a weight of zero: no kernel accepts it.
 	resources := response.GetStatus().GetResources().GetLinux()
 	if resources.GetCpuShares() == 0 {
 		return has, unreported, nil
@@ -73,15 +79,15 @@ func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerI
 	}
 	sight := reported
 	if actual := containerCPUs(pod, containerID); !has.IsEmpty() && !actual.IsEmpty() && !actual.Equals(has) {
-		has, sight = cpuset.New(), unreported // whichever it is, the runtime is to know
+		has, sight = cpuset.New(), unreported // update it, so that both agree again
 	}
 	has, err = n.repair(runtime, pod, container, containerID, resources, has)
 	return has, sight, err
 }
 
-// containerCPUs returns the set of CPUs of a container's cgroup; empty if it has none, or
-// cannot be found. It is not what the runtime reports if a kubelet was killed while it
-// fitted sets, or, on cgroup v1, if a CPU was offline for a time.
+// containerCPUs returns the cpuset of a container's cgroup; empty if it has none, or cannot
+// be found. The runtime reports another one if a kubelet was killed while it fitted cpusets,
+// or, on cgroup v1, if a CPU was offline for a time.
 func containerCPUs(pod *v1.Pod, containerID string) cpuset.CPUSet {
 	sets := hierarchy()
 	classes.Lock()
@@ -92,7 +98,7 @@ func containerCPUs(pod *v1.Pod, containerID string) cpuset.CPUSet {
 	}
 	for _, child := range sets.children(path) {
 		if name := filepath.Base(child); strings.Contains(name, containerID) && !strings.Contains(name, "conmon") {
-			cpus, _ := sets.cpus(child) // it has gone
+			cpus, _ := sets.cpus(child) // empty if it has gone
 			return cpus
 		}
 	}

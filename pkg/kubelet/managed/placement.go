@@ -9,17 +9,19 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// This file says where containers run (design, section 6, placement). A container of a
-// partitioned pod has its pool. Of the others, those with exclusive CPUs have these, and
+// This file decides where containers run (design, section 6, placement). A container of a
+// partitioned pod runs on its pool, and one with exclusive CPUs on those. Every other
+// container
 //
-//   - under the policy static they share what the CPU manager says, or, when exclusive
-//     containers have taken all of that, what unshared says;
-//   - under the policy none a container has every CPU that is in no pool, but one to which
-//     somebody else has given a set outside the pools, an NRI plugin or a DRA driver,
-//     keeps that.
+//   - under the policy static runs on the CPUs that the CPU manager shares, or, when exclusive
+//     containers have taken all of them, on what unshared returns;
+//   - under the policy none runs on every CPU that is in no pool. If somebody else, such as an NRI
+//     plugin or a DRA driver, gave it a cpuset outside the pools, it keeps that.
+//
+// A container is ordinary if its pod is in no partition.
 
-// pool returns the CPUs that the pod's containers are confined to, and false for
-// pods that are not partitioned, or not confined, on this node.
+// pool returns the CPUs to which the pod's containers are confined on this node; false if the
+// pod is not partitioned, or not confined.
 func (n *node) pool(pod *v1.Pod) (cpuset.CPUSet, bool) {
 	if n == nil {
 		return cpuset.CPUSet{}, false
@@ -31,21 +33,23 @@ func (n *node) pool(pod *v1.Pod) (cpuset.CPUSet, bool) {
 	return n.poolOf(workloadType)
 }
 
-// poolOf is pool for the pods of a workload type.
+// poolOf returns what pool returns for a pod of the workload type. On cgroup v1 the kernel
+// refuses CPUs that kubepods lacks, so poolOf leaves them out, unless none would be left.
 func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
 	if n == nil {
 		return cpuset.CPUSet{}, false
 	}
 	cpus, ok := n.pools[workloadType]
 	if within := cpus.Intersection(observed.podRoom()); !within.IsEmpty() && hierarchy().v1 {
-		cpus = within // the kernel refuses more
+		cpus = within
 	}
 	return cpus, ok && !cpus.IsEmpty()
 }
 
-// PlaceContainer sets the CPUs on which a container is created. What the CPU manager has set for a
-// container of no partition stays: it does not know the pools' CPUs, since they are
-// reserved.
+// PlaceContainer sets the CPUs on which the runtime creates a container. A partitioned
+// container gets its pool. An ordinary one keeps the CPUs that the CPU manager chose: it
+// never chooses a pool's, since they are reserved. If it chose none, starting says where the
+// container runs.
 func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 	n := current.Load()
 	if n == nil || n.pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
@@ -64,8 +68,8 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 	}
 }
 
-// starting returns the CPUs of a container that starts and for which the CPU manager has
-// none.
+// starting returns the CPUs for a container that starts and for which the CPU manager chose
+// none. Under the policy static that means that nothing is left to share.
 func (n *node) starting() cpuset.CPUSet {
 	if host.static {
 		return n.fallback
@@ -73,18 +77,20 @@ func (n *node) starting() cpuset.CPUSet {
 	return n.ordinary
 }
 
-// CPUs returns the CPUs on which the CPU manager is to keep a running container, where it
-// would choose the given ones. It chooses none under the policy none, and under the policy
-// static if nothing is left to share. The empty set means: not now, look again.
+// RunningContainerCPUs returns the CPUs on which the CPU manager is to keep a running
+// container. chosen are the CPUs that it would choose itself: none under the policy none, and
+// none under the policy static if nothing is left to share. The empty set means: not now,
+// look again.
 func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpuset.CPUSet {
 	n, on := partitions()
 	if !on {
 		return chosen
 	}
 	if host.podCgroups && !classesKnown() {
-		return cpuset.New() // upstream tells of them right after its start
+		return cpuset.New() // upstream names them right after its start
 	}
 	if pool, confined := n.pool(pod); confined {
+		// First the room: choose may update the container to its pool.
 		if n.makeRoom(pod, pool).IsEmpty() {
 			return cpuset.New()
 		}
@@ -92,13 +98,17 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 	}
 	set := n.choose(pod, container, containerID, chosen)
 	updateKept()
+	// The classes may lack CPUs of the set, or lose them at any time. So make room first, then
+	// note the set, so that later updates of the classes allow for it. An update between the
+	// two did not know the set yet, so make room once more.
 	if set = n.makeRoom(pod, set); set.IsEmpty() {
 		return set
 	}
 	observed.giveTo(string(pod.UID), container, set)
-	return n.makeRoom(pod, set) // the classes may just have been narrowed
+	return n.makeRoom(pod, set)
 }
 
+// choose returns the CPUs for a running container, whatever the cgroups above it have.
 func (n *node) choose(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpuset.CPUSet {
 	before := n.examine(pod, container, containerID)
 	if pool, confined := n.pool(pod); confined {
@@ -116,11 +126,14 @@ func (n *node) choose(pod *v1.Pod, container, containerID string, chosen cpuset.
 	return n.unshared(noted(pod, container))
 }
 
-// unshared returns the CPUs of a running container without exclusive ones, when those that
-// have them have taken all that were shared. It stays on the one that it has. One that has
-// several, since they were taken while the CPU manager did not look, or none, gets the
-// reserved CPUs that are in no pool, or, if there are none, the highest-numbered CPU that
-// is in no pool: always the same one, so that few pods are disturbed.
+// unshared returns the CPUs for a running container without exclusive CPUs, when exclusive
+// containers have taken every CPU that was shared. has are the CPUs that it has now.
+//
+// If exactly one of these is in no pool, the container stays on it. If several are, they were
+// taken between two passes of the CPU manager. Then, or if there are none, the container gets
+// the fallback: the reserved CPUs that are in no pool, or, if there are none, the
+// highest-numbered CPU that is in no pool. The fallback is always the same, so that few pods
+// are disturbed.
 func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 	if kept := has.Difference(n.pooled); kept.Size() == 1 {
 		return kept
@@ -128,9 +141,9 @@ func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 	return n.fallback
 }
 
-// offPools returns the CPUs of a running container of no partition under the policy none.
-// Only what must move is to be touched: a container that needs no set is noted as if it
-// had what it may use, so that upstream sends no update.
+// offPools returns the CPUs for a running ordinary container under the policy none. It moves
+// a container only if it must: one that needs no cpuset is noted to have the CPUs that it may
+// use, so that upstream sends no update.
 func (n *node) offPools(pod *v1.Pod, container string, before sight) cpuset.CPUSet {
 	free, pooled := without(host.online, host.isolated), cpuset.New()
 	if n != nil && !n.pooled.IsEmpty() {
@@ -141,7 +154,7 @@ func (n *node) offPools(pod *v1.Pod, container string, before sight) cpuset.CPUS
 	case before == unanswered:
 		return cpuset.New()
 	case has.IsEmpty() && pooled.IsEmpty() && (before != unreported || !host.earlier.confined):
-		// It has no set, and was given none: not by this kubelet either.
+		// It has no cpuset and may use every CPU, so it needs none.
 		note(pod, container, free)
 		return free
 	case has.IsEmpty() || n.hasGiven(has):
@@ -153,14 +166,14 @@ func (n *node) offPools(pod *v1.Pod, container string, before sight) cpuset.CPUS
 	return free
 }
 
-// hasGiven reports whether the set is one that this project gave to containers, now or
-// with an earlier pinning file.
+// hasGiven reports whether this project gives that cpuset to containers, or gave it under a
+// previous pinning file.
 func (n *node) hasGiven(set cpuset.CPUSet) bool {
 	return host.earlier.gave(set) || (n != nil && slices.ContainsFunc(n.sets(), set.Equals))
 }
 
-// noted returns the set that a container is known to have; empty if none is known. The CPU
-// manager keeps these notes: it sends no update for what is so already.
+// noted returns the cpuset that a container is known to have; empty if none is known. These
+// are the CPU manager's own notes: it sends no update for a cpuset that it has noted.
 func noted(pod *v1.Pod, container string) cpuset.CPUSet {
 	last := observed.notes()
 	if last == nil {
@@ -170,6 +183,7 @@ func noted(pod *v1.Pod, container string) cpuset.CPUSet {
 	return has
 }
 
+// note notes the cpuset that a container has.
 func note(pod *v1.Pod, container string, has cpuset.CPUSet) {
 	if last := observed.notes(); last != nil {
 		last.SetCPUSet(string(pod.UID), container, has)
