@@ -11,21 +11,22 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// This file gives partitioned pods that were here before the kubelet the weights and
-// quotas that they should have, once (design, section 6). They have others if they were
-// created while the pinning file was away, or by an unpatched kubelet.
+// This file repairs the weights and quotas of partitioned pods that existed before this
+// kubelet started, once (design, section 6, weights and quotas are repaired). They are wrong
+// if the pods were created while the pinning file was away, or by an unpatched kubelet.
 
-// containerRuntime is the part of the CRI that is needed
-// (k8s.io/cri-api/pkg/apis, RuntimeService).
+// containerRuntime is the part of the CRI that this package needs (k8s.io/cri-api/pkg/apis,
+// RuntimeService).
 type containerRuntime interface {
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
 	ContainerStatus(ctx context.Context, containerID string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 	UpdateContainerResources(ctx context.Context, containerID string, resources *runtimeapi.ContainerResources) error
 }
 
-// repair updates a container of a partitioned pod whose reported weight or quota is wrong,
-// together with its set of CPUs, and returns the set that it has then. A container without
-// a limit is left as it is: some runtimes make a small quota of none.
+// repair updates a container of a partitioned pod if the runtime reports a wrong weight or
+// quota. The update includes the container's pool, so that one call does for both. repair
+// returns the cpuset that the container has afterwards. It leaves the quota of a container
+// without a limit alone: some runtimes turn no limit into a small quota.
 func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID string, reported *runtimeapi.LinuxContainerResources, has cpuset.CPUSet) (cpuset.CPUSet, error) {
 	workloadType, ok := typeOf(pod)
 	if !ok {
@@ -54,15 +55,15 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 	return has, runtime.UpdateContainerResources(context.Background(), containerID, &runtimeapi.ContainerResources{Linux: wanted})
 }
 
-// sharesOf and quotaOf convert as upstream does where it creates a container
-// (pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares and MilliCPUToQuota): that package
-// calls this one.
+// sharesOf returns the shares for a CPU request. sharesOf and quotaOf convert as upstream
+// does when it creates a container (pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares and
+// MilliCPUToQuota). That package calls this one, so it cannot be imported here.
 func sharesOf(millicores int64) int64 {
 	const perCPU, least, most = 1024, 2, 1 << 18
 	return min(max(millicores*perCPU/1000, least), most)
 }
 
-// quotaOf returns the CPU time in microseconds for each period; zero means no limit.
+// quotaOf returns the CPU time for each period, in microseconds; zero means no limit.
 func quotaOf(millicores int64, period time.Duration) int64 {
 	if millicores == 0 || period == 0 {
 		return 0
