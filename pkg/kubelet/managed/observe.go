@@ -13,68 +13,71 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// observed is what the hooks have told of the kubelet around them.
+// observed is what the hooks have learned about the kubelet around them.
 var observed observation
 
 type observation struct {
 	sync.Mutex
 	recorder record.EventRecorder
 	node     types.NodeName
-	// pending are Events of before there was a recorder.
+	// pending are Events from before there was a recorder.
 	pending []func(record.EventRecorder, *v1.ObjectReference)
-	// activePods is the CPU manager's source, and ready tells that it has all pods;
-	// see FollowPods.
+	// activePods is the CPU manager's source of pods, and ready reports whether it has them
+	// all; see FollowPods.
 	activePods func() []*v1.Pod
 	ready      func() bool
-	// state is the CPU manager's under the policy static, and lastUpdates has the set that
-	// it knows each container to have.
+	// state is the CPU manager's checkpoint, under the policy static only. lastUpdates are its
+	// notes of the cpuset that each container has.
 	state, lastUpdates state.State
 	runtime            containerRuntime
-	// found are the containers that were here before this kubelet, by ID.
+	// found are the previous containers, by ID; see examine.
 	found map[string]before
-	// placed counts the containers whose set PlaceContainer has noted.
+	// placed counts the containers that PlaceContainer has noted.
 	placed int
-	// giving are the sets that the CPU manager may be giving to containers just now.
+	// giving are the cpusets that the CPU manager gave to containers last, or is giving them
+	// now, by pod UID and container name.
 	giving map[string]map[string]cpuset.CPUSet
-	// podCgroups are the partitioned pods to whose cgroup this kubelet has seen.
+	// podCgroups are the partitioned pods whose cgroup this kubelet has repaired, or knows to
+	// need no repair.
 	podCgroups map[types.UID]bool
-	// room are the CPUs of the cgroup of all pods, and toldOfRoom the workload types whose
-	// pools were compared with them.
+	// room are the CPUs of kubepods, and toldOfRoom the workload types whose pools were
+	// compared with them.
 	room       cpuset.CPUSet
 	toldOfRoom []string
-	// skipped has the last message about each static pod: the kubelet reads the same
-	// manifest again and again.
+	// skipped is the last message about each static pod. The kubelet reads the same manifest
+	// again and again; only a new message is news.
 	skipped map[string]string
-	// unshared is the last message about CPUs that are not left to share.
+	// unshared is the last message that nothing is left to share; see reportShared.
 	unshared string
 }
 
-// before is what is known of a container that was here before this kubelet.
+// before is what is known of a previous container.
 type before struct {
 	sight sight
 	// questions counts how often the runtime was asked about it.
 	questions int
 }
 
-// maxPodCgroups bounds what is remembered of pods that have gone.
+// maxPodCgroups is how many pods are remembered before those that have gone are forgotten.
 const maxPodCgroups = 1000
 
-// notes returns where the CPU manager notes the set of each container; nil before it has
-// started.
+// notes returns the CPU manager's notes of the cpuset that each container has; nil before it
+// has started.
 func (o *observation) notes() state.State {
 	o.Lock()
 	defer o.Unlock()
 	return o.lastUpdates
 }
 
-// seen reports whether this kubelet has seen to a pod's cgroup.
+// seen reports whether the pod's cgroup needs no repair any more.
 func (o *observation) seen(pod *v1.Pod) bool {
 	o.Lock()
 	defer o.Unlock()
 	return o.podCgroups[pod.UID]
 }
 
-// sawTo takes note that this kubelet has seen to a pod's cgroup.
+// sawTo notes that the pod's cgroup needs no repair any more. Before there are too many
+// notes, it forgets the pods that have gone.
 func (o *observation) sawTo(pod *v1.Pod) {
 	o.Lock()
 	count := len(o.podCgroups)
@@ -94,8 +97,8 @@ func (o *observation) sawTo(pod *v1.Pod) {
 	o.podCgroups[pod.UID] = true
 }
 
-// sawToAll reports whether this kubelet knows all pods, and has seen to the cgroup of each
-// active one that is partitioned.
+// sawToAll reports whether this kubelet knows all its pods, and no active one that is
+// partitioned has a cgroup that needs repair.
 func (o *observation) sawToAll() bool {
 	pods, known := o.allPods()
 	return known && !slices.ContainsFunc(pods, func(pod *v1.Pod) bool {
@@ -104,8 +107,8 @@ func (o *observation) sawToAll() bool {
 	})
 }
 
-// allPods returns the active pods, and false as long as the kubelet does not know them all.
-// The caller does not hold the lock.
+// allPods returns the active pods, and false until the kubelet knows them all. The caller
+// must not hold the lock.
 func (o *observation) allPods() ([]*v1.Pod, bool) {
 	o.Lock()
 	activePods, ready := o.activePods, o.ready
@@ -116,7 +119,7 @@ func (o *observation) allPods() ([]*v1.Pod, bool) {
 	return activePods(), true
 }
 
-// giveTo takes note of the set that the CPU manager is about to give to a container.
+// giveTo notes the cpuset that the CPU manager is about to give to a container.
 func (o *observation) giveTo(pod, container string, cpus cpuset.CPUSet) {
 	var active map[types.UID]bool
 	o.Lock()
@@ -139,15 +142,16 @@ func (o *observation) giveTo(pod, container string, cpus cpuset.CPUSet) {
 	o.giving[pod][container] = cpus
 }
 
-// givingTo returns the set that the CPU manager gave to a container last, or is giving it.
+// givingTo returns the cpuset that the CPU manager gave to a container last, or is giving it;
+// empty if there was none.
 func (o *observation) givingTo(pod, container string) cpuset.CPUSet {
 	o.Lock()
 	defer o.Unlock()
 	return o.giving[pod][container]
 }
 
-// newRoom takes note of the CPUs of the cgroup of all pods, and reports whether a workload
-// type was last told of others.
+// newRoom notes the CPUs of kubepods, and reports whether the workload type's pool has yet to
+// be compared with them.
 func (o *observation) newRoom(workloadType string, cpus cpuset.CPUSet) bool {
 	o.Lock()
 	defer o.Unlock()
@@ -161,15 +165,15 @@ func (o *observation) newRoom(workloadType string, cpus cpuset.CPUSet) bool {
 	return true
 }
 
-// podRoom returns the CPUs of the cgroup of all pods; empty if they are not known.
+// podRoom returns the CPUs of kubepods; empty if they are not known.
 func (o *observation) podRoom() cpuset.CPUSet {
 	o.Lock()
 	defer o.Unlock()
 	return o.room
 }
 
-// active returns the UIDs of the active pods; nil if these are not known yet. The caller
-// does not hold the lock.
+// active returns the UIDs of the active pods; nil if they are not known yet. The caller must
+// not hold the lock.
 func (o *observation) active() map[types.UID]bool {
 	o.Lock()
 	activePods := o.activePods
@@ -184,10 +188,11 @@ func (o *observation) active() map[types.UID]bool {
 	return uids
 }
 
-// placedBetween is how many containers are created between two looks for notes of those
-// that never came to be: the CPU manager only forgets containers that it knows.
+// placedBetween is after how many created containers forgetContainers looks again.
 const placedBetween = 1000
 
+// forgetContainers removes the notes of containers that never ran, once their pods have gone.
+// The CPU manager does not: it forgets only containers that it knows.
 func (o *observation) forgetContainers() {
 	o.Lock()
 	o.placed++
