@@ -4,31 +4,32 @@ import (
 	"time"
 )
 
-// mostPasses bounds how often MoveContainers tries once all pods are known, since a
-// container that never runs is never moved, and needs not be.
+// mostPasses is how often MoveContainers tries once all pods are known. Then it gives up: a
+// container that never runs is never moved, and need not be.
 const mostPasses = 30
 
-// MoveContainers puts containers that already run when the kubelet starts where they
-// belong, and repairs their weights, under the CPU manager's policy none. Containers that
-// are created later are placed by PlaceContainer, so this ends when all are where they belong; then
-// nothing more is asked of the runtime. (Under the policy static the CPU manager keeps on
-// doing it.)
+// MoveContainers moves the containers that already run when the kubelet starts to where they
+// belong, and repairs their weights, under the CPU manager's policy none. PlaceContainer
+// places all later ones, so MoveContainers ends when these have moved, and asks the runtime
+// nothing more. (Under the policy static the CPU manager does this itself, for as long as it
+// runs.)
 //
-// reconcile is a pass over all active containers, and returns those that could be
-// moved and those that could not. Until ready it does not know them all.
+// reconcile is one pass over all active containers. It returns the containers that it could
+// move, and those that it could not. It knows all containers only once ready returns true.
 func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func() bool, reconcile F) {
 	n, on := partitions()
 	if !on {
 		return
 	}
 	if n != nil {
-		// From now on there may be confined containers, until a kubelet has freed them all.
+		// Write the record first: from now on containers may be confined.
 		n.writeRecord(host.earlier.sets)
 	}
 	go func() {
 		for passes := 0; passes < mostPasses; {
 			time.Sleep(period)
-			// Without an API server there are pods that nobody knows: for as long as that takes.
+			// Until the API server answers, nobody knows all pods: passes before that do not
+			// count.
 			if ready() {
 				passes++
 			}

@@ -16,16 +16,17 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// poolRecord is what the kubelet remembers, beside the CPU manager's checkpoint, of the sets
-// that it gave to containers. A later kubelet tells by it which sets are this project's,
-// to be taken back, and which somebody else has given, to be left alone.
+// poolRecord is what the kubelet remembers, beside the CPU manager's checkpoint, of the
+// cpusets that it gave to containers. From it a later kubelet knows which cpusets to take
+// back; any other was given by somebody else, and stays.
 type poolRecord struct {
-	// ReservedCPUs are the CPUs of all pools. Earlier versions wrote nothing else.
+	// ReservedCPUs are the CPUs of all pools. Versions before Sets wrote nothing else.
 	ReservedCPUs string `json:"reservedCPUs"`
-	// Sets are those of the pools, and of what was left for others, of this pinning file
-	// and of earlier ones whose containers may not all have been moved.
+	// Sets are the pools, and what they left for others: those of this pinning file, and of
+	// previous ones whose containers may not all have moved yet.
 	Sets []string `json:"sets,omitempty"`
-	// Checksum is that of the record without it. Earlier versions wrote none, and read over it.
+	// Checksum is the checksum of the record without this field. Versions before it ignore
+	// it, and write none.
 	Checksum checksum.Checksum `json:"checksum,omitempty"`
 }
 
@@ -46,7 +47,7 @@ func (r *poolRecord) UnmarshalCheckpoint(data []byte) error { return json.Unmars
 // VerifyChecksum implements upstream's Checkpoint.
 func (r *poolRecord) VerifyChecksum() error {
 	if r.Checksum == 0 {
-		return nil // an earlier version's
+		return nil // a previous version wrote it
 	}
 	sum, err := r.sum()
 	if err == nil && sum != r.Checksum {
@@ -55,7 +56,8 @@ func (r *poolRecord) VerifyChecksum() error {
 	return err
 }
 
-// sum is that of the JSON, and not of the type, whose names may change.
+// sum is the checksum of the JSON. That of the Go value would depend on the type's names,
+// which may change.
 func (r *poolRecord) sum() (checksum.Checksum, error) {
 	without := *r
 	without.Checksum = 0
@@ -65,21 +67,23 @@ func (r *poolRecord) sum() (checksum.Checksum, error) {
 
 const recordName = "workload_partitioning_state"
 
-// recordPath is set by Configure, from the kubelet's root directory. Before that it names
-// no file, so there is no record, as in upstream's own tests.
+// recordPath is set by Configure, from the kubelet's root directory. Until then it names no
+// file, so there is no record, as in upstream's own tests.
 var recordPath string
 
 func setRecordPath(rootDirectory string) { recordPath = filepath.Join(rootDirectory, recordName) }
 
-// records is upstream's manager of checkpoints. A loss of power leaves its files whole.
+// records returns upstream's manager of checkpoints, whose files survive a loss of power
+// whole.
 func records() (checkpointmanager.CheckpointManager, error) {
 	return checkpointmanager.NewCheckpointManager(filepath.Dir(recordPath))
 }
 
-// readRecord reads what an earlier kubelet with a pinning file has left. It is an error if that
-// cannot be read.
+// readRecord reads what a previous kubelet with a pinning file left; the zero value if there
+// is no record. If the record cannot be read, it returns an error, and a value that counts as
+// a record.
 func readRecord() (earlierKubelet, error) {
-	// The manager would make the directory.
+	// Look first: the manager would create the directory.
 	if _, err := os.Stat(recordPath); errors.Is(err, fs.ErrNotExist) {
 		return earlierKubelet{}, nil
 	}
@@ -99,14 +103,14 @@ func readRecord() (earlierKubelet, error) {
 		return earlierKubelet{confined: true, unreadable: true}, fmt.Errorf("record %s: %w", recordPath, err)
 	}
 	if len(r.Sets) == 0 && len(sets) > 0 {
-		// An earlier version's.
+		// A previous version wrote it.
 		sets = append(sets, host.online.Difference(sets[0]))
 	}
 	return earlierKubelet{confined: true, sets: sets}, nil
 }
 
-// writeRecord remembers the sets of these pools, and the earlier ones. A kubelet that can
-// not write it starts all the same.
+// writeRecord records the cpusets of these pools, and the given ones of previous pools. If it
+// cannot, it logs that and sends an Event; the kubelet starts all the same.
 func (n *node) writeRecord(earlier []cpuset.CPUSet) {
 	sets := n.sets()
 	for _, set := range earlier {
@@ -128,7 +132,7 @@ func (n *node) writeRecord(earlier []cpuset.CPUSet) {
 	}
 }
 
-// sets are those that the kubelet gives to containers.
+// sets returns the cpusets that this kubelet gives to containers.
 func (n *node) sets() []cpuset.CPUSet {
 	sets := []cpuset.CPUSet{n.others}
 	if !n.ordinary.Equals(n.others) {
@@ -142,13 +146,14 @@ func (n *node) sets() []cpuset.CPUSet {
 	return sets
 }
 
-// freedPeriod is that between two looks whether all cgroups are free.
+// freedPeriod is the time between two looks at whether all cgroups are free.
 const freedPeriod = time.Second
 
-// removeRecordOnceFreed waits until the cgroups of pods and classes are free: a kubelet that
-// is killed before that leaves the record, and the next one frees them.
+// removeRecordOnceFreed waits until the cgroups of pods and classes are free, then removes
+// the record. If the kubelet is killed before that, the record stays, and the next kubelet
+// frees them.
 func removeRecordOnceFreed(period time.Duration) {
-	for rounds := 0; rounds < 2; rounds++ { // the pods may come a moment after their sources are ready
+	for rounds := 0; rounds < 2; rounds++ { // twice in a row: pods may come a moment after their sources are ready
 		if !freed() {
 			rounds = -1
 		}
