@@ -15,18 +15,20 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// StartPolicy calls start, that of the CPU manager's policy, on a checkpoint whose shared
-// set has been computed again: all CPUs that exist, less the reserved ones, less those that
-// are assigned exclusively. So neither changed pools, nor a write that a loss of power cut
-// in two, nor CPUs that came or went keep the kubelet from starting. Upstream would not
-// start until somebody deletes the checkpoint, and with it all exclusive assignments
+// StartPolicy calls start, the Start of the CPU manager's policy, after it has derived the
+// checkpoint's shared set again: all CPUs that exist, less the reserved ones, less those that
+// are assigned exclusively. So the kubelet starts although pools have changed, a loss of
+// power has cut a write in two, or CPUs have come or gone. Upstream would refuse to start
+// until somebody deletes the checkpoint, and all exclusive assignments with it
 // (pkg/kubelet/cm/cpumanager/policy_static.go, validateState).
 //
-// Assignments stay as they are. One that holds a CPU of a pool is an error that names the
-// pod and leaves the checkpoint as it is, as long as a container of that pod may run; else
-// the pod's are dropped, and it gets other CPUs when it is admitted again. So are those of
-// a pod of which nothing runs if they hold a CPU that is reserved, or does not exist:
-// its containers would be created there.
+// Assignments stay as they are, with two exceptions:
+//
+//   - If an assignment holds a CPU of a pool and a container of its pod may be running, StartPolicy
+//     returns an error that names the pod, and leaves the whole checkpoint as it is.
+//   - If an assignment holds a CPU that is reserved, as those of pools are, or that does not exist,
+//     and no container of its pod can be running, StartPolicy drops the pod's assignments: its
+//     containers would be created there. The pod gets other CPUs when it is admitted again.
 //
 // online are the CPUs of the host, and allocatable those that the policy may give away.
 func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpuset.CPUSet) error {
@@ -45,7 +47,7 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 	if n == nil {
 		go removeRecordOnceFreed(freedPeriod)
 	} else {
-		n.writeRecord(nil) // the CPU manager moves all containers, from whatever set
+		n.writeRecord(nil) // of these pools only: the CPU manager moves every container off previous ones
 	}
 	if skip {
 		return nil
@@ -53,20 +55,21 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 	return callStart(start, s)
 }
 
-// deriveSharedSet does what StartPolicy says of the checkpoint. It reports whether
-// upstream's start is to be left out, since it takes the checkpoint for a damaged one:
-// nothing is left to share (upstream comes to that state, and writes it;
-// kubernetes/kubernetes issue 141196), or a container runs that was given a CPU that is
-// offline now. The metrics that upstream's start would have set are set then.
+// deriveSharedSet brings the checkpoint up to date, as StartPolicy says. skip means that
+// upstream's start must not run, since it would take the checkpoint for damaged. That is so
+// if nothing is left to share (upstream gets into that state, and writes it, but does not
+// start from it; kubernetes/kubernetes issue 141196), or if a container that may be running
+// was given a CPU that is offline now. deriveSharedSet then sets the metrics that upstream's
+// start would have set.
 func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (skip bool, err error) {
 	assignments := assignmentsOf(s)
 	if len(assignments) == 0 && s.GetDefaultCPUSet().IsEmpty() {
-		return false, nil // a new checkpoint, which upstream fills
+		return false, nil // new: upstream fills it
 	}
 	ended := map[string]bool{}
 	for _, a := range assignments {
 		if a.cpus.IsSubsetOf(online.Difference(reserved)) {
-			continue // pools are reserved
+			continue // so it holds no CPU of a pool either: pools are reserved
 		}
 		if _, asked := ended[a.pod]; !asked {
 			ended[a.pod] = !mayRun(a.pod)
@@ -111,14 +114,14 @@ func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (sk
 	return skip, nil
 }
 
-// assignment is CPUs that a container, or a pod as a whole, holds exclusively.
+// assignment is a set of CPUs that a container, or a pod as a whole, holds exclusively.
 type assignment struct {
-	// pod is a UID, and container the name of one of its containers; empty means the pod.
+	// pod is a UID. container is the name of one of its containers; empty means the whole pod.
 	pod, container string
 	cpus           cpuset.CPUSet
 }
 
-// assignmentsOf returns all assignments in a fixed order.
+// assignmentsOf returns all assignments, in a fixed order.
 func assignmentsOf(s state.State) (all []assignment) {
 	for pod, containers := range s.GetCPUAssignments() {
 		for container, cpus := range containers {
@@ -139,6 +142,7 @@ func (a assignment) String() string {
 	return fmt.Sprintf("container %s of pod %s", a.container, podName(a.pod))
 }
 
+// drop removes the assignment from the checkpoint.
 func (a assignment) drop(s state.State) {
 	if a.container == "" {
 		dropPodAssignment(s, a.pod)
@@ -147,11 +151,12 @@ func (a assignment) drop(s state.State) {
 	s.Delete(a.pod, a.container)
 }
 
-// podUIDLabel is the kubelet's label of containers (k8s.io/kubelet/pkg/types).
+// podUIDLabel is the label in which the kubelet gives each container the UID of its pod
+// (k8s.io/kubelet/pkg/types).
 const podUIDLabel = "io.kubernetes.pod.uid"
 
-// mayRun reports whether the runtime has a container of the pod that runs or may run. One
-// that cannot be asked may.
+// mayRun reports whether a container of the pod runs, or may run. Without an answer from the
+// runtime, one may.
 func mayRun(uid string) bool {
 	observed.Lock()
 	runtime := observed.runtime
@@ -169,9 +174,9 @@ func mayRun(uid string) bool {
 	})
 }
 
-// podName returns namespace, name and UID of a pod of which the checkpoint has only
-// the UID. No API server needs to answer for that: the folder of the pod's logs has all
-// three in its name (pkg/kubelet/kuberuntime/helpers.go, BuildPodLogsDirectory).
+// podName returns namespace, name and UID of a pod, since the checkpoint has only its UID;
+// the UID alone if nothing more is known. It asks no API server: the name of the directory of
+// the pod's logs has all three (pkg/kubelet/kuberuntime/helpers.go, BuildPodLogsDirectory).
 func podName(uid string) string {
 	if folders, err := filepath.Glob(filepath.Join(host.podLogs, "*_*_"+uid)); err == nil && len(folders) == 1 {
 		parts := strings.Split(filepath.Base(folders[0]), "_")
@@ -183,12 +188,13 @@ func podName(uid string) string {
 // numaNodes is where the kernel lists the CPUs of each NUMA node.
 const numaNodes = "/sys/devices/system/node/node[0-9]*"
 
-// initializeMetrics does what upstream's start would have done
-// (pkg/kubelet/cm/cpumanager/policy_static.go, initializeMetrics).
+// initializeMetrics sets the metrics as upstream's start would have done
+// (pkg/kubelet/cm/cpumanager/policy_static.go, initializeMetrics). shared and assigned are
+// the CPUs of the shared pool and of all assignments.
 func initializeMetrics(shared, assigned cpuset.CPUSet) {
 	metrics.CPUManagerSharedPoolSizeMilliCores.Set(float64(shared.Size() * 1000))
 	metrics.CPUManagerExclusiveCPUsAllocationCount.Set(float64(assigned.Size()))
-	nodes, _ := filepath.Glob(numaNodes) // the pattern is right
+	nodes, _ := filepath.Glob(numaNodes) // the pattern is well-formed
 	for _, directory := range nodes {
 		if cpus, err := readCPUs(filepath.Join(directory, "cpulist")); err == nil {
 			id := strings.TrimPrefix(filepath.Base(directory), "node")

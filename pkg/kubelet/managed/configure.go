@@ -24,13 +24,14 @@ const (
 	policyOptionsSetting = "cpuManagerPolicyOptions"
 )
 
-// These are changed by tests.
+// Tests change these.
 var (
 	onlineCPUsFile   = "/sys/devices/system/cpu/online"
 	isolatedCPUsFile = "/sys/devices/system/cpu/isolated"
 	possibleCPUsFile = "/sys/devices/system/cpu/possible"
 )
 
+// readCPUs is readList for a file about the host's CPUs.
 func readCPUs(file string) (cpuset.CPUSet, error) {
 	cpus, err := readList(file)
 	if err != nil {
@@ -39,7 +40,8 @@ func readCPUs(file string) (cpuset.CPUSet, error) {
 	return cpus, nil
 }
 
-// onlineCPUs are those that the host has now.
+// onlineCPUs returns the CPUs that are online now; those of the start if the kernel does not
+// say.
 func onlineCPUs() cpuset.CPUSet {
 	if online, err := readCPUs(onlineCPUsFile); err == nil {
 		return online
@@ -47,7 +49,7 @@ func onlineCPUs() cpuset.CPUSet {
 	return host.online
 }
 
-// readList reads a file of the kernel with a list of CPUs.
+// readList reads a list of CPUs from a file of the kernel.
 func readList(file string) (cpuset.CPUSet, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -60,10 +62,10 @@ func readList(file string) (cpuset.CPUSet, error) {
 	return cpus, nil
 }
 
-// Configure reads the pinning file, before anything else uses CPUs, and fits the
-// kubelet's configuration to it (design, section 6, start-up). Upstream validates the
-// configuration after that. Its errors name the file or the setting, and keep the kubelet
-// from starting.
+// Configure reads the pinning file and fits the kubelet's configuration to it (design,
+// section 6, start-up). It runs before anything else uses CPUs, and before upstream validates
+// the configuration. An error names the file or the setting, and keeps the kubelet from
+// starting.
 func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.KubeletConfiguration) error {
 	setRecordPath(rootDirectory)
 	host.log = klog.FromContext(ctx)
@@ -130,7 +132,7 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 	return nil
 }
 
-// without leaves isolated CPUs out of a set, unless it has no others.
+// without returns the CPUs that are not isolated, or all of them if every one is isolated.
 func without(cpus, isolated cpuset.CPUSet) cpuset.CPUSet {
 	if left := cpus.Difference(isolated); !left.IsEmpty() {
 		return left
@@ -139,7 +141,7 @@ func without(cpus, isolated cpuset.CPUSet) cpuset.CPUSet {
 }
 
 // reservePools makes the pools reserved CPUs, and has the static policy of the CPU manager
-// keep these out of its shared pool. Nil pools are those of a file that has gone.
+// keep reserved CPUs out of its shared pool. Nil pools mean that the file has gone.
 func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Pools) error {
 	pooled := pools.Union()
 	if pooled.IsEmpty() {
@@ -154,8 +156,8 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 		return fmt.Errorf("%s %q: %w", reservedCPUsSetting, config.ReservedSystemCPUs, err)
 	}
 	if missing := pooled.Difference(reserved); !missing.IsEmpty() {
-		// An operator that changes both writes one after the other, and the pod with which
-		// it would finish that needs a kubelet.
+		// Start all the same. An operator that changes both writes one after the other, and the
+		// pod that would write the second needs a kubelet.
 		host.log.Error(nil, "The reserved CPUs do not contain the pools; both are reserved now", reservedCPUsSetting, config.ReservedSystemCPUs, "missing", missing.String())
 		nodeEvent(v1.EventTypeWarning, eventReservedDiffer, "%s %q does not contain CPU %s, which %s gives to a pool; both are reserved now; write the same CPUs to both, or leave %[1]s unset",
 			reservedCPUsSetting, config.ReservedSystemCPUs, missing, partition.PinningFilePath)
@@ -177,9 +179,9 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 	return nil
 }
 
-// needReservation tells which setting is missing if the static policy has no CPU reserved
-// once the pools are empty, or gone: upstream does not start then. Without a file the
-// error is upstream's own.
+// needReservation returns an error, or logs one without a file, if the static policy has no
+// reserved CPU once the pools are empty or gone. Upstream would not start: the message names
+// the setting to add. Without a file the error itself is upstream's own.
 func needReservation(config *kubeletconfig.KubeletConfiguration, pools partition.Pools) error {
 	if config.CPUManagerPolicy != staticPolicy || config.ReservedSystemCPUs != "" || reservesCPU(config.KubeReserved) || reservesCPU(config.SystemReserved) {
 		return nil
@@ -197,9 +199,10 @@ func reservesCPU(reserved map[string]string) bool {
 	return err == nil && cpu.Sign() > 0
 }
 
-// replaceReservations drops what upstream forbids beside reservedSystemCPUs, and tells
-// what that protected (pkg/kubelet/apis/config/validation, ValidateKubeletConfiguration).
-// Reserved amounts of cpu upstream drops itself (cmd/kubelet/app, run).
+// replaceReservations drops the settings that upstream forbids beside reservedSystemCPUs, and
+// reports what they protected (pkg/kubelet/apis/config/validation,
+// ValidateKubeletConfiguration). Upstream itself drops reserved amounts of cpu
+// (cmd/kubelet/app, run).
 func replaceReservations(config *kubeletconfig.KubeletConfiguration) {
 	var replaced, dropped []string
 	for _, of := range []struct {
