@@ -17,7 +17,7 @@ import (
 
 // StartPolicy calls start, the Start of the CPU manager's policy, after it has derived the
 // checkpoint's shared set again: all CPUs that exist, less the reserved ones, less those that
-// are assigned exclusively. So the kubelet starts although pools have changed, a loss of
+// are assigned exclusively. So the kubelet starts even if pools have changed, a loss of
 // power has cut a write in two, or CPUs have come or gone. Upstream would refuse to start
 // until somebody deletes the checkpoint, and all exclusive assignments with it
 // (pkg/kubelet/cm/cpumanager/policy_static.go, validateState).

@@ -1,11 +1,12 @@
-// Package managed is what the kubelet's hooks call: a shim between the kubelet and
-// the core. Each hook is a line in an upstream file; what it means stands here.
+// Package managed is what the kubelet's hooks call: a shim between the kubelet and the core. A
+// hook is a line in an upstream file; what it does is defined here.
 //
-// Without a pinning file, and without a record of an earlier one, every function returns
-// what upstream would have without it. With a record only, the kubelet takes back what an
-// earlier one has set: RunningContainerCPUs frees containers, SetCores removes cores, and StartPolicy
-// and MoveContainers remove the record.
+// Without a pinning file, and without a record of a previous one, every function returns what
+// upstream would have without it. With a record only, the kubelet takes back what a previous
+// kubelet set: RunningContainerCPUs and RepairPodCgroup free containers and pods,
+// ConfineClasses frees the QoS classes, SetCores removes cores, and StartPolicy and
+// MoveContainers remove the record.
 //
-// It knows the kubelet's types, and nothing of API clients or admission. The state
-// is the process's: a kubelet has one pinning file and reads it once.
+// The package knows the kubelet's types, and nothing of API clients or admission. Its state
+// belongs to the process: a kubelet has one pinning file and reads it once.
 package managed

@@ -6,9 +6,10 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// ForDownwardAPI is WithOriginalCPU for the downward API, which tells a container without a
-// limit what it could use: the CPUs of its pool. In defaulted, which may be the pod or a
-// copy, upstream may have set that to the node's.
+// ForDownwardAPI returns the pod as the downward API is to show it: with the CPU requests and
+// limits that it had before it was partitioned. A container without a limit sees what it
+// could use: the size of its pool. defaulted is the pod, or a copy in which upstream has set
+// missing limits to the node's CPUs.
 func ForDownwardAPI(pod, defaulted *v1.Pod) *v1.Pod {
 	workloadType, ok := typeOf(pod)
 	if !ok {
@@ -36,7 +37,9 @@ func ContainerForDownwardAPI(pod *v1.Pod, defaulted *v1.Container) *v1.Container
 	return defaulted
 }
 
-// downward gives a container the requests and limits of before it was partitioned.
+// downward gives a container the requests and limits that it had before it was partitioned,
+// and the size of its pool if it had no limit. A pod that is not confined keeps upstream's
+// default.
 func downward(pod *v1.Pod, workloadType string, defaulted *v1.Container) *v1.Container {
 	ordinary := partition.ContainerAsOrdinary(pod, workloadType, defaulted)
 	if ordinary == defaulted {

@@ -22,7 +22,8 @@ const (
 	eventCgroupLacksCPUs        = "PodCgroupLacksPoolCPUs"
 )
 
-// SendEventsTo gives the recorder of Events. It sends those of before, and that partitioning is on.
+// SendEventsTo takes the recorder of Events. It sends the pending Events, and one for each
+// workload type of the node.
 func SendEventsTo(recorder record.EventRecorder, nodeName types.NodeName) {
 	n, on := partitions()
 	if !on {
@@ -44,12 +45,13 @@ func SendEventsTo(recorder record.EventRecorder, nodeName types.NodeName) {
 	}
 }
 
-// nodeReference refers to the node as the kubelet does (pkg/kubelet/kubelet.go, nodeRef).
+// nodeReference refers to the Node as the kubelet itself does (pkg/kubelet/kubelet.go,
+// nodeRef).
 func nodeReference(name types.NodeName) *v1.ObjectReference {
 	return &v1.ObjectReference{Kind: "Node", Name: string(name), UID: types.UID(name)}
 }
 
-// nodeEvent sends an Event about the Node, as soon as there is a recorder.
+// nodeEvent sends an Event about the Node, once there is a recorder.
 func nodeEvent(eventType, reason, format string, args ...any) {
 	send := func(recorder record.EventRecorder, node *v1.ObjectReference) {
 		recorder.Eventf(node, eventType, reason, format, args...)

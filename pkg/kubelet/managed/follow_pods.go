@@ -15,17 +15,20 @@ type PodStatuses interface {
 	GetPodStatus(uid types.UID) (v1.PodStatus, bool)
 }
 
-// containers is upstream's map of the containers that the runtime has when the kubelet
-// starts (pkg/kubelet/cm/containermap).
+// containers is upstream's map of the containers that the runtime had when the kubelet
+// started (pkg/kubelet/cm/containermap).
 type containers interface {
 	Visit(func(podUID, containerName, containerID string))
 }
 
-// FollowPods takes note of what the CPU manager is started with: the source of active
-// pods, and whether it has them all; the runtime, and the containers that it has; and
-// where the CPU manager notes the set that it gave to each container. It returns the
-// sources of pods and of their statuses as the CPU manager is to see them: with
-// ephemeral containers, which upstream's never moves once they run.
+// FollowPods remembers what the CPU manager is started with. active is its source of pods,
+// and ready reports whether that has them all. runtime is the runtime, and found are the
+// containers that it has. In lastUpdates the CPU manager notes the cpuset that it gave to
+// each container.
+//
+// FollowPods returns the sources of pods and of statuses that the CPU manager is to use
+// instead. They include ephemeral containers, which upstream's would never move once they
+// run.
 func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses, runtime any, found containers, lastUpdates state.State) (func() []*v1.Pod, PodStatuses) {
 	if _, on := partitions(); !on {
 		return active, statuses
@@ -46,8 +49,8 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	return withEphemeral, ephemeralStatuses{statuses}
 }
 
-// withEphemeralContainers returns a pod whose ephemeral containers are containers
-// too. In a partitioned pod they are partitioned like the others.
+// withEphemeralContainers returns the pod with its ephemeral containers among its containers.
+// If the pod is partitioned, so are they.
 func withEphemeralContainers(pod *v1.Pod) *v1.Pod {
 	if len(pod.Spec.EphemeralContainers) == 0 {
 		return pod
@@ -66,6 +69,7 @@ func withEphemeralContainers(pod *v1.Pod) *v1.Pod {
 	return &with
 }
 
+// ephemeralStatuses adds the statuses of ephemeral containers to those of containers.
 type ephemeralStatuses struct{ PodStatuses }
 
 func (s ephemeralStatuses) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {

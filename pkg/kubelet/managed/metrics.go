@@ -10,8 +10,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Metrics are registered by Configure, and only with a pinning file: without one a
-// kubelet has the metrics of upstream's.
+// subsystem is the prefix of all metrics. Configure registers them only if there is a pinning
+// file: without one a kubelet has upstream's metrics and no others.
 const subsystem = "kubelet_workload_partitioning"
 
 var (
@@ -33,7 +33,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(staticPodsSkipped)
 })
 
-// collector reads what it reports when it is asked, so nothing has to be kept in
+// collector computes its metrics when somebody asks for them, so nothing has to be kept in
 // step.
 type collector struct{ metrics.BaseStableCollector }
 

@@ -8,11 +8,11 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// SetCores sets the cores resource of each workload type, in capacity and
-// allocatable alike, to the host's CPUs in millicores, and removes the resource of
-// types that the node does not have (design, section 6, node). It runs after the
-// setter that reports the host's CPUs. Without a pinning file it removes what an
-// earlier kubelet with one has left, as long as there is a record of that.
+// SetCores sets the cores resource of each workload type to the host's CPUs in millicores, in
+// capacity and allocatable alike, and removes that of types that the node does not have
+// (design, section 6, node). It must run after the setter that reports the host's CPUs.
+// Without a pinning file it removes all of them, as long as there is a record of a previous
+// file. It never returns an error.
 func SetCores(_ context.Context, apiNode *v1.Node) error {
 	n, on := partitions()
 	if !on {

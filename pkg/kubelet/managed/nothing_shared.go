@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// shared are the CPUs that containers of no partition share.
+// shared returns the CPUs that ordinary containers share.
 func (n *node) shared() cpuset.CPUSet {
 	observed.Lock()
 	defer observed.Unlock()
@@ -20,8 +20,9 @@ func (n *node) shared() cpuset.CPUSet {
 	return n.ordinary
 }
 
-// reportShared tells when exclusive containers have taken every CPU that was shared, where
-// the others run then and whom they disturb, and when that ends.
+// reportShared sends an Event when exclusive containers have taken every CPU that was shared.
+// It names the CPUs on which the others run then, and the pods that they disturb there. A
+// second Event reports the end.
 func (n *node) reportShared() {
 	if n.pooled.IsEmpty() {
 		return
@@ -40,8 +41,8 @@ func (n *node) reportShared() {
 	}
 }
 
-// unsharedNow returns the CPUs on which containers without exclusive ones run when nothing is
-// left to share, and the names of the active pods by UID.
+// unsharedNow returns the CPUs on which containers without exclusive CPUs run while nothing
+// is left to share, and the names of the active pods by UID.
 func (n *node) unsharedNow() (used cpuset.CPUSet, names map[string]string) {
 	observed.Lock()
 	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
@@ -70,7 +71,8 @@ func (n *node) unsharedNow() (used cpuset.CPUSet, names map[string]string) {
 	return used, names
 }
 
-// nothingShared is empty as long as a CPU is shared.
+// nothingShared returns the message for the Event of reportShared; empty while a CPU is
+// shared.
 func (n *node) nothingShared() string {
 	observed.Lock()
 	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
@@ -80,7 +82,7 @@ func (n *node) nothingShared() string {
 	}
 	used, names := n.unsharedNow()
 	if used.IsEmpty() {
-		used = n.fallback // for those to come
+		used = n.fallback // where the next one would run
 	}
 	var disturbed []string
 	for _, a := range assignmentsOf(assigned) {

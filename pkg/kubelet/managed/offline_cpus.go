@@ -8,19 +8,19 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// offline are the CPUs that were last reported as taken from the host.
+// offline are the CPUs that reportOffline last found offline.
 var offline struct {
 	sync.Mutex
 	cpus cpuset.CPUSet
 }
 
-// reportOffline tells of CPUs that were taken offline since the kubelet started. The
-// kernel takes them out of every cpuset, and says nothing; a pool must not shrink in
-// silence. A kubelet that starts then refuses a pinning file that names them.
+// reportOffline sends Events about CPUs that went offline after the kubelet started. The
+// kernel takes such a CPU out of every cpuset without a word, and a pool must not shrink in
+// silence. If the kubelet starts now, it refuses a pinning file that names the CPU.
 func (n *node) reportOffline() {
 	online, err := readCPUs(onlineCPUsFile)
 	if err != nil {
-		return // Configure has read it
+		return // Configure could read it, so this will pass
 	}
 	gone := host.online.Difference(online)
 	offline.Lock()

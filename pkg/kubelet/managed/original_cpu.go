@@ -5,8 +5,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// typeOf returns the workload type of a pod that is in one of this node's
-// partitions.
+// typeOf returns the workload type of a pod that is in one of this node's partitions; false
+// if it is in none.
 func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
 	n := current.Load()
 	if n == nil {
@@ -18,8 +18,9 @@ func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
 	return workloadType, ok
 }
 
-// WithOriginalCPU returns the pod with the CPU requests and limits that it had before it
-// was partitioned, from which upstream derives weights and quotas.
+// WithOriginalCPU returns the pod with the CPU requests and limits that it had before it was
+// partitioned. Upstream derives weights and quotas from them. It returns an ordinary pod as
+// it is.
 func WithOriginalCPU(pod *v1.Pod) *v1.Pod {
 	pod, _ = WithOriginalCPUAndType(pod)
 	return pod

@@ -10,16 +10,19 @@ import (
 	"sync"
 )
 
-// cgroupRoot is where the host mounts cgroups; tests have another.
+// cgroupRoot is where the host mounts cgroups. Tests change it.
 var cgroupRoot = "/sys/fs/cgroup"
 
-// KeepBurstableWeight takes the weight of the QoS class Burstable, whose cgroup it is given, out
-// of an update of cgroups that would lower it, until the kubelet knows all its pods again.
-// Upstream adds up the requests of the pods that it knows when it starts, which are none,
-// and corrects that a minute later, or, without an API server, when that comes back: until
-// then the whole class would count as much as BestEffort, and a busy BestEffort pod would
-// have half of the pool. The weight may grow meanwhile, since static pods come and change
-// without an API server.
+// KeepBurstableWeight keeps upstream from lowering the weight of the QoS class Burstable
+// until the kubelet knows all its pods again. cgroup is that of the class; shares is the
+// weight that an update would write, and KeepBurstableWeight sets it to nil if the present
+// weight is to stay.
+//
+// At its start upstream adds up the requests of the pods that it knows, which are none. It
+// corrects that a minute later, or, without an API server, only when that is back. Until then
+// the whole class would count as much as BestEffort, and one busy BestEffort pod would have
+// half of the pool. The weight may grow meanwhile, since static pods come and change without
+// an API server.
 //
 // After a boot there are no pods whose weight could be kept.
 func KeepBurstableWeight(cgroup string, shares **uint64) {
@@ -38,20 +41,21 @@ func KeepBurstableWeight(cgroup string, shares **uint64) {
 	}
 }
 
-// weighedBefore tells whether the class had pods when this kubelet started.
+// weighedBefore remembers whether the class had pods when this kubelet started.
 var weighedBefore struct {
 	decide sync.Once
 	yes    bool
 }
 
-// exceeds reports whether shares are more than the weight of a cgroup, in either version
-// of cgroups. A weight that cannot be read is kept.
+// exceeds reports whether shares are more than the weight that a cgroup has, on cgroup v1 and
+// v2. If that weight cannot be read, they are not.
 func exceeds(shares uint64, cgroup string) bool {
 	if now, err := readNumber(filepath.Join(cgroupRoot, "cpu", cgroup, "cpu.shares")); err == nil {
 		return shares > now
 	}
 	now, err := readNumber(filepath.Join(cgroupRoot, cgroup, "cpu.weight"))
-	// As the kubelet converts its own cgroups' (pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight).
+	// The kubelet converts the shares of its own cgroups like this
+	// (pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight).
 	return err == nil && 1+(max(shares, 2)-2)*9999/262142 > now
 }
 
@@ -63,7 +67,7 @@ func readNumber(file string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 }
 
-// hasPods reports whether a QoS class has cgroups of pods, in either version of cgroups.
+// hasPods reports whether a QoS class has cgroups of pods, on cgroup v1 and v2.
 func hasPods(cgroup string) bool {
 	for _, path := range []string{filepath.Join(cgroupRoot, "cpu", cgroup), filepath.Join(cgroupRoot, cgroup)} {
 		entries, err := os.ReadDir(path)

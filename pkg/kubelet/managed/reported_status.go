@@ -2,9 +2,9 @@ package managed
 
 import v1 "k8s.io/api/core/v1"
 
-// DropReportedCPU takes cpu out of the resources that the status of a partitioned pod reports.
-// Upstream finds the weight and the quota there that the runtime reports, and the scheduler
-// would count them a second time.
+// DropReportedCPU removes cpu from the resources in the status of a partitioned pod. Upstream
+// derives it there from the weight and the quota that the runtime reports, and the scheduler
+// would count it a second time.
 func DropReportedCPU(pod *v1.Pod, status *v1.PodStatus) {
 	if _, ok := typeOf(pod); !ok {
 		return

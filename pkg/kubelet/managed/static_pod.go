@@ -10,8 +10,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// PartitionStaticPod partitions a static pod, or makes it an ordinary one (design, sections
-// 3 and 5). There is nobody to refuse it to: it always runs.
+// PartitionStaticPod partitions a static pod, or makes it an ordinary one (design, sections 3
+// and 5). A static pod always runs: there is nobody to whom it could be refused.
 func PartitionStaticPod(pod *core.Pod) {
 	n := current.Load()
 	if n == nil {
@@ -28,8 +28,8 @@ func PartitionStaticPod(pod *core.Pod) {
 	}
 }
 
-// gate lets static pods into the pools of this node. A static pod is the node
-// administrator's, so no namespace needs to allow it.
+// gate lets static pods into the pools that this node has. A static pod is the node
+// administrator's, so no namespace has to allow it.
 func (n *node) gate(workloadType string) partition.Reason {
 	if _, ok := n.pools[workloadType]; !ok {
 		return partition.ReasonTypeInactive
@@ -37,11 +37,12 @@ func (n *node) gate(workloadType string) partition.Reason {
 	return ""
 }
 
-// maxSkipped bounds what is remembered of static pods; manifests come and go.
+// maxSkipped is how many static pods are remembered before all are forgotten: manifests come
+// and go.
 const maxSkipped = 1000
 
-// firstTime reports whether a message about a static pod is new; the empty message
-// forgets the pod.
+// firstTime reports whether a message about a static pod is new. The empty message forgets
+// the pod.
 func firstTime(pod *core.Pod, message string) bool {
 	observed.Lock()
 	defer observed.Unlock()

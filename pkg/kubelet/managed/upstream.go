@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// This file is where the supported releases of upstream differ.
+// This file hides what differs between the supported releases of upstream.
 
-// policyStart is Policy.Start of the CPU manager: without a logger up to v1.34
-// (pkg/kubelet/cm/cpumanager/policy.go).
+// policyStart is Policy.Start of the CPU manager (pkg/kubelet/cm/cpumanager/policy.go). Up to
+// v1.34 it has no logger.
 type policyStart interface {
 	func(klog.Logger, state.State) error | func(state.State) error
 }
@@ -26,8 +26,9 @@ func callStart[F policyStart](start F, s state.State) error {
 	return any(start).(func(klog.Logger, state.State) error)(host.log, s)
 }
 
-// reconcileState is the CPU manager's: without a context up to v1.34
-// (pkg/kubelet/cm/cpumanager/cpu_manager.go). C is its reconciledContainer.
+// reconcileState is the CPU manager's method of that name
+// (pkg/kubelet/cm/cpumanager/cpu_manager.go). Up to v1.34 it has no context. C is its
+// reconciledContainer.
 type reconcileState[C any] interface {
 	func(context.Context) (success, failure []C) | func() (success, failure []C)
 }
@@ -41,8 +42,8 @@ func callReconcile[C any, F reconcileState[C]](reconcile F) (failed []C) {
 	return failed
 }
 
-// podLevelResources returns the resources that a pod reports for itself, which pods
-// do from v1.35 on; nil if there are none.
+// podLevelResources returns the resources that a pod reports for itself, which upstream has
+// from v1.35 on; nil if there are none.
 func podLevelResources(status *v1.PodStatus) *v1.ResourceRequirements {
 	field := reflect.ValueOf(status).Elem().FieldByName("Resources")
 	if !field.IsValid() {
@@ -51,7 +52,7 @@ func podLevelResources(status *v1.PodStatus) *v1.ResourceRequirements {
 	return field.Interface().(*v1.ResourceRequirements)
 }
 
-// podAssignments returns the CPUs that pods as a whole hold exclusively, which they can
+// podAssignments returns the CPUs that pods as a whole hold exclusively, which upstream has
 // from v1.36 on (pkg/kubelet/cm/cpumanager/state, PodCPUAssignments).
 func podAssignments(s state.State) (all []assignment) {
 	get := reflect.ValueOf(s).MethodByName("GetPodCPUAssignments")
@@ -69,8 +70,8 @@ func dropPodAssignment(s state.State, pod string) {
 	s.(interface{ DeletePod(podUID string) }).DeletePod(pod)
 }
 
-// callSetPodCgroup calls SetPodCgroupConfig, which takes no logger up to v1.34
-// (pkg/kubelet/cm/types.go, PodContainerManager). R is its ResourceConfig.
+// callSetPodCgroup calls SetPodCgroupConfig (pkg/kubelet/cm/types.go, PodContainerManager).
+// Up to v1.34 it has no logger. R is its ResourceConfig.
 func callSetPodCgroup[R any](manager any, pod *v1.Pod, config *R) error {
 	if manager, ok := manager.(interface {
 		SetPodCgroupConfig(pod *v1.Pod, config *R) error
@@ -82,8 +83,8 @@ func callSetPodCgroup[R any](manager any, pod *v1.Pod, config *R) error {
 	}).SetPodCgroupConfig(host.log, pod, config)
 }
 
-// updateCgroups is that of the QoS classes: without a logger up to v1.34
-// (pkg/kubelet/cm/qos_container_manager_linux.go, UpdateCgroups).
+// updateCgroups is UpdateCgroups of the QoS classes
+// (pkg/kubelet/cm/qos_container_manager_linux.go). Up to v1.34 it has no logger.
 type updateCgroups interface {
 	func() error | func(klog.Logger) error
 }
@@ -95,8 +96,9 @@ func callUpdateCgroups[F updateCgroups](update F) error {
 	return any(update).(func(klog.Logger) error)(host.log)
 }
 
-// callResourceConfigForPod calls upstream's function of that name, which has one more
-// parameter, about memory, from v1.36 on (pkg/kubelet/cm/helpers_linux.go).
+// callResourceConfigForPod calls upstream's ResourceConfigForPod
+// (pkg/kubelet/cm/helpers_linux.go). From v1.36 on it has further parameters, about memory;
+// they get zero values.
 func callResourceConfigForPod[R any](function any, pod *v1.Pod, quotaPeriod time.Duration) *R {
 	call := reflect.ValueOf(function)
 	arguments := []reflect.Value{reflect.ValueOf(pod), reflect.ValueOf(quotaPeriod > 0), reflect.ValueOf(uint64(quotaPeriod.Microseconds()))}
@@ -106,14 +108,14 @@ func callResourceConfigForPod[R any](function any, pod *v1.Pod, quotaPeriod time
 	return call.Call(arguments)[0].Interface().(*R)
 }
 
-// hugePages is a field of ResourceConfig that each update must have: upstream writes zero
+// hugePages is a field of ResourceConfig that every update must have: upstream writes zero
 // for limits that are left out (cgroup_manager_linux.go, maybeSetHugetlb).
 const hugePages = "HugePageLimit"
 
 var weightAndQuota = []string{"CPUShares", "CPUQuota", "CPUPeriod"}
 
-// onlyCPU returns a ResourceConfig (pkg/kubelet/cm/types.go) with these CPUs and nothing else
-// but some fields of another, so that nothing else of a cgroup changes.
+// onlyCPU returns a ResourceConfig (pkg/kubelet/cm/types.go) with these CPUs and the named
+// fields of config, and nothing else: nothing else of the cgroup is to change.
 func onlyCPU[R any](config *R, cpus cpuset.CPUSet, fields ...string) *R {
 	only := new(R)
 	to, from := reflect.ValueOf(only).Elem(), reflect.ValueOf(config).Elem()
