@@ -178,8 +178,8 @@ func mayRun(uid string) bool {
 // the UID alone if nothing more is known. It asks no API server: the name of the directory of
 // the pod's logs has all three (pkg/kubelet/kuberuntime/helpers.go, BuildPodLogsDirectory).
 func podName(uid string) string {
-	if folders, err := filepath.Glob(filepath.Join(host.podLogs, "*_*_"+uid)); err == nil && len(folders) == 1 {
-		parts := strings.Split(filepath.Base(folders[0]), "_")
+	if directories, err := filepath.Glob(filepath.Join(host.podLogs, "*_*_"+uid)); err == nil && len(directories) == 1 {
+		parts := strings.Split(filepath.Base(directories[0]), "_")
 		return fmt.Sprintf("%s/%s (UID %s)", parts[0], parts[1], uid)
 	}
 	return uid

@@ -92,7 +92,7 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(host.podLogs, "default_app_uid"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			host.log, host.static, host.strict, host.earlier.confined = logger, true, test.pools != "-", test.wasOn
+			host.log, host.static, host.strict, host.previous.confined = logger, true, test.pools != "-", test.wasOn
 			if test.containers == nil {
 				test.containers = []runtimeapi.ContainerState{running}
 			}

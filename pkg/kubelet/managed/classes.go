@@ -191,7 +191,7 @@ func freePods(sets cpusets) bool {
 func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known bool) {
 	all := sets.all()
 	if !n.excludes() {
-		return all, all, host.earlier.confined || (n != nil && !n.pooled.IsEmpty())
+		return all, all, host.previous.confined || (n != nil && !n.pooled.IsEmpty())
 	}
 	observed.Lock()
 	assigned, ready := observed.state, observed.ready
@@ -229,5 +229,5 @@ func freed() bool {
 	classes.Lock()
 	done := classes.freed
 	classes.Unlock()
-	return done && observed.sawToAll()
+	return done && observed.noneNeedsRepair()
 }

@@ -77,14 +77,14 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 		return err
 	}
 	host.online = online
-	if host.earlier, err = readRecord(); err != nil {
+	if host.previous, err = readRecord(); err != nil {
 		host.log.Error(err, "The record of the last pools cannot be read; every set of a container's CPUs is taken for one that it had from them")
 	}
 	pools, notes, err := partition.Load(partition.PinningFilePath, online)
 	if err != nil {
 		return err
 	}
-	if pools == nil && !host.earlier.confined {
+	if pools == nil && !host.previous.confined {
 		return nil
 	}
 	for _, note := range notes {

@@ -14,12 +14,12 @@ import (
 // kubelet started. Each is asked about once, so that only what is wrong is updated (design,
 // section 6, cost).
 
-// sight is what examine found out about a container.
-type sight int
+// outcome is what examine found out about a container.
+type outcome int
 
 const (
-	// notBefore: it is no previous container; this kubelet created it.
-	notBefore sight = iota
+	// notPrevious: it is no previous container; this kubelet created it.
+	notPrevious outcome = iota
 	// reported: the runtime reports its resources. If no cpuset is noted, it has none, and may
 	// use every CPU.
 	reported
@@ -35,36 +35,36 @@ const mostQuestions = 3
 // examine asks the runtime once about a previous container. It notes the cpuset that the
 // container has, and repairs its weight and quota. If the runtime fails, later calls ask
 // again, up to mostQuestions times in all.
-func (n *node) examine(pod *v1.Pod, container, containerID string) sight {
+func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 	observed.Lock()
 	runtime, last := observed.runtime, observed.lastUpdates
-	before, is := observed.found[containerID]
+	previous, known := observed.found[containerID]
 	observed.Unlock()
-	if !is || last == nil {
-		return notBefore
+	if !known || last == nil {
+		return notPrevious
 	}
-	if before.sight != unanswered || runtime == nil {
-		return before.sight
+	if previous.outcome != unanswered || runtime == nil {
+		return previous.outcome
 	}
-	before.questions++
-	has, sight, err := n.look(runtime, pod, container, containerID)
-	if before.sight = sight; err != nil {
-		host.log.Error(err, "A container that was here before this kubelet cannot be examined", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "attempt", before.questions)
-		if before.sight = unanswered; before.questions >= mostQuestions {
-			before.sight = unreported
+	previous.questions++
+	has, outcome, err := n.look(runtime, pod, container, containerID)
+	if previous.outcome = outcome; err != nil {
+		host.log.Error(err, "A container that was here before this kubelet cannot be examined", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "attempt", previous.questions)
+		if previous.outcome = unanswered; previous.questions >= mostQuestions {
+			previous.outcome = unreported
 		}
 	} else if !has.IsEmpty() {
 		note(pod, container, has)
 	}
 	observed.Lock()
-	observed.found[containerID] = before
+	observed.found[containerID] = previous
 	observed.Unlock()
-	return before.sight
+	return previous.outcome
 }
 
 // look asks once. It returns the container's cpuset, after the repair if one was needed;
 // empty if the container has none, or none that is certain.
-func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerID string) (has cpuset.CPUSet, _ sight, err error) {
+func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerID string) (has cpuset.CPUSet, _ outcome, err error) {
 	response, err := runtime.ContainerStatus(context.Background(), containerID, false)
 	if err != nil {
 		return has, unanswered, err
@@ -77,12 +77,12 @@ func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerI
 	if has, err = cpuset.Parse(resources.GetCpusetCpus()); err != nil {
 		return has, unanswered, err
 	}
-	sight := reported
+	outcome := reported
 	if actual := containerCPUs(pod, containerID); !has.IsEmpty() && !actual.IsEmpty() && !actual.Equals(has) {
-		has, sight = cpuset.New(), unreported // update it, so that both agree again
+		has, outcome = cpuset.New(), unreported // update it, so that both agree again
 	}
 	has, err = n.repair(runtime, pod, container, containerID, resources, has)
-	return has, sight, err
+	return has, outcome, err
 }
 
 // containerCPUs returns the cpuset of a container's cgroup; empty if it has none, or cannot

@@ -33,8 +33,8 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	if _, on := partitions(); !on {
 		return active, statuses
 	}
-	ids := map[string]before{}
-	found.Visit(func(_, _, containerID string) { ids[containerID] = before{sight: unanswered} })
+	ids := map[string]previousContainer{}
+	found.Visit(func(_, _, containerID string) { ids[containerID] = previousContainer{outcome: unanswered} })
 	withEphemeral := func() []*v1.Pod {
 		pods := slices.Clone(active())
 		for i, pod := range pods {

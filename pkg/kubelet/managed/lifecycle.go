@@ -29,11 +29,11 @@ import (
 // the feature is off.
 func partitions() (n *node, on bool) {
 	n = current.Load()
-	return n, n != nil || host.earlier.confined
+	return n, n != nil || host.previous.confined
 }
 
-// earlierKubelet is what the record says about previous kubelets.
-type earlierKubelet struct {
+// previousKubelet is what the record says about previous kubelets.
+type previousKubelet struct {
 	// confined means that there is a record: a previous kubelet gave cpusets to containers.
 	confined bool
 	// sets are the cpusets that it gave.
@@ -43,8 +43,8 @@ type earlierKubelet struct {
 }
 
 // gave reports whether a previous kubelet may have given this cpuset to a container.
-func (e earlierKubelet) gave(set cpuset.CPUSet) bool {
-	return e.unreadable || slices.ContainsFunc(e.sets, set.Equals)
+func (p previousKubelet) gave(set cpuset.CPUSet) bool {
+	return p.unreadable || slices.ContainsFunc(p.sets, set.Equals)
 }
 
 // node is what the kubelet knows of its partitions. It never changes after Configure.
@@ -71,7 +71,7 @@ var host struct {
 	// static means that the CPU manager's policy is static, and strict that it keeps reserved
 	// CPUs out of its shared pool.
 	static, strict bool
-	earlier        earlierKubelet
+	previous       previousKubelet
 	// podCgroups means that pods have cgroups of their own (cgroupsPerQOS).
 	podCgroups bool
 	// quotaPeriod is the period of CPU limits; zero means that the kubelet enforces none.

@@ -23,7 +23,7 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 	}
 	if n != nil {
 		// Write the record first: from now on containers may be confined.
-		n.writeRecord(host.earlier.sets)
+		n.writeRecord(host.previous.sets)
 	}
 	go func() {
 		for passes := 0; passes < mostPasses; {

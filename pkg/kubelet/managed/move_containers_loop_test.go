@@ -36,7 +36,7 @@ func TestMoveContainers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				startedIn(t, t.TempDir())
 				host.log, _ = ktesting.NewTestContext(t)
-				host.earlier.confined = test.wasOn
+				host.previous.confined = test.wasOn
 				if test.pools != nil {
 					on(t, test.pools)
 				}

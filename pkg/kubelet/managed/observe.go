@@ -31,19 +31,18 @@ type observation struct {
 	state, lastUpdates state.State
 	runtime            containerRuntime
 	// found are the previous containers, by ID; see examine.
-	found map[string]before
+	found map[string]previousContainer
 	// placed counts the containers that PlaceContainer has noted.
 	placed int
 	// giving are the cpusets that the CPU manager gave to containers last, or is giving them
 	// now, by pod UID and container name.
 	giving map[string]map[string]cpuset.CPUSet
-	// podCgroups are the partitioned pods whose cgroup this kubelet has repaired, or knows to
-	// need no repair.
+	// podCgroups are the partitioned pods whose cgroup this kubelet has repaired; see repaired.
 	podCgroups map[types.UID]bool
-	// room are the CPUs of kubepods, and toldOfRoom the workload types whose pools were
+	// room are the CPUs of kubepods, and comparedWithRoom the workload types whose pools were
 	// compared with them.
-	room       cpuset.CPUSet
-	toldOfRoom []string
+	room             cpuset.CPUSet
+	comparedWithRoom []string
 	// skipped is the last message about each static pod. The kubelet reads the same manifest
 	// again and again; only a new message is news.
 	skipped map[string]string
@@ -51,9 +50,9 @@ type observation struct {
 	unshared string
 }
 
-// before is what is known of a previous container.
-type before struct {
-	sight sight
+// previousContainer is what is known of a previous container.
+type previousContainer struct {
+	outcome outcome
 	// questions counts how often the runtime was asked about it.
 	questions int
 }
@@ -69,16 +68,17 @@ func (o *observation) notes() state.State {
 	return o.lastUpdates
 }
 
-// seen reports whether the pod's cgroup needs no repair any more.
-func (o *observation) seen(pod *v1.Pod) bool {
+// repaired reports whether this kubelet has repaired the pod's cgroup, or found nothing to
+// repair.
+func (o *observation) repaired(pod *v1.Pod) bool {
 	o.Lock()
 	defer o.Unlock()
 	return o.podCgroups[pod.UID]
 }
 
-// sawTo notes that the pod's cgroup needs no repair any more. Before there are too many
+// noteRepaired notes that the pod's cgroup needs no more repair. Before there are too many
 // notes, it forgets the pods that have gone.
-func (o *observation) sawTo(pod *v1.Pod) {
+func (o *observation) noteRepaired(pod *v1.Pod) {
 	o.Lock()
 	count := len(o.podCgroups)
 	o.Unlock()
@@ -97,13 +97,13 @@ func (o *observation) sawTo(pod *v1.Pod) {
 	o.podCgroups[pod.UID] = true
 }
 
-// sawToAll reports whether this kubelet knows all its pods, and no active one that is
-// partitioned has a cgroup that needs repair.
-func (o *observation) sawToAll() bool {
+// noneNeedsRepair reports whether this kubelet knows all its pods, and has repaired the
+// cgroup of each active one that is partitioned.
+func (o *observation) noneNeedsRepair() bool {
 	pods, known := o.allPods()
 	return known && !slices.ContainsFunc(pods, func(pod *v1.Pod) bool {
 		_, partitioned := partition.TypeOf(pod)
-		return partitioned && !o.seen(pod)
+		return partitioned && !o.repaired(pod)
 	})
 }
 
@@ -119,8 +119,8 @@ func (o *observation) allPods() ([]*v1.Pod, bool) {
 	return activePods(), true
 }
 
-// giveTo notes the cpuset that the CPU manager is about to give to a container.
-func (o *observation) giveTo(pod, container string, cpus cpuset.CPUSet) {
+// noteGiving notes the cpuset that the CPU manager is about to give to a container.
+func (o *observation) noteGiving(pod, container string, cpus cpuset.CPUSet) {
 	var active map[types.UID]bool
 	o.Lock()
 	count := len(o.giving)
@@ -150,18 +150,18 @@ func (o *observation) givingTo(pod, container string) cpuset.CPUSet {
 	return o.giving[pod][container]
 }
 
-// newRoom notes the CPUs of kubepods, and reports whether the workload type's pool has yet to
+// noteRoom notes the CPUs of kubepods. It reports whether the workload type's pool has yet to
 // be compared with them.
-func (o *observation) newRoom(workloadType string, cpus cpuset.CPUSet) bool {
+func (o *observation) noteRoom(workloadType string, cpus cpuset.CPUSet) bool {
 	o.Lock()
 	defer o.Unlock()
 	if !o.room.Equals(cpus) {
-		o.room, o.toldOfRoom = cpus, nil
+		o.room, o.comparedWithRoom = cpus, nil
 	}
-	if slices.Contains(o.toldOfRoom, workloadType) {
+	if slices.Contains(o.comparedWithRoom, workloadType) {
 		return false
 	}
-	o.toldOfRoom = append(o.toldOfRoom, workloadType)
+	o.comparedWithRoom = append(o.comparedWithRoom, workloadType)
 	return true
 }
 

@@ -104,13 +104,13 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 	if set = n.makeRoom(pod, set); set.IsEmpty() {
 		return set
 	}
-	observed.giveTo(string(pod.UID), container, set)
+	observed.noteGiving(string(pod.UID), container, set)
 	return n.makeRoom(pod, set)
 }
 
 // choose returns the CPUs for a running container, whatever the cgroups above it have.
 func (n *node) choose(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpuset.CPUSet {
-	before := n.examine(pod, container, containerID)
+	examined := n.examine(pod, container, containerID)
 	if pool, confined := n.pool(pod); confined {
 		return pool
 	}
@@ -118,7 +118,7 @@ func (n *node) choose(pod *v1.Pod, container, containerID string, chosen cpuset.
 		return chosen
 	}
 	if !host.static {
-		return n.offPools(pod, container, before)
+		return n.offPools(pod, container, examined)
 	}
 	if n == nil || n.pooled.IsEmpty() {
 		return chosen // upstream's business
@@ -144,16 +144,16 @@ func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 // offPools returns the CPUs for a running ordinary container under the policy none. It moves
 // a container only if it must: one that needs no cpuset is noted to have the CPUs that it may
 // use, so that upstream sends no update.
-func (n *node) offPools(pod *v1.Pod, container string, before sight) cpuset.CPUSet {
+func (n *node) offPools(pod *v1.Pod, container string, examined outcome) cpuset.CPUSet {
 	free, pooled := without(host.online, host.isolated), cpuset.New()
 	if n != nil && !n.pooled.IsEmpty() {
 		free, pooled = n.ordinary, n.pooled
 	}
 	has := noted(pod, container)
 	switch {
-	case before == unanswered:
+	case examined == unanswered:
 		return cpuset.New()
-	case has.IsEmpty() && pooled.IsEmpty() && (before != unreported || !host.earlier.confined):
+	case has.IsEmpty() && pooled.IsEmpty() && (examined != unreported || !host.previous.confined):
 		// It has no cpuset and may use every CPU, so it needs none.
 		note(pod, container, free)
 		return free
@@ -169,7 +169,7 @@ func (n *node) offPools(pod *v1.Pod, container string, before sight) cpuset.CPUS
 // hasGiven reports whether this project gives that cpuset to containers, or gave it under a
 // previous pinning file.
 func (n *node) hasGiven(set cpuset.CPUSet) bool {
-	return host.earlier.gave(set) || (n != nil && slices.ContainsFunc(n.sets(), set.Equals))
+	return host.previous.gave(set) || (n != nil && slices.ContainsFunc(n.sets(), set.Equals))
 }
 
 // noted returns the cpuset that a container is known to have; empty if none is known. These

@@ -62,7 +62,7 @@ func restarted(t *testing.T, runtime *fakeRuntime) {
 	startedIn(t, t.TempDir())
 	host.log, _ = ktesting.NewTestContext(t)
 	host.online, host.quotaPeriod = cpuset.New(0, 1, 2, 3), 100*time.Millisecond
-	host.earlier.confined = host.earlier.confined || current.Load() == nil
+	host.previous.confined = host.previous.confined || current.Load() == nil
 	FollowPods(nil, nil, nil, runtime, found("id"), newMemoryState(host.log))
 	t.Cleanup(func() { observed = observation{} })
 }
@@ -142,9 +142,9 @@ func TestContainersOfBefore(t *testing.T) {
 			if test.pools != nil {
 				current.Store(newNode(test.pools, host.online, host.isolated, cpuset.New()))
 			}
-			host.earlier.unreadable = test.unreadable
+			host.previous.unreadable = test.unreadable
 			if test.gave != "" {
-				host.earlier = earlierKubelet{confined: true, sets: []cpuset.CPUSet{parse(test.gave)}}
+				host.previous = previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(test.gave)}}
 			}
 			chosen := cpuset.New()
 			if test.static {
@@ -175,7 +175,7 @@ func TestContainersOfThisKubelet(t *testing.T) {
 		}
 		runtime := &fakeRuntime{}
 		restarted(t, runtime)
-		host.earlier.confined = true
+		host.previous.confined = true
 		for _, pod := range []*v1.Pod{ordinaryPod(), partitionedPod(t)} {
 			pod.UID = types.UID(fmt.Sprint("uid-", len(pod.Annotations)))
 			config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}

@@ -92,7 +92,7 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 	_, path := manager.GetPodContainerName(pod)
 	// At every sync, since kubepods may lose CPUs at any time.
 	n.checkRoom(workloadType, filepath.Dir(filepath.Dir(path)))
-	if observed.seen(pod) {
+	if observed.repaired(pod) {
 		return
 	}
 	// A cgroup that does not exist yet is upstream's to create, with the right values.
@@ -109,7 +109,7 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 			return
 		}
 	}
-	observed.sawTo(pod)
+	observed.noteRepaired(pod)
 }
 
 // repairPodCgroup gives a pod's cgroup its CPUs. It calls write last, through which
@@ -122,7 +122,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 	cpus := n.podCPUs(workloadType)
 	confined := !cpus.IsEmpty()
 	var isSandbox func(child string, has, before cpuset.CPUSet) bool
-	if sets.v1 && !confined && host.earlier.confined {
+	if sets.v1 && !confined && host.previous.confined {
 		isSandbox = sandboxesOf(pod) // asks the runtime, so do it before taking the lock
 	}
 	classes.Lock()
@@ -142,7 +142,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 		if err := sets.fit(path, cpus, pool.Intersection(cpus)); err != nil {
 			return err
 		}
-	case sets.v1 && host.earlier.confined:
+	case sets.v1 && host.previous.confined:
 		if err := sets.restore(path, isSandbox); err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (n *node) checkRoom(workloadType, cgroup string) {
 		return
 	}
 	room, err := hierarchy().effective(cgroup)
-	if err != nil || !observed.newRoom(workloadType, room) {
+	if err != nil || !observed.noteRoom(workloadType, room) {
 		return // there is no pod yet, or it has been checked
 	}
 	// reportOffline reports the CPUs that are offline.

@@ -187,7 +187,7 @@ func TestPodCgroupsOfBefore(t *testing.T) {
 			cgroups(t, test.v1, test.has)
 			restarted(t, &fakeRuntime{})
 			onlineFile(t, "0-3")
-			host.podCgroups, host.earlier.confined = true, true
+			host.podCgroups, host.previous.confined = true, true
 			if test.pools != nil {
 				on(t, test.pools)
 			}
@@ -424,7 +424,7 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 				possibleCPUsFile = possible
 			}
 			useClasses(t)
-			host.static, host.earlier.confined = !test.none, test.wasOn
+			host.static, host.previous.confined = !test.none, test.wasOn
 			exclusive, err := cpuset.Parse(test.exclusive)
 			if err != nil {
 				t.Fatal(err)
@@ -444,7 +444,7 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 				observed.lastUpdates.SetCPUSet("a", "c", notes)
 			}
 			if giving, err := cpuset.Parse(test.giving); err == nil && !giving.IsEmpty() {
-				observed.giveTo("a", "c", giving)
+				observed.noteGiving("a", "c", giving)
 			}
 			var burstable, bestEffort cpuset.CPUSet
 			ConfineClasses(func() error { return nil }, "/kubepods/burstable", &burstable, "/kubepods/besteffort", &bestEffort)

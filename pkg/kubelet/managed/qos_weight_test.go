@@ -10,23 +10,23 @@ import (
 
 func TestKeepBurstableWeight(t *testing.T) {
 	for name, test := range map[string]struct {
-		folder string
+		directory string
 		// weight is what the class has, in the file of its version of cgroups.
 		weight     string
 		off, ready bool
 		wantKept   bool
 	}{
-		"pods ran before":                          {folder: "cpu/kubepods/burstable/pod1", wantKept: true},
-		"pods ran before, with cgroup v2":          {folder: "kubepods/burstable/pod1", wantKept: true},
-		"a weight that is larger is set":           {folder: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=101"},
-		"and one that is not is kept":              {folder: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=102", wantKept: true},
-		"it is larger with cgroup v2":              {folder: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=3"},
-		"and is not":                               {folder: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=4", wantKept: true},
-		"the host has booted":                      {folder: "cpu/kubepods/burstable"},
-		"the host has booted, with cgroup v2":      {folder: "kubepods/burstable"},
-		"the class has no cgroup":                  {folder: "x"},
-		"the kubelet knows all pods":               {folder: "cpu/kubepods/burstable/pod1", ready: true},
-		"the feature is off, so upstream's bug is": {folder: "cpu/kubepods/burstable/pod1", off: true},
+		"pods ran before":                          {directory: "cpu/kubepods/burstable/pod1", wantKept: true},
+		"pods ran before, with cgroup v2":          {directory: "kubepods/burstable/pod1", wantKept: true},
+		"a weight that is larger is set":           {directory: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=101"},
+		"and one that is not is kept":              {directory: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=102", wantKept: true},
+		"it is larger with cgroup v2":              {directory: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=3"},
+		"and is not":                               {directory: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=4", wantKept: true},
+		"the host has booted":                      {directory: "cpu/kubepods/burstable"},
+		"the host has booted, with cgroup v2":      {directory: "kubepods/burstable"},
+		"the class has no cgroup":                  {directory: "x"},
+		"the kubelet knows all pods":               {directory: "cpu/kubepods/burstable/pod1", ready: true},
+		"the feature is off, so upstream's bug is": {directory: "cpu/kubepods/burstable/pod1", off: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := cgroupRoot
@@ -35,7 +35,7 @@ func TestKeepBurstableWeight(t *testing.T) {
 				cgroupRoot = before
 				weighedBefore.decide, weighedBefore.yes = sync.Once{}, false
 			})
-			if err := os.MkdirAll(filepath.Join(cgroupRoot, test.folder), 0o755); err != nil {
+			if err := os.MkdirAll(filepath.Join(cgroupRoot, test.directory), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			if !test.off {

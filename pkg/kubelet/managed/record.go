@@ -82,10 +82,10 @@ func records() (checkpointmanager.CheckpointManager, error) {
 // readRecord reads what a previous kubelet with a pinning file left; the zero value if there
 // is no record. If the record cannot be read, it returns an error, and a value that counts as
 // a record.
-func readRecord() (earlierKubelet, error) {
+func readRecord() (previousKubelet, error) {
 	// Look first: the manager would create the directory.
 	if _, err := os.Stat(recordPath); errors.Is(err, fs.ErrNotExist) {
-		return earlierKubelet{}, nil
+		return previousKubelet{}, nil
 	}
 	var r poolRecord
 	manager, err := records()
@@ -100,20 +100,20 @@ func readRecord() (earlierKubelet, error) {
 		}
 	}
 	if err != nil {
-		return earlierKubelet{confined: true, unreadable: true}, fmt.Errorf("record %s: %w", recordPath, err)
+		return previousKubelet{confined: true, unreadable: true}, fmt.Errorf("record %s: %w", recordPath, err)
 	}
 	if len(r.Sets) == 0 && len(sets) > 0 {
 		// A previous version wrote it.
 		sets = append(sets, host.online.Difference(sets[0]))
 	}
-	return earlierKubelet{confined: true, sets: sets}, nil
+	return previousKubelet{confined: true, sets: sets}, nil
 }
 
 // writeRecord records the cpusets of these pools, and the given ones of previous pools. If it
 // cannot, it logs that and sends an Event; the kubelet starts all the same.
-func (n *node) writeRecord(earlier []cpuset.CPUSet) {
+func (n *node) writeRecord(previous []cpuset.CPUSet) {
 	sets := n.sets()
-	for _, set := range earlier {
+	for _, set := range previous {
 		if !slices.ContainsFunc(sets, set.Equals) {
 			sets = append(sets, set)
 		}
