@@ -85,15 +85,15 @@ func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (sk
 	assigned := cpuset.New()
 	for _, a := range assignments {
 		if ended[a.pod] {
-			host.log.Info("A pod of which no container runs held a CPU exclusively that it cannot have now; it gets others when it is admitted again", "holder", a.String(), "cpus", a.cpus.String())
+			host.log.Info("Dropping exclusive CPUs of a pod that has no running container; it gets others when it is admitted again", "holder", a.String(), "cpus", a.cpus.String())
 			a.drop(s)
 			continue
 		}
 		assigned = assigned.Union(a.cpus)
 		if absent := a.cpus.Difference(online); !absent.IsEmpty() {
 			skip = true
-			host.log.Error(nil, "A CPU that is held exclusively is offline", "holder", a.String(), "cpus", absent.String())
-			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which %s holds exclusively, is offline: set it online, or delete the pod", absent, a)
+			host.log.Error(nil, "An exclusively held CPU is offline", "holder", a.String(), "cpus", absent.String())
+			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which %s holds exclusively, is offline: bring it online, or delete the pod", absent, a)
 		}
 	}
 	shared := online.Difference(assigned)
@@ -105,7 +105,7 @@ func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (sk
 		s.SetDefaultCPUSet(shared)
 	}
 	if shared.IsEmpty() && !assigned.IsEmpty() {
-		host.log.Info("Containers with exclusive CPUs have all that the pools leave", "exclusive", assigned.String())
+		host.log.Info("Exclusive containers have every CPU outside the pools", "exclusive", assigned.String())
 		skip = true
 	}
 	if skip {
@@ -166,7 +166,7 @@ func mayRun(uid string) bool {
 	}
 	containers, err := runtime.ListContainers(context.Background(), &runtimeapi.ContainerFilter{LabelSelector: map[string]string{podUIDLabel: uid}})
 	if err != nil {
-		host.log.Error(err, "The runtime does not say which containers of a pod run", "pod", podName(uid))
+		host.log.Error(err, "Cannot list the containers of a pod; assuming that one runs", "pod", podName(uid))
 		return true
 	}
 	return slices.ContainsFunc(containers, func(c *runtimeapi.Container) bool {

@@ -69,7 +69,7 @@ func ConfineClasses[F updateCgroups](update F, burstable string, burstableCPUs *
 		var err error
 		if *set, err = confineClass(sets, classes.names[i], cpus, otherwise); err != nil {
 			ok, *set = false, cpuset.CPUSet{}
-			host.log.Error(err, "A class's cgroup cannot be given its CPUs; trying again at the next update", "cgroup", classes.names[i], "cpus", cpus.String())
+			host.log.Error(err, "Cannot give a QoS class's cgroup its CPUs; trying again at the next update", "cgroup", classes.names[i], "cpus", cpus.String())
 		}
 	}
 	if ok && !n.excludes() && !classes.freed {
@@ -160,7 +160,7 @@ func updateKept() {
 	classes.Unlock()
 	if due {
 		if err := update(); err != nil {
-			host.log.Error(err, "The classes' cgroups cannot be updated")
+			host.log.Error(err, "Cannot update the QoS classes' cgroups")
 		}
 	}
 }
@@ -178,7 +178,7 @@ func freePods(sets cpusets) bool {
 		if path, found := sets.podCgroup(pod); found {
 			if err := sets.restore(path, likeItsPod); err != nil && !gone(err) {
 				done = false
-				host.log.Error(err, "A pod's cgroup cannot be given back its CPUs; trying again at the next update", "pod", klog.KObj(pod), "cgroup", path)
+				host.log.Error(err, "Cannot give a pod's cgroup its CPUs back; trying again at the next update", "pod", klog.KObj(pod), "cgroup", path)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 	}
 	host.online = online
 	if host.previous, err = readRecord(); err != nil {
-		host.log.Error(err, "The record of the last pools cannot be read; every set of a container's CPUs is taken for one that it had from them")
+		host.log.Error(err, "Cannot read the record of the previous pools; taking the cpuset of every container for one that they gave")
 	}
 	pools, notes, err := partition.Load(partition.PinningFilePath, online)
 	if err != nil {
@@ -92,14 +92,14 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 		nodeEvent(v1.EventTypeWarning, eventDirectoryOwner, "%s", note)
 	}
 	if pools == nil {
-		const message = "There was a pinning file and there is none now: the containers that it confined are freed, and the node reports no cores any more"
+		const message = "The pinning file is gone: the containers that it confined are freed, and the node no longer reports cores"
 		host.log.Error(nil, message, "path", partition.PinningFilePath)
 		nodeEvent(v1.EventTypeWarning, eventFileMissing, message+"; its path is %s", partition.PinningFilePath)
 	}
 	if union := pools.Union(); !union.IsEmpty() && online.IsSubsetOf(union) {
 		const message = "The pools hold every CPU of the host, so they confine nothing and reserve nothing"
 		host.log.Error(nil, message, "pools", pools, "online", online.String())
-		nodeEvent(v1.EventTypeWarning, eventEveryCPU, message+": %s gives away %s", partition.PinningFilePath, online)
+		nodeEvent(v1.EventTypeWarning, eventEveryCPU, message+": %s lists %s", partition.PinningFilePath, online)
 		for workloadType := range pools {
 			pools[workloadType] = cpuset.New()
 		}
@@ -112,7 +112,7 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 	host.static = config.CPUManagerPolicy == staticPolicy
 	host.strict, _ = strconv.ParseBool(config.CPUManagerPolicyOptions[strictReservation])
 	if host.podCgroups = config.CgroupsPerQOS; !host.podCgroups {
-		host.log.Info("Pods have no cgroups of their own, so only their containers are confined, not their sandboxes and what else the runtime starts", "cgroupsPerQOS", false)
+		host.log.Info("Pods have no cgroups of their own, so only their containers are confined, not their sandboxes or anything else that the runtime starts", "cgroupsPerQOS", false)
 	}
 	if config.CPUCFSQuota {
 		host.quotaPeriod = config.CPUCFSQuotaPeriod.Duration
@@ -168,7 +168,7 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 	}
 	if value, set := config.CPUManagerPolicyOptions[strictReservation]; set {
 		if strict, err := strconv.ParseBool(value); err != nil || !strict { // as upstream parses it
-			return fmt.Errorf("%s: %s is %q, but the pools of %s are not to be shared; set it to \"true\", or leave it unset", policyOptionsSetting, strictReservation, value, partition.PinningFilePath)
+			return fmt.Errorf("%s: %s is %q, but the pools of %s must not be shared; set it to \"true\", or leave it unset", policyOptionsSetting, strictReservation, value, partition.PinningFilePath)
 		}
 		return nil
 	}
@@ -233,7 +233,7 @@ func replaceReservations(config *kubeletconfig.KubeletConfiguration) {
 		host.log.Info("The pools replace reserved amounts of CPU", reservedCPUsSetting, config.ReservedSystemCPUs, "replaced", replaced)
 	}
 	if len(dropped) > 0 {
-		const message = "The pools are reserved by " + reservedCPUsSetting + ", beside which upstream forbids reserved cgroups: host processes have no limit and no weight of their own from the kubelet any more"
+		const message = reservedCPUsSetting + " reserves the pools, and upstream forbids reserved cgroups beside it: the kubelet no longer gives host processes a limit or a weight of their own"
 		host.log.Error(nil, message, reservedCPUsSetting, config.ReservedSystemCPUs, "dropped", dropped)
 		nodeEvent(v1.EventTypeWarning, eventReservationDropped, message+"; dropped: %s", strings.Join(dropped, ", "))
 	}

@@ -49,7 +49,7 @@ func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 	previous.questions++
 	has, outcome, err := n.look(runtime, pod, container, containerID)
 	if previous.outcome = outcome; err != nil {
-		host.log.Error(err, "A container that was here before this kubelet cannot be examined", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "attempt", previous.questions)
+		host.log.Error(err, "Cannot examine a container that existed before this kubelet started", "pod", klog.KObj(pod), "container", container, "containerID", containerID, "attempt", previous.questions)
 		if previous.outcome = unanswered; previous.questions >= mostQuestions {
 			previous.outcome = unreported
 		}

@@ -39,7 +39,7 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 		err = n.makeRoomInPod(pod, sets, path, cpus)
 	}
 	if err != nil && !gone(err) {
-		host.log.Error(err, "The cgroups above a container cannot be given its CPUs; trying again", "pod", klog.KObj(pod), "cgroup", path, "cpus", cpus.String())
+		host.log.Error(err, "Cannot give the cgroups above a container its CPUs; trying again", "pod", klog.KObj(pod), "cgroup", path, "cpus", cpus.String())
 		return cpuset.New()
 	}
 	return cpus

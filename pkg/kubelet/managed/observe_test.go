@@ -99,10 +99,10 @@ func TestOfflineCPUs(t *testing.T) {
 		want   []string
 	}{
 		{"0-3", nil},
-		{"0,2-3", []string{`Warning WorkloadPartitioningCPUOffline CPU 1 of workload type management was taken offline: of its CPUs "0-1" its pods have "0" left`}},
+		{"0,2-3", []string{`Warning WorkloadPartitioningCPUOffline CPU 1 of workload type management was taken offline: its pods have "0" left of "0-1"`}},
 		{"0,2-3", nil},
-		{"0", []string{`CPU 1 of workload type management`, `CPU 2 of workload type other was taken offline: of its CPUs "2" its pods have "" left`, `CPU 3, of no workload type, was taken offline`}},
-		{"0-3", []string{`Normal WorkloadPartitioningCPUOnline The host has all its CPUs "0-3" again`}},
+		{"0", []string{`CPU 1 of workload type management`, `CPU 2 of workload type other was taken offline: its pods have "" left of "2"`, `CPU 3, of no workload type, was taken offline`}},
+		{"0-3", []string{`Normal WorkloadPartitioningCPUOnline All CPUs "0-3" of the host are online again`}},
 		{"", nil},
 	} {
 		if err := os.WriteFile(file, []byte(step.online+"\n"), 0o600); err != nil {

@@ -31,18 +31,18 @@ func (n *node) reportOffline() {
 		return
 	}
 	if gone.IsEmpty() {
-		nodeEvent(v1.EventTypeNormal, eventCPUOnline, "The host has all its CPUs %q again", online.String())
+		nodeEvent(v1.EventTypeNormal, eventCPUOnline, "All CPUs %q of the host are online again", online.String())
 		return
 	}
 	for _, workloadType := range n.pools.Types() {
 		pool := n.pools[workloadType]
 		if lost := pool.Intersection(gone); !lost.IsEmpty() {
-			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s of workload type %s was taken offline: of its CPUs %q its pods have %q left; set it online, or take it out of %s and restart the kubelet",
-				lost, workloadType, pool.String(), pool.Difference(gone).String(), partition.PinningFilePath)
+			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s of workload type %s was taken offline: its pods have %q left of %q; bring it online, or remove it from %s and restart the kubelet",
+				lost, workloadType, pool.Difference(gone).String(), pool.String(), partition.PinningFilePath)
 		}
 	}
 	if lost := n.others.Intersection(gone); !lost.IsEmpty() {
-		nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, of no workload type, was taken offline: ordinary pods have %q left; set it online",
+		nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, of no workload type, was taken offline: ordinary pods have %q left; bring it online",
 			lost, n.others.Difference(gone).String())
 	}
 }

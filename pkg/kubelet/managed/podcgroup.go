@@ -105,7 +105,7 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 			}
 			return callSetPodCgroup(manager, pod, onlyCPU(config, cpus, fields...))
 		}); err != nil {
-			host.log.Error(err, "A pod's cgroup cannot be written; trying again when the pod is synchronised", "pod", klog.KObj(pod), "cgroup", path)
+			host.log.Error(err, "Cannot write a pod's cgroup; trying again at the pod's next sync", "pod", klog.KObj(pod), "cgroup", path)
 			return
 		}
 	}
@@ -170,7 +170,7 @@ func sandboxesOf(pod *v1.Pod) func(child string, _, _ cpuset.CPUSet) bool {
 	}
 	list, err := runtime.ListPodSandbox(context.Background(), &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{podUIDLabel: string(pod.UID)}})
 	if err != nil {
-		host.log.Error(err, "The runtime does not say which sandboxes a pod has; they keep their CPUs", "pod", klog.KObj(pod))
+		host.log.Error(err, "Cannot list the sandboxes of a pod; they keep their CPUs", "pod", klog.KObj(pod))
 	}
 	for _, sandbox := range list {
 		ids = append(ids, sandbox.Id)
@@ -191,7 +191,7 @@ func (n *node) checkRoom(workloadType, cgroup string) {
 	// reportOffline reports the CPUs that are offline.
 	if lacks := n.pools[workloadType].Intersection(onlineCPUs()).Difference(room); !lacks.IsEmpty() {
 		host.log.Error(nil, "The cgroup of all pods lacks CPUs of a pool", "cgroup", cgroup, "cpus", room.String(), "workloadType", workloadType, "pool", n.pools[workloadType].String())
-		nodeEvent(v1.EventTypeWarning, eventCgroupLacksCPUs, "The cgroup %s has the CPUs %q and the pool of workload type %s %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the one above it that is as narrow",
+		nodeEvent(v1.EventTypeWarning, eventCgroupLacksCPUs, "The cgroup %s has the CPUs %q, but the pool of workload type %s has %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the cgroup above it that is as narrow",
 			cgroup, room.String(), workloadType, n.pools[workloadType].String(), lacks)
 	}
 }

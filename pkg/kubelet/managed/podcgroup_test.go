@@ -132,7 +132,7 @@ func TestPodCgroupIsConfined(t *testing.T) {
 				if test.room != "1-3" {
 					lacks = "CPU 0-1"
 				}
-				expectEvent(t, recorder, fmt.Sprintf("PodCgroupLacksPoolCPUs The cgroup /kubepods has the CPUs %q and the pool of workload type management \"0-1\": its pods cannot run on %s", test.room, lacks))
+				expectEvent(t, recorder, fmt.Sprintf("PodCgroupLacksPoolCPUs The cgroup /kubepods has the CPUs %q, but the pool of workload type management has \"0-1\": its pods cannot run on %s", test.room, lacks))
 			}
 			expectEvent(t, recorder, "")
 			same, workloadType := WithOriginalCPUAndType(pod)

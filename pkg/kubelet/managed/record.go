@@ -127,8 +127,8 @@ func (n *node) writeRecord(previous []cpuset.CPUSet) {
 		err = manager.CreateCheckpoint(recordName, r)
 	}
 	if err != nil {
-		host.log.Error(err, "The record of the pools cannot be written; a kubelet without the pinning file will not free all containers of this one", "path", recordPath)
-		nodeEvent(v1.EventTypeWarning, eventRecordNotWritten, "The record %s of the pools cannot be written: %v", recordPath, err)
+		host.log.Error(err, "Cannot write the record of the pools; a kubelet that starts without the pinning file will not free every container of this one", "path", recordPath)
+		nodeEvent(v1.EventTypeWarning, eventRecordNotWritten, "Cannot write the record of the pools %s: %v", recordPath, err)
 	}
 }
 
@@ -168,6 +168,6 @@ func removeRecord() {
 		err = manager.RemoveCheckpoint(recordName)
 	}
 	if err != nil {
-		host.log.Error(err, "The record of the last pools cannot be removed; the next start will look for their containers again", "path", recordPath)
+		host.log.Error(err, "Cannot remove the record of the previous pools; the next start will look for their containers again", "path", recordPath)
 	}
 }
