@@ -15,10 +15,10 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// StartPolicy calls start, the Start of the CPU manager's policy, after it has derived the
-// checkpoint's shared set again: all CPUs that exist, less the reserved ones, less those that
-// are assigned exclusively. So the kubelet starts even if pools have changed, a loss of
-// power has cut a write in two, or CPUs have come or gone. Upstream would refuse to start
+// StartPolicy calls start, which starts the CPU manager's policy, after it has derived the
+// shared CPUs for the checkpoint: all CPUs that exist, less the reserved ones, less those
+// that are assigned exclusively. So the kubelet starts even if pools have changed, a power
+// cut came between two writes, or CPUs have come or gone. Upstream would refuse to start
 // until somebody deletes the checkpoint, and all exclusive assignments with it
 // (pkg/kubelet/cm/cpumanager/policy_static.go, validateState).
 //
@@ -37,7 +37,7 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 		return callStart(start, s)
 	}
 	reserved := online.Difference(allocatable)
-	skip, err := deriveSharedSet(n, s, online, reserved)
+	skip, err := deriveSharedCPUs(n, s, online, reserved)
 	if err != nil {
 		return err
 	}
@@ -55,13 +55,13 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 	return callStart(start, s)
 }
 
-// deriveSharedSet brings the checkpoint up to date, as StartPolicy says. skip means that
+// deriveSharedCPUs brings the checkpoint up to date, as StartPolicy says. skip means that
 // upstream's start must not run, since it would take the checkpoint for damaged. That is so
 // if nothing is left to share (upstream gets into that state, and writes it, but does not
 // start from it; kubernetes/kubernetes issue 141196), or if a container that may be running
-// was given a CPU that is offline now. deriveSharedSet then sets the metrics that upstream's
+// was given a CPU that is offline now. deriveSharedCPUs then sets the metrics that upstream's
 // start would have set.
-func deriveSharedSet(n *node, s state.State, online, reserved cpuset.CPUSet) (skip bool, err error) {
+func deriveSharedCPUs(n *node, s state.State, online, reserved cpuset.CPUSet) (skip bool, err error) {
 	assignments := assignmentsOf(s)
 	if len(assignments) == 0 && s.GetDefaultCPUSet().IsEmpty() {
 		return false, nil // new: upstream fills it
@@ -190,7 +190,7 @@ const numaNodes = "/sys/devices/system/node/node[0-9]*"
 
 // initializeMetrics sets the metrics as upstream's start would have done
 // (pkg/kubelet/cm/cpumanager/policy_static.go, initializeMetrics). shared and assigned are
-// the CPUs of the shared pool and of all assignments.
+// the CPUs that are shared and those of all assignments.
 func initializeMetrics(shared, assigned cpuset.CPUSet) {
 	metrics.CPUManagerSharedPoolSizeMilliCores.Set(float64(shared.Size() * 1000))
 	metrics.CPUManagerExclusiveCPUsAllocationCount.Set(float64(assigned.Size()))

@@ -38,7 +38,7 @@ var classes struct {
 // calls it in every update of their cgroups, among other times before it creates a pod's
 // cgroup (pkg/kubelet/cm/qos_container_manager_linux.go, UpdateCgroups). update is that
 // function. burstable and bestEffort are the cgroups, and ConfineClasses sets burstableCPUs
-// and bestEffortCPUs to what upstream is to write there; the zero value means nothing.
+// and bestEffortCPUs to what upstream must write there; the zero value means nothing.
 //
 // On cgroup v2 the kernel would run a container that has no CPU in common with its class on
 // all CPUs of the class, pools included. So the class keeps that container's CPUs until the
@@ -84,7 +84,7 @@ func classesKnown() bool {
 	return len(classes.names) > 0
 }
 
-// confineClass returns the cpuset that upstream is to write to a class's cgroup; the zero
+// confineClass returns the cpuset that upstream must write to a class's cgroup; the zero
 // value means none. On cgroup v1 it writes the cpuset itself. otherwise is for cgroups below
 // that would have no CPU left.
 func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cpuset.CPUSet, error) {
@@ -176,7 +176,7 @@ func freePods(sets cpusets) bool {
 			continue
 		}
 		if path, found := sets.podCgroup(pod); found {
-			if err := sets.restore(path, likeItsPod); err != nil && !gone(err) {
+			if err := sets.widenToParent(path, sameAsItsPod); err != nil && !gone(err) {
 				done = false
 				host.log.Error(err, "Cannot give a pod's cgroup its CPUs back; trying again at the next update", "pod", klog.KObj(pod), "cgroup", path)
 			}
@@ -207,7 +207,7 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 	if otherwise.IsEmpty() {
 		// Nothing is left to share, so shared containers run on CPUs that are exclusive or reserved.
 		// The classes keep these: a container without any CPU left would be spread over the pools.
-		// Only all the pods together tell which CPUs these are.
+		// Which CPUs these are is known once all pods are.
 		if ready == nil || !ready() {
 			return cpus, otherwise, false
 		}

@@ -141,7 +141,7 @@ func without(cpus, isolated cpuset.CPUSet) cpuset.CPUSet {
 }
 
 // reservePools makes the pools reserved CPUs, and has the static policy of the CPU manager
-// keep reserved CPUs out of its shared pool. Nil pools mean that the file has gone.
+// keep reserved CPUs out of the shared CPUs. Nil pools mean that the file has gone.
 func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Pools) error {
 	pooled := pools.Union()
 	if pooled.IsEmpty() {

@@ -118,10 +118,10 @@ func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet) error {
 	return c.set(cgroup, cpus)
 }
 
-// restore gives a pod's cgroup on cgroup v1 its parent's cpuset back. The children for which
-// follows returns true get it too; containers are left to the CPU manager. follows gets the
-// child's path, its cpuset, and the cpuset that the pod's cgroup had before.
-func (c cpusets) restore(cgroup string, follows func(child string, has, before cpuset.CPUSet) bool) error {
+// widenToParent gives a pod's cgroup on cgroup v1 its parent's cpuset, and the same to the
+// children for which follows returns true; containers are left to the CPU manager. follows
+// gets the child's path, its cpuset, and the cpuset that the pod's cgroup had before.
+func (c cpusets) widenToParent(cgroup string, follows func(child string, has, before cpuset.CPUSet) bool) error {
 	all, err := c.cpus(filepath.Dir(cgroup))
 	if err != nil {
 		return err
@@ -145,10 +145,10 @@ func (c cpusets) restore(cgroup string, follows func(child string, has, before c
 	return nil
 }
 
-// likeItsPod reports whether a child has the cpuset that its pod had. Then nobody gave it one
+// sameAsItsPod reports whether a child has the cpuset that its pod had. Then nobody gave it one
 // of its own: it inherited the pod's when it was created, as sandboxes do, and was narrowed
 // with it.
-func likeItsPod(_ string, has, before cpuset.CPUSet) bool { return has.Equals(before) }
+func sameAsItsPod(_ string, has, before cpuset.CPUSet) bool { return has.Equals(before) }
 
 // gone reports whether an error means that the cgroup has been removed, which may happen at
 // any time.

@@ -1,5 +1,5 @@
 // Package managed is what the kubelet's hooks call: a shim between the kubelet and the core. A
-// hook is a line in an upstream file; what it does is defined here.
+// hook is one or a few lines in an upstream file; what they do is defined here.
 //
 // Without a pinning file, and without a record of a previous one, every function returns what
 // upstream would have without it. With a record only, the kubelet takes back what a previous

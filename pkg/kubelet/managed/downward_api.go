@@ -6,10 +6,10 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// ForDownwardAPI returns the pod as the downward API is to show it: with the CPU requests and
-// limits that it had before it was partitioned. A container without a limit sees what it
-// could use: the size of its pool. defaulted is the pod, or a copy in which upstream has set
-// missing limits to the node's CPUs.
+// ForDownwardAPI returns the pod as the downward API must show it: with its original CPU
+// requests and limits. A container without a limit sees what it could use: the size of its
+// pool. defaulted is the pod, or a copy in which upstream has set missing limits to the
+// node's CPUs.
 func ForDownwardAPI(pod, defaulted *v1.Pod) *v1.Pod {
 	workloadType, ok := typeOf(pod)
 	if !ok {
@@ -37,9 +37,8 @@ func ContainerForDownwardAPI(pod *v1.Pod, defaulted *v1.Container) *v1.Container
 	return defaulted
 }
 
-// downward gives a container the requests and limits that it had before it was partitioned,
-// and the size of its pool if it had no limit. A pod that is not confined keeps upstream's
-// default.
+// downward gives a container its original requests and limits, and the size of its pool if it
+// had no limit. A pod that is not confined keeps upstream's default.
 func downward(pod *v1.Pod, workloadType string, defaulted *v1.Container) *v1.Container {
 	ordinary := partition.ContainerAsOrdinary(pod, workloadType, defaulted)
 	if ordinary == defaulted {

@@ -33,7 +33,7 @@ const (
 const mostQuestions = 3
 
 // examine asks the runtime once about a previous container. It notes the cpuset that the
-// container has, and repairs its weight and quota. If the runtime fails, later calls ask
+// container has, and repairs its weight and CPU quota. If the runtime fails, later calls ask
 // again, up to mostQuestions times in all.
 func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 	observed.Lock()

@@ -26,7 +26,7 @@ type containers interface {
 // containers that it has. In lastUpdates the CPU manager notes the cpuset that it gave to
 // each container.
 //
-// FollowPods returns the sources of pods and of statuses that the CPU manager is to use
+// FollowPods returns the sources of pods and of statuses that the CPU manager must use
 // instead. They include ephemeral containers, which upstream's would never move once they
 // run.
 func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses, runtime any, found containers, lastUpdates state.State) (func() []*v1.Pod, PodStatuses) {

@@ -52,11 +52,11 @@ type node struct {
 	pools partition.Pools
 	// pooled are the CPUs of all pools, and others the CPUs of the host that are in none.
 	pooled, others cpuset.CPUSet
-	// ordinary are the CPUs on which ordinary containers run under the policy none: the others,
-	// less the isolated ones, which are for those that ask for them.
+	// ordinary are the CPUs on which shared containers run under the policy none: the others,
+	// less the isolated ones, on which the kernel puts only what asks for them.
 	ordinary cpuset.CPUSet
-	// fallback are the CPUs for containers without exclusive CPUs when exclusive containers
-	// have taken all others; see unshared.
+	// fallback are the CPUs for shared containers when exclusive containers have taken all
+	// others; see unshared.
 	fallback cpuset.CPUSet
 }
 
@@ -69,7 +69,7 @@ var host struct {
 	// isolated are the CPUs that the kernel argument isolcpus names.
 	isolated cpuset.CPUSet
 	// static means that the CPU manager's policy is static, and strict that it keeps reserved
-	// CPUs out of its shared pool.
+	// CPUs out of the shared CPUs.
 	static, strict bool
 	previous       previousKubelet
 	// podCgroups means that pods have cgroups of their own (cgroupsPerQOS).

@@ -16,7 +16,7 @@ import (
 // the cpuset, but run the container only on those of its CPUs that the class has, or on all
 // CPUs of the class if it has none of them.
 
-// makeRoom gives the cgroups above a container the CPUs on which the container is to run, and
+// makeRoom gives the cgroups above a container the CPUs on which the container will run, and
 // returns them. If it cannot, it returns the empty set: not now, look again.
 func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 	if cpus.IsEmpty() || !host.podCgroups {
@@ -83,5 +83,5 @@ func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset
 	if _, confined := n.pool(pod); confined {
 		return sets.widen(path, cpus) // RepairPodCgroup narrows it later
 	}
-	return sets.restore(path, likeItsPod)
+	return sets.widenToParent(path, sameAsItsPod)
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// shared returns the CPUs that ordinary containers share.
+// shared returns the shared CPUs.
 func (n *node) shared() cpuset.CPUSet {
 	observed.Lock()
 	defer observed.Unlock()
@@ -21,8 +21,8 @@ func (n *node) shared() cpuset.CPUSet {
 }
 
 // reportShared sends an Event when exclusive containers have taken every CPU that was shared.
-// It names the CPUs on which the others run then, and the pods that they disturb there. A
-// second Event reports the end.
+// The Event names the CPUs on which shared containers run then, and the pods that they
+// disturb there. A second Event reports the end.
 func (n *node) reportShared() {
 	if n.pooled.IsEmpty() {
 		return
@@ -41,8 +41,8 @@ func (n *node) reportShared() {
 	}
 }
 
-// unsharedNow returns the CPUs on which containers without exclusive CPUs run while nothing
-// is left to share, and the names of the active pods by UID.
+// unsharedNow returns the CPUs on which shared containers run while nothing is left to share,
+// and the names of the active pods by UID.
 func (n *node) unsharedNow() (used cpuset.CPUSet, names map[string]string) {
 	observed.Lock()
 	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates

@@ -39,10 +39,10 @@ type observation struct {
 	giving map[string]map[string]cpuset.CPUSet
 	// podCgroups are the partitioned pods whose cgroup this kubelet has repaired; see repaired.
 	podCgroups map[types.UID]bool
-	// room are the CPUs of kubepods, and comparedWithRoom the workload types whose pools were
-	// compared with them.
-	room             cpuset.CPUSet
-	comparedWithRoom []string
+	// allPodsCPUs are the CPUs of the cgroup of all pods, and comparedWithAllPods the workload
+	// types whose pools were compared with them.
+	allPodsCPUs         cpuset.CPUSet
+	comparedWithAllPods []string
 	// skipped is the last message about each static pod. The kubelet reads the same manifest
 	// again and again; only a new message is news.
 	skipped map[string]string
@@ -150,26 +150,26 @@ func (o *observation) givingTo(pod, container string) cpuset.CPUSet {
 	return o.giving[pod][container]
 }
 
-// noteRoom notes the CPUs of kubepods. It reports whether the workload type's pool has yet to
-// be compared with them.
-func (o *observation) noteRoom(workloadType string, cpus cpuset.CPUSet) bool {
+// noteCPUsOfAllPods notes the CPUs of the cgroup of all pods. It reports whether the workload
+// type's pool has yet to be compared with them.
+func (o *observation) noteCPUsOfAllPods(workloadType string, cpus cpuset.CPUSet) bool {
 	o.Lock()
 	defer o.Unlock()
-	if !o.room.Equals(cpus) {
-		o.room, o.comparedWithRoom = cpus, nil
+	if !o.allPodsCPUs.Equals(cpus) {
+		o.allPodsCPUs, o.comparedWithAllPods = cpus, nil
 	}
-	if slices.Contains(o.comparedWithRoom, workloadType) {
+	if slices.Contains(o.comparedWithAllPods, workloadType) {
 		return false
 	}
-	o.comparedWithRoom = append(o.comparedWithRoom, workloadType)
+	o.comparedWithAllPods = append(o.comparedWithAllPods, workloadType)
 	return true
 }
 
-// podRoom returns the CPUs of kubepods; empty if they are not known.
-func (o *observation) podRoom() cpuset.CPUSet {
+// cpusOfAllPods returns the CPUs of the cgroup of all pods; empty if they are not known.
+func (o *observation) cpusOfAllPods() cpuset.CPUSet {
 	o.Lock()
 	defer o.Unlock()
-	return o.room
+	return o.allPodsCPUs
 }
 
 // active returns the UIDs of the active pods; nil if they are not known yet. The caller must

@@ -18,9 +18,9 @@ func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
 	return workloadType, ok
 }
 
-// WithOriginalCPU returns the pod with the CPU requests and limits that it had before it was
-// partitioned. Upstream derives weights and quotas from them. It returns an ordinary pod as
-// it is.
+// WithOriginalCPU returns the pod with its original CPU requests and limits: those that it
+// had before it was partitioned. Upstream derives weights and quotas from them. It returns an
+// ordinary pod as it is.
 func WithOriginalCPU(pod *v1.Pod) *v1.Pod {
 	pod, _ = WithOriginalCPUAndType(pod)
 	return pod

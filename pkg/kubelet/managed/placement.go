@@ -10,15 +10,13 @@ import (
 )
 
 // This file decides where containers run (design, section 6, placement). A container of a
-// partitioned pod runs on its pool, and one with exclusive CPUs on those. Every other
-// container
+// partitioned pod runs on its pool, and one with exclusive CPUs on those. All others are
+// shared containers:
 //
-//   - under the policy static runs on the CPUs that the CPU manager shares, or, when exclusive
-//     containers have taken all of them, on what unshared returns;
-//   - under the policy none runs on every CPU that is in no pool. If somebody else, such as an NRI
-//     plugin or a DRA driver, gave it a cpuset outside the pools, it keeps that.
-//
-// A container is ordinary if its pod is in no partition.
+//   - Under the policy static they run on the shared CPUs, which the CPU manager chooses, or, when
+//     exclusive containers have taken all of those, on what unshared returns.
+//   - Under the policy none they run on every CPU that is in no pool. If somebody else, such as an
+//     NRI plugin or a DRA driver, gave one a cpuset outside the pools, it keeps that.
 
 // pool returns the CPUs to which the pod's containers are confined on this node; false if the
 // pod is not partitioned, or not confined.
@@ -34,22 +32,23 @@ func (n *node) pool(pod *v1.Pod) (cpuset.CPUSet, bool) {
 }
 
 // poolOf returns what pool returns for a pod of the workload type. On cgroup v1 the kernel
-// refuses CPUs that kubepods lacks, so poolOf leaves them out, unless none would be left.
+// refuses CPUs that the cgroup of all pods lacks, so poolOf leaves them out, unless none
+// would be left.
 func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
 	if n == nil {
 		return cpuset.CPUSet{}, false
 	}
 	cpus, ok := n.pools[workloadType]
-	if within := cpus.Intersection(observed.podRoom()); !within.IsEmpty() && hierarchy().v1 {
+	if within := cpus.Intersection(observed.cpusOfAllPods()); !within.IsEmpty() && hierarchy().v1 {
 		cpus = within
 	}
 	return cpus, ok && !cpus.IsEmpty()
 }
 
-// PlaceContainer sets the CPUs on which the runtime creates a container. A partitioned
-// container gets its pool. An ordinary one keeps the CPUs that the CPU manager chose: it
-// never chooses a pool's, since they are reserved. If it chose none, starting says where the
-// container runs.
+// PlaceContainer sets the CPUs on which the runtime creates a container. A container of a
+// partitioned pod gets its pool. One of an ordinary pod keeps the CPUs that the CPU manager
+// chose: it never chooses a pool's, since they are reserved. If it chose none, starting says
+// where the container runs.
 func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 	n := current.Load()
 	if n == nil || n.pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
@@ -77,7 +76,7 @@ func (n *node) starting() cpuset.CPUSet {
 	return n.ordinary
 }
 
-// RunningContainerCPUs returns the CPUs on which the CPU manager is to keep a running
+// RunningContainerCPUs returns the CPUs on which the CPU manager must keep a running
 // container. chosen are the CPUs that it would choose itself: none under the policy none, and
 // none under the policy static if nothing is left to share. The empty set means: not now,
 // look again.
@@ -126,8 +125,8 @@ func (n *node) choose(pod *v1.Pod, container, containerID string, chosen cpuset.
 	return n.unshared(noted(pod, container))
 }
 
-// unshared returns the CPUs for a running container without exclusive CPUs, when exclusive
-// containers have taken every CPU that was shared. has are the CPUs that it has now.
+// unshared returns the CPUs for a running shared container when exclusive containers have
+// taken every CPU that was shared. has are the CPUs that it has now.
 //
 // If exactly one of these is in no pool, the container stays on it. If several are, they were
 // taken between two passes of the CPU manager. Then, or if there are none, the container gets
@@ -141,8 +140,8 @@ func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 	return n.fallback
 }
 
-// offPools returns the CPUs for a running ordinary container under the policy none. It moves
-// a container only if it must: one that needs no cpuset is noted to have the CPUs that it may
+// offPools returns the CPUs for a running shared container under the policy none. It moves a
+// container only if it must: one that needs no cpuset is noted to have the CPUs that it may
 // use, so that upstream sends no update.
 func (n *node) offPools(pod *v1.Pod, container string, examined outcome) cpuset.CPUSet {
 	free, pooled := without(host.online, host.isolated), cpuset.New()

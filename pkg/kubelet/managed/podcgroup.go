@@ -21,9 +21,6 @@ import (
 //
 // Upstream writes a pod's cgroup only when it creates it. PodCgroupCPUs adds the CPUs to that
 // write; RepairPodCgroup writes the cgroups that existed before this kubelet started.
-//
-// In this package kubepods is the cgroup of all pods, whatever the cgroup driver calls it.
-// Guaranteed pods and the other QoS classes are directly below it.
 
 // WithOriginalCPUAndType returns the pod as WithOriginalCPU does, together with its workload
 // type, which the returned pod no longer reveals. If the pod is in none of this node's
@@ -46,7 +43,7 @@ func PodCgroupCPUs(workloadType string) cpuset.CPUSet { return current.Load().po
 //
 // On cgroup v2 that is the pool. On v1 it is the union of the pools: the cpuset of a sandbox
 // must lie within its pod's, and CRI-O has one cpuset for all sandboxes. On v1 the kernel
-// also refuses CPUs that kubepods lacks, so those are left out.
+// also refuses CPUs that the cgroup of all pods lacks, so those are left out.
 func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
 	pool, confined := n.poolOf(workloadType)
 	if !confined || !host.podCgroups {
@@ -55,14 +52,14 @@ func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
 	if !hierarchy().v1 {
 		return pool
 	}
-	room := observed.podRoom()
+	available := observed.cpusOfAllPods()
 	switch {
-	case room.IsEmpty():
+	case available.IsEmpty():
 		return n.pooled
-	case pool.Intersection(room).IsEmpty():
+	case pool.Intersection(available).IsEmpty():
 		return cpuset.CPUSet{} // its containers cannot start anyway
 	}
-	return n.pooled.Intersection(room)
+	return n.pooled.Intersection(available)
 }
 
 // podCgroups is the part of upstream's PodContainerManager (pkg/kubelet/cm/types.go) that all
@@ -73,10 +70,10 @@ type podCgroups[N any] interface {
 	GetPodContainerName(pod *v1.Pod) (N, string)
 }
 
-// RepairPodCgroup writes the CPUs, the weight and the quota of a partitioned pod's cgroup
+// RepairPodCgroup writes the CPUs, the weight and the CPU quota of a partitioned pod's cgroup
 // that existed before this kubelet started, once: upstream writes them only when it creates
 // the cgroup (pkg/kubelet/kubelet.go, SyncPod). A pod that is no longer confined gets all
-// CPUs back. If the write fails, the pod's next sync tries again.
+// CPUs back. If the write fails, RepairPodCgroup tries again at the pod's next sync.
 //
 // configFor is upstream's ResourceConfigForPod, which computes the values, and R the type of
 // what it returns.
@@ -90,8 +87,8 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 		return
 	}
 	_, path := manager.GetPodContainerName(pod)
-	// At every sync, since kubepods may lose CPUs at any time.
-	n.checkRoom(workloadType, filepath.Dir(filepath.Dir(path)))
+	// At every sync, since the cgroup of all pods may lose CPUs at any time.
+	n.checkCgroupOfAllPods(workloadType, filepath.Dir(filepath.Dir(path)))
 	if observed.repaired(pod) {
 		return
 	}
@@ -143,7 +140,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 			return err
 		}
 	case sets.v1 && host.previous.confined:
-		if err := sets.restore(path, isSandbox); err != nil {
+		if err := sets.widenToParent(path, isSandbox); err != nil {
 			return err
 		}
 	case !sets.v1 && !confined && !has.IsEmpty():
@@ -178,28 +175,28 @@ func sandboxesOf(pod *v1.Pod) func(child string, _, _ cpuset.CPUSet) bool {
 	return isSandbox
 }
 
-// checkRoom reports that kubepods lacks CPUs of the workload type's pool: once, and again
-// whenever the CPUs of kubepods change. cgroup is the path of kubepods.
-func (n *node) checkRoom(workloadType, cgroup string) {
+// checkCgroupOfAllPods reports that the cgroup of all pods lacks CPUs of the workload type's
+// pool: once, and again whenever the CPUs of that cgroup change. cgroup is its path.
+func (n *node) checkCgroupOfAllPods(workloadType, cgroup string) {
 	if n == nil {
 		return
 	}
-	room, err := hierarchy().effective(cgroup)
-	if err != nil || !observed.noteRoom(workloadType, room) {
+	available, err := hierarchy().effective(cgroup)
+	if err != nil || !observed.noteCPUsOfAllPods(workloadType, available) {
 		return // there is no pod yet, or it has been checked
 	}
 	// reportOffline reports the CPUs that are offline.
-	if lacks := n.pools[workloadType].Intersection(onlineCPUs()).Difference(room); !lacks.IsEmpty() {
-		host.log.Error(nil, "The cgroup of all pods lacks CPUs of a pool", "cgroup", cgroup, "cpus", room.String(), "workloadType", workloadType, "pool", n.pools[workloadType].String())
+	if lacks := n.pools[workloadType].Intersection(onlineCPUs()).Difference(available); !lacks.IsEmpty() {
+		host.log.Error(nil, "The cgroup of all pods lacks CPUs of a pool", "cgroup", cgroup, "cpus", available.String(), "workloadType", workloadType, "pool", n.pools[workloadType].String())
 		nodeEvent(v1.EventTypeWarning, eventCgroupLacksCPUs, "The cgroup %s has the CPUs %q, but the pool of workload type %s has %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the cgroup above it that is as narrow",
-			cgroup, room.String(), workloadType, n.pools[workloadType].String(), lacks)
+			cgroup, available.String(), workloadType, n.pools[workloadType].String(), lacks)
 	}
 }
 
 // podCgroup returns the path of a pod's cgroup, and false if it has none, or upstream has not
-// named the classes yet. The cgroup is in one of the classes, or directly below kubepods
-// (pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName). The caller holds the
-// lock of classes.
+// named the classes yet. The cgroup is in one of the classes, or directly below the cgroup of
+// all pods (pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName). The caller
+// holds the lock of classes.
 func (c cpusets) podCgroup(pod *v1.Pod) (path string, found bool) {
 	if len(classes.names) == 0 {
 		return "", false

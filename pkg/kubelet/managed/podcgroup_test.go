@@ -513,7 +513,7 @@ func TestKernelRefusesNothing(t *testing.T) {
 			}
 		case 1: // shared CPUs come back
 			back := some(all)
-			if err := errors.Join(sets.widen(class, back), sets.restore(pod, func(child string, _, _ cpuset.CPUSet) bool { return filepath.Base(child) == "sandbox" }), sets.set(pod+"/c", back)); err != nil {
+			if err := errors.Join(sets.widen(class, back), sets.widenToParent(pod, func(child string, _, _ cpuset.CPUSet) bool { return filepath.Base(child) == "sandbox" }), sets.set(pod+"/c", back)); err != nil {
 				t.Fatalf("round %d, %s back on %s: %v", round, pod, back, err)
 			}
 		}

@@ -73,8 +73,7 @@ var recordPath string
 
 func setRecordPath(rootDirectory string) { recordPath = filepath.Join(rootDirectory, recordName) }
 
-// records returns upstream's manager of checkpoints, whose files survive a loss of power
-// whole.
+// records returns upstream's manager of checkpoints, whose files survive a power cut whole.
 func records() (checkpointmanager.CheckpointManager, error) {
 	return checkpointmanager.NewCheckpointManager(filepath.Dir(recordPath))
 }

@@ -11,7 +11,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// This file repairs the weights and quotas of partitioned pods that existed before this
+// This file repairs the weights and CPU quotas of partitioned pods that existed before this
 // kubelet started, once (design, section 6, weights and quotas are repaired). They are wrong
 // if the pods were created while the pinning file was away, or by an unpatched kubelet.
 

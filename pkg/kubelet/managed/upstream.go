@@ -115,7 +115,7 @@ const hugePages = "HugePageLimit"
 var weightAndQuota = []string{"CPUShares", "CPUQuota", "CPUPeriod"}
 
 // onlyCPU returns a ResourceConfig (pkg/kubelet/cm/types.go) with these CPUs and the named
-// fields of config, and nothing else: nothing else of the cgroup is to change.
+// fields of config. All else is unset, so that nothing else of the cgroup changes.
 func onlyCPU[R any](config *R, cpus cpuset.CPUSet, fields ...string) *R {
 	only := new(R)
 	to, from := reflect.ValueOf(only).Elem(), reflect.ValueOf(config).Elem()
