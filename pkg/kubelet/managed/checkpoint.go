@@ -24,11 +24,12 @@ import (
 //
 // Assignments stay as they are, with two exceptions:
 //
-//   - If an assignment holds a CPU of a pool and a container of its pod may be running, StartPolicy
-//     returns an error that names the pod, and leaves the whole checkpoint as it is.
-//   - If an assignment holds a CPU that is reserved, as those of pools are, or that does not exist,
-//     and no container of its pod can be running, StartPolicy drops the pod's assignments: its
-//     containers would be created there. The pod gets other CPUs when it is admitted again.
+//   - If an assignment holds a CPU of a pool and a container of its pod may be running,
+//     StartPolicy returns an error that names the pod, and leaves the whole checkpoint alone.
+//   - If an assignment holds a CPU that is reserved, as those of pools are, or that does not
+//     exist, and no container of its pod can be running, StartPolicy drops the pod's
+//     assignments: the containers would be created there. The pod gets other CPUs when it is
+//     admitted again.
 //
 // online are the CPUs of the host, and allocatable those that the policy may give away.
 func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpuset.CPUSet) error {

@@ -108,9 +108,10 @@ func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cp
 	return cpus, nil
 }
 
-// neededBelow returns the CPUs of containers in the classes that have none of the given CPUs.
-// It looks at their cgroups, and at the cpusets that the CPU manager gave them last, or is
-// giving them now: the cgroup may not have that cpuset yet.
+// neededBelow returns the CPUs that containers in the classes still need although the classes
+// should not have them. A container needs its cpuset if it has none of the given CPUs.
+// neededBelow looks at the containers' cgroups, and at the cpusets that the CPU manager gave
+// them last, or is giving them now: the cgroup may not have that cpuset yet.
 func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 	needed := cpuset.New()
 	add := func(set cpuset.CPUSet) {

@@ -12,10 +12,10 @@ import (
 
 // cpusets is the host's hierarchy of cgroups that have cpusets. The kernel's rules differ:
 //
-//   - On cgroup v2 a cgroup runs on the CPUs that its cpuset and its parent's have in common, or on
-//     its parent's CPUs if there are none.
-//   - On cgroup v1 the kernel refuses a cpuset that is not within the parent's, and one that does
-//     not hold the children's. So widen from the top down, and narrow from the bottom up.
+//   - On cgroup v2 a cgroup runs on the CPUs that its cpuset and its parent's have in common,
+//     or on its parent's CPUs if they have none in common.
+//   - On cgroup v1 the kernel refuses a cpuset that is not within the parent's, and one that
+//     does not hold the children's. So widen from the top down, and narrow from the bottom up.
 type cpusets struct {
 	root string
 	v1   bool

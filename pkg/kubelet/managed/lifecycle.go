@@ -16,9 +16,9 @@ import (
 //
 //	file  record
 //	no    no      The feature is off: each hook returns what upstream would have without it.
-//	yes   no      The file was added. Running containers move to where they belong.
-//	yes   yes     The file is unchanged, or was changed. What the previous pools confined moves, too.
-//	no    yes     The file was removed. What was confined is freed, once; then the record is removed.
+//	yes   no      It was added. Running containers move to where they belong.
+//	yes   yes     It is unchanged or changed. What previous pools confined moves, too.
+//	no    yes     It was removed. What was confined is freed, once; then the record is removed.
 //
 // A record that cannot be read counts as a record: it may then name any cpuset that a
 // container has.

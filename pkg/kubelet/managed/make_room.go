@@ -11,10 +11,10 @@ import (
 )
 
 // This file gives the cgroups above a container its CPUs before the container moves to them.
-// The classes have lost the CPUs that were exclusive (classes.go), and must have them back
-// first. On cgroup v1 the kernel would refuse the container's cpuset. On v2 it would accept
-// the cpuset, but run the container only on those of its CPUs that the class has, or on all
-// CPUs of the class if it has none of them.
+// While a CPU is exclusive, the classes lack it (classes.go); when it is shared again, they
+// must have it back before their containers. On cgroup v1 the kernel would refuse the
+// container's cpuset. On v2 it would accept the cpuset, but run the container only on those
+// of its CPUs that the class has, or on all CPUs of the class if it has none of them.
 
 // makeRoom gives the cgroups above a container the CPUs on which the container will run, and
 // returns them. If it cannot, it returns the empty set: not now, look again.

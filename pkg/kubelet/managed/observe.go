@@ -44,7 +44,7 @@ type observation struct {
 	allPodsCPUs         cpuset.CPUSet
 	comparedWithAllPods []string
 	// skipped is the last message about each static pod. The kubelet reads the same manifest
-	// again and again; only a new message is news.
+	// again and again, and only a new message is reported.
 	skipped map[string]string
 	// unshared is the last message that nothing is left to share; see reportShared.
 	unshared string
@@ -188,7 +188,7 @@ func (o *observation) active() map[types.UID]bool {
 	return uids
 }
 
-// placedBetween is after how many created containers forgetContainers looks again.
+// placedBetween is how many containers are created between two looks of forgetContainers.
 const placedBetween = 1000
 
 // forgetContainers removes the notes of containers that never ran, once their pods have gone.

@@ -13,10 +13,10 @@ import (
 // partitioned pod runs on its pool, and one with exclusive CPUs on those. All others are
 // shared containers:
 //
-//   - Under the policy static they run on the shared CPUs, which the CPU manager chooses, or, when
-//     exclusive containers have taken all of those, on what unshared returns.
-//   - Under the policy none they run on every CPU that is in no pool. If somebody else, such as an
-//     NRI plugin or a DRA driver, gave one a cpuset outside the pools, it keeps that.
+//   - Under the policy static they run on the shared CPUs, which the CPU manager chooses, or,
+//     when exclusive containers have taken all of those, on what unshared returns.
+//   - Under the policy none they run on every CPU that is in no pool. If somebody else, such as
+//     an NRI plugin or a DRA driver, gave one a cpuset outside the pools, it keeps that.
 
 // pool returns the CPUs to which the pod's containers are confined on this node; false if the
 // pod is not partitioned, or not confined.
@@ -46,9 +46,9 @@ func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
 }
 
 // PlaceContainer sets the CPUs on which the runtime creates a container. A container of a
-// partitioned pod gets its pool. One of an ordinary pod keeps the CPUs that the CPU manager
-// chose: it never chooses a pool's, since they are reserved. If it chose none, starting says
-// where the container runs.
+// partitioned pod gets its pool. Any other keeps the CPUs that the CPU manager chose, which
+// never include a pool's, since those are reserved. If the CPU manager chose none, starting
+// says where the container runs.
 func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 	n := current.Load()
 	if n == nil || n.pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
