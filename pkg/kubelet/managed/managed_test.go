@@ -16,7 +16,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// on switches the feature on for a host of four CPUs, as Configure would.
+// on switches the feature on as Configure would, for a host of four CPUs.
 func on(t *testing.T, pools partition.Pools) {
 	t.Helper()
 	current.Store(newNode(pools, cpuset.New(0, 1, 2, 3), cpuset.New(), pools.Union()))
@@ -67,23 +67,23 @@ func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 		wantEvent    string
 		wantError    string
 	}{
-		"pools become reserved CPUs":             {pools: pools(0, 1), wantReserved: "0-1"},
-		"reserved CPUs may be more":              {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0-2"}, pools: pools(0, 1), wantReserved: "0-2"},
-		"reserved CPUs and pools are united":     {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0,3"}, pools: pools(0, 1), wantReserved: "0-1,3", wantEvent: `ReservedCPUsDiffer reservedSystemCPUs "0,3" does not contain CPU 1`},
-		"reserved CPUs that are no list":         {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "x"}, pools: pools(0), wantError: `reservedSystemCPUs "x"`},
-		"the static policy becomes strict":       {config: static(nil), pools: pools(0), wantReserved: "0", wantStrict: "true"},
-		"what upstream takes for true stays":     {config: strict("1"), pools: pools(0), wantReserved: "0", wantStrict: "1"},
-		"a policy that shares the pools is bad":  {config: strict("false"), pools: pools(0), wantError: strictReservation},
-		"so is a value that is no boolean":       {config: strict("yes"), pools: pools(0), wantError: strictReservation + ` is "yes"`},
-		"empty pools need a reservation":         {config: static(nil), pools: pools(), wantError: "add reservedSystemCPUs, or cpu to kubeReserved or systemReserved"},
-		"one of no CPU does not do":              {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.KubeReserved = map[string]string{"cpu": "0"} }), pools: pools(), wantError: "add reservedSystemCPUs"},
-		"empty pools change nothing beside one":  {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.SystemReserved = map[string]string{"cpu": "500m"} }), pools: pools()},
-		"nor under the policy none":              {pools: pools()},
-		"without a file the error is upstream's": {config: static(nil)},
-		"reserved cgroups go, and that is told": {config: kubeletconfig.KubeletConfiguration{SystemReservedCgroup: "/system.slice",
+		"pools become reserved CPUs":                       {pools: pools(0, 1), wantReserved: "0-1"},
+		"reserved CPUs may contain more than the pools":    {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0-2"}, pools: pools(0, 1), wantReserved: "0-2"},
+		"reserved CPUs and pools are united":               {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0,3"}, pools: pools(0, 1), wantReserved: "0-1,3", wantEvent: `ReservedCPUsDiffer reservedSystemCPUs "0,3" does not contain CPU 1`},
+		"reserved CPUs must be a list":                     {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "x"}, pools: pools(0), wantError: `reservedSystemCPUs "x"`},
+		"the static policy becomes strict":                 {config: static(nil), pools: pools(0), wantReserved: "0", wantStrict: "true"},
+		"any value that upstream reads as true stays":      {config: strict("1"), pools: pools(0), wantReserved: "0", wantStrict: "1"},
+		"a policy that shares the pools is an error":       {config: strict("false"), pools: pools(0), wantError: strictReservation},
+		"a value that is no boolean is an error":           {config: strict("yes"), pools: pools(0), wantError: strictReservation + ` is "yes"`},
+		"empty pools need a reservation":                   {config: static(nil), pools: pools(), wantError: "add reservedSystemCPUs, or cpu to kubeReserved or systemReserved"},
+		"a reservation of zero CPUs is none":               {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.KubeReserved = map[string]string{"cpu": "0"} }), pools: pools(), wantError: "add reservedSystemCPUs"},
+		"with a reservation empty pools change nothing":    {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.SystemReserved = map[string]string{"cpu": "500m"} }), pools: pools()},
+		"under the policy none empty pools change nothing": {pools: pools()},
+		"without a file the error is left to upstream":     {config: static(nil)},
+		"reserved cgroups are dropped, and an Event says so": {config: kubeletconfig.KubeletConfiguration{SystemReservedCgroup: "/system.slice",
 			EnforceNodeAllocatable: []string{"pods", "system-reserved-compressible"}}, pools: pools(0), wantReserved: "0",
 			wantEvent: "dropped: systemReservedCgroup=/system.slice, enforceNodeAllocatable: system-reserved-compressible"},
-		"reserved cgroups beside explicit reserved CPUs are upstream's business": {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0", SystemReservedCgroup: "/system.slice",
+		"reserved cgroups beside explicit reserved CPUs are left to upstream": {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "0", SystemReservedCgroup: "/system.slice",
 			EnforceNodeAllocatable: []string{"pods", "system-reserved"}}, pools: pools(0), wantReserved: "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 			err := reservePools(&test.config, test.pools)
 			if test.wantError != "" {
 				if err == nil || !strings.Contains(err.Error(), test.wantError) {
-					t.Errorf("got %v, want an error with %q", err, test.wantError)
+					t.Errorf("the error is %v, want one with %q", err, test.wantError)
 				}
 				return
 			}
@@ -101,13 +101,13 @@ func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 			}
 			expectEvent(t, recorder, test.wantEvent)
 			if forbidden := test.config.SystemReservedCgroup != "" || len(test.config.EnforceNodeAllocatable) > 1; forbidden && !explicit {
-				t.Errorf("beside reserved CPUs there are %q and %q", test.config.SystemReservedCgroup, test.config.EnforceNodeAllocatable)
+				t.Errorf("beside the reserved CPUs there still are %q and %q", test.config.SystemReservedCgroup, test.config.EnforceNodeAllocatable)
 			}
 		})
 	}
 }
 
-// recordEvents gives the hooks a recorder for the time of a test.
+// recordEvents gives the hooks a recorder of Events, for the time of a test.
 func recordEvents(t *testing.T) *record.FakeRecorder {
 	t.Helper()
 	recorder := record.NewFakeRecorder(20)
@@ -116,7 +116,7 @@ func recordEvents(t *testing.T) *record.FakeRecorder {
 	return recorder
 }
 
-// expectEvent takes the next Event and compares; the empty text is none.
+// expectEvent compares the next Event; the empty text means that there must be none.
 func expectEvent(t *testing.T, recorder *record.FakeRecorder, want string) {
 	t.Helper()
 	select {
@@ -175,8 +175,8 @@ func TestPartitionStaticPod(t *testing.T) {
 		t.Errorf("the pod is %v", pod)
 	}
 	for name, pod := range map[string]*core.Pod{
-		"of a type that the file lacks": make("other", `{"effect":"RequiredDuringScheduling"}`),
-		"with broken JSON":              make("management", "{"),
+		"that asks for a type that the file lacks": make("other", `{"effect":"RequiredDuringScheduling"}`),
+		"that asks in broken JSON":                 make("management", "{"),
 	} {
 		PartitionStaticPod(pod)
 		cpu := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]
@@ -209,10 +209,10 @@ func TestPlaceContainer(t *testing.T) {
 		pod          *v1.Pod
 		chosen, want string
 	}{
-		"a partitioned container is created on its pool":   {partitionedPod(t), "", "0-1"},
-		"whatever the CPU manager chose":                   {partitionedPod(t), "2-3", "0-1"},
-		"an ordinary one on what is in no pool":            {ordinaryPod(), "", "2-3"},
-		"an exclusive one on what the CPU manager gave it": {ordinaryPod(), "3", "3"},
+		"a partitioned container starts on its pool":                                 {partitionedPod(t), "", "0-1"},
+		"a partitioned container starts on its pool, whatever the CPU manager chose": {partitionedPod(t), "2-3", "0-1"},
+		"a shared container starts on the CPUs in no pool":                           {ordinaryPod(), "", "2-3"},
+		"an exclusive container starts on what the CPU manager gave it":              {ordinaryPod(), "3", "3"},
 	} {
 		config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.chosen}}}
 		PlaceContainer(test.pod, config)
@@ -220,7 +220,7 @@ func TestPlaceContainer(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
-	// A runtime's configuration without Linux resources is none of ours.
+	// A container without Linux resources is left alone.
 	PlaceContainer(ordinaryPod(), &runtimeapi.ContainerConfig{})
 }
 
@@ -228,19 +228,19 @@ func TestRunningContainerCPUs(t *testing.T) {
 	on(t, management)
 	chosen := cpuset.New(2, 3)
 	if got := RunningContainerCPUs(partitionedPod(t), "c", "id", chosen).String(); got != "0-1" {
-		t.Errorf("the partitioned pod is kept on %s", got)
+		t.Errorf("a partitioned pod is kept on %s", got)
 	}
 	if got := RunningContainerCPUs(ordinaryPod(), "c", "id", chosen).String(); got != "2-3" {
-		t.Errorf("the ordinary pod is kept on %s", got)
+		t.Errorf("an ordinary pod is kept on %s", got)
 	}
 	forged := ordinaryPod()
 	forged.Annotations = partitionedPod(t).Annotations
 	if got := RunningContainerCPUs(forged, "c", "id", chosen).String(); got != "2-3" {
-		t.Errorf("a pod with annotations and cpu is kept on %s", got)
+		t.Errorf("a pod with forged annotations is kept on %s", got)
 	}
 	on(t, partition.Pools{"management": cpuset.New(), "other": cpuset.New(0)})
 	if got := RunningContainerCPUs(partitionedPod(t), "c", "id", chosen).String(); got != "2-3" {
-		t.Errorf("a type without CPUs confines to %s", got)
+		t.Errorf("a pod of a type without CPUs is kept on %s", got)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestDropReportedCPU(t *testing.T) {
 	for _, statuses := range [][]v1.ContainerStatus{reported.InitContainerStatuses, reported.ContainerStatuses, reported.EphemeralContainerStatuses} {
 		resources := statuses[0].Resources
 		if _, has := resources.Requests[v1.ResourceCPU]; has || resources.Limits.Cpu().Sign() != 0 || resources.Requests.Memory().IsZero() {
-			t.Errorf("reported are %v", resources)
+			t.Errorf("the resources in the status are %v", resources)
 		}
 	}
 	if podLevel := podLevelResources(reported); podLevel != nil && podLevel.Requests.Cpu().Sign() != 0 {
@@ -283,7 +283,7 @@ func TestDropReportedCPU(t *testing.T) {
 	}
 }
 
-// statusWithCPU is the status of a pod with a container of each kind, with all that
+// statusWithCPU returns the status of a pod with a container of each kind, and with everything that
 // the runtime reports.
 func statusWithCPU() *v1.PodStatus {
 	statuses := func() []v1.ContainerStatus {
@@ -302,7 +302,7 @@ func statusWithCPU() *v1.PodStatus {
 func TestDownwardAPITellsWhatAContainerCouldUse(t *testing.T) {
 	on(t, management)
 	pod := partitionedPod(t)
-	// Upstream's default is the node.
+	// Upstream's default for a missing limit is the node's CPUs.
 	defaulted := pod.DeepCopy()
 	defaulted.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("1Gi")}
 	if seen := ContainerForDownwardAPI(pod, &defaulted.Spec.Containers[0]).Resources; seen.Requests.Cpu().MilliValue() != 400 || seen.Limits.Cpu().MilliValue() != 500 {
@@ -313,9 +313,9 @@ func TestDownwardAPITellsWhatAContainerCouldUse(t *testing.T) {
 		t.Errorf("a container without a limit sees %v, want the two CPUs of its pool", seen)
 	}
 	if seen := ForDownwardAPI(pod, defaulted).Spec.Containers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
-		t.Errorf("the pod has %v", seen)
+		t.Errorf("a container of the pod sees %v, want the two CPUs of its pool", seen)
 	}
-	// Volumes have no defaults, and sidecars name themselves.
+	// For volumes upstream sets no defaults. A sidecar is an init container.
 	sidecar := pod.DeepCopy()
 	sidecar.Spec.InitContainers, sidecar.Spec.Containers = sidecar.Spec.Containers, nil
 	if seen := ForDownwardAPI(sidecar, sidecar).Spec.InitContainers[0].Resources; seen.Limits.Cpu().Value() != 2 || seen.Requests.Cpu().MilliValue() != 400 {
@@ -325,7 +325,7 @@ func TestDownwardAPITellsWhatAContainerCouldUse(t *testing.T) {
 		t.Error("an ordinary pod was copied")
 	}
 	if limits := defaulted.Spec.Containers[0].Resources.Limits; limits.Cpu().Value() != 4 {
-		t.Error("upstream's copy has now", limits)
+		t.Error("upstream's copy has changed:", limits)
 	}
 	on(t, partition.Pools{"management": cpuset.New()})
 	if seen := ContainerForDownwardAPI(pod, &defaulted.Spec.Containers[0]).Resources; seen.Limits.Cpu().Value() != 4 {

@@ -13,7 +13,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// This test has a file of its own, since v1.34 builds with a Go that lacks synctest.
+// This test has a file of its own because v1.34 builds with a Go that lacks synctest.
 
 func TestMoveContainers(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -21,16 +21,16 @@ func TestMoveContainers(t *testing.T) {
 		wasOn   bool
 		answers []bool
 		want    int
-		// wantRecord tells whether containers may be confined in the end.
+		// wantRecord means that containers may be confined in the end.
 		wantRecord bool
 	}{
-		"without a file nothing is asked of the runtime": {},
-		"a type without CPUs has weights all the same":   {pools: partition.Pools{"management": cpuset.New()}, answers: []bool{true, true}, want: 2, wantRecord: true},
-		"passes end when all are where they belong":      {pools: management, answers: []bool{false, false, true}, want: 3, wantRecord: true},
-		"or when it has been tried often enough":         {pools: management, want: mostPasses + 100, wantRecord: true},
-		"the file has gone: all are freed":               {wasOn: true, answers: []bool{false, true}, want: 2},
-		"some that never run could not be freed":         {wasOn: true, want: mostPasses + 100},
-		"the type has lost its CPUs":                     {pools: partition.Pools{"management": cpuset.New()}, wasOn: true, answers: []bool{true, true}, want: 2, wantRecord: true},
+		"without a file there are no passes":                   {},
+		"a type without CPUs still has weights to repair":      {pools: partition.Pools{"management": cpuset.New()}, answers: []bool{true, true}, want: 2, wantRecord: true},
+		"passes end when all containers are where they belong": {pools: management, answers: []bool{false, false, true}, want: 3, wantRecord: true},
+		"passes end when there have been enough":               {pools: management, want: mostPasses + 100, wantRecord: true},
+		"the file has gone, and all containers are freed":      {wasOn: true, answers: []bool{false, true}, want: 2},
+		"the file has gone, and some containers never run":     {wasOn: true, want: mostPasses + 100},
+		"the type has lost its CPUs":                           {pools: partition.Pools{"management": cpuset.New()}, wasOn: true, answers: []bool{true, true}, want: 2, wantRecord: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestMoveContainers(t *testing.T) {
 					}
 					return nil, []string{"c"}
 				}
-				// The first passes are too early to tell; with no API server they may be many.
+				// The first passes are too early to count. Without an API server they may be many.
 				early := 1
 				if test.answers == nil {
 					early = 100

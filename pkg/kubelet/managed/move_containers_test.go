@@ -23,7 +23,7 @@ func TestEphemeralContainersAreMovedToo(t *testing.T) {
 	list := func() []*v1.Pod { return []*v1.Pod{pod} }
 	active, _ := FollowPods(list, nil, found, nil, none{}, nil)
 	if active()[0] != pod {
-		t.Error("with the feature off the pod is another")
+		t.Error("with the feature off the pod is copied")
 	}
 	on(t, management)
 	t.Cleanup(func() { observed = observation{} })
@@ -33,18 +33,18 @@ func TestEphemeralContainersAreMovedToo(t *testing.T) {
 		t.Errorf("the CPU manager sees %v", seen.Spec.Containers)
 	}
 	if cpus := RunningContainerCPUs(seen, "debug", "id", cpuset.New(2, 3)); cpus.String() != "0-1" {
-		t.Errorf("and keeps them on %s", cpus)
+		t.Errorf("the CPU manager keeps the ephemeral container on %s", cpus)
 	}
 	if _, changed := pod.Annotations[partition.ResourcesAnnotation("debug")]; changed {
 		t.Error("the pod itself has changed")
 	}
 	status, ok := provider.GetPodStatus("")
 	if !ok || len(status.ContainerStatuses) != 2 || len(found[""].ContainerStatuses) != 1 {
-		t.Errorf("it finds %v", status.ContainerStatuses)
+		t.Errorf("the CPU manager finds the statuses %v", status.ContainerStatuses)
 	}
 }
 
-// none is a runtime's map of no containers.
+// none is upstream's map of containers, without any.
 type none struct{}
 
 func (none) Visit(func(_, _, _ string)) {}

@@ -62,7 +62,7 @@ func TestEvents(t *testing.T) {
 	}
 	expect(`Normal WorkloadPartitioningEnabled Workload type management has the CPUs "0-1"`)
 
-	skipped := func() { // as the kubelet reads the manifest again and again
+	skipped := func() { // the kubelet reads the manifest again and again
 		PartitionStaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Annotations: map[string]string{partition.TargetAnnotation("other"): ""}}})
 	}
 	skipped()
@@ -74,7 +74,7 @@ func TestEvents(t *testing.T) {
 	if count, err := testutil.GetCounterMetricValue(staticPodsSkipped.WithLabelValues("type_inactive")); err != nil || count != 1 {
 		t.Errorf("counted %v (%v), want 1", count, err)
 	}
-	// Mended, and broken again: that is news.
+	// Once mended, a manifest that breaks again is news.
 	PartitionStaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})
 	skipped()
 	expect("StaticPodNotPartitioned")
@@ -92,7 +92,7 @@ func TestOfflineCPUs(t *testing.T) {
 		observed = observation{}
 	})
 	for range 2 {
-		<-recorder.Events // that the feature is on
+		<-recorder.Events // the feature is on
 	}
 	for _, step := range []struct {
 		online string

@@ -16,7 +16,8 @@ var offline struct {
 
 // reportOffline sends Events about CPUs that went offline after the kubelet started. The
 // kernel takes such a CPU out of every cpuset without a word, and a pool must not shrink in
-// silence. If the kubelet starts now, it refuses a pinning file that names the CPU.
+// silence. A kubelet that starts while the CPU is offline refuses a pinning file that names
+// it.
 func (n *node) reportOffline() {
 	online, err := readCPUs(onlineCPUsFile)
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 func TestKeepBurstableWeight(t *testing.T) {
 	for name, test := range map[string]struct {
 		directory string
-		// weight is what the class has, in the file of its version of cgroups.
+		// weight is the file in which the class has its weight, and the weight.
 		weight     string
 		off, ready bool
 		wantKept   bool
 	}{
-		"pods ran before":                          {directory: "cpu/kubepods/burstable/pod1", wantKept: true},
-		"pods ran before, with cgroup v2":          {directory: "kubepods/burstable/pod1", wantKept: true},
-		"a weight that is larger is set":           {directory: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=101"},
-		"and one that is not is kept":              {directory: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=102", wantKept: true},
-		"it is larger with cgroup v2":              {directory: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=3"},
-		"and is not":                               {directory: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=4", wantKept: true},
-		"the host has booted":                      {directory: "cpu/kubepods/burstable"},
-		"the host has booted, with cgroup v2":      {directory: "kubepods/burstable"},
-		"the class has no cgroup":                  {directory: "x"},
-		"the kubelet knows all pods":               {directory: "cpu/kubepods/burstable/pod1", ready: true},
-		"the feature is off, so upstream's bug is": {directory: "cpu/kubepods/burstable/pod1", off: true},
+		"v1: pods ran before":                                 {directory: "cpu/kubepods/burstable/pod1", wantKept: true},
+		"v2: pods ran before":                                 {directory: "kubepods/burstable/pod1", wantKept: true},
+		"v1: a larger weight is written":                      {directory: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=101"},
+		"v1: the same weight is not written":                  {directory: "cpu/kubepods/burstable/pod1", weight: "cpu/kubepods/burstable/cpu.shares=102", wantKept: true},
+		"v2: a larger weight is written":                      {directory: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=3"},
+		"v2: the same weight is not written":                  {directory: "kubepods/burstable/pod1", weight: "kubepods/burstable/cpu.weight=4", wantKept: true},
+		"v1: the host has booted":                             {directory: "cpu/kubepods/burstable"},
+		"v2: the host has booted":                             {directory: "kubepods/burstable"},
+		"the class has no cgroup":                             {directory: "x"},
+		"the kubelet knows all pods":                          {directory: "cpu/kubepods/burstable/pod1", ready: true},
+		"the feature is off, so upstream's weight is written": {directory: "cpu/kubepods/burstable/pod1", off: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := cgroupRoot

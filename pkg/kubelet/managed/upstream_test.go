@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// newMemoryState is upstream's, which takes no logger up to v1.34.
+// newMemoryState calls upstream's NewMemoryState. Up to v1.34 it has no logger.
 func newMemoryState(logger klog.Logger) state.State {
 	create := reflect.ValueOf(state.NewMemoryState)
 	var arguments []reflect.Value
@@ -38,7 +38,7 @@ func TestCallsOfEachRelease(t *testing.T) {
 	}
 }
 
-// setPodAssignment gives a pod as a whole CPUs, or skips the test where it can have none.
+// setPodAssignment gives CPUs to a whole pod. It skips the test on releases that have no such thing.
 func setPodAssignment(t *testing.T, s state.State, pod string, cpus cpuset.CPUSet) {
 	t.Helper()
 	set := reflect.ValueOf(s).MethodByName("SetPodCPUSet")
