@@ -16,8 +16,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// fakeRuntime has containers in the given states, all of one pod, and one that reports
-// resources.
+// fakeRuntime lists containers in the given states, and reports the given resources for every
+// container. Each answer comes with err.
 type fakeRuntime struct {
 	states  []runtimeapi.ContainerState
 	linux   *runtimeapi.LinuxContainerResources
@@ -33,7 +33,7 @@ func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ContainerFilte
 	return list, r.err
 }
 
-// ListPodSandbox says that every pod has the sandbox of that name.
+// ListPodSandbox returns one sandbox, with the ID "sandbox", for every pod.
 func (r *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	return []*runtimeapi.PodSandbox{{Id: "sandbox"}}, nil
 }
@@ -48,15 +48,15 @@ func (r *fakeRuntime) UpdateContainerResources(_ context.Context, _ string, reso
 	return r.err
 }
 
-// found is a runtime's map of one container.
+// found is upstream's map of containers, with one, by its ID.
 type found string
 
 func (f found) Visit(visit func(podUID, containerName, containerID string)) {
 	visit("", "c", string(f))
 }
 
-// restarted gives the hooks a runtime that has the container "id" of before the kubelet's
-// start.
+// restarted gives the hooks a runtime in which the container "id" existed before this kubelet
+// started.
 func restarted(t *testing.T, runtime *fakeRuntime) {
 	t.Helper()
 	startedIn(t, t.TempDir())
@@ -67,8 +67,8 @@ func restarted(t *testing.T, runtime *fakeRuntime) {
 	t.Cleanup(func() { observed = observation{} })
 }
 
-// reconcile does what upstream's CPU manager does with the answer: an update, if the set
-// is not the one that it knows.
+// reconcile does what upstream's CPU manager does: it updates the container if the cpuset is not
+// the one that it has noted.
 func reconcile(pod *v1.Pod, runtime *fakeRuntime, chosen cpuset.CPUSet) {
 	set := RunningContainerCPUs(pod, "c", "id", chosen)
 	if known, _ := observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); set.IsEmpty() || set.Equals(known) {
@@ -79,43 +79,43 @@ func reconcile(pod *v1.Pod, runtime *fakeRuntime, chosen cpuset.CPUSet) {
 	}
 }
 
-// Only what is wrong is updated, once, under either policy.
-func TestContainersOfBefore(t *testing.T) {
+// A previous container is updated only if its cpuset is wrong, and once, under either policy.
+func TestPreviousContainers(t *testing.T) {
 	for name, test := range map[string]struct {
-		pools       partition.Pools // nil is a file that has gone
+		pools       partition.Pools // nil means that the file has gone
 		static      bool
 		gave        string
 		isolated    string
 		partitioned bool
 		has         string
 		silent      bool // the runtime reports nothing
-		unreadable  bool // the record is
+		unreadable  bool // the record is unreadable
 		want        string
 	}{
-		"a partitioned container on its pool":                 {pools: management, partitioned: true, has: "0-1"},
-		"a partitioned container elsewhere":                   {pools: management, partitioned: true, has: "2-3", want: "0-1"},
-		"a partitioned container without a set":               {pools: management, partitioned: true, want: "0-1"},
-		"an ordinary container off the pools":                 {pools: management, has: "2-3"},
-		"an ordinary container without a set":                 {pools: management, want: "2-3"},
-		"one that had what an earlier pool left":              {pools: management, gave: "3", has: "3", want: "2-3"},
-		"one that somebody else has put off the pools":        {pools: management, has: "3"},
-		"one that somebody else has put across":               {pools: management, has: "1-2", want: "2"},
-		"one that somebody else has put on the pool":          {pools: management, has: "0", want: "2-3"},
-		"isolated CPUs are for those that ask":                {pools: management, isolated: "3", want: "2"},
-		"unless there are no others":                          {pools: management, isolated: "2-3", want: "2-3"},
-		"the type has lost its CPUs, and had some":            {pools: partition.Pools{"management": cpuset.New()}, gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
-		"the type never had CPUs, nor the container a set":    {pools: partition.Pools{"management": cpuset.New()}},
-		"the file has gone":                                   {gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
-		"the file has gone, and isolated CPUs are not free":   {gave: "0-1", isolated: "3", has: "0-1", want: "0-2"},
-		"the file has gone, but the set is not ours":          {gave: "0-1", has: "2"},
-		"the file has gone, and the container has no set":     {gave: "0-1"},
-		"a runtime that reports nothing, with a pool":         {pools: management, partitioned: true, silent: true, want: "0-1"},
-		"a runtime that reports nothing, off the pools":       {pools: management, silent: true, want: "2-3"},
-		"a record that cannot be read, and the file has gone": {unreadable: true, has: "2", want: "0-3"},
-		"a runtime that reports nothing, the file has gone":   {gave: "0-1", silent: true, want: "0-3"},
-		"static: a shared container where it should be":       {pools: management, static: true, has: "2-3"},
-		"static: a shared container elsewhere":                {pools: management, static: true, has: "0-3", want: "2-3"},
-		"static: a partitioned container on its pool":         {pools: management, static: true, partitioned: true, has: "0-1"},
+		"a partitioned container on its pool":                             {pools: management, partitioned: true, has: "0-1"},
+		"a partitioned container elsewhere":                               {pools: management, partitioned: true, has: "2-3", want: "0-1"},
+		"a partitioned container without a cpuset":                        {pools: management, partitioned: true, want: "0-1"},
+		"an ordinary container off the pools":                             {pools: management, has: "2-3"},
+		"an ordinary container without a cpuset":                          {pools: management, want: "2-3"},
+		"an ordinary container with what a previous pool left":            {pools: management, gave: "3", has: "3", want: "2-3"},
+		"an ordinary container that somebody else put off the pools":      {pools: management, has: "3"},
+		"an ordinary container that somebody else put half on the pool":   {pools: management, has: "1-2", want: "2"},
+		"an ordinary container that somebody else put on the pool":        {pools: management, has: "0", want: "2-3"},
+		"an ordinary container gets no isolated CPU":                      {pools: management, isolated: "3", want: "2"},
+		"an ordinary container gets isolated CPUs if there are no others": {pools: management, isolated: "2-3", want: "2-3"},
+		"the type has lost its CPUs":                                      {pools: partition.Pools{"management": cpuset.New()}, gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
+		"the type never had CPUs, and the container has no cpuset":        {pools: partition.Pools{"management": cpuset.New()}},
+		"the file has gone":                                               {gave: "0-1", partitioned: true, has: "0-1", want: "0-3"},
+		"the file has gone, and there are isolated CPUs":                  {gave: "0-1", isolated: "3", has: "0-1", want: "0-2"},
+		"the file has gone, but somebody else gave the cpuset":            {gave: "0-1", has: "2"},
+		"the file has gone, and the container has no cpuset":              {gave: "0-1"},
+		"the runtime reports nothing of a partitioned container":          {pools: management, partitioned: true, silent: true, want: "0-1"},
+		"the runtime reports nothing of an ordinary container":            {pools: management, silent: true, want: "2-3"},
+		"the record is unreadable, and the file has gone":                 {unreadable: true, has: "2", want: "0-3"},
+		"the runtime reports nothing, and the file has gone":              {gave: "0-1", silent: true, want: "0-3"},
+		"static: a shared container where it should be":                   {pools: management, static: true, has: "2-3"},
+		"static: a shared container elsewhere":                            {pools: management, static: true, has: "0-3", want: "2-3"},
+		"static: a partitioned container on its pool":                     {pools: management, static: true, partitioned: true, has: "0-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := ordinaryPod()
@@ -167,7 +167,7 @@ func TestContainersOfBefore(t *testing.T) {
 	}
 }
 
-// Those that this kubelet has created are as they should be, also after the file has gone.
+// Containers that this kubelet created stay where they are, even after the file has gone.
 func TestContainersOfThisKubelet(t *testing.T) {
 	for name, pools := range map[string]partition.Pools{"the file has gone": nil, "the type has lost its CPUs": {"management": cpuset.New()}, "with a pool": management} {
 		if pools != nil {
@@ -182,14 +182,14 @@ func TestContainersOfThisKubelet(t *testing.T) {
 			PlaceContainer(pod, config)
 			set := RunningContainerCPUs(pod, "c", "new", cpuset.New())
 			if has := noted(pod, "c"); !set.Equals(has) || runtime.asked > 0 {
-				t.Errorf("%s: a container that was created on %q, and noted to have %s, is moved to %s", name, config.Linux.Resources.CpusetCpus, has, set)
+				t.Errorf("%s: a container that was created on %q and noted on %s is moved to %s", name, config.Linux.Resources.CpusetCpus, has, set)
 			}
 		}
 		current.Store(nil)
 	}
 }
 
-// Notes of containers that never came to be do not pile up.
+// Notes of containers that never ran do not pile up.
 func TestNotesOfContainersThatNeverRan(t *testing.T) {
 	on(t, management)
 	restarted(t, &fakeRuntime{})
@@ -219,15 +219,15 @@ func TestRepair(t *testing.T) {
 		has       *runtimeapi.LinuxContainerResources
 		want      *runtimeapi.LinuxContainerResources
 	}{
-		"all is right": {has: resources(409, 50000, 100000, "0-1")},
-		"a runtime that reads the annotations is right":   {has: resources(400, 50000, 100000, "0-1")},
-		"the weight is wrong":                             {has: resources(2, 50000, 100000, "0-1"), want: resources(409, 0, 0, "0-1")},
-		"there is no limit":                               {has: resources(409, 0, 0, "0-1"), want: resources(0, 50000, 100000, "0-1")},
-		"the limit is of another period":                  {has: resources(409, 50000, 50000, "0-1"), want: resources(0, 50000, 100000, "0-1")},
-		"all is wrong, and is one update":                 {has: resources(2, 0, 0, ""), want: resources(409, 50000, 100000, "0-1")},
-		"there is no limit, and should be none":           {unlimited: true, has: resources(409, 0, 0, "0-1")},
-		"there is a limit that should be none":            {unlimited: true, has: resources(409, 50000, 100000, "0-1")},
-		"an ordinary container's weight is not looked at": {ordinary: true, has: resources(2, 0, 0, "2-3")},
+		"everything is right":                            {has: resources(409, 50000, 100000, "0-1")},
+		"the runtime reads the annotations":              {has: resources(400, 50000, 100000, "0-1")},
+		"the weight is wrong":                            {has: resources(2, 50000, 100000, "0-1"), want: resources(409, 0, 0, "0-1")},
+		"the limit is missing":                           {has: resources(409, 0, 0, "0-1"), want: resources(0, 50000, 100000, "0-1")},
+		"the limit has another period":                   {has: resources(409, 50000, 50000, "0-1"), want: resources(0, 50000, 100000, "0-1")},
+		"everything is wrong: one update":                {has: resources(2, 0, 0, ""), want: resources(409, 50000, 100000, "0-1")},
+		"the container has no limit, and asked for none": {unlimited: true, has: resources(409, 0, 0, "0-1")},
+		"the container has a limit, and asked for none":  {unlimited: true, has: resources(409, 50000, 100000, "0-1")},
+		"an ordinary container's weight is left alone":   {ordinary: true, has: resources(2, 0, 0, "2-3")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			on(t, management)
@@ -255,23 +255,23 @@ func TestRepair(t *testing.T) {
 		runtime := &fakeRuntime{linux: resources(2, 0, 0, "0-1"), err: errors.New("busy")}
 		restarted(t, runtime)
 		if got := RunningContainerCPUs(partitionedPod(t), "c", "id", cpuset.New()); got.String() != "0-1" {
-			t.Errorf("the container is to be kept on %s, whatever the runtime answers", got)
+			t.Errorf("with a runtime that fails the container is kept on %s", got)
 		}
 		runtime.err, runtime.updates = nil, nil
 		for range 2 {
 			RunningContainerCPUs(partitionedPod(t), "c", "id", cpuset.New())
 		}
 		if len(runtime.updates) != 1 {
-			t.Errorf("then the updates are %v, want one", runtime.updates)
+			t.Errorf("once the runtime answers, the updates are %v, want one", runtime.updates)
 		}
 	})
-	t.Run("but not for ever", func(t *testing.T) {
+	t.Run("a runtime that fails is not asked forever", func(t *testing.T) {
 		on(t, management)
 		runtime := &fakeRuntime{err: errors.New("broken")}
 		restarted(t, runtime)
 		for i := range 2 * mostQuestions {
 			if got, want := RunningContainerCPUs(ordinaryPod(), "c", "id", cpuset.New()), i+1 < mostQuestions; got.IsEmpty() != want {
-				t.Errorf("after %d questions an ordinary container is to be kept on %q", i+1, got)
+				t.Errorf("after %d questions an ordinary container is kept on %q", i+1, got)
 			}
 		}
 		if runtime.asked != mostQuestions {
@@ -280,7 +280,7 @@ func TestRepair(t *testing.T) {
 	})
 }
 
-// The conversions are upstream's, whose package cannot be imported here
+// The conversions give what upstream's do, whose package cannot be imported here
 // (pkg/kubelet/cm/helpers_linux_test.go has these values).
 func TestConversions(t *testing.T) {
 	for millicores, want := range map[int64]int64{0: 2, 1: 2, 100: 102, 400: 409, 1000: 1024, 300000: 262144} {
@@ -295,20 +295,20 @@ func TestConversions(t *testing.T) {
 	}
 }
 
-// With nothing left to share, containers that run stay on their last CPU, and are never
-// spread; others have a CPU that is always the same.
+// With nothing left to share, a running container stays on its last CPU, and is never spread. Any
+// other gets the fallback, which is always the same.
 func TestNothingLeftToShare(t *testing.T) {
 	for name, test := range map[string]struct {
 		reserved  cpuset.CPUSet
 		has, want string
 	}{
-		"the last CPU that it shared is kept":         {has: "2", want: "2"},
-		"what it has of the pool is not":              {has: "0,2", want: "2"},
-		"several are taken at once, so it gets one":   {has: "1-3", want: "3"},
-		"it has only the pool's":                      {has: "0", want: "3"},
-		"nothing is known of it":                      {want: "3"},
-		"there is a reserved CPU in no pool":          {reserved: cpuset.New(0, 1), has: "2-3", want: "1"},
-		"and it keeps its own for as long as it runs": {reserved: cpuset.New(0, 1), has: "2", want: "2"},
+		"it keeps the last CPU that it shared":                          {has: "2", want: "2"},
+		"it does not keep a CPU of the pool":                            {has: "0,2", want: "2"},
+		"it had several, which were taken at once":                      {has: "1-3", want: "3"},
+		"it has only a CPU of the pool":                                 {has: "0", want: "3"},
+		"it has no note":                                                {want: "3"},
+		"it gets a reserved CPU in no pool":                             {reserved: cpuset.New(0, 1), has: "2-3", want: "1"},
+		"it keeps its own, although there is a reserved CPU in no pool": {reserved: cpuset.New(0, 1), has: "2", want: "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			on(t, partition.Pools{"management": cpuset.New(0)})
@@ -335,13 +335,13 @@ func TestNothingLeftToShare(t *testing.T) {
 				t.Errorf("a container that starts gets %s, want %s", config.Linux.Resources.CpusetCpus, want)
 			}
 			if noted, _ := observed.lastUpdates.GetCPUSet(string(pod.UID), "c"); noted.String() != want {
-				t.Errorf("of a container that starts %s is noted, want %s", noted, want)
+				t.Errorf("a container that starts is noted on %s, want %s", noted, want)
 			}
 		})
 	}
 }
 
-func TestNothingLeftToShareIsTold(t *testing.T) {
+func TestNothingLeftToShareIsReported(t *testing.T) {
 	on(t, partition.Pools{"management": cpuset.New(0)})
 	restarted(t, &fakeRuntime{})
 	host.static = true
@@ -364,7 +364,7 @@ func TestNothingLeftToShareIsTold(t *testing.T) {
 	report()
 	expectEvent(t, recorder, "")
 	if got := current.Load().shared().Size(); got != 0 {
-		t.Errorf("the gauge says %d", got)
+		t.Errorf("the gauge shows %d, want 0", got)
 	}
 	observed.state.SetDefaultCPUSet(cpuset.New(3))
 	report()

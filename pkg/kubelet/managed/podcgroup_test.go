@@ -18,7 +18,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// resourceConfig is like upstream's.
+// resourceConfig has the fields of upstream's that matter here.
 type resourceConfig struct {
 	Memory        *int64
 	CPUShares     *uint64
@@ -28,7 +28,7 @@ type resourceConfig struct {
 	HugePageLimit map[int64]int64
 }
 
-// fakePodCgroups is upstream's manager up to v1.34, whose pods are of the class Burstable.
+// fakePodCgroups is upstream's manager as it was up to v1.34. All its pods are Burstable.
 type fakePodCgroups struct {
 	absent  bool
 	err     error
@@ -51,8 +51,8 @@ func computeConfig(_ *v1.Pod, _ bool, period uint64, _ bool, _ string) *resource
 	return &resourceConfig{Memory: &memory, CPUShares: &shares, CPUQuota: &quota, CPUPeriod: &period, HugePageLimit: map[int64]int64{2 << 20: 1 << 30}}
 }
 
-// cgroups makes cgroups with the given sets of CPUs, by their paths below kubepods, for the
-// time of a test. They are files, so no kernel refuses a write to them.
+// cgroups makes cgroups with the given cpusets, by their paths below kubepods, for the time of a
+// test. They are ordinary files, so no kernel refuses a write.
 func cgroups(t *testing.T, v1 bool, sets map[string]string) {
 	t.Helper()
 	before := cgroupRoot
@@ -80,7 +80,7 @@ func expectSets(t *testing.T, want map[string]string) {
 	t.Helper()
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		if has, err := hierarchy().cpus(filepath.Join("kubepods", path)); err != nil || has.String() != want[path] {
-			t.Errorf("%s has the CPUs %q (%v), want %q", path, has, err, want[path])
+			t.Errorf("cgroup %s has the CPUs %q (%v), want %q", path, has, err, want[path])
 		}
 	}
 }
@@ -98,22 +98,22 @@ func TestPodCgroupIsConfined(t *testing.T) {
 		v1       bool
 		ordinary bool
 		noQOS    bool
-		room     string
+		allPods  string
 		want     string
 	}{
-		"the feature is off":                          {v1: true},
-		"its own pool with cgroup v2":                 {pools: two, want: "0-1"},
-		"the union of the pools with cgroup v1":       {pools: two, v1: true, want: "0-2"},
-		"an ordinary pod has no set":                  {pools: two, ordinary: true},
-		"a pool without CPUs is no set":               {pools: partition.Pools{"management": cpuset.New()}},
-		"pods have no cgroups of their own":           {pools: two, noQOS: true},
-		"v1: no more than the cgroup of all pods has": {pools: two, v1: true, room: "1-3", want: "1-2"},
-		"v1: nothing of the pool is there":            {pools: two, v1: true, room: "3"},
-		"v1: only another type's pool is there":       {pools: two, v1: true, room: "2-3"},
-		"v2: the kernel intersects with what is set":  {pools: two, room: "1-3", want: "0-1"},
+		"the feature is off":                                      {v1: true},
+		"v2: its own pool":                                        {pools: two, want: "0-1"},
+		"v1: the union of the pools":                              {pools: two, v1: true, want: "0-2"},
+		"an ordinary pod gets no cpuset":                          {pools: two, ordinary: true},
+		"a pod of a type without CPUs gets no cpuset":             {pools: partition.Pools{"management": cpuset.New()}},
+		"pods have no cgroups of their own":                       {pools: two, noQOS: true},
+		"v1: no more than the cgroup of all pods has":             {pools: two, v1: true, allPods: "1-3", want: "1-2"},
+		"v1: the cgroup of all pods has nothing of the pool":      {pools: two, v1: true, allPods: "3"},
+		"v1: the cgroup of all pods has only another type's pool": {pools: two, v1: true, allPods: "2-3"},
+		"v2: its own pool, whatever the cgroup of all pods has":   {pools: two, allPods: "1-3", want: "0-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, test.v1, map[string]string{"": test.room})
+			cgroups(t, test.v1, map[string]string{"": test.allPods})
 			restarted(t, &fakeRuntime{})
 			recorder := recordEvents(t)
 			host.podCgroups = !test.noQOS
@@ -124,15 +124,15 @@ func TestPodCgroupIsConfined(t *testing.T) {
 			if test.ordinary {
 				pod = ordinaryPod()
 			}
-			if test.room != "" {
+			if test.allPods != "" {
 				for range 2 {
 					RepairPodCgroup[resourceConfig](pod, &fakePodCgroups{absent: true}, computeConfig)
 				}
 				lacks := "CPU 0"
-				if test.room != "1-3" {
+				if test.allPods != "1-3" {
 					lacks = "CPU 0-1"
 				}
-				expectEvent(t, recorder, fmt.Sprintf("PodCgroupLacksPoolCPUs The cgroup /kubepods has the CPUs %q, but the pool of workload type management has \"0-1\": its pods cannot run on %s", test.room, lacks))
+				expectEvent(t, recorder, fmt.Sprintf("PodCgroupLacksPoolCPUs The cgroup /kubepods has the CPUs %q, but the pool of workload type management has \"0-1\": its pods cannot run on %s", test.allPods, lacks))
 			}
 			expectEvent(t, recorder, "")
 			same, workloadType := WithOriginalCPUAndType(pod)
@@ -143,16 +143,16 @@ func TestPodCgroupIsConfined(t *testing.T) {
 	}
 }
 
-func TestPodCgroupsOfBefore(t *testing.T) {
+func TestPreviousPodCgroups(t *testing.T) {
 	for name, test := range map[string]struct {
-		pools partition.Pools // nil is a file that has gone
+		pools partition.Pools // nil means that the file has gone
 		v1    bool
 		has   map[string]string
 		want  map[string]string
-		// written is the set that upstream's manager is given.
+		// written is the cpuset that upstream's manager must write.
 		written string
 	}{
-		"v1: created without a set": {v1: true, pools: management,
+		"v1: created without a cpuset": {v1: true, pools: management,
 			has:     map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/sandbox": "0-3", "burstable/poda/container": "0-1"},
 			want:    map[string]string{"burstable": "0-3", "burstable/poda": "0-1", "burstable/poda/sandbox": "0-1", "burstable/poda/container": "0-1"},
 			written: "0-1"},
@@ -174,7 +174,7 @@ func TestPodCgroupsOfBefore(t *testing.T) {
 		"v1: the type has lost its CPUs": {v1: true, pools: partition.Pools{"management": cpuset.New()},
 			has:  map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-1", "burstable/poda/sandbox": "0-1"},
 			want: map[string]string{"burstable/poda": "0-3", "burstable/poda/sandbox": "0-3"}},
-		"v2: created without a set": {pools: management,
+		"v2: created without a cpuset": {pools: management,
 			has: map[string]string{"burstable": "", "burstable/poda": "", "burstable/poda/container": "0-1"}, written: "0-1"},
 		"v2: the pool has moved": {pools: management,
 			has: map[string]string{"burstable": "", "burstable/poda": "2-3"}, written: "0-1"},
@@ -206,7 +206,7 @@ func TestPodCgroupsOfBefore(t *testing.T) {
 	}
 }
 
-// onlineFile says which CPUs the host has, for the time of a test.
+// onlineFile sets the CPUs that the host has, online and possible, for the time of a test.
 func onlineFile(t *testing.T, cpus string) {
 	t.Helper()
 	online, possible := onlineCPUsFile, possibleCPUsFile
@@ -232,33 +232,33 @@ func TestRepairPodCgroup(t *testing.T) {
 		return len(manager.written)
 	}
 	if repair(withUID(t, "a")) != 0 {
-		t.Error("with the feature off a cgroup is written")
+		t.Error("with the feature off, a cgroup was written")
 	}
 	on(t, management)
 	restarted(t, &fakeRuntime{})
 	if repair(withUID(t, "a")) != 0 {
-		t.Error("pods have no cgroups, and one is written")
+		t.Error("pods have no cgroups, but one was written")
 	}
 	host.podCgroups = true
 	if repair(ordinaryPod()) != 0 {
-		t.Error("an ordinary pod's cgroup is written")
+		t.Error("an ordinary pod's cgroup was written")
 	}
 	manager.err = errors.New("busy")
 	for range 2 {
 		if repair(withUID(t, "a")) != 1 {
-			t.Error("after a failure it is not tried again")
+			t.Error("a failed write was not tried again")
 		}
 	}
 	manager.err = nil
 	if repair(withUID(t, "a")) != 1 || repair(withUID(t, "a")) != 0 {
-		t.Error("a cgroup that an earlier kubelet created is not written exactly once")
+		t.Error("a cgroup from before this kubelet was not written exactly once")
 	}
 	manager.absent = true
 	if repair(withUID(t, "b")) != 0 {
-		t.Error("a cgroup that does not exist is written")
+		t.Error("a cgroup that does not exist was written")
 	}
 	if manager.absent = false; repair(withUID(t, "b")) != 0 {
-		t.Error("a cgroup that upstream has created is written")
+		t.Error("a cgroup that upstream created was written")
 	}
 	observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(t, "b")} }
 	manager.absent = true
@@ -266,24 +266,25 @@ func TestRepairPodCgroup(t *testing.T) {
 		repair(withUID(t, types.UID(fmt.Sprint(i))))
 	}
 	if manager.absent = false; len(observed.podCgroups) > maxPodCgroups || repair(withUID(t, "b")) != 0 {
-		t.Errorf("%d pods are remembered", len(observed.podCgroups))
+		t.Errorf("%d pods are remembered, or an active one was forgotten", len(observed.podCgroups))
 	}
 }
 
-// The sets of the cgroups above a container hold the container's before that is written.
-func TestRoomForContainers(t *testing.T) {
+// The cgroups above a container have its CPUs before the container moves to them.
+func TestCgroupsMakeRoomForContainers(t *testing.T) {
 	for name, test := range map[string]struct {
 		v1, partitioned bool
 		has, want       map[string]string
 		cpus            string
-		// place: the container is created. stale: the CPUs are no longer what is shared.
+		// place: the container is created; otherwise it runs. stale: its CPUs have become
+		// exclusive.
 		place, stale bool
 		exclusive    string
 	}{
 		"v1: exclusive CPUs come back": {v1: true, cpus: "2-3",
 			has:  map[string]string{"": "0-3", "burstable": "0-2", "burstable/poda": "0-2", "burstable/poda/sandbox": "0-2", "burstable/poda/c": "2"},
 			want: map[string]string{"burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/sandbox": "0-3", "burstable/poda/c": "2"}},
-		"v1: there is room": {v1: true, cpus: "2",
+		"v1: the cgroups have the CPUs already": {v1: true, cpus: "2",
 			has:  map[string]string{"": "0-3", "burstable": "0-2", "burstable/poda": "0-2"},
 			want: map[string]string{"burstable": "0-2", "burstable/poda": "0-2"}},
 		"v1: the pool has moved": {v1: true, partitioned: true, cpus: "0-1",
@@ -292,12 +293,12 @@ func TestRoomForContainers(t *testing.T) {
 		"v2: exclusive CPUs come back": {cpus: "2-3",
 			has:  map[string]string{"burstable": "0-2", "burstable/poda": ""},
 			want: map[string]string{"burstable": "0-3", "burstable/poda": ""}},
-		"v1: a pod that waits for its next container, too": {v1: true, place: true, cpus: "2-3",
+		"v1: exclusive CPUs come back before a container is created": {v1: true, place: true, cpus: "2-3",
 			has:  map[string]string{"": "0-3", "burstable": "0-2", "burstable/poda": "0-2", "burstable/poda/sandbox": "0-2"},
 			want: map[string]string{"burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/sandbox": "0-3"}},
-		"CPUs that were given away since are not given back": {cpus: "2-3", exclusive: "3", stale: true,
+		"v2: CPUs that have become exclusive again do not come back": {cpus: "2-3", exclusive: "3", stale: true,
 			has: map[string]string{"burstable": "0-2", "burstable/poda": ""}, want: map[string]string{"burstable": "0-2"}},
-		"v2: none were taken": {cpus: "2-3", has: map[string]string{"burstable": ""}, want: map[string]string{"burstable": ""}},
+		"v2: the class never lost any CPU": {cpus: "2-3", has: map[string]string{"burstable": ""}, want: map[string]string{"burstable": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cgroups(t, test.v1, test.has)
@@ -314,7 +315,7 @@ func TestRoomForContainers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := RunningContainerCPUs(pod, "c", "id", chosen); !got.IsEmpty() {
-				t.Errorf("before it is known where the cgroups are, the container is moved to %s", got)
+				t.Errorf("before upstream has named the classes, the container is moved to %s", got)
 			}
 			useClasses(t)
 			onlineFile(t, "0-3")
@@ -328,16 +329,16 @@ func TestRoomForContainers(t *testing.T) {
 			if test.place {
 				PlaceContainer(pod, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.cpus}}})
 			} else if got := RunningContainerCPUs(pod, "c", "new", chosen); !got.Equals(chosen) != test.stale {
-				t.Errorf("the container is moved to %q, chosen were %s", got, chosen)
+				t.Errorf("the container is moved to %q, want %s unless stale", got, chosen)
 			}
 			expectSets(t, test.want)
 		})
 	}
 }
 
-// A kubelet that is killed while it fits sets leaves a container with another one than the
-// runtime knows of.
-func TestSetThatTheRuntimeDoesNotKnow(t *testing.T) {
+// A kubelet that is killed while it fits cpusets leaves a container with one that the runtime does
+// not know.
+func TestCpusetThatTheRuntimeDoesNotKnow(t *testing.T) {
 	for actual, want := range map[string]string{"0": "0-1", "0-1": "", "": ""} {
 		cgroups(t, true, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/scope-id": actual})
 		on(t, management)
@@ -353,7 +354,7 @@ func TestSetThatTheRuntimeDoesNotKnow(t *testing.T) {
 			got = runtime.updates[0].CpusetCpus
 		}
 		if got != want || len(runtime.updates) > 1 {
-			t.Errorf("the cgroup has %q and the runtime reports 0-1: updates %v, want %q", actual, runtime.updates, want)
+			t.Errorf("the cgroup has %q, and the runtime reports 0-1: the updates are %v, want %q", actual, runtime.updates, want)
 		}
 	}
 }
@@ -379,36 +380,37 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 	for name, test := range map[string]struct {
 		v1, off, none, wasOn, notReady bool
 		exclusive, online              string
-		// notes is the set of the ordinary container c in pod a.
+		// notes is the cpuset that the CPU manager has noted for the container c in the ordinary
+		// pod a.
 		notes string
-		// giving is the set that the CPU manager is giving it.
+		// giving is the cpuset that the CPU manager is giving it.
 		giving    string
 		has, want map[string]string
 		written   string
 	}{
-		"nothing is exclusive, and never was": {has: map[string]string{"burstable": ""}},
-		"v2: the rest is theirs":              {exclusive: "2", has: map[string]string{"burstable": ""}, written: "0-1,3"},
-		"v2: all come back":                   {has: map[string]string{"burstable": "0-1,3"}, written: "0-3"},
-		"v2: a container that would be spread over the pool keeps its set": {exclusive: "2", has: map[string]string{"burstable": "0-1,3", "burstable/poda": "", "burstable/poda/c": "2", "burstable/poda/d": "2-3"},
+		"nothing is exclusive, and nothing ever was": {has: map[string]string{"burstable": ""}},
+		"v2: they keep all other CPUs":               {exclusive: "2", has: map[string]string{"burstable": ""}, written: "0-1,3"},
+		"v2: exclusive CPUs come back":               {has: map[string]string{"burstable": "0-1,3"}, written: "0-3"},
+		"v2: a container that would be spread over the pool keeps its cpuset": {exclusive: "2", has: map[string]string{"burstable": "0-1,3", "burstable/poda": "", "burstable/poda/c": "2", "burstable/poda/d": "2-3"},
 			want: map[string]string{"burstable/poda/c": "2", "burstable/poda/d": "2-3", "burstable/poda": ""}, written: "0-3"},
-		"v2: so does one to which it is being given":            {exclusive: "2", giving: "2", has: map[string]string{"burstable": "0-1,3", "burstable/poda/c": "3"}, written: "0-3"},
-		"v2: or was given":                                      {exclusive: "2", notes: "2", has: map[string]string{"burstable": "0-1,3", "burstable/poda/c": "3"}, written: "0-3"},
-		"v2: nothing is left to share":                          {exclusive: "2-3", has: map[string]string{"burstable": ""}, written: "0-1,3"},
-		"v2: what a shared container keeps is left":             {exclusive: "2-3", notes: "2", has: map[string]string{"burstable": "0-2", "burstable/poda/c": "2"}, want: map[string]string{"burstable/poda/c": "2"}, written: "0-3"},
-		"v2: which is not known before the pods are":            {exclusive: "2-3", notReady: true, has: map[string]string{"burstable": "0-2"}},
-		"v1: all below lose it, but for partitioned pods":       {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2-3", "burstable/poda/sandbox": "0-3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3", "burstable/poda/sandbox": "0-1,3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}},
-		"v1: a container with nothing left gets what is shared": {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3"}},
-		"v1: all come back to the class":                        {v1: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1"}, want: map[string]string{"burstable": "0-3", "burstable/poda": "0-1"}},
-		"v1: no more than the cgroup of all pods has":           {v1: true, exclusive: "2", has: map[string]string{"": "1-3", "burstable": "1-3"}, want: map[string]string{"burstable": "1,3"}},
+		"v2: a container keeps the cpuset that it is being given":            {exclusive: "2", giving: "2", has: map[string]string{"burstable": "0-1,3", "burstable/poda/c": "3"}, written: "0-3"},
+		"v2: a container keeps the cpuset that it was given":                 {exclusive: "2", notes: "2", has: map[string]string{"burstable": "0-1,3", "burstable/poda/c": "3"}, written: "0-3"},
+		"v2: nothing is left to share":                                       {exclusive: "2-3", has: map[string]string{"burstable": ""}, written: "0-1,3"},
+		"v2: nothing is left to share, and a shared container keeps its CPU": {exclusive: "2-3", notes: "2", has: map[string]string{"burstable": "0-2", "burstable/poda/c": "2"}, want: map[string]string{"burstable/poda/c": "2"}, written: "0-3"},
+		"v2: nothing is left to share, and the pods are not known yet":       {exclusive: "2-3", notReady: true, has: map[string]string{"burstable": "0-2"}},
+		"v1: all cgroups below lose the CPU, except partitioned pods":        {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2-3", "burstable/poda/sandbox": "0-3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3", "burstable/poda/sandbox": "0-1,3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}},
+		"v1: a container with no CPU left gets the shared ones":              {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3"}},
+		"v1: exclusive CPUs come back to the class":                          {v1: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1"}, want: map[string]string{"burstable": "0-3", "burstable/poda": "0-1"}},
+		"v1: no more than the cgroup of all pods has":                        {v1: true, exclusive: "2", has: map[string]string{"": "1-3", "burstable": "1-3"}, want: map[string]string{"burstable": "1,3"}},
 		"policy none":              {none: true, exclusive: "2", has: map[string]string{"burstable": ""}},
 		"policy none after static": {none: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
-		"the file has gone":        {off: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
-		"the file has gone, v1":    {v1: true, off: true, wasOn: true, has: map[string]string{"": "0-3", "burstable": "0-1"}, want: map[string]string{"burstable": "0-3"}},
-		"the file has gone, v1: ordinary pods follow, with their sandboxes": {v1: true, off: true, wasOn: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1", "burstable/poda/sandbox": "0-1", "burstable/poda/c": "1"},
+		"v2: the file has gone":    {off: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
+		"v1: the file has gone":    {v1: true, off: true, wasOn: true, has: map[string]string{"": "0-3", "burstable": "0-1"}, want: map[string]string{"burstable": "0-3"}},
+		"v1: the file has gone, and ordinary pods follow with their sandboxes": {v1: true, off: true, wasOn: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1", "burstable/poda/sandbox": "0-1", "burstable/poda/c": "1"},
 			want: map[string]string{"burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/sandbox": "0-3", "burstable/poda/c": "1"}},
-		"v2: an offline CPU of the pool is not an exclusive one": {exclusive: "2", online: "0,2-3", has: map[string]string{"burstable": "", "burstable/podb": "1", "burstable/podb/c": "1"},
+		"v2: an offline CPU of the pool is not exclusive": {exclusive: "2", online: "0,2-3", has: map[string]string{"burstable": "", "burstable/podb": "1", "burstable/podb/c": "1"},
 			want: map[string]string{"burstable/podb": "1", "burstable/podb/c": "1"}, written: "0-1,3"},
-		"without a file nothing is done": {off: true, has: map[string]string{"burstable": "0-1"}},
+		"without a file nothing happens": {off: true, has: map[string]string{"burstable": "0-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.has["besteffort"] = test.has["burstable"]
@@ -449,16 +451,16 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 			var burstable, bestEffort cpuset.CPUSet
 			ConfineClasses(func() error { return nil }, "/kubepods/burstable", &burstable, "/kubepods/besteffort", &bestEffort)
 			if burstable.String() != test.written || !bestEffort.Equals(burstable) {
-				t.Errorf("upstream is to write %q and %q, want %q", burstable, bestEffort, test.written)
+				t.Errorf("upstream must write %q and %q, want %q for both", burstable, bestEffort, test.written)
 			}
 			expectSets(t, test.want)
 		})
 	}
 }
 
-// On cgroup v1 the kernel refuses a set that is not within the parent's, and one that does
-// not hold the children's. Here it is asked, by a tree like the kubelet's.
-func TestKernelRefusesNothing(t *testing.T) {
+// On cgroup v1 the kernel refuses a cpuset that is not within the parent's, and one that does not
+// hold the children's. Here the real kernel decides, on a tree of cgroups like the kubelet's.
+func TestKernelRefusesNoCpuset(t *testing.T) {
 	sets := hierarchy()
 	all, err := sets.effective("/")
 	if !sets.v1 || err != nil || all.Size() < 2 {
@@ -525,7 +527,7 @@ func TestKernelRefusesNothing(t *testing.T) {
 	}
 }
 
-// newRandom tells its seed, so that a failure can be had again.
+// newRandom logs its seed, so that a failure can be reproduced.
 func newRandom(t *testing.T) *rand.Rand {
 	seed := time.Now().UnixNano()
 	t.Log("seed", seed)
