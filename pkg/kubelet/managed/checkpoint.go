@@ -190,8 +190,8 @@ func podName(uid string) string {
 const numaNodes = "/sys/devices/system/node/node[0-9]*"
 
 // initializeMetrics sets the metrics as upstream's start would have done
-// (pkg/kubelet/cm/cpumanager/policy_static.go, initializeMetrics). shared and assigned are
-// the CPUs that are shared and those of all assignments.
+// (pkg/kubelet/cm/cpumanager/policy_static.go, initializeMetrics). shared are the CPUs that
+// are shared, and assigned those that are assigned exclusively.
 func initializeMetrics(shared, assigned cpuset.CPUSet) {
 	metrics.CPUManagerSharedPoolSizeMilliCores.Set(float64(shared.Size() * 1000))
 	metrics.CPUManagerExclusiveCPUsAllocationCount.Set(float64(assigned.Size()))

@@ -40,8 +40,8 @@ func readCPUs(file string) (cpuset.CPUSet, error) {
 	return cpus, nil
 }
 
-// onlineCPUs returns the CPUs that are online now; those of the start if the kernel does not
-// say.
+// onlineCPUs returns the CPUs that are online now. If the kernel does not say, it returns
+// those that were online when the kubelet started.
 func onlineCPUs() cpuset.CPUSet {
 	if online, err := readCPUs(onlineCPUsFile); err == nil {
 		return online

@@ -283,8 +283,8 @@ func TestDropReportedCPU(t *testing.T) {
 	}
 }
 
-// statusWithCPU returns the status of a pod with a container of each kind, and with everything that
-// the runtime reports.
+// statusWithCPU returns the status of a pod with a container of each kind, and with
+// everything that the runtime reports.
 func statusWithCPU() *v1.PodStatus {
 	statuses := func() []v1.ContainerStatus {
 		return []v1.ContainerStatus{{Name: "c", Resources: &v1.ResourceRequirements{

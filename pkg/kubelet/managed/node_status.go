@@ -9,7 +9,7 @@ import (
 )
 
 // SetCores sets the cores resource of each workload type to the host's CPUs in millicores, in
-// capacity and allocatable alike, and removes that of types that the node does not have
+// capacity and allocatable alike, and removes the resource of types that the node lacks
 // (design, section 6, node). It must run after the setter that reports the host's CPUs.
 // Without a pinning file it removes all of them, as long as there is a record of a previous
 // file. It never returns an error.

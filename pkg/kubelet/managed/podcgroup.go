@@ -87,7 +87,8 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 		return
 	}
 	_, path := manager.GetPodContainerName(pod)
-	// At every sync, since the cgroup of all pods may lose CPUs at any time.
+	// At every sync, since the cgroup of all pods may lose CPUs at any time. It is two levels up: a
+	// partitioned pod is in a class, never Guaranteed.
 	n.checkCgroupOfAllPods(workloadType, filepath.Dir(filepath.Dir(path)))
 	if observed.repaired(pod) {
 		return
@@ -128,7 +129,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 	if err != nil {
 		return err
 	}
-	host.log.Info("Giving a pod's cgroup the CPUs, the weight and the quota of its partition", "pod", klog.KObj(pod), "cgroup", path, "cpusBefore", has.String(), "cpus", cpus.String())
+	host.log.Info("Repairing a pod's cgroup", "pod", klog.KObj(pod), "cgroup", path, "cpusBefore", has.String(), "cpus", cpus.String())
 	switch {
 	case sets.v1 && confined:
 		// The class may lack CPUs of the pool that were exclusive until now.
@@ -150,8 +151,8 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 	return write(cpus)
 }
 
-// sandboxesOf returns a function that reports whether a child of the pod's cgroup is that of
-// a sandbox. If the runtime does not answer, it reports false for all.
+// sandboxesOf returns a function that reports whether a child of the pod's cgroup belongs to
+// a sandbox. If the runtime does not answer, the function reports false for all.
 func sandboxesOf(pod *v1.Pod) func(child string, _, _ cpuset.CPUSet) bool {
 	var ids []string
 	isSandbox := func(child string, _, _ cpuset.CPUSet) bool {

@@ -336,8 +336,8 @@ func TestCgroupsMakeRoomForContainers(t *testing.T) {
 	}
 }
 
-// A kubelet that is killed while it fits cpusets leaves a container with one that the runtime does
-// not know.
+// A kubelet that is killed while it fits cpusets leaves a container with one that the runtime
+// does not know.
 func TestCpusetThatTheRuntimeDoesNotKnow(t *testing.T) {
 	for actual, want := range map[string]string{"0": "0-1", "0-1": "", "": ""} {
 		cgroups(t, true, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/scope-id": actual})

@@ -14,8 +14,8 @@ import (
 var cgroupRoot = "/sys/fs/cgroup"
 
 // KeepBurstableWeight keeps upstream from lowering the weight of the QoS class Burstable
-// until the kubelet knows all its pods again. cgroup is that of the class; shares is the
-// weight that an update would write, and KeepBurstableWeight sets it to nil to keep the
+// until the kubelet knows all its pods again. cgroup is the class's. shares points to
+// the weight that an update would write; KeepBurstableWeight sets it to nil to keep the
 // present weight.
 //
 // At its start upstream adds up the requests of the pods that it knows, which are none. It

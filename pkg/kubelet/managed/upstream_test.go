@@ -38,7 +38,8 @@ func TestCallsOfEachRelease(t *testing.T) {
 	}
 }
 
-// setPodAssignment gives CPUs to a whole pod. It skips the test on releases that have no such thing.
+// setPodAssignment gives CPUs to a whole pod. It skips the test on releases that have no such
+// thing.
 func setPodAssignment(t *testing.T, s state.State, pod string, cpus cpuset.CPUSet) {
 	t.Helper()
 	set := reflect.ValueOf(s).MethodByName("SetPodCPUSet")
