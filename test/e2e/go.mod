@@ -12,7 +12,7 @@ require (
 	k8s.io/cri-api v0.37.0
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
 	sigs.k8s.io/yaml v1.6.0
-	workload.openshift.io/kubernetes/cmd/cluster v0.0.0
+	workload.openshift.io/kubernetes/cluster v0.0.0
 	workload.openshift.io/partition v0.0.0
 )
 
@@ -66,6 +66,6 @@ require (
 )
 
 replace (
-	workload.openshift.io/kubernetes/cmd/cluster => ../../cmd/cluster
+	workload.openshift.io/kubernetes/cluster => ../../cluster
 	workload.openshift.io/partition => ../../staging/src/workload.openshift.io/partition
 )

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/local"
 	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 

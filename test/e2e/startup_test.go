@@ -14,7 +14,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/local"
 	"workload.openshift.io/partition"
 )
 

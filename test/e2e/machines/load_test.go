@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/cluster/local"
-	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/machine"
 )
 
 // With CPUs that the kernel keeps its own work off, a pool and exclusive CPUs are where

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"workload.openshift.io/kubernetes/cmd/cluster/local"
-	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/machine"
 	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/cluster/local"
-	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/machine"
 	"workload.openshift.io/partition"
 )
 

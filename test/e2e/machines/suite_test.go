@@ -8,7 +8,7 @@ import (
 	"os"
 	"testing"
 
-	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/machine"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/local"
 )
 
 // Run returns the status of tests that make a folder, own it ([local.Own]), and put there

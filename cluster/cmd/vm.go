@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"workload.openshift.io/kubernetes/cmd/cluster/local"
-	"workload.openshift.io/kubernetes/cmd/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/machine"
 )
 
 func vmCommand() *cobra.Command {

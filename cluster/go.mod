@@ -1,4 +1,4 @@
-module workload.openshift.io/kubernetes/cmd/cluster
+module workload.openshift.io/kubernetes/cluster
 
 go 1.26.0
 
@@ -63,4 +63,4 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace workload.openshift.io/partition => ../../staging/src/workload.openshift.io/partition
+replace workload.openshift.io/partition => ../staging/src/workload.openshift.io/partition

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"workload.openshift.io/kubernetes/cmd/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/local"
 )
 
 // Dir has a folder for each machine: its disk, its state, and what it printed.
