@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 )
 
 //go:embed sample
@@ -45,7 +45,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	var config local.Config
+	var config host.Config
 	up := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster with a sample workload and report what runs where",
@@ -66,13 +66,13 @@ func command() *cobra.Command {
 		Use:   "down",
 		Short: "Stop the cluster and remove every trace of it",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return local.New(local.Config{}).Down(cmd.Context()) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return host.New(host.Config{}).Down(cmd.Context()) },
 	}, &cobra.Command{
 		Use:   "report",
 		Short: "Report what runs where",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster := local.New(local.Config{})
+			cluster := host.New(host.Config{})
 			if err := cluster.Attach(); err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func progress(start time.Time) func(string, ...any) {
 	}
 }
 
-func up(ctx context.Context, config local.Config) error {
+func up(ctx context.Context, config host.Config) error {
 	start := time.Now()
 	config.Progress = progress(start)
 	for _, path := range []*string{&config.Bin, &config.Tools, &config.Tree} {
@@ -100,7 +100,7 @@ func up(ctx context.Context, config local.Config) error {
 		}
 		*path = absolute
 	}
-	cluster := local.New(config)
+	cluster := host.New(config)
 	if err := cluster.Up(ctx); err != nil {
 		if ctx.Err() != nil {
 			// An interrupt says: not this cluster. A failure leaves it to be looked at.
@@ -108,7 +108,7 @@ func up(ctx context.Context, config local.Config) error {
 		}
 		return fmt.Errorf("%w\nmake down removes what was started", err)
 	}
-	config.Progress("node %s is Ready; starting the sample workload", local.NodeName)
+	config.Progress("node %s is Ready; starting the sample workload", host.NodeName)
 	if err := startSample(ctx, cluster); err != nil {
 		return err
 	}
@@ -123,12 +123,12 @@ func up(ctx context.Context, config local.Config) error {
 	if err := cluster.Report(ctx, os.Stdout); err != nil {
 		return err
 	}
-	fmt.Printf("\nmake report prints this again, and make down removes the cluster. To go on:\n\nexport KUBECONFIG=%s\n", local.Kubeconfig)
+	fmt.Printf("\nmake report prints this again, and make down removes the cluster. To go on:\n\nexport KUBECONFIG=%s\n", host.Kubeconfig)
 	return nil
 }
 
 // startSample creates the sample and waits until all of it runs.
-func startSample(ctx context.Context, cluster *local.Cluster) error {
+func startSample(ctx context.Context, cluster *host.Cluster) error {
 	manifests, err := sample.ReadFile("sample/workloads.yaml")
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func startSample(ctx context.Context, cluster *local.Cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(local.ManifestDir, "sample-static.yaml"), static, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(host.ManifestDir, "sample-static.yaml"), static, 0o644); err != nil {
 		return err
 	}
 	const limit = 2 * time.Minute
@@ -175,7 +175,7 @@ func startSample(ctx context.Context, cluster *local.Cluster) error {
 	return nil
 }
 
-func create(ctx context.Context, cluster *local.Cluster, object runtime.Object) error {
+func create(ctx context.Context, cluster *host.Cluster, object runtime.Object) error {
 	var err error
 	switch object := object.(type) {
 	case *v1.Namespace:

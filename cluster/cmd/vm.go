@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/machine"
 )
 
@@ -51,12 +51,12 @@ func vmCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var config local.Config
+			var config host.Config
 			if err := json.NewDecoder(os.Stdin).Decode(&config); err != nil {
 				return err
 			}
 			config.Progress = progress(time.Now())
-			return local.New(config).Up(cmd.Context())
+			return host.New(config).Up(cmd.Context())
 		},
 	})
 	return vm
@@ -74,7 +74,7 @@ func vmUp(ctx context.Context, files machine.Files, config machine.Config, pinni
 	kubeconfig := ""
 	if err = m.Create(ctx); err == nil {
 		config.Progress("the machine is up; starting a cluster in it")
-		kubeconfig, err = m.StartCluster(ctx, local.Config{Pinning: pinning, ControlPlaneType: "management"})
+		kubeconfig, err = m.StartCluster(ctx, host.Config{Pinning: pinning, ControlPlaneType: "management"})
 	}
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), m.Remove())

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 )
 
 // Dir has a folder for each machine: its disk, its state, and what it printed.
@@ -49,7 +49,7 @@ type Config struct {
 type Machine struct {
 	Config Config
 	dir    string
-	qemu   *local.Process
+	qemu   *host.Process
 	state  state
 	shell  shell
 }
@@ -182,7 +182,7 @@ func (m *Machine) start() error {
 		"-netdev", fmt.Sprintf("user,id=outside,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22,hostfwd=tcp:127.0.0.1:%d-:6443", m.state.SSH, m.state.API), "-device", "virtio-net-pci,netdev=outside",
 		"-netdev", m.link(), "-device", fmt.Sprintf("virtio-net-pci,netdev=link,mac=52:54:00:57:50:%02x", m.Config.Number),
 		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+m.Console(), "-serial", "chardev:console")
-	m.qemu = local.NewProcess(m.dir, "qemu", args...)
+	m.qemu = host.NewProcess(m.dir, "qemu", args...)
 	m.say("booting %s, %s CPUs, with %s", m.Name(), m.Config.Topology, accelerator)
 	return m.qemu.Start()
 }
@@ -313,7 +313,7 @@ func (m *Machine) Remove() error {
 	if _, err := os.Stat(m.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := local.NewProcess(m.dir, "qemu").Kill(); err != nil {
+	if err := host.NewProcess(m.dir, "qemu").Kill(); err != nil {
 		return err
 	}
 	return os.RemoveAll(m.dir)

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 )
 
 // Files are what a node in a machine runs.
@@ -48,7 +48,7 @@ func (f *Files) Payload(ctx context.Context) (payload map[string]string, err err
 	if f.images, err = os.MkdirTemp("", "workload-partitioning-images-"); err != nil {
 		return nil, err
 	}
-	if err := local.SaveImages(ctx, f.Tree, f.images); err != nil {
+	if err := host.SaveImages(ctx, f.Tree, f.images); err != nil {
 		return nil, err
 	}
 	archives, err := filepath.Glob(filepath.Join(f.images, "*.tar"))
@@ -64,10 +64,10 @@ func (f *Files) Close() error { return os.RemoveAll(f.images) }
 // StartCluster makes the machine a node of a cluster, as the configuration says, whose
 // paths and node it sets, and waits until it is Ready. It returns the file with which a
 // client on this host reaches the cluster's API.
-func (m *Machine) StartCluster(ctx context.Context, config local.Config) (kubeconfig string, err error) {
+func (m *Machine) StartCluster(ctx context.Context, config host.Config) (kubeconfig string, err error) {
 	config.Systemd = true
 	config.Bin, config.Tools, config.Images = "/payload/bin", "/payload/tools", "/payload/images"
-	config.Node = local.Node{Name: m.Name(), Address: m.Address(), PodNet: "10.247." + strconv.Itoa(m.Config.Number) + ".0/24"}
+	config.Node = host.Node{Name: m.Name(), Address: m.Address(), PodNet: "10.247." + strconv.Itoa(m.Config.Number) + ".0/24"}
 	data, err := json.Marshal(config)
 	if err != nil {
 		return "", err
@@ -81,8 +81,8 @@ func (m *Machine) StartCluster(ctx context.Context, config local.Config) (kubeco
 
 // Join makes the machine a further node of the cluster whose control plane is in another,
 // and waits until it is Ready. The other runs, and both have their ends of the link.
-func (m *Machine) Join(ctx context.Context, other *Machine, config local.Config) error {
-	for _, file := range local.Authority {
+func (m *Machine) Join(ctx context.Context, other *Machine, config host.Config) error {
+	for _, file := range host.Authority {
 		content, err := other.Run(ctx, "cat "+file)
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func (m *Machine) Join(ctx context.Context, other *Machine, config local.Config)
 
 // Kubeconfig writes the administrator's file for clients on this host, and returns its path.
 func (m *Machine) Kubeconfig(ctx context.Context) (string, error) {
-	text, err := m.Run(ctx, "cat "+local.Kubeconfig)
+	text, err := m.Run(ctx, "cat "+host.Kubeconfig)
 	if err != nil {
 		return "", err
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -32,7 +32,7 @@ func partitioningConfig(configuration string) string {
 		{"apiVersion": "partitioning.workload.openshift.io/v1alpha1", "kind": "PartitioningConfiguration", ` + configuration + `}}]}`
 }
 
-func restartAPIServer(t *testing.T, c *local.Cluster, configuration string) {
+func restartAPIServer(t *testing.T, c *host.Cluster, configuration string) {
 	t.Helper()
 	c.Config.AdmissionConfiguration = configuration
 	if err := c.RestartAPIServer(cleanup(t)); err != nil {
@@ -41,7 +41,7 @@ func restartAPIServer(t *testing.T, c *local.Cluster, configuration string) {
 }
 
 // latched returns the enabled annotation of kube-system.
-func latched(t *testing.T, c *local.Cluster) string {
+func latched(t *testing.T, c *host.Cluster) string {
 	t.Helper()
 	namespace, err := c.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
@@ -50,7 +50,7 @@ func latched(t *testing.T, c *local.Cluster) string {
 	return namespace.Annotations[partition.EnabledAnnotation]
 }
 
-func removeLatch(t *testing.T, c *local.Cluster) {
+func removeLatch(t *testing.T, c *host.Cluster) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
 	if _, err := c.Client.CoreV1().Namespaces().Patch(cleanup(t), metav1.NamespaceSystem, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -133,7 +133,7 @@ func TestActivation(t *testing.T) {
 
 // guardKubeSystem has a policy that lets nobody change the namespace kube-system, until the
 // function is called.
-func guardKubeSystem(t *testing.T, c *local.Cluster) (allow func()) {
+func guardKubeSystem(t *testing.T, c *host.Cluster) (allow func()) {
 	t.Helper()
 	policies, bindings := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	meta := metav1.ObjectMeta{Name: "guard"}
@@ -167,7 +167,7 @@ func guardKubeSystem(t *testing.T, c *local.Cluster) (allow func()) {
 
 // startsUnderLoad creates pods while kube-apiserver starts: each is partitioned or not
 // created.
-func startsUnderLoad(t *testing.T, c *local.Cluster, namespace string) {
+func startsUnderLoad(t *testing.T, c *host.Cluster, namespace string) {
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	var mu sync.Mutex
@@ -203,7 +203,7 @@ func startsUnderLoad(t *testing.T, c *local.Cluster, namespace string) {
 	t.Logf("%d pods were created and partitioned, the others got %v", created, refused)
 }
 
-func twoServers(t *testing.T, c *local.Cluster, namespace string) {
+func twoServers(t *testing.T, c *host.Cluster, namespace string) {
 	url, err := c.StartSecondAPIServer(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func twoServers(t *testing.T, c *local.Cluster, namespace string) {
 			t.Error(err)
 		}
 	})
-	rest, err := clientcmd.BuildConfigFromFlags(url, local.Kubeconfig)
+	rest, err := clientcmd.BuildConfigFromFlags(url, host.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,8 +250,8 @@ func twoServers(t *testing.T, c *local.Cluster, namespace string) {
 	agree("with the latch", true)
 }
 
-func followsInfrastructure(t *testing.T, c *local.Cluster, create creator) {
-	rest, err := clientcmd.BuildConfigFromFlags("", local.Kubeconfig)
+func followsInfrastructure(t *testing.T, c *host.Cluster, create creator) {
+	rest, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func followsInfrastructure(t *testing.T, c *local.Cluster, create creator) {
 }
 
 // mistakes runs a kube-apiserver that is to end with a line that names the field.
-func mistakes(t *testing.T, c *local.Cluster) {
+func mistakes(t *testing.T, c *host.Cluster) {
 	t.Cleanup(func() { restartAPIServer(t, c, "") })
 	for name, test := range map[string]struct{ configuration, want string }{
 		"an unknown field":  {partitioningConfig(`"activation": {"sources": "Nodes"}`), `unknown field \"activation.sources\"`},

@@ -19,7 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -91,7 +91,7 @@ func addRequest(i int, of v1.Container, name v1.ResourceName, value string) map[
 
 // serveWebhooks serves all patches and registers them for namespaces with their label. It
 // reports whether the server has MutatingAdmissionPolicies as well.
-func serveWebhooks(t *testing.T, c *local.Cluster) (hasPolicies bool) {
+func serveWebhooks(t *testing.T, c *host.Cluster) (hasPolicies bool) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -149,7 +149,7 @@ func serveWebhooks(t *testing.T, c *local.Cluster) (hasPolicies bool) {
 		MatchConditions: []admissionregistration.MatchCondition{{Name: "not-injected-yet", Expression: `!object.spec.?initContainers.orValue([]).exists(c, c.name == "by-policy")`}},
 		Mutations: []admissionregistration.Mutation{{PatchType: admissionregistration.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionregistration.ApplyConfiguration{
 			Expression: `Object{metadata: Object.metadata{annotations: {"policy": "was here"}}, spec: Object.spec{initContainers: [Object.spec.initContainers{name: "by-policy", image: "` +
-				local.BusyboxImage + `", restartPolicy: "Always", resources: Object.spec.initContainers.resources{requests: {"cpu": "70m", "memory": "8Mi"}}}]}}`}}},
+				host.BusyboxImage + `", restartPolicy: "Always", resources: Object.spec.initContainers.resources{requests: {"cpu": "70m", "memory": "8Mi"}}}]}}`}}},
 	}}
 	// As Kyverno's default requests have it, without any condition that ends it.
 	fill := policy.DeepCopy()
@@ -365,7 +365,7 @@ func TestReinvocation(t *testing.T) {
 
 // demandsKey has a policy that refuses containers without a cpu request: zero contents it,
 // and it is there if some webhook changes the pod.
-func demandsKey(t *testing.T, c *local.Cluster) {
+func demandsKey(t *testing.T, c *host.Cluster) {
 	policies, bindings := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	if _, err := policies.Create(t.Context(), &admissionregistration.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}, Spec: admissionregistration.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistration.MatchResources{
@@ -414,7 +414,7 @@ func demandsKey(t *testing.T, c *local.Cluster) {
 	})
 }
 
-func labelNamespace(t *testing.T, c *local.Cluster, namespace string, labels []string) {
+func labelNamespace(t *testing.T, c *host.Cluster, namespace string, labels []string) {
 	t.Helper()
 	object, err := c.Client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
 // ordinaryUser returns a client of somebody who may do in a namespace what the role
 // admin may, and nothing elsewhere.
-func ordinaryUser(t *testing.T, c *local.Cluster, namespace string) *kubernetes.Clientset {
+func ordinaryUser(t *testing.T, c *host.Cluster, namespace string) *kubernetes.Clientset {
 	t.Helper()
 	if _, err := c.Client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "mallory"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "mallory"}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", local.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestHoldingCores(t *testing.T) {
 	}
 }
 
-func removeFinalizers(t *testing.T, c *local.Cluster, p *v1.Pod) {
+func removeFinalizers(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
 	if _, err := c.Client.CoreV1().Pods(p.Namespace).Patch(cleanup(t), p.Name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Error(err)
@@ -348,7 +348,7 @@ func expectOutside(t *testing.T, p *v1.Pod) {
 }
 
 // podSeries scrapes kube-apiserver's counter of pods.
-func podSeries(t *testing.T, c *local.Cluster) map[string]float64 {
+func podSeries(t *testing.T, c *host.Cluster) map[string]float64 {
 	t.Helper()
 	data, err := c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {

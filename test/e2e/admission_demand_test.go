@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -109,11 +109,11 @@ func TestZeroRequestOnANode(t *testing.T) {
 			t.Errorf("the pod has %v", p.Spec.Containers[0].Resources)
 		}
 		expectNoLeak(t, p)
-		of, err := local.PodUsage(p)
+		of, err := host.PodUsage(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, usage := range []local.Usage{of, containerUsage(t, p, 0)} {
+		for _, usage := range []host.Usage{of, containerUsage(t, p, 0)} {
 			usages = append(usages, fmt.Sprintf("CPUs %s, weight %d, quota %v", usage.CPUs, usage.Weight, usage.Quota))
 		}
 	}
@@ -122,7 +122,7 @@ func TestZeroRequestOnANode(t *testing.T) {
 	}
 }
 
-func demand(t *testing.T, c *local.Cluster, namespace string, limits *v1.LimitRangeItem, quota *v1.ResourceQuotaSpec) {
+func demand(t *testing.T, c *host.Cluster, namespace string, limits *v1.LimitRangeItem, quota *v1.ResourceQuotaSpec) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "of-cpu"}
 	if limits != nil {
@@ -148,9 +148,9 @@ func demand(t *testing.T, c *local.Cluster, namespace string, limits *v1.LimitRa
 }
 
 // sendMirror creates the mirror of a partitioned static pod, as the kubelet of the node does.
-func sendMirror(t *testing.T, c *local.Cluster, namespace string) (*v1.Pod, error) {
+func sendMirror(t *testing.T, c *host.Cluster, namespace string) (*v1.Pod, error) {
 	t.Helper()
-	rest, err := clientcmd.BuildConfigFromFlags("", local.Kubeconfig)
+	rest, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}

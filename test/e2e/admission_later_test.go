@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -23,7 +23,7 @@ import (
 // it printed, warnings included.
 func kubectl(t *testing.T, namespace, input string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(config.Bin, "kubectl"), append([]string{"--kubeconfig=" + local.Kubeconfig, "--namespace=" + namespace}, args...)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(config.Bin, "kubectl"), append([]string{"--kubeconfig=" + host.Kubeconfig, "--namespace=" + namespace}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
 	// Its caches do not belong into anybody's home.
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
@@ -66,7 +66,7 @@ func TestManifestsSentAgain(t *testing.T) {
 	}
 }
 
-func sendAgain(t *testing.T, c *local.Cluster, namespace string, zero bool) {
+func sendAgain(t *testing.T, c *host.Cluster, namespace string, zero bool) {
 	get := func(t *testing.T, name string) *v1.Pod {
 		t.Helper()
 		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
@@ -195,7 +195,7 @@ func TestLaterChanges(t *testing.T) {
 		}
 		ordinary = get(t, "ordinary")
 		ordinary.Annotations = forged
-		ordinary.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug", Image: local.BusyboxImage}}}
+		ordinary.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug", Image: host.BusyboxImage}}}
 		if _, err := pods.UpdateEphemeralContainers(t.Context(), "ordinary", ordinary, metav1.UpdateOptions{}); err != nil {
 			t.Error(err)
 		}
@@ -207,14 +207,14 @@ func TestLaterChanges(t *testing.T) {
 		}
 	})
 	t.Run("kubectl debug", func(t *testing.T) {
-		mustKubectl(t, namespace, "", "debug", "p", "--image="+local.BusyboxImage, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
+		mustKubectl(t, namespace, "", "debug", "p", "--image="+host.BusyboxImage, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
 		if p := get(t, "p"); len(p.Spec.EphemeralContainers) != 1 {
 			t.Errorf("the pod has ephemeral containers %v", p.Spec.EphemeralContainers)
 		}
 	})
 	t.Run("kubectl debug with a copy", func(t *testing.T) {
 		// Annotations stay behind, resources do not: it becomes an ordinary pod.
-		output := mustKubectl(t, namespace, "", "debug", "p", "--copy-to=copy", "--image="+local.BusyboxImage, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
+		output := mustKubectl(t, namespace, "", "debug", "p", "--copy-to=copy", "--image="+host.BusyboxImage, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
 		p := get(t, "copy")
 		if request := p.Spec.Containers[0].Resources.Requests; request.Cpu().MilliValue() != 400 || !strings.Contains(output, "cores of a workload type were turned back into a cpu request") {
 			t.Errorf("the copy requests %v, kubectl said %s", request, output)
@@ -224,7 +224,7 @@ func TestLaterChanges(t *testing.T) {
 		}
 	})
 	t.Run("kubectl debug with a copy that keeps annotations", func(t *testing.T) {
-		mustKubectl(t, namespace, "", "debug", "p", "--copy-to=kept", "--keep-annotations", "--image="+local.BusyboxImage, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
+		mustKubectl(t, namespace, "", "debug", "p", "--copy-to=kept", "--keep-annotations", "--image="+host.BusyboxImage, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
 		p := get(t, "kept")
 		request := p.Spec.Containers[0].Resources.Requests[cores]
 		if _, is := partition.TypeOf(p); !is || request.Value() != 400 || p.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400,"cpulimit":500}` || p.Annotations[partition.ResourcesAnnotation("debugger")] != `{"cpushares":2}` {

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -27,7 +27,7 @@ const hard = `{"effect": "RequiredDuringScheduling"}`
 
 // reportingNode makes a node that reports the cores of types, and takes it away after
 // the test. No kubelet is behind it.
-func reportingNode(t testing.TB, c *local.Cluster, name string, workloadTypes ...string) {
+func reportingNode(t testing.TB, c *host.Cluster, name string, workloadTypes ...string) {
 	t.Helper()
 	if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func reportingNode(t testing.TB, c *local.Cluster, name string, workloadTypes ..
 	reportCores(t, c, name, workloadTypes...)
 }
 
-func deleteNode(t testing.TB, c *local.Cluster, name string) {
+func deleteNode(t testing.TB, c *host.Cluster, name string) {
 	t.Helper()
 	if err := c.Client.CoreV1().Nodes().Delete(cleanup(t), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Error(err)
@@ -44,7 +44,7 @@ func deleteNode(t testing.TB, c *local.Cluster, name string) {
 }
 
 // reportCores makes a node report the cores of exactly these types.
-func reportCores(t testing.TB, c *local.Cluster, name string, workloadTypes ...string) {
+func reportCores(t testing.TB, c *host.Cluster, name string, workloadTypes ...string) {
 	t.Helper()
 	capacity := map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110"}
 	for _, workloadType := range workloadTypes {
@@ -77,7 +77,7 @@ func awaitActive(t testing.TB, create creator, want bool) {
 // creator creates pods in a namespace, as a client.
 type creator func(*v1.Pod, metav1.CreateOptions) (*v1.Pod, error)
 
-func creating(t testing.TB, c *local.Cluster, namespace string) creator {
+func creating(t testing.TB, c *host.Cluster, namespace string) creator {
 	return func(p *v1.Pod, options metav1.CreateOptions) (*v1.Pod, error) {
 		return c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, options)
 	}
@@ -326,7 +326,7 @@ func expectPartitioned(t *testing.T, p *v1.Pod, millicores []int64) {
 }
 
 // expectOrdinary checks that a pod is what the same one without the request is.
-func expectOrdinary(t *testing.T, c *local.Cluster, namespace string, without, got *v1.Pod) {
+func expectOrdinary(t *testing.T, c *host.Cluster, namespace string, without, got *v1.Pod) {
 	t.Helper()
 	without.Name = "without"
 	want, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), without, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -19,16 +19,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/criproxy"
 	"workload.openshift.io/partition"
 )
 
 // alone starts a cluster of the test's own, in place of the shared one.
-func alone(t *testing.T, with local.Config) *local.Cluster {
+func alone(t *testing.T, with host.Config) *host.Cluster {
 	t.Helper()
 	endShared(t)
-	c := local.New(with)
+	c := host.New(with)
 	t.Cleanup(func() {
 		if t.Failed() {
 			keepLogs(c)
@@ -56,7 +56,7 @@ func TestControlPlaneInItsPool(t *testing.T) {
 		for _, name := range names {
 			var p *v1.Pod
 			waitFor(t, time.Minute, name+" runs in its pool", func() (err error) {
-				if p, err = c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name+"-"+local.NodeName, metav1.GetOptions{}); err != nil {
+				if p, err = c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name+"-"+host.NodeName, metav1.GetOptions{}); err != nil {
 					return err
 				}
 				if _, partitioned := partition.TypeOf(p); !partitioned || p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
@@ -119,13 +119,13 @@ func TestWithoutFileNothingHappens(t *testing.T) {
 		if usage := containerUsage(t, p, 0); usage.CPUs != allCPUs(t) {
 			t.Errorf("its container has CPUs %s", usage.CPUs)
 		}
-		if usage, err := local.PodUsage(p); err != nil || usage.Weight != weight(409) {
+		if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(409) {
 			t.Errorf("the pod has weight %d (%v), want %d", usage.Weight, err, weight(409))
 		}
 	})
 	t.Run("a static pod that asks is left as it is", func(t *testing.T) {
 		writeStaticPod(t, c, "static", staticPod("400m"))
-		p := awaitRunning(t, c, "default", "static-"+local.NodeName)
+		p := awaitRunning(t, c, "default", "static-"+host.NodeName)
 		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] == "" {
 			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
 		}
@@ -199,7 +199,7 @@ func (o observed) methods() []string {
 
 // observe starts a kubelet, has it run a fixed set of pods with the given annotations,
 // resizes one, and removes them.
-func observe(t *testing.T, c *local.Cluster, proxy *criproxy.Proxy, kubelet, file string, annotations map[string]string) observed {
+func observe(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, kubelet, file string, annotations map[string]string) observed {
 	t.Helper()
 	if err := c.ChangeCPUManagerPolicy("static"); err != nil {
 		t.Fatal(err)
@@ -314,11 +314,11 @@ func expectSame(t *testing.T, what string, patched, unpatched []string) {
 }
 
 // metricNames returns the names of all metrics that the kubelet has.
-func metricNames(t *testing.T, c *local.Cluster) []string {
+func metricNames(t *testing.T, c *host.Cluster) []string {
 	t.Helper()
 	names := map[string]bool{}
 	for _, path := range []string{"metrics", "metrics/resource", "metrics/cadvisor", "metrics/probes"} {
-		data, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(local.NodeName).SubResource("proxy").Suffix(path).DoRaw(t.Context())
+		data, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(host.NodeName).SubResource("proxy").Suffix(path).DoRaw(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +333,7 @@ func metricNames(t *testing.T, c *local.Cluster) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-func auditSize(t *testing.T, c *local.Cluster) int64 {
+func auditSize(t *testing.T, c *host.Cluster) int64 {
 	t.Helper()
 	info, err := os.Stat(c.AuditLog())
 	if err != nil {
@@ -344,7 +344,7 @@ func auditSize(t *testing.T, c *local.Cluster) int64 {
 
 // apiCalls counts what the kubelet has asked the API server to change of pods, by verb
 // and subresource, since the audit log had a size.
-func apiCalls(t *testing.T, c *local.Cluster, since int64) map[string]int {
+func apiCalls(t *testing.T, c *host.Cluster, since int64) map[string]int {
 	t.Helper()
 	data, err := os.ReadFile(c.AuditLog())
 	if err != nil {
@@ -360,7 +360,7 @@ func apiCalls(t *testing.T, c *local.Cluster, since int64) map[string]int {
 		if err := json.Unmarshal(line, &event); err != nil {
 			t.Fatal(err)
 		}
-		if event.User.Username == "system:node:"+local.NodeName {
+		if event.User.Username == "system:node:"+host.NodeName {
 			counts[event.Verb+" "+event.ObjectRef.Name+"/"+event.ObjectRef.Subresource]++
 		}
 	}

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -91,7 +91,7 @@ type startKind struct {
 	took                []time.Duration
 }
 
-func startOne(b *testing.B, c *local.Cluster, runtime runtimeapi.RuntimeServiceClient, namespace, name string, kind *startKind) time.Duration {
+func startOne(b *testing.B, c *host.Cluster, runtime runtimeapi.RuntimeServiceClient, namespace, name string, kind *startKind) time.Duration {
 	p := pod(name, kind.annotations, container("c", "trap exit TERM; sleep 1000 & wait", "cpu=100m memory=16Mi", ""))
 	began := time.Now()
 	if _, err := c.Client.CoreV1().Pods(namespace).Create(b.Context(), p, metav1.CreateOptions{}); err != nil {
@@ -145,7 +145,7 @@ func BenchmarkCreatePods(b *testing.B) {
 	endShared(b)
 	with := config
 	with.WithoutNode = true
-	c := local.New(with)
+	c := host.New(with)
 	b.Cleanup(func() {
 		if err := c.Down(context.Background()); err != nil {
 			b.Error(err)
@@ -218,7 +218,7 @@ func BenchmarkCreatePods(b *testing.B) {
 
 // bothServers starts both kube-apiservers anew, and the patched one in the first's place
 // or in the second's. It returns clients of each.
-func bothServers(b *testing.B, c *local.Cluster, namespace string, clients int, patchedFirst bool) map[bool][]*kubernetes.Clientset {
+func bothServers(b *testing.B, c *host.Cluster, namespace string, clients int, patchedFirst bool) map[bool][]*kubernetes.Clientset {
 	b.Helper()
 	if err := errors.Join(c.APIServer.Kill(), c.SecondAPIServer.Kill()); err != nil {
 		b.Fatal(err)
@@ -286,7 +286,7 @@ func cpuTime(b *testing.B, processes []int) (used time.Duration) {
 // manyClients returns clients of a server, each with a connection of its own.
 func manyClients(b *testing.B, url string, n int) (clients []*kubernetes.Clientset) {
 	b.Helper()
-	config, err := clientcmd.BuildConfigFromFlags(url, local.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags(url, host.Kubeconfig)
 	if err != nil {
 		b.Fatal(err)
 	}

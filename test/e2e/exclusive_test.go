@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 )
 
 // Containers with exclusive CPUs keep them, whatever becomes of the pools; a pool that
@@ -122,7 +122,7 @@ func TestExclusiveCPUs(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
+			usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
 			if err == nil && (cpus(t, usage.CPUs).Size() != 1 || usage.CPUs == "1") {
 				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
 			}
@@ -144,7 +144,7 @@ func TestExclusiveCPUs(t *testing.T) {
 }
 
 // fails starts the kubelet with a pinning file, and expects it to end and say why.
-func fails(t *testing.T, c *local.Cluster, file, why string) {
+func fails(t *testing.T, c *host.Cluster, file, why string) {
 	t.Helper()
 	if err := c.StopKubelet(); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 )
 
 // Busy pods share a pool of one CPU in proportion to the requests that they had, and
@@ -29,7 +29,7 @@ func TestFairness(t *testing.T) {
 	)
 	// The kubelet adds up the requests of a class once a minute, and for new pods.
 	waitFor(t, 90*time.Second, "the class Burstable has the weight of its pods", func() error {
-		class, err := local.QoSUsage(v1.PodQOSBurstable)
+		class, err := host.QoSUsage(v1.PodQOSBurstable)
 		if err == nil && class.Weight < weight(409+102+204+51) {
 			err = fmt.Errorf("its weight is %d", class.Weight)
 		}
@@ -73,7 +73,7 @@ func TestFairness(t *testing.T) {
 			t.Errorf("400m and 100m used %s and %s: %.2f to 1, want 4 to 1", four, one, ratio)
 		}
 		// On cgroup v2 the runtime converts a container's shares in a way of its own.
-		if local.CgroupV1() && math.Abs(inside/4-1) > tolerance {
+		if host.CgroupV1() && math.Abs(inside/4-1) > tolerance {
 			t.Errorf("in one pod 40m and 10m used %s and %s: %.2f to 1, want 4 to 1", insideFour, insideOne, inside)
 		}
 		if bestEffort == 0 || share > tolerance {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -36,7 +36,7 @@ func TestNoLeak(t *testing.T) {
 
 // underEachPolicy runs a test of the node whose pool is CPU 0 with both of the CPU
 // manager's policies.
-func underEachPolicy(t *testing.T, test func(*testing.T, *local.Cluster)) {
+func underEachPolicy(t *testing.T, test func(*testing.T, *host.Cluster)) {
 	for _, policy := range []string{"static", "none"} {
 		t.Run("policy "+policy, func(t *testing.T) {
 			c := partitioned(t)
@@ -48,7 +48,7 @@ func underEachPolicy(t *testing.T, test func(*testing.T, *local.Cluster)) {
 	}
 }
 
-func usePolicy(t testing.TB, c *local.Cluster, policy string) {
+func usePolicy(t testing.TB, c *host.Cluster, policy string) {
 	t.Helper()
 	change := func(policy string) error {
 		if err := c.ChangeCPUManagerPolicy(policy); err != nil {
@@ -66,7 +66,7 @@ func usePolicy(t testing.TB, c *local.Cluster, policy string) {
 	}
 }
 
-func noLeak(t *testing.T, c *local.Cluster) {
+func noLeak(t *testing.T, c *host.Cluster) {
 	namespace := newNamespace(t, c, "management")
 	names := startMix(t, c, namespace)
 	for _, name := range []string{"partitioned", "burstable"} {
@@ -128,7 +128,7 @@ func noLeak(t *testing.T, c *local.Cluster) {
 				t.Fatal(err)
 			}
 			lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-			if perRun := 2; local.CgroupV1() && len(lines) < 2*perRun || len(lines) < 2 {
+			if perRun := 2; host.CgroupV1() && len(lines) < 2*perRun || len(lines) < 2 {
 				t.Errorf("pod %s has run only once: %q", name, lines)
 			}
 			expectPrinted(t, p, string(data))
@@ -138,7 +138,7 @@ func noLeak(t *testing.T, c *local.Cluster) {
 }
 
 // startMix starts pods of each kind, all of them at work, and returns their names.
-func startMix(t *testing.T, c *local.Cluster, namespace string) []string {
+func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 	t.Helper()
 	always := v1.ContainerRestartPolicyAlways
 	record := []v1.VolumeMount{{Name: "record", MountPath: "/record"}}
@@ -189,7 +189,7 @@ func startMix(t *testing.T, c *local.Cluster, namespace string) []string {
 	return names
 }
 
-func logs(t *testing.T, c *local.Cluster, p *v1.Pod, container string) string {
+func logs(t *testing.T, c *host.Cluster, p *v1.Pod, container string) string {
 	t.Helper()
 	data, err := c.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &v1.PodLogOptions{Container: container}).DoRaw(t.Context())
 	if err != nil {
@@ -199,7 +199,7 @@ func logs(t *testing.T, c *local.Cluster, p *v1.Pod, container string) string {
 }
 
 // debug adds an ephemeral container, as kubectl debug does.
-func debug(t *testing.T, c *local.Cluster, namespace, name string) {
+func debug(t *testing.T, c *host.Cluster, namespace, name string) {
 	t.Helper()
 	p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -224,7 +224,7 @@ func debug(t *testing.T, c *local.Cluster, namespace, name string) {
 }
 
 // resizeMemory resizes the pod's container c in place, and waits until that is done.
-func resizeMemory(t *testing.T, c *local.Cluster, namespace, name, request, limit string) error {
+func resizeMemory(t *testing.T, c *host.Cluster, namespace, name, request, limit string) error {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": %q}, "limits": {"memory": %q}}}]}}`, request, limit)
 	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
@@ -245,7 +245,7 @@ func resizeMemory(t *testing.T, c *local.Cluster, namespace, name, request, limi
 }
 
 // comeAndGo has pods start and end, several at a time.
-func comeAndGo(t *testing.T, c *local.Cluster, namespace string) {
+func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 	pods, atOnce, limit := 100, 25, 2*time.Minute
 	if config.Systemd { // an emulated machine takes seconds for each
 		pods, atOnce, limit = 30, 10, 10*time.Minute
@@ -289,7 +289,7 @@ func expectNoLeak(t *testing.T, p *v1.Pod) {
 		if status.State.Running == nil {
 			continue
 		}
-		usage, err := local.ContainerUsage(p, status.ContainerID)
+		usage, err := host.ContainerUsage(p, status.ContainerID)
 		if err != nil {
 			t.Errorf("container %s of pod %s: %v", status.Name, p.Name, err)
 			continue

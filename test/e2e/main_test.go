@@ -18,12 +18,12 @@ import (
 	"testing"
 	"time"
 
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
 var (
-	config local.Config
+	config host.Config
 	// upstreamKubelet is that of upstreamBin.
 	upstreamBin, upstreamKubelet string
 	// runSuite selects tests; see suite.
@@ -33,7 +33,7 @@ var (
 	// olderBin is a list of folders of patched binaries of older releases.
 	olderBin string
 	// shared is the cluster that tests share, if there is one, and sharedKind which.
-	shared     *local.Cluster
+	shared     *host.Cluster
 	sharedKind string
 )
 
@@ -72,8 +72,8 @@ func run(m *testing.M) int {
 		return 1
 	}
 	config.Temporary = true
-	cluster := local.New(config)
-	return tidy.Run(local.Dir, func() error { return cluster.Down(context.Background()) }, func() int {
+	cluster := host.New(config)
+	return tidy.Run(host.Dir, func() error { return cluster.Down(context.Background()) }, func() int {
 		status := m.Run()
 		if status != 0 {
 			keepLogs(cluster)
@@ -92,7 +92,7 @@ func needsUpstream(t testing.TB) {
 }
 
 // keepLogs saves the logs of a cluster in which a test has failed.
-func keepLogs(c *local.Cluster) {
+func keepLogs(c *host.Cluster) {
 	if !c.Exists() {
 		return
 	}
@@ -119,7 +119,7 @@ func noNode() string {
 }
 
 // partitioned returns the node whose pool is CPU 0, and starts it at the first call.
-func partitioned(t testing.TB) *local.Cluster {
+func partitioned(t testing.TB) *host.Cluster {
 	t.Helper()
 	with := config
 	with.Pinning = pinning
@@ -127,7 +127,7 @@ func partitioned(t testing.TB) *local.Cluster {
 }
 
 // apiServer returns a control plane without a node.
-func apiServer(t testing.TB) *local.Cluster {
+func apiServer(t testing.TB) *host.Cluster {
 	t.Helper()
 	with := config
 	with.WithoutNode = true
@@ -136,11 +136,11 @@ func apiServer(t testing.TB) *local.Cluster {
 
 // share returns the cluster of a kind that tests share. There is one at a time on this
 // host.
-func share(t testing.TB, kind string, with local.Config) *local.Cluster {
+func share(t testing.TB, kind string, with host.Config) *host.Cluster {
 	t.Helper()
 	if shared == nil || sharedKind != kind {
 		endShared(t)
-		cluster := local.New(with)
+		cluster := host.New(with)
 		if err := cluster.Up(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -30,7 +30,7 @@ func TestPoolsChange(t *testing.T) {
 	underEachPolicy(t, poolsChange)
 }
 
-func poolsChange(t *testing.T, c *local.Cluster) {
+func poolsChange(t *testing.T, c *host.Cluster) {
 	namespace := newNamespace(t, c, "management")
 	start(t, c, namespace, pod("partitioned", asks, container("c", awake, "cpu=400m memory=16Mi", "")), pod("ordinary", nil, container("c", awake, "cpu=100m memory=16Mi", "")))
 	var pods []*v1.Pod
@@ -61,7 +61,7 @@ func poolsChange(t *testing.T, c *local.Cluster) {
 				p := pods[i]
 				for _, status := range []v1.ContainerStatus{p.Status.ContainerStatuses[0], p.Status.EphemeralContainerStatuses[0]} {
 					waitFor(t, 30*time.Second, "containers are where they belong", func() error {
-						usage, err := local.ContainerUsage(p, status.ContainerID)
+						usage, err := host.ContainerUsage(p, status.ContainerID)
 						if err == nil && usage.CPUs != want {
 							err = fmt.Errorf("container %s of pod %s may use CPUs %s, want %s", status.Name, p.Name, usage.CPUs, want)
 						}
@@ -77,7 +77,7 @@ func poolsChange(t *testing.T, c *local.Cluster) {
 	}
 }
 
-func restart(t testing.TB, c *local.Cluster, file string) {
+func restart(t testing.TB, c *host.Cluster, file string) {
 	t.Helper()
 	if err := c.StopKubelet(); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ metadata:
 %s
   containers:
   - {name: c, image: %q, imagePullPolicy: Never, args: [-c, %q], resources: %s}
-`, name, annotations, extra, local.BusyboxImage, awake, resources)
+`, name, annotations, extra, host.BusyboxImage, awake, resources)
 }
 
 func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {
@@ -130,7 +130,7 @@ func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {
 	writeStaticPods(t, c, manifests)
 	for name := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := awaitRunning(t, c, "default", name+"-"+local.NodeName)
+			p := awaitRunning(t, c, "default", name+"-"+host.NodeName)
 			warning := p.Annotations[partition.WarningAnnotation]
 			if warning == "" || p.Annotations[managementTarget] != "" || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 50 {
 				t.Errorf("the pod has annotations %v and requests %v", p.Annotations, p.Spec.Containers[0].Resources.Requests)
@@ -164,7 +164,7 @@ func TestStaticPodsAreEdited(t *testing.T) {
 		var p *v1.Pod
 		waitFor(t, time.Minute, "the pod is as the manifest has it", func() error {
 			var err error
-			if p, err = c.Client.CoreV1().Pods("default").Get(t.Context(), name+"-"+local.NodeName, metav1.GetOptions{}); err != nil {
+			if p, err = c.Client.CoreV1().Pods("default").Get(t.Context(), name+"-"+host.NodeName, metav1.GetOptions{}); err != nil {
 				return err
 			}
 			request, is := p.Spec.Containers[0].Resources.Requests[cores]
@@ -180,7 +180,7 @@ func TestStaticPodsAreEdited(t *testing.T) {
 		return p
 	}
 	edit := func(content string) {
-		if err := os.WriteFile(filepath.Join(local.ManifestDir, name+".yaml"), []byte(content), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(host.ManifestDir, name+".yaml"), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -216,15 +216,15 @@ func TestStaticPodsFromURL(t *testing.T) {
 		c.Config.StaticPodURL = ""
 		restart(t, c, pinning)
 	})
-	p := awaitRunning(t, c, "default", "url-partitioned-"+local.NodeName)
+	p := awaitRunning(t, c, "default", "url-partitioned-"+host.NodeName)
 	if request := p.Spec.Containers[0].Resources.Requests[cores]; request.Value() != 400 {
 		t.Errorf("the pod has %v", p.Spec.Containers[0].Resources)
 	}
 	expectNoLeak(t, p)
-	if usage, err := local.PodUsage(p); err != nil || usage.Weight != weight(409) {
+	if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(409) {
 		t.Errorf("the pod has weight %d (%v), want %d", usage.Weight, err, weight(409))
 	}
-	skipped := awaitRunning(t, c, "default", "url-skipped-"+local.NodeName)
+	skipped := awaitRunning(t, c, "default", "url-skipped-"+host.NodeName)
 	if skipped.Annotations[partition.WarningAnnotation] == "" {
 		t.Errorf("the other pod has annotations %v", skipped.Annotations)
 	}
@@ -265,12 +265,12 @@ func TestRegistration(t *testing.T) {
 			t.Fatal(err)
 		}
 		labels := `{"metadata": {"labels": {"example.com/theirs": "label"}, "annotations": {"example.com/theirs": "annotation"}}}`
-		if _, err := nodes.Patch(t.Context(), local.NodeName, types.MergePatchType, []byte(labels), metav1.PatchOptions{}); err != nil {
+		if _, err := nodes.Patch(t.Context(), host.NodeName, types.MergePatchType, []byte(labels), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		status := `{"status": {"capacity": {"example.com/gpu": "3", "stale.workload.openshift.io/cores": "4k", "management.workload.openshift.io/cores": "1"},
 			"allocatable": {"example.com/gpu": "2", "stale.workload.openshift.io/cores": "4k"}}}`
-		if _, err := nodes.Patch(t.Context(), local.NodeName, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := nodes.Patch(t.Context(), host.NodeName, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 		restart(t, c, pinning)
@@ -314,7 +314,7 @@ func target(workloadType, value string) string {
 }
 
 // awaitEvent waits for an Event on the Node whose message has the text.
-func awaitEvent(t *testing.T, c *local.Cluster, reason, text string) {
+func awaitEvent(t *testing.T, c *host.Cluster, reason, text string) {
 	t.Helper()
 	waitFor(t, 20*time.Second, "Event "+reason, func() error {
 		events, err := c.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,reason=" + reason})
@@ -331,9 +331,9 @@ func awaitEvent(t *testing.T, c *local.Cluster, reason, text string) {
 }
 
 // metric scrapes the kubelet and returns a value; zero if there is no such series.
-func metric(t *testing.T, c *local.Cluster, name, label, value string) (found float64) {
+func metric(t *testing.T, c *host.Cluster, name, label, value string) (found float64) {
 	t.Helper()
-	data, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(local.NodeName).SubResource("proxy").Suffix("metrics").
+	data, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(host.NodeName).SubResource("proxy").Suffix("metrics").
 		VersionedParams(&metav1.ListOptions{}, scheme.ParameterCodec).DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)

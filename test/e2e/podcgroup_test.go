@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -33,7 +33,7 @@ func TestPodCgroups(t *testing.T) {
 	underEachPolicy(t, podCgroups)
 }
 
-func podCgroups(t *testing.T, c *local.Cluster) {
+func podCgroups(t *testing.T, c *host.Cluster) {
 	t.Cleanup(func() { restart(t, c, pinning) })
 	namespace := newNamespace(t, c, "management")
 	onHost := pod("on-host", asks, container("c", awake, "cpu=100m memory=16Mi", ""))
@@ -44,10 +44,10 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
 	all := cpus(t, allCPUs(t))
 	last := cpuset.New(slices.Max(all.List()))
-	if local.CgroupV1() {
+	if host.CgroupV1() {
 		// As CRI-O does with infra_ctr_cpuset. On v2 such a set stays: the kernel intersects.
 		for _, p := range pods[:3] {
-			if err := local.SetSandboxCPUs(p, "0"); err != nil {
+			if err := host.SetSandboxCPUs(p, "0"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,12 +111,12 @@ func podCgroups(t *testing.T, c *local.Cluster) {
 		}
 		stopInRuntime(t, c, left)
 		deleteNow(t, c, left)
-		if _, err := local.PodUsage(left); err != nil {
+		if _, err := host.PodUsage(left); err != nil {
 			t.Fatal("its cgroup is not there any more: ", err)
 		}
 		restart(t, c, `{"management": {"cpuset": "`+last.String()+`"}}`)
 		waitFor(t, 2*time.Minute, "its cgroup is removed", func() error {
-			if _, err := local.PodUsage(left); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := host.PodUsage(left); !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("it is there (%v)", err)
 			}
 			return nil
@@ -153,7 +153,7 @@ func TestSandboxCPUs(t *testing.T) {
 					return fmt.Errorf("the answer is %T", answer)
 				}
 				sandboxes.Add(1)
-				return local.SetCPUs(response.PodSandboxId, test.infra)
+				return host.SetCPUs(response.PodSandboxId, test.infra)
 			})
 			refused := refusals(t, c)
 			namespace := newNamespace(t, c, "management")
@@ -184,7 +184,7 @@ func TestSandboxCPUs(t *testing.T) {
 // sandboxAndContainer checks that a pod's container has the pool, and its sandbox that, or, on
 // cgroup v1, the CPUs that the runtime gave it.
 func sandboxAndContainer(p *v1.Pod, pool, infra cpuset.CPUSet) error {
-	below, err := local.Below(p)
+	below, err := host.Below(p)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func sandboxAndContainer(p *v1.Pod, pool, infra cpuset.CPUSet) error {
 	}
 	for name, usage := range below {
 		want := pool
-		if !strings.Contains(name, containerID(p)) && local.CgroupV1() && pool.IsSubsetOf(infra) {
+		if !strings.Contains(name, containerID(p)) && host.CgroupV1() && pool.IsSubsetOf(infra) {
 			want = infra
 		}
 		if usage.CPUs != want.String() {
@@ -224,7 +224,7 @@ func TestPodCgroupHasMemory(t *testing.T) {
 		}
 	})
 	t.Run("memory QoS", func(t *testing.T) {
-		if local.CgroupV1() {
+		if host.CgroupV1() {
 			t.Skip("it needs cgroup v2")
 		}
 		before := c.Config.KubeletConfiguration
@@ -239,7 +239,7 @@ func TestPodCgroupHasMemory(t *testing.T) {
 			if err := confinedTo(p, cpuset.New(0), false); err != nil {
 				t.Errorf("with the kubelet %s: %v", kubelet, err)
 			}
-			usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
+			usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
 			if err != nil || usage.MemoryHigh == 0 {
 				t.Errorf("with the kubelet %s the container has no memory.high (%v): memory QoS is not at work", kubelet, err)
 			}
@@ -256,14 +256,14 @@ func TestFreedByHand(t *testing.T) {
 	freedByHand(t, partitioned(t))
 }
 
-func freedByHand(t *testing.T, c *local.Cluster) {
+func freedByHand(t *testing.T, c *host.Cluster) {
 	data, err := os.ReadFile(filepath.Join(docs, "upgrade.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	starts := "for s in $(systemctl"
 	switch {
-	case local.CgroupV1():
+	case host.CgroupV1():
 		starts = "for d in $(find /sys/fs/cgroup/cpuset/kubepods"
 	case c.CgroupDriver() == "cgroupfs":
 		starts = "for d in $(find /sys/fs/cgroup/kubepods"
@@ -282,7 +282,7 @@ func freedByHand(t *testing.T, c *local.Cluster) {
 	if output, err := exec.CommandContext(t.Context(), "bash", "-c", starts+command).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	whole, err := local.PodUsage(p)
+	whole, err := host.PodUsage(p)
 	if err != nil || whole.CPUs != allCPUs(t) {
 		t.Errorf("the pod's cgroup has CPUs %s (%v), want %s", whole.CPUs, err, allCPUs(t))
 	}
@@ -317,7 +317,7 @@ func TestPodCgroupLacksPoolCPUs(t *testing.T) {
 	}
 	set := func(cpus string, order ...v1.PodQOSClass) {
 		for _, class := range order {
-			if err := local.SetQoSCPUs(class, cpus); err != nil {
+			if err := host.SetQoSCPUs(class, cpus); err != nil {
 				t.Error(err)
 			}
 		}
@@ -362,14 +362,14 @@ func TestWithoutPodCgroups(t *testing.T) {
 // confinedTo compares the sets of a pod's cgroup and of those below it. The containers of an
 // ordinary pod have others than its cgroup has.
 func confinedTo(p *v1.Pod, want cpuset.CPUSet, ordinary bool) error {
-	whole, err := local.PodUsage(p)
+	whole, err := host.PodUsage(p)
 	if err != nil {
 		return err
 	}
 	if whole.CPUs != want.String() {
 		return fmt.Errorf("it has CPUs %s", whole.CPUs)
 	}
-	below, err := local.Below(p)
+	below, err := host.Below(p)
 	if err != nil {
 		return err
 	}
@@ -389,7 +389,7 @@ func confinedTo(p *v1.Pod, want cpuset.CPUSet, ordinary bool) error {
 
 // refusals returns the lines of the kubelet's log, from now on, that say that a set was not
 // accepted.
-func refusals(t *testing.T, c *local.Cluster) func() []string {
+func refusals(t *testing.T, c *host.Cluster) func() []string {
 	t.Helper()
 	read := func() []byte {
 		data, err := os.ReadFile(c.Kubelet.Log())
@@ -425,17 +425,17 @@ func TestStorm(t *testing.T) {
 	quietNode(t, c)
 	pool := cpuset.New(0)
 	watch := watchCPUs(t, cpus(t, allCPUs(t)).Difference(pool))
-	before, err := local.AllPodsUsage()
+	before, err := host.AllPodsUsage()
 	if err != nil {
 		t.Fatal(err)
 	}
 	processes := storm(t, c, namespace, time.Minute)
-	after, err := local.AllPodsUsage()
+	after, err := host.AllPodsUsage()
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := watch("")
-	if !local.CgroupV1() {
+	if !host.CgroupV1() {
 		for who, time := range seen.pods {
 			t.Errorf("%s of a pod was on a CPU outside the pool for %s", who, time)
 		}
@@ -471,7 +471,7 @@ func newRandom(t *testing.T) *rand.Rand {
 }
 
 // quietNode waits until the node runs no pod.
-func quietNode(t *testing.T, c *local.Cluster) {
+func quietNode(t *testing.T, c *host.Cluster) {
 	t.Helper()
 	waitFor(t, 2*time.Minute, "pods of other tests have ended", func() error {
 		list, err := c.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -481,7 +481,7 @@ func quietNode(t *testing.T, c *local.Cluster) {
 		if err != nil {
 			return err
 		}
-		left, err := local.PodCgroups()
+		left, err := host.PodCgroups()
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("there are the cgroups %q", left)
 		}
@@ -490,7 +490,7 @@ func quietNode(t *testing.T, c *local.Cluster) {
 }
 
 // storm returns about how many processes it made the runtime start in pods.
-func storm(t *testing.T, c *local.Cluster, namespace string, length time.Duration) (processes int) {
+func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration) (processes int) {
 	t.Helper()
 	var busyPods, probed, crashing, short, most = 6, 3, 3, 3, length
 	if config.Systemd { // an emulated machine takes seconds for each
@@ -576,7 +576,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	}
 	// At once: the CPU manager need not have come round.
 	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
-		usage, err := local.QoSUsage(class)
+		usage, err := host.QoSUsage(class)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -642,7 +642,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	})
 	t.Run("its end", func(t *testing.T) {
 		waitFor(t, 90*time.Second, "the class Burstable has the CPU back", func() error {
-			usage, err := local.QoSUsage(v1.PodQOSBurstable)
+			usage, err := host.QoSUsage(v1.PodQOSBurstable)
 			if err == nil && usage.CPUs != allCPUs(t) {
 				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
 			}
@@ -709,7 +709,7 @@ func TestExclusiveCPUsComeAndGo(t *testing.T) {
 		}
 		time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond)
 		for _, p := range sharing {
-			if usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs == "" {
+			if usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs == "" {
 				t.Fatalf("change %d: pod %s has CPUs %q (%v)", i, p.Name, usage.CPUs, err)
 			} else if has := cpus(t, usage.CPUs); p.Name == "partitioned" && usage.CPUs != "0" || p.Name != "partitioned" && has.Contains(0) {
 				t.Errorf("change %d: pod %s has CPUs %s", i, p.Name, usage.CPUs)
@@ -721,7 +721,7 @@ func TestExclusiveCPUsComeAndGo(t *testing.T) {
 	}
 	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		waitFor(t, 2*time.Minute, "class "+string(class)+" has all CPUs again", func() error {
-			usage, err := local.QoSUsage(class)
+			usage, err := host.QoSUsage(class)
 			if err == nil && usage.CPUs != allCPUs(t) {
 				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
 			}
@@ -730,7 +730,7 @@ func TestExclusiveCPUsComeAndGo(t *testing.T) {
 	}
 	for _, p := range sharing[:2] {
 		expectPlaced(t, p, cpus(t, otherCPUs(t)))
-		if whole, err := local.PodUsage(p); err != nil || whole.CPUs != allCPUs(t) {
+		if whole, err := host.PodUsage(p); err != nil || whole.CPUs != allCPUs(t) {
 			t.Errorf("the cgroup of pod %s has CPUs %s (%v)", p.Name, whole.CPUs, err)
 		}
 	}

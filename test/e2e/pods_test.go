@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -39,7 +39,7 @@ func waitFor(t testing.TB, limit time.Duration, what string, condition func() er
 }
 
 // newNamespace makes a namespace for a test and removes it with all its pods.
-func newNamespace(t testing.TB, c *local.Cluster, allowed string) string {
+func newNamespace(t testing.TB, c *host.Cluster, allowed string) string {
 	t.Helper()
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
 	if allowed != "" {
@@ -75,7 +75,7 @@ func container(name, script, requests, limits string) v1.Container {
 		return l
 	}
 	return v1.Container{
-		Name: name, Image: local.BusyboxImage, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script},
+		Name: name, Image: host.BusyboxImage, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script},
 		Resources: v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)},
 	}
 }
@@ -93,7 +93,7 @@ func asksFor(workloadType string) map[string]string {
 }
 
 // start creates pods and returns them when all their containers run.
-func start(t testing.TB, c *local.Cluster, namespace string, pods ...*v1.Pod) []*v1.Pod {
+func start(t testing.TB, c *host.Cluster, namespace string, pods ...*v1.Pod) []*v1.Pod {
 	t.Helper()
 	var names []string
 	for _, p := range pods {
@@ -110,7 +110,7 @@ func start(t testing.TB, c *local.Cluster, namespace string, pods ...*v1.Pod) []
 	return running
 }
 
-func awaitRunning(t testing.TB, c *local.Cluster, namespace, name string) (running *v1.Pod) {
+func awaitRunning(t testing.TB, c *host.Cluster, namespace, name string) (running *v1.Pod) {
 	t.Helper()
 	// A kubelet whose server was away looks again after up to a minute.
 	waitFor(t, 3*time.Minute, "pod "+name+" runs", func() (err error) {
@@ -132,7 +132,7 @@ func awaitRunning(t testing.TB, c *local.Cluster, namespace, name string) (runni
 }
 
 // awaitEnd waits until a pod has succeeded, and returns it.
-func awaitEnd(t *testing.T, c *local.Cluster, namespace, name string, limit time.Duration) (ended *v1.Pod) {
+func awaitEnd(t *testing.T, c *host.Cluster, namespace, name string, limit time.Duration) (ended *v1.Pod) {
 	t.Helper()
 	waitFor(t, limit, "pod "+name+" ends", func() (err error) {
 		if ended, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err == nil && ended.Status.Phase != v1.PodSucceeded {
@@ -144,7 +144,7 @@ func awaitEnd(t *testing.T, c *local.Cluster, namespace, name string, limit time
 }
 
 // deleteNow deletes a pod without grace.
-func deleteNow(t *testing.T, c *local.Cluster, p *v1.Pod) {
+func deleteNow(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
 	var grace int64
 	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
@@ -152,9 +152,9 @@ func deleteNow(t *testing.T, c *local.Cluster, p *v1.Pod) {
 	}
 }
 
-func containerUsage(t *testing.T, p *v1.Pod, index int) local.Usage {
+func containerUsage(t *testing.T, p *v1.Pod, index int) host.Usage {
 	t.Helper()
-	usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[index].ContainerID)
+	usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[index].ContainerID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,15 +178,15 @@ func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) 
 }
 
 // writeStaticPod gives the kubelet a manifest, and takes it away after the test.
-func writeStaticPod(t *testing.T, c *local.Cluster, name, manifest string) {
+func writeStaticPod(t *testing.T, c *host.Cluster, name, manifest string) {
 	t.Helper()
 	writeStaticPods(t, c, map[string]string{name: manifest})
 }
 
 // writeStaticPods does it for several, by name.
-func writeStaticPods(t *testing.T, c *local.Cluster, manifests map[string]string) {
+func writeStaticPods(t *testing.T, c *host.Cluster, manifests map[string]string) {
 	t.Helper()
-	path := func(name string) string { return filepath.Join(local.ManifestDir, name+".yaml") }
+	path := func(name string) string { return filepath.Join(host.ManifestDir, name+".yaml") }
 	t.Cleanup(func() {
 		for name := range manifests {
 			_ = os.Remove(path(name))
@@ -195,7 +195,7 @@ func writeStaticPods(t *testing.T, c *local.Cluster, manifests map[string]string
 		left := slices.Collect(maps.Keys(manifests))
 		for range 300 {
 			left = slices.DeleteFunc(left, func(name string) bool {
-				_, err := c.Client.CoreV1().Pods("default").Get(context.Background(), name+"-"+local.NodeName, metav1.GetOptions{})
+				_, err := c.Client.CoreV1().Pods("default").Get(context.Background(), name+"-"+host.NodeName, metav1.GetOptions{})
 				return apierrors.IsNotFound(err)
 			})
 			if len(left) == 0 {

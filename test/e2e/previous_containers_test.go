@@ -17,7 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/criproxy"
 	"workload.openshift.io/partition"
 )
@@ -29,7 +29,7 @@ func TestContainersOfBefore(t *testing.T) {
 	underEachPolicy(t, containersOfBefore)
 }
 
-func containersOfBefore(t *testing.T, c *local.Cluster) {
+func containersOfBefore(t *testing.T, c *host.Cluster) {
 	proxy := throughProxy(t, c)
 	t.Cleanup(func() { // before the proxy ends
 		c.Config.RuntimeSocket = ""
@@ -59,15 +59,15 @@ func containersOfBefore(t *testing.T, c *local.Cluster) {
 	}{{400, 0.5, "0"}, {100, 0, "0"}, {0, 0, "0"}, {50, 0, otherCPUs(t)}} {
 		shares := max(want.millicores*1024/1000, 2)
 		waitFor(t, time.Minute, "pod "+pods[i].Name+" has what it should have", func() error {
-			container, err := local.ContainerUsage(pods[i], pods[i].Status.ContainerStatuses[0].ContainerID)
+			container, err := host.ContainerUsage(pods[i], pods[i].Status.ContainerStatuses[0].ContainerID)
 			if err != nil {
 				return err
 			}
 			// Inside a pod the runtime converts shares as it likes; see TestFairness.
-			if container.CPUs != want.cpus || container.Quota != want.quota || (local.CgroupV1() && container.Weight != shares) {
+			if container.CPUs != want.cpus || container.Quota != want.quota || (host.CgroupV1() && container.Weight != shares) {
 				return fmt.Errorf("its container has CPUs %s, weight %d, quota %v; want %s, %d, %v", container.CPUs, container.Weight, container.Quota, want.cpus, shares, want.quota)
 			}
-			whole, err := local.PodUsage(pods[i])
+			whole, err := host.PodUsage(pods[i])
 			if err == nil && (whole.Weight != weight(shares) || whole.Quota != want.quota) {
 				err = fmt.Errorf("it has weight %d and quota %v as a whole, want %d and %v", whole.Weight, whole.Quota, weight(shares), want.quota)
 			}
@@ -133,14 +133,14 @@ func TestPodsOfOpenShiftsKubelet(t *testing.T) {
 	for i := range p.Spec.Containers {
 		expectCPUs(t, p, i, "0", 1)
 	}
-	if usage, err := local.PodUsage(p); err != nil || usage.Weight != weight(409+2) && usage.Weight != weight(409) {
+	if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(409+2) && usage.Weight != weight(409) {
 		t.Errorf("the pod has weight %d (%v), want that of 400m, %d", usage.Weight, err, weight(409))
 	}
 }
 
 // throughProxy puts a proxy between the kubelet and the runtime for a test, whatever becomes
 // of the kubelet after it.
-func throughProxy(t *testing.T, c *local.Cluster) *criproxy.Proxy {
+func throughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
 	t.Helper()
 	proxy, err := criproxy.Listen(c.ProxySocket(), c.RuntimeSocket())
 	if err != nil {
@@ -170,7 +170,7 @@ func updatesOf(t *testing.T, proxy *criproxy.Proxy) (updates []string) {
 }
 
 // runtimeClient talks to the runtime as the kubelet does.
-func runtimeClient(t *testing.T, c *local.Cluster) runtimeapi.RuntimeServiceClient {
+func runtimeClient(t *testing.T, c *host.Cluster) runtimeapi.RuntimeServiceClient {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+c.RuntimeSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -182,7 +182,7 @@ func runtimeClient(t *testing.T, c *local.Cluster) runtimeapi.RuntimeServiceClie
 
 // stopInRuntime ends all containers of a pod without the kubelet's knowledge, as crictl
 // stopp does.
-func stopInRuntime(t *testing.T, c *local.Cluster, p *v1.Pod) {
+func stopInRuntime(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
 	runtime := runtimeClient(t, c)
 	label := map[string]string{"io.kubernetes.pod.uid": string(p.UID)}

@@ -13,18 +13,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
 // survivors are pods that run through every change of kubelet and server.
 type survivors struct {
-	c         *local.Cluster
+	c         *host.Cluster
 	namespace string
 	before    []*v1.Pod
 }
 
-func survive(t *testing.T, c *local.Cluster) survivors {
+func survive(t *testing.T, c *host.Cluster) survivors {
 	t.Helper()
 	s := survivors{c: c, namespace: newNamespace(t, c, "management")}
 	s.before = start(t, c, s.namespace,
@@ -83,7 +83,7 @@ func (s survivors) expectPlaced(t *testing.T) {
 	waitFor(t, 10*time.Second, "all containers have their CPUs", func() error {
 		for _, p := range pods {
 			want := allowed(t, p).String()
-			if usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs != want {
+			if usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs != want {
 				return fmt.Errorf("container of pod %s has CPUs %s (%v), want %s", p.Name, usage.CPUs, err, want)
 			}
 		}
@@ -93,7 +93,7 @@ func (s survivors) expectPlaced(t *testing.T) {
 		expectNoLeak(t, p)
 	}
 	isPartitioned := func(p *v1.Pod) bool { return p.Name == "partitioned" }
-	if usage, err := local.PodUsage(pods[slices.IndexFunc(pods, isPartitioned)]); err != nil || usage.Weight != weight(409) || usage.Quota != 0.5 {
+	if usage, err := host.PodUsage(pods[slices.IndexFunc(pods, isPartitioned)]); err != nil || usage.Weight != weight(409) || usage.Quota != 0.5 {
 		t.Errorf("the partitioned pod has weight %d and quota %v (%v), want %d and 0.5", usage.Weight, usage.Quota, err, weight(409))
 	}
 }
@@ -103,7 +103,7 @@ func (s survivors) expectPlaced(t *testing.T) {
 func (s survivors) expectNew(t *testing.T) {
 	t.Helper()
 	fresh := pod("", asks, container("c", busy, "cpu=100m memory=16Mi", ""))
-	fresh.GenerateName, fresh.Spec.NodeName = "new-", local.NodeName
+	fresh.GenerateName, fresh.Spec.NodeName = "new-", host.NodeName
 	p := start(t, s.c, s.namespace, fresh)[0]
 	if _, ok := partition.TypeOf(p); !ok {
 		t.Errorf("a new pod is not partitioned: %v", p.Annotations)
@@ -120,9 +120,9 @@ func (s survivors) remove(t *testing.T, name string) {
 	}
 }
 
-func expectKubelet(t *testing.T, c *local.Cluster, version string) {
+func expectKubelet(t *testing.T, c *host.Cluster, version string) {
 	t.Helper()
-	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), local.NodeName, metav1.GetOptions{})
+	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{})
 	if err != nil || !strings.HasPrefix(node.Status.NodeInfo.KubeletVersion, version) {
 		t.Fatalf("the kubelet is %s (%v), want %s", node.Status.NodeInfo.KubeletVersion, err, version)
 	}
@@ -203,7 +203,7 @@ func TestUnpatchedKubelet(t *testing.T) {
 		c.UseKubelet(upstreamKubelet)
 		restart(t, c, "")
 		s.expect(t)
-		node, err := c.Client.CoreV1().Nodes().Get(t.Context(), local.NodeName, metav1.GetOptions{})
+		node, err := c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestUnpatchedKubelet(t *testing.T) {
 	})
 }
 
-func useAPIServer(t *testing.T, c *local.Cluster, path string) {
+func useAPIServer(t *testing.T, c *host.Cluster, path string) {
 	t.Helper()
 	c.UseAPIServer(path)
 	restartAPIServer(t, c, c.Config.AdmissionConfiguration)

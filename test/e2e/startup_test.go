@@ -14,7 +14,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -219,7 +219,7 @@ func writePinningFile(t *testing.T, content string, mode os.FileMode) {
 }
 
 // expectRefusal runs a kubelet that is to end with one line that has both texts.
-func expectRefusal(t *testing.T, c *local.Cluster, names, says string, flags ...string) {
+func expectRefusal(t *testing.T, c *host.Cluster, names, says string, flags ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -276,7 +276,7 @@ func TestTwoTypes(t *testing.T) {
 	time.Sleep(3 * time.Second)
 	expectCPUs(t, pods[0], 0, "0", 1)
 	expectCPUs(t, pods[1], 0, otherCPUs(t), 0)
-	if usage, err := local.PodUsage(pods[1]); err != nil || usage.Weight != weight(204) {
+	if usage, err := host.PodUsage(pods[1]); err != nil || usage.Weight != weight(204) {
 		t.Errorf("the second pod has weight %d (%v), want that of 200m, %d", usage.Weight, err, weight(204))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
@@ -30,7 +30,7 @@ func needsCPUs(t *testing.T, count int) {
 func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
 	t.Helper()
 	waitFor(t, time.Minute, "container of pod "+p.Name+" is where it belongs", func() error {
-		usage, err := local.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
+		usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
 		if err == nil && (usage.CPUs != want.String() || len(usage.Tasks) != 1 || usage.Tasks[0] != want.String()) {
 			err = fmt.Errorf("it may use CPUs %s, and its tasks %q; want %s", usage.CPUs, usage.Tasks, want)
 		}
@@ -85,7 +85,7 @@ func TestPools(t *testing.T) {
 			}
 			defer releaseExclusive(t, c, pods[3])
 			for i, shares := range []int64{409, 204, 102} {
-				if usage, err := local.PodUsage(pods[i]); err != nil || usage.Weight != weight(shares) {
+				if usage, err := host.PodUsage(pods[i]); err != nil || usage.Weight != weight(shares) {
 					t.Errorf("pod %s has weight %d (%v), want %d", pods[i].Name, usage.Weight, err, weight(shares))
 				}
 			}
@@ -154,7 +154,7 @@ func TestNoSharedCPUs(t *testing.T) {
 
 // releaseExclusive deletes a pod with exclusive CPUs, and waits until the CPU manager has
 // them back: no pool may have them before.
-func releaseExclusive(t *testing.T, c *local.Cluster, p *v1.Pod) {
+func releaseExclusive(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
 	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

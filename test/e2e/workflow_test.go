@@ -22,25 +22,25 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
 // registered deletes the node, starts the kubelet anew, and returns the node once
 // the control plane is done with it.
-func registered(t *testing.T, c *local.Cluster) (node *v1.Node) {
+func registered(t *testing.T, c *host.Cluster) (node *v1.Node) {
 	t.Helper()
 	if err := c.StopKubelet(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Client.CoreV1().Nodes().Delete(t.Context(), local.NodeName, metav1.DeleteOptions{}); err != nil {
+	if err := c.Client.CoreV1().Nodes().Delete(t.Context(), host.NodeName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.StartKubelet(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, time.Minute, "node is settled", func() (err error) {
-		if node, err = c.Client.CoreV1().Nodes().Get(t.Context(), local.NodeName, metav1.GetOptions{}); err != nil {
+		if node, err = c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		if len(node.Spec.Taints) > 0 || node.Annotations["node.alpha.kubernetes.io/ttl"] == "" || len(node.Status.Images) == 0 {
@@ -105,9 +105,9 @@ func weight(shares int64) int64 {
 	return shares
 }
 
-func getNode(t *testing.T, c *local.Cluster) *v1.Node {
+func getNode(t *testing.T, c *host.Cluster) *v1.Node {
 	t.Helper()
-	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), local.NodeName, metav1.GetOptions{})
+	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ spec:
     args: [-c, %q]
     resources:
       requests: {cpu: %s, memory: 16Mi}
-`, local.BusyboxImage, busy, cpu)
+`, host.BusyboxImage, busy, cpu)
 }
 
 // Step 7: static pods are rewritten.
@@ -167,7 +167,7 @@ func TestStaticPod(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	writeStaticPod(t, c, "static", staticPod("400m"))
-	p := awaitRunning(t, c, "default", "static-"+local.NodeName)
+	p := awaitRunning(t, c, "default", "static-"+host.NodeName)
 	if got := p.Annotations[partition.ResourcesAnnotation("c")]; got != `{"cpushares":400}` {
 		t.Errorf("the container's annotation is %q", got)
 	}
@@ -196,7 +196,7 @@ func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
 
 func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", local.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestAdmission(t *testing.T) {
 			return nil
 		})
 		p := awaitRunning(t, c, namespace, name)
-		if p.Spec.NodeName != local.NodeName {
+		if p.Spec.NodeName != host.NodeName {
 			t.Errorf("the pod is on node %q", p.Spec.NodeName)
 		}
 		if got := p.Annotations[managementTarget]; got != `{"effect":"PreferredDuringScheduling"}` {
@@ -373,7 +373,7 @@ func TestPlacement(t *testing.T) {
 		for _, p := range pods[2:] {
 			expectCPUs(t, p, 0, otherCPUs(t), 0)
 		}
-		usage, err := local.ContainerUsage(pods[0], pods[0].Status.InitContainerStatuses[1].ContainerID)
+		usage, err := host.ContainerUsage(pods[0], pods[0].Status.InitContainerStatuses[1].ContainerID)
 		if err != nil || usage.CPUs != "0" || (len(usage.Used) > 1 && usage.Used[1] != 0) {
 			t.Errorf("the sidecar has %+v (%v)", usage, err)
 		}
@@ -415,7 +415,7 @@ func TestWeights(t *testing.T) {
 	if of.Quota != 0.5 {
 		t.Errorf("the container has a quota of %g CPUs, want 0.5", of.Quota)
 	}
-	ofPod, err := local.PodUsage(p)
+	ofPod, err := host.PodUsage(p)
 	if err != nil || ofPod.Weight != weight(409) || ofPod.Quota != 0.5 {
 		t.Errorf("the pod has %+v (%v), want weight %d and 0.5 CPUs", ofPod, err, weight(409))
 	}
@@ -459,7 +459,7 @@ func TestAccounting(t *testing.T) {
 		t.Errorf("the pod's resources in the status have cpu: %v", p.Status.Resources)
 	}
 	t.Run("kubectl describe counts it under cores only", func(t *testing.T) {
-		output, err := exec.CommandContext(t.Context(), filepath.Join(config.Bin, "kubectl"), "--kubeconfig="+local.Kubeconfig, "describe", "node", local.NodeName).CombinedOutput()
+		output, err := exec.CommandContext(t.Context(), filepath.Join(config.Bin, "kubectl"), "--kubeconfig="+host.Kubeconfig, "describe", "node", host.NodeName).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}

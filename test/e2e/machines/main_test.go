@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/machine"
 	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
@@ -58,7 +58,7 @@ func run(m *testing.M) int {
 	return tidy.Run(machine.Dir, down, func() int {
 		err := os.Mkdir(machine.Dir, 0o700)
 		if err == nil {
-			err = local.Own(machine.Dir)
+			err = host.Own(machine.Dir)
 		}
 		if err == nil {
 			payload, err = files.Payload(context.Background())
@@ -121,7 +121,7 @@ func keep(t *testing.T, m *machine.Machine) {
 	defer cancel()
 	if logs, err := os.Create(filepath.Join(folder, m.Name()+"-logs.tar")); err == nil {
 		// The second has those of a cluster that the tests in the machine have ended.
-		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+local.Dir+"/logs /tmp/workload-partitioning-e2e-* 2>/dev/null; true", nil, logs)
+		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+host.Dir+"/logs /tmp/workload-partitioning-e2e-* 2>/dev/null; true", nil, logs)
 		logs.Close()
 	}
 	t.Logf("the console and the logs of %s are kept in %s", m.Name(), folder)

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/machine"
 	"workload.openshift.io/partition"
 )
@@ -33,7 +33,7 @@ type node struct {
 }
 
 // bootNode starts a machine and makes it a node with the pinning file.
-func bootNode(t *testing.T, pinning string, config machine.Config, cluster local.Config) *node {
+func bootNode(t *testing.T, pinning string, config machine.Config, cluster host.Config) *node {
 	t.Helper()
 	n := &node{Machine: boot(t, config)}
 	begin := time.Now()
@@ -158,7 +158,7 @@ func pod(name, workloadType, script, requests string, guaranteed bool) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{{
-			Name: "c", Image: local.BusyboxImage, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script}, Resources: v1.ResourceRequirements{Requests: list},
+			Name: "c", Image: host.BusyboxImage, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script}, Resources: v1.ResourceRequirements{Requests: list},
 		}}},
 	}
 	if guaranteed {
@@ -334,7 +334,7 @@ func (n *node) awaitEvent(t *testing.T, reason, text string) {
 // The node goes through what happens to hosts, one after another: each finds the pods
 // that the last one has left running.
 func TestNode(t *testing.T) {
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{}, local.Config{})
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{}, host.Config{})
 	namespace := n.namespace(t, "management")
 	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
 		pod("exclusive", "", awake, "cpu=2 memory=32Mi", true))

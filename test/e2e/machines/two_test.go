@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/machine"
 	"workload.openshift.io/partition"
 )
@@ -29,7 +29,7 @@ func TestTwoNodes(t *testing.T) {
 	release := filepath.Base(filepath.Dir(older))
 	topology := machine.Topology{Sockets: 1, Cores: 2, Threads: 1}
 	const pinning = `{"management": {"cpuset": "0"}}`
-	first := bootNode(t, pinning, machine.Config{Topology: topology, Memory: 4096}, local.Config{})
+	first := bootNode(t, pinning, machine.Config{Topology: topology, Memory: 4096}, host.Config{})
 	active := func() bool {
 		namespace, err := first.client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
@@ -47,7 +47,7 @@ func TestTwoNodes(t *testing.T) {
 	remove := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
 
 	second := &node{Machine: boot(t, machine.Config{Number: 2, Topology: topology, Memory: 2048}), client: first.client}
-	if err := second.Join(t.Context(), first.Machine, local.Config{Kubelet: "/payload/older/kubelet"}); err != nil {
+	if err := second.Join(t.Context(), first.Machine, host.Config{Kubelet: "/payload/older/kubelet"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := first.client.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, remove, metav1.PatchOptions{}); err != nil {

@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"time"
 
-	"workload.openshift.io/kubernetes/cluster/local"
+	"workload.openshift.io/kubernetes/cluster/host"
 )
 
-// Run returns the status of tests that make a folder, own it ([local.Own]), and put there
+// Run returns the status of tests that make a folder, own it ([host.Own]), and put there
 // what tells down what to remove. Down is called when the tests end, when they are
 // interrupted, and before go test's time limit would end the process without it. If they
 // are killed, the next ones call it.
@@ -28,7 +28,7 @@ func Run(dir string, down func() error, tests func() int) (status int) {
 		}
 	}
 	if _, err := os.Stat(dir); err == nil {
-		if !local.Abandoned(dir) {
+		if !host.Abandoned(dir) {
 			fmt.Printf("%s is in use, or was: by tests that still run, or by what make down or make vm-down removes\n", dir)
 			return 1
 		}
@@ -40,7 +40,7 @@ func Run(dir string, down func() error, tests func() int) (status int) {
 	defer remove()
 	abandon := func(why string) {
 		fmt.Println(why)
-		local.End()
+		host.End()
 		remove()
 		os.Exit(1)
 	}

@@ -1,11 +1,11 @@
-// Package local runs a single-node Kubernetes cluster on this host, part by part:
+// Package host runs a single-node Kubernetes cluster on this host, part by part:
 // etcd, containerd, the control plane, kube-proxy and a kubelet, with the pinning
 // file at its real path. `make up` and the end-to-end tests configure a node with
 // it and with nothing else, so what the tests see is what a user gets.
 //
 // There is one such cluster on a host, since its kubelet has the host's cgroups,
 // and the pinning file is the host's.
-package local
+package host
 
 import (
 	"cmp"
