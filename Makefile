@@ -20,7 +20,7 @@ TOOLS   := $(OUT)/tools
 # E2E_RUN selects end-to-end tests by name; empty is all. OLDER are the releases of which
 # kubelets are tried with RELEASE's control plane.
 E2E_RUN ?=
-# VM_SUITE is the suite of package e2e that runs in a machine, and E2E_SUITE selects tests of it
+# VM_SUITE is the suite of package e2e that runs in a VM, and E2E_SUITE selects tests of it
 # by name.
 VM_SUITE ?= vm
 E2E_SUITE ?=
@@ -91,7 +91,7 @@ test: ## Run the tests that fit into an hour: unit, lint, series, end-to-end
 	scripts/test.sh $@ $(RELEASE) $(OLDEST)
 
 .PHONY: test-all
-test-all: ## Run all tests: also upstream's own on every release, older binaries and machines
+test-all: ## Run all tests: also upstream's own on every release, older binaries and virtual machines
 	scripts/test.sh $@ $(RELEASE) $(OLDEST)
 
 .PHONY: unit
@@ -145,7 +145,7 @@ e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual mach
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet; fi
 	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
-	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./machines -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
+	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./vm -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
 	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
 
 .PHONY: e2e-vm-core

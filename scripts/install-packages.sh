@@ -15,7 +15,7 @@ packages=(
 )
 if [[ ${1:-} == vm ]]; then
   packages+=(
-    qemu-system-x86 qemu-utils # machines and their disks
+    qemu-system-x86 qemu-utils # VMs and their disks
     debootstrap e2fsprogs      # the system in them
     openssh-client             # the key to them
   )
@@ -26,7 +26,7 @@ for package in "${packages[@]}"; do
   [[ "$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null)" == installed ]] || missing+=("$package")
 done
 
-# Any Go that can fetch the one a go.mod asks for will do. Debian 12's can not, but
+# Any Go that can fetch the one a go.mod asks for will do. Debian 12's cannot, but
 # it can fetch that as a module, which is checked like every other.
 go=$(sed -n 's/^go //p' go.mod)
 need_go=false

@@ -10,29 +10,29 @@ import (
 
 	"github.com/spf13/cobra"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/vm"
 )
 
 func vmCommand() *cobra.Command {
-	vm := &cobra.Command{Use: "vm", Short: "Run a partitioned node in a virtual machine"}
-	var files machine.Files
+	parent := &cobra.Command{Use: "vm", Short: "Run a partitioned node in a virtual machine"}
+	var files vm.Files
 	var topology, pinning, arguments string
 	up := &cobra.Command{
 		Use:   "up",
-		Short: "Start a machine, and in it a cluster of one node",
+		Short: "Start a VM, and in it a cluster of one node",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := machine.ParseTopology(topology)
+			t, err := vm.ParseTopology(topology)
 			if err != nil {
 				return err
 			}
-			return vmUp(cmd.Context(), files, machine.Config{Topology: t, Append: arguments}, pinning)
+			return vmUp(cmd.Context(), files, vm.Config{Topology: t, Append: arguments}, pinning)
 		},
 	}
 	up.Flags().StringVar(&files.Bin, "bin", "", "folder of the Kubernetes binaries")
 	up.Flags().StringVar(&files.Tools, "tools", "", "folder of etcd, containerd, runc and the CNI plugins")
 	up.Flags().StringVar(&files.Tree, "tree", "", "source tree of the Kubernetes release")
-	up.Flags().StringVar(&topology, "topology", machine.DefaultTopology.String(), "sockets x cores x threads; each socket is a NUMA node")
+	up.Flags().StringVar(&topology, "topology", vm.DefaultTopology.String(), "sockets x cores x threads; each socket is a NUMA node")
 	up.Flags().StringVar(&pinning, "pinning", `{"management": {"cpuset": "0-1"}}`, "content of the pinning file")
 	up.Flags().StringVar(&arguments, "append", "", "what to add to the kernel's command line, such as isolcpus=6-7")
 	for _, name := range []string{"bin", "tools", "tree"} {
@@ -40,14 +40,14 @@ func vmCommand() *cobra.Command {
 			panic(err)
 		}
 	}
-	vm.AddCommand(up, &cobra.Command{
+	parent.AddCommand(up, &cobra.Command{
 		Use:   "down",
-		Short: "End all machines and remove every trace of them",
+		Short: "End all VMs and remove every trace of them",
 		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return machine.Down() },
+		RunE:  func(*cobra.Command, []string) error { return vm.Down() },
 	}, &cobra.Command{
 		Use:    "node",
-		Short:  "Make this machine a node, as the configuration on standard input says",
+		Short:  "Make this VM a node, as the configuration on standard input says",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,10 +59,10 @@ func vmCommand() *cobra.Command {
 			return host.New(config).Up(cmd.Context())
 		},
 	})
-	return vm
+	return parent
 }
 
-func vmUp(ctx context.Context, files machine.Files, config machine.Config, pinning string) (err error) {
+func vmUp(ctx context.Context, files vm.Files, config vm.Config, pinning string) (err error) {
 	start := time.Now()
 	config.Progress = progress(start)
 	defer files.Close()
@@ -70,19 +70,19 @@ func vmUp(ctx context.Context, files machine.Files, config machine.Config, pinni
 	if err != nil {
 		return err
 	}
-	m := machine.New(config)
+	node := vm.New(config)
 	kubeconfig := ""
-	if err = m.Create(ctx); err == nil {
-		config.Progress("the machine is up; starting a cluster in it")
-		kubeconfig, err = m.StartCluster(ctx, host.Config{Pinning: pinning, ControlPlaneType: "management"})
+	if err = node.Create(ctx); err == nil {
+		config.Progress("the VM is up; starting a cluster in it")
+		kubeconfig, err = node.StartCluster(ctx, host.Config{Pinning: pinning, ControlPlaneType: "management"})
 	}
 	if ctx.Err() != nil {
-		return errors.Join(errors.New("interrupted"), m.Remove())
+		return errors.Join(errors.New("interrupted"), node.Remove())
 	}
 	if err != nil {
 		return fmt.Errorf("%w\nmake vm-down removes what was started", err)
 	}
-	config.Progress("%s is Ready", m.Name())
-	fmt.Printf("\nexport KUBECONFIG=%s\n\nA shell:     %s\nCopy a file: %s\nIts console: %s\n\nmake vm-down ends it.\n", kubeconfig, m.ShellCommand(), m.CopyCommand(), m.Console())
+	config.Progress("%s is Ready", node.Name())
+	fmt.Printf("\nexport KUBECONFIG=%s\n\nA shell:     %s\nCopy a file: %s\nIts console: %s\n\nmake vm-down ends it.\n", kubeconfig, node.ShellCommand(), node.CopyCommand(), node.Console())
 	return nil
 }

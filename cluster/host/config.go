@@ -49,7 +49,7 @@ func (c *Cluster) describe() {
 
 func (c *Cluster) apiServerArgs(port, auditLog string) []string {
 	bind := c.Config.Node.Address
-	if bind != nodeIP { // the machine's ways in, too
+	if bind != nodeIP { // the VM's ways in, too
 		bind = "0.0.0.0"
 	}
 	return []string{filepath.Join(c.Config.Bin, "kube-apiserver"),
@@ -83,8 +83,8 @@ func (c *Cluster) UseAPIServer(path string) {
 	c.describe()
 }
 
-// unprivilegedHost reports whether root lacks CAP_SYS_RESOURCE, as in some virtual
-// machines and containers: OOM scores can then not be lowered.
+// unprivilegedHost reports whether root lacks CAP_SYS_RESOURCE, as in some VMs
+// and containers: OOM scores can then not be lowered.
 func unprivilegedHost() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

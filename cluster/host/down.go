@@ -21,7 +21,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// hostPaths are written by a kubelet and its runtime at places that can not be
+// hostPaths are written by a kubelet and its runtime at places that cannot be
 // configured. Those that are not there before Up are removed by Down.
 var hostPaths = []string{
 	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pod-resources", "/var/lib/kubelet",

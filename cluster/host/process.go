@@ -189,7 +189,7 @@ func (p *Process) forget() error {
 // await waits until ready returns nil, and fails early if the process ends.
 func (p *Process) await(ctx context.Context, limit time.Duration, ready func(context.Context) error) error {
 	pause := 100 * time.Millisecond
-	if p.unit != nil { // in a machine, whose CPUs may be emulated: what is awaited needs them
+	if p.unit != nil { // in a VM, whose CPUs may be emulated: what is awaited needs them
 		limit, pause = 3*limit, time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

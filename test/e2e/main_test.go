@@ -4,7 +4,7 @@
 // in its failure what was observed.
 //
 // The tests share one cluster and run one after another. They skip, and say why,
-// where a host can not run a node.
+// where a host cannot run a node.
 package e2e
 
 import (
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
 	flag.StringVar(&upstreamBin, "upstream-bin", "", "folder of the same release's binaries without the series")
 	flag.StringVar(&olderBin, "older-bin", "", "folders of patched binaries of older releases, separated by colons")
-	flag.BoolVar(&config.Systemd, "systemd", false, "this host is a machine of ours, where systemd runs the node")
+	flag.BoolVar(&config.Systemd, "systemd", false, "this host is a VM of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "folder of image archives; empty means that they are made")
 	flag.StringVar(&runSuite, "suite", "", "the suite to run: core, vm or vm-core; empty means all tests")
 	flag.StringVar(&docs, "docs", "../../docs/user", "folder of the documentation for users, whose commands tests run")

@@ -293,7 +293,7 @@ func freedByHand(t *testing.T, c *host.Cluster) {
 	waitFor(t, time.Minute, "the pod's cgroup has the pool again", func() error { return confinedTo(p, cpuset.New(0), false) })
 }
 
-// A machine's node has systemd's cgroups. With the kubelet's own on cgroup v2 it is the same.
+// A VM's node has systemd's cgroups. With the kubelet's own on cgroup v2 it is the same.
 func TestCgroupfsDriver(t *testing.T) {
 	in(t, vm)
 	if !config.Systemd {
@@ -493,7 +493,7 @@ func quietNode(t *testing.T, c *host.Cluster) {
 func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration) (processes int) {
 	t.Helper()
 	var busyPods, probed, crashing, short, most = 6, 3, 3, 3, length
-	if config.Systemd { // an emulated machine takes seconds for each
+	if config.Systemd { // an emulated VM takes seconds for each
 		busyPods, probed, crashing, short, most = 2, 1, 1, 1, 8*length
 	}
 	create := func(p *v1.Pod) *v1.Pod {
@@ -565,7 +565,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	namespace := newNamespace(t, c, "management")
 	var sharing []*v1.Pod
 	for i := range cpus(t, otherCPUs(t)).Size() {
-		// Each works often, on whatever CPU it finds, and leaves time to an emulated machine.
+		// Each works often, on whatever CPU it finds, and leaves time to an emulated VM.
 		sharing = append(sharing, pod(fmt.Sprint("shares-", i), nil, container("c", awake, "memory=16Mi", "")))
 	}
 	sharing = start(t, c, namespace, sharing...)

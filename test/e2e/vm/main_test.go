@@ -1,9 +1,9 @@
-// Package machines runs what only a machine of its own can show: the tests of package
+// Package vm runs what only a VM of its own can show: the tests of package
 // e2e with systemd and cgroup v2, on many CPUs, and tests that boot a node, cut its
 // power, or take a CPU from it. They run in virtual machines of QEMU.
 //
 // The tests skip, and say why, where there is no QEMU.
-package machines
+package vm
 
 import (
 	"context"
@@ -17,17 +17,17 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
 var (
-	files machine.Files
-	// payload are files, by their paths in every machine.
+	files vm.Files
+	// payload are files, by their paths in every VM.
 	payload map[string]string
 	// consoles is where consoles of failed tests are kept.
 	consoles string
-	kept     = map[*machine.Machine]bool{}
+	kept     = map[*vm.VM]bool{}
 	started  = time.Now()
 )
 
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&suite, "suite", "", "the tests of package e2e, compiled")
 	flag.Parse()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		fmt.Println("SKIPPED: the tests in machines do not run, because", err)
+		fmt.Println("SKIPPED: the tests in VMs do not run, because", err)
 		return
 	}
 	files.More = map[string]string{"e2e.test": suite, "docs/upgrade.md": "../../../docs/user/upgrade.md"}
@@ -54,11 +54,11 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	down := func() error { return errors.Join(machine.Down(), files.Close()) }
-	return tidy.Run(machine.Dir, down, func() int {
-		err := os.Mkdir(machine.Dir, 0o700)
+	down := func() error { return errors.Join(vm.Down(), files.Close()) }
+	return tidy.Run(vm.Dir, down, func() int {
+		err := os.Mkdir(vm.Dir, 0o700)
 		if err == nil {
-			err = host.Own(machine.Dir)
+			err = host.Own(vm.Dir)
 		}
 		if err == nil {
 			payload, err = files.Payload(context.Background())
@@ -75,11 +75,11 @@ func progress(format string, args ...any) {
 	fmt.Printf("%5.1fs %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// boot starts a machine of its own for the test, without a node in it.
-func boot(t *testing.T, config machine.Config) *machine.Machine {
+// boot starts a VM of its own for the test, without a node in it.
+func boot(t *testing.T, config vm.Config) *vm.VM {
 	t.Helper()
 	config.Payload, config.Progress = payload, progress
-	m := machine.New(config)
+	m := vm.New(config)
 	t.Cleanup(func() {
 		if t.Failed() {
 			keep(t, m)
@@ -94,15 +94,15 @@ func boot(t *testing.T, config machine.Config) *machine.Machine {
 	return m
 }
 
-// keep saves the console and the logs of a machine in which a test has failed, once.
-func keep(t *testing.T, m *machine.Machine) {
+// keep saves the console and the logs of a VM in which a test has failed, once.
+func keep(t *testing.T, m *vm.VM) {
 	if kept[m] {
 		return
 	}
 	kept[m] = true
 	if consoles == "" {
 		var err error
-		if consoles, err = os.MkdirTemp("", "workload-partitioning-machines-"); err != nil {
+		if consoles, err = os.MkdirTemp("", "workload-partitioning-vm-"); err != nil {
 			t.Error(err)
 			return
 		}
@@ -120,7 +120,7 @@ func keep(t *testing.T, m *machine.Machine) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()
 	if logs, err := os.Create(filepath.Join(folder, m.Name()+"-logs.tar")); err == nil {
-		// The second has those of a cluster that the tests in the machine have ended.
+		// The second has those of a cluster that the tests in the VM have ended.
 		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+host.Dir+"/logs /tmp/workload-partitioning-e2e-* 2>/dev/null; true", nil, logs)
 		logs.Close()
 	}

@@ -1,4 +1,4 @@
-package machine
+package vm
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// shell is a connection to a machine. A command takes one session of it, without the
+// shell is a connection to a VM. A command takes one session of it, without the
 // seconds that a new connection costs under emulation.
 type shell struct {
 	mu         sync.Mutex
@@ -26,7 +26,7 @@ type shell struct {
 
 type connection struct {
 	*ssh.Client
-	// stopped says that the machine has answered no more.
+	// stopped says that the VM has answered no more.
 	stopped atomic.Bool
 }
 
@@ -49,27 +49,27 @@ func (s *shell) drop(c *connection) {
 	}
 }
 
-func (m *Machine) connect() (*connection, error) {
-	m.shell.mu.Lock()
-	defer m.shell.mu.Unlock()
-	if m.shell.connection != nil {
-		return m.shell.connection, nil
+func (vm *VM) connect() (*connection, error) {
+	vm.shell.mu.Lock()
+	defer vm.shell.mu.Unlock()
+	if vm.shell.connection != nil {
+		return vm.shell.connection, nil
 	}
-	data, err := os.ReadFile(m.state.Key)
+	data, err := os.ReadFile(vm.state.Key)
 	if err != nil {
 		return nil, err
 	}
 	signer, err := ssh.ParsePrivateKey(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.state.Key, err)
+		return nil, fmt.Errorf("%s: %w", vm.state.Key, err)
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(m.state.SSH))
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(vm.state.SSH))
 	const limit = 15 * time.Second
 	conn, err := net.DialTimeout("tcp", address, limit)
 	if err != nil {
 		return nil, err
 	}
-	// QEMU accepts before the machine does.
+	// QEMU accepts before the VM does.
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
 	}
@@ -87,15 +87,15 @@ func (m *Machine) connect() (*connection, error) {
 		return nil, err
 	}
 	c := &connection{Client: ssh.NewClient(transport, channels, requests)}
-	go m.shell.watch(c)
-	m.shell.connection = c
+	go vm.shell.watch(c)
+	vm.shell.connection = c
 	return c, nil
 }
 
-// answerLimit is for how long a machine that runs may be too busy to answer.
+// answerLimit is for how long a VM that runs may be too busy to answer.
 const answerLimit = 90 * time.Second
 
-// watch drops a connection to a machine that has stopped, so that nobody waits for it for
+// watch drops a connection to a VM that has stopped, so that nobody waits for it for
 // ever: QEMU keeps its end of the connection.
 func (s *shell) watch(c *connection) {
 	for {
@@ -118,21 +118,21 @@ func (s *shell) watch(c *connection) {
 	}
 }
 
-// ErrStopped is the error of a command whose machine has answered no more. Under
-// emulation that may be QEMU's fault, as with a boot (docs/dev/machines.md).
-var ErrStopped = errors.New("the machine has stopped")
+// ErrStopped is the error of a command whose VM has answered no more. Under
+// emulation that may be QEMU's fault, as with a boot (docs/dev/vm.md).
+var ErrStopped = errors.New("the VM has stopped")
 
-// Run runs a script in the machine, as root, and returns what it printed on its standard
+// Run runs a script in the VM, as root, and returns what it printed on its standard
 // output, without blanks around it. An error has what it printed on the other one.
-func (m *Machine) Run(ctx context.Context, script string) (string, error) {
+func (vm *VM) Run(ctx context.Context, script string) (string, error) {
 	var output bytes.Buffer
-	err := m.Stream(ctx, script, nil, &output)
+	err := vm.Stream(ctx, script, nil, &output)
 	return strings.TrimSpace(output.String()), err
 }
 
 // Stream is Run with an input, which may be nil, and an output that is written as it comes.
-func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, output io.Writer) error {
-	c, err := m.connect()
+func (vm *VM) Stream(ctx context.Context, script string, input io.Reader, output io.Writer) error {
+	c, err := vm.connect()
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, ou
 	go func() {
 		session, err := c.NewSession()
 		if err != nil {
-			m.shell.drop(c)
+			vm.shell.drop(c)
 			done <- err
 			return
 		}
@@ -153,7 +153,7 @@ func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, ou
 	case err = <-done:
 	case <-ctx.Done():
 		// That ends the session, too.
-		m.shell.drop(c)
+		vm.shell.drop(c)
 		<-done
 		err = ctx.Err()
 	}
@@ -163,12 +163,12 @@ func (m *Machine) Stream(ctx context.Context, script string, input io.Reader, ou
 	if c.stopped.Load() {
 		err = ErrStopped
 	}
-	return fmt.Errorf("%s: %s: %w: %s", m.Name(), abbreviate(script), err, strings.TrimSpace(complaints.String()))
+	return fmt.Errorf("%s: %s: %w: %s", vm.Name(), abbreviate(script), err, strings.TrimSpace(complaints.String()))
 }
 
-// Write writes a file of the machine, for root alone.
-func (m *Machine) Write(ctx context.Context, path string, content []byte) error {
-	return m.Stream(ctx, "umask 077 && mkdir -p $(dirname '"+path+"') && cat > '"+path+"'", bytes.NewReader(content), io.Discard)
+// Write writes a file of the VM, for root alone.
+func (vm *VM) Write(ctx context.Context, path string, content []byte) error {
+	return vm.Stream(ctx, "umask 077 && mkdir -p $(dirname '"+path+"') && cat > '"+path+"'", bytes.NewReader(content), io.Discard)
 }
 
 func abbreviate(script string) string {

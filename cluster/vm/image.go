@@ -1,4 +1,4 @@
-package machine
+package vm
 
 import (
 	"context"
@@ -28,7 +28,7 @@ var packages = []string{"busybox-static", "conntrack", "initramfs-tools", "iprou
 //go:embed all:root
 var root embed.FS
 
-// cacheDir has images by the hash of what they are made of, and the key of all machines.
+// cacheDir has images by the hash of what they are made of, and the key of all VMs.
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -75,7 +75,7 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 	if _, err := os.Stat(folder); err == nil {
 		return image, nil
 	}
-	say("making a Debian system for the machine, once (about two minutes)")
+	say("making a Debian system for the VM, once (about two minutes)")
 	if err := removeOthers(dir, "base-*"); err != nil {
 		return "", err
 	}
@@ -146,7 +146,7 @@ func debian() (release string, err error) {
 		values[key] = strings.Trim(value, `"`)
 	}
 	if values["ID"] != "debian" || values["VERSION_CODENAME"] == "" {
-		return "", fmt.Errorf("machines are made of Debian packages, and this host is %q", values["ID"])
+		return "", fmt.Errorf("VMs are made of Debian packages, and this host is %q", values["ID"])
 	}
 	return values["VERSION_CODENAME"], nil
 }
@@ -246,7 +246,7 @@ func makePayload(ctx context.Context, dir string, files map[string]string) (stri
 }
 
 // removeOthers removes images that were made of what has changed since, but for those
-// that machines use.
+// that VMs use.
 func removeOthers(dir, pattern string) error {
 	matches, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil {
@@ -266,7 +266,7 @@ func removeOthers(dir, pattern string) error {
 	return nil
 }
 
-// key returns the path of the private key with which this host's user enters machines,
+// key returns the path of the private key with which this host's user enters VMs,
 // and makes it at the first call; the public one is beside it.
 func key(ctx context.Context, dir string) (string, error) {
 	file := filepath.Join(dir, "id_ed25519")

@@ -1,4 +1,4 @@
-package machines
+package vm
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/vm"
 )
 
 // With CPUs that the kernel keeps its own work off, a pool and exclusive CPUs are where
 // they would be without.
 func TestIsolatedCPUs(t *testing.T) {
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{})
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{})
 	for _, file := range []string{"isolated", "nohz_full"} {
 		if list := n.run(t, "cat /sys/devices/system/cpu/"+file); list != "6-7" {
 			t.Errorf("the kernel's list %s is %q, want 6-7", file, list)
@@ -33,7 +33,7 @@ func TestIsolatedCPUs(t *testing.T) {
 // Under the policy none nobody but the kernel's argument says what isolated CPUs are for: a
 // container that does not ask for them has none without a pinning file, nor with one.
 func TestIsolatedCPUsWithoutCPUManager(t *testing.T) {
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{CPUManagerPolicy: "none"})
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{CPUManagerPolicy: "none"})
 	namespace := n.namespace(t, "management")
 	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false))
 	n.awaitRunning(t, 2*time.Minute)
@@ -45,10 +45,10 @@ func TestIsolatedCPUsWithoutCPUManager(t *testing.T) {
 // the control plane runs on.
 func TestLoad(t *testing.T) {
 	// The kubelet does not count the kernel's own memory, some hundred megabytes: before
-	// its count comes to the usual threshold, the machine only reads its programs again.
+	// its count comes to the usual threshold, the VM only reads its programs again.
 	// While the node's memory counts as scarce, no pod is scheduled to it.
 	const eviction = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 5s}\nevictionPressureTransitionPeriod: 10s\n"
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{Memory: 6144}, host.Config{KubeletConfiguration: eviction})
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Memory: 6144}, host.Config{KubeletConfiguration: eviction})
 	transition := func() (v1.ConditionStatus, time.Time) {
 		object, err := n.client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
 		if err != nil {

@@ -1,4 +1,4 @@
-package machine
+package vm
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 
 const emulation = "tcg,thread=multi"
 
-// kernelArgs are those of every machine. Without the word on the time stamp counter a
+// kernelArgs are those of every VM. Without the word on the time stamp counter a
 // kernel under emulation takes the time from a device, which makes everything two times
-// slower; and there are no secrets in a machine to be kept from those in it.
+// slower; and there are no secrets in a VM to be kept from those in it.
 const kernelArgs = "root=/dev/vda rw console=ttyS0 net.ifnames=0 panic=10 tsc=reliable mitigations=off cryptomgr.notests"
 
 // cpuModel is the host's own CPU under KVM. Under emulation it is a plain one: programs
@@ -28,7 +28,7 @@ func cpuModel(accelerator string) string {
 // accelerator is what QEMU is to use: KVM where a kernel starts under it, for a device
 // that is there may still not work, in a virtual machine or a container for example.
 // Anywhere else it is emulation, which always works.
-func (m *Machine) accelerator(ctx context.Context, folder string) string {
+func (vm *VM) accelerator(ctx context.Context, folder string) string {
 	if _, err := os.Stat("/dev/kvm"); err != nil {
 		return emulation
 	}
@@ -41,6 +41,6 @@ func (m *Machine) accelerator(ctx context.Context, folder string) string {
 	if bytes.Contains(console, []byte("Kernel panic")) {
 		return "kvm"
 	}
-	m.say("there is /dev/kvm, but no kernel starts under it")
+	vm.say("there is /dev/kvm, but no kernel starts under it")
 	return emulation
 }

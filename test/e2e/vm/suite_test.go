@@ -1,4 +1,4 @@
-package machines
+package vm
 
 import (
 	"bytes"
@@ -8,20 +8,20 @@ import (
 	"os"
 	"testing"
 
-	"workload.openshift.io/kubernetes/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/vm"
 )
 
 var (
-	suiteName   = flag.String("suite-name", "vm", "which suite of package e2e runs in a machine")
+	suiteName   = flag.String("suite-name", "vm", "which suite of package e2e runs in a VM")
 	suiteRun    = flag.String("suite-run", "", "which of its tests, by name; empty means all")
 	upstreamBin = flag.String("upstream-bin", "", "folder of the same release's kubelet without the series")
 )
 
-// TestSuite runs the tests of package e2e in a machine: they are on its node.
+// TestSuite runs the tests of package e2e in a VM: they are on its node.
 func TestSuite(t *testing.T) {
 	err := suite(t)
-	if errors.Is(err, machine.ErrStopped) && !t.Failed() {
-		t.Logf("%v; once more, in a new machine", err)
+	if errors.Is(err, vm.ErrStopped) && !t.Failed() {
+		t.Logf("%v; once more, in a new VM", err)
 		err = suite(t)
 	}
 	if err != nil {
@@ -30,7 +30,7 @@ func TestSuite(t *testing.T) {
 }
 
 func suite(t *testing.T) error {
-	m := boot(t, machine.Config{})
+	m := boot(t, vm.Config{})
 	siblings, err := m.Run(t.Context(), "cat /sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
 	if err != nil {
 		return err
@@ -44,10 +44,10 @@ func suite(t *testing.T) error {
 		command += " -upstream-bin=/payload/upstream-bin"
 	}
 	err = m.Stream(t.Context(), command, nil, io.MultiWriter(os.Stdout, &output))
-	if errors.Is(err, machine.ErrStopped) {
+	if errors.Is(err, vm.ErrStopped) {
 		keep(t, m)
 		if bytes.Contains(output.Bytes(), []byte("--- FAIL")) {
-			t.Error("a test failed before the machine stopped")
+			t.Error("a test failed before the VM stopped")
 		}
 	}
 	return err

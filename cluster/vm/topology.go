@@ -1,4 +1,4 @@
-package machine
+package vm
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Topology is how a machine's CPUs hang together. Each socket is a NUMA node.
+// Topology is how a VM's CPUs hang together. Each socket is a NUMA node.
 type Topology struct{ Sockets, Cores, Threads int }
 
 // DefaultTopology has 8 CPUs, with all that real hosts have.
@@ -37,7 +37,7 @@ func ParseTopology(text string) (Topology, error) {
 		*number = n
 	}
 	if t.CPUs() < 2 || t.CPUs() > mostCPUs {
-		return t, fmt.Errorf("topology %q: has %d CPUs; a partitioned node needs 2, and a machine has at most %d", text, t.CPUs(), mostCPUs)
+		return t, fmt.Errorf("topology %q: has %d CPUs; a partitioned node needs 2, and a VM has at most %d", text, t.CPUs(), mostCPUs)
 	}
 	return t, nil
 }

@@ -1,4 +1,4 @@
-package machines
+package vm
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/partition"
 )
 
 var olderBin = flag.String("older-bin", "", "folder of the binaries of the release before")
 
-// Two machines in one cluster: a type becomes active when the last node has it, and stays
+// Two VMs in one cluster: a type becomes active when the last node has it, and stays
 // so; and a node is drained and its kubelet upgraded while the other serves.
 func TestTwoNodes(t *testing.T) {
 	if *olderBin == "" {
@@ -27,9 +27,9 @@ func TestTwoNodes(t *testing.T) {
 	}
 	older := *olderBin
 	release := filepath.Base(filepath.Dir(older))
-	topology := machine.Topology{Sockets: 1, Cores: 2, Threads: 1}
+	topology := vm.Topology{Sockets: 1, Cores: 2, Threads: 1}
 	const pinning = `{"management": {"cpuset": "0"}}`
-	first := bootNode(t, pinning, machine.Config{Topology: topology, Memory: 4096}, host.Config{})
+	first := bootNode(t, pinning, vm.Config{Topology: topology, Memory: 4096}, host.Config{})
 	active := func() bool {
 		namespace, err := first.client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
@@ -46,8 +46,8 @@ func TestTwoNodes(t *testing.T) {
 	// As an administrator would who starts anew.
 	remove := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
 
-	second := &node{Machine: boot(t, machine.Config{Number: 2, Topology: topology, Memory: 2048}), client: first.client}
-	if err := second.Join(t.Context(), first.Machine, host.Config{Kubelet: "/payload/older/kubelet"}); err != nil {
+	second := &node{VM: boot(t, vm.Config{Number: 2, Topology: topology, Memory: 2048}), client: first.client}
+	if err := second.Join(t.Context(), first.VM, host.Config{Kubelet: "/payload/older/kubelet"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := first.client.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, remove, metav1.PatchOptions{}); err != nil {

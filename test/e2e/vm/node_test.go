@@ -1,4 +1,4 @@
-package machines
+package vm
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/machine"
+	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/partition"
 )
 
@@ -23,19 +23,19 @@ const (
 	awake = "trap exit TERM; while :; do sleep 1; done"
 )
 
-// node is a machine whose control plane consists of partitioned static pods.
+// node is a VM whose control plane consists of partitioned static pods.
 type node struct {
-	*machine.Machine
+	*vm.VM
 	client *kubernetes.Clientset
 	// pools are those of the node's pinning file.
 	pools partition.Pools
 	cpus  cpuset.CPUSet
 }
 
-// bootNode starts a machine and makes it a node with the pinning file.
-func bootNode(t *testing.T, pinning string, config machine.Config, cluster host.Config) *node {
+// bootNode starts a VM and makes it a node with the pinning file.
+func bootNode(t *testing.T, pinning string, config vm.Config, cluster host.Config) *node {
 	t.Helper()
-	n := &node{Machine: boot(t, config)}
+	n := &node{VM: boot(t, config)}
 	begin := time.Now()
 	cluster.Pinning, cluster.ControlPlaneType = pinning, "management"
 	if _, err := n.StartCluster(t.Context(), cluster); err != nil {
@@ -112,7 +112,7 @@ func (n *node) awaitReady(t *testing.T, since time.Time) {
 	})
 }
 
-// now is the machine's time: its clock need not be the host's.
+// now is the VM's time: its clock need not be the host's.
 func (n *node) now(t *testing.T) time.Time {
 	t.Helper()
 	now, err := time.Parse(time.RFC3339, n.run(t, "date --utc +%Y-%m-%dT%H:%M:%SZ"))
@@ -127,7 +127,7 @@ func (n *node) namespace(t *testing.T, allowed string) string {
 	t.Helper()
 	var name string
 	waitFor(t, time.Minute, "a namespace", func(ctx context.Context) error {
-		created, err := n.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "machine-", Annotations: map[string]string{partition.AllowedAnnotation: allowed}}}, metav1.CreateOptions{})
+		created, err := n.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "vm-", Annotations: map[string]string{partition.AllowedAnnotation: allowed}}}, metav1.CreateOptions{})
 		if err == nil {
 			name = created.Name
 		}
@@ -334,7 +334,7 @@ func (n *node) awaitEvent(t *testing.T, reason, text string) {
 // The node goes through what happens to hosts, one after another: each finds the pods
 // that the last one has left running.
 func TestNode(t *testing.T) {
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, machine.Config{}, host.Config{})
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{})
 	namespace := n.namespace(t, "management")
 	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
 		pod("exclusive", "", awake, "cpu=2 memory=32Mi", true))
@@ -462,7 +462,7 @@ func (n *node) cpuOffline(t *testing.T) {
 	n.expectPlaced(t)
 }
 
-// powerCut ends the machine at once while pods are created.
+// powerCut ends the VM at once while pods are created.
 func (n *node) powerCut(t *testing.T, namespace string) {
 	const pods = 20
 	n.learn(t)

@@ -1,0 +1,386 @@
+// Package vm runs virtual machines that are nodes as users have them: Debian with
+// systemd and cgroup v2, with as many CPUs, threads of cores and NUMA nodes as one asks
+// for. They need QEMU and nothing else of the host: no KVM, no network of its own. Making
+// the image that they boot needs root.
+//
+// A VM is a file that keeps what is written over a base image that nobody writes
+// to, and a second disk with our programs, which is mounted at /payload. All that belongs
+// to VMs is below [Dir], and [Down] ends and removes it.
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"workload.openshift.io/kubernetes/cluster/host"
+)
+
+// Dir has a folder for each VM: its disk, its state, and what it printed.
+// Its name is that of earlier versions, so that Down finds what they left.
+const Dir = "/var/lib/workload-partitioning-machines"
+
+// Config says what VM to run.
+type Config struct {
+	// Number tells the VMs of a host apart, 1 or 2: it is the last byte of the address.
+	// Zero means 1.
+	Number int
+	// Topology of its CPUs; its zero value means [DefaultTopology].
+	Topology Topology
+	// Memory in mebibytes; zero means 6144.
+	Memory int
+	// Append is added to the kernel's command line.
+	Append string
+	// Payload are files of the host by their paths below /payload.
+	Payload map[string]string
+	// Progress is told what is being done; it may be nil.
+	Progress func(format string, args ...any)
+}
+
+// VM is a virtual machine of this host.
+type VM struct {
+	Config Config
+	dir    string
+	qemu   *host.Process
+	state  state
+	shell  shell
+}
+
+// state is kept in a file, so that another command finds the VM.
+type state struct {
+	// SSH and API are ports of the loopback interface that lead to those of the VM.
+	SSH, API int
+	// Base and Payload are images; Key is the file of the private key.
+	Base, Payload, Key string
+	// Accelerator is what QEMU uses.
+	Accelerator string
+}
+
+// New describes a VM; Start starts it.
+func New(config Config) *VM {
+	if config.Number == 0 {
+		config.Number = 1
+	}
+	if config.Topology == (Topology{}) {
+		config.Topology = DefaultTopology
+	}
+	if config.Memory == 0 {
+		config.Memory = 6144
+	}
+	vm := &VM{Config: config}
+	vm.dir = filepath.Join(Dir, vm.Name())
+	return vm
+}
+
+// Name is the VM's, and that of the node on it.
+func (vm *VM) Name() string { return "node-" + strconv.Itoa(vm.Config.Number) }
+
+// Address is the VM's on the link between VMs.
+func (vm *VM) Address() string { return "10.248.0." + strconv.Itoa(vm.Config.Number) }
+
+func (vm *VM) say(format string, args ...any) {
+	if vm.Config.Progress != nil {
+		vm.Config.Progress(format, args...)
+	}
+}
+
+func (vm *VM) file(name string) string { return filepath.Join(vm.dir, name) }
+
+// Console is the file with all that the VM printed on its console.
+func (vm *VM) Console() string { return vm.file("console.log") }
+
+// Log is the file with what QEMU printed.
+func (vm *VM) Log() string { return vm.file(filepath.Join("logs", "qemu.log")) }
+
+// images makes what VMs are made of, or finds it.
+func images(ctx context.Context, payload map[string]string, say func(string, ...any)) (base, disk, private string, err error) {
+	dir, err := cacheDir()
+	if err != nil {
+		return "", "", "", err
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return "", "", "", err
+	}
+	defer unlock()
+	base, err = makeBase(ctx, dir, say)
+	if err != nil {
+		return "", "", "", err
+	}
+	private, err = key(ctx, dir)
+	if err != nil {
+		return "", "", "", err
+	}
+	files := map[string]string{"authorized_keys": private + ".pub"}
+	for name, file := range payload {
+		files[name] = file
+	}
+	disk, err = makePayload(ctx, dir, files)
+	return base, disk, private, err
+}
+
+// Create makes the VM anew, with an empty disk over the base image, and starts it.
+// What was left of an earlier one of that number is removed.
+func (vm *VM) Create(ctx context.Context) error {
+	if vm.Config.Number > 2 {
+		return fmt.Errorf("VM number %d: there are two ends of the link, 1 and 2", vm.Config.Number)
+	}
+	if err := vm.Remove(); err != nil {
+		return err
+	}
+	base, payload, private, err := images(ctx, vm.Config.Payload, vm.say)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(vm.dir, "logs"), 0o700); err != nil {
+		return err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	vm.state = state{SSH: ports[0], API: ports[1], Base: base, Payload: payload, Key: private, Accelerator: vm.accelerator(ctx, filepath.Dir(base))}
+	data, err := json.Marshal(vm.state)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(vm.file("state.json"), data, 0o600); err != nil {
+		return err
+	}
+	if err := run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base, vm.file("disk.qcow2")); err != nil {
+		return err
+	}
+	return vm.Boot(ctx)
+}
+
+// Boot starts a VM that does not run, with the disk that it has, and waits until
+// one can enter it.
+func (vm *VM) Boot(ctx context.Context) error {
+	if err := vm.start(); err != nil {
+		return err
+	}
+	return vm.awaitBoot(ctx, "")
+}
+
+// start starts QEMU.
+func (vm *VM) start() error {
+	folder, accelerator := filepath.Dir(vm.state.Base), vm.state.Accelerator
+	args := []string{"qemu-system-x86_64", "-name", vm.Name(), "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-accel", accelerator, "-cpu", cpuModel(accelerator)}
+	args = append(args, vm.Config.Topology.args(vm.Config.Memory)...)
+	args = append(args,
+		"-kernel", filepath.Join(folder, "vmlinuz"), "-initrd", filepath.Join(folder, "initrd"),
+		"-append", strings.TrimSpace(kernelArgs+" systemd.hostname="+vm.Name()+" "+vm.Config.Append),
+		"-drive", "file="+vm.file("disk.qcow2")+",if=virtio,cache=unsafe", "-drive", "file="+vm.state.Payload+",if=virtio,format=raw,readonly=on",
+		"-netdev", fmt.Sprintf("user,id=outside,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22,hostfwd=tcp:127.0.0.1:%d-:6443", vm.state.SSH, vm.state.API), "-device", "virtio-net-pci,netdev=outside",
+		"-netdev", vm.link(), "-device", fmt.Sprintf("virtio-net-pci,netdev=link,mac=52:54:00:57:50:%02x", vm.Config.Number),
+		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+vm.Console(), "-serial", "chardev:console")
+	vm.qemu = host.NewProcess(vm.dir, "qemu", args...)
+	vm.say("booting %s, %s CPUs, with %s", vm.Name(), vm.Config.Topology, accelerator)
+	return vm.qemu.Start()
+}
+
+// link is the cable between VM 1 and VM 2, of which each has an end. Nobody
+// else can plug in: the ends are files of root's.
+func (vm *VM) link() string {
+	ends := []string{filepath.Join(Dir, "link-1"), filepath.Join(Dir, "link-2")}
+	if vm.Config.Number == 2 {
+		ends[0], ends[1] = ends[1], ends[0]
+	}
+	return fmt.Sprintf("dgram,id=link,local.type=unix,local.path=%s,remote.type=unix,remote.path=%s", ends[0], ends[1])
+}
+
+const (
+	// bootLimit is what a boot takes at most: under emulation on two busy CPUs a few minutes.
+	bootLimit = 5 * time.Minute
+	// A VM that boots says something every ten seconds, even there, and one that shuts
+	// down every twenty.
+	silenceLimit = time.Minute
+	// boots is how often a boot is tried that ends in silence.
+	boots = 3
+)
+
+// awaitBoot waits until one can enter the VM, which has booted since its boot ID was
+// the one before, or which boots for the first time if that is empty.
+//
+// About one boot in a hundred stops under QEMU 7.2's emulation with many threads: the
+// kernel changes its own code ("sched_clock: Marking stable") while all CPUs run it, and
+// by their registers they go on with a translation of what was there before. Such a
+// VM is started again.
+func (vm *VM) awaitBoot(ctx context.Context, before string) error {
+	for try := 1; ; try++ {
+		stuck, err := vm.awaitShell(ctx, before)
+		if err == nil || !stuck || try == boots {
+			return err
+		}
+		vm.say("%v; starting it again", err)
+		if err := vm.PowerOff(); err != nil {
+			return err
+		}
+		if err := vm.start(); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitShell does one try of awaitBoot; stuck says whether the kernel has stopped in it.
+func (vm *VM) awaitShell(ctx context.Context, before string) (stuck bool, err error) {
+	begin, from := time.Now(), fileSize(vm.Console())
+	limited, cancel := context.WithTimeout(ctx, bootLimit)
+	defer cancel()
+	for {
+		if !vm.qemu.Running() {
+			return false, fmt.Errorf("%s ended: %s; its console is in %s", vm.Name(), lastLine(vm.Log()), vm.Console())
+		}
+		attempt, end := context.WithTimeout(limited, 20*time.Second)
+		now, err := vm.Run(attempt, "cat /proc/sys/kernel/random/boot_id")
+		end()
+		switch {
+		case err != nil:
+			vm.shell.close()
+		case now != before:
+			return false, nil
+		default:
+			err = errors.New("it has not shut down")
+		}
+		quiet, text := vm.saidSince(begin, from)
+		// A VM that shuts down, or has come as far as a login, has not stopped in its boot.
+		stuck := quiet > silenceLimit && !strings.Contains(text, " login:") && (before == "" || strings.Contains(text, "Linux version"))
+		if limited.Err() != nil || stuck {
+			return stuck, fmt.Errorf("%s cannot be entered after %s (%w); its console %s, quiet for %s, ends with %q", vm.Name(),
+				time.Since(begin).Round(time.Second), errors.Join(err, ctx.Err()), vm.Console(), quiet.Round(time.Second), lastLine(vm.Console()))
+		}
+		select {
+		case <-limited.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// saidSince returns for how long the console has been quiet, at most since a time, and
+// what came there after a number of bytes.
+func (vm *VM) saidSince(since time.Time, from int64) (quiet time.Duration, text string) {
+	if info, err := os.Stat(vm.Console()); err == nil && info.ModTime().After(since) {
+		since = info.ModTime()
+	}
+	if data, err := os.ReadFile(vm.Console()); err == nil && int64(len(data)) > from {
+		text = string(data[from:])
+	}
+	return time.Since(since), text
+}
+
+// fileSize is zero for a file that is not there.
+func fileSize(file string) int64 {
+	info, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// PowerOff ends the VM as a power cut does; its disk stays.
+func (vm *VM) PowerOff() error {
+	vm.shell.close()
+	return vm.qemu.Kill()
+}
+
+// Reboot has the VM shut down in order and boot again, and waits until one can
+// enter it.
+func (vm *VM) Reboot(ctx context.Context) error {
+	before, err := vm.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	// The connection may end before the command does.
+	var refused *ssh.ExitError
+	if _, err := vm.Run(ctx, "systemctl reboot"); errors.As(err, &refused) {
+		return err
+	}
+	vm.shell.close()
+	return vm.awaitBoot(ctx, before)
+}
+
+// Remove ends the VM and removes all that belongs to it.
+func (vm *VM) Remove() error {
+	vm.shell.close()
+	if _, err := os.Stat(vm.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := host.NewProcess(vm.dir, "qemu").Kill(); err != nil {
+		return err
+	}
+	return os.RemoveAll(vm.dir)
+}
+
+// Down ends and removes all VMs of this host.
+func Down() error {
+	entries, err := os.ReadDir(Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		vm := VM{dir: filepath.Join(Dir, entry.Name())}
+		if err := vm.Remove(); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(Dir)
+}
+
+// imagesInUse are those of all VMs that are there.
+func imagesInUse() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(Dir, "*", "state.json"))
+	if err != nil {
+		return nil, err
+	}
+	var images []string
+	for _, file := range files {
+		var s state
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(data, &s)
+		}
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, s.Base, s.Payload)
+	}
+	return images, nil
+}
+
+// freePorts finds ports of the loopback interface that nobody listens on.
+func freePorts(count int) (ports []int, err error) {
+	for range count {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		// Not before all are found, or one would be found twice.
+		defer listener.Close()
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+func lastLine(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return lines[len(lines)-1]
+}
