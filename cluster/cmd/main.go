@@ -52,8 +52,8 @@ func command() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return up(cmd.Context(), config) },
 	}
-	up.Flags().StringVar(&config.Bin, "bin", "", "folder of the Kubernetes binaries")
-	up.Flags().StringVar(&config.Tools, "tools", "", "folder of etcd, containerd, runc and the CNI plugins")
+	up.Flags().StringVar(&config.Bin, "bin", "", "directory of the Kubernetes binaries")
+	up.Flags().StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	up.Flags().StringVar(&config.Tree, "tree", "", "source tree of the Kubernetes release")
 	up.Flags().StringVar(&config.Pinning, "pinning", `{"management": {"cpuset": "0"}}`, "content of the pinning file")
 	up.Flags().StringVar(&config.CPUManagerPolicy, "cpu-manager-policy", "static", "the kubelet's CPU manager policy")

@@ -29,8 +29,8 @@ func vmCommand() *cobra.Command {
 			return vmUp(cmd.Context(), files, vm.Config{Topology: t, Append: arguments}, pinning)
 		},
 	}
-	up.Flags().StringVar(&files.Bin, "bin", "", "folder of the Kubernetes binaries")
-	up.Flags().StringVar(&files.Tools, "tools", "", "folder of etcd, containerd, runc and the CNI plugins")
+	up.Flags().StringVar(&files.Bin, "bin", "", "directory of the Kubernetes binaries")
+	up.Flags().StringVar(&files.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	up.Flags().StringVar(&files.Tree, "tree", "", "source tree of the Kubernetes release")
 	up.Flags().StringVar(&topology, "topology", vm.DefaultTopology.String(), "sockets x cores x threads; each socket is a NUMA node")
 	up.Flags().StringVar(&pinning, "pinning", `{"management": {"cpuset": "0-1"}}`, "content of the pinning file")

@@ -97,7 +97,7 @@ type Config struct {
 	CgroupDriver string
 	// Temporary means that the cluster is to end with this process ([Own]).
 	Temporary bool
-	// Images is a folder of archives of [SaveImages]; if it is empty they are made here.
+	// Images is a directory of archives of [SaveImages]; if it is empty they are made here.
 	Images string
 	// KubeletConfiguration is added to the kubelet's; it may be empty.
 	KubeletConfiguration string
@@ -404,7 +404,7 @@ func (c *Cluster) awaitNode(ctx context.Context, started time.Time, before strin
 // StopKubelet ends the kubelet; its pods run on.
 func (c *Cluster) StopKubelet() error { return c.Kubelet.Stop(20 * time.Second) }
 
-// KubeletDir is the kubelet's root folder.
+// KubeletDir is the kubelet's root directory.
 func (c *Cluster) KubeletDir() string { return c.data("kubelet") }
 
 // RuntimeSocket is containerd's, and ProxySocket a place for one in front of it.
@@ -491,7 +491,7 @@ func (c *Cluster) foreign() error {
 	return nil
 }
 
-// prepare makes folders, certificates, kubeconfigs, configuration and the bridge.
+// prepare makes directories, certificates, kubeconfigs, configuration and the bridge.
 func (c *Cluster) prepare(ctx context.Context) error {
 	starting.Lock()
 	defer starting.Unlock()
@@ -579,7 +579,7 @@ func get(ctx context.Context, url string) error {
 	return nil
 }
 
-// SaveLogs copies the logs of all parts to a folder that does not exist yet.
+// SaveLogs copies the logs of all parts to a directory that does not exist yet.
 func (c *Cluster) SaveLogs(to string) error { return os.CopyFS(to, os.DirFS(c.data("logs"))) }
 
 // AuditLog is the path of kube-apiserver's audit log, which has the creations and

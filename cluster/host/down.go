@@ -75,7 +75,7 @@ func (c *Cluster) rememberHost() error {
 	return writeFile(c.data("host.json"), data)
 }
 
-// restoreHost undoes what a kubelet does to a host outside the cluster's folders.
+// restoreHost undoes what a kubelet does to a host outside the cluster's directories.
 func (c *Cluster) restoreHost(h host) error {
 	for name, value := range h.Sysctls {
 		path := filepath.Join("/proc/sys", name)
@@ -89,7 +89,7 @@ func (c *Cluster) restoreHost(h host) error {
 	if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// In the order of the list, which has folders after what is in them.
+	// In the order of the list, which has directories after what is in them.
 	for _, path := range hostPaths {
 		if !slices.Contains(h.Absent, path) {
 			continue
@@ -155,7 +155,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if err := c.restoreHost(h); err != nil {
 		return err
 	}
-	// The folder with the record goes last.
+	// The directory with the record goes last.
 	return errors.Join(os.RemoveAll(c.dirs.run), os.RemoveAll(c.dirs.data))
 }
 
@@ -175,7 +175,7 @@ func End() (resume func()) {
 	}
 }
 
-// Own notes that what is in a folder is to end with this process.
+// Own notes that what is in a directory is to end with this process.
 func Own(dir string) error {
 	pid := os.Getpid()
 	started, err := startTime(pid)
@@ -185,7 +185,7 @@ func Own(dir string) error {
 	return owner(dir).remember(identity{pid, started})
 }
 
-// Abandoned reports whether what is in a folder was to end with a process that has ended
+// Abandoned reports whether what is in a directory was to end with a process that has ended
 // and left it: that was killed.
 func Abandoned(dir string) bool {
 	p := owner(dir)
@@ -291,7 +291,7 @@ func (c *Cluster) killShims() error {
 	return fmt.Errorf("shims %v do not end", left)
 }
 
-// unmount removes all mounts below the cluster's folders, the last one first.
+// unmount removes all mounts below the cluster's directories, the last one first.
 func (c *Cluster) unmount(h host) error {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -335,15 +335,15 @@ func (c *Cluster) removeCgroups() error {
 			return false
 		}
 		for _, group := range groups {
-			var folders []string
+			var dirs []string
 			_ = filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
 				if err == nil && entry.IsDir() {
-					folders = append(folders, path)
+					dirs = append(dirs, path)
 				}
 				return nil
 			})
-			for _, folder := range slices.Backward(folders) {
-				if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			for _, dir := range slices.Backward(dirs) {
+				if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					last = err
 				}
 			}

@@ -58,7 +58,7 @@ func (c *Cluster) importImages(ctx context.Context) error {
 }
 
 // SaveImages builds the images, with the pause program of a release's source tree, and
-// writes their archives to a folder. The same images give the same bytes.
+// writes their archives to a directory. The same images give the same bytes.
 func SaveImages(ctx context.Context, tree, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

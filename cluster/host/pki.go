@@ -62,7 +62,7 @@ func newPKI(dir string) (*pki, error) {
 	return p, os.WriteFile(p.path("ca.crt"), p.pem, 0o644)
 }
 
-// readPKI finds the authority whose certificate and key are in a folder.
+// readPKI finds the authority whose certificate and key are in a directory.
 func readPKI(dir string) (*pki, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"))
 	if err != nil {

@@ -36,8 +36,8 @@ func (p *Process) addUnit(lines ...string) {
 	}
 }
 
-// NewProcess describes a program whose state is kept in a folder, and what it prints in
-// the folder logs in there.
+// NewProcess describes a program whose state is kept in a directory, and what it prints in
+// the directory logs in there.
 func NewProcess(dir, name string, args ...string) *Process {
 	return &Process{Name: name, Args: args, dirs: dirs{data: dir, run: dir}}
 }

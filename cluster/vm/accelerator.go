@@ -28,7 +28,7 @@ func cpuModel(accelerator string) string {
 // accelerator is what QEMU is to use: KVM where a kernel starts under it, for a device
 // that is there may still not work, in a virtual machine or a container for example.
 // Anywhere else it is emulation, which always works.
-func (vm *VM) accelerator(ctx context.Context, folder string) string {
+func (vm *VM) accelerator(ctx context.Context, base string) string {
 	if _, err := os.Stat("/dev/kvm"); err != nil {
 		return emulation
 	}
@@ -37,7 +37,7 @@ func (vm *VM) accelerator(ctx context.Context, folder string) string {
 	defer cancel()
 	// Without a root file system the kernel panics, and that ends QEMU.
 	console, _ := exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-accel", "kvm", "-cpu", "host",
-		"-m", "256M", "-no-reboot", "-serial", "stdio", "-kernel", filepath.Join(folder, "vmlinuz"), "-append", "console=ttyS0 panic=-1").Output()
+		"-m", "256M", "-no-reboot", "-serial", "stdio", "-kernel", filepath.Join(base, "vmlinuz"), "-append", "console=ttyS0 panic=-1").Output()
 	if bytes.Contains(console, []byte("Kernel panic")) {
 		return "kvm"
 	}

@@ -52,7 +52,7 @@ func lock(dir string) (unlock func(), err error) {
 
 // makeBase makes a Debian system, or finds that of an earlier call: it returns the raw image
 // of a root file system, never written to once it is made. Its kernel and initial RAM disk,
-// vmlinuz and initrd, are in the same folder.
+// vmlinuz and initrd, are in the same directory.
 func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image string, err error) {
 	release, err := debian()
 	if err != nil {
@@ -70,9 +70,9 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 	}); err != nil {
 		return "", err
 	}
-	folder := filepath.Join(dir, "base-"+hex.EncodeToString(hash.Sum(nil))[:16])
-	image = filepath.Join(folder, "root.ext4")
-	if _, err := os.Stat(folder); err == nil {
+	base := filepath.Join(dir, "base-"+hex.EncodeToString(hash.Sum(nil))[:16])
+	image = filepath.Join(base, "root.ext4")
+	if _, err := os.Stat(base); err == nil {
 		return image, nil
 	}
 	say("making a Debian system for the VM, once (about two minutes)")
@@ -80,7 +80,7 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 		return "", err
 	}
 	work := filepath.Join(dir, "base.new")
-	// A mount of debootstrap's that was left would be emptied with the folder.
+	// A mount of debootstrap's that was left would be emptied with the directory.
 	for _, mount := range []string{"proc", "sys"} {
 		_ = syscall.Unmount(filepath.Join(work, "root", mount), syscall.MNT_DETACH)
 	}
@@ -128,7 +128,7 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 	if err := os.RemoveAll(system); err != nil {
 		return "", err
 	}
-	return image, os.Rename(work, folder)
+	return image, os.Rename(work, base)
 }
 
 // diskSize is that of the root file system; the image has holes where it is empty.

@@ -23,7 +23,7 @@ type Files struct {
 	Cluster string
 	// More are further files, by their paths below /payload.
 	More map[string]string
-	// images is a folder with archives.
+	// images is a directory with archives.
 	images string
 }
 

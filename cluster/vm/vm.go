@@ -25,7 +25,7 @@ import (
 	"workload.openshift.io/kubernetes/cluster/host"
 )
 
-// Dir has a folder for each VM: its disk, its state, and what it printed.
+// Dir has a directory for each VM: its disk, its state, and what it printed.
 // Its name is that of earlier versions, so that Down finds what they left.
 const Dir = "/var/lib/workload-partitioning-machines"
 
@@ -173,11 +173,11 @@ func (vm *VM) Boot(ctx context.Context) error {
 
 // start starts QEMU.
 func (vm *VM) start() error {
-	folder, accelerator := filepath.Dir(vm.state.Base), vm.state.Accelerator
+	base, accelerator := filepath.Dir(vm.state.Base), vm.state.Accelerator
 	args := []string{"qemu-system-x86_64", "-name", vm.Name(), "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-accel", accelerator, "-cpu", cpuModel(accelerator)}
 	args = append(args, vm.Config.Topology.args(vm.Config.Memory)...)
 	args = append(args,
-		"-kernel", filepath.Join(folder, "vmlinuz"), "-initrd", filepath.Join(folder, "initrd"),
+		"-kernel", filepath.Join(base, "vmlinuz"), "-initrd", filepath.Join(base, "initrd"),
 		"-append", strings.TrimSpace(kernelArgs+" systemd.hostname="+vm.Name()+" "+vm.Config.Append),
 		"-drive", "file="+vm.file("disk.qcow2")+",if=virtio,cache=unsafe", "-drive", "file="+vm.state.Payload+",if=virtio,format=raw,readonly=on",
 		"-netdev", fmt.Sprintf("user,id=outside,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22,hostfwd=tcp:127.0.0.1:%d-:6443", vm.state.SSH, vm.state.API), "-device", "virtio-net-pci,netdev=outside",

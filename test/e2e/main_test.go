@@ -30,7 +30,7 @@ var (
 	runSuite string
 	// docs has the documentation's pages for users.
 	docs string
-	// olderBin is a list of folders of patched binaries of older releases.
+	// olderBin is a list of directories of patched binaries of older releases.
 	olderBin string
 	// shared is the cluster that tests share, if there is one, and sharedKind which.
 	shared     *host.Cluster
@@ -40,15 +40,15 @@ var (
 const pinning = `{"management": {"cpuset": "0"}}`
 
 func TestMain(m *testing.M) {
-	flag.StringVar(&config.Bin, "bin", "", "folder of the patched Kubernetes binaries")
-	flag.StringVar(&config.Tools, "tools", "", "folder of etcd, containerd, runc and the CNI plugins")
+	flag.StringVar(&config.Bin, "bin", "", "directory of the patched Kubernetes binaries")
+	flag.StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
-	flag.StringVar(&upstreamBin, "upstream-bin", "", "folder of the same release's binaries without the series")
-	flag.StringVar(&olderBin, "older-bin", "", "folders of patched binaries of older releases, separated by colons")
+	flag.StringVar(&upstreamBin, "upstream-bin", "", "directory of the same release's binaries without the series")
+	flag.StringVar(&olderBin, "older-bin", "", "directories of patched binaries of older releases, separated by colons")
 	flag.BoolVar(&config.Systemd, "systemd", false, "this host is a VM of ours, where systemd runs the node")
-	flag.StringVar(&config.Images, "images", "", "folder of image archives; empty means that they are made")
+	flag.StringVar(&config.Images, "images", "", "directory of image archives; empty means that they are made")
 	flag.StringVar(&runSuite, "suite", "", "the suite to run: core, vm or vm-core; empty means all tests")
-	flag.StringVar(&docs, "docs", "../../docs/user", "folder of the documentation for users, whose commands tests run")
+	flag.StringVar(&docs, "docs", "../../docs/user", "directory of the documentation for users, whose commands tests run")
 	flag.Parse()
 	upstreamKubelet = filepath.Join(upstreamBin, "kubelet")
 	if !slices.Contains([]suite{"", core, vm, vmCore}, suite(runSuite)) {

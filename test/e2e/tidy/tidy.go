@@ -13,7 +13,7 @@ import (
 	"workload.openshift.io/kubernetes/cluster/host"
 )
 
-// Run returns the status of tests that make a folder, own it ([host.Own]), and put there
+// Run returns the status of tests that make a directory, own it ([host.Own]), and put there
 // what tells down what to remove. Down is called when the tests end, when they are
 // interrupted, and before go test's time limit would end the process without it. If they
 // are killed, the next ones call it.

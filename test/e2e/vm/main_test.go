@@ -33,8 +33,8 @@ var (
 
 func TestMain(m *testing.M) {
 	var suite string
-	flag.StringVar(&files.Bin, "bin", "", "folder of the patched Kubernetes binaries")
-	flag.StringVar(&files.Tools, "tools", "", "folder of etcd, containerd, runc and the CNI plugins")
+	flag.StringVar(&files.Bin, "bin", "", "directory of the patched Kubernetes binaries")
+	flag.StringVar(&files.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	flag.StringVar(&files.Tree, "tree", "", "source tree of the release")
 	flag.StringVar(&files.Cluster, "cluster", "", "the command cluster")
 	flag.StringVar(&suite, "suite", "", "the tests of package e2e, compiled")
@@ -107,22 +107,22 @@ func keep(t *testing.T, m *vm.VM) {
 			return
 		}
 	}
-	folder, err := os.MkdirTemp(consoles, filepath.Base(t.Name())+"-")
+	dir, err := os.MkdirTemp(consoles, filepath.Base(t.Name())+"-")
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	for name, file := range map[string]string{"console": m.Console(), "qemu": m.Log()} {
 		if data, err := os.ReadFile(file); err == nil {
-			_ = os.WriteFile(filepath.Join(folder, m.Name()+"-"+name+".log"), data, 0o644)
+			_ = os.WriteFile(filepath.Join(dir, m.Name()+"-"+name+".log"), data, 0o644)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()
-	if logs, err := os.Create(filepath.Join(folder, m.Name()+"-logs.tar")); err == nil {
+	if logs, err := os.Create(filepath.Join(dir, m.Name()+"-logs.tar")); err == nil {
 		// The second has those of a cluster that the tests in the VM have ended.
 		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+host.Dir+"/logs /tmp/workload-partitioning-e2e-* 2>/dev/null; true", nil, logs)
 		logs.Close()
 	}
-	t.Logf("the console and the logs of %s are kept in %s", m.Name(), folder)
+	t.Logf("the console and the logs of %s are kept in %s", m.Name(), dir)
 }

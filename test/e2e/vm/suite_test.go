@@ -14,7 +14,7 @@ import (
 var (
 	suiteName   = flag.String("suite-name", "vm", "which suite of package e2e runs in a VM")
 	suiteRun    = flag.String("suite-run", "", "which of its tests, by name; empty means all")
-	upstreamBin = flag.String("upstream-bin", "", "folder of the same release's kubelet without the series")
+	upstreamBin = flag.String("upstream-bin", "", "directory of the same release's kubelet without the series")
 )
 
 // TestSuite runs the tests of package e2e in a VM: they are on its node.

@@ -17,7 +17,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-var olderBin = flag.String("older-bin", "", "folder of the binaries of the release before")
+var olderBin = flag.String("older-bin", "", "directory of the binaries of the release before")
 
 // Two VMs in one cluster: a type becomes active when the last node has it, and stays
 // so; and a node is drained and its kubelet upgraded while the other serves.
