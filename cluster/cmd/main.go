@@ -1,5 +1,7 @@
 // Command cluster runs a partitioned single-node cluster on this host, with a
 // sample workload, and reports what runs where.
+//
+// It knows flags and the sample. How a cluster is started is known to packages host and vm.
 package main
 
 import (

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
 )
 
@@ -63,7 +64,7 @@ func (c *Cluster) asPod(p *Process) *v1.Pod {
 		Spec: v1.PodSpec{
 			HostNetwork: true, PriorityClassName: "system-node-critical",
 			Containers: []v1.Container{{
-				Name: p.Name, Image: BusyboxImage, ImagePullPolicy: v1.PullNever, Command: p.Args,
+				Name: p.Name, Image: image.Busybox, ImagePullPolicy: v1.PullNever, Command: p.Args,
 				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("64Mi")}},
 			}},
 		},

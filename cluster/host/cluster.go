@@ -1,10 +1,13 @@
-// Package host runs a single-node Kubernetes cluster on this host, part by part:
+// Package host runs a single-node Kubernetes cluster on this host, component by component:
 // etcd, containerd, the control plane, kube-proxy and a kubelet, with the pinning
 // file at its real path. `make up` and the end-to-end tests configure a node with
 // it and with nothing else, so what the tests see is what a user gets.
 //
-// There is one such cluster on a host, since its kubelet has the host's cgroups,
+// There is one such node on a host, since its kubelet has the host's cgroups,
 // and the pinning file is the host's.
+//
+// The package knows how a node is configured, started, ended and removed. It must not know
+// what is tested on it, nor whether the host is virtual.
 package host
 
 import (
@@ -97,7 +100,7 @@ type Config struct {
 	CgroupDriver string
 	// Temporary means that the cluster is to end with this process ([Own]).
 	Temporary bool
-	// Images is a directory of archives of [SaveImages]; if it is empty they are made here.
+	// Images is a directory of archives of [image.Save]; if it is empty they are made here.
 	Images string
 	// KubeletConfiguration is added to the kubelet's; it may be empty.
 	KubeletConfiguration string

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
 )
 
@@ -118,7 +119,7 @@ state = %[2]q
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       BinaryName = %[8]q
       SystemdCgroup = %[9]t
-`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), PauseImage, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == systemdDriver)
+`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), image.Pause, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == systemdDriver)
 	network := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "partitioned", "plugins": [
   {"type": "bridge", "bridge": %q, "isGateway": true, "ipam":
     {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
 )
 
 // Files are what a node in a VM runs.
@@ -48,7 +49,7 @@ func (f *Files) Payload(ctx context.Context) (payload map[string]string, err err
 	if f.images, err = os.MkdirTemp("", "workload-partitioning-images-"); err != nil {
 		return nil, err
 	}
-	if err := host.SaveImages(ctx, f.Tree, f.images); err != nil {
+	if err := image.Save(ctx, f.Tree, f.images); err != nil {
 		return nil, err
 	}
 	archives, err := filepath.Glob(filepath.Join(f.images, "*.tar"))

@@ -6,6 +6,9 @@
 // A VM is a file that keeps what is written over a base image that nobody writes
 // to, and a second disk with our programs, which is mounted at /payload. All that belongs
 // to VMs is below [Dir], and [Down] ends and removes it.
+//
+// The package knows how a VM is made, booted and entered. How a node is configured is
+// known to package host, which runs in the VM; the package must not repeat that.
 package vm
 
 import (

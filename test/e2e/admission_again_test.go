@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
 )
 
@@ -149,7 +150,7 @@ func serveWebhooks(t *testing.T, c *host.Cluster) (hasPolicies bool) {
 		MatchConditions: []admissionregistration.MatchCondition{{Name: "not-injected-yet", Expression: `!object.spec.?initContainers.orValue([]).exists(c, c.name == "by-policy")`}},
 		Mutations: []admissionregistration.Mutation{{PatchType: admissionregistration.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionregistration.ApplyConfiguration{
 			Expression: `Object{metadata: Object.metadata{annotations: {"policy": "was here"}}, spec: Object.spec{initContainers: [Object.spec.initContainers{name: "by-policy", image: "` +
-				host.BusyboxImage + `", restartPolicy: "Always", resources: Object.spec.initContainers.resources{requests: {"cpu": "70m", "memory": "8Mi"}}}]}}`}}},
+				image.Busybox + `", restartPolicy: "Always", resources: Object.spec.initContainers.resources{requests: {"cpu": "70m", "memory": "8Mi"}}}]}}`}}},
 	}}
 	// As Kyverno's default requests have it, without any condition that ends it.
 	fill := policy.DeepCopy()

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
 )
 
@@ -195,7 +196,7 @@ func TestLaterChanges(t *testing.T) {
 		}
 		ordinary = get(t, "ordinary")
 		ordinary.Annotations = forged
-		ordinary.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug", Image: host.BusyboxImage}}}
+		ordinary.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug", Image: image.Busybox}}}
 		if _, err := pods.UpdateEphemeralContainers(t.Context(), "ordinary", ordinary, metav1.UpdateOptions{}); err != nil {
 			t.Error(err)
 		}
@@ -207,14 +208,14 @@ func TestLaterChanges(t *testing.T) {
 		}
 	})
 	t.Run("kubectl debug", func(t *testing.T) {
-		mustKubectl(t, namespace, "", "debug", "p", "--image="+host.BusyboxImage, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
+		mustKubectl(t, namespace, "", "debug", "p", "--image="+image.Busybox, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
 		if p := get(t, "p"); len(p.Spec.EphemeralContainers) != 1 {
 			t.Errorf("the pod has ephemeral containers %v", p.Spec.EphemeralContainers)
 		}
 	})
 	t.Run("kubectl debug with a copy", func(t *testing.T) {
 		// Annotations stay behind, resources do not: it becomes an ordinary pod.
-		output := mustKubectl(t, namespace, "", "debug", "p", "--copy-to=copy", "--image="+host.BusyboxImage, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
+		output := mustKubectl(t, namespace, "", "debug", "p", "--copy-to=copy", "--image="+image.Busybox, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
 		p := get(t, "copy")
 		if request := p.Spec.Containers[0].Resources.Requests; request.Cpu().MilliValue() != 400 || !strings.Contains(output, "cores of a workload type were turned back into a cpu request") {
 			t.Errorf("the copy requests %v, kubectl said %s", request, output)
@@ -224,7 +225,7 @@ func TestLaterChanges(t *testing.T) {
 		}
 	})
 	t.Run("kubectl debug with a copy that keeps annotations", func(t *testing.T) {
-		mustKubectl(t, namespace, "", "debug", "p", "--copy-to=kept", "--keep-annotations", "--image="+host.BusyboxImage, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
+		mustKubectl(t, namespace, "", "debug", "p", "--copy-to=kept", "--keep-annotations", "--image="+image.Busybox, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
 		p := get(t, "kept")
 		request := p.Spec.Containers[0].Resources.Requests[cores]
 		if _, is := partition.TypeOf(p); !is || request.Value() != 400 || p.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400,"cpulimit":500}` || p.Annotations[partition.ResourcesAnnotation("debugger")] != `{"cpushares":2}` {

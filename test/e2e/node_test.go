@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
 )
 
@@ -101,7 +102,7 @@ metadata:
 %s
   containers:
   - {name: c, image: %q, imagePullPolicy: Never, args: [-c, %q], resources: %s}
-`, name, annotations, extra, host.BusyboxImage, awake, resources)
+`, name, annotations, extra, image.Busybox, awake, resources)
 }
 
 func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
 )
 
@@ -75,7 +76,7 @@ func container(name, script, requests, limits string) v1.Container {
 		return l
 	}
 	return v1.Container{
-		Name: name, Image: host.BusyboxImage, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script},
+		Name: name, Image: image.Busybox, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script},
 		Resources: v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)},
 	}
 }

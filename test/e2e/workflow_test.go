@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
 )
 
@@ -159,7 +160,7 @@ spec:
     args: [-c, %q]
     resources:
       requests: {cpu: %s, memory: 16Mi}
-`, host.BusyboxImage, busy, cpu)
+`, image.Busybox, busy, cpu)
 }
 
 // Step 7: static pods are rewritten.

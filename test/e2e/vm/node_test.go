@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/partition"
 )
@@ -158,7 +159,7 @@ func pod(name, workloadType, script, requests string, guaranteed bool) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{{
-			Name: "c", Image: host.BusyboxImage, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script}, Resources: v1.ResourceRequirements{Requests: list},
+			Name: "c", Image: image.Busybox, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script}, Resources: v1.ResourceRequirements{Requests: list},
 		}}},
 	}
 	if guaranteed {

@@ -1,4 +1,7 @@
-package host
+// Package image builds the container images that a cluster has without a registry, and
+// writes them as archives that a runtime imports. It knows what is in an image; it must
+// not know of clusters, nor which runtime imports the archives.
+package image
 
 import (
 	"archive/tar"
@@ -19,15 +22,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Images that the cluster has without a registry.
+// References of the images.
 const (
-	// PauseImage is the sandbox of every pod.
-	PauseImage = "workload.openshift.io/pause:3.10.2"
-	// BusyboxImage has Debian's static busybox, under the names of its applets.
-	BusyboxImage = "workload.openshift.io/busybox:1.35"
+	// Pause is the sandbox of every pod.
+	Pause = "workload.openshift.io/pause:3.10.2"
+	// Busybox has Debian's static busybox, under the names of its applets.
+	Busybox = "workload.openshift.io/busybox:1.35"
 )
 
-const busybox = "/bin/busybox"
+const busyboxPath = "/bin/busybox"
 
 // entry is a file of an image, or a symbolic link if it has a target.
 type entry struct {
@@ -35,31 +38,9 @@ type entry struct {
 	data       []byte
 }
 
-// importImages gives the images to containerd.
-func (c *Cluster) importImages(ctx context.Context) error {
-	dir := c.Config.Images
-	if dir == "" {
-		dir = c.data("images")
-		defer os.RemoveAll(dir)
-		if err := SaveImages(ctx, c.Config.Tree, dir); err != nil {
-			return err
-		}
-	}
-	archives, err := filepath.Glob(filepath.Join(dir, "*.tar"))
-	if err != nil {
-		return err
-	}
-	for _, archive := range archives {
-		if err := c.ctr(ctx, "images", "import", archive); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// SaveImages builds the images, with the pause program of a release's source tree, and
+// Save builds the images, with the pause program of a release's source tree, and
 // writes their archives to a directory. The same images give the same bytes.
-func SaveImages(ctx context.Context, tree, dir string) error {
+func Save(ctx context.Context, tree, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -67,13 +48,13 @@ func SaveImages(ctx context.Context, tree, dir string) error {
 	if err != nil {
 		return err
 	}
-	shell, err := os.ReadFile(busybox)
+	shell, err := os.ReadFile(busyboxPath)
 	if err != nil {
 		return fmt.Errorf("%w; Debian's package busybox-static has it", err)
 	}
-	applets, err := exec.CommandContext(ctx, busybox, "--list").Output()
+	applets, err := exec.CommandContext(ctx, busyboxPath, "--list").Output()
 	if err != nil {
-		return fmt.Errorf("%s --list: %w", busybox, err)
+		return fmt.Errorf("%s --list: %w", busyboxPath, err)
 	}
 	files := []entry{{path: "bin/busybox", data: shell}}
 	for applet := range bytes.FieldsSeq(applets) {
@@ -85,10 +66,10 @@ func SaveImages(ctx context.Context, tree, dir string) error {
 		entrypoint string
 		files      []entry
 	}{
-		PauseImage:   {"/pause", []entry{{path: "pause", data: pause}}},
-		BusyboxImage: {"/bin/sh", files},
+		Pause:   {"/pause", []entry{{path: "pause", data: pause}}},
+		Busybox: {"/bin/sh", files},
 	} {
-		if err := saveImage(dir, reference, image.entrypoint, image.files); err != nil {
+		if err := save(dir, reference, image.entrypoint, image.files); err != nil {
 			return fmt.Errorf("image %s: %w", reference, err)
 		}
 	}
@@ -106,7 +87,7 @@ func compilePause(ctx context.Context, tree, dir string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-func saveImage(dir, reference, entrypoint string, files []entry) error {
+func save(dir, reference, entrypoint string, files []entry) error {
 	var layer bytes.Buffer
 	writer := tar.NewWriter(&layer)
 	for _, file := range files {
@@ -147,12 +128,4 @@ func saveImage(dir, reference, entrypoint string, files []entry) error {
 		return err
 	}
 	return tarball.WriteToFile(filepath.Join(dir, path.Base(tag.RepositoryStr())+".tar"), tag, image)
-}
-
-func (c *Cluster) ctr(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, c.tool("ctr"), append([]string{"--address", c.socket(), "--namespace", "k8s.io"}, args...)...)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("ctr %s: %w: %s", args[0], err, output)
-	}
-	return nil
 }

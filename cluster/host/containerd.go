@@ -1,0 +1,41 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"workload.openshift.io/kubernetes/cluster/image"
+)
+
+// importImages gives the images to containerd.
+func (c *Cluster) importImages(ctx context.Context) error {
+	dir := c.Config.Images
+	if dir == "" {
+		dir = c.data("images")
+		defer os.RemoveAll(dir)
+		if err := image.Save(ctx, c.Config.Tree, dir); err != nil {
+			return err
+		}
+	}
+	archives, err := filepath.Glob(filepath.Join(dir, "*.tar"))
+	if err != nil {
+		return err
+	}
+	for _, archive := range archives {
+		if err := c.ctr(ctx, "images", "import", archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) ctr(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, c.tool("ctr"), append([]string{"--address", c.socket(), "--namespace", "k8s.io"}, args...)...)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("ctr %s: %w: %s", args[0], err, output)
+	}
+	return nil
+}
