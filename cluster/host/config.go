@@ -101,6 +101,16 @@ func CgroupV1() bool {
 // configureRuntime writes the configuration of containerd, CNI, kube-proxy and the
 // audit log.
 func (c *Cluster) configureRuntime() error {
+	for path, content := range c.runtimeFiles() {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runtimeFiles are those of configureRuntime, by their paths.
+func (c *Cluster) runtimeFiles() map[string]string {
 	containerd := fmt.Sprintf(`version = 3
 root = %[1]q
 state = %[2]q
@@ -145,19 +155,28 @@ rules:
   resources: [{group: "", resources: [pods, pods/status]}]
 - level: None
 `
-	for path, content := range map[string]string{
+	return map[string]string{
 		c.data("containerd.toml"): containerd, c.data("cni/10-partitioned.conflist"): network,
 		c.data("kube-proxy.yaml"): proxy, c.data("audit-policy.yaml"): audit,
-	} {
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // configureKubelet writes the kubelet's configuration and the pinning file.
 func (c *Cluster) configureKubelet() error {
+	if err := os.WriteFile(c.data("kubelet.yaml"), []byte(c.kubeletConfiguration()), 0o644); err != nil {
+		return err
+	}
+	if c.Config.Pinning == "" {
+		if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return os.WriteFile(partition.PinningFilePath, []byte(c.Config.Pinning), 0o600)
+}
+
+// kubeletConfiguration is the content of the kubelet's file of that kind.
+func (c *Cluster) kubeletConfiguration() string {
 	runtime := c.Config.RuntimeSocket
 	if runtime == "" {
 		runtime = c.socket()
@@ -203,14 +222,5 @@ syncFrequency: 10s
 	if unprivilegedHost() {
 		config.WriteString("featureGates: {KubeletInUserNamespace: true}\n")
 	}
-	if err := os.WriteFile(c.data("kubelet.yaml"), []byte(config.String()), 0o644); err != nil {
-		return err
-	}
-	if c.Config.Pinning == "" {
-		if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	return os.WriteFile(partition.PinningFilePath, []byte(c.Config.Pinning), 0o600)
+	return config.String()
 }

@@ -15,8 +15,8 @@ const unitDir = "/etc/systemd/system"
 
 func (p *Process) unitFile() string { return filepath.Join(unitDir, p.Name+".service") }
 
-// startUnit makes the program a service that also starts with the host, and starts it.
-func (p *Process) startUnit() error {
+// unitText is the content of the unit file.
+func (p *Process) unitText() string {
 	unit := &strings.Builder{}
 	fmt.Fprintf(unit, "[Unit]\nDescription=%s\nAfter=network.target payload.mount containerd.service\nStartLimitIntervalSec=0\n\n[Service]\nType=exec\n", p.Name)
 	for _, variable := range p.Env {
@@ -31,8 +31,14 @@ func (p *Process) startUnit() error {
 		fmt.Fprintln(unit, line)
 	}
 	fmt.Fprint(unit, "\n[Install]\nWantedBy=multi-user.target\n")
-	if now, err := os.ReadFile(p.unitFile()); err != nil || string(now) != unit.String() {
-		if err := writeFile(p.unitFile(), []byte(unit.String())); err != nil {
+	return unit.String()
+}
+
+// startUnit makes the program a service that also starts with the host, and starts it.
+func (p *Process) startUnit() error {
+	unit := p.unitText()
+	if now, err := os.ReadFile(p.unitFile()); err != nil || string(now) != unit {
+		if err := writeFile(p.unitFile(), []byte(unit)); err != nil {
 			return err
 		}
 		if err := systemctl("daemon-reload"); err != nil {
