@@ -92,12 +92,18 @@ type Config struct {
 	ControlPlaneType string
 	// Node is how the cluster knows this node.
 	Node Node
-	// Systemd has systemd run all parts, also after the host boots again. The host is the
-	// cluster's own: a virtual machine.
-	Systemd bool
-	// CgroupDriver is the kubelet's and the runtime's, systemd or cgroupfs; if it is empty,
-	// systemd where that runs all parts.
-	CgroupDriver string
+	// Supervisor is who runs the components; its zero value means that nobody does.
+	Supervisor Supervisor
+	// Durable has etcd write to its disk before it says so: the power of the host may fail.
+	Durable bool
+	// CgroupDriver is the kubelet's and the runtime's; its zero value means [Cgroupfs].
+	CgroupDriver CgroupDriver
+	// Dedicated means that the host is the cluster's own. Its kubelet measures file systems,
+	// and the authority's key stays, so that other hosts can join.
+	Dedicated bool
+	// Slow means that the CPUs of the host may be emulated: components have more time to
+	// become ready, and are asked less often, since asking needs the CPUs, too.
+	Slow bool
 	// Temporary means that the cluster is to end with this process ([Own]).
 	Temporary bool
 	// Images is a directory of archives of [image.Save]; if it is empty they are made here.
@@ -113,6 +119,34 @@ type Config struct {
 	Join string
 	// Progress is told what is being done; it may be nil.
 	Progress func(format string, args ...any) `json:"-"`
+}
+
+// Supervisor is who runs the components of a cluster.
+type Supervisor string
+
+const (
+	// Unsupervised components are processes that outlive the command, and end with the host
+	// or when they fail.
+	Unsupervised Supervisor = ""
+	// Systemd starts components again when they fail, and when the host boots.
+	Systemd Supervisor = "systemd"
+)
+
+// CgroupDriver is who makes the cgroups of pods.
+type CgroupDriver string
+
+// The drivers, as the kubelet's configuration calls them.
+const (
+	Cgroupfs      CgroupDriver = "cgroupfs"
+	SystemdDriver CgroupDriver = "systemd"
+)
+
+// OnDedicatedHost returns the configuration for a host that is the cluster's own, has
+// systemd, and may lose its power: a VM. A CgroupDriver that is set stays.
+func (c Config) OnDedicatedHost() Config {
+	c.Supervisor, c.Durable, c.Dedicated, c.Slow = Systemd, true, true, true
+	c.CgroupDriver = cmp.Or(c.CgroupDriver, SystemdDriver)
+	return c
 }
 
 // Node is how the cluster knows the node of a host. Its zero value is [NodeName], on a
@@ -146,15 +180,7 @@ func New(config Config) *Cluster {
 }
 
 // CgroupDriver returns the kubelet's and the runtime's.
-func (c *Cluster) CgroupDriver() string {
-	if c.Config.CgroupDriver == "" && c.Config.Systemd {
-		return systemdDriver
-	}
-	return cmp.Or(c.Config.CgroupDriver, "cgroupfs")
-}
-
-// systemdDriver is a cgroup driver.
-const systemdDriver = "systemd"
+func (c *Cluster) CgroupDriver() CgroupDriver { return cmp.Or(c.Config.CgroupDriver, Cgroupfs) }
 
 func (c *Cluster) say(format string, args ...any) {
 	if c.Config.Progress != nil {
@@ -167,8 +193,8 @@ func (c *Cluster) data(name string) string { return filepath.Join(c.dirs.data, n
 func (c *Cluster) pki(name string) string  { return filepath.Join(c.dirs.data, "pki", name) }
 func (c *Cluster) socket() string          { return filepath.Join(c.dirs.run, "containerd.sock") }
 func (c *Cluster) process(name string, args ...string) *Process {
-	p := &Process{Name: name, Args: args, dirs: c.dirs}
-	if c.Config.Systemd {
+	p := &Process{Name: name, Args: args, dirs: c.dirs, slow: c.Config.Slow}
+	if c.Config.Supervisor == Systemd {
 		p.unit = []string{}
 	}
 	return p
@@ -522,7 +548,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Config.Systemd {
+	if c.Config.Dedicated {
 		if err := authority.keep(); err != nil {
 			return err
 		}

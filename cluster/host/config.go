@@ -22,7 +22,7 @@ func (c *Cluster) describe() {
 	path := []string{"PATH=" + c.Config.Tools + ":" + os.Getenv("PATH")}
 	c.Etcd = c.process("etcd", c.tool("etcd"), "--name=etcd", "--data-dir="+c.data("etcd"),
 		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL, "--listen-peer-urls="+etcdPeer, "--initial-advertise-peer-urls="+etcdPeer, "--initial-cluster=etcd="+etcdPeer)
-	if !c.Config.Systemd { // which may lose power
+	if !c.Config.Durable {
 		c.Etcd.Args = append(c.Etcd.Args, "--unsafe-no-fsync")
 	}
 	c.Containerd = c.process("containerd", c.tool("containerd"), "--config="+c.data("containerd.toml"))
@@ -129,7 +129,7 @@ state = %[2]q
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       BinaryName = %[8]q
       SystemdCgroup = %[9]t
-`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), image.Pause, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == systemdDriver)
+`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), image.Pause, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == SystemdDriver)
 	network := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "partitioned", "plugins": [
   {"type": "bridge", "bridge": %q, "isGateway": true, "ipam":
     {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
@@ -211,7 +211,7 @@ syncFrequency: 10s
 	if c.Config.StaticPodURL != "" {
 		fmt.Fprintf(&config, "staticPodURL: %s\nhttpCheckFrequency: 2s\n", c.Config.StaticPodURL)
 	}
-	if !c.Config.Systemd {
+	if !c.Config.Dedicated {
 		// A container's root may have no figures of file systems. Without them the kubelet
 		// evicts nothing.
 		config.WriteString("localStorageCapacityIsolation: false\n")

@@ -141,7 +141,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 			}
 			errs = append(errs, p.Stop(10*time.Second), p.removeUnit())
 		}
-		if c.CgroupDriver() == systemdDriver {
+		if c.CgroupDriver() == SystemdDriver {
 			errs = append(errs, c.killPods(), systemctl("stop", "kubepods.slice"))
 		}
 		// An interrupt that ends Down ends it between two steps and not within one.
@@ -204,7 +204,7 @@ func removeEmpty(path string) error {
 
 // nodeCgroups returns the cgroups in which our kubelet puts pods, one a controller.
 func (c *Cluster) nodeCgroups() ([]string, error) {
-	if c.CgroupDriver() == systemdDriver {
+	if c.CgroupDriver() == SystemdDriver {
 		return topCgroups("kubepods.slice")
 	}
 	return topCgroups("kubepods")

@@ -26,6 +26,8 @@ type Process struct {
 	Env  []string
 	// unit are lines of a service of systemd, which runs the program if they are not nil.
 	unit []string
+	// slow is that of Config.
+	slow bool
 	dirs dirs
 }
 
@@ -189,7 +191,7 @@ func (p *Process) forget() error {
 // await waits until ready returns nil, and fails early if the process ends.
 func (p *Process) await(ctx context.Context, limit time.Duration, ready func(context.Context) error) error {
 	pause := 100 * time.Millisecond
-	if p.unit != nil { // in a VM, whose CPUs may be emulated: what is awaited needs them
+	if p.slow {
 		limit, pause = 3*limit, time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -66,7 +66,7 @@ func (f *Files) Close() error { return os.RemoveAll(f.images) }
 // paths and node it sets, and waits until it is Ready. It returns the file with which a
 // client on this host reaches the cluster's API.
 func (vm *VM) StartCluster(ctx context.Context, config host.Config) (kubeconfig string, err error) {
-	config.Systemd = true
+	config = config.OnDedicatedHost()
 	config.Bin, config.Tools, config.Images = "/payload/bin", "/payload/tools", "/payload/images"
 	config.Node = host.Node{Name: vm.Name(), Address: vm.Address(), PodNet: "10.247." + strconv.Itoa(vm.Config.Number) + ".0/24"}
 	data, err := json.Marshal(config)

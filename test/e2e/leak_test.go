@@ -247,7 +247,7 @@ func resizeMemory(t *testing.T, c *host.Cluster, namespace, name, request, limit
 // comeAndGo has pods start and end, several at a time.
 func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 	pods, atOnce, limit := 100, 25, 2*time.Minute
-	if config.Systemd { // an emulated VM takes seconds for each
+	if config.Slow { // an emulated VM takes seconds for each
 		pods, atOnce, limit = 30, 10, 10*time.Minute
 	}
 	name := func(i int) string { return fmt.Sprintf("short-%d", i) }

@@ -45,11 +45,14 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
 	flag.StringVar(&upstreamBin, "upstream-bin", "", "directory of the same release's binaries without the series")
 	flag.StringVar(&olderBin, "older-bin", "", "directories of patched binaries of older releases, separated by colons")
-	flag.BoolVar(&config.Systemd, "systemd", false, "this host is a VM of ours, where systemd runs the node")
+	systemd := flag.Bool("systemd", false, "this host is a VM of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "directory of image archives; empty means that they are made")
 	flag.StringVar(&runSuite, "suite", "", "the suite to run: core, vm or vm-core; empty means all tests")
 	flag.StringVar(&docs, "docs", "../../docs/user", "directory of the documentation for users, whose commands tests run")
 	flag.Parse()
+	if *systemd {
+		config = config.OnDedicatedHost()
+	}
 	upstreamKubelet = filepath.Join(upstreamBin, "kubelet")
 	if !slices.Contains([]suite{"", core, vm, vmCore}, suite(runSuite)) {
 		fmt.Printf("-suite is %q; there are %s, %s and %s\n", runSuite, core, vm, vmCore)

@@ -91,7 +91,7 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 					return confinedTo(p, want, i == 3)
 				})
 			}
-			if !config.Systemd {
+			if config.Supervisor != host.Systemd {
 				return
 			}
 			if output, err := exec.CommandContext(t.Context(), "systemctl", "daemon-reload").CombinedOutput(); err != nil {
@@ -265,7 +265,7 @@ func freedByHand(t *testing.T, c *host.Cluster) {
 	switch {
 	case host.CgroupV1():
 		starts = "for d in $(find /sys/fs/cgroup/cpuset/kubepods"
-	case c.CgroupDriver() == "cgroupfs":
+	case c.CgroupDriver() == host.Cgroupfs:
 		starts = "for d in $(find /sys/fs/cgroup/kubepods"
 	}
 	_, rest, found := strings.Cut(string(data), "\n"+starts)
@@ -296,11 +296,11 @@ func freedByHand(t *testing.T, c *host.Cluster) {
 // A VM's node has systemd's cgroups. With the kubelet's own on cgroup v2 it is the same.
 func TestCgroupfsDriver(t *testing.T) {
 	in(t, vm)
-	if !config.Systemd {
+	if config.CgroupDriver != host.SystemdDriver {
 		t.Skip("the other tests have this driver here")
 	}
 	with := config
-	with.Pinning, with.CgroupDriver = pinning, "cgroupfs"
+	with.Pinning, with.CgroupDriver = pinning, host.Cgroupfs
 	c := share(t, "node with the cgroupfs driver", with)
 	t.Run("pools that change", func(t *testing.T) { podCgroups(t, c) })
 	t.Run("freed by hand", func(t *testing.T) { freedByHand(t, c) })
@@ -493,7 +493,7 @@ func quietNode(t *testing.T, c *host.Cluster) {
 func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration) (processes int) {
 	t.Helper()
 	var busyPods, probed, crashing, short, most = 6, 3, 3, 3, length
-	if config.Systemd { // an emulated VM takes seconds for each
+	if config.Slow { // an emulated VM takes seconds for each
 		busyPods, probed, crashing, short, most = 2, 1, 1, 1, 8*length
 	}
 	create := func(p *v1.Pod) *v1.Pod {
@@ -656,7 +656,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 
 // podPart is what the names of all cgroups of a pod contain.
 func podPart(p *v1.Pod) string {
-	if !config.Systemd {
+	if config.CgroupDriver != host.SystemdDriver {
 		return string(p.UID)
 	}
 	return strings.ReplaceAll(string(p.UID), "-", "_")

@@ -200,7 +200,7 @@ func TestAlignedCPUs(t *testing.T) {
 			t.Errorf("the container of pod %s has CPUs %s; the pool is %s, and others have %s", p.Name, has, pool, taken)
 		}
 		siblings := cpus(t, sysCPU(t, has.List()[0], "topology/thread_siblings_list"))
-		if (siblings.Size() > 1 || c.Config.Systemd) && !siblings.Equals(has) {
+		if (siblings.Size() > 1 || c.Config.Dedicated) && !siblings.Equals(has) {
 			t.Errorf("the container of pod %s has CPUs %s, and not the core %s", p.Name, has, siblings)
 		}
 		if numaNode(t, has.List()[0]) != numaNode(t, has.List()[1]) {
