@@ -24,12 +24,12 @@ func (c *Cluster) upAsPods(ctx context.Context) error {
 	if err := c.WriteAdmissionConfiguration(); err != nil {
 		return err
 	}
-	for _, p := range []*Process{c.Etcd, c.APIServer, c.ControllerManager, c.Scheduler} {
+	for _, p := range []Component{c.Etcd, c.APIServer, c.ControllerManager, c.Scheduler} {
 		manifest, err := json.MarshalIndent(c.asPod(p), "", "  ")
 		if err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(ManifestDir, p.Name+".json"), manifest); err != nil {
+		if err := writeFile(filepath.Join(ManifestDir, p.Name()+".json"), manifest); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (c *Cluster) upAsPods(ctx context.Context) error {
 	if err := c.Kubelet.Start(); err != nil {
 		return err
 	}
-	if err := c.Kubelet.await(ctx, 3*time.Minute, ready(c.Client)); err != nil {
+	if err := c.await(ctx, c.Kubelet, 3*time.Minute, ready(c.Client)); err != nil {
 		return err
 	}
 	if err := c.Proxy.Start(); err != nil {
@@ -55,16 +55,16 @@ func (c *Cluster) upAsPods(ctx context.Context) error {
 
 // asPod returns the static pod that runs a part of the control plane with the host's
 // files, below the same paths.
-func (c *Cluster) asPod(p *Process) *v1.Pod {
+func (c *Cluster) asPod(p Component) *v1.Pod {
 	pod := &v1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: metav1.NamespaceSystem,
-			Labels:      map[string]string{"tier": "control-plane", "component": p.Name},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name(), Namespace: metav1.NamespaceSystem,
+			Labels:      map[string]string{"tier": "control-plane", "component": p.Name()},
 			Annotations: map[string]string{partition.TargetAnnotation(c.Config.ControlPlaneType): ""}},
 		Spec: v1.PodSpec{
 			HostNetwork: true, PriorityClassName: "system-node-critical",
 			Containers: []v1.Container{{
-				Name: p.Name, Image: image.Busybox, ImagePullPolicy: v1.PullNever, Command: p.Args,
+				Name: p.Name(), Image: image.Busybox, ImagePullPolicy: v1.PullNever, Command: p.Args(),
 				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("64Mi")}},
 			}},
 		},

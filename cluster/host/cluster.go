@@ -164,9 +164,9 @@ type Cluster struct {
 	Config Config
 	dirs   dirs
 
-	Etcd, Containerd, APIServer, ControllerManager, Scheduler, Proxy, Kubelet *Process
+	Etcd, Containerd, APIServer, ControllerManager, Scheduler, Proxy, Kubelet Component
 	// SecondAPIServer is another kube-apiserver on the same etcd, which only tests start.
-	SecondAPIServer *Process
+	SecondAPIServer Component
 	// Client is the administrator's, set by Up and Attach.
 	Client *kubernetes.Clientset
 }
@@ -192,17 +192,10 @@ func (c *Cluster) tool(name string) string { return filepath.Join(c.Config.Tools
 func (c *Cluster) data(name string) string { return filepath.Join(c.dirs.data, name) }
 func (c *Cluster) pki(name string) string  { return filepath.Join(c.dirs.data, "pki", name) }
 func (c *Cluster) socket() string          { return filepath.Join(c.dirs.run, "containerd.sock") }
-func (c *Cluster) process(name string, args ...string) *Process {
-	p := &Process{Name: name, Args: args, dirs: c.dirs, slow: c.Config.Slow}
-	if c.Config.Supervisor == Systemd {
-		p.unit = []string{}
-	}
-	return p
-}
 
-// parts returns the processes in the order in which they end.
-func (c *Cluster) parts() []*Process {
-	return []*Process{c.Kubelet, c.Proxy, c.Scheduler, c.ControllerManager, c.SecondAPIServer, c.APIServer, c.Etcd, c.Containerd}
+// components returns all of them, in the order in which they end.
+func (c *Cluster) components() []Component {
+	return []Component{c.Kubelet, c.Proxy, c.Scheduler, c.ControllerManager, c.SecondAPIServer, c.APIServer, c.Etcd, c.Containerd}
 }
 
 // Exists reports whether a cluster runs, or has left something behind.
@@ -300,14 +293,14 @@ func (c *Cluster) startContainerd(ctx context.Context) error {
 }
 
 func (c *Cluster) awaitContainerd(ctx context.Context) error {
-	return c.Containerd.await(ctx, time.Minute, func(ctx context.Context) error { return c.ctr(ctx, "version") })
+	return c.await(ctx, c.Containerd, time.Minute, func(ctx context.Context) error { return c.ctr(ctx, "version") })
 }
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
 	if err := c.Etcd.Start(); err != nil {
 		return err
 	}
-	return c.Etcd.await(ctx, time.Minute, func(ctx context.Context) error { return get(ctx, etcdURL+"/health") })
+	return c.await(ctx, c.Etcd, time.Minute, func(ctx context.Context) error { return get(ctx, etcdURL+"/health") })
 }
 
 // StartControlPlane starts kube-apiserver, kube-controller-manager and
@@ -343,7 +336,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err := c.Attach(); err != nil {
 		return err
 	}
-	return c.APIServer.await(ctx, 2*time.Minute, ready(c.Client))
+	return c.await(ctx, c.APIServer, 2*time.Minute, ready(c.Client))
 }
 
 // ready asks a kube-apiserver whether it is.
@@ -364,7 +357,7 @@ func (c *Cluster) StartSecondAPIServer(ctx context.Context) (url string, err err
 	if err != nil {
 		return "", err
 	}
-	return url, c.SecondAPIServer.await(ctx, 2*time.Minute, ready(client))
+	return url, c.await(ctx, c.SecondAPIServer, 2*time.Minute, ready(client))
 }
 
 // Attach connects to a cluster that runs.
@@ -408,7 +401,7 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 // awaitNode waits until the kubelet has reported its node as Ready after a time, and
 // has changed a version of it.
 func (c *Cluster) awaitNode(ctx context.Context, started time.Time, before string) error {
-	return c.Kubelet.await(ctx, 2*time.Minute, func(ctx context.Context) error {
+	return c.await(ctx, c.Kubelet, 2*time.Minute, func(ctx context.Context) error {
 		// The port was closed before, so it is this kubelet that answers.
 		if _, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(c.Config.Node.Name).SubResource("proxy").Suffix("healthz").DoRaw(ctx); err != nil {
 			return err
@@ -487,8 +480,8 @@ func (c *Cluster) preflight() error {
 			return fmt.Errorf("%w; scripts/install-packages.sh installs it", err)
 		}
 	}
-	for _, p := range []*Process{c.APIServer, c.ControllerManager, c.Scheduler, c.Proxy, c.Kubelet} {
-		if _, err := os.Stat(p.Args[0]); err != nil {
+	for _, p := range []Component{c.APIServer, c.ControllerManager, c.Scheduler, c.Proxy, c.Kubelet} {
+		if _, err := os.Stat(p.Args()[0]); err != nil {
 			return fmt.Errorf("%w; carry build builds it", err)
 		}
 	}

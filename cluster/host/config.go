@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,39 +14,35 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// describe sets how each part is called.
+// describe sets how each component is called.
 func (c *Cluster) describe() {
-	kubelet := c.Config.Kubelet
-	if kubelet == "" {
-		kubelet = filepath.Join(c.Config.Bin, "kubelet")
-	}
+	kubelet := cmp.Or(c.Config.Kubelet, filepath.Join(c.Config.Bin, "kubelet"))
 	path := []string{"PATH=" + c.Config.Tools + ":" + os.Getenv("PATH")}
-	c.Etcd = c.process("etcd", c.tool("etcd"), "--name=etcd", "--data-dir="+c.data("etcd"),
-		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL, "--listen-peer-urls="+etcdPeer, "--initial-advertise-peer-urls="+etcdPeer, "--initial-cluster=etcd="+etcdPeer)
+	etcd := []string{c.tool("etcd"), "--name=etcd", "--data-dir=" + c.data("etcd"),
+		"--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL, "--listen-peer-urls=" + etcdPeer, "--initial-advertise-peer-urls=" + etcdPeer, "--initial-cluster=etcd=" + etcdPeer}
 	if !c.Config.Durable {
-		c.Etcd.Args = append(c.Etcd.Args, "--unsafe-no-fsync")
+		etcd = append(etcd, "--unsafe-no-fsync")
 	}
-	c.Containerd = c.process("containerd", c.tool("containerd"), "--config="+c.data("containerd.toml"))
-	c.Containerd.Env = path
-	// The root of all cgroups has the controllers that a service has delegated.
-	c.Containerd.addUnit("Delegate=yes", "KillMode=process", "TasksMax=infinity", "OOMScoreAdjust=-999")
-	c.APIServer = c.process("kube-apiserver", c.apiServerArgs(apiPort, "audit.log")...)
+	c.Etcd = c.component(program{name: "etcd", args: etcd})
+	c.Containerd = c.component(program{name: "containerd", args: []string{c.tool("containerd"), "--config=" + c.data("containerd.toml")}, env: path,
+		// The root of all cgroups has the controllers that a service has delegated.
+		service: []string{"Delegate=yes", "KillMode=process", "TasksMax=infinity", "OOMScoreAdjust=-999"}})
+	c.APIServer = c.component(program{name: "kube-apiserver", args: c.apiServerArgs(apiPort, "audit.log")})
 	if c.Config.APIServer != "" {
-		c.APIServer.Args[0] = c.Config.APIServer
+		c.APIServer.Args()[0] = c.Config.APIServer
 	}
-	c.SecondAPIServer = c.process("kube-apiserver-2", c.apiServerArgs(secondAPIPort, "audit-2.log")...)
-	c.ControllerManager = c.process("kube-controller-manager", filepath.Join(c.Config.Bin, "kube-controller-manager"),
-		"--kubeconfig="+c.data("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+c.pki("kube-controller-manager"),
-		"--use-service-account-credentials", "--service-account-private-key-file="+c.pki("service-account.key"), "--root-ca-file="+c.pki("ca.crt"), "--v=2")
-	c.Scheduler = c.process("kube-scheduler", filepath.Join(c.Config.Bin, "kube-scheduler"),
-		"--kubeconfig="+c.data("kube-scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+c.pki("kube-scheduler"), "--v=2")
-	c.Proxy = c.process("kube-proxy", filepath.Join(c.Config.Bin, "kube-proxy"), "--config="+c.data("kube-proxy.yaml"))
-	c.Kubelet = c.process("kubelet", kubelet, "--config="+c.data("kubelet.yaml"), "--kubeconfig="+c.data("kubelet.kubeconfig"),
-		"--hostname-override="+c.Config.Node.Name, "--node-ip="+c.Config.Node.Address, "--root-dir="+c.data("kubelet"), "--cert-dir="+c.pki("kubelet"), "--v=2")
-	c.Kubelet.Env = path
-	// systemd knows no hugetlb controller, and the kubelet wants all that the kernel has.
-	c.Kubelet.addUnit("KillMode=process", "OOMScoreAdjust=-999", "NotifyAccess=main", "WatchdogSec=30s",
-		"ExecStartPre=/bin/sh -c 'echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'")
+	c.SecondAPIServer = c.component(program{name: "kube-apiserver-2", args: c.apiServerArgs(secondAPIPort, "audit-2.log")})
+	c.ControllerManager = c.component(program{name: "kube-controller-manager", args: []string{filepath.Join(c.Config.Bin, "kube-controller-manager"),
+		"--kubeconfig=" + c.data("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir=" + c.pki("kube-controller-manager"),
+		"--use-service-account-credentials", "--service-account-private-key-file=" + c.pki("service-account.key"), "--root-ca-file=" + c.pki("ca.crt"), "--v=2"}})
+	c.Scheduler = c.component(program{name: "kube-scheduler", args: []string{filepath.Join(c.Config.Bin, "kube-scheduler"),
+		"--kubeconfig=" + c.data("kube-scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir=" + c.pki("kube-scheduler"), "--v=2"}})
+	c.Proxy = c.component(program{name: "kube-proxy", args: []string{filepath.Join(c.Config.Bin, "kube-proxy"), "--config=" + c.data("kube-proxy.yaml")}})
+	c.Kubelet = c.component(program{name: "kubelet", args: []string{kubelet, "--config=" + c.data("kubelet.yaml"), "--kubeconfig=" + c.data("kubelet.kubeconfig"),
+		"--hostname-override=" + c.Config.Node.Name, "--node-ip=" + c.Config.Node.Address, "--root-dir=" + c.data("kubelet"), "--cert-dir=" + c.pki("kubelet"), "--v=2"}, env: path,
+		// systemd knows no hugetlb controller, and the kubelet wants all that the kernel has.
+		service: []string{"KillMode=process", "OOMScoreAdjust=-999", "NotifyAccess=main", "WatchdogSec=30s",
+			"ExecStartPre=/bin/sh -c 'echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'"}})
 }
 
 func (c *Cluster) apiServerArgs(port, auditLog string) []string {

@@ -135,17 +135,17 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	if boot == h.Boot {
 		var errs []error
-		for _, p := range c.parts() {
+		for _, p := range c.components() {
 			if p == c.Containerd { // after the pods
 				continue
 			}
-			errs = append(errs, p.Stop(10*time.Second), p.removeUnit())
+			errs = append(errs, p.Stop(10*time.Second), p.Remove())
 		}
 		if c.CgroupDriver() == SystemdDriver {
 			errs = append(errs, c.killPods(), systemctl("stop", "kubepods.slice"))
 		}
 		// An interrupt that ends Down ends it between two steps and not within one.
-		errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.Containerd.removeUnit(), c.unmount(h), c.removeCgroups(), c.removeNetwork(context.WithoutCancel(ctx)))
+		errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.Containerd.Remove(), c.unmount(h), c.removeCgroups(), c.removeNetwork(context.WithoutCancel(ctx)))
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
@@ -190,10 +190,10 @@ func Own(dir string) error {
 func Abandoned(dir string) bool {
 	p := owner(dir)
 	_, err := os.Stat(p.file())
-	return err == nil && !p.Running()
+	return err == nil && p.PID() == 0
 }
 
-func owner(dir string) *Process { return NewProcess(dir, "owner") }
+func owner(dir string) *process { return newProcess(dir, "owner") }
 
 func removeEmpty(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {

@@ -53,7 +53,7 @@ type Config struct {
 type VM struct {
 	Config Config
 	dir    string
-	qemu   *host.Process
+	qemu   host.Component
 	state  state
 	shell  shell
 }
@@ -240,7 +240,7 @@ func (vm *VM) awaitShell(ctx context.Context, before string) (stuck bool, err er
 	limited, cancel := context.WithTimeout(ctx, bootLimit)
 	defer cancel()
 	for {
-		if !vm.qemu.Running() {
+		if vm.qemu.PID() == 0 {
 			return false, fmt.Errorf("%s ended: %s; its console is in %s", vm.Name(), lastLine(vm.Log()), vm.Console())
 		}
 		attempt, end := context.WithTimeout(limited, 20*time.Second)

@@ -318,7 +318,7 @@ func mistakes(t *testing.T, c *host.Cluster) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			output, err := exec.CommandContext(ctx, c.APIServer.Args[0], c.APIServer.Args[1:]...).CombinedOutput()
+			output, err := exec.CommandContext(ctx, c.APIServer.Args()[0], c.APIServer.Args()[1:]...).CombinedOutput()
 			if err == nil || ctx.Err() != nil {
 				t.Fatalf("kube-apiserver ended with %v, and printed\n%s", err, output)
 			}

@@ -227,7 +227,7 @@ func bothServers(b *testing.B, c *host.Cluster, namespace string, clients int, p
 	if !patchedFirst {
 		first, second = second, first
 	}
-	c.APIServer.Args[0], c.SecondAPIServer.Args[0] = first, second
+	c.APIServer.Args()[0], c.SecondAPIServer.Args()[0] = first, second
 	if err := c.StartAPIServer(b.Context()); err != nil {
 		b.Fatal(err)
 	}

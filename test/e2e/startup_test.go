@@ -223,7 +223,7 @@ func expectRefusal(t *testing.T, c *host.Cluster, names, says string, flags ...s
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	output, err := exec.CommandContext(ctx, c.Kubelet.Args[0], append(c.Kubelet.Args[1:], flags...)...).CombinedOutput()
+	output, err := exec.CommandContext(ctx, c.Kubelet.Args()[0], append(c.Kubelet.Args()[1:], flags...)...).CombinedOutput()
 	if err == nil || ctx.Err() != nil {
 		t.Fatalf("the kubelet ended with %v, and printed\n%s", err, output)
 	}

@@ -1,0 +1,141 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// newTestProcess describes a shell's script as a component in a directory of the test.
+func newTestProcess(t *testing.T, script string) Component {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "logs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := NewProcess(dir, "sleeper", "/bin/sh", "-c", script)
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// awaitLog waits until the component has printed something.
+func awaitLog(t *testing.T, c Component) {
+	t.Helper()
+	if !eventually(10*time.Second, func() bool { data, err := os.ReadFile(c.Log()); return err == nil && len(data) > 0 }) {
+		t.Fatalf("%s is empty", c.Log())
+	}
+}
+
+func TestProcessIsFoundAgain(t *testing.T) {
+	p := newTestProcess(t, "exec sleep 100")
+	if pid := p.PID(); pid != 0 {
+		t.Errorf("before Start its PID is %d, want 0", pid)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := p.PID()
+	if session, err := unix.Getsid(pid); err != nil || session != pid {
+		t.Errorf("process %d has the session %d (%v), want one of its own", pid, session, err)
+	}
+	if err := p.Start(); err != nil || p.PID() != pid {
+		t.Errorf("a second Start gives PID %d (%v), want %d", p.PID(), err, pid)
+	}
+	again := NewProcess(filepath.Dir(filepath.Dir(p.Log())), "sleeper")
+	if got := again.PID(); got != pid {
+		t.Errorf("found again, its PID is %d, want %d", got, pid)
+	}
+	if err := again.Stop(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.PID(); got != 0 || unix.Kill(pid, 0) == nil {
+		t.Errorf("after Stop its PID is %d, want 0, and process %d to be gone", got, pid)
+	}
+}
+
+func TestProcessThatIgnoresStopIsKilled(t *testing.T) {
+	p := newTestProcess(t, `trap "" TERM; echo ready; while :; do sleep 0.1; done`)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitLog(t, p)
+	if err := p.Stop(100 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if pid := p.PID(); pid != 0 {
+		t.Errorf("its PID is %d, want 0", pid)
+	}
+}
+
+func TestAnotherProcessOfTheSameNumberIsNotOurs(t *testing.T) {
+	dir := t.TempDir()
+	p := newProcess(dir, "owner")
+	if err := Own(dir); err != nil {
+		t.Fatal(err)
+	}
+	if pid := p.PID(); pid != os.Getpid() || Abandoned(dir) {
+		t.Errorf("the owner's PID is %d, and abandoned is %v, want %d and false", pid, Abandoned(dir), os.Getpid())
+	}
+	if err := p.remember(identity{PID: os.Getpid(), Started: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	if pid := p.PID(); pid != 0 || !Abandoned(dir) {
+		t.Errorf("with another start time the owner's PID is %d, and abandoned is %v, want 0 and true", pid, Abandoned(dir))
+	}
+	// Another version of the command may read what this one wrote.
+	data, err := os.ReadFile(p.file())
+	if want := `"Started":"1"}`; err != nil || !strings.HasSuffix(string(data), want) {
+		t.Errorf("%s is %s (%v), want it to end with %s", p.file(), data, err, want)
+	}
+}
+
+func TestNothingStartsWhileTheClusterEnds(t *testing.T) {
+	p := newTestProcess(t, "exec sleep 100")
+	resume := End()
+	if err := p.Start(); !errors.Is(err, errEnding) || p.PID() != 0 {
+		t.Errorf("Start returns %v, and its PID is %d, want %v and 0", err, p.PID(), errEnding)
+	}
+	resume()
+	if err := p.Start(); err != nil || p.PID() == 0 {
+		t.Errorf("after that Start returns %v, and its PID is %d, want nil and a process", err, p.PID())
+	}
+}
+
+func TestUnitFile(t *testing.T) {
+	c := New(Config{Bin: "/b", Tools: "/t"}.OnDedicatedHost())
+	const want = `[Unit]
+Description=kube-proxy
+After=network.target payload.mount containerd.service
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStart="/b/kube-proxy" "--config=/var/lib/workload-partitioning/kube-proxy.yaml"
+StandardOutput=append:/var/lib/workload-partitioning/logs/kube-proxy.log
+StandardError=append:/var/lib/workload-partitioning/logs/kube-proxy.log
+Restart=always
+RestartSec=1s
+LimitNOFILE=1048576
+
+[Install]
+WantedBy=multi-user.target
+`
+	if got := c.Proxy.(*unit).content(); got != want {
+		t.Errorf("the unit file of kube-proxy is\n%s\nwant\n%s", got, want)
+	}
+	content := c.Kubelet.(*unit).content()
+	for _, line := range []string{`Environment="PATH=/t:`, "\nKillMode=process\n", "\nWatchdogSec=30s\n"} {
+		if !strings.Contains(content, line) {
+			t.Errorf("the unit file of the kubelet lacks %q:\n%s", line, content)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// unitDir is where an administrator's units of systemd are.
+const unitDir = "/etc/systemd/system"
+
+// unit is a component that systemd runs, as a service that also starts with the host.
+type unit struct{ program }
+
+func (u *unit) file() string { return filepath.Join(unitDir, u.name+".service") }
+
+// content is that of the unit file.
+func (u *unit) content() string {
+	content := &strings.Builder{}
+	fmt.Fprintf(content, "[Unit]\nDescription=%s\nAfter=network.target payload.mount containerd.service\nStartLimitIntervalSec=0\n\n[Service]\nType=exec\n", u.name)
+	for _, variable := range u.env {
+		fmt.Fprintf(content, "Environment=%s\n", strconv.Quote(variable))
+	}
+	quoted := make([]string, len(u.args))
+	for i, arg := range u.args {
+		quoted[i] = strconv.Quote(arg)
+	}
+	fmt.Fprintf(content, "ExecStart=%s\nStandardOutput=append:%[2]s\nStandardError=append:%[2]s\nRestart=always\nRestartSec=1s\nLimitNOFILE=1048576\n", strings.Join(quoted, " "), u.Log())
+	for _, line := range u.service {
+		fmt.Fprintln(content, line)
+	}
+	fmt.Fprint(content, "\n[Install]\nWantedBy=multi-user.target\n")
+	return content.String()
+}
+
+// Start makes the service, unless it is there as it should be, and starts it.
+func (u *unit) Start() error { return startUnlessEnding(u, u.start) }
+
+func (u *unit) start() error {
+	content := u.content()
+	if now, err := os.ReadFile(u.file()); err != nil || string(now) != content {
+		if err := writeFile(u.file(), []byte(content)); err != nil {
+			return err
+		}
+		if err := systemctl("daemon-reload"); err != nil {
+			return err
+		}
+		if err := systemctl("enable", u.name); err != nil {
+			return err
+		}
+	}
+	return systemctl("start", u.name)
+}
+
+// PID returns the number of the service's main process, or zero. It looks at the
+// service's cgroup: it is asked often, and systemd would be slow to answer.
+func (u *unit) PID() int {
+	program, err := filepath.EvalSymlinks(u.args[0])
+	if err != nil {
+		return 0
+	}
+	tasks, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/system.slice", u.name+".service", "cgroup.procs"))
+	if err != nil {
+		return 0
+	}
+	for task := range strings.FieldsSeq(string(tasks)) {
+		// The service of containerd has its shims, too.
+		if runs, err := os.Readlink("/proc/" + task + "/exe"); err == nil && runs == program {
+			pid, _ := strconv.Atoi(task)
+			return pid
+		}
+	}
+	return 0
+}
+
+// exists reports whether the service has been started once.
+func (u *unit) exists() bool {
+	_, err := os.Stat(u.file())
+	return err == nil
+}
+
+// Stop ends the service, and stays silent of one that never was. The grace period is that
+// of systemd.
+func (u *unit) Stop(time.Duration) error {
+	if !u.exists() {
+		return nil
+	}
+	return systemctl("stop", u.name)
+}
+
+// Kill ends the service as a crash would, and stops it, or systemd would start it again.
+func (u *unit) Kill() error {
+	if u.PID() == 0 {
+		return u.Stop(0)
+	}
+	return errors.Join(systemctl("kill", "--kill-whom=main", "--signal=KILL", u.name), systemctl("stop", u.name))
+}
+
+// Remove makes systemd forget the service, which has ended.
+func (u *unit) Remove() error {
+	if !u.exists() {
+		return nil
+	}
+	if err := systemctl("disable", u.name); err != nil {
+		return err
+	}
+	if err := os.Remove(u.file()); err != nil {
+		return err
+	}
+	return systemctl("daemon-reload")
+}
+
+func systemctl(args ...string) error {
+	if output, err := exec.Command("systemctl", append([]string{"--quiet"}, args...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
