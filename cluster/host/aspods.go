@@ -1,11 +1,9 @@
 package host
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,16 +12,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// upAsPods is the part of Up that starts everything if the control plane consists of
-// static pods: the kubelet comes first, and runs them without an API server.
-func (c *Cluster) upAsPods(ctx context.Context) error {
-	c.say("starting containerd")
-	if err := c.startContainerd(ctx); err != nil {
-		return err
-	}
-	if err := c.WriteAdmissionConfiguration(); err != nil {
-		return err
-	}
+// writeControlPlanePods writes the manifests of the control plane's static pods.
+func (c *Cluster) writeControlPlanePods() error {
 	for _, p := range []Component{c.Etcd, c.APIServer, c.ControllerManager, c.Scheduler} {
 		manifest, err := json.MarshalIndent(c.asPod(p), "", "  ")
 		if err != nil {
@@ -33,24 +23,7 @@ func (c *Cluster) upAsPods(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.configureKubelet(); err != nil {
-		return err
-	}
-	if err := c.Attach(); err != nil {
-		return err
-	}
-	c.say("starting the kubelet, and with it the control plane")
-	started := time.Now().Truncate(time.Second)
-	if err := c.Kubelet.Start(); err != nil {
-		return err
-	}
-	if err := c.await(ctx, c.Kubelet, 3*time.Minute, ready(c.Client)); err != nil {
-		return err
-	}
-	if err := c.Proxy.Start(); err != nil {
-		return err
-	}
-	return c.awaitNode(ctx, started, "")
+	return nil
 }
 
 // asPod returns the static pod that runs a part of the control plane with the host's

@@ -169,6 +169,9 @@ type Cluster struct {
 	SecondAPIServer Component
 	// Client is the administrator's, set by Up and Attach.
 	Client *kubernetes.Clientset
+
+	// kubeletStarted is in whole seconds, as the times in a node's status are.
+	kubeletStarted time.Time
 }
 
 // New describes a cluster; Up starts it.
@@ -206,79 +209,6 @@ func (c *Cluster) Exists() bool {
 		}
 	}
 	return false
-}
-
-// Up starts the cluster and waits until its node is Ready. What is left of an
-// earlier one is removed first.
-func (c *Cluster) Up(ctx context.Context) error {
-	if err := c.preflight(); err != nil {
-		return err
-	}
-	if c.Exists() && c.Config.Join == "" {
-		c.say("removing what is left of the last cluster")
-		if err := c.Down(ctx); err != nil {
-			return err
-		}
-	}
-	if err := c.foreign(); err != nil {
-		return err
-	}
-	if err := c.prepare(ctx); err != nil {
-		return err
-	}
-	switch {
-	case c.Config.Join != "":
-		return c.join(ctx)
-	case c.Config.ControlPlaneType != "":
-		return c.upAsPods(ctx)
-	}
-	if c.Config.WithoutNode {
-		c.say("starting etcd, kube-apiserver and kube-controller-manager")
-		if err := c.startEtcd(ctx); err != nil {
-			return err
-		}
-		if err := c.StartAPIServer(ctx); err != nil {
-			return err
-		}
-		return c.ControllerManager.Start()
-	}
-	c.say("starting etcd and containerd")
-	if err := c.Containerd.Start(); err != nil {
-		return err
-	}
-	if err := c.startEtcd(ctx); err != nil {
-		return err
-	}
-	c.say("starting the control plane")
-	if err := c.StartControlPlane(ctx); err != nil {
-		return err
-	}
-	if err := c.awaitContainerd(ctx); err != nil {
-		return err
-	}
-	if err := c.importImages(ctx); err != nil {
-		return err
-	}
-	c.say("starting the kubelet and kube-proxy")
-	if err := c.Proxy.Start(); err != nil {
-		return err
-	}
-	return c.StartKubelet(ctx)
-}
-
-// join is the part of Up that starts a node of another host's control plane.
-func (c *Cluster) join(ctx context.Context) error {
-	c.say("starting containerd, the kubelet and kube-proxy")
-	if err := c.startContainerd(ctx); err != nil {
-		return err
-	}
-	if err := c.Attach(); err != nil {
-		return err
-	}
-	if err := c.Proxy.Start(); err != nil {
-		return err
-	}
-	return c.StartKubelet(ctx)
 }
 
 // startContainerd starts containerd and gives it the images.
@@ -391,16 +321,20 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 	if node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{}); err == nil {
 		before = node.ResourceVersion
 	}
-	started := time.Now().Truncate(time.Second)
-	if err := c.Kubelet.Start(); err != nil {
+	if err := c.startKubelet(); err != nil {
 		return err
 	}
-	return c.awaitNode(ctx, started, before)
+	return c.awaitNode(ctx, before)
 }
 
-// awaitNode waits until the kubelet has reported its node as Ready after a time, and
+func (c *Cluster) startKubelet() error {
+	c.kubeletStarted = time.Now().Truncate(time.Second)
+	return c.Kubelet.Start()
+}
+
+// awaitNode waits until the kubelet has reported its node as Ready since it was started, and
 // has changed a version of it.
-func (c *Cluster) awaitNode(ctx context.Context, started time.Time, before string) error {
+func (c *Cluster) awaitNode(ctx context.Context, before string) error {
 	return c.await(ctx, c.Kubelet, 2*time.Minute, func(ctx context.Context) error {
 		// The port was closed before, so it is this kubelet that answers.
 		if _, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(c.Config.Node.Name).SubResource("proxy").Suffix("healthz").DoRaw(ctx); err != nil {
@@ -414,7 +348,7 @@ func (c *Cluster) awaitNode(ctx context.Context, started time.Time, before strin
 			if condition.Type != v1.NodeReady {
 				continue
 			}
-			if condition.Status == v1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(started) && node.ResourceVersion != before {
+			if condition.Status == v1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(c.kubeletStarted) && node.ResourceVersion != before {
 				return nil
 			}
 			return fmt.Errorf("node is not Ready: %s", condition.Message)
@@ -459,7 +393,7 @@ func (c *Cluster) ChangeCPUManagerPolicy(policy string) error {
 }
 
 // preflight says what the host lacks before anything is started.
-func (c *Cluster) preflight() error {
+func (c *Cluster) preflight(context.Context) error {
 	if os.Getuid() != 0 {
 		return errors.New("a node needs root; run as root")
 	}
@@ -489,7 +423,7 @@ func (c *Cluster) preflight() error {
 }
 
 // foreign refuses to share the host with a node that is not ours.
-func (c *Cluster) foreign() error {
+func (c *Cluster) foreign(context.Context) error {
 	if _, err := os.Stat(partition.PinningFilePath); err == nil {
 		return fmt.Errorf("%s exists, and this command has not written it: the host is a node already", partition.PinningFilePath)
 	}

@@ -1,0 +1,90 @@
+package host
+
+import (
+	"context"
+	"time"
+)
+
+// step is a part of Up.
+type step struct {
+	// progress is what Up says before the step. It is empty where the step before has said
+	// it, or where there is nothing to wait for.
+	progress string
+	run      func(context.Context) error
+}
+
+// steps are those of Up, in their order.
+func (c *Cluster) steps() []step {
+	steps := []step{
+		{"", c.preflight},
+		{"", c.removeLast},
+		{"", c.foreign},
+		{"", c.prepare},
+	}
+	switch {
+	case c.Config.Join != "": // the control plane is another host's
+		return append(steps,
+			step{"starting containerd, the kubelet and kube-proxy", c.startContainerd},
+			step{"", plain(c.Attach)},
+			step{"", plain(c.Proxy.Start)},
+			step{"", c.StartKubelet},
+		)
+	case c.Config.ControlPlaneType != "": // the kubelet runs the control plane, without an API server at first
+		return append(steps,
+			step{"starting containerd", c.startContainerd},
+			step{"", plain(c.WriteAdmissionConfiguration)},
+			step{"", plain(c.writeControlPlanePods)},
+			step{"", plain(c.configureKubelet)},
+			step{"", plain(c.Attach)},
+			step{"starting the kubelet, and with it the control plane", plain(c.startKubelet)},
+			step{"", func(ctx context.Context) error { return c.await(ctx, c.Kubelet, 3*time.Minute, ready(c.Client)) }},
+			step{"", plain(c.Proxy.Start)},
+			step{"", func(ctx context.Context) error { return c.awaitNode(ctx, "") }},
+		)
+	case c.Config.WithoutNode:
+		return append(steps,
+			step{"starting etcd, kube-apiserver and kube-controller-manager", c.startEtcd},
+			step{"", c.StartAPIServer},
+			step{"", plain(c.ControllerManager.Start)},
+		)
+	default:
+		return append(steps,
+			step{"starting etcd and containerd", plain(c.Containerd.Start)},
+			step{"", c.startEtcd},
+			step{"starting the control plane", c.StartControlPlane},
+			step{"", c.awaitContainerd},
+			step{"", c.importImages},
+			step{"starting the kubelet and kube-proxy", plain(c.Proxy.Start)},
+			step{"", c.StartKubelet},
+		)
+	}
+}
+
+// plain makes a step of what waits for nothing.
+func plain(run func() error) func(context.Context) error {
+	return func(context.Context) error { return run() }
+}
+
+// Up starts the cluster and waits until its node is Ready. What is left of an
+// earlier one is removed first.
+func (c *Cluster) Up(ctx context.Context) error {
+	for _, step := range c.steps() {
+		if step.progress != "" {
+			c.say("%s", step.progress)
+		}
+		if err := step.run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeLast removes what is left of an earlier cluster. A host that joins another has the
+// files of an authority, and nothing else.
+func (c *Cluster) removeLast(ctx context.Context) error {
+	if !c.Exists() || c.Config.Join != "" {
+		return nil
+	}
+	c.say("removing what is left of the last cluster")
+	return c.Down(ctx)
+}
