@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
 )
 
 // Usage is what the kernel says of a cgroup. On cgroup v2 there is no account for
@@ -114,7 +117,9 @@ func usageV1(cgroup string) (u Usage, err error) {
 		return n
 	}
 	u.CPUs = read("cpuset", "cpuset.effective_cpus")
-	u.Tasks = taskCPUs(read("cpuset", "tasks"))
+	if tasks := read("cpuset", "tasks"); err == nil {
+		u.Tasks, err = taskCPUs(tasks)
+	}
 	for field := range strings.FieldsSeq(read("cpuacct", "cpuacct.usage_percpu")) {
 		u.Used = append(u.Used, time.Duration(number(field)))
 	}
@@ -127,20 +132,31 @@ func usageV1(cgroup string) (u Usage, err error) {
 }
 
 // taskCPUs returns what the tasks, by their numbers, may use.
-func taskCPUs(tasks string) (lists []string) {
+func taskCPUs(tasks string) (lists []string, err error) {
 	for task := range strings.FieldsSeq(tasks) {
-		status, err := os.ReadFile("/proc/" + task + "/status")
+		id, err := strconv.Atoi(task)
 		if err != nil {
-			continue // it has ended
+			return nil, err
 		}
-		for line := range strings.Lines(string(status)) {
-			if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
-				lists = append(lists, strings.TrimSpace(list))
+		if id == 0 {
+			continue // of a PID namespace that we do not see; the kernel would take it for us
+		}
+		var set unix.CPUSet
+		if err := unix.SchedGetaffinity(id, &set); errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		} else if err != nil {
+			return nil, fmt.Errorf("affinity of task %d: %w", id, err)
+		}
+		var cpus []int
+		for cpu := range len(set) * bits.UintSize {
+			if set.IsSet(cpu) {
+				cpus = append(cpus, cpu)
 			}
 		}
+		lists = append(lists, cpuset.New(cpus...).String())
 	}
 	slices.Sort(lists)
-	return slices.Compact(lists)
+	return slices.Compact(lists), nil
 }
 
 func usageV2(cgroup string) (u Usage, err error) {
@@ -157,8 +173,8 @@ func usageV2(cgroup string) (u Usage, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, fmt.Errorf("%s: the host's cgroups have no cpuset controller there", dir)
 	}
-	if threads, err := os.ReadFile(filepath.Join(dir, "cgroup.threads")); err == nil { // not readable where there are only groups
-		u.Tasks = taskCPUs(string(threads))
+	if threads, failed := os.ReadFile(filepath.Join(dir, "cgroup.threads")); failed == nil && err == nil { // not readable where there are only groups
+		u.Tasks, err = taskCPUs(string(threads))
 	}
 	for line := range strings.Lines(read("cpu.stat")) {
 		if text, ok := strings.CutPrefix(line, "usage_usec "); ok {

@@ -17,14 +17,18 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	"workload.openshift.io/partition"
 )
 
+// kubeletDir has sockets of a kubelet, whatever its root directory is.
+const kubeletDir = "/var/lib/kubelet"
+
 // hostPaths are written by a kubelet and its runtime at places that cannot be
 // configured. Those that are not there before Up are removed by Down.
 var hostPaths = []string{
-	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pod-resources", "/var/lib/kubelet",
+	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pod-resources", kubeletDir,
 	"/var/lib/cni/results", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd/s", "/run/containerd",
 	"/run/runc", "/run/xtables.lock", "/usr/libexec/kubernetes/kubelet-plugins", "/usr/libexec/kubernetes", "/run/netns", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd",
 	filepath.Dir(partition.PinningFilePath),
@@ -32,7 +36,7 @@ var hostPaths = []string{
 
 // sharedPaths are those of hostPaths in which others keep files too: they are removed
 // only if they are empty.
-var sharedPaths = []string{"/var/lib/kubelet", "/var/lib/cni", "/run/containerd", "/run/containerd/runc", "/usr/libexec/kubernetes", "/opt/containerd", "/run/netns", "/run/runc", filepath.Dir(partition.PinningFilePath)}
+var sharedPaths = []string{kubeletDir, "/var/lib/cni", "/run/containerd", "/run/containerd/runc", "/usr/libexec/kubernetes", "/opt/containerd", "/run/netns", "/run/runc", filepath.Dir(partition.PinningFilePath)}
 
 // sysctls are set by the kubelet, kube-proxy and the bridge plugin.
 var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"}
@@ -293,36 +297,25 @@ func (c *Cluster) killShims() error {
 
 // unmount removes all mounts below the cluster's directories, the last one first.
 func (c *Cluster) unmount(h host) error {
-	data, err := os.ReadFile("/proc/self/mountinfo")
+	dirs := []string{c.dirs.data, c.dirs.run}
+	if slices.Contains(h.Absent, kubeletDir) {
+		dirs = append(dirs, kubeletDir)
+	}
+	mounts, err := mountinfo.GetMounts(func(mount *mountinfo.Info) (skip, stop bool) {
+		return !slices.ContainsFunc(dirs, func(dir string) bool {
+			return mount.Mountpoint == dir || strings.HasPrefix(mount.Mountpoint, dir+"/")
+		}), false
+	})
 	if err != nil {
 		return err
 	}
-	var points []string
-	for line := range strings.Lines(string(data)) {
-		fields := strings.Fields(line)
-		const mountPoint = 4
-		if len(fields) <= mountPoint {
-			continue
-		}
-		point := unescape.Replace(fields[mountPoint])
-		for _, dir := range []string{c.dirs.data, c.dirs.run, "/var/lib/kubelet"} {
-			ours := dir != "/var/lib/kubelet" || slices.Contains(h.Absent, dir)
-			if ours && (point == dir || strings.HasPrefix(point, dir+"/")) {
-				points = append(points, point)
-			}
-		}
-	}
-	slices.Reverse(points)
-	for _, point := range points {
-		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("unmount %s: %w", point, err)
+	for _, mount := range slices.Backward(mounts) {
+		if err := unix.Unmount(mount.Mountpoint, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("unmount %s: %w", mount.Mountpoint, err)
 		}
 	}
 	return nil
 }
-
-// unescape undoes what the kernel does to blanks in mountinfo (proc(5)).
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // removeCgroups removes the node's cgroups, which have no processes any more.
 func (c *Cluster) removeCgroups() error {

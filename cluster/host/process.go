@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,9 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // process is a component that nobody supervises. A file with its identity finds it again.
@@ -146,23 +146,20 @@ func (p *process) forget() error {
 
 // startTime returns when a process started, and an error for one that has ended.
 func startTime(pid int) (string, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return "", err
 	}
-	// The name stands in parentheses and may contain anything.
-	_, rest, _ := strings.Cut(string(data[bytes.LastIndexByte(data, ')'):]), " ")
-	fields := strings.Fields(rest)
-	const state, started = 0, 19
-	if len(fields) <= started {
-		return "", fs.ErrNotExist
+	stat, err := p.Stat()
+	if err != nil {
+		return "", err
 	}
 	// A process that was killed is a zombie while its other threads still end, and has its
 	// ports until the last has.
-	if threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task"); err != nil || (fields[state] == "Z" && len(threads) <= 1) {
+	if threads, err := procfs.AllThreads(pid); err != nil || (stat.State == "Z" && len(threads) <= 1) {
 		return "", fs.ErrNotExist
 	}
-	return fields[started], nil
+	return strconv.FormatUint(stat.Starttime, 10), nil
 }
 
 // eventually polls until the condition holds, and reports whether it did in time.
