@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +19,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // pki is the cluster's certificate authority, which lives as long as the command
@@ -28,7 +29,6 @@ type pki struct {
 	dir  string
 	cert *x509.Certificate
 	key  crypto.Signer
-	pem  []byte
 }
 
 // validity is as long as a development cluster may live.
@@ -55,11 +55,11 @@ func newPKI(dir string) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pki{dir: dir, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	p := &pki{dir: dir, key: key}
 	if p.cert, err = x509.ParseCertificate(der); err != nil {
 		return nil, err
 	}
-	return p, os.WriteFile(p.path("ca.crt"), p.pem, 0o644)
+	return p, p.writeCert("ca.crt", p.cert)
 }
 
 // readPKI finds the authority whose certificate and key are in a directory.
@@ -68,11 +68,11 @@ func readPKI(dir string) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pki{dir: dir, cert: pair.Leaf, key: pair.PrivateKey.(crypto.Signer), pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})}, nil
+	return &pki{dir: dir, cert: pair.Leaf, key: pair.PrivateKey.(crypto.Signer)}, nil
 }
 
 // keep writes the authority's key, so that other hosts can join the cluster.
-func (p *pki) keep() error { return p.writeKey("ca.key", p.key.(*ecdsa.PrivateKey)) }
+func (p *pki) keep() error { return p.writeKey("ca.key", p.key) }
 
 func (p *pki) path(name string) string { return filepath.Join(p.dir, name) }
 
@@ -102,27 +102,39 @@ func (p *pki) issue(name string, subject pkix.Name, addresses ...string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(p.path(name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644); err != nil {
+	issued, err := x509.ParseCertificate(der)
+	if err != nil {
+		return err
+	}
+	if err := p.writeCert(name+".crt", issued); err != nil {
 		return err
 	}
 	return p.writeKey(name+".key", key)
 }
 
-func (p *pki) writeKey(name string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalECPrivateKey(key)
+func (p *pki) writeCert(name string, certificate *x509.Certificate) error {
+	data, err := cert.EncodeCertificates(certificate)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(p.path(name), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
+	return cert.WriteCert(p.path(name), data)
+}
+
+func (p *pki) writeKey(name string, key crypto.Signer) error {
+	data, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return err
+	}
+	return keyutil.WriteKey(p.path(name), data)
 }
 
 // serviceAccountKey writes the key that signs service account tokens.
 func (p *pki) serviceAccountKey() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return err
 	}
-	return p.writeKey("service-account.key", key)
+	return keyutil.WriteKey(p.path("service-account.key"), key)
 }
 
 // kubeconfig issues a client certificate and writes a kubeconfig with it.
@@ -131,7 +143,11 @@ func (p *pki) kubeconfig(path, server, user string, groups ...string) error {
 	if err := p.issue(name, pkix.Name{CommonName: user, Organization: groups}); err != nil {
 		return err
 	}
-	cert, err := os.ReadFile(p.path(name + ".crt"))
+	authority, err := cert.EncodeCertificates(p.cert)
+	if err != nil {
+		return err
+	}
+	certificate, err := os.ReadFile(p.path(name + ".crt"))
 	if err != nil {
 		return err
 	}
@@ -141,8 +157,8 @@ func (p *pki) kubeconfig(path, server, user string, groups ...string) error {
 	}
 	const cluster = "partitioned"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: p.pem}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
 	config.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
 	config.CurrentContext = cluster
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
