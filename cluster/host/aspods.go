@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/image"
+	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
 	"workload.openshift.io/partition"
 )
 
@@ -19,7 +20,7 @@ func (c *Cluster) writeControlPlanePods() error {
 		if err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(ManifestDir, p.Name()+".json"), manifest); err != nil {
+		if err := atomicfile.Write(filepath.Join(ManifestDir, p.Name()+".json"), manifest, 0o644); err != nil {
 			return err
 		}
 	}

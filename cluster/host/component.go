@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"workload.openshift.io/kubernetes/cluster/poll"
 )
 
 // Component is a program of the cluster. It outlives the command that started it, and the next
@@ -87,22 +89,18 @@ func (c *Cluster) await(ctx context.Context, component Component, limit time.Dur
 	if c.Config.Slow {
 		limit, pause = 3*limit, time.Second
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	var last error
-	for {
+	var ended error
+	err := poll.Until(ctx, pause, limit, func(ctx context.Context) error {
 		if component.PID() == 0 {
-			return fmt.Errorf("%s ended; %s has it all, and last: %s", component.Name(), component.Log(), lastLines(component.Log()))
-		}
-		if last = ready(ctx); last == nil {
+			ended = fmt.Errorf("%s ended; %s has it all, and last: %s", component.Name(), component.Log(), lastLines(component.Log()))
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready after %s (%w); see %s", component.Name(), limit, last, component.Log())
-		case <-time.After(pause):
-		}
+		return ready(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not ready after %s (%w); see %s", component.Name(), limit, err, component.Log())
 	}
+	return ended
 }
 
 // lastLines returns the end of a log, or what it has instead.

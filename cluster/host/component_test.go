@@ -1,7 +1,9 @@
 package host
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"workload.openshift.io/kubernetes/cluster/poll"
 )
 
 // newTestProcess describes a shell's script as a component in a directory of the test.
@@ -30,8 +33,14 @@ func newTestProcess(t *testing.T, script string) Component {
 // awaitLog waits until the component has printed something.
 func awaitLog(t *testing.T, c Component) {
 	t.Helper()
-	if !eventually(10*time.Second, func() bool { data, err := os.ReadFile(c.Log()); return err == nil && len(data) > 0 }) {
-		t.Fatalf("%s is empty", c.Log())
+	if err := poll.Until(t.Context(), endPause, 10*time.Second, func(context.Context) error {
+		data, err := os.ReadFile(c.Log())
+		if err == nil && len(data) == 0 {
+			err = fmt.Errorf("%s is empty", c.Log())
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -18,7 +18,10 @@ import (
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
+	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
+	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/partition"
 )
 
@@ -76,7 +79,7 @@ func (c *Cluster) rememberHost() error {
 	if err != nil {
 		return err
 	}
-	return writeFile(c.data("host.json"), data)
+	return atomicfile.Write(c.data("host.json"), data, 0o644)
 }
 
 // restoreHost undoes what a kubelet does to a host outside the cluster's directories.
@@ -229,13 +232,12 @@ func topCgroups(name string) ([]string, error) {
 
 // killPods kills all processes in the node's cgroups, until there are none.
 func (c *Cluster) killPods() error {
-	var left []int
-	if eventually(20*time.Second, func() bool {
-		left = nil
+	return poll.Until(context.Background(), endPause, 20*time.Second, func(context.Context) error {
 		groups, err := c.nodeCgroups()
 		if err != nil {
-			return false
+			return err
 		}
+		var left []int
 		for _, group := range groups {
 			_ = filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
 				// Cgroups vanish while we look.
@@ -255,44 +257,36 @@ func (c *Cluster) killPods() error {
 				return nil
 			})
 		}
-		return len(left) == 0
-	}) {
+		if len(left) > 0 {
+			return fmt.Errorf("processes %v of pods do not end", left)
+		}
 		return nil
-	}
-	return fmt.Errorf("processes %v of pods do not end", left)
+	})
 }
 
 // killShims kills the shims of our containerd, known by its socket's path.
 func (c *Cluster) killShims() error {
-	var left []int
-	if eventually(10*time.Second, func() bool {
-		left = nil
-		entries, err := os.ReadDir("/proc")
+	return poll.Until(context.Background(), endPause, 10*time.Second, func(context.Context) error {
+		processes, err := procfs.AllProcs()
 		if err != nil {
-			return false
+			return err
 		}
-		for _, entry := range entries {
-			pid, err := strconv.Atoi(entry.Name())
-			if err != nil {
-				continue
+		var left []int
+		for _, process := range processes {
+			args, err := process.CmdLine()
+			if err != nil || len(args) == 0 || !strings.HasSuffix(args[0], "containerd-shim-runc-v2") || !slices.Contains(args, c.socket()) {
+				continue // also if it has ended
 			}
-			line, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
-			if err != nil {
-				continue
-			}
-			args := strings.Split(string(line), "\x00")
-			if strings.HasSuffix(args[0], "containerd-shim-runc-v2") && slices.Contains(args, c.socket()) {
-				if _, err := startTime(pid); err == nil {
-					left = append(left, pid)
-					_ = syscall.Kill(pid, syscall.SIGKILL)
-				}
+			if _, err := startTime(process.PID); err == nil {
+				left = append(left, process.PID)
+				_ = syscall.Kill(process.PID, syscall.SIGKILL)
 			}
 		}
-		return len(left) == 0
-	}) {
+		if len(left) > 0 {
+			return fmt.Errorf("shims %v do not end", left)
+		}
 		return nil
-	}
-	return fmt.Errorf("shims %v do not end", left)
+	})
 }
 
 // unmount removes all mounts below the cluster's directories, the last one first.
@@ -319,14 +313,12 @@ func (c *Cluster) unmount(h host) error {
 
 // removeCgroups removes the node's cgroups, which have no processes any more.
 func (c *Cluster) removeCgroups() error {
-	var last error
-	if eventually(10*time.Second, func() bool {
-		last = nil
+	return poll.Until(context.Background(), endPause, 10*time.Second, func(context.Context) error {
 		groups, err := c.nodeCgroups()
 		if err != nil {
-			last = err
-			return false
+			return err
 		}
+		var last error
 		for _, group := range groups {
 			var dirs []string
 			_ = filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
@@ -341,11 +333,8 @@ func (c *Cluster) removeCgroups() error {
 				}
 			}
 		}
-		return last == nil
-	}) {
-		return nil
-	}
-	return last
+		return last
+	})
 }
 
 // removeNetwork removes the bridge, and the rules of the kubelet and kube-proxy,

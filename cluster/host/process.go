@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
+	"workload.openshift.io/kubernetes/cluster/poll"
 )
 
 // process is a component that nobody supervises. A file with its identity finds it again.
@@ -29,6 +32,9 @@ func NewProcess(dir, name string, args ...string) Component { return newProcess(
 func newProcess(dir, name string, args ...string) *process {
 	return &process{program: program{name: name, args: args, data: dir}, run: dir}
 }
+
+// endPause is the pause between looks at something that is to end.
+const endPause = 20 * time.Millisecond
 
 // identity tells a process from a later one with the same number.
 type identity struct {
@@ -75,16 +81,7 @@ func (p *process) remember(id identity) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(p.file(), data)
-}
-
-// writeFile leaves the old file or the new one, and no half of it.
-func writeFile(path string, data []byte) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	return atomicfile.Write(p.file(), data, 0o644)
 }
 
 // PID returns the number of the running process, or zero.
@@ -117,7 +114,7 @@ func (p *process) Stop(grace time.Duration) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	if !eventually(grace, func() bool { return p.PID() == 0 }) {
+	if err := p.awaitEnd(grace); err != nil {
 		return p.Kill()
 	}
 	return p.forget()
@@ -128,10 +125,19 @@ func (p *process) Kill() error {
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	if !eventually(10*time.Second, func() bool { return p.PID() == 0 }) {
-		return fmt.Errorf("%s does not end", p.name)
+	if err := p.awaitEnd(10 * time.Second); err != nil {
+		return err
 	}
 	return p.forget()
+}
+
+func (p *process) awaitEnd(limit time.Duration) error {
+	return poll.Until(context.Background(), endPause, limit, func(context.Context) error {
+		if p.PID() != 0 {
+			return fmt.Errorf("%s does not end", p.name)
+		}
+		return nil
+	})
 }
 
 // Remove has nothing to do: Stop and Kill forget the process.
@@ -160,16 +166,4 @@ func startTime(pid int) (string, error) {
 		return "", fs.ErrNotExist
 	}
 	return strconv.FormatUint(stat.Starttime, 10), nil
-}
-
-// eventually polls until the condition holds, and reports whether it did in time.
-func eventually(limit time.Duration, condition func() bool) bool {
-	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		if condition() {
-			return true
-		}
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
 )
 
 // unitDir is where an administrator's units of systemd are.
@@ -44,7 +46,7 @@ func (u *unit) Start() error { return startUnlessEnding(u, u.start) }
 func (u *unit) start() error {
 	content := u.content()
 	if now, err := os.ReadFile(u.file()); err != nil || string(now) != content {
-		if err := writeFile(u.file(), []byte(content)); err != nil {
+		if err := atomicfile.Write(u.file(), []byte(content), 0o644); err != nil {
 			return err
 		}
 		if err := systemctl("daemon-reload"); err != nil {

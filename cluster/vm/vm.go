@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
 )
 
 // Dir has a directory for each VM: its disk, its state, and what it printed.
@@ -156,7 +157,7 @@ func (vm *VM) Create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(vm.file("state.json"), data, 0o600); err != nil {
+	if err := atomicfile.Write(vm.file("state.json"), data, 0o600); err != nil {
 		return err
 	}
 	if err := run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base, vm.file("disk.qcow2")); err != nil {

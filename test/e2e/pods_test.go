@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/image"
+	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/partition"
 )
 
@@ -30,13 +31,10 @@ const (
 // waitFor polls until the condition returns nil, and fails with what it said last.
 func waitFor(t testing.TB, limit time.Duration, what string, condition func() error) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if err = condition(); err == nil {
-			return
-		}
+	// Not until the test's context ends: cleanups wait, too.
+	if err := poll.Until(context.Background(), 100*time.Millisecond, limit, func(context.Context) error { return condition() }); err != nil {
+		t.Fatalf("%s: not within %s: %v", what, limit, err)
 	}
-	t.Fatalf("%s: not within %s: %v", what, limit, err)
 }
 
 // newNamespace makes a namespace for a test and removes it with all its pods.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/image"
+	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/partition"
 )
@@ -81,18 +82,8 @@ func set(t *testing.T, list string) cpuset.CPUSet {
 
 func waitFor(t *testing.T, limit time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	for {
-		err := condition(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
-		case <-time.After(500 * time.Millisecond):
-		}
+	if err := poll.Until(t.Context(), 500*time.Millisecond, limit, condition); err != nil {
+		t.Fatalf("%s: not within %s: %v", what, limit, err)
 	}
 }
 
