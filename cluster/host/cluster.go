@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -392,13 +393,26 @@ func (c *Cluster) ChangeCPUManagerPolicy(policy string) error {
 	return nil
 }
 
-// preflight says what the host lacks before anything is started.
-func (c *Cluster) preflight(context.Context) error {
-	if os.Getuid() != 0 {
+// Unfit returns why this host cannot run a node, or nil if nothing speaks against it.
+func Unfit() error {
+	switch {
+	case runtime.GOOS != "linux":
+		return errors.New("this is not Linux")
+	case os.Getuid() != 0:
 		return errors.New("a node needs root; run as root")
+	case runtime.NumCPU() < 2:
+		return errors.New("a partitioned node needs two CPUs")
 	}
 	if _, err := os.Stat("/sys/fs/cgroup"); err != nil {
 		return fmt.Errorf("a node needs cgroups: %w", err)
+	}
+	return nil
+}
+
+// preflight says what the host lacks before anything is started.
+func (c *Cluster) preflight(context.Context) error {
+	if err := Unfit(); err != nil {
+		return err
 	}
 	for _, name := range []string{"etcd", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "bridge", "host-local", "loopback"} {
 		if _, err := os.Stat(c.tool(name)); err != nil {

@@ -24,7 +24,7 @@ func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	online, err := onlineCPUs()
+	online, err := OnlineCPUs()
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,8 @@ func quota(cpus float64) string {
 	return fmt.Sprintf("%gm", cpus*1000)
 }
 
-func onlineCPUs() (cpuset.CPUSet, error) {
+// OnlineCPUs returns the CPUs of this host that are online.
+func OnlineCPUs() (cpuset.CPUSet, error) {
 	data, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {
 		return cpuset.CPUSet{}, err

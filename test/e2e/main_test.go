@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -58,7 +57,7 @@ func TestMain(m *testing.M) {
 		fmt.Printf("-suite is %q; there are %s, %s and %s\n", runSuite, core, vm, vmCore)
 		os.Exit(2)
 	}
-	if why := noNode(); why != "" {
+	if why := host.Unfit(); why != nil {
 		fmt.Println("SKIPPED: the end-to-end tests do not run, because", why)
 		return
 	}
@@ -104,21 +103,6 @@ func keepLogs(c *host.Cluster) {
 		err = c.SaveLogs(logs)
 	}
 	fmt.Println("the logs of all parts are kept in", logs, err)
-}
-
-func noNode() string {
-	switch {
-	case runtime.GOOS != "linux":
-		return "this is not Linux"
-	case os.Getuid() != 0:
-		return "a node needs root"
-	case runtime.NumCPU() < 2:
-		return "a partitioned node needs two CPUs"
-	}
-	if _, err := os.Stat("/sys/fs/cgroup"); err != nil {
-		return "there are no cgroups"
-	}
-	return ""
 }
 
 // partitioned returns the node whose pool is CPU 0, and starts it at the first call.

@@ -74,11 +74,11 @@ func comparable(node *v1.Node) string {
 
 func allCPUs(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile("/sys/devices/system/cpu/online")
+	online, err := host.OnlineCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(data))
+	return online.String()
 }
 
 // otherCPUs are all but the pool, CPU 0.
