@@ -20,7 +20,7 @@ func (c *Cluster) writeControlPlanePods() error {
 		if err != nil {
 			return err
 		}
-		if err := atomicfile.Write(filepath.Join(ManifestDir, p.Name()+".json"), manifest, 0o644); err != nil {
+		if err := atomicfile.Write(filepath.Join(c.Config.Paths.Manifests(), p.Name()+".json"), manifest, 0o644); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (c *Cluster) asPod(p Component) *v1.Pod {
 		},
 	}
 	// Not every binary is static: the host's libraries, too.
-	for _, path := range []string{c.dirs.data, c.Config.Bin, c.Config.Tools, "/lib", "/lib64", "/usr/lib"} {
+	for _, path := range []string{c.Config.Paths.Data, c.Config.Bin, c.Config.Tools, "/lib", "/lib64", "/usr/lib"} {
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}

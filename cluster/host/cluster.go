@@ -22,6 +22,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,139 +33,9 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// The cluster's own network is a bridge on this host, so nothing of it depends on
-// what other addresses the host has.
-const (
-	NodeName   = "partitioned"
-	bridge     = "wp0"
-	nodeIP     = "10.247.0.1"
-	podNet     = "10.247.0.0/24"
-	serviceNet = "10.247.128.0/24"
-	apiService = "10.247.128.1"
-	etcdURL    = "http://127.0.0.1:23790"
-	etcdPeer   = "http://127.0.0.1:23800"
-	// The second port is free where the first is: both are checked.
-	apiPort, secondAPIPort = "6443", "6444"
-)
-
-// dirs are where the cluster lives; both are removed by Down.
-type dirs struct {
-	data string // etcd, containerd, kubelet, certificates, logs
-	run  string // sockets and the files of running processes: paths must be short
-}
-
-var hostDirs = dirs{data: "/var/lib/workload-partitioning", run: "/run/workload-partitioning"}
-
-// Dir has all that a cluster keeps.
-var Dir = hostDirs.data
-
-// Kubeconfig is the administrator's.
-var Kubeconfig = filepath.Join(Dir, "admin.kubeconfig")
-
-// Authority are the files of a cluster's certificate authority, on a host of its own.
-var Authority = []string{filepath.Join(hostDirs.data, "pki", "ca.crt"), filepath.Join(hostDirs.data, "pki", "ca.key")}
-
-// ManifestDir is where the kubelet looks for static pods.
-var ManifestDir = filepath.Join(hostDirs.data, "manifests")
-
-// Config says what to run.
-type Config struct {
-	// Bin has the Kubernetes binaries. Kubelet and APIServer, if set, are run instead
-	// of Bin's.
-	Bin, Kubelet, APIServer string
-	// Tools has etcd, containerd, its shim and ctr, runc and the CNI plugins.
-	Tools string
-	// Tree is the release's source tree, for the pause program.
-	Tree string
-	// Pinning is the content of the pinning file. Empty means that there is none.
-	Pinning string
-	// CPUManagerPolicy is the kubelet's; empty means static.
-	CPUManagerPolicy string
-	// StaticPodURL is a second source of static pods; it may be empty.
-	StaticPodURL string
-	// RuntimeSocket is what the kubelet uses in place of containerd's; it may be empty.
-	RuntimeSocket string
-	// WithoutNode leaves out all but etcd, kube-apiserver and kube-controller-manager.
-	WithoutNode bool
-	// AdmissionConfiguration is the content of kube-apiserver's file of that kind; it
-	// may be empty.
-	AdmissionConfiguration string
-	// ControlPlaneType, if set, has etcd and the control plane run as static pods that
-	// ask for this workload type, and not as processes.
-	ControlPlaneType string
-	// Node is how the cluster knows this node.
-	Node Node
-	// Supervisor is who runs the components; its zero value means that nobody does.
-	Supervisor Supervisor
-	// Durable has etcd write to its disk before it says so: the power of the host may fail.
-	Durable bool
-	// CgroupDriver is the kubelet's and the runtime's; its zero value means [Cgroupfs].
-	CgroupDriver CgroupDriver
-	// Dedicated means that the host is the cluster's own. Its kubelet measures file systems,
-	// and the authority's key stays, so that other hosts can join.
-	Dedicated bool
-	// Slow means that the CPUs of the host may be emulated: components have more time to
-	// become ready, and are asked less often, since asking needs the CPUs, too.
-	Slow bool
-	// Temporary means that the cluster is to end with this process ([Own]).
-	Temporary bool
-	// Images is a directory of archives of [image.Save]; if it is empty they are made here.
-	Images string
-	// KubeletConfiguration is added to the kubelet's; it may be empty.
-	KubeletConfiguration string
-	// WithoutReservation leaves the kubelet without kubeReserved, as installers do whose
-	// only reservation is the pinning file.
-	WithoutReservation bool
-	// Join, if set, is the URL of the kube-apiserver of another host, from which the
-	// certificate authority ([Authority]) was copied to the same paths here: this host then
-	// has a node and no control plane.
-	Join string
-	// Progress is told what is being done; it may be nil.
-	Progress func(format string, args ...any) `json:"-"`
-}
-
-// Supervisor is who runs the components of a cluster.
-type Supervisor string
-
-const (
-	// Unsupervised components are processes that outlive the command, and end with the host
-	// or when they fail.
-	Unsupervised Supervisor = ""
-	// Systemd starts components again when they fail, and when the host boots.
-	Systemd Supervisor = "systemd"
-)
-
-// CgroupDriver is who makes the cgroups of pods.
-type CgroupDriver string
-
-// The drivers, as the kubelet's configuration calls them.
-const (
-	Cgroupfs      CgroupDriver = "cgroupfs"
-	SystemdDriver CgroupDriver = "systemd"
-)
-
-// OnDedicatedHost returns the configuration for a host that is the cluster's own, has
-// systemd, and may lose its power: a VM. A CgroupDriver that is set stays.
-func (c Config) OnDedicatedHost() Config {
-	c.Supervisor, c.Durable, c.Dedicated, c.Slow = Systemd, true, true, true
-	c.CgroupDriver = cmp.Or(c.CgroupDriver, SystemdDriver)
-	return c
-}
-
-// Node is how the cluster knows the node of a host. Its zero value is [NodeName], on a
-// bridge that the cluster makes.
-type Node struct {
-	Name string
-	// Address is one of the host's; if it is empty, that of the bridge.
-	Address string
-	// PodNet is the network of the node's pods: 24 bits, such as 10.247.1.0/24.
-	PodNet string
-}
-
 // Cluster is a single-node cluster on this host.
 type Cluster struct {
 	Config Config
-	dirs   dirs
 
 	Etcd, Containerd, APIServer, ControllerManager, Scheduler, Proxy, Kubelet Component
 	// SecondAPIServer is another kube-apiserver on the same etcd, which only tests start.
@@ -177,8 +49,7 @@ type Cluster struct {
 
 // New describes a cluster; Up starts it.
 func New(config Config) *Cluster {
-	c := &Cluster{Config: config, dirs: hostDirs}
-	c.Config.Node = cmp.Or(config.Node, Node{Name: NodeName, Address: nodeIP, PodNet: podNet})
+	c := &Cluster{Config: config.withDefaults()}
 	c.describe()
 	return c
 }
@@ -193,18 +64,25 @@ func (c *Cluster) say(format string, args ...any) {
 }
 
 func (c *Cluster) tool(name string) string { return filepath.Join(c.Config.Tools, name) }
-func (c *Cluster) data(name string) string { return filepath.Join(c.dirs.data, name) }
-func (c *Cluster) pki(name string) string  { return filepath.Join(c.dirs.data, "pki", name) }
-func (c *Cluster) socket() string          { return filepath.Join(c.dirs.run, "containerd.sock") }
+func (c *Cluster) data(name string) string { return filepath.Join(c.Config.Paths.Data, name) }
+func (c *Cluster) pki(name string) string  { return filepath.Join(c.Config.Paths.Data, "pki", name) }
+func (c *Cluster) etcdURL() string         { return fmt.Sprintf("http://127.0.0.1:%d", c.Config.Ports.Etcd) }
+func (c *Cluster) socket() string          { return filepath.Join(c.Config.Paths.Run, "containerd.sock") }
 
 // components returns all of them, in the order in which they end.
 func (c *Cluster) components() []Component {
 	return []Component{c.Kubelet, c.Proxy, c.Scheduler, c.ControllerManager, c.SecondAPIServer, c.APIServer, c.Etcd, c.Containerd}
 }
 
+// ownBridge reports whether the cluster makes its bridge, and has its address. Where the node has
+// another of the host's, the first pod makes it.
+func (c *Cluster) ownBridge() bool {
+	return c.Config.Node.Address == firstAddress(c.Config.Network.Pods)
+}
+
 // Exists reports whether a cluster runs, or has left something behind.
 func (c *Cluster) Exists() bool {
-	for _, dir := range []string{c.dirs.data, c.dirs.run} {
+	for _, dir := range []string{c.Config.Paths.Data, c.Config.Paths.Run} {
 		if _, err := os.Stat(dir); err == nil {
 			return true
 		}
@@ -231,7 +109,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	if err := c.Etcd.Start(); err != nil {
 		return err
 	}
-	return c.await(ctx, c.Etcd, time.Minute, func(ctx context.Context) error { return get(ctx, etcdURL+"/health") })
+	return c.await(ctx, c.Etcd, time.Minute, func(ctx context.Context) error { return get(ctx, c.etcdURL()+"/health") })
 }
 
 // StartControlPlane starts kube-apiserver, kube-controller-manager and
@@ -283,8 +161,8 @@ func (c *Cluster) StartSecondAPIServer(ctx context.Context) (url string, err err
 	if err := c.SecondAPIServer.Start(); err != nil {
 		return "", err
 	}
-	url = c.server(secondAPIPort)
-	client, err := clientFor(url)
+	url = c.server(c.Config.Ports.SecondAPIServer)
+	client, err := c.clientFor(url)
 	if err != nil {
 		return "", err
 	}
@@ -293,17 +171,17 @@ func (c *Cluster) StartSecondAPIServer(ctx context.Context) (url string, err err
 
 // Attach connects to a cluster that runs.
 func (c *Cluster) Attach() (err error) {
-	c.Client, err = clientFor(c.server(apiPort))
+	c.Client, err = c.clientFor(c.server(c.Config.Ports.APIServer))
 	return err
 }
 
 // server is the URL of this host's kube-apiserver, or of the one that it joins.
-func (c *Cluster) server(port string) string {
-	return cmp.Or(c.Config.Join, "https://"+net.JoinHostPort(c.Config.Node.Address, port))
+func (c *Cluster) server(port int) string {
+	return cmp.Or(c.Config.Join, "https://"+net.JoinHostPort(c.Config.Node.Address, strconv.Itoa(port)))
 }
 
-func clientFor(url string) (*kubernetes.Clientset, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", Kubeconfig)
+func (c *Cluster) clientFor(url string) (*kubernetes.Clientset, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Config.Paths.Kubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("%w; is a cluster up?", err)
 	}
@@ -366,7 +244,7 @@ func (c *Cluster) KubeletDir() string { return c.data("kubelet") }
 
 // RuntimeSocket is containerd's, and ProxySocket a place for one in front of it.
 func (c *Cluster) RuntimeSocket() string { return c.socket() }
-func (c *Cluster) ProxySocket() string   { return filepath.Join(c.dirs.run, "proxy.sock") }
+func (c *Cluster) ProxySocket() string   { return filepath.Join(c.Config.Paths.Run, "proxy.sock") }
 
 // RestartContainerd kills containerd, as a crash would, and starts it again;
 // containers run on.
@@ -436,8 +314,28 @@ func (c *Cluster) preflight(context.Context) error {
 	return nil
 }
 
-// foreign refuses to share the host with a node that is not ours.
+// foreign refuses to share the host with a node that is not ours, and with whoever has our
+// ports.
 func (c *Cluster) foreign(context.Context) error {
+	ports := c.Config.Ports.all()
+	if !c.Config.WithoutNode {
+		if err := c.foreignNode(); err != nil {
+			return err
+		}
+		const kubelet = 10250
+		ports = slices.Insert(ports, 0, kubelet)
+	}
+	for _, port := range ports {
+		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err != nil {
+			return fmt.Errorf("the cluster needs port %d: %w", port, err)
+		}
+		listener.Close()
+	}
+	return nil
+}
+
+func (c *Cluster) foreignNode() error {
 	if _, err := os.Stat(partition.PinningFilePath); err == nil {
 		return fmt.Errorf("%s exists, and this command has not written it: the host is a node already", partition.PinningFilePath)
 	}
@@ -451,13 +349,6 @@ func (c *Cluster) foreign(context.Context) error {
 			return fmt.Errorf("%s exists, and this command has not made it: another kubelet runs here, or has", groups[0])
 		}
 	}
-	for _, port := range []string{"10250", "6443", "6444", "23790", "10257", "10259"} {
-		listener, err := net.Listen("tcp", ":"+port)
-		if err != nil {
-			return fmt.Errorf("the cluster needs port %s: %w", port, err)
-		}
-		listener.Close()
-	}
 	return nil
 }
 
@@ -469,18 +360,22 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		return errEnding
 	}
 	// First of all, so that Down removes what comes next and nothing else.
-	if err := os.MkdirAll(c.dirs.data, 0o755); err != nil {
+	if err := os.MkdirAll(c.Config.Paths.Data, 0o755); err != nil {
 		return err
 	}
 	if c.Config.Temporary {
-		if err := Own(c.dirs.data); err != nil {
+		if err := Own(c.Config.Paths.Data); err != nil {
 			return err
 		}
 	}
 	if err := c.rememberHost(); err != nil {
 		return err
 	}
-	for _, dir := range []string{c.dirs.run, c.data("logs"), ManifestDir, c.data("cni"), filepath.Dir(partition.PinningFilePath)} {
+	dirs := []string{c.Config.Paths.Run, c.data("logs"), c.Config.Paths.Manifests(), c.data("cni")}
+	if !c.Config.WithoutNode {
+		dirs = append(dirs, filepath.Dir(partition.PinningFilePath))
+	}
+	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -494,7 +389,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := authority.issue("kube-apiserver", pkix.Name{CommonName: "kube-apiserver"}, c.Config.Node.Address, apiService, "127.0.0.1", "localhost",
+	if err := authority.issue("kube-apiserver", pkix.Name{CommonName: "kube-apiserver"}, c.Config.Node.Address, firstAddress(c.Config.Network.Services), "127.0.0.1", "localhost",
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"); err != nil {
 		return err
 	}
@@ -505,25 +400,26 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		return err
 	}
 	for path, user := range map[string][]string{
-		Kubeconfig:                   {"admin", "system:masters"},
-		c.data("kubelet.kubeconfig"): {"system:node:" + c.Config.Node.Name, "system:nodes"},
+		c.Config.Paths.Kubeconfig():                  {"admin", "system:masters"},
+		c.data("kubelet.kubeconfig"):                 {"system:node:" + c.Config.Node.Name, "system:nodes"},
 		c.data("kube-controller-manager.kubeconfig"): {"system:kube-controller-manager"},
 		c.data("kube-scheduler.kubeconfig"):          {"system:kube-scheduler"},
 		c.data("kube-proxy.kubeconfig"):              {"system:kube-proxy"},
 	} {
-		if err := authority.kubeconfig(path, c.server(apiPort), user[0], user[1:]...); err != nil {
+		if err := authority.kubeconfig(path, c.server(c.Config.Ports.APIServer), user[0], user[1:]...); err != nil {
 			return err
 		}
 	}
 	if err := c.configureRuntime(); err != nil {
 		return err
 	}
-	if c.Config.Node.Address != nodeIP {
+	if !c.ownBridge() {
 		return nil
 	}
+	bridge := c.Config.Network.Bridge
 	for _, args := range [][]string{
 		{"link", "add", bridge, "type", "bridge"},
-		{"address", "add", nodeIP + "/24", "dev", bridge},
+		{"address", "add", c.Config.Node.Address + "/24", "dev", bridge},
 		{"link", "set", bridge, "up"},
 	} {
 		if output, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil {

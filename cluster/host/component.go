@@ -54,11 +54,11 @@ func (p *program) Log() string    { return filepath.Join(p.data, "logs", p.name+
 
 // component returns the one that runs a program, as Config has it.
 func (c *Cluster) component(p program) Component {
-	p.data = c.dirs.data
+	p.data = c.Config.Paths.Data
 	if c.Config.Supervisor == Systemd {
-		return &unit{p}
+		return &unit{program: p, prefix: c.Config.Paths.UnitPrefix}
 	}
-	return &process{program: p, run: c.dirs.run}
+	return &process{program: p, run: c.Config.Paths.Run}
 }
 
 // starting keeps a Down, after an interrupt, from missing what an Up just makes or

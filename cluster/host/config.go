@@ -2,222 +2,210 @@ package host
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
+	"net/netip"
 	"path/filepath"
-	"strings"
-
-	"golang.org/x/sys/unix"
-	"workload.openshift.io/kubernetes/cluster/image"
-	"workload.openshift.io/partition"
 )
 
-// describe sets how each component is called.
-func (c *Cluster) describe() {
-	kubelet := cmp.Or(c.Config.Kubelet, filepath.Join(c.Config.Bin, "kubelet"))
-	path := []string{"PATH=" + c.Config.Tools + ":" + os.Getenv("PATH")}
-	etcd := []string{c.tool("etcd"), "--name=etcd", "--data-dir=" + c.data("etcd"),
-		"--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL, "--listen-peer-urls=" + etcdPeer, "--initial-advertise-peer-urls=" + etcdPeer, "--initial-cluster=etcd=" + etcdPeer}
-	if !c.Config.Durable {
-		etcd = append(etcd, "--unsafe-no-fsync")
-	}
-	c.Etcd = c.component(program{name: "etcd", args: etcd})
-	c.Containerd = c.component(program{name: "containerd", args: []string{c.tool("containerd"), "--config=" + c.data("containerd.toml")}, env: path,
-		// The root of all cgroups has the controllers that a service has delegated.
-		service: []string{"Delegate=yes", "KillMode=process", "TasksMax=infinity", "OOMScoreAdjust=-999"}})
-	c.APIServer = c.component(program{name: "kube-apiserver", args: c.apiServerArgs(apiPort, "audit.log")})
-	if c.Config.APIServer != "" {
-		c.APIServer.Args()[0] = c.Config.APIServer
-	}
-	c.SecondAPIServer = c.component(program{name: "kube-apiserver-2", args: c.apiServerArgs(secondAPIPort, "audit-2.log")})
-	c.ControllerManager = c.component(program{name: "kube-controller-manager", args: []string{filepath.Join(c.Config.Bin, "kube-controller-manager"),
-		"--kubeconfig=" + c.data("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir=" + c.pki("kube-controller-manager"),
-		"--use-service-account-credentials", "--service-account-private-key-file=" + c.pki("service-account.key"), "--root-ca-file=" + c.pki("ca.crt"), "--v=2"}})
-	c.Scheduler = c.component(program{name: "kube-scheduler", args: []string{filepath.Join(c.Config.Bin, "kube-scheduler"),
-		"--kubeconfig=" + c.data("kube-scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir=" + c.pki("kube-scheduler"), "--v=2"}})
-	c.Proxy = c.component(program{name: "kube-proxy", args: []string{filepath.Join(c.Config.Bin, "kube-proxy"), "--config=" + c.data("kube-proxy.yaml")}})
-	c.Kubelet = c.component(program{name: "kubelet", args: []string{kubelet, "--config=" + c.data("kubelet.yaml"), "--kubeconfig=" + c.data("kubelet.kubeconfig"),
-		"--hostname-override=" + c.Config.Node.Name, "--node-ip=" + c.Config.Node.Address, "--root-dir=" + c.data("kubelet"), "--cert-dir=" + c.pki("kubelet"), "--v=2"}, env: path,
-		// systemd knows no hugetlb controller, and the kubelet wants all that the kernel has.
-		service: []string{"KillMode=process", "OOMScoreAdjust=-999", "NotifyAccess=main", "WatchdogSec=30s",
-			"ExecStartPre=/bin/sh -c 'echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'"}})
+// Config says what to run.
+type Config struct {
+	// Bin has the Kubernetes binaries. Kubelet and APIServer, if set, are run instead
+	// of Bin's.
+	Bin, Kubelet, APIServer string
+	// Tools has etcd, containerd, its shim and ctr, runc and the CNI plugins.
+	Tools string
+	// Tree is the release's source tree, for the pause program.
+	Tree string
+	// Pinning is the content of the pinning file. Empty means that there is none.
+	Pinning string
+	// CPUManagerPolicy is the kubelet's; empty means static.
+	CPUManagerPolicy string
+	// StaticPodURL is a second source of static pods; it may be empty.
+	StaticPodURL string
+	// RuntimeSocket is what the kubelet uses in place of containerd's; it may be empty.
+	RuntimeSocket string
+	// WithoutNode leaves out all but etcd, kube-apiserver and kube-controller-manager. Such
+	// clusters can be on a host beside each other, and beside one with a node, if their
+	// Paths, Ports and Network differ.
+	WithoutNode bool
+	// AdmissionConfiguration is the content of kube-apiserver's file of that kind; it
+	// may be empty.
+	AdmissionConfiguration string
+	// ControlPlaneType, if set, has etcd and the control plane run as static pods that
+	// ask for this workload type, and not as processes.
+	ControlPlaneType string
+	// Paths, Ports and Network are what the cluster has on this host. Their zero fields mean
+	// those of [DefaultPaths], [DefaultPorts] and [DefaultNetwork].
+	Paths   Paths
+	Ports   Ports
+	Network Network
+	// Node is how the cluster knows this node.
+	Node Node
+	// Supervisor is who runs the components; its zero value means that nobody does.
+	Supervisor Supervisor
+	// Durable has etcd write to its disk before it says so: the power of the host may fail.
+	Durable bool
+	// CgroupDriver is the kubelet's and the runtime's; its zero value means [Cgroupfs].
+	CgroupDriver CgroupDriver
+	// Dedicated means that the host is the cluster's own. Its kubelet measures file systems,
+	// and the authority's key stays, so that other hosts can join.
+	Dedicated bool
+	// Slow means that the CPUs of the host may be emulated: components have more time to
+	// become ready, and are asked less often, since asking needs the CPUs, too.
+	Slow bool
+	// Temporary means that the cluster is to end with this process ([Own]).
+	Temporary bool
+	// Images is a directory of archives of [image.Save]; if it is empty they are made here.
+	Images string
+	// KubeletConfiguration is added to the kubelet's; it may be empty.
+	KubeletConfiguration string
+	// WithoutReservation leaves the kubelet without kubeReserved, as installers do whose
+	// only reservation is the pinning file.
+	WithoutReservation bool
+	// Join, if set, is the URL of the kube-apiserver of another host, from which the
+	// certificate authority ([Paths.Authority]) was copied to the same paths here: this host then
+	// has a node and no control plane.
+	Join string
+	// Progress is told what is being done; it may be nil.
+	Progress func(format string, args ...any) `json:"-"`
 }
 
-func (c *Cluster) apiServerArgs(port, auditLog string) []string {
-	bind := c.Config.Node.Address
-	if bind != nodeIP { // the VM's ways in, too
-		bind = "0.0.0.0"
-	}
-	return []string{filepath.Join(c.Config.Bin, "kube-apiserver"),
-		"--etcd-servers=" + etcdURL, "--bind-address=" + bind, "--advertise-address=" + c.Config.Node.Address, "--secure-port=" + port,
-		"--tls-cert-file=" + c.pki("kube-apiserver.crt"), "--tls-private-key-file=" + c.pki("kube-apiserver.key"), "--client-ca-file=" + c.pki("ca.crt"), "--cert-dir=" + c.pki(""),
-		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), "--kubelet-client-key=" + c.pki("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.pki("service-account.key"), "--service-account-signing-key-file=" + c.pki("service-account.key"),
-		"--service-cluster-ip-range=" + serviceNet, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
-		"--audit-policy-file=" + c.data("audit-policy.yaml"), "--audit-log-path=" + c.data("logs/"+auditLog), "--v=2",
-		"--admission-control-config-file=" + c.data("admission.yaml")}
+// Supervisor is who runs the components of a cluster.
+type Supervisor string
+
+const (
+	// Unsupervised components are processes that outlive the command, and end with the host
+	// or when they fail.
+	Unsupervised Supervisor = ""
+	// Systemd starts components again when they fail, and when the host boots.
+	Systemd Supervisor = "systemd"
+)
+
+// CgroupDriver is who makes the cgroups of pods.
+type CgroupDriver string
+
+// The drivers, as the kubelet's configuration calls them.
+const (
+	Cgroupfs      CgroupDriver = "cgroupfs"
+	SystemdDriver CgroupDriver = "systemd"
+)
+
+// OnDedicatedHost returns the configuration for a host that is the cluster's own, has
+// systemd, and may lose its power: a VM. A CgroupDriver that is set stays.
+func (c Config) OnDedicatedHost() Config {
+	c.Supervisor, c.Durable, c.Dedicated, c.Slow = Systemd, true, true, true
+	c.CgroupDriver = cmp.Or(c.CgroupDriver, SystemdDriver)
+	return c
 }
 
-// WriteAdmissionConfiguration writes kube-apiserver's file as Config has it.
-func (c *Cluster) WriteAdmissionConfiguration() error {
-	content := c.Config.AdmissionConfiguration
-	if content == "" {
-		content = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n"
-	}
-	return os.WriteFile(c.data("admission.yaml"), []byte(content), 0o644)
+// NodeName is the name of a node that is given none.
+const NodeName = "partitioned"
+
+// Node is how the cluster knows the node of a host.
+type Node struct {
+	// Name of the node; if it is empty, [NodeName].
+	Name string
+	// Address is one of the host's; if it is empty, that of the bridge, which the cluster then
+	// makes.
+	Address string
+	// PodNet is the network of the node's pods: 24 bits, such as 10.247.1.0/24. If it is
+	// empty, that of the bridge.
+	PodNet string
 }
 
-// UseKubelet makes StartKubelet run another kubelet.
-func (c *Cluster) UseKubelet(path string) {
-	c.Config.Kubelet = path
-	c.describe()
+// Paths are where a cluster lives. Down removes all that is there.
+type Paths struct {
+	// Data has what etcd, containerd and the kubelet keep, certificates, configuration and
+	// logs.
+	Data string
+	// Run has sockets and the files of running processes. It must be short, since the path of
+	// a socket has at most 107 bytes.
+	Run string
+	// UnitPrefix is put before the names of units of systemd; it may be empty.
+	UnitPrefix string
 }
 
-// UseAPIServer makes StartAPIServer run another kube-apiserver.
-func (c *Cluster) UseAPIServer(path string) {
-	c.Config.APIServer = path
-	c.describe()
+// DefaultPaths are those of the one cluster with a node.
+var DefaultPaths = Paths{Data: "/var/lib/workload-partitioning", Run: "/run/workload-partitioning"}
+
+// Kubeconfig is the administrator's.
+func (p Paths) Kubeconfig() string { return filepath.Join(p.Data, "admin.kubeconfig") }
+
+// Manifests is the directory in which the kubelet looks for static pods.
+func (p Paths) Manifests() string { return filepath.Join(p.Data, "manifests") }
+
+// Authority are the files of the certificate authority. The key stays on a dedicated host
+// alone.
+func (p Paths) Authority() []string {
+	return []string{filepath.Join(p.Data, "pki", "ca.crt"), filepath.Join(p.Data, "pki", "ca.key")}
 }
 
-// unprivilegedHost reports whether root lacks CAP_SYS_RESOURCE, as in some VMs
-// and containers: OOM scores can then not be lowered.
-func unprivilegedHost() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0
+// What [DefaultPaths] has.
+var (
+	// Dir has all that a cluster keeps.
+	Dir = DefaultPaths.Data
+	// Kubeconfig is the administrator's.
+	Kubeconfig = DefaultPaths.Kubeconfig()
+	// ManifestDir is where the kubelet looks for static pods.
+	ManifestDir = DefaultPaths.Manifests()
+)
+
+// Ports are those on which the control plane listens. The kubelet and kube-proxy have the
+// usual ones, since there is one node on a host.
+type Ports struct {
+	// Of the loopback interface.
+	Etcd, EtcdPeer, ControllerManager, Scheduler int
+	// Of the node's address.
+	APIServer, SecondAPIServer int
 }
 
-// CgroupV1 reports whether the host mounts cgroup v1 controllers.
-func CgroupV1() bool {
-	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	return err != nil
+// DefaultPorts are the usual ones, but for etcd's, which another etcd of the host may have.
+var DefaultPorts = Ports{Etcd: 23790, EtcdPeer: 23800, ControllerManager: 10257, Scheduler: 10259, APIServer: 6443, SecondAPIServer: 6444}
+
+// all returns the ports in the order in which Up looks whether they are free.
+func (p Ports) all() []int {
+	return []int{p.APIServer, p.SecondAPIServer, p.Etcd, p.EtcdPeer, p.ControllerManager, p.Scheduler}
 }
 
-// configureRuntime writes the configuration of containerd, CNI, kube-proxy and the
-// audit log.
-func (c *Cluster) configureRuntime() error {
-	for path, content := range c.runtimeFiles() {
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+// Network is the cluster's own, so that nothing of it depends on what other addresses the
+// host has.
+type Network struct {
+	// Bridge is the name of the interface that connects the pods of this host.
+	Bridge string
+	// Pods is the bridge's network: 24 bits, of which the bridge has the first address.
+	Pods string
+	// Services is the network of Services, with 24 bits, too.
+	Services string
 }
 
-// runtimeFiles are those of configureRuntime, by their paths.
-func (c *Cluster) runtimeFiles() map[string]string {
-	containerd := fmt.Sprintf(`version = 3
-root = %[1]q
-state = %[2]q
-[grpc]
-  address = %[3]q
-[plugins.'io.containerd.cri.v1.images'.pinned_images]
-  sandbox = %[4]q
-[plugins.'io.containerd.cri.v1.runtime']
-  restrict_oom_score_adj = %[5]t
-  netns_mounts_under_state_dir = true
-  [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dirs = [%[6]q]
-    conf_dir = %[7]q
-  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
-    runtime_type = 'io.containerd.runc.v2'
-    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
-      BinaryName = %[8]q
-      SystemdCgroup = %[9]t
-`, c.data("containerd"), filepath.Join(c.dirs.run, "containerd"), c.socket(), image.Pause, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == SystemdDriver)
-	network := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "partitioned", "plugins": [
-  {"type": "bridge", "bridge": %q, "isGateway": true, "ipam":
-    {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
-]}
-`, bridge, filepath.Join(c.dirs.run, "cni"), c.Config.Node.PodNet)
-	proxy := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
-kind: KubeProxyConfiguration
-clientConnection:
-  kubeconfig: %s
-hostnameOverride: %s
-clusterCIDR: %s
-mode: iptables
-conntrack:
-  maxPerCore: 0
-  min: 0
-`, c.data("kube-proxy.kubeconfig"), c.Config.Node.Name, c.Config.Node.PodNet)
-	const audit = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-  verbs: [create, update, patch]
-  resources: [{group: "", resources: [pods, pods/status]}]
-- level: None
-`
-	return map[string]string{
-		c.data("containerd.toml"): containerd, c.data("cni/10-partitioned.conflist"): network,
-		c.data("kube-proxy.yaml"): proxy, c.data("audit-policy.yaml"): audit,
+// DefaultNetwork is that of the one cluster with a node.
+var DefaultNetwork = Network{Bridge: "wp0", Pods: "10.247.0.0/24", Services: "10.247.128.0/24"}
+
+// firstAddress returns the first address of a network, or the text itself if it is no network:
+// whoever is given that says so.
+func firstAddress(network string) string {
+	prefix, err := netip.ParsePrefix(network)
+	if err != nil {
+		return network
 	}
+	return prefix.Masked().Addr().Next().String()
 }
 
-// configureKubelet writes the kubelet's configuration and the pinning file.
-func (c *Cluster) configureKubelet() error {
-	if err := os.WriteFile(c.data("kubelet.yaml"), []byte(c.kubeletConfiguration()), 0o644); err != nil {
-		return err
+// withDefaults fills in what is empty.
+func (c Config) withDefaults() Config {
+	c.Paths.Data = cmp.Or(c.Paths.Data, DefaultPaths.Data)
+	c.Paths.Run = cmp.Or(c.Paths.Run, DefaultPaths.Run)
+	for port, usual := range map[*int]int{
+		&c.Ports.Etcd: DefaultPorts.Etcd, &c.Ports.EtcdPeer: DefaultPorts.EtcdPeer,
+		&c.Ports.ControllerManager: DefaultPorts.ControllerManager, &c.Ports.Scheduler: DefaultPorts.Scheduler,
+		&c.Ports.APIServer: DefaultPorts.APIServer, &c.Ports.SecondAPIServer: DefaultPorts.SecondAPIServer,
+	} {
+		*port = cmp.Or(*port, usual)
 	}
-	if c.Config.Pinning == "" {
-		if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	}
-	return os.WriteFile(partition.PinningFilePath, []byte(c.Config.Pinning), 0o600)
-}
-
-// kubeletConfiguration is the content of the kubelet's file of that kind.
-func (c *Cluster) kubeletConfiguration() string {
-	runtime := c.Config.RuntimeSocket
-	if runtime == "" {
-		runtime = c.socket()
-	}
-	policy := c.Config.CPUManagerPolicy
-	if policy == "" {
-		policy = "static"
-	}
-	var config strings.Builder
-	fmt.Fprintf(&config, `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-authentication:
-  anonymous: {enabled: false}
-  webhook: {enabled: true}
-  x509: {clientCAFile: %s}
-authorization: {mode: Webhook}
-cgroupDriver: %s
-containerRuntimeEndpoint: unix://%s
-cpuManagerPolicy: %s
-cpuManagerReconcilePeriod: 2s
-evictionHard: {memory.available: 300Mi}
-failSwapOn: false
-fileCheckFrequency: 2s
-nodeStatusReportFrequency: 10s
-staticPodPath: %s
-syncFrequency: 10s
-`, c.pki("ca.crt"), c.CgroupDriver(), runtime, policy, ManifestDir)
-	if !c.Config.WithoutReservation {
-		config.WriteString("kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it\n")
-	}
-	config.WriteString(c.Config.KubeletConfiguration)
-	if c.Config.StaticPodURL != "" {
-		fmt.Fprintf(&config, "staticPodURL: %s\nhttpCheckFrequency: 2s\n", c.Config.StaticPodURL)
-	}
-	if !c.Config.Dedicated {
-		// A container's root may have no figures of file systems. Without them the kubelet
-		// evicts nothing.
-		config.WriteString("localStorageCapacityIsolation: false\n")
-	}
-	if CgroupV1() {
-		config.WriteString("failCgroupV1: false\n")
-	}
-	if unprivilegedHost() {
-		config.WriteString("featureGates: {KubeletInUserNamespace: true}\n")
-	}
-	return config.String()
+	c.Network.Bridge = cmp.Or(c.Network.Bridge, DefaultNetwork.Bridge)
+	c.Network.Pods = cmp.Or(c.Network.Pods, DefaultNetwork.Pods)
+	c.Network.Services = cmp.Or(c.Network.Services, DefaultNetwork.Services)
+	c.Node.Name = cmp.Or(c.Node.Name, NodeName)
+	c.Node.Address = cmp.Or(c.Node.Address, firstAddress(c.Network.Pods))
+	c.Node.PodNet = cmp.Or(c.Node.PodNet, c.Network.Pods)
+	return c
 }

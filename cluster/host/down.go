@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,6 +52,12 @@ type host struct {
 	Boot    string
 	Absent  []string
 	Sysctls map[string]string
+	// WithoutNode says that a cluster has nothing on the host but processes, the bridge and
+	// its own directories.
+	WithoutNode bool
+	// Bridge is the name of the bridge; it is empty if the cluster has none. Before there was
+	// this field, a cluster with a node had that of its configuration.
+	Bridge string
 }
 
 func bootID() (string, error) {
@@ -64,7 +71,13 @@ func (c *Cluster) rememberHost() error {
 	if err != nil {
 		return err
 	}
-	h := host{Boot: boot, Sysctls: map[string]string{}}
+	h := host{Boot: boot, Sysctls: map[string]string{}, WithoutNode: c.Config.WithoutNode}
+	if c.ownBridge() || !h.WithoutNode {
+		h.Bridge = c.Config.Network.Bridge
+	}
+	if h.WithoutNode {
+		return c.writeHost(h)
+	}
 	for _, path := range hostPaths {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			h.Absent = append(h.Absent, path)
@@ -75,6 +88,10 @@ func (c *Cluster) rememberHost() error {
 			h.Sysctls[name] = strings.TrimSpace(string(value))
 		}
 	}
+	return c.writeHost(h)
+}
+
+func (c *Cluster) writeHost(h host) error {
 	data, err := json.Marshal(h)
 	if err != nil {
 		return err
@@ -127,7 +144,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	data, err := os.ReadFile(c.data("host.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		// Up records the host before it does anything to it.
-		return errors.Join(os.RemoveAll(c.dirs.run), os.RemoveAll(c.dirs.data))
+		return errors.Join(os.RemoveAll(c.Config.Paths.Run), os.RemoveAll(c.Config.Paths.Data))
 	}
 	if err != nil {
 		return err
@@ -143,27 +160,33 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if boot == h.Boot {
 		var errs []error
 		for _, p := range c.components() {
-			if p == c.Containerd { // after the pods
+			if p == c.Containerd && !h.WithoutNode { // after the pods
 				continue
 			}
 			errs = append(errs, p.Stop(10*time.Second), p.Remove())
 		}
-		if c.CgroupDriver() == SystemdDriver {
-			errs = append(errs, c.killPods(), systemctl("stop", "kubepods.slice"))
-		}
 		// An interrupt that ends Down ends it between two steps and not within one.
-		errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.Containerd.Remove(), c.unmount(h), c.removeCgroups(), c.removeNetwork(context.WithoutCancel(ctx)))
+		ctx := context.WithoutCancel(ctx)
+		if !h.WithoutNode {
+			errs = append(errs, c.removePods(h))
+		}
+		errs = append(errs, removeBridge(ctx, c.bridge(h)))
+		if !h.WithoutNode {
+			errs = append(errs, removeRules(ctx))
+		}
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
 	} else {
 		c.say("the host has booted since; removing files only")
 	}
-	if err := c.restoreHost(h); err != nil {
-		return err
+	if !h.WithoutNode {
+		if err := c.restoreHost(h); err != nil {
+			return err
+		}
 	}
 	// The directory with the record goes last.
-	return errors.Join(os.RemoveAll(c.dirs.run), os.RemoveAll(c.dirs.data))
+	return errors.Join(os.RemoveAll(c.Config.Paths.Run), os.RemoveAll(c.Config.Paths.Data))
 }
 
 var downs sync.Mutex
@@ -207,6 +230,17 @@ func removeEmpty(path string) error {
 		return err
 	}
 	return nil
+}
+
+// removePods ends all pods and then their runtime, and removes what the kernel has of
+// them.
+func (c *Cluster) removePods(h host) error {
+	var errs []error
+	if c.CgroupDriver() == SystemdDriver {
+		errs = append(errs, c.killPods(), systemctl("stop", "kubepods.slice"))
+	}
+	errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.Containerd.Remove(), c.unmount(h), c.removeCgroups())
+	return errors.Join(errs...)
 }
 
 // nodeCgroups returns the cgroups in which our kubelet puts pods, one a controller.
@@ -291,7 +325,7 @@ func (c *Cluster) killShims() error {
 
 // unmount removes all mounts below the cluster's directories, the last one first.
 func (c *Cluster) unmount(h host) error {
-	dirs := []string{c.dirs.data, c.dirs.run}
+	dirs := []string{c.Config.Paths.Data, c.Config.Paths.Run}
 	if slices.Contains(h.Absent, kubeletDir) {
 		dirs = append(dirs, kubeletDir)
 	}
@@ -337,14 +371,30 @@ func (c *Cluster) removeCgroups() error {
 	})
 }
 
-// removeNetwork removes the bridge, and the rules of the kubelet and kube-proxy,
-// whose chains all start with KUBE-.
-func (c *Cluster) removeNetwork(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join("/sys/class/net", bridge)); err == nil {
-		if output, err := exec.CommandContext(ctx, "ip", "link", "delete", bridge).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip link delete %s: %w: %s", bridge, err, output)
-		}
+// bridge returns the name of the bridge that Down removes, or nothing if there is none.
+func (c *Cluster) bridge(h host) string {
+	if h.WithoutNode {
+		return h.Bridge
 	}
+	return cmp.Or(h.Bridge, c.Config.Network.Bridge)
+}
+
+func removeBridge(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join("/sys/class/net", name)); err != nil {
+		return nil // it is gone
+	}
+	if output, err := exec.CommandContext(ctx, "ip", "link", "delete", name).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip link delete %s: %w: %s", name, err, output)
+	}
+	return nil
+}
+
+// removeRules removes the rules of the kubelet and kube-proxy, whose chains all start with
+// KUBE-.
+func removeRules(ctx context.Context) error {
 	for _, family := range []string{"iptables", "ip6tables"} {
 		rules, err := exec.CommandContext(ctx, family+"-save").Output()
 		if errors.Is(err, exec.ErrNotFound) {

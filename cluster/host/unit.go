@@ -17,9 +17,16 @@ import (
 const unitDir = "/etc/systemd/system"
 
 // unit is a component that systemd runs, as a service that also starts with the host.
-type unit struct{ program }
+type unit struct {
+	program
+	// prefix comes before its name.
+	prefix string
+}
 
-func (u *unit) file() string { return filepath.Join(unitDir, u.name+".service") }
+// serviceName is the name by which systemd knows it.
+func (u *unit) serviceName() string { return u.prefix + u.name }
+
+func (u *unit) file() string { return filepath.Join(unitDir, u.serviceName()+".service") }
 
 // content is that of the unit file.
 func (u *unit) content() string {
@@ -52,11 +59,11 @@ func (u *unit) start() error {
 		if err := systemctl("daemon-reload"); err != nil {
 			return err
 		}
-		if err := systemctl("enable", u.name); err != nil {
+		if err := systemctl("enable", u.serviceName()); err != nil {
 			return err
 		}
 	}
-	return systemctl("start", u.name)
+	return systemctl("start", u.serviceName())
 }
 
 // PID returns the number of the service's main process, or zero. It looks at the
@@ -66,7 +73,7 @@ func (u *unit) PID() int {
 	if err != nil {
 		return 0
 	}
-	tasks, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/system.slice", u.name+".service", "cgroup.procs"))
+	tasks, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/system.slice", u.serviceName()+".service", "cgroup.procs"))
 	if err != nil {
 		return 0
 	}
@@ -92,7 +99,7 @@ func (u *unit) Stop(time.Duration) error {
 	if !u.exists() {
 		return nil
 	}
-	return systemctl("stop", u.name)
+	return systemctl("stop", u.serviceName())
 }
 
 // Kill ends the service as a crash would, and stops it, or systemd would start it again.
@@ -100,7 +107,7 @@ func (u *unit) Kill() error {
 	if u.PID() == 0 {
 		return u.Stop(0)
 	}
-	return errors.Join(systemctl("kill", "--kill-whom=main", "--signal=KILL", u.name), systemctl("stop", u.name))
+	return errors.Join(systemctl("kill", "--kill-whom=main", "--signal=KILL", u.serviceName()), systemctl("stop", u.serviceName()))
 }
 
 // Remove makes systemd forget the service, which has ended.
@@ -108,7 +115,7 @@ func (u *unit) Remove() error {
 	if !u.exists() {
 		return nil
 	}
-	if err := systemctl("disable", u.name); err != nil {
+	if err := systemctl("disable", u.serviceName()); err != nil {
 		return err
 	}
 	if err := os.Remove(u.file()); err != nil {

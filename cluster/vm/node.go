@@ -83,7 +83,7 @@ func (vm *VM) StartCluster(ctx context.Context, config host.Config) (kubeconfig 
 // Join makes the VM a further node of the cluster whose control plane is in another,
 // and waits until it is Ready. The other runs, and both have their ends of the link.
 func (vm *VM) Join(ctx context.Context, other *VM, config host.Config) error {
-	for _, file := range host.Authority {
+	for _, file := range host.DefaultPaths.Authority() {
 		content, err := other.Run(ctx, "cat "+file)
 		if err != nil {
 			return err
@@ -92,7 +92,7 @@ func (vm *VM) Join(ctx context.Context, other *VM, config host.Config) error {
 			return err
 		}
 	}
-	config.Join = "https://" + other.Address() + ":6443"
+	config.Join = fmt.Sprintf("https://%s:%d", other.Address(), host.DefaultPorts.APIServer)
 	_, err := vm.StartCluster(ctx, config)
 	return err
 }

@@ -184,7 +184,7 @@ func (vm *VM) start() error {
 		"-kernel", filepath.Join(base, "vmlinuz"), "-initrd", filepath.Join(base, "initrd"),
 		"-append", strings.TrimSpace(kernelArgs+" systemd.hostname="+vm.Name()+" "+vm.Config.Append),
 		"-drive", "file="+vm.file("disk.qcow2")+",if=virtio,cache=unsafe", "-drive", "file="+vm.state.Payload+",if=virtio,format=raw,readonly=on",
-		"-netdev", fmt.Sprintf("user,id=outside,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22,hostfwd=tcp:127.0.0.1:%d-:6443", vm.state.SSH, vm.state.API), "-device", "virtio-net-pci,netdev=outside",
+		"-netdev", fmt.Sprintf("user,id=outside,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22,hostfwd=tcp:127.0.0.1:%d-:%d", vm.state.SSH, vm.state.API, host.DefaultPorts.APIServer), "-device", "virtio-net-pci,netdev=outside",
 		"-netdev", vm.link(), "-device", fmt.Sprintf("virtio-net-pci,netdev=link,mac=52:54:00:57:50:%02x", vm.Config.Number),
 		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+vm.Console(), "-serial", "chardev:console")
 	vm.qemu = host.NewProcess(vm.dir, "qemu", args...)

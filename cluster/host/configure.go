@@ -1,0 +1,225 @@
+package host
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"workload.openshift.io/kubernetes/cluster/image"
+	"workload.openshift.io/partition"
+)
+
+// describe sets how each component is called.
+func (c *Cluster) describe() {
+	kubelet := cmp.Or(c.Config.Kubelet, filepath.Join(c.Config.Bin, "kubelet"))
+	path := []string{"PATH=" + c.Config.Tools + ":" + os.Getenv("PATH")}
+	client, peer := c.etcdURL(), fmt.Sprintf("http://127.0.0.1:%d", c.Config.Ports.EtcdPeer)
+	etcd := []string{c.tool("etcd"), "--name=etcd", "--data-dir=" + c.data("etcd"),
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client, "--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=etcd=" + peer}
+	if !c.Config.Durable {
+		etcd = append(etcd, "--unsafe-no-fsync")
+	}
+	c.Etcd = c.component(program{name: "etcd", args: etcd})
+	c.Containerd = c.component(program{name: "containerd", args: []string{c.tool("containerd"), "--config=" + c.data("containerd.toml")}, env: path,
+		// The root of all cgroups has the controllers that a service has delegated.
+		service: []string{"Delegate=yes", "KillMode=process", "TasksMax=infinity", "OOMScoreAdjust=-999"}})
+	c.APIServer = c.component(program{name: "kube-apiserver", args: c.apiServerArgs(c.Config.Ports.APIServer, "audit.log")})
+	if c.Config.APIServer != "" {
+		c.APIServer.Args()[0] = c.Config.APIServer
+	}
+	c.SecondAPIServer = c.component(program{name: "kube-apiserver-2", args: c.apiServerArgs(c.Config.Ports.SecondAPIServer, "audit-2.log")})
+	c.ControllerManager = c.component(program{name: "kube-controller-manager", args: []string{filepath.Join(c.Config.Bin, "kube-controller-manager"),
+		"--kubeconfig=" + c.data("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.Config.Ports.ControllerManager), "--cert-dir=" + c.pki("kube-controller-manager"),
+		"--use-service-account-credentials", "--service-account-private-key-file=" + c.pki("service-account.key"), "--root-ca-file=" + c.pki("ca.crt"), "--v=2"}})
+	c.Scheduler = c.component(program{name: "kube-scheduler", args: []string{filepath.Join(c.Config.Bin, "kube-scheduler"),
+		"--kubeconfig=" + c.data("kube-scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.Config.Ports.Scheduler), "--cert-dir=" + c.pki("kube-scheduler"), "--v=2"}})
+	c.Proxy = c.component(program{name: "kube-proxy", args: []string{filepath.Join(c.Config.Bin, "kube-proxy"), "--config=" + c.data("kube-proxy.yaml")}})
+	c.Kubelet = c.component(program{name: "kubelet", args: []string{kubelet, "--config=" + c.data("kubelet.yaml"), "--kubeconfig=" + c.data("kubelet.kubeconfig"),
+		"--hostname-override=" + c.Config.Node.Name, "--node-ip=" + c.Config.Node.Address, "--root-dir=" + c.data("kubelet"), "--cert-dir=" + c.pki("kubelet"), "--v=2"}, env: path,
+		// systemd knows no hugetlb controller, and the kubelet wants all that the kernel has.
+		service: []string{"KillMode=process", "OOMScoreAdjust=-999", "NotifyAccess=main", "WatchdogSec=30s",
+			"ExecStartPre=/bin/sh -c 'echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'"}})
+}
+
+func (c *Cluster) apiServerArgs(port int, auditLog string) []string {
+	bind := c.Config.Node.Address
+	if !c.ownBridge() { // the VM's ways in, too
+		bind = "0.0.0.0"
+	}
+	return []string{filepath.Join(c.Config.Bin, "kube-apiserver"),
+		"--etcd-servers=" + c.etcdURL(), "--bind-address=" + bind, "--advertise-address=" + c.Config.Node.Address, "--secure-port=" + strconv.Itoa(port),
+		"--tls-cert-file=" + c.pki("kube-apiserver.crt"), "--tls-private-key-file=" + c.pki("kube-apiserver.key"), "--client-ca-file=" + c.pki("ca.crt"), "--cert-dir=" + c.pki(""),
+		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), "--kubelet-client-key=" + c.pki("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.pki("service-account.key"), "--service-account-signing-key-file=" + c.pki("service-account.key"),
+		"--service-cluster-ip-range=" + c.Config.Network.Services, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+		"--audit-policy-file=" + c.data("audit-policy.yaml"), "--audit-log-path=" + c.data("logs/"+auditLog), "--v=2",
+		"--admission-control-config-file=" + c.data("admission.yaml")}
+}
+
+// WriteAdmissionConfiguration writes kube-apiserver's file as Config has it.
+func (c *Cluster) WriteAdmissionConfiguration() error {
+	content := c.Config.AdmissionConfiguration
+	if content == "" {
+		content = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: []\n"
+	}
+	return os.WriteFile(c.data("admission.yaml"), []byte(content), 0o644)
+}
+
+// UseKubelet makes StartKubelet run another kubelet.
+func (c *Cluster) UseKubelet(path string) {
+	c.Config.Kubelet = path
+	c.describe()
+}
+
+// UseAPIServer makes StartAPIServer run another kube-apiserver.
+func (c *Cluster) UseAPIServer(path string) {
+	c.Config.APIServer = path
+	c.describe()
+}
+
+// unprivilegedHost reports whether root lacks CAP_SYS_RESOURCE, as in some VMs
+// and containers: OOM scores can then not be lowered.
+func unprivilegedHost() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0
+}
+
+// CgroupV1 reports whether the host mounts cgroup v1 controllers.
+func CgroupV1() bool {
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	return err != nil
+}
+
+// configureRuntime writes the configuration of containerd, CNI, kube-proxy and the
+// audit log.
+func (c *Cluster) configureRuntime() error {
+	for path, content := range c.runtimeFiles() {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runtimeFiles are those of configureRuntime, by their paths.
+func (c *Cluster) runtimeFiles() map[string]string {
+	containerd := fmt.Sprintf(`version = 3
+root = %[1]q
+state = %[2]q
+[grpc]
+  address = %[3]q
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = %[4]q
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = %[5]t
+  netns_mounts_under_state_dir = true
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = [%[6]q]
+    conf_dir = %[7]q
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+    runtime_type = 'io.containerd.runc.v2'
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+      BinaryName = %[8]q
+      SystemdCgroup = %[9]t
+`, c.data("containerd"), filepath.Join(c.Config.Paths.Run, "containerd"), c.socket(), image.Pause, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == SystemdDriver)
+	network := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "partitioned", "plugins": [
+  {"type": "bridge", "bridge": %q, "isGateway": true, "ipam":
+    {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
+]}
+`, c.Config.Network.Bridge, filepath.Join(c.Config.Paths.Run, "cni"), c.Config.Node.PodNet)
+	proxy := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+clientConnection:
+  kubeconfig: %s
+hostnameOverride: %s
+clusterCIDR: %s
+mode: iptables
+conntrack:
+  maxPerCore: 0
+  min: 0
+`, c.data("kube-proxy.kubeconfig"), c.Config.Node.Name, c.Config.Node.PodNet)
+	const audit = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  verbs: [create, update, patch]
+  resources: [{group: "", resources: [pods, pods/status]}]
+- level: None
+`
+	return map[string]string{
+		c.data("containerd.toml"): containerd, c.data("cni/10-partitioned.conflist"): network,
+		c.data("kube-proxy.yaml"): proxy, c.data("audit-policy.yaml"): audit,
+	}
+}
+
+// configureKubelet writes the kubelet's configuration and the pinning file.
+func (c *Cluster) configureKubelet() error {
+	if err := os.WriteFile(c.data("kubelet.yaml"), []byte(c.kubeletConfiguration()), 0o644); err != nil {
+		return err
+	}
+	if c.Config.Pinning == "" {
+		if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return os.WriteFile(partition.PinningFilePath, []byte(c.Config.Pinning), 0o600)
+}
+
+// kubeletConfiguration is the content of the kubelet's file of that kind.
+func (c *Cluster) kubeletConfiguration() string {
+	runtime := c.Config.RuntimeSocket
+	if runtime == "" {
+		runtime = c.socket()
+	}
+	policy := c.Config.CPUManagerPolicy
+	if policy == "" {
+		policy = "static"
+	}
+	var config strings.Builder
+	fmt.Fprintf(&config, `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: %s}
+authorization: {mode: Webhook}
+cgroupDriver: %s
+containerRuntimeEndpoint: unix://%s
+cpuManagerPolicy: %s
+cpuManagerReconcilePeriod: 2s
+evictionHard: {memory.available: 300Mi}
+failSwapOn: false
+fileCheckFrequency: 2s
+nodeStatusReportFrequency: 10s
+staticPodPath: %s
+syncFrequency: 10s
+`, c.pki("ca.crt"), c.CgroupDriver(), runtime, policy, c.Config.Paths.Manifests())
+	if !c.Config.WithoutReservation {
+		config.WriteString("kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it\n")
+	}
+	config.WriteString(c.Config.KubeletConfiguration)
+	if c.Config.StaticPodURL != "" {
+		fmt.Fprintf(&config, "staticPodURL: %s\nhttpCheckFrequency: 2s\n", c.Config.StaticPodURL)
+	}
+	if !c.Config.Dedicated {
+		// A container's root may have no figures of file systems. Without them the kubelet
+		// evicts nothing.
+		config.WriteString("localStorageCapacityIsolation: false\n")
+	}
+	if CgroupV1() {
+		config.WriteString("failCgroupV1: false\n")
+	}
+	if unprivilegedHost() {
+		config.WriteString("featureGates: {KubeletInUserNamespace: true}\n")
+	}
+	return config.String()
+}
