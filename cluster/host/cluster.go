@@ -356,7 +356,7 @@ func (c *Cluster) foreignNode() error {
 func (c *Cluster) prepare(ctx context.Context) error {
 	starting.Lock()
 	defer starting.Unlock()
-	if ending {
+	if isEnding(c.Config.Paths.Data) {
 		return errEnding
 	}
 	// First of all, so that Down removes what comes next and nothing else.

@@ -62,22 +62,28 @@ func (c *Cluster) component(p program) Component {
 }
 
 // starting keeps a Down, after an interrupt, from missing what an Up just makes or
-// starts: nothing is made or started while one is ending, or after an [End].
+// starts: nothing is made or started below a directory while what is there is ending, nor
+// anywhere after an [End].
 var (
 	starting sync.Mutex
-	ending   bool
+	// ending has the directories with data, and endingAll counts calls of End.
+	ending    = map[string]bool{}
+	endingAll int
 )
 
 var errEnding = errors.New("the cluster is being ended")
 
+// isEnding is asked by those who have locked starting.
+func isEnding(data string) bool { return endingAll > 0 || ending[data] }
+
 // startUnlessEnding starts a component that does not run.
-func startUnlessEnding(c Component, start func() error) error {
+func startUnlessEnding(c Component, data string, start func() error) error {
 	if c.PID() != 0 {
 		return nil
 	}
 	starting.Lock()
 	defer starting.Unlock()
-	if ending {
+	if isEnding(data) {
 		return fmt.Errorf("%s is not started: %w", c.Name(), errEnding)
 	}
 	return start()

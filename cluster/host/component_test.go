@@ -119,6 +119,22 @@ func TestNothingStartsWhileTheClusterEnds(t *testing.T) {
 	}
 }
 
+func TestOneClusterEndsWhileAnotherStarts(t *testing.T) {
+	p, other := newTestProcess(t, "exec sleep 100"), newTestProcess(t, "exec sleep 100")
+	c := New(Config{Paths: Paths{Data: filepath.Dir(filepath.Dir(p.Log()))}})
+	resume := c.end()
+	if err := p.Start(); !errors.Is(err, errEnding) {
+		t.Errorf("Start of what ends returns %v, want %v", err, errEnding)
+	}
+	if err := other.Start(); err != nil {
+		t.Errorf("Start of something else returns %v", err)
+	}
+	resume()
+	if err := p.Start(); err != nil {
+		t.Errorf("Start after that returns %v", err)
+	}
+}
+
 func TestUnitFile(t *testing.T) {
 	c := New(Config{Bin: "/b", Tools: "/t"}.OnDedicatedHost())
 	const want = `[Unit]

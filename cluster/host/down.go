@@ -139,7 +139,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if !c.Exists() {
 		return nil
 	}
-	defer End()()
+	defer c.end()()
 
 	data, err := os.ReadFile(c.data("host.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -196,12 +196,23 @@ var downs sync.Mutex
 func End() (resume func()) {
 	starting.Lock()
 	defer starting.Unlock()
-	before := ending
-	ending = true
+	endingAll++
+	return sync.OnceFunc(func() {
+		starting.Lock()
+		defer starting.Unlock()
+		endingAll--
+	})
+}
+
+// end is End for this cluster alone. It is called by Down, which has locked downs.
+func (c *Cluster) end() (resume func()) {
+	starting.Lock()
+	defer starting.Unlock()
+	ending[c.Config.Paths.Data] = true
 	return func() {
 		starting.Lock()
 		defer starting.Unlock()
-		ending = before
+		delete(ending, c.Config.Paths.Data)
 	}
 }
 

@@ -46,7 +46,7 @@ type identity struct {
 func (p *process) file() string { return filepath.Join(p.run, p.name+".json") }
 
 // Start starts the program in a session of its own, unless it runs.
-func (p *process) Start() error { return startUnlessEnding(p, p.start) }
+func (p *process) Start() error { return startUnlessEnding(p, p.data, p.start) }
 
 func (p *process) start() error {
 	log, err := os.OpenFile(p.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)

@@ -48,7 +48,7 @@ func (u *unit) content() string {
 }
 
 // Start makes the service, unless it is there as it should be, and starts it.
-func (u *unit) Start() error { return startUnlessEnding(u, u.start) }
+func (u *unit) Start() error { return startUnlessEnding(u, u.data, u.start) }
 
 func (u *unit) start() error {
 	content := u.content()
