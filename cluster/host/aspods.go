@@ -27,7 +27,7 @@ func (c *Cluster) writeControlPlanePods() error {
 	return nil
 }
 
-// asPod returns the static pod that runs a part of the control plane with the host's
+// asPod returns the static pod that runs a component of the control plane with the host's
 // files, below the same paths.
 func (c *Cluster) asPod(p Component) *v1.Pod {
 	pod := &v1.Pod{

@@ -445,7 +445,7 @@ func get(ctx context.Context, url string) error {
 	return nil
 }
 
-// SaveLogs copies the logs of all parts to a directory that does not exist yet.
+// SaveLogs copies the logs of all components to a directory that does not exist yet.
 func (c *Cluster) SaveLogs(to string) error { return os.CopyFS(to, os.DirFS(c.data("logs"))) }
 
 // AuditLog is the path of kube-apiserver's audit log, which has the creations and

@@ -102,7 +102,7 @@ func keepLogs(c *host.Cluster) {
 	if err == nil {
 		err = c.SaveLogs(logs)
 	}
-	fmt.Println("the logs of all parts are kept in", logs, err)
+	fmt.Println("the logs of all components are kept in", logs, err)
 }
 
 // partitioned returns the node whose pool is CPU 0, and starts it at the first call.
