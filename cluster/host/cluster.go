@@ -13,16 +13,12 @@ package host
 import (
 	"cmp"
 	"context"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strconv"
 	"time"
 
@@ -30,7 +26,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"workload.openshift.io/partition"
 )
 
 // Cluster is a single-node cluster on this host.
@@ -267,164 +262,6 @@ func (c *Cluster) ChangeCPUManagerPolicy(policy string) error {
 	c.Config.CPUManagerPolicy = policy
 	if err := os.Remove(filepath.Join(c.KubeletDir(), "cpu_manager_state")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
-	}
-	return nil
-}
-
-// Unfit returns why this host cannot run a node, or nil if nothing speaks against it.
-func Unfit() error {
-	switch {
-	case runtime.GOOS != "linux":
-		return errors.New("this is not Linux")
-	case os.Getuid() != 0:
-		return errors.New("a node needs root; run as root")
-	case runtime.NumCPU() < 2:
-		return errors.New("a partitioned node needs two CPUs")
-	}
-	if _, err := os.Stat("/sys/fs/cgroup"); err != nil {
-		return fmt.Errorf("a node needs cgroups: %w", err)
-	}
-	return nil
-}
-
-// preflight says what the host lacks before anything is started.
-func (c *Cluster) preflight(context.Context) error {
-	if err := Unfit(); err != nil {
-		return err
-	}
-	for _, name := range []string{"etcd", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "bridge", "host-local", "loopback"} {
-		if _, err := os.Stat(c.tool(name)); err != nil {
-			return fmt.Errorf("%w; make tools builds it", err)
-		}
-	}
-	programs := []string{"ip", "iptables"}
-	if c.Config.Images == "" {
-		programs = append(programs, "gcc")
-	}
-	for _, name := range programs {
-		if _, err := exec.LookPath(name); err != nil {
-			return fmt.Errorf("%w; scripts/install-packages.sh installs it", err)
-		}
-	}
-	for _, p := range []Component{c.APIServer, c.ControllerManager, c.Scheduler, c.Proxy, c.Kubelet} {
-		if _, err := os.Stat(p.Args()[0]); err != nil {
-			return fmt.Errorf("%w; carry build builds it", err)
-		}
-	}
-	return nil
-}
-
-// foreign refuses to share the host with a node that is not ours, and with whoever has our
-// ports.
-func (c *Cluster) foreign(context.Context) error {
-	ports := c.Config.Ports.all()
-	if !c.Config.WithoutNode {
-		if err := c.foreignNode(); err != nil {
-			return err
-		}
-		const kubelet = 10250
-		ports = slices.Insert(ports, 0, kubelet)
-	}
-	for _, port := range ports {
-		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		if err != nil {
-			return fmt.Errorf("the cluster needs port %d: %w", port, err)
-		}
-		listener.Close()
-	}
-	return nil
-}
-
-func (c *Cluster) foreignNode() error {
-	if _, err := os.Stat(partition.PinningFilePath); err == nil {
-		return fmt.Errorf("%s exists, and this command has not written it: the host is a node already", partition.PinningFilePath)
-	}
-	// With the cgroupfs driver, and with systemd's.
-	for _, name := range []string{"kubepods", "kubepods.slice"} {
-		groups, err := topCgroups(name)
-		if err != nil {
-			return err
-		}
-		if len(groups) > 0 {
-			return fmt.Errorf("%s exists, and this command has not made it: another kubelet runs here, or has", groups[0])
-		}
-	}
-	return nil
-}
-
-// prepare makes directories, certificates, kubeconfigs, configuration and the bridge.
-func (c *Cluster) prepare(ctx context.Context) error {
-	starting.Lock()
-	defer starting.Unlock()
-	if isEnding(c.Config.Paths.Data) {
-		return errEnding
-	}
-	// First of all, so that Down removes what comes next and nothing else.
-	if err := os.MkdirAll(c.Config.Paths.Data, 0o755); err != nil {
-		return err
-	}
-	if c.Config.Temporary {
-		if err := Own(c.Config.Paths.Data); err != nil {
-			return err
-		}
-	}
-	if err := c.rememberHost(); err != nil {
-		return err
-	}
-	dirs := []string{c.Config.Paths.Run, c.data("logs"), c.Config.Paths.Manifests(), c.data("cni")}
-	if !c.Config.WithoutNode {
-		dirs = append(dirs, filepath.Dir(partition.PinningFilePath))
-	}
-	for _, dir := range dirs {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	authority, err := newPKI(c.pki(""))
-	if err != nil {
-		return err
-	}
-	if c.Config.Dedicated {
-		if err := authority.keep(); err != nil {
-			return err
-		}
-	}
-	if err := authority.issue("kube-apiserver", pkix.Name{CommonName: "kube-apiserver"}, c.Config.Node.Address, firstAddress(c.Config.Network.Services), "127.0.0.1", "localhost",
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"); err != nil {
-		return err
-	}
-	if err := authority.issue("kubelet-client", pkix.Name{CommonName: "kube-apiserver-kubelet-client", Organization: []string{"system:masters"}}); err != nil {
-		return err
-	}
-	if err := authority.serviceAccountKey(); err != nil {
-		return err
-	}
-	for path, user := range map[string][]string{
-		c.Config.Paths.Kubeconfig():                  {"admin", "system:masters"},
-		c.data("kubelet.kubeconfig"):                 {"system:node:" + c.Config.Node.Name, "system:nodes"},
-		c.data("kube-controller-manager.kubeconfig"): {"system:kube-controller-manager"},
-		c.data("kube-scheduler.kubeconfig"):          {"system:kube-scheduler"},
-		c.data("kube-proxy.kubeconfig"):              {"system:kube-proxy"},
-	} {
-		if err := authority.kubeconfig(path, c.server(c.Config.Ports.APIServer), user[0], user[1:]...); err != nil {
-			return err
-		}
-	}
-	if err := c.configureRuntime(); err != nil {
-		return err
-	}
-	if !c.ownBridge() {
-		return nil
-	}
-	bridge := c.Config.Network.Bridge
-	for _, args := range [][]string{
-		{"link", "add", bridge, "type", "bridge"},
-		{"address", "add", c.Config.Node.Address + "/24", "dev", bridge},
-		{"link", "set", bridge, "up"},
-	} {
-		if output, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", args[0], err, output)
-		}
 	}
 	return nil
 }

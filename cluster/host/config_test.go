@@ -147,20 +147,20 @@ func TestWhatIsRememberedForDown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var h host
-			if err := json.Unmarshal(data, &h); err != nil {
+			var r record
+			if err := json.Unmarshal(data, &r); err != nil {
 				t.Fatal(err)
 			}
 			// Down may be called by a command that knows the paths alone.
-			if got := New(Config{Paths: c.Config.Paths}).bridge(h); got != test.bridge {
+			if got := New(Config{Paths: c.Config.Paths}).bridge(r); got != test.bridge {
 				t.Errorf("Down removes the bridge %q, want %q", got, test.bridge)
 			}
-			if h.WithoutNode != test.withoutNode || test.withoutNode && len(h.Absent)+len(h.Sysctls) > 0 {
-				t.Errorf("Down goes by %+v, want that it is without a node: %v", h, test.withoutNode)
+			if r.WithoutNode != test.withoutNode || test.withoutNode && len(r.Absent)+len(r.Sysctls) > 0 {
+				t.Errorf("Down goes by %+v, want that it is without a node: %v", r, test.withoutNode)
 			}
 		})
 	}
-	if got := New(Config{}).bridge(host{}); got != "wp0" {
+	if got := New(Config{}).bridge(record{}); got != "wp0" {
 		t.Errorf("by a record of before, Down removes the bridge %q, want wp0", got)
 	}
 }

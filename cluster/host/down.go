@@ -21,113 +21,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
-	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
 	"workload.openshift.io/kubernetes/cluster/poll"
-	"workload.openshift.io/partition"
 )
-
-// kubeletDir has sockets of a kubelet, whatever its root directory is.
-const kubeletDir = "/var/lib/kubelet"
-
-// hostPaths are written by a kubelet and its runtime at places that cannot be
-// configured. Those that are not there before Up are removed by Down.
-var hostPaths = []string{
-	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pod-resources", kubeletDir,
-	"/var/lib/cni/results", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd/s", "/run/containerd",
-	"/run/runc", "/run/xtables.lock", "/usr/libexec/kubernetes/kubelet-plugins", "/usr/libexec/kubernetes", "/run/netns", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd",
-	filepath.Dir(partition.PinningFilePath),
-}
-
-// sharedPaths are those of hostPaths in which others keep files too: they are removed
-// only if they are empty.
-var sharedPaths = []string{kubeletDir, "/var/lib/cni", "/run/containerd", "/run/containerd/runc", "/usr/libexec/kubernetes", "/opt/containerd", "/run/netns", "/run/runc", filepath.Dir(partition.PinningFilePath)}
-
-// sysctls are set by the kubelet, kube-proxy and the bridge plugin.
-var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"}
-
-// host is what Up has found, so that Down can leave it as it was.
-type host struct {
-	// Boot identifies the boot of the host: processes, mounts and cgroups of ours are
-	// gone after another, and what is there then is somebody else's.
-	Boot    string
-	Absent  []string
-	Sysctls map[string]string
-	// WithoutNode says that a cluster has nothing on the host but processes, the bridge and
-	// its own directories.
-	WithoutNode bool
-	// Bridge is the name of the bridge; it is empty if the cluster has none. Before there was
-	// this field, a cluster with a node had that of its configuration.
-	Bridge string
-}
-
-func bootID() (string, error) {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(data)), err
-}
-
-// rememberHost records the host as it is.
-func (c *Cluster) rememberHost() error {
-	boot, err := bootID()
-	if err != nil {
-		return err
-	}
-	h := host{Boot: boot, Sysctls: map[string]string{}, WithoutNode: c.Config.WithoutNode}
-	if c.ownBridge() || !h.WithoutNode {
-		h.Bridge = c.Config.Network.Bridge
-	}
-	if h.WithoutNode {
-		return c.writeHost(h)
-	}
-	for _, path := range hostPaths {
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			h.Absent = append(h.Absent, path)
-		}
-	}
-	for _, name := range sysctls {
-		if value, err := os.ReadFile(filepath.Join("/proc/sys", name)); err == nil {
-			h.Sysctls[name] = strings.TrimSpace(string(value))
-		}
-	}
-	return c.writeHost(h)
-}
-
-func (c *Cluster) writeHost(h host) error {
-	data, err := json.Marshal(h)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(c.data("host.json"), data, 0o644)
-}
-
-// restoreHost undoes what a kubelet does to a host outside the cluster's directories.
-func (c *Cluster) restoreHost(h host) error {
-	for name, value := range h.Sysctls {
-		path := filepath.Join("/proc/sys", name)
-		if now, err := os.ReadFile(path); !slices.Contains(sysctls, name) || err != nil || strings.TrimSpace(string(now)) == value {
-			continue
-		}
-		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
-			return fmt.Errorf("sysctl %s: %w", name, err)
-		}
-	}
-	if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	// In the order of the list, which has directories after what is in them.
-	for _, path := range hostPaths {
-		if !slices.Contains(h.Absent, path) {
-			continue
-		}
-		remove := os.RemoveAll
-		if slices.Contains(sharedPaths, path) {
-			remove = removeEmpty
-		}
-		if err := remove(path); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Down ends every process of the cluster and removes every trace: containers,
 // mounts, cgroups, the network, the pinning file and all files. It does what is
@@ -149,29 +44,29 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var h host
-	if err := json.Unmarshal(data, &h); err != nil {
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
 		return fmt.Errorf("%s: %w", c.data("host.json"), err)
 	}
 	boot, err := bootID()
 	if err != nil {
 		return err
 	}
-	if boot == h.Boot {
+	if boot == r.Boot {
 		var errs []error
 		for _, p := range c.components() {
-			if p == c.Containerd && !h.WithoutNode { // after the pods
+			if p == c.Containerd && !r.WithoutNode { // after the pods
 				continue
 			}
 			errs = append(errs, p.Stop(10*time.Second), p.Remove())
 		}
 		// An interrupt that ends Down ends it between two steps and not within one.
 		ctx := context.WithoutCancel(ctx)
-		if !h.WithoutNode {
-			errs = append(errs, c.removePods(h))
+		if !r.WithoutNode {
+			errs = append(errs, c.removePods(r))
 		}
-		errs = append(errs, removeBridge(ctx, c.bridge(h)))
-		if !h.WithoutNode {
+		errs = append(errs, removeBridge(ctx, c.bridge(r)))
+		if !r.WithoutNode {
 			errs = append(errs, removeRules(ctx))
 		}
 		if err := errors.Join(errs...); err != nil {
@@ -180,8 +75,8 @@ func (c *Cluster) Down(ctx context.Context) error {
 	} else {
 		c.say("the host has booted since; removing files only")
 	}
-	if !h.WithoutNode {
-		if err := c.restoreHost(h); err != nil {
+	if !r.WithoutNode {
+		if err := c.restoreHost(r); err != nil {
 			return err
 		}
 	}
@@ -216,41 +111,14 @@ func (c *Cluster) end() (resume func()) {
 	}
 }
 
-// Own notes that what is in a directory is to end with this process.
-func Own(dir string) error {
-	pid := os.Getpid()
-	started, err := startTime(pid)
-	if err != nil {
-		return err
-	}
-	return owner(dir).remember(identity{pid, started})
-}
-
-// Abandoned reports whether what is in a directory was to end with a process that has ended
-// and left it: that was killed.
-func Abandoned(dir string) bool {
-	p := owner(dir)
-	_, err := os.Stat(p.file())
-	return err == nil && p.PID() == 0
-}
-
-func owner(dir string) *process { return newProcess(dir, "owner") }
-
-func removeEmpty(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
-		return err
-	}
-	return nil
-}
-
 // removePods ends all pods and then their runtime, and removes what the kernel has of
 // them.
-func (c *Cluster) removePods(h host) error {
+func (c *Cluster) removePods(r record) error {
 	var errs []error
 	if c.CgroupDriver() == SystemdDriver {
 		errs = append(errs, c.killPods(), systemctl("stop", "kubepods.slice"))
 	}
-	errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.Containerd.Remove(), c.unmount(h), c.removeCgroups())
+	errs = append(errs, c.killPods(), c.killShims(), c.Containerd.Stop(10*time.Second), c.Containerd.Remove(), c.unmount(r), c.removeCgroups())
 	return errors.Join(errs...)
 }
 
@@ -335,9 +203,9 @@ func (c *Cluster) killShims() error {
 }
 
 // unmount removes all mounts below the cluster's directories, the last one first.
-func (c *Cluster) unmount(h host) error {
+func (c *Cluster) unmount(r record) error {
 	dirs := []string{c.Config.Paths.Data, c.Config.Paths.Run}
-	if slices.Contains(h.Absent, kubeletDir) {
+	if slices.Contains(r.Absent, kubeletDir) {
 		dirs = append(dirs, kubeletDir)
 	}
 	mounts, err := mountinfo.GetMounts(func(mount *mountinfo.Info) (skip, stop bool) {
@@ -383,11 +251,11 @@ func (c *Cluster) removeCgroups() error {
 }
 
 // bridge returns the name of the bridge that Down removes, or nothing if there is none.
-func (c *Cluster) bridge(h host) string {
-	if h.WithoutNode {
-		return h.Bridge
+func (c *Cluster) bridge(r record) string {
+	if r.WithoutNode {
+		return r.Bridge
 	}
-	return cmp.Or(h.Bridge, c.Config.Network.Bridge)
+	return cmp.Or(r.Bridge, c.Config.Network.Bridge)
 }
 
 func removeBridge(ctx context.Context, name string) error {

@@ -1,0 +1,126 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
+	"workload.openshift.io/partition"
+)
+
+// kubeletDir has sockets of a kubelet, whatever its root directory is.
+const kubeletDir = "/var/lib/kubelet"
+
+// hostPaths are written by a kubelet and its runtime at places that cannot be
+// configured. Those that are not there before Up are removed by Down.
+var hostPaths = []string{
+	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pod-resources", kubeletDir,
+	"/var/lib/cni/results", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd/s", "/run/containerd",
+	"/run/runc", "/run/xtables.lock", "/usr/libexec/kubernetes/kubelet-plugins", "/usr/libexec/kubernetes", "/run/netns", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd",
+	filepath.Dir(partition.PinningFilePath),
+}
+
+// sharedPaths are those of hostPaths in which others keep files too: they are removed
+// only if they are empty.
+var sharedPaths = []string{kubeletDir, "/var/lib/cni", "/run/containerd", "/run/containerd/runc", "/usr/libexec/kubernetes", "/opt/containerd", "/run/netns", "/run/runc", filepath.Dir(partition.PinningFilePath)}
+
+// sysctls are set by the kubelet, kube-proxy and the bridge plugin.
+var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"}
+
+// record is what Up has found, so that Down can leave it as it was.
+type record struct {
+	// Boot identifies the boot of the host: processes, mounts and cgroups of ours are
+	// gone after another, and what is there then is somebody else's.
+	Boot    string
+	Absent  []string
+	Sysctls map[string]string
+	// WithoutNode says that a cluster has nothing on the host but processes, the bridge and
+	// its own directories.
+	WithoutNode bool
+	// Bridge is the name of the bridge; it is empty if the cluster has none. Before there was
+	// this field, a cluster with a node had that of its configuration.
+	Bridge string
+}
+
+func bootID() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data)), err
+}
+
+// rememberHost records the host as it is.
+func (c *Cluster) rememberHost() error {
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	r := record{Boot: boot, Sysctls: map[string]string{}, WithoutNode: c.Config.WithoutNode}
+	if c.ownBridge() || !r.WithoutNode {
+		r.Bridge = c.Config.Network.Bridge
+	}
+	if r.WithoutNode {
+		return c.writeRecord(r)
+	}
+	for _, path := range hostPaths {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			r.Absent = append(r.Absent, path)
+		}
+	}
+	for _, name := range sysctls {
+		if value, err := os.ReadFile(filepath.Join("/proc/sys", name)); err == nil {
+			r.Sysctls[name] = strings.TrimSpace(string(value))
+		}
+	}
+	return c.writeRecord(r)
+}
+
+func (c *Cluster) writeRecord(r record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(c.data("host.json"), data, 0o644)
+}
+
+// restoreHost undoes what a kubelet does to a host outside the cluster's directories.
+func (c *Cluster) restoreHost(r record) error {
+	for name, value := range r.Sysctls {
+		path := filepath.Join("/proc/sys", name)
+		if now, err := os.ReadFile(path); !slices.Contains(sysctls, name) || err != nil || strings.TrimSpace(string(now)) == value {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			return fmt.Errorf("sysctl %s: %w", name, err)
+		}
+	}
+	if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	// In the order of the list, which has directories after what is in them.
+	for _, path := range hostPaths {
+		if !slices.Contains(r.Absent, path) {
+			continue
+		}
+		remove := os.RemoveAll
+		if slices.Contains(sharedPaths, path) {
+			remove = removeEmpty
+		}
+		if err := remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeEmpty(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		return err
+	}
+	return nil
+}
