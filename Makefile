@@ -43,6 +43,17 @@ up: build $(CLUSTER) ## Build Kubernetes and start a partitioned single-node clu
 report: $(CLUSTER) ## Print again what runs where
 	$(CLUSTER) report
 
+# WHAT is a component: kubelet, kube-apiserver, kube-scheduler, ...
+WHAT ?= kubelet
+.PHONY: restart
+restart: $(CARRY) $(CLUSTER) ## Build a component, WHAT=kubelet, and restart it in the cluster that is up
+	$(CARRY) build $(RELEASE) $(WHAT)
+	$(CLUSTER) restart $(WHAT)
+
+.PHONY: logs
+logs: $(CLUSTER) ## Follow the log of a component, WHAT=kubelet
+	@$(CLUSTER) logs --follow $(WHAT)
+
 .PHONY: down
 down: $(CLUSTER) ## Stop the cluster and remove every trace of it
 	$(CLUSTER) down
@@ -93,6 +104,10 @@ test: ## Run the tests that fit into an hour: unit, lint, series, end-to-end
 .PHONY: test-all
 test-all: ## Run all tests: also upstream's own on every release, older binaries and virtual machines
 	scripts/test.sh $@ $(RELEASE) $(OLDEST)
+
+.PHONY: check
+check: $(CARRY) ## Check a change to Go code before a commit: format, vet, unit tests, types in the tree
+	scripts/check.sh $(RELEASE) $(MODULES)
 
 .PHONY: unit
 unit: ## Run the unit tests with the race detector

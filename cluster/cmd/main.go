@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -81,8 +82,61 @@ func command() *cobra.Command {
 			return cluster.Report(cmd.Context(), os.Stdout)
 		},
 	})
-	root.AddCommand(vmCommand())
+	root.AddCommand(restartCommand(), logsCommand(), vmCommand())
 	return root
+}
+
+func restartCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart COMPONENT",
+		Short: "Restart a component as it was started, with the program that is there now",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster := host.New(host.Config{})
+			if err := cluster.Attach(); err != nil {
+				return err
+			}
+			start := time.Now()
+			if err := cluster.Restart(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			progress(start)("%s is ready again", args[0])
+			return nil
+		},
+	}
+}
+
+func logsCommand() *cobra.Command {
+	var lines int
+	var follow bool
+	logs := &cobra.Command{
+		Use:   "logs COMPONENT",
+		Short: "Print the end of a component's log",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			component, err := host.New(host.Config{}).Component(args[0])
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(component.Log()); err != nil {
+				return fmt.Errorf("%w; is a cluster up?", err)
+			}
+			tail := exec.CommandContext(cmd.Context(), "tail", fmt.Sprintf("--lines=%d", lines))
+			if follow {
+				tail.Args = append(tail.Args, "--follow=name", "--retry")
+			}
+			tail.Args = append(tail.Args, component.Log())
+			tail.Stdout, tail.Stderr = os.Stdout, os.Stderr
+			err = tail.Run()
+			if cmd.Context().Err() != nil {
+				return nil // an interrupt is how a user ends it
+			}
+			return err
+		},
+	}
+	logs.Flags().IntVar(&lines, "lines", 100, "number of lines")
+	logs.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is added")
+	return logs
 }
 
 // progress prints what is being done, and since when.

@@ -1,0 +1,109 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Names returns the names of all components.
+func (c *Cluster) Names() []string {
+	var names []string
+	for _, component := range c.components() {
+		names = append(names, component.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Component returns the one of a name.
+func (c *Cluster) Component(name string) (Component, error) {
+	for _, component := range c.components() {
+		if component.Name() == name {
+			return component, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no component %q; the cluster has %s", name, strings.Join(c.Names(), ", "))
+}
+
+// Restart ends a component that runs, and starts it as it was started: with the same arguments
+// and environment, and the program as it is now at the same path. It waits until the component
+// is ready. With kube-apiserver it restarts the components that would wait for their watches;
+// see RestartAPIServer.
+func (c *Cluster) Restart(ctx context.Context, name string) error {
+	component, err := c.Component(name)
+	if err != nil {
+		return err
+	}
+	restarted := []Component{component}
+	if component == c.APIServer {
+		restarted = append(restarted, c.ControllerManager, c.Scheduler)
+	}
+	var running []Component
+	for _, one := range restarted {
+		as, err := c.asRunning(one)
+		if err != nil {
+			return err
+		}
+		running = append(running, as)
+	}
+	before := ""
+	if component == c.Kubelet {
+		node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		before = node.ResourceVersion
+	}
+	for _, one := range slices.Backward(running) {
+		if err := one.Stop(20 * time.Second); err != nil {
+			return err
+		}
+	}
+	c.kubeletStarted = time.Now().Truncate(time.Second)
+	for i, one := range running {
+		if err := one.Start(); err != nil {
+			return err
+		}
+		if i == 0 && component == c.APIServer {
+			if err := c.await(ctx, one, 2*time.Minute, ready(c.Client)); err != nil {
+				return err
+			}
+		}
+	}
+	switch component {
+	case c.Kubelet:
+		return c.awaitNode(ctx, before)
+	case c.Containerd:
+		return c.awaitContainerd(ctx)
+	}
+	return c.await(ctx, component, time.Minute, func(context.Context) error { return nil })
+}
+
+// asRunning returns a component with the arguments and the environment of its process.
+func (c *Cluster) asRunning(component Component) (Component, error) {
+	if c.Config.Supervisor == Systemd {
+		return component, nil // the unit has them
+	}
+	pid := component.PID()
+	if pid == 0 {
+		return nil, fmt.Errorf("%s does not run; %s has what it printed last", component.Name(), component.Log())
+	}
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return nil, err
+	}
+	p := program{name: component.Name()}
+	if p.args, err = process.CmdLine(); err != nil {
+		return nil, err
+	}
+	if p.env, err = process.Environ(); err != nil {
+		return nil, err
+	}
+	return c.component(p), nil
+}

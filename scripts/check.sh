@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Check a change to Go code before it is committed, in less than two minutes with warm caches:
+# the format, go vet and the unit tests of the modules given as arguments, and the series with
+# our packages in the tree of a release. make test has what takes longer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+release=$1
+shift
+
+# git lists files that have been removed and not committed, too.
+unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | while read -r file; do [[ ! -e $file ]] || echo "$file"; done | xargs gofmt -l)
+if [[ -n $unformatted ]]; then
+  echo "gofmt -w these files:" "$unformatted" >&2
+  exit 1
+fi
+for module in "$@"; do
+  echo "check of $module" >&2
+  (
+    cd "$module"
+    if [[ $module == test/e2e ]]; then
+      go vet ./...
+    else
+      # go test vets what it tests.
+      go test ./... | { grep -v '^ok\|no test files' || true; }
+    fi
+  )
+done
+_output/bin/carry lint "$release"
+_output/bin/carry check "$release"
