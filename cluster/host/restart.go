@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +62,7 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 		before = node.ResourceVersion
 	}
 	for _, one := range slices.Backward(running) {
-		if err := one.Stop(20 * time.Second); err != nil {
+		if err := one.Stop(5 * time.Second); err != nil {
 			return err
 		}
 	}
@@ -101,6 +102,9 @@ func (c *Cluster) asRunning(component Component) (Component, error) {
 	p := program{name: component.Name()}
 	if p.args, err = process.CmdLine(); err != nil {
 		return nil, err
+	}
+	if component == c.Containerd {
+		c.Config.Tools = filepath.Dir(p.args[0]) // ctr is beside it
 	}
 	if p.env, err = process.Environ(); err != nil {
 		return nil, err
