@@ -171,6 +171,9 @@ func usageV2(cgroup string) (u Usage, err error) {
 	}
 	u.CPUs = read("cpuset.cpus.effective")
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(dir); err != nil {
+			return u, err
+		}
 		return u, fmt.Errorf("%s: the host's cgroups have no cpuset controller there", dir)
 	}
 	if threads, failed := os.ReadFile(filepath.Join(dir, "cgroup.threads")); failed == nil && err == nil { // not readable where there are only groups
