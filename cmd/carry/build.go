@@ -18,6 +18,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 )
 
 // binaries are what carry builds, in the order of their use.
@@ -35,7 +38,7 @@ type source struct {
 // patched is the tree. Its version is the release and the commit that the series
 // gives, which is the same for everybody.
 func (t *tree) patched(ctx context.Context) (source, error) {
-	commit, err := t.git().run(ctx, "rev-parse", "HEAD")
+	commit, err := t.git().Run(ctx, "rev-parse", "HEAD")
 	if err != nil {
 		return source{}, err
 	}
@@ -54,10 +57,10 @@ func (t *tree) patched(ctx context.Context) (source, error) {
 // with.
 func (t *tree) upstream(ctx context.Context, s state) (source, error) {
 	from := source{dir: filepath.Join(filepath.Dir(t.dir), "upstream"), commit: s.Base, state: "clean", version: t.release, bin: "upstream-bin"}
-	there := git{dir: from.dir}
-	if head, err := there.run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Base {
+	there := git.Repo{Dir: from.dir}
+	if head, err := there.Run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Base {
 		// A checkout that was interrupted has the right HEAD, too.
-		if dirty, err := there.run(ctx, append([]string{"status", "--porcelain"}, allButSums...)...); err == nil && dirty == "" {
+		if dirty, err := there.Run(ctx, append([]string{"status", "--porcelain"}, allButSums...)...); err == nil && dirty == "" {
 			return from, nil
 		}
 	}
@@ -65,11 +68,11 @@ func (t *tree) upstream(ctx context.Context, s state) (source, error) {
 		return source{}, err
 	}
 	// It may be locked by an interrupted git: that is an error where there is none.
-	_, _ = t.git().run(ctx, "worktree", "unlock", from.dir)
-	if _, err := t.git().run(ctx, "worktree", "prune"); err != nil {
+	_, _ = t.git().Run(ctx, "worktree", "unlock", from.dir)
+	if _, err := t.git().Run(ctx, "worktree", "prune"); err != nil {
 		return source{}, err
 	}
-	_, err := t.git().run(ctx, "worktree", "add", "--detach", from.dir, s.Base)
+	_, err := t.git().Run(ctx, "worktree", "add", "--detach", from.dir, s.Base)
 	return from, err
 }
 
@@ -102,7 +105,7 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 	bin := filepath.Join(filepath.Dir(t.dir), from.bin)
 	versionFile := bin + ".version"
 	content := fmt.Sprintf("KUBE_GIT_COMMIT='%s'\nKUBE_GIT_TREE_STATE='%s'\nKUBE_GIT_VERSION='%s'\nKUBE_GIT_MAJOR='%s'\nKUBE_GIT_MINOR='%s'\n", from.commit, from.state, from.version, major, minor)
-	if err := writeIfChanged(versionFile, []byte(content)); err != nil {
+	if err := disk.Write(versionFile, []byte(content)); err != nil {
 		return err
 	}
 	toolchain, err := t.toolchain(ctx)
@@ -178,7 +181,7 @@ func (t *tree) writeSums(ctx context.Context, bin, version string, toolchain, wa
 		}
 		fmt.Fprintf(&sums, "%x  %s\n", hash.Sum(nil), name)
 	}
-	return writeIfChanged(filepath.Join(bin, "SHA256SUMS"), []byte(sums.String()))
+	return disk.Write(filepath.Join(bin, "SHA256SUMS"), []byte(sums.String()))
 }
 
 // goCaches names go's caches, because upstream's scripts would use one in each tree,
@@ -256,7 +259,7 @@ func (t *tree) toolchain(ctx context.Context) ([]string, error) {
 	cmd.Dir = t.dir
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.say("Go %s, which upstream released with, can not be had (%s); using the installed one", strings.TrimSpace(string(data)), firstLine(string(out)))
+		t.say("Go %s, which upstream released with, can not be had (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		return []string{"GOTOOLCHAIN=local", "FORCE_HOST_GO=y"}, nil
 	}
 	return env, nil

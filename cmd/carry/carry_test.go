@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 )
 
 // checkout is a project with a tree of one small upstream file, made as
@@ -40,7 +42,7 @@ func newCheckout(t *testing.T) checkout {
 	c.git("add", "--all")
 	id := c.git("write-tree")
 	released := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
-	commit, err := c.tree.git().commit(t.Context(), id, "", "upstream\n", released, released)
+	commit, err := c.tree.git().CommitTree(t.Context(), git.Commit{Tree: id, Message: "upstream\n", By: identity, Authored: released, Committed: released})
 	c.must(err)
 	c.git("reset", "-q", "--hard", commit)
 	want, err := p.pins(release)
@@ -80,7 +82,7 @@ func (c checkout) read(path string) string {
 
 func (c checkout) git(args ...string) string {
 	c.Helper()
-	out, err := c.tree.git().with("GIT_AUTHOR_NAME=dev", "GIT_AUTHOR_EMAIL=d@e", "GIT_COMMITTER_NAME=dev", "GIT_COMMITTER_EMAIL=d@e").run(context.Background(), args...)
+	out, err := c.tree.git().With("GIT_AUTHOR_NAME=dev", "GIT_AUTHOR_EMAIL=d@e", "GIT_COMMITTER_NAME=dev", "GIT_COMMITTER_EMAIL=d@e").Run(context.Background(), args...)
 	c.must(err)
 	return out
 }

@@ -9,6 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 )
 
 // export writes the tree's commits above the workspace commit to patches/.
@@ -29,7 +32,7 @@ func (t *tree) export(ctx context.Context) error {
 	if dirty, err := t.dirty(ctx); err != nil {
 		return err
 	} else if dirty != "" {
-		return fmt.Errorf("%s has uncommitted work (%s); commit or stash it first", t.shown(), firstLine(dirty))
+		return fmt.Errorf("%s has uncommitted work (%s); commit or stash it first", t.shown(), git.FirstLine(dirty))
 	}
 	if s.Switching != "" {
 		return fmt.Errorf("%s was left in the middle of an update; finish that first: carry tree %s", t.shown(), t.release)
@@ -53,7 +56,7 @@ func (t *tree) export(ctx context.Context) error {
 		return err
 	}
 	// An export that was interrupted has written all, and not applied it anew yet.
-	if head, err := t.git().run(ctx, "rev-parse", "HEAD"); err != nil {
+	if head, err := t.git().Run(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	} else if len(s.Applied) == 0 && head == s.Head && head != s.Workspace {
 		return t.update(ctx)
@@ -98,7 +101,7 @@ func (t *tree) export(ctx context.Context) error {
 		return err
 	}
 	for path, data := range files {
-		if err := writeIfChanged(t.project.path(path), data); err != nil {
+		if err := disk.Write(t.project.path(path), data); err != nil {
 			return err
 		}
 	}
@@ -117,7 +120,7 @@ func (t *tree) export(ctx context.Context) error {
 		}
 	}
 	// Apply the files anew, so that the tree's commits are those that they give.
-	if s.Head, err = t.git().run(ctx, "rev-parse", "HEAD"); err != nil {
+	if s.Head, err = t.git().Run(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	}
 	s.Applied = nil
@@ -167,10 +170,10 @@ type exported struct {
 // commits formats the commits above the workspace commit.
 func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
 	g := t.git()
-	if _, err := g.run(ctx, "merge-base", "--is-ancestor", s.Workspace, "HEAD"); err != nil {
+	if _, err := g.Run(ctx, "merge-base", "--is-ancestor", s.Workspace, "HEAD"); err != nil {
 		return nil, fmt.Errorf("HEAD of %s does not stand on the workspace commit %.12s", t.shown(), s.Workspace)
 	}
-	list, err := g.run(ctx, "rev-list", "--reverse", "--parents", s.Workspace+"..HEAD")
+	list, err := g.Run(ctx, "rev-list", "--reverse", "--parents", s.Workspace+"..HEAD")
 	if err != nil {
 		return nil, err
 	}
@@ -182,13 +185,13 @@ func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
 			return nil, fmt.Errorf("commit %.12s is a merge; rebase it, since a patch is one change", ids[0])
 		}
 		c := exported{id: ids[0]}
-		message, err := g.run(ctx, "log", "-1", "--format=%B", c.id)
+		message, err := g.Run(ctx, "log", "-1", "--format=%B", c.id)
 		if err != nil {
 			return nil, err
 		}
 		message, c.name = splitFileTrailer(message)
 		if c.name == "" || slices.Contains(names, c.name) {
-			c.name = fileName(firstLine(message), names)
+			c.name = fileName(git.FirstLine(message), names)
 		}
 		names = append(names, c.name)
 		if c.data, err = formatPatch(ctx, g, c.id, message); err != nil {
@@ -197,10 +200,10 @@ func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
 		// What can not be read back must not replace what could.
 		p, err := parsePatch(c.name, c.data)
 		if err != nil || p.message != message {
-			return nil, fmt.Errorf("commit %.12s (%s) can not be written as a patch: it is empty, or its message has a line ---", c.id, firstLine(message))
+			return nil, fmt.Errorf("commit %.12s (%s) can not be written as a patch: it is empty, or its message has a line ---", c.id, git.FirstLine(message))
 		}
 		if bytes.Contains(c.data, []byte("\nBinary files ")) {
-			return nil, fmt.Errorf("commit %.12s (%s) changes a binary file, which a patch can not", c.id, firstLine(message))
+			return nil, fmt.Errorf("commit %.12s (%s) changes a binary file, which a patch can not", c.id, git.FirstLine(message))
 		}
 		commits = append(commits, c)
 	}
@@ -215,7 +218,7 @@ func (t *tree) unseen(s state, files map[string][]byte) error {
 		return nil // A file that is missing or broken has nothing to lose.
 	}
 	for _, p := range series {
-		seen := slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Path == p.path && a.Digest == digest(p.data) })
+		seen := slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Path == p.path && a.Digest == disk.Digest(p.data) })
 		if written, ok := files[p.path]; !seen && (!ok || string(written) != string(p.data)) {
 			return fmt.Errorf("%s is not what the tree was made from, and would be lost; keep the tree's commits with: git -C %s branch keep; then reset to %.12s, carry tree %s, and cherry-pick them (%s)",
 				p.path, t.shown(), s.Head, t.release, p.name)
@@ -253,14 +256,14 @@ func fileName(subject string, taken []string) string {
 
 // formatPatch writes a commit in the form of `git format-patch`, from nothing but
 // the message and the trees, so that it is the same on every machine.
-func formatPatch(ctx context.Context, g git, commit, message string) ([]byte, error) {
-	diff, err := g.run(ctx, "diff-tree", "-p", "--no-commit-id", "--full-index", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv",
+func formatPatch(ctx context.Context, g git.Repo, commit, message string) ([]byte, error) {
+	diff, err := g.Run(ctx, "diff-tree", "-p", "--no-commit-id", "--full-index", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv",
 		"--diff-algorithm=histogram", "--unified=3", "--inter-hunk-context=0", "--src-prefix=a/", "--dst-prefix=b/", commit)
 	if err != nil {
 		return nil, err
 	}
 	subject, body, _ := strings.Cut(message, "\n")
-	return fmt.Appendf(nil, "From: %s <%s>\nDate: %s\nSubject: [PATCH] %s\n\n%s\n---\n%s\n", identityName, identityEmail, patchDate.Format("Mon, 2 Jan 2006 15:04:05 -0700"), subject,
+	return fmt.Appendf(nil, "From: %s\nDate: %s\nSubject: [PATCH] %s\n\n%s\n---\n%s\n", identity, patchDate.Format("Mon, 2 Jan 2006 15:04:05 -0700"), subject,
 		strings.TrimSpace(body), diff), nil
 }
 
@@ -281,19 +284,5 @@ func (t *tree) writeOrder(names []string) error {
 	for _, name := range names {
 		out.WriteString(name + "\n")
 	}
-	return writeIfChanged(path, []byte(out.String()))
-}
-
-func writeIfChanged(path string, data []byte) error {
-	if old, err := os.ReadFile(path); err == nil && string(old) == string(data) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	return disk.Write(path, []byte(out.String()))
 }

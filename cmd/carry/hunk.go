@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 )
 
 // hunk is a change of a few lines that stand together, and what stands around them.
@@ -220,8 +222,8 @@ func (t *tree) upstreamFile(ctx context.Context, path string) ([]string, error) 
 }
 
 func (t *tree) fileAt(ctx context.Context, commit, path string) ([]string, error) {
-	content, err := t.git().run(ctx, "show", commit+":"+path)
-	var failed *gitError
+	content, err := t.git().Run(ctx, "show", commit+":"+path)
+	var failed *git.Error
 	if errors.As(err, &failed) {
 		return nil, nil
 	}

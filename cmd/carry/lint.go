@@ -10,6 +10,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 )
 
 // finding is a breach of the rules, at a line of a file of the project.
@@ -274,11 +277,11 @@ func (t *tree) raised(ctx context.Context) ([]finding, error) {
 // modules or without. It works on a copy of go.work one folder below, since go would
 // add lines to the tree's go.work.sum.
 func (t *tree) modules(ctx context.Context, commit string, withOurs bool) (map[string]string, error) {
-	work, err := t.git().run(ctx, "show", commit+":go.work")
+	work, err := t.git().Run(ctx, "show", commit+":go.work")
 	if err != nil {
 		return nil, err
 	}
-	sums, err := t.git().run(ctx, "show", commit+":go.work.sum")
+	sums, err := t.git().Run(ctx, "show", commit+":go.work.sum")
 	if err != nil {
 		return nil, err
 	}
@@ -291,10 +294,10 @@ func (t *tree) modules(ctx context.Context, commit string, withOurs bool) (map[s
 	copied := filepath.Join(t.dir, "_output", "carry.work")
 	defer os.Remove(copied)
 	defer os.Remove(copied + ".sum")
-	if err := writeIfChanged(copied, []byte(work+"\n")); err != nil {
+	if err := disk.Write(copied, []byte(work+"\n")); err != nil {
 		return nil, err
 	}
-	if err := writeIfChanged(copied+".sum", []byte(sums+"\n")); err != nil {
+	if err := disk.Write(copied+".sum", []byte(sums+"\n")); err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{with .Version}}{{.}}{{else}}main{{end}}", "all")
@@ -304,7 +307,7 @@ func (t *tree) modules(ctx context.Context, commit string, withOurs bool) (map[s
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go list -m all in %s: %w: %s", t.shown(), err, firstLine(stderr.String()))
+		return nil, fmt.Errorf("go list -m all in %s: %w: %s", t.shown(), err, git.FirstLine(stderr.String()))
 	}
 	versions := map[string]string{}
 	for line := range strings.Lines(string(out)) {

@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strings"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
 )
@@ -38,7 +41,7 @@ func (p project) pin(ctx context.Context, release string) error {
 		return err
 	}
 	if upstream[0].Error != "" {
-		return fmt.Errorf("%s@%s can not be had: %s", upstreamModule, release, firstLine(upstream[0].Error))
+		return fmt.Errorf("%s@%s can not be had: %s", upstreamModule, release, git.FirstLine(upstream[0].Error))
 	}
 	data, err := os.ReadFile(filepath.Join(upstream[0].Dir, "go.mod"))
 	if err != nil {
@@ -66,7 +69,7 @@ func (p project) pin(ctx context.Context, release string) error {
 	for _, m := range modules {
 		if m.Error != "" {
 			if !notPublished.MatchString(m.Error) {
-				return fmt.Errorf("%s@%s can not be had: %s", m.Path, m.Version, firstLine(m.Error))
+				return fmt.Errorf("%s@%s can not be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
 			}
 			fmt.Fprintf(os.Stderr, "%s: %s was not published at %s; the tree leaves it out\n", release, m.Path, m.Version)
 			continue
@@ -78,7 +81,7 @@ func (p project) pin(ctx context.Context, release string) error {
 	}
 	mod.WriteString(")\n")
 	dir := p.path("build", "releases", release)
-	return errors.Join(writeIfChanged(filepath.Join(dir, "go.mod"), []byte(mod.String())), writeIfChanged(filepath.Join(dir, "go.sum"), []byte(sum.String())))
+	return errors.Join(disk.Write(filepath.Join(dir, "go.mod"), []byte(mod.String())), disk.Write(filepath.Join(dir, "go.sum"), []byte(sum.String())))
 }
 
 // fetch downloads modules. One that can not be had has an Error. go checks each
@@ -105,7 +108,7 @@ func (p project) fetch(ctx context.Context, modules ...string) ([]module, error)
 		found = append(found, m)
 	}
 	if len(found) != len(modules) {
-		return nil, fmt.Errorf("go mod download: %w: %s", cmp.Or(runErr, errors.New("modules are missing")), firstLine(stderr.String()))
+		return nil, fmt.Errorf("go mod download: %w: %s", cmp.Or(runErr, errors.New("modules are missing")), git.FirstLine(stderr.String()))
 	}
 	return found, nil
 }

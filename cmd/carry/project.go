@@ -13,6 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
 )
@@ -119,7 +122,7 @@ func (p project) pins(release string) (pins, error) {
 			sums[fields[0]+"@"+fields[1]] = fields[2]
 		}
 	}
-	found := pins{modules: map[string]string{}, sums: map[string]string{}, goVersion: file.Go.Version, digest: digest(mod, sum)}
+	found := pins{modules: map[string]string{}, sums: map[string]string{}, goVersion: file.Go.Version, digest: disk.Digest(mod, sum)}
 	for _, require := range file.Require {
 		found.modules[require.Mod.Path] = require.Mod.Version
 		if found.sums[require.Mod.Path] = sums[require.Mod.String()]; found.sums[require.Mod.Path] == "" {
@@ -158,7 +161,7 @@ func (p project) download(release string, want pins) (map[string]module, time.Ti
 			return nil, time.Time{}, fmt.Errorf("go mod download: %w", err)
 		}
 		if m.Error != "" {
-			return nil, time.Time{}, fmt.Errorf("%s@%s can not be had: %s", m.Path, m.Version, firstLine(m.Error))
+			return nil, time.Time{}, fmt.Errorf("%s@%s can not be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
 		}
 		if m.Sum != want.sums[m.Path] {
 			return nil, time.Time{}, fmt.Errorf("%s@%s has the checksum %s, but build/releases/%s/go.sum pins %s", m.Path, m.Version, m.Sum, release, want.sums[m.Path])
@@ -166,7 +169,7 @@ func (p project) download(release string, want pins) (map[string]module, time.Ti
 		modules[m.Path] = m
 	}
 	if runErr != nil {
-		return nil, time.Time{}, fmt.Errorf("go mod download: %w: %s", runErr, firstLine(stderr.String()))
+		return nil, time.Time{}, fmt.Errorf("go mod download: %w: %s", runErr, git.FirstLine(stderr.String()))
 	}
 	// The release's own time dates the commits, so that they are the same everywhere.
 	var info struct{ Time time.Time }
@@ -177,7 +180,9 @@ func (p project) download(release string, want pins) (map[string]module, time.Ti
 	return modules, info.Time.UTC(), err
 }
 
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
-}
+// identity makes and dates every commit, so that the same series gives the same
+// commits. Authors are those of this project; its own history names them.
+var identity = git.Identity{Name: "workload partitioning", Email: "carry@workload.openshift.io"}
+
+// patchDate is the author date of every patch.
+var patchDate = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

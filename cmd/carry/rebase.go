@@ -16,6 +16,9 @@ import (
 	"strconv"
 	"strings"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+
 	"golang.org/x/mod/semver"
 )
 
@@ -50,7 +53,7 @@ func (t *tree) saveRebase(r *rebase) error {
 	if err != nil {
 		return err
 	}
-	return writeIfChanged(t.rebasePath(), append(data, '\n'))
+	return disk.Write(t.rebasePath(), append(data, '\n'))
 }
 
 // requireUpstream are the modules of this project that require upstream's, the core first.
@@ -203,7 +206,7 @@ func (t *tree) continueRebase(ctx context.Context, noBuild bool, upstreamGit str
 		return t.goOn(ctx, r)
 	}
 	if s.Workspace != "" && s.Switching == "" {
-		head, err := t.git().run(ctx, "rev-parse", "HEAD")
+		head, err := t.git().Run(ctx, "rev-parse", "HEAD")
 		if err != nil {
 			return err
 		}
@@ -298,7 +301,7 @@ func (t *tree) keepForOlder(ctx context.Context, r *rebase, known []string) erro
 			}
 			t.say("%s keeps the %s of before", release, failing)
 			written[path] = true
-			if err := writeIfChanged(t.project.path(path), before); err != nil {
+			if err := disk.Write(t.project.path(path), before); err != nil {
 				return err
 			}
 		}
@@ -389,7 +392,7 @@ func (t *tree) abortRebase(ctx context.Context) error {
 	}
 	for path, content := range r.Before {
 		if !bytes.Equal(now[path], content) {
-			err = errors.Join(err, writeIfChanged(t.project.path(path), content))
+			err = errors.Join(err, disk.Write(t.project.path(path), content))
 		}
 	}
 	// What was is known to nobody else until it is all there again.
@@ -408,7 +411,7 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 		return "", err
 	}
 	defer done()
-	if _, err := g.input(ctx, string(p.data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
+	if _, err := g.Input(ctx, string(p.data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
 		// The release's own: its minor version has the change from some patch release on.
 		path := filepath.Join("patches", t.release, droppedName)
 		before, err := os.ReadFile(t.project.path(path))
@@ -416,7 +419,7 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 			return "", err
 		}
 		t.say("%s: upstream has it; dropped, see %s", p.path, path)
-		return parent, writeIfChanged(t.project.path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.name, t.release))
+		return parent, disk.Write(t.project.path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.name, t.release))
 	}
 	others, err := filepath.Glob(t.project.path("patches", "v*", p.name))
 	if err != nil {
@@ -455,15 +458,15 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 		return "", err
 	}
 	if !t.hasPreimages(ctx, p) {
-		return "", &gitError{verb: "apply", stderr: "the files that the patch was made from are not known"}
+		return "", &git.Error{Verb: "apply", Stderr: "the files that the patch was made from are not known"}
 	}
-	if _, err := g.input(ctx, string(p.data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
+	if _, err := g.Input(ctx, string(p.data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		return "", err
 	}
-	if unmerged, err := g.run(ctx, "ls-files", "--unmerged"); err != nil || unmerged != "" {
-		return "", errors.Join(err, &gitError{verb: "apply", stderr: "conflict"})
+	if unmerged, err := g.Run(ctx, "ls-files", "--unmerged"); err != nil || unmerged != "" {
+		return "", errors.Join(err, &git.Error{Verb: "apply", Stderr: "conflict"})
 	}
-	treeID, err := g.run(ctx, "write-tree")
+	treeID, err := g.Run(ctx, "write-tree")
 	if err != nil {
 		return "", err
 	}
@@ -472,9 +475,9 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 }
 
 func doesNotApply(err error) bool {
-	var failed *gitError
+	var failed *git.Error
 	var misplaced misplacedError
-	return errors.As(err, &failed) && failed.verb == "apply" || errors.As(err, &misplaced)
+	return errors.As(err, &failed) && failed.Verb == "apply" || errors.As(err, &misplaced)
 }
 
 // preimage matches the name of the file's content that a diff was made from.
@@ -488,15 +491,15 @@ func (t *tree) importBlobs(ctx context.Context, p patch) error {
 		return err
 	}
 	for _, match := range preimage.FindAllStringSubmatch(string(p.data), -1) {
-		if _, err := t.git().run(ctx, "cat-file", "-e", match[1]); err == nil {
+		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err == nil {
 			continue
 		}
 		for _, release := range known {
-			content, err := t.project.tree(release).git().run(ctx, "cat-file", "blob", match[1])
+			content, err := t.project.tree(release).git().Run(ctx, "cat-file", "blob", match[1])
 			if err != nil {
 				continue
 			}
-			if _, err := t.git().input(ctx, content+"\n", "hash-object", "-w", "--stdin"); err != nil {
+			if _, err := t.git().Input(ctx, content+"\n", "hash-object", "-w", "--stdin"); err != nil {
 				return err
 			}
 			break
@@ -509,7 +512,7 @@ func (t *tree) importBlobs(ctx context.Context, p patch) error {
 // hunks wherever they fit.
 func (t *tree) hasPreimages(ctx context.Context, p patch) bool {
 	for _, match := range preimage.FindAllStringSubmatch(string(p.data), -1) {
-		if _, err := t.git().run(ctx, "cat-file", "-e", match[1]); err != nil {
+		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err != nil {
 			return false
 		}
 	}
@@ -518,7 +521,7 @@ func (t *tree) hasPreimages(ctx context.Context, p patch) bool {
 
 // bothSides shows each conflict that is marked in the files of the tree.
 func (t *tree) bothSides(ctx context.Context) string {
-	unmerged, err := t.git().run(ctx, "diff", "--name-only", "--diff-filter=U")
+	unmerged, err := t.git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
 	if err != nil {
 		return ""
 	}
@@ -559,7 +562,7 @@ func (t *tree) subjects(ctx context.Context, p patch) string {
 	for _, file := range p.files {
 		args = append(args, file.path)
 	}
-	log, err := git{dir: r.UpstreamGit}.run(ctx, args...)
+	log, err := git.Repo{Dir: r.UpstreamGit}.Run(ctx, args...)
 	if err != nil {
 		return fmt.Sprintf("\nUpstream's commits are not known: %v", err)
 	}

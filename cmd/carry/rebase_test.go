@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 )
 
 var onUpstream = flag.Bool("upstream", false, "rebase on real releases, which are downloaded")
@@ -30,15 +32,15 @@ func (c checkout) addRelease(name string, files map[string]string) *tree {
 	c.write(root+"go.mod", "module "+upstreamModule+"\n")
 	g := t.git()
 	for _, args := range [][]string{{"init", "-q", "-b", "carry", "."}, {"add", "--all"}} {
-		_, err := g.run(c.Context(), args...)
+		_, err := g.Run(c.Context(), args...)
 		c.must(err)
 	}
-	id, err := g.run(c.Context(), "write-tree")
+	id, err := g.Run(c.Context(), "write-tree")
 	c.must(err)
 	released := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
-	commit, err := g.commit(c.Context(), id, "", "upstream\n", released, released)
+	commit, err := g.CommitTree(c.Context(), git.Commit{Tree: id, Message: "upstream\n", By: identity, Authored: released, Committed: released})
 	c.must(err)
-	_, err = g.run(c.Context(), "reset", "-q", "--hard", commit)
+	_, err = g.Run(c.Context(), "reset", "-q", "--hard", commit)
 	c.must(err)
 	want, err := c.project.pins(name)
 	c.must(err)
@@ -149,7 +151,7 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 		}
 		path := "_output/v1.36.3/kubernetes/pkg/a.go"
 		c.write(path, strings.Replace(replaced, "new\n", "new\nmanaged.A()\n", 1))
-		_, err = tree.git().run(t.Context(), "add", "pkg/a.go")
+		_, err = tree.git().Run(t.Context(), "add", "pkg/a.go")
 		c.must(err)
 		c.must(tree.continueRebase(t.Context(), false, ""))
 		if override := c.read("patches/v1.36/kubelet-call-a.patch"); !strings.Contains(override, "+managed.A()\n") {
@@ -307,7 +309,7 @@ func TestRebaseOnUpstream(t *testing.T) {
 		}
 	}
 	c.must(os.WriteFile(file, []byte(strings.Join(resolved, "\n")), 0o644))
-	_, err = tree.git().run(t.Context(), "add", "--all")
+	_, err = tree.git().Run(t.Context(), "add", "--all")
 	c.must(err)
 	c.must(tree.continueRebase(t.Context(), false, ""))
 	if got, want := c.read("patches/v1.34/"+name), before["patches/v1.34/"+name]; got != want {

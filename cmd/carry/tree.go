@@ -13,6 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 )
 
 // tree is a release's git repository, _output/RELEASE/kubernetes.
@@ -56,7 +59,7 @@ func (p project) tree(release string) *tree {
 	return &tree{project: p, release: release, dir: p.path("_output", release, "kubernetes")}
 }
 
-func (t *tree) git() git { return git{dir: t.dir} }
+func (t *tree) git() git.Repo { return git.Repo{Dir: t.dir} }
 
 func (t *tree) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s: %s\n", t.release, fmt.Sprintf(format, args...))
@@ -195,7 +198,7 @@ func (t *tree) update(ctx context.Context) error {
 	}
 	s.Base, s.Workspace = base, workspace
 	kept := 0
-	for kept < len(done) && kept < len(series) && done[kept].Digest == digest(series[kept].data) && done[kept].Path == series[kept].path {
+	for kept < len(done) && kept < len(series) && done[kept].Digest == disk.Digest(series[kept].data) && done[kept].Path == series[kept].path {
 		kept++
 	}
 	for _, a := range s.Applied[min(kept, len(s.Applied)):] {
@@ -229,7 +232,7 @@ func (t *tree) update(ctx context.Context) error {
 			continue // dropped
 		}
 		head = commit
-		done = append(done, applied{Path: p.path, Digest: digest(p.data), Commit: commit, Resolved: adapted})
+		done = append(done, applied{Path: p.path, Digest: disk.Digest(p.data), Commit: commit, Resolved: adapted})
 	}
 	s.Applied = done
 	return t.switchTo(ctx, s, head)
@@ -267,7 +270,7 @@ func (t *tree) sweep() error {
 // itself adds lines to go.work.sum when it is asked about modules; they are no work
 // of anybody.
 func (t *tree) dirty(ctx context.Context) (string, error) {
-	return t.git().run(ctx, append([]string{"status", "--porcelain", "--untracked-files=all"}, allButSums...)...)
+	return t.git().Run(ctx, append([]string{"status", "--porcelain", "--untracked-files=all"}, allButSums...)...)
 }
 
 // allButSums are the paths that count as work: all but go.work.sum.
@@ -275,7 +278,7 @@ var allButSums = []string{"--", ":/", ":(exclude,top)go.work.sum"}
 
 // foreign returns an error if the tree has commits that are not in patches/.
 func (t *tree) foreign(ctx context.Context, s state) error {
-	head, err := t.git().run(ctx, "rev-parse", "HEAD")
+	head, err := t.git().Run(ctx, "rev-parse", "HEAD")
 	if err != nil || head == s.Head {
 		return err
 	}
@@ -292,7 +295,7 @@ func (t *tree) unchanged(ctx context.Context, s state) error {
 		return err
 	}
 	return fmt.Errorf("%s has uncommitted work (%s, %d files in all); keep it with git commit and carry export %s, or with git stash -u; or drop it with: git -C %[1]s reset --hard and git -C %[1]s clean -fd",
-		t.shown(), firstLine(dirty), strings.Count(dirty, "\n")+1, t.release)
+		t.shown(), git.FirstLine(dirty), strings.Count(dirty, "\n")+1, t.release)
 }
 
 // apply makes a patch's commit on parent. git apply has no fuzz: the context must
@@ -306,10 +309,10 @@ func (t *tree) apply(ctx context.Context, p patch, parent string, released time.
 		return "", err
 	}
 	defer done()
-	if _, err := g.input(ctx, string(p.data), "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
+	if _, err := g.Input(ctx, string(p.data), "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
 		return "", err
 	}
-	treeID, err := g.run(ctx, "write-tree")
+	treeID, err := g.Run(ctx, "write-tree")
 	if err != nil {
 		return "", err
 	}
@@ -317,8 +320,8 @@ func (t *tree) apply(ctx context.Context, p patch, parent string, released time.
 }
 
 // commitPatch makes the commit of a patch whose files are in treeID.
-func commitPatch(ctx context.Context, g git, p patch, treeID, parent string, released time.Time) (string, error) {
-	return g.commit(ctx, treeID, parent, p.message+"\n"+fileTrailer+p.name+"\n", patchDate, released)
+func commitPatch(ctx context.Context, g git.Repo, p patch, treeID, parent string, released time.Time) (string, error) {
+	return g.CommitTree(ctx, git.Commit{Tree: treeID, Parent: parent, Message: p.message + "\n" + fileTrailer + p.name + "\n", By: identity, Authored: patchDate, Committed: released})
 }
 
 // fileTrailer ends the message of a commit in the tree, and says which file of
@@ -332,7 +335,7 @@ func (t *tree) switchTo(ctx context.Context, s state, head string) error {
 	if err := t.save(s); err != nil {
 		return err
 	}
-	if _, err := t.git().run(ctx, "reset", "-q", "--keep", head); err != nil {
+	if _, err := t.git().Run(ctx, "reset", "-q", "--keep", head); err != nil {
 		return err
 	}
 	s.Head, s.Switching = head, ""
@@ -350,11 +353,11 @@ func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
 		return s, err
 	}
 	g := t.git()
-	differ, err := g.run(ctx, append([]string{"diff", "--name-only", "--no-renames", s.Switching}, allButSums...)...)
+	differ, err := g.Run(ctx, append([]string{"diff", "--name-only", "--no-renames", s.Switching}, allButSums...)...)
 	if err != nil {
 		return s, err
 	}
-	between, err := g.run(ctx, "diff", "--name-only", "--no-renames", s.Head, s.Switching)
+	between, err := g.Run(ctx, "diff", "--name-only", "--no-renames", s.Head, s.Switching)
 	if err != nil {
 		return s, err
 	}
@@ -362,13 +365,13 @@ func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
 		if !slices.Contains(strings.Fields(between), path) {
 			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.shown())
 		}
-		before, _ := g.run(ctx, "rev-parse", s.Head+":"+path)
-		now, err := g.run(ctx, "hash-object", path)
+		before, _ := g.Run(ctx, "rev-parse", s.Head+":"+path)
+		now, err := g.Run(ctx, "hash-object", path)
 		if err == nil && now != before {
 			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.shown())
 		}
 	}
-	if _, err := g.run(ctx, "reset", "-q", "--hard", s.Switching); err != nil {
+	if _, err := g.Run(ctx, "reset", "-q", "--hard", s.Switching); err != nil {
 		return s, err
 	}
 	s.Head, s.Switching = s.Switching, ""
@@ -378,8 +381,8 @@ func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
 // conflict leaves the tree with the patch half applied, for the user to resolve,
 // and says where.
 func (t *tree) conflict(ctx context.Context, s state, done []applied, parent string, p patch, cause error) error {
-	var failed *gitError
-	if !errors.As(cause, &failed) || failed.verb != "apply" {
+	var failed *git.Error
+	if !errors.As(cause, &failed) || failed.Verb != "apply" {
 		return cause
 	}
 	s.Applied = done
@@ -394,11 +397,11 @@ func (t *tree) conflict(ctx context.Context, s state, done []applied, parent str
 		return err
 	}
 	how := "the conflict is marked in the files"
-	if _, err := t.git().input(ctx, string(p.data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
-		unmerged, _ := t.git().run(ctx, "diff", "--name-only", "--diff-filter=U")
+	if _, err := t.git().Input(ctx, string(p.data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
+		unmerged, _ := t.git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
 		if unmerged == "" {
 			// The file that the patch was made for is unknown here: git can not merge.
-			_, _ = t.git().input(ctx, string(p.data), "apply", "--reject", "--whitespace=nowarn", "-")
+			_, _ = t.git().Input(ctx, string(p.data), "apply", "--reject", "--whitespace=nowarn", "-")
 			how = "the hunks that did not apply are in .rej files"
 		}
 	} else {
@@ -413,7 +416,7 @@ func (t *tree) conflict(ctx context.Context, s state, done []applied, parent str
 	if sides := t.bothSides(ctx); sides != "" {
 		return errors.New(message + sides + t.subjects(ctx, p))
 	}
-	for _, match := range failedAt.FindAllStringSubmatch(failed.stderr, -1) {
+	for _, match := range failedAt.FindAllStringSubmatch(failed.Stderr, -1) {
 		message += fmt.Sprintf("\n%s:%s:\n%s", match[1], match[2], p.hunkAt(match[1], match[2]))
 	}
 	return errors.New(message + t.subjects(ctx, p))
@@ -453,7 +456,7 @@ func (t *tree) resume(ctx context.Context) error {
 		return fmt.Errorf("%s has no conflict to continue from", t.shown())
 	}
 	g := t.git()
-	unmerged, err := g.run(ctx, "diff", "--name-only", "--diff-filter=U")
+	unmerged, err := g.Run(ctx, "diff", "--name-only", "--diff-filter=U")
 	if err != nil {
 		return err
 	}
@@ -477,11 +480,11 @@ func (t *tree) resume(ctx context.Context) error {
 	if at < 0 {
 		return fmt.Errorf("patches/series no longer lists %s; drop the attempt with --abort", s.Conflict)
 	}
-	treeID, err := g.run(ctx, "write-tree")
+	treeID, err := g.Run(ctx, "write-tree")
 	if err != nil {
 		return err
 	}
-	if before, err := g.run(ctx, "rev-parse", s.Head+"^{tree}"); err != nil || before == treeID {
+	if before, err := g.Run(ctx, "rev-parse", s.Head+"^{tree}"); err != nil || before == treeID {
 		return errors.Join(err, fmt.Errorf("nothing is staged for %s; apply its change, git add, and call again, or drop the attempt with --abort", s.Conflict))
 	}
 	p := series[at]
@@ -489,11 +492,11 @@ func (t *tree) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := g.run(ctx, "reset", "-q", "--keep", head); err != nil {
+	if _, err := g.Run(ctx, "reset", "-q", "--keep", head); err != nil {
 		return err
 	}
 	s.Conflict, s.Head = "", head
-	s.Applied = append(s.Applied, applied{Path: p.path, Digest: digest(p.data), Commit: head, Resolved: true})
+	s.Applied = append(s.Applied, applied{Path: p.path, Digest: disk.Digest(p.data), Commit: head, Resolved: true})
 	if err := t.save(s); err != nil {
 		return err
 	}
@@ -510,10 +513,10 @@ func (t *tree) abort(ctx context.Context) error {
 	if s.Conflict == "" {
 		return fmt.Errorf("%s has no conflict to abort", t.shown())
 	}
-	if _, err := t.git().run(ctx, "reset", "-q", "--hard", s.Head); err != nil {
+	if _, err := t.git().Run(ctx, "reset", "-q", "--hard", s.Head); err != nil {
 		return err
 	}
-	if _, err := t.git().run(ctx, "clean", "-q", "-d", "-f", "-e", "!*.rej"); err != nil {
+	if _, err := t.git().Run(ctx, "clean", "-q", "-d", "-f", "-e", "!*.rej"); err != nil {
 		return err
 	}
 	s.Conflict = ""

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+
 	"golang.org/x/mod/modfile"
 	"golang.org/x/sync/errgroup"
 )
@@ -53,25 +56,25 @@ func (t *tree) materialise(ctx context.Context, want pins) error {
 	if err := os.Symlink(filepath.Join("build", "root", "Makefile"), filepath.Join(building, "Makefile")); err != nil {
 		return err
 	}
-	g := git{dir: building}
-	if _, err := g.run(ctx, "init", "-q", "-b", "carry", "."); err != nil {
+	g := git.Repo{Dir: building}
+	if _, err := g.Run(ctx, "init", "-q", "-b", "carry", "."); err != nil {
 		return err
 	}
 	t.say("committing upstream's files")
 	// Upstream ignores some of the files that it ships.
-	if _, err := g.run(ctx, "add", "--all", "--force", "."); err != nil {
+	if _, err := g.Run(ctx, "add", "--all", "--force", "."); err != nil {
 		return err
 	}
-	treeID, err := g.run(ctx, "write-tree")
+	treeID, err := g.Run(ctx, "write-tree")
 	if err != nil {
 		return err
 	}
-	commit, err := g.commit(ctx, treeID, "", fmt.Sprintf("Kubernetes %s\n\nThe Go modules %s %[1]s and its staging modules.\n", t.release, upstreamModule), released, released)
+	commit, err := g.CommitTree(ctx, git.Commit{Tree: treeID, Message: fmt.Sprintf("Kubernetes %s\n\nThe Go modules %s %[1]s and its staging modules.\n", t.release, upstreamModule), By: identity, Authored: released, Committed: released})
 	if err != nil {
 		return err
 	}
 	for _, ref := range []string{"refs/heads/carry", "refs/tags/" + t.release} {
-		if _, err := g.run(ctx, "update-ref", ref, commit); err != nil {
+		if _, err := g.Run(ctx, "update-ref", ref, commit); err != nil {
 			return err
 		}
 	}
@@ -93,7 +96,7 @@ func (t *tree) keepOld(ctx context.Context) (string, error) {
 	if _, err := os.Stat(filepath.Join(t.dir, ".git")); err != nil {
 		return "", nil
 	}
-	refs, err := t.git().run(ctx, "for-each-ref", "--format=%(refname)")
+	refs, err := t.git().Run(ctx, "for-each-ref", "--format=%(refname)")
 	if err != nil {
 		return "", err
 	}
@@ -162,7 +165,7 @@ func copyModule(ctx context.Context, from, to string) error {
 func (t *tree) linkModules(want pins) error {
 	for module, from := range map[string]string{rootModule: ".", coreModule: filepath.Join("staging", "src", coreModule)} {
 		dir := t.module(module)
-		if err := writeIfChanged(filepath.Join(dir, "go.mod"), fmt.Appendf(nil, "module %s\n\ngo %s\n", module, want.goVersion)); err != nil {
+		if err := disk.Write(filepath.Join(dir, "go.mod"), fmt.Appendf(nil, "module %s\n\ngo %s\n", module, want.goVersion)); err != nil {
 			return err
 		}
 		there, err := os.ReadDir(t.project.path(from))
@@ -228,7 +231,7 @@ func (t *tree) workspace(ctx context.Context, want pins, upstream string, releas
 		name, staged := strings.CutPrefix(path, "./staging/src/")
 		return staged && want.modules[name] == ""
 	}
-	content, err := g.run(ctx, "show", upstream+":go.work")
+	content, err := g.Run(ctx, "show", upstream+":go.work")
 	if err != nil {
 		return "", "", err
 	}
@@ -236,7 +239,7 @@ func (t *tree) workspace(ctx context.Context, want pins, upstream string, releas
 	if err != nil {
 		return "", "", err
 	}
-	if content, err = g.run(ctx, "show", upstream+":go.mod"); err != nil {
+	if content, err = g.Run(ctx, "show", upstream+":go.mod"); err != nil {
 		return "", "", err
 	}
 	mod, err := modfile.Parse("go.mod", []byte(content+"\n"), nil)
@@ -249,11 +252,11 @@ func (t *tree) workspace(ctx context.Context, want pins, upstream string, releas
 		if err := addFile(ctx, g, "go.work", modfile.Format(work.Syntax)); err != nil {
 			return "", err
 		}
-		treeID, err := g.run(ctx, "write-tree")
+		treeID, err := g.Run(ctx, "write-tree")
 		if err != nil {
 			return "", err
 		}
-		return g.commit(ctx, treeID, parent, message, patchDate, released)
+		return g.CommitTree(ctx, git.Commit{Tree: treeID, Parent: parent, Message: message, By: identity, Authored: patchDate, Committed: released})
 	}
 
 	base = upstream
@@ -295,25 +298,25 @@ func (t *tree) workspace(ctx context.Context, want pins, upstream string, releas
 
 // scratchIndex returns a git with an index of its own that holds the commit, so
 // that commits can be made without touching the work tree.
-func (t *tree) scratchIndex(ctx context.Context, commit string) (git, func(), error) {
+func (t *tree) scratchIndex(ctx context.Context, commit string) (git.Repo, func(), error) {
 	index, err := os.MkdirTemp(filepath.Dir(t.dir), "index-")
 	if err != nil {
-		return git{}, nil, err
+		return git.Repo{}, nil, err
 	}
-	g := t.git().with("GIT_INDEX_FILE=" + filepath.Join(index, "index"))
+	g := t.git().With("GIT_INDEX_FILE=" + filepath.Join(index, "index"))
 	done := func() { os.RemoveAll(index) }
-	if _, err := g.run(ctx, "read-tree", commit); err != nil {
+	if _, err := g.Run(ctx, "read-tree", commit); err != nil {
 		done()
-		return git{}, nil, err
+		return git.Repo{}, nil, err
 	}
 	return g, done, nil
 }
 
-func addFile(ctx context.Context, g git, path string, data []byte) error {
-	blob, err := g.input(ctx, string(data), "hash-object", "-w", "--stdin")
+func addFile(ctx context.Context, g git.Repo, path string, data []byte) error {
+	blob, err := g.Input(ctx, string(data), "hash-object", "-w", "--stdin")
 	if err != nil {
 		return err
 	}
-	_, err = g.run(ctx, "update-index", "--add", "--cacheinfo", "100644,"+blob+","+path)
+	_, err = g.Run(ctx, "update-index", "--add", "--cacheinfo", "100644,"+blob+","+path)
 	return err
 }

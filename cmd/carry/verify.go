@@ -19,6 +19,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 )
 
 // verified is what came out for a release.
@@ -73,7 +76,7 @@ func (t *tree) verify(ctx context.Context, force bool) (verified, error) {
 	if err != nil {
 		return v, err
 	}
-	return v, writeIfChanged(path, data)
+	return v, disk.Write(path, data)
 }
 
 func (t *tree) verifyAll(ctx context.Context, v *verified) error {
@@ -345,7 +348,7 @@ func (t *tree) goTest(ctx context.Context, dir string, packages []string, flags 
 	}
 	if err != nil && len(report.failed()) == 0 {
 		os.Stderr.WriteString(other.String())
-		return report, fmt.Errorf("go test: %w: %s", err, firstLine(cmp.Or(stderr.String(), other.String())))
+		return report, fmt.Errorf("go test: %w: %s", err, git.FirstLine(cmp.Or(stderr.String(), other.String())))
 	}
 	if failed := report.failed(); len(failed) > 0 && other.Len() > 0 {
 		os.Stderr.WriteString(other.String())
@@ -429,7 +432,7 @@ func (t *tree) verifyKey() (string, error) {
 			return "", err
 		}
 	}
-	return digest(parts...), nil
+	return disk.Digest(parts...), nil
 }
 
 // resultPath is in the user's cache, beside go's: a result is known by its content, so
