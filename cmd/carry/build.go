@@ -21,12 +21,10 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
-// binaries are what carry builds, in the order of their use.
-var binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kube-proxy"}
-
-func binaryList() string { return strings.Join(binaries, ", ") }
+func binaryList() string { return strings.Join(project.Binaries, ", ") }
 
 // source is what build builds: the tree, or upstream's own.
 type source struct {
@@ -46,7 +44,7 @@ func (t *tree) patched(ctx context.Context) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	s := source{dir: t.dir, commit: commit, state: "clean", version: t.release + "+wp." + commit[:7], bin: "bin"}
+	s := source{dir: t.dir, commit: commit, state: "clean", version: t.release + project.VersionSuffix + commit[:7], bin: "bin"}
 	if dirty != "" {
 		s.version, s.state = s.version+"-dirty", "dirty"
 	}
@@ -80,10 +78,10 @@ func (t *tree) upstream(ctx context.Context, s state) (source, error) {
 // give the version.
 func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error {
 	if len(wanted) == 0 {
-		wanted = binaries
+		wanted = project.Binaries
 	}
 	for _, name := range wanted {
-		if !slices.Contains(binaries, name) {
+		if !slices.Contains(project.Binaries, name) {
 			return fmt.Errorf("unknown binary %q; known are %s", name, binaryList())
 		}
 	}
@@ -126,7 +124,7 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 	cmd.Env = append(withoutMake(append(os.Environ(), toolchain...)), caches...)
 	cmd.Env = append(cmd.Env,
 		"KUBE_GIT_VERSION_FILE="+versionFile,
-		"KUBE_STATIC_OVERRIDES=kubelet",
+		"KUBE_STATIC_OVERRIDES="+project.StaticBinary,
 		"SOURCE_DATE_EPOCH="+strconv.FormatInt(s.Released.Unix(), 10),
 		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"),
 	)
@@ -162,7 +160,7 @@ func (t *tree) writeSums(ctx context.Context, bin, version string, toolchain, wa
 	// A binary that an earlier version left is not vouched for.
 	before, _ := os.ReadFile(filepath.Join(bin, "SHA256SUMS"))
 	same := strings.HasPrefix(string(before), head)
-	for _, name := range binaries {
+	for _, name := range project.Binaries {
 		if !slices.Contains(wanted, name) && !(same && strings.Contains(string(before), "  "+name+"\n")) {
 			continue
 		}
@@ -334,7 +332,7 @@ func isPackage(line string) bool {
 
 // touched returns the packages that the series changes, as folders of the tree.
 func (t *tree) touched() ([]string, error) {
-	series, err := t.project.readSeries(t.release)
+	series, err := readSeries(t.project, t.release)
 	if err != nil {
 		return nil, err
 	}

@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // checkout is a project with a tree of one small upstream file, made as
 // materialise would but for the download.
 type checkout struct {
 	*testing.T
-	project project
+	project project.Checkout
 	tree    *tree
 }
 
@@ -24,28 +26,28 @@ const release = "v1.37.0"
 func newCheckout(t *testing.T) checkout {
 	t.Helper()
 	dir := t.TempDir()
-	p := project{dir}
-	c := checkout{t, p, p.tree(release)}
-	c.write("go.mod", "module "+rootModule+"\n")
-	c.write("build/releases/"+release+"/go.mod", "module m\n\ngo 1.26.0\n\nrequire "+upstreamModule+" "+release+"\n")
-	c.write("build/releases/"+release+"/go.sum", upstreamModule+" "+release+" h1:x=\n")
-	c.write("staging/src/"+coreModule+"/doc.go", "package partition\n")
-	c.write("staging/src/"+coreModule+"/go.mod", "module "+coreModule+"\n\ngo 1.26.0\n")
+	p := project.Checkout{Dir: dir}
+	c := checkout{t, p, treeOf(p, release)}
+	c.write("go.mod", "module "+project.RootModule+"\n")
+	c.write("build/releases/"+release+"/go.mod", "module m\n\ngo 1.26.0\n\nrequire "+project.UpstreamModule+" "+release+"\n")
+	c.write("build/releases/"+release+"/go.sum", project.UpstreamModule+" "+release+" h1:x=\n")
+	c.write("staging/src/"+project.CoreModule+"/doc.go", "package partition\n")
+	c.write("staging/src/"+project.CoreModule+"/go.mod", "module "+project.CoreModule+"\n\ngo 1.26.0\n")
 	c.write("patches/series", "# The order.\n")
 	root := "_output/" + release + "/kubernetes/"
 	c.write(root+"pkg/a.go", numbered20("a"))
 	c.write(root+"pkg/b.go", numbered20("b"))
 	c.write(root+"go.work", "go 1.26.0\n\nuse .\n")
 	c.write(root+"go.work.sum", "x\n")
-	c.write(root+"go.mod", "module "+upstreamModule+"\n")
+	c.write(root+"go.mod", "module "+project.UpstreamModule+"\n")
 	c.git("init", "-q", "-b", "carry", ".")
 	c.git("add", "--all")
 	id := c.git("write-tree")
 	released := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
-	commit, err := c.tree.git().CommitTree(t.Context(), git.Commit{Tree: id, Message: "upstream\n", By: identity, Authored: released, Committed: released})
+	commit, err := c.tree.git().CommitTree(t.Context(), git.Commit{Tree: id, Message: "upstream\n", By: project.Identity, Authored: released, Committed: released})
 	c.must(err)
 	c.git("reset", "-q", "--hard", commit)
-	want, err := p.pins(release)
+	want, err := pins.Read(p, release)
 	c.must(err)
 	c.must(c.tree.save(state{Pins: pinsKey(want), Released: released, Upstream: commit, Head: commit}))
 	return c
@@ -68,14 +70,14 @@ func (c checkout) must(err error) {
 
 func (c checkout) write(path, content string) {
 	c.Helper()
-	path = c.project.path(path)
+	path = c.project.Path(path)
 	c.must(os.MkdirAll(filepath.Dir(path), 0o755))
 	c.must(os.WriteFile(path, []byte(content), 0o644))
 }
 
 func (c checkout) read(path string) string {
 	c.Helper()
-	data, err := os.ReadFile(c.project.path(path))
+	data, err := os.ReadFile(c.project.Path(path))
 	c.must(err)
 	return string(data)
 }
@@ -180,7 +182,7 @@ func TestAPatchThatDoesNotApplyIsLeftToBeResolved(t *testing.T) {
 
 	expectError(t, c.tree.update(t.Context()), "does not apply")
 	c.write("_output/"+release+"/kubernetes/pkg/a.go", strings.Replace(numbered20("a"), "ac\n", "ac\nmanaged.Resolved()\n", 1))
-	_ = os.Remove(c.project.path("_output", release, "kubernetes", "pkg", "a.go.rej"))
+	_ = os.Remove(c.project.Path("_output", release, "kubernetes", "pkg", "a.go.rej"))
 	expectError(t, c.tree.resume(t.Context()), "git add")
 	c.git("add", "pkg/a.go")
 	c.must(c.tree.resume(t.Context()))
@@ -280,13 +282,13 @@ func TestAnInterruptedSwitchIsFinished(t *testing.T) {
 
 func TestUnknownReleasesAndMissingSums(t *testing.T) {
 	c := newCheckout(t)
-	_, _, err := c.project.release([]string{"v9.9.9"})
+	_, _, err := c.project.Release([]string{"v9.9.9"})
 	expectError(t, err, `unknown release "v9.9.9"; known are v1.37.0`)
-	if got, rest, err := c.project.release([]string{"kubelet"}); got != release || len(rest) != 1 || err != nil {
+	if got, rest, err := c.project.Release([]string{"kubelet"}); got != release || len(rest) != 1 || err != nil {
 		t.Errorf("got %s, %v, %v", got, rest, err)
 	}
 	c.write("build/releases/"+release+"/go.sum", "")
-	_, err = c.project.pins(release)
+	_, err = pins.Read(c.project, release)
 	expectError(t, err, "go.sum does not pin k8s.io/kubernetes@v1.37.0")
 }
 
@@ -346,7 +348,7 @@ func TestLintFolder(t *testing.T) {
 	c := withTwoHooks(t)
 	c.write("patches/series", "kubelet-call-a.patch\nmissing.patch\n")
 	c.write("patches/0001-x.patch", "")
-	findings, err := c.project.lintFolder()
+	findings, err := lintFolder(c.project)
 	c.must(err)
 	text := ""
 	for _, f := range findings {

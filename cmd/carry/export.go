@@ -12,6 +12,7 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // export writes the tree's commits above the workspace commit to patches/.
@@ -42,11 +43,11 @@ func (t *tree) export(ctx context.Context) error {
 			return fmt.Errorf("%s is in the middle of a rebase; finish it first: git -C %[1]s rebase --continue", t.shown())
 		}
 	}
-	releases, err := t.project.releases()
+	releases, err := t.project.Releases()
 	if err != nil {
 		return err
 	}
-	old, err := t.project.order()
+	old, err := readOrder(t.project)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (t *tree) export(ctx context.Context) error {
 	} else if len(s.Applied) == 0 && head == s.Head && head != s.Workspace {
 		return t.update(ctx)
 	}
-	dropped, err := t.project.dropped(t.release)
+	dropped, err := readDropped(t.project, t.release)
 	if err != nil {
 		return err
 	}
@@ -70,22 +71,22 @@ func (t *tree) export(ctx context.Context) error {
 	files := map[string][]byte{}
 	for _, c := range commits {
 		names = append(names, c.name)
-		path := filepath.Join("patches", c.name)
+		path := filepath.Join(project.PatchesDir, c.name)
 		if !newest {
 			if slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Commit == c.id && !a.Resolved }) {
 				continue
 			}
-			path = filepath.Join(t.project.overrideFolder(t.release, releases), c.name)
+			path = filepath.Join(overrideFolder(t.project, t.release, releases), c.name)
 		}
 		// An override that is there is what the release reads.
-		if now, _, err := t.project.readPatch(t.release, c.name); err == nil && len(users(filepath.Dir(now), releases)) == 1 {
+		if now, _, err := readPatch(t.project, t.release, c.name); err == nil && len(users(filepath.Dir(now), releases)) == 1 {
 			path = now
 		}
 		if files[path], err = t.shareContext(ctx, c, users(filepath.Dir(path), releases)); err != nil {
 			return err
 		}
 	}
-	series, err := t.project.readSeries(t.release)
+	series, err := readSeries(t.project, t.release)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (t *tree) export(ctx context.Context) error {
 		return err
 	}
 	for path, data := range files {
-		if err := disk.Write(t.project.path(path), data); err != nil {
+		if err := disk.Write(t.project.Path(path), data); err != nil {
 			return err
 		}
 	}
@@ -112,7 +113,7 @@ func (t *tree) export(ctx context.Context) error {
 		}
 		for _, name := range old {
 			if !slices.Contains(names, name) {
-				if err := os.Remove(t.project.path("patches", name)); err != nil {
+				if err := os.Remove(t.project.Path(project.PatchesDir, name)); err != nil {
 					return err
 				}
 				t.say("removed patches/%s, whose commit is gone", name)
@@ -153,10 +154,10 @@ func users(folder string, known []string) []string {
 
 // overrideFolder is where a release's overrides go: to its minor version, so that the
 // next patch release finds them there, unless another known release would get them, too.
-func (p project) overrideFolder(release string, known []string) string {
-	shared := filepath.Join("patches", minor(release))
+func overrideFolder(p project.Checkout, release string, known []string) string {
+	shared := filepath.Join(project.PatchesDir, project.Minor(release))
 	if len(users(shared, known)) > 1 {
-		return filepath.Join("patches", release)
+		return filepath.Join(project.PatchesDir, release)
 	}
 	return shared
 }
@@ -213,7 +214,7 @@ func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
 // unseen returns an error if patches/ has something that the tree never had, and
 // that an export would overwrite: an edit by hand, or what a pull brought.
 func (t *tree) unseen(s state, files map[string][]byte) error {
-	series, err := t.project.readSeries(t.release)
+	series, err := readSeries(t.project, t.release)
 	if err != nil {
 		return nil // A file that is missing or broken has nothing to lose.
 	}
@@ -263,13 +264,13 @@ func formatPatch(ctx context.Context, g git.Repo, commit, message string) ([]byt
 		return nil, err
 	}
 	subject, body, _ := strings.Cut(message, "\n")
-	return fmt.Appendf(nil, "From: %s\nDate: %s\nSubject: [PATCH] %s\n\n%s\n---\n%s\n", identity, patchDate.Format("Mon, 2 Jan 2006 15:04:05 -0700"), subject,
+	return fmt.Appendf(nil, "From: %s\nDate: %s\nSubject: [PATCH] %s\n\n%s\n---\n%s\n", project.Identity, project.PatchDate.Format("Mon, 2 Jan 2006 15:04:05 -0700"), subject,
 		strings.TrimSpace(body), diff), nil
 }
 
 // writeOrder keeps the comments at the top of patches/series.
 func (t *tree) writeOrder(names []string) error {
-	path := t.project.path("patches", "series")
+	path := t.project.Path(project.SeriesFile)
 	data, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
 		return err

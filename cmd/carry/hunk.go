@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // hunk is a change of a few lines that stand together, and what stands around them.
@@ -139,7 +141,7 @@ func (t *tree) shareContext(ctx context.Context, c exported, releases []string) 
 		}
 		var files [][]string
 		for _, release := range releases {
-			theirs, err := t.project.tree(release).upstreamFile(ctx, file.path)
+			theirs, err := treeOf(t.project, release).upstreamFile(ctx, file.path)
 			if err != nil {
 				return nil, err
 			}
@@ -192,7 +194,7 @@ func (h hunk) shared(files [][]string) hunk {
 // upstreamFile returns the lines of a file as upstream released it; none if there is
 // no such file.
 func (t *tree) upstreamFile(ctx context.Context, path string) ([]string, error) {
-	want, err := t.project.pins(t.release)
+	want, err := pins.Read(t.project, t.release)
 	if err != nil {
 		return nil, err
 	}
@@ -202,11 +204,11 @@ func (t *tree) upstreamFile(ctx context.Context, path string) ([]string, error) 
 		return t.fileAt(ctx, s.Upstream, path)
 	}
 	// The tree need not be there for that.
-	modules, _, err := t.project.download(t.release, want)
+	modules, _, err := pins.Download(t.project, t.release, want)
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(modules[upstreamModule].Dir, path)
+	file := filepath.Join(modules[project.UpstreamModule].Dir, path)
 	if staged, ok := strings.CutPrefix(path, "staging/src/"); ok {
 		for name, m := range modules {
 			if rest, in := strings.CutPrefix(staged, name+"/"); in {

@@ -13,6 +13,7 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // finding is a breach of the rules, at a line of a file of the project.
@@ -36,7 +37,7 @@ func (t *tree) lint(ctx context.Context) error {
 	if len(findings) > 0 {
 		return fmt.Errorf("lint: %d findings", len(findings))
 	}
-	files, err := t.project.patchFiles()
+	files, err := patchFiles(t.project)
 	if err != nil {
 		return err
 	}
@@ -45,18 +46,18 @@ func (t *tree) lint(ctx context.Context) error {
 }
 
 func (t *tree) findings(ctx context.Context) ([]finding, error) {
-	findings, err := t.project.lintFolder()
+	findings, err := lintFolder(t.project)
 	if err != nil {
 		return nil, err
 	}
-	series, err := t.project.allPatches()
+	series, err := allPatches(t.project)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range series {
 		findings = append(findings, p.lint()...)
 	}
-	over, err := t.project.overBudget()
+	over, err := overBudget(t.project)
 	if err != nil {
 		return nil, err
 	}
@@ -69,15 +70,15 @@ func (t *tree) findings(ctx context.Context) ([]finding, error) {
 }
 
 // patchFiles lists the patch files, common and overrides, relative to the project.
-func (p project) patchFiles() ([]string, error) {
+func patchFiles(p project.Checkout) ([]string, error) {
 	var files []string
 	for _, pattern := range []string{"*.patch", "v*/*.patch"} {
-		found, err := filepath.Glob(p.path("patches", pattern))
+		found, err := filepath.Glob(p.Path(project.PatchesDir, pattern))
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range found {
-			relative, err := filepath.Rel(p.dir, path)
+			relative, err := filepath.Rel(p.Dir, path)
 			if err != nil {
 				return nil, err
 			}
@@ -87,14 +88,14 @@ func (p project) patchFiles() ([]string, error) {
 	return files, nil
 }
 
-func (p project) allPatches() ([]patch, error) {
-	files, err := p.patchFiles()
+func allPatches(p project.Checkout) ([]patch, error) {
+	files, err := patchFiles(p)
 	if err != nil {
 		return nil, err
 	}
 	var patches []patch
 	for _, path := range files {
-		data, err := os.ReadFile(p.path(path))
+		data, err := os.ReadFile(p.Path(path))
 		if err != nil {
 			return nil, err
 		}
@@ -110,13 +111,13 @@ func (p project) allPatches() ([]patch, error) {
 var numbered = regexp.MustCompile(`^[0-9]+[-_.]`)
 
 // lintFolder checks that the order file and the files agree.
-func (p project) lintFolder() ([]finding, error) {
+func lintFolder(p project.Checkout) ([]finding, error) {
 	var findings []finding
-	names, err := p.order()
+	names, err := readOrder(p)
 	if err != nil {
 		return nil, err
 	}
-	files, err := p.patchFiles()
+	files, err := patchFiles(p)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +131,8 @@ func (p project) lintFolder() ([]finding, error) {
 		}
 	}
 	for i, name := range names {
-		if !slices.Contains(files, filepath.Join("patches", name)) {
-			findings = append(findings, finding{"patches/series", i + 1, name + " does not exist"})
+		if !slices.Contains(files, filepath.Join(project.PatchesDir, name)) {
+			findings = append(findings, finding{project.SeriesFile, i + 1, name + " does not exist"})
 		}
 	}
 	return findings, nil
@@ -143,17 +144,9 @@ var (
 	signature = regexp.MustCompile(`^func\b`)
 	// control matches statements that are logic, except the check of an error that a
 	// call of ours returns, which a hook can not do without.
-	control    = regexp.MustCompile(`^\s*(for|switch|select|go|defer|func|else|goto)\b|\belse\b|\bfunc\s*\(`)
-	condition  = regexp.MustCompile(`^\s*if\b`)
-	errorCheck = regexp.MustCompile(`^\s*if (\w+(, \w+)* :?= )?managed\.`)
-	generated  = regexp.MustCompile(`(^|/)(zz_generated[^/]*|generated\.[^/]*|[^/]*\.pb\.go|[^/]*_generated\.go|types_swagger_doc_generated\.go)$|^api/openapi-spec/`)
-	ourImport  = regexp.MustCompile(`"workload\.openshift\.io/`)
-)
-
-// Limits of a hook. A change of either is a change of what a hook may be.
-const (
-	maxAddedPerFile = 8
-	maxSubject      = 72
+	control   = regexp.MustCompile(`^\s*(for|switch|select|go|defer|func|else|goto)\b|\belse\b|\bfunc\s*\(`)
+	condition = regexp.MustCompile(`^\s*if\b`)
+	generated = regexp.MustCompile(`(^|/)(zz_generated[^/]*|generated\.[^/]*|[^/]*\.pb\.go|[^/]*_generated\.go|types_swagger_doc_generated\.go)$|^api/openapi-spec/`)
 )
 
 // lint checks one patch.
@@ -163,8 +156,8 @@ func (p patch) lint() []finding {
 		findings = append(findings, finding{p.path, line, fmt.Sprintf(format, args...)})
 	}
 	lines := strings.Split(strings.TrimSpace(p.message), "\n")
-	if len(lines[0]) > maxSubject {
-		report(p.messageLine, "the subject has %d characters; at most %d", len(lines[0]), maxSubject)
+	if len(lines[0]) > project.MaxSubject {
+		report(p.messageLine, "the subject has %d characters; at most %d", len(lines[0]), project.MaxSubject)
 	}
 	trailers := map[string]string{}
 	why := false
@@ -211,8 +204,8 @@ func (p patch) lintFile(file fileDiff) []finding {
 	for _, header := range file.extra {
 		report(header.line, "%q: a patch changes the content of files and nothing else", header.text)
 	}
-	if added := file.added(); len(added) > maxAddedPerFile {
-		report(added[maxAddedPerFile].line, "%d lines are added; at most %d", len(added), maxAddedPerFile)
+	if added := file.added(); len(added) > project.MaxAddedPerFile {
+		report(added[project.MaxAddedPerFile].line, "%d lines are added; at most %d", len(added), project.MaxAddedPerFile)
 	}
 	// Each hunk calls a package of this project, or imports it.
 	var hunk diffLine
@@ -230,8 +223,9 @@ func (p patch) lintFile(file fileDiff) []finding {
 			hunk = line
 		case '+':
 			changes++
-			ours = ours || strings.Contains(line.text, "managed") || strings.Contains(line.text, "partitioning") || ourImport.MatchString(line.text)
-			if control.MatchString(line.text) || (condition.MatchString(line.text) && !errorCheck.MatchString(line.text)) {
+			ours = ours || project.HookImport.MatchString(line.text) ||
+				slices.ContainsFunc(project.HookWords, func(word string) bool { return strings.Contains(line.text, word) })
+			if control.MatchString(line.text) || (condition.MatchString(line.text) && !project.HookErrorCheck.MatchString(line.text)) {
 				report(line.line, "%q is logic, which belongs into this project's packages", strings.TrimSpace(line.text))
 			}
 		case '-':
@@ -262,7 +256,7 @@ func (t *tree) raised(ctx context.Context) ([]finding, error) {
 	}
 	var findings []finding
 	for path, version := range both {
-		if before, known := theirs[path]; path != rootModule && path != coreModule && (!known || before != version) {
+		if before, known := theirs[path]; path != project.RootModule && path != project.CoreModule && (!known || before != version) {
 			if !known {
 				before = "no version"
 			}

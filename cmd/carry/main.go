@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 func main() {
@@ -171,18 +173,18 @@ series is a failure. One that fails and then passes by itself is named.
 
 A release for which nothing has changed since it passed is skipped.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			project, releases, err := projectAndReleases(args)
+			checkout, releases, err := projectAndReleases(args)
 			if err != nil {
 				return err
 			}
-			names, err := project.order()
+			names, err := readOrder(checkout)
 			if err != nil {
 				return err
 			}
 			var results []verified
 			failed := 0
 			for _, release := range releases {
-				t := project.tree(release)
+				t := treeOf(checkout, release)
 				unlock, err := t.lock()
 				if err != nil {
 					return err
@@ -240,14 +242,14 @@ At the end the packages that the series touches are compiled. --abort leaves eve
 as it was.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			project, err := findProject()
+			checkout, err := project.Find()
 			if err != nil {
 				return err
 			}
-			if !releaseForm.MatchString(args[0]) {
+			if !project.ReleaseForm.MatchString(args[0]) {
 				return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", args[0])
 			}
-			t := project.tree(args[0])
+			t := treeOf(checkout, args[0])
 			unlock, err := t.lock()
 			if err != nil {
 				return err
@@ -276,23 +278,23 @@ func statsCommand() *cobra.Command {
 		Short: "Print the size of the series, for all known releases by default",
 		Long:  `Print the size of the series. patches/budget says how large it may be; lint compares.`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			project, releases, err := projectAndReleases(args)
+			checkout, releases, err := projectAndReleases(args)
 			if err != nil {
 				return err
 			}
-			return project.stats(releases)
+			return printStats(checkout, releases)
 		},
 	}
 }
 
 // projectAndReleases takes releases from the arguments, all known ones by default, the
 // oldest first.
-func projectAndReleases(args []string) (project, []string, error) {
-	p, err := findProject()
+func projectAndReleases(args []string) (project.Checkout, []string, error) {
+	p, err := project.Find()
 	if err != nil {
 		return p, nil, err
 	}
-	known, err := p.releases()
+	known, err := p.Releases()
 	if err != nil {
 		return p, nil, err
 	}
@@ -312,17 +314,17 @@ func projectAndReleases(args []string) (project, []string, error) {
 // locks that release's tree for the time of the call.
 func withTree(run func(context.Context, *tree, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		project, err := findProject()
+		checkout, err := project.Find()
 		if err != nil {
 			return err
 		}
-		release, rest, err := project.release(args)
+		release, rest, err := checkout.Release(args)
 		if err != nil {
 			return err
 		}
-		t := project.tree(release)
+		t := treeOf(checkout, release)
 		if len(rest) > 0 && cmd.Name() != "build" {
-			known, _ := project.releases()
+			known, _ := checkout.Releases()
 			return fmt.Errorf("unknown release %q; known are %s", rest[0], strings.Join(known, ", "))
 		}
 		unlock, err := t.lock()

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // patch is one file of the series.
@@ -48,21 +50,17 @@ func (d fileDiff) added() (added []diffLine) {
 // folders returns where patches for a release are looked for, in this order: its own
 // folder, that of its minor version, and that of the common ones.
 func folders(release string) []string {
-	return []string{filepath.Join("patches", release), filepath.Join("patches", minor(release)), "patches"}
+	return []string{filepath.Join(project.PatchesDir, release), filepath.Join(project.PatchesDir, project.Minor(release)), project.PatchesDir}
 }
-
-// droppedName is a file that stands beside overrides and names the patches that their
-// releases do not need, since upstream has the change: a name and the reason on a line.
-const droppedName = "dropped"
 
 // readSeries reads the patches that apply to a release in the order of
 // patches/series.
-func (p project) readSeries(release string) ([]patch, error) {
-	names, err := p.order()
+func readSeries(p project.Checkout, release string) ([]patch, error) {
+	names, err := readOrder(p)
 	if err != nil {
 		return nil, err
 	}
-	dropped, err := p.dropped(release)
+	dropped, err := readDropped(p, release)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +69,7 @@ func (p project) readSeries(release string) ([]patch, error) {
 		if dropped[name] {
 			continue
 		}
-		path, data, err := p.readPatch(release, name)
+		path, data, err := readPatch(p, release, name)
 		if err != nil {
 			return nil, err
 		}
@@ -85,10 +83,10 @@ func (p project) readSeries(release string) ([]patch, error) {
 }
 
 // dropped returns the names of the patches that a release does not need.
-func (p project) dropped(release string) (map[string]bool, error) {
+func readDropped(p project.Checkout, release string) (map[string]bool, error) {
 	dropped := map[string]bool{}
 	for _, folder := range folders(release) {
-		lines, err := p.readLedger(filepath.Join(folder, droppedName))
+		lines, err := readLedger(p, filepath.Join(folder, project.DroppedName))
 		if err != nil {
 			return nil, err
 		}
@@ -100,10 +98,10 @@ func (p project) dropped(release string) (map[string]bool, error) {
 }
 
 // readPatch returns the file of a patch that counts for a release.
-func (p project) readPatch(release, name string) (path string, data []byte, err error) {
+func readPatch(p project.Checkout, release, name string) (path string, data []byte, err error) {
 	for _, folder := range folders(release) {
 		path = filepath.Join(folder, name)
-		if data, err = os.ReadFile(p.path(path)); !errors.Is(err, os.ErrNotExist) {
+		if data, err = os.ReadFile(p.Path(path)); !errors.Is(err, os.ErrNotExist) {
 			break
 		}
 	}
@@ -118,8 +116,8 @@ type entry struct{ name, reason string }
 
 // readLedger reads a file of entries, with comments that start with #. A ledger that
 // is not there is empty.
-func (p project) readLedger(path string) ([]entry, error) {
-	data, err := os.ReadFile(p.path(path))
+func readLedger(p project.Checkout, path string) ([]entry, error) {
+	data, err := os.ReadFile(p.Path(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -138,8 +136,8 @@ func (p project) readLedger(path string) ([]entry, error) {
 }
 
 // order reads patches/series: a file name a line, and comments that start with #.
-func (p project) order() ([]string, error) {
-	data, err := os.ReadFile(p.path("patches", "series"))
+func readOrder(p project.Checkout) ([]string, error) {
+	data, err := os.ReadFile(p.Path(project.SeriesFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -16,10 +16,12 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/mod/semver"
+
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
-
-	"golang.org/x/mod/semver"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // rebase brings the series to a release that is not known yet. It is on disk while it
@@ -56,13 +58,10 @@ func (t *tree) saveRebase(r *rebase) error {
 	return disk.Write(t.rebasePath(), append(data, '\n'))
 }
 
-// requireUpstream are the modules of this project that require upstream's, the core first.
-var requireUpstream = []string{filepath.Join("staging", "src", coreModule), ".", filepath.Join("cmd", "cluster"), filepath.Join("test", "e2e")}
-
 // underWay returns an error if a rebase to another release is under way, which may
 // change the same files.
 func (t *tree) underWay() error {
-	others, err := filepath.Glob(t.project.path("_output", "*", filepath.Base(t.rebasePath())))
+	others, err := filepath.Glob(t.project.Path(project.OutputDir, "*", filepath.Base(t.rebasePath())))
 	for _, other := range others {
 		if other != t.rebasePath() {
 			return fmt.Errorf("a rebase to %s is under way; end it first with: carry rebase %[1]s --continue, or --abort", filepath.Base(filepath.Dir(other)))
@@ -72,22 +71,22 @@ func (t *tree) underWay() error {
 }
 
 // mayChange are the files that a rebase may change, besides the release's own folders.
-func (p project) mayChange() (map[string][]byte, error) {
+func mayChange(p project.Checkout) (map[string][]byte, error) {
 	before := map[string][]byte{}
 	var paths []string
-	for _, dir := range requireUpstream {
+	for _, dir := range project.RaisedDirs {
 		paths = append(paths, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
 	}
-	err := filepath.WalkDir(p.path("patches"), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(p.Path(project.PatchesDir), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
 			var relative string
-			relative, err = filepath.Rel(p.dir, path)
+			relative, err = filepath.Rel(p.Dir, path)
 			paths = append(paths, relative)
 		}
 		return err
 	})
 	for _, path := range paths {
-		data, readErr := os.ReadFile(p.path(path))
+		data, readErr := os.ReadFile(p.Path(path))
 		if readErr == nil {
 			before[path] = data
 		} else if !errors.Is(readErr, fs.ErrNotExist) {
@@ -105,7 +104,7 @@ func (t *tree) startRebase(ctx context.Context, noBuild bool, upstreamGit string
 	if err := t.underWay(); err != nil {
 		return err
 	}
-	known, err := t.project.releases()
+	known, err := t.project.Releases()
 	if err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (t *tree) startRebase(ctx context.Context, noBuild bool, upstreamGit string
 	if _, err := os.Stat(t.dir); err == nil {
 		return fmt.Errorf("%s is there, though %s is not known; move it out of the way", t.shown(), t.release)
 	}
-	before, err := t.project.mayChange()
+	before, err := mayChange(t.project)
 	if err != nil {
 		return err
 	}
@@ -123,7 +122,7 @@ func (t *tree) startRebase(ctx context.Context, noBuild bool, upstreamGit string
 	if err := t.saveRebase(r); err != nil {
 		return err
 	}
-	if err := t.project.pin(ctx, t.release); err != nil {
+	if err := pins.Write(ctx, t.project, t.release); err != nil {
 		return errors.Join(err, t.abortRebase(ctx))
 	}
 	t.say("pinned; starting from the patches of %s", r.From)
@@ -133,7 +132,7 @@ func (t *tree) startRebase(ctx context.Context, noBuild bool, upstreamGit string
 // nearest returns the known release next to another one, the newer of two as near.
 func nearest(release string, known []string) string {
 	number := func(release string) int {
-		match := releaseForm.FindStringSubmatch(release)
+		match := project.ReleaseForm.FindStringSubmatch(release)
 		minor, _ := strconv.Atoi(match[1])
 		patch, _ := strconv.Atoi(match[2])
 		return minor*1000 + patch
@@ -150,12 +149,12 @@ func nearest(release string, known []string) string {
 func (t *tree) goOn(ctx context.Context, r *rebase) error {
 	t.rebase = r
 	// The files that patches were made for are in these trees.
-	known, err := t.project.releases()
+	known, err := t.project.Releases()
 	if err != nil {
 		return err
 	}
 	for _, release := range slices.Compact([]string{r.From, newestBut(t.release, known)}) {
-		other := t.project.tree(release)
+		other := treeOf(t.project, release)
 		if err := other.locked(func() error { return other.update(ctx) }); err != nil {
 			return fmt.Errorf("the tree of %s: %w", release, err)
 		}
@@ -188,7 +187,7 @@ func (t *tree) continueRebase(ctx context.Context, noBuild bool, upstreamGit str
 	if err != nil {
 		return err
 	}
-	series, err := t.project.readSeries(t.release)
+	series, err := readSeries(t.project, t.release)
 	if err != nil {
 		return err
 	}
@@ -223,7 +222,7 @@ func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
 	if err := t.export(ctx); err != nil {
 		return err
 	}
-	known, err := t.project.releases()
+	known, err := t.project.Releases()
 	if err != nil {
 		return err
 	}
@@ -246,7 +245,7 @@ func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
 	if err := os.Remove(t.rebasePath()); err != nil {
 		return err
 	}
-	size, err := t.project.size(t.release)
+	size, err := sizeOf(t.project, t.release)
 	if err != nil {
 		return err
 	}
@@ -260,7 +259,7 @@ func (t *tree) compile(ctx context.Context) (touched, ours []string, err error) 
 	if touched, err = t.touched(); err != nil {
 		return nil, nil, err
 	}
-	if ours, err = t.project.packages(); err != nil {
+	if ours, err = t.project.Packages(); err != nil {
 		return nil, nil, err
 	}
 	env, err := t.goEnv(ctx)
@@ -276,13 +275,13 @@ func (t *tree) compile(ctx context.Context) (touched, ours []string, err error) 
 // keepForOlder gives older releases the common patches of before where the new ones
 // do not do for them.
 func (t *tree) keepForOlder(ctx context.Context, r *rebase, known []string) error {
-	names, err := t.project.order()
+	names, err := readOrder(t.project)
 	if err != nil {
 		return err
 	}
 	written := map[string]bool{}
 	for _, release := range known[1:] {
-		o := t.project.tree(release)
+		o := treeOf(t.project, release)
 		for {
 			var failing string
 			if err := o.locked(func() (err error) {
@@ -294,14 +293,14 @@ func (t *tree) keepForOlder(ctx context.Context, r *rebase, known []string) erro
 			if failing == "" {
 				break
 			}
-			before, was := r.Before[filepath.Join("patches", failing)]
-			path := filepath.Join(t.project.overrideFolder(release, known), failing)
+			before, was := r.Before[filepath.Join(project.PatchesDir, failing)]
+			path := filepath.Join(overrideFolder(t.project, release, known), failing)
 			if _, overridden := r.Before[path]; !was || overridden || written[path] || !slices.Contains(names, failing) {
 				return fmt.Errorf("%s does not apply to %s any more", failing, release)
 			}
 			t.say("%s keeps the %s of before", release, failing)
 			written[path] = true
-			if err := disk.Write(t.project.path(path), before); err != nil {
+			if err := disk.Write(t.project.Path(path), before); err != nil {
 				return err
 			}
 		}
@@ -316,7 +315,7 @@ func (t *tree) firstThatFails(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	series, err := t.project.readSeries(t.release)
+	series, err := readSeries(t.project, t.release)
 	if err != nil {
 		return "", err
 	}
@@ -334,12 +333,12 @@ func (t *tree) firstThatFails(ctx context.Context) (string, error) {
 
 // raiseModules makes the project's own modules require the newest release.
 func (t *tree) raiseModules(ctx context.Context) error {
-	want, err := t.project.pins(t.release)
+	want, err := pins.Read(t.project, t.release)
 	if err != nil {
 		return err
 	}
-	for _, dir := range requireUpstream {
-		data, err := os.ReadFile(t.project.path(dir, "go.mod"))
+	for _, dir := range project.RaisedDirs {
+		data, err := os.ReadFile(t.project.Path(dir, "go.mod"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -348,13 +347,13 @@ func (t *tree) raiseModules(ctx context.Context) error {
 		}
 		args := []string{"mod", "edit", "-fmt"}
 		for _, match := range requirement.FindAllStringSubmatch(string(data), -1) {
-			if version := want.modules[match[1]]; version != "" {
+			if version := want.Modules[match[1]]; version != "" {
 				args = append(args, "-require="+match[1]+"@"+version)
 			}
 		}
 		for _, args := range [][]string{args, {"mod", "tidy"}} {
 			cmd := exec.CommandContext(ctx, "go", args...)
-			cmd.Dir = t.project.path(dir)
+			cmd.Dir = t.project.Path(dir)
 			cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return fmt.Errorf("go %s in %s: %w: %s", strings.Join(args[:2], " "), dir, err, out)
@@ -379,24 +378,24 @@ func (t *tree) abortRebase(ctx context.Context) error {
 	if err := errors.Join(os.RemoveAll(t.dir), os.RemoveAll(filepath.Join(filepath.Dir(t.dir), "modules"))); err != nil {
 		return err
 	}
-	now, err := t.project.mayChange()
+	now, err := mayChange(t.project)
 	if err != nil {
 		return err
 	}
 	for path := range now {
 		if _, was := r.Before[path]; !was {
-			err = errors.Join(err, os.Remove(t.project.path(path)))
+			err = errors.Join(err, os.Remove(t.project.Path(path)))
 			// Its folder goes with the last file.
-			_ = os.Remove(filepath.Dir(t.project.path(path)))
+			_ = os.Remove(filepath.Dir(t.project.Path(path)))
 		}
 	}
 	for path, content := range r.Before {
 		if !bytes.Equal(now[path], content) {
-			err = errors.Join(err, disk.Write(t.project.path(path), content))
+			err = errors.Join(err, disk.Write(t.project.Path(path), content))
 		}
 	}
 	// What was is known to nobody else until it is all there again.
-	if err = errors.Join(err, os.RemoveAll(t.project.path("build", "releases", t.release))); err != nil {
+	if err = errors.Join(err, os.RemoveAll(t.project.Path(project.ReleasesDir, t.release))); err != nil {
 		return err
 	}
 	return os.Remove(t.rebasePath())
@@ -413,24 +412,24 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 	defer done()
 	if _, err := g.Input(ctx, string(p.data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
 		// The release's own: its minor version has the change from some patch release on.
-		path := filepath.Join("patches", t.release, droppedName)
-		before, err := os.ReadFile(t.project.path(path))
+		path := filepath.Join(project.PatchesDir, t.release, project.DroppedName)
+		before, err := os.ReadFile(t.project.Path(path))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
 		t.say("%s: upstream has it; dropped, see %s", p.path, path)
-		return parent, disk.Write(t.project.path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.name, t.release))
+		return parent, disk.Write(t.project.Path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.name, t.release))
 	}
-	others, err := filepath.Glob(t.project.path("patches", "v*", p.name))
+	others, err := filepath.Glob(t.project.Path(project.PatchesDir, "v*", p.name))
 	if err != nil {
 		return "", err
 	}
-	next, _, err := t.project.readPatch(t.rebase.From, p.name)
+	next, _, err := readPatch(t.project, t.rebase.From, p.name)
 	if err != nil {
 		return "", err
 	}
-	for _, other := range append([]string{t.project.path(next), t.project.path("patches", p.name)}, others...) {
-		relative, err := filepath.Rel(t.project.dir, other)
+	for _, other := range append([]string{t.project.Path(next), t.project.Path(project.PatchesDir, p.name)}, others...) {
+		relative, err := filepath.Rel(t.project.Dir, other)
 		if err != nil {
 			return "", err
 		}
@@ -486,7 +485,7 @@ var preimage = regexp.MustCompile(`(?m)^index ([0-9a-f]{40})\.\.`)
 // importBlobs copies what a three-way merge needs from the trees of other releases:
 // the files that the patch was made from.
 func (t *tree) importBlobs(ctx context.Context, p patch) error {
-	known, err := t.project.releases()
+	known, err := t.project.Releases()
 	if err != nil {
 		return err
 	}
@@ -495,7 +494,7 @@ func (t *tree) importBlobs(ctx context.Context, p patch) error {
 			continue
 		}
 		for _, release := range known {
-			content, err := t.project.tree(release).git().Run(ctx, "cat-file", "blob", match[1])
+			content, err := treeOf(t.project, release).git().Run(ctx, "cat-file", "blob", match[1])
 			if err != nil {
 				continue
 			}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 var onUpstream = flag.Bool("upstream", false, "rebase on real releases, which are downloaded")
@@ -20,16 +22,16 @@ var onUpstream = flag.Bool("upstream", false, "rebase on real releases, which ar
 // addRelease makes the tree of another release, whose files are given, and pins it.
 func (c checkout) addRelease(name string, files map[string]string) *tree {
 	c.Helper()
-	t := c.project.tree(name)
-	c.write("build/releases/"+name+"/go.mod", "module m\n\ngo 1.26.0\n\nrequire "+upstreamModule+" "+name+"\n")
-	c.write("build/releases/"+name+"/go.sum", upstreamModule+" "+name+" h1:x=\n")
+	t := treeOf(c.project, name)
+	c.write("build/releases/"+name+"/go.mod", "module m\n\ngo 1.26.0\n\nrequire "+project.UpstreamModule+" "+name+"\n")
+	c.write("build/releases/"+name+"/go.sum", project.UpstreamModule+" "+name+" h1:x=\n")
 	root := "_output/" + name + "/kubernetes/"
 	for path, content := range files {
 		c.write(root+path, content)
 	}
 	c.write(root+"go.work", "go 1.26.0\n\nuse .\n")
 	c.write(root+"go.work.sum", "x\n")
-	c.write(root+"go.mod", "module "+upstreamModule+"\n")
+	c.write(root+"go.mod", "module "+project.UpstreamModule+"\n")
 	g := t.git()
 	for _, args := range [][]string{{"init", "-q", "-b", "carry", "."}, {"add", "--all"}} {
 		_, err := g.Run(c.Context(), args...)
@@ -38,11 +40,11 @@ func (c checkout) addRelease(name string, files map[string]string) *tree {
 	id, err := g.Run(c.Context(), "write-tree")
 	c.must(err)
 	released := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
-	commit, err := g.CommitTree(c.Context(), git.Commit{Tree: id, Message: "upstream\n", By: identity, Authored: released, Committed: released})
+	commit, err := g.CommitTree(c.Context(), git.Commit{Tree: id, Message: "upstream\n", By: project.Identity, Authored: released, Committed: released})
 	c.must(err)
 	_, err = g.Run(c.Context(), "reset", "-q", "--hard", commit)
 	c.must(err)
-	want, err := c.project.pins(name)
+	want, err := pins.Read(c.project, name)
 	c.must(err)
 	c.must(t.save(state{Pins: pinsKey(want), Released: released, Upstream: commit, Head: commit}))
 	return t
@@ -51,9 +53,9 @@ func (c checkout) addRelease(name string, files map[string]string) *tree {
 // rebaseTo goes on after the pins, which only upstream can give.
 func (c checkout) rebaseTo(name string, files map[string]string) (*tree, error) {
 	c.Helper()
-	before, err := c.project.mayChange()
+	before, err := mayChange(c.project)
 	c.must(err)
-	known, err := c.project.releases()
+	known, err := c.project.Releases()
 	c.must(err)
 	t := c.addRelease(name, files)
 	r := &rebase{From: nearest(name, known), Before: before, NoBuild: true}
@@ -79,11 +81,11 @@ func TestRebase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := withTwoHooks(t)
-			before, err := c.project.mayChange()
+			before, err := mayChange(c.project)
 			c.must(err)
 			_, err = c.rebaseTo(test.release, map[string]string{"pkg/a.go": test.a, "pkg/b.go": test.b})
 			c.must(err)
-			after, err := c.project.mayChange()
+			after, err := mayChange(c.project)
 			c.must(err)
 			var changed []string
 			for path, content := range after {
@@ -97,7 +99,7 @@ func TestRebase(t *testing.T) {
 			}
 			// Both releases can be made from what is there now.
 			for _, release := range []string{test.release, "v1.37.0"} {
-				tree := c.project.tree(release)
+				tree := treeOf(c.project, release)
 				c.must(tree.update(t.Context()))
 				content := c.read("_output/" + release + "/kubernetes/pkg/a.go")
 				if strings.Count(content, "managed.A()") != 1 {
@@ -110,7 +112,7 @@ func TestRebase(t *testing.T) {
 
 func TestARebaseStopsAtAConflict(t *testing.T) {
 	c := withTwoHooks(t)
-	before, err := c.project.mayChange()
+	before, err := mayChange(c.project)
 	c.must(err)
 	replaced := strings.Replace(numbered20("a"), "ac\nad\n", "new\n", 1)
 	files := map[string]string{"pkg/a.go": replaced, "pkg/b.go": numbered20("b")}
@@ -125,7 +127,7 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 	}
 	t.Run("abort leaves everything as it was", func(t *testing.T) {
 		c.must(tree.abortRebase(t.Context()))
-		after, err := c.project.mayChange()
+		after, err := mayChange(c.project)
 		c.must(err)
 		for path := range after {
 			if !bytes.Equal(after[path], before[path]) {
@@ -136,7 +138,7 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 			t.Errorf("there are %d files, and were %d", len(after), len(before))
 		}
 		for _, path := range []string{"build/releases/v1.36.3", "_output/v1.36.3/kubernetes", "patches/v1.36"} {
-			if _, err := os.Stat(c.project.path(path)); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(c.project.Path(path)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is left", path)
 			}
 		}
@@ -168,13 +170,13 @@ func TestRebaseRefusesMistakes(t *testing.T) {
 	if err := c.tree.startRebase(t.Context(), true, ""); err == nil || !strings.Contains(err.Error(), "known already") {
 		t.Error("a known release:", err)
 	}
-	other := c.project.tree("v1.36.3")
+	other := treeOf(c.project, "v1.36.3")
 	for what, err := range map[string]error{"continue": other.continueRebase(t.Context(), false, ""), "abort": other.abortRebase(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), "no rebase to v1.36.3") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := c.project.pin(t.Context(), "1.36"); err == nil || !strings.Contains(err.Error(), `"1.36" is not a release`) {
+	if err := pins.Write(t.Context(), c.project, "1.36"); err == nil || !strings.Contains(err.Error(), `"1.36" is not a release`) {
 		t.Error("no release:", err)
 	}
 }
@@ -211,7 +213,7 @@ func TestAHunkMustFitOnceAndIntoItsDeclaration(t *testing.T) {
 func TestBudget(t *testing.T) {
 	c := withTwoHooks(t)
 	c.write("patches/budget", "# The most.\npatches 2\nlines-added 1\nfiles 3\n")
-	findings, err := c.project.overBudget()
+	findings, err := overBudget(c.project)
 	c.must(err)
 	if len(findings) != 2 || findings[0].String() != "patches/budget:3: lines-added is 2 in v1.37.0, and may be 1" || findings[1].line != 4 {
 		t.Errorf("findings are %v", findings)
@@ -224,31 +226,31 @@ func TestRebaseOnUpstream(t *testing.T) {
 	if !*onUpstream {
 		t.Skip("make rebase-test runs it: it downloads releases")
 	}
-	here, err := findProject()
+	here, err := project.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := checkout{t, project{t.TempDir()}, nil}
-	for _, path := range []string{"go.mod", "go.sum", "patches", filepath.Join("build", "releases"), filepath.Join("staging", "src", coreModule)} {
-		if info, err := os.Stat(here.path(path)); err != nil {
+	c := checkout{t, project.Checkout{Dir: t.TempDir()}, nil}
+	for _, path := range []string{"go.mod", "go.sum", "patches", filepath.Join(project.ReleasesDir), filepath.Join("staging", "src", project.CoreModule)} {
+		if info, err := os.Stat(here.Path(path)); err != nil {
 			t.Fatal(err)
 		} else if info.IsDir() {
-			c.must(os.CopyFS(c.project.path(path), os.DirFS(here.path(path))))
+			c.must(os.CopyFS(c.project.Path(path), os.DirFS(here.Path(path))))
 		} else {
-			c.write(path, string(must(os.ReadFile(here.path(path)))))
+			c.write(path, string(must(os.ReadFile(here.Path(path)))))
 		}
 	}
 	all := func() map[string]string {
 		files := map[string]string{}
-		may, err := c.project.mayChange()
+		may, err := mayChange(c.project)
 		c.must(err)
 		for path, content := range may {
 			files[path] = string(content)
 		}
-		releases, err := filepath.Glob(c.project.path("build", "releases", "*", "*"))
+		releases, err := filepath.Glob(c.project.Path(project.ReleasesDir, "*", "*"))
 		c.must(err)
 		for _, path := range releases {
-			files[strings.TrimPrefix(path, c.project.dir+"/")] = string(must(os.ReadFile(path)))
+			files[strings.TrimPrefix(path, c.project.Dir+"/")] = string(must(os.ReadFile(path)))
 		}
 		return files
 	}
@@ -267,25 +269,25 @@ func TestRebaseOnUpstream(t *testing.T) {
 		}
 	}
 	before := all()
-	c.must(os.RemoveAll(c.project.path("build", "releases", "v1.36.3")))
-	c.must(c.project.tree("v1.36.3").startRebase(t.Context(), true, ""))
+	c.must(os.RemoveAll(c.project.Path(project.ReleasesDir, "v1.36.3")))
+	c.must(treeOf(c.project, "v1.36.3").startRebase(t.Context(), true, ""))
 	expectSame(before)
 
 	for _, release := range []string{"v1.36.1", "v1.34.0", "v1.34.2"} {
-		c.must(c.project.tree(release).startRebase(t.Context(), true, ""))
-		pins := filepath.Join("build", "releases", release)
+		c.must(treeOf(c.project, release).startRebase(t.Context(), true, ""))
+		pins := filepath.Join(project.ReleasesDir, release)
 		expectSame(before, filepath.Join(pins, "go.mod"), filepath.Join(pins, "go.sum"))
-		c.must(os.RemoveAll(c.project.path(pins)))
-		c.must(os.RemoveAll(filepath.Dir(c.project.tree(release).dir)))
+		c.must(os.RemoveAll(c.project.Path(pins)))
+		c.must(os.RemoveAll(filepath.Dir(treeOf(c.project, release).dir)))
 	}
 
 	// Without its override, a release in which the hooked line itself differs is a conflict.
 	const name = "kubelet-fit-the-cpu-manager-s-checkpoint-to-changed-pools.patch"
 	for _, path := range []string{"build/releases/v1.34.4", "build/releases/v1.33.13", "patches/v1.34", "patches/v1.33"} {
-		c.must(os.RemoveAll(c.project.path(path)))
+		c.must(os.RemoveAll(c.project.Path(path)))
 	}
 	without := all()
-	tree := c.project.tree("v1.34.4")
+	tree := treeOf(c.project, "v1.34.4")
 	c.must(os.RemoveAll(filepath.Dir(tree.dir)))
 	err = tree.startRebase(t.Context(), true, "")
 	for _, want := range []string{"patches/" + name, "pkg/kubelet/cm/cpumanager/cpu_manager.go:", "err = m.policy.Start(m.state)", "managed.StartPolicy("} {
@@ -316,7 +318,7 @@ func TestRebaseOnUpstream(t *testing.T) {
 		t.Errorf("the override is\n%s\nand was\n%s", got, want)
 	}
 	// The next one takes the override of its neighbour.
-	c.must(c.project.tree("v1.33.13").startRebase(t.Context(), true, ""))
+	c.must(treeOf(c.project, "v1.33.13").startRebase(t.Context(), true, ""))
 	expectSame(before)
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // size is that of the series for a release.
@@ -16,8 +18,16 @@ type size struct {
 	patches, overrides, files, hunks, added, removed int
 }
 
-func (p project) size(release string) (size, error) {
-	series, err := p.readSeries(release)
+// budget is the size in the words of the budget.
+func (s size) budget() map[string]int {
+	return map[string]int{
+		project.BudgetPatches: s.patches, project.BudgetUpstreamFiles: s.files, project.BudgetHunks: s.hunks,
+		project.BudgetLinesAdded: s.added, project.BudgetLinesRemoved: s.removed,
+	}
+}
+
+func sizeOf(p project.Checkout, release string) (size, error) {
+	series, err := readSeries(p, release)
 	if err != nil {
 		return size{}, err
 	}
@@ -47,61 +57,58 @@ func (p project) size(release string) (size, error) {
 
 // kind tells whether a patch is common or an override.
 func (p patch) kind() string {
-	if filepath.Dir(p.path) == "patches" {
+	if filepath.Dir(p.path) == project.PatchesDir {
 		return "common"
 	}
 	return "override"
 }
 
-func (p project) stats(releases []string) error {
+func printStats(p project.Checkout, releases []string) error {
 	fmt.Printf("%-10s %7s %9s %14s %5s %11s %13s\n", "RELEASE", "PATCHES", "OVERRIDES", "UPSTREAM FILES", "HUNKS", "LINES ADDED", "LINES REMOVED")
 	for _, release := range releases {
-		s, err := p.size(release)
+		s, err := sizeOf(p, release)
 		if err != nil {
 			return err
 		}
 		fmt.Printf("%-10s %7d %9d %14d %5d %11d %13d\n", s.release, s.patches, s.overrides, s.files, s.hunks, s.added, s.removed)
 	}
-	overrides, err := p.overrides()
+	overrides, err := overrideFiles(p)
 	fmt.Printf("%d override files in all\n", len(overrides))
 	return err
 }
 
-func (p project) overrides() ([]string, error) {
-	files, err := p.patchFiles()
-	return slices.DeleteFunc(files, func(path string) bool { return filepath.Dir(path) == "patches" }), err
+func overrideFiles(p project.Checkout) ([]string, error) {
+	files, err := patchFiles(p)
+	return slices.DeleteFunc(files, func(path string) bool { return filepath.Dir(path) == project.PatchesDir }), err
 }
 
-// budgetPath is a file of names and the most that each may be, for any release. The
-// series grows by a decision: one who changes it.
-var budgetPath = filepath.Join("patches", "budget")
-
-// overBudget compares the series with the budget. There is a finding for what is more,
-// and for a budget that is not read.
-func (p project) overBudget() ([]finding, error) {
-	data, err := os.ReadFile(p.path(budgetPath))
+// overBudget compares the series with the budget, a file of names and the most that each
+// may be, for any release. There is a finding for what is more, and for a line that is
+// not understood. The series grows by a decision: one that changes the file.
+func overBudget(p project.Checkout) ([]finding, error) {
+	data, err := os.ReadFile(p.Path(project.BudgetFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	releases, err := p.releases()
+	releases, err := p.Releases()
 	if err != nil {
 		return nil, err
 	}
-	overrides, err := p.overrides()
+	overrides, err := overrideFiles(p)
 	if err != nil {
 		return nil, err
 	}
-	most := map[string]int{"override-files": len(overrides)}
+	most := map[string]int{project.BudgetOverrideFiles: len(overrides)}
 	at := map[string]string{}
 	for _, release := range releases {
-		s, err := p.size(release)
+		s, err := sizeOf(p, release)
 		if err != nil {
 			return nil, err
 		}
-		for name, value := range map[string]int{"patches": s.patches, "upstream-files": s.files, "hunks": s.hunks, "lines-added": s.added, "lines-removed": s.removed} {
+		for name, value := range s.budget() {
 			if value > most[name] || at[name] == "" {
 				most[name], at[name] = value, " in "+release
 			}
@@ -122,9 +129,9 @@ func (p project) overBudget() ([]finding, error) {
 		}
 		switch {
 		case !known || err != nil:
-			findings = append(findings, finding{budgetPath, number, fmt.Sprintf("%q is not a name and the most that it may be", strings.TrimSpace(line))})
+			findings = append(findings, finding{project.BudgetFile, number, fmt.Sprintf("%q is not a name and the most that it may be", strings.TrimSpace(line))})
 		case is > limit:
-			findings = append(findings, finding{budgetPath, number, fmt.Sprintf("%s is %d%s, and may be %d", fields[0], is, at[fields[0]], limit)})
+			findings = append(findings, finding{project.BudgetFile, number, fmt.Sprintf("%s is %d%s, and may be %d", fields[0], is, at[fields[0]], limit)})
 		}
 	}
 	return findings, nil

@@ -16,11 +16,13 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // tree is a release's git repository, _output/RELEASE/kubernetes.
 type tree struct {
-	project project
+	project project.Checkout
 	release string
 	dir     string
 	// rebase is set while the series is brought to this release.
@@ -55,8 +57,8 @@ type applied struct {
 	Resolved bool `json:",omitempty"`
 }
 
-func (p project) tree(release string) *tree {
-	return &tree{project: p, release: release, dir: p.path("_output", release, "kubernetes")}
+func treeOf(p project.Checkout, release string) *tree {
+	return &tree{project: p, release: release, dir: p.Path(project.OutputDir, release, "kubernetes")}
 }
 
 func (t *tree) git() git.Repo { return git.Repo{Dir: t.dir} }
@@ -133,7 +135,7 @@ func (t *tree) locked(step func() error) error {
 
 // base materialises the tree if it is not there, and returns its state.
 func (t *tree) base(ctx context.Context) (state, error) {
-	want, err := t.project.pins(t.release)
+	want, err := pins.Read(t.project, t.release)
 	if err != nil {
 		return state{}, err
 	}
@@ -164,7 +166,7 @@ func (t *tree) base(ctx context.Context) (state, error) {
 
 // update brings the tree to where patches/ says it should be.
 func (t *tree) update(ctx context.Context) error {
-	series, err := t.project.readSeries(t.release)
+	series, err := readSeries(t.project, t.release)
 	if err != nil {
 		return err
 	}
@@ -181,7 +183,7 @@ func (t *tree) update(ctx context.Context) error {
 	if s, err = t.finishSwitch(ctx, s); err != nil {
 		return err
 	}
-	want, err := t.project.pins(t.release)
+	want, err := pins.Read(t.project, t.release)
 	if err != nil {
 		return err
 	}
@@ -321,7 +323,7 @@ func (t *tree) apply(ctx context.Context, p patch, parent string, released time.
 
 // commitPatch makes the commit of a patch whose files are in treeID.
 func commitPatch(ctx context.Context, g git.Repo, p patch, treeID, parent string, released time.Time) (string, error) {
-	return g.CommitTree(ctx, git.Commit{Tree: treeID, Parent: parent, Message: p.message + "\n" + fileTrailer + p.name + "\n", By: identity, Authored: patchDate, Committed: released})
+	return g.CommitTree(ctx, git.Commit{Tree: treeID, Parent: parent, Message: p.message + "\n" + fileTrailer + p.name + "\n", By: project.Identity, Authored: project.PatchDate, Committed: released})
 }
 
 // fileTrailer ends the message of a commit in the tree, and says which file of
@@ -472,7 +474,7 @@ func (t *tree) resume(ctx context.Context) error {
 			return fmt.Errorf("%s is not staged; git add it, or remove it, and call again", strings.TrimSpace(line[2:]))
 		}
 	}
-	series, err := t.project.readSeries(t.release)
+	series, err := readSeries(t.project, t.release)
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
-
 	"golang.org/x/mod/modfile"
 	"golang.org/x/sync/errgroup"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // materialised changes when this file lays out trees differently, so that old
@@ -26,8 +28,8 @@ const materialised = "2"
 // materialise makes the tree with its first commit, upstream's files. It works in
 // a folder beside it and renames that at the end, so that there is a whole tree or
 // none.
-func (t *tree) materialise(ctx context.Context, want pins) error {
-	modules, released, err := t.project.download(t.release, want)
+func (t *tree) materialise(ctx context.Context, want pins.Pins) error {
+	modules, released, err := pins.Download(t.project, t.release, want)
 	if err != nil {
 		return err
 	}
@@ -44,7 +46,7 @@ func (t *tree) materialise(ctx context.Context, want pins) error {
 	copies.SetLimit(4)
 	for path, m := range modules {
 		to := building
-		if path != upstreamModule {
+		if path != project.UpstreamModule {
 			to = filepath.Join(building, "staging", "src", filepath.FromSlash(path))
 		}
 		copies.Go(func() error { return copyModule(ctx, m.Dir, to) })
@@ -69,7 +71,7 @@ func (t *tree) materialise(ctx context.Context, want pins) error {
 	if err != nil {
 		return err
 	}
-	commit, err := g.CommitTree(ctx, git.Commit{Tree: treeID, Message: fmt.Sprintf("Kubernetes %s\n\nThe Go modules %s %[1]s and its staging modules.\n", t.release, upstreamModule), By: identity, Authored: released, Committed: released})
+	commit, err := g.CommitTree(ctx, git.Commit{Tree: treeID, Message: fmt.Sprintf("Kubernetes %s\n\nThe Go modules %s %[1]s and its staging modules.\n", t.release, project.UpstreamModule), By: project.Identity, Authored: released, Committed: released})
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,7 @@ func (t *tree) keepOld(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-func pinsKey(p pins) string { return materialised + ":" + p.digest }
+func pinsKey(p pins.Pins) string { return materialised + ":" + p.Digest }
 
 // replaceFolder renames from to to, where there may be a tree that nobody needs.
 func replaceFolder(from, to string) error {
@@ -162,24 +164,24 @@ func copyModule(ctx context.Context, from, to string) error {
 // each that asks for nothing and speaks the release's Go. A workspace takes the highest
 // version that any of its modules asks for, and the go.mod files of the project ask for
 // the newest release's.
-func (t *tree) linkModules(want pins) error {
-	for module, from := range map[string]string{rootModule: ".", coreModule: filepath.Join("staging", "src", coreModule)} {
+func (t *tree) linkModules(want pins.Pins) error {
+	for module, from := range project.ModuleDirs {
 		dir := t.module(module)
-		if err := disk.Write(filepath.Join(dir, "go.mod"), fmt.Appendf(nil, "module %s\n\ngo %s\n", module, want.goVersion)); err != nil {
+		if err := disk.Write(filepath.Join(dir, "go.mod"), fmt.Appendf(nil, "module %s\n\ngo %s\n", module, want.GoVersion)); err != nil {
 			return err
 		}
-		there, err := os.ReadDir(t.project.path(from))
+		there, err := os.ReadDir(t.project.Path(from))
 		if err != nil {
 			return err
 		}
 		links := map[string]bool{"go.mod": true}
 		for _, entry := range there {
 			name := entry.Name()
-			if !linked[name] && !strings.HasSuffix(name, ".go") {
+			if !slices.Contains(project.LinkedDirs, name) && !strings.HasSuffix(name, ".go") {
 				continue
 			}
 			links[name] = true
-			to, err := filepath.Rel(dir, t.project.path(from, name))
+			to, err := filepath.Rel(dir, t.project.Path(from, name))
 			if err != nil {
 				return err
 			}
@@ -209,9 +211,6 @@ func (t *tree) linkModules(want pins) error {
 	return nil
 }
 
-// linked are the folders of this project whose packages a tree may import.
-var linked = map[string]bool{"pkg": true, "openshift-kube-apiserver": true, "testdata": true}
-
 // module is the folder through which the tree uses a module of this project.
 func (t *tree) module(path string) string {
 	return filepath.Join(filepath.Dir(t.dir), "modules", filepath.Base(path))
@@ -221,7 +220,7 @@ func (t *tree) module(path string) string {
 // that were not published at the release, which is upstream's own commit if all were;
 // and workspace, on it, in which go.work lists this project's modules. They are named by
 // relative paths, so the commits are the same in every checkout.
-func (t *tree) workspace(ctx context.Context, want pins, upstream string, released time.Time) (base, workspace string, err error) {
+func (t *tree) workspace(ctx context.Context, want pins.Pins, upstream string, released time.Time) (base, workspace string, err error) {
 	g, done, err := t.scratchIndex(ctx, upstream)
 	if err != nil {
 		return "", "", err
@@ -229,7 +228,7 @@ func (t *tree) workspace(ctx context.Context, want pins, upstream string, releas
 	defer done()
 	absent := func(path string) bool {
 		name, staged := strings.CutPrefix(path, "./staging/src/")
-		return staged && want.modules[name] == ""
+		return staged && want.Modules[name] == ""
 	}
 	content, err := g.Run(ctx, "show", upstream+":go.work")
 	if err != nil {
@@ -256,7 +255,7 @@ func (t *tree) workspace(ctx context.Context, want pins, upstream string, releas
 		if err != nil {
 			return "", err
 		}
-		return g.CommitTree(ctx, git.Commit{Tree: treeID, Parent: parent, Message: message, By: identity, Authored: patchDate, Committed: released})
+		return g.CommitTree(ctx, git.Commit{Tree: treeID, Parent: parent, Message: message, By: project.Identity, Authored: project.PatchDate, Committed: released})
 	}
 
 	base = upstream
@@ -287,12 +286,12 @@ func (t *tree) workspace(ctx context.Context, want pins, upstream string, releas
 			return "", "", err
 		}
 	}
-	for _, path := range []string{rootModule, coreModule} {
+	for _, path := range []string{project.RootModule, project.CoreModule} {
 		if err := work.AddUse("../modules/"+filepath.Base(path), ""); err != nil {
 			return "", "", err
 		}
 	}
-	workspace, err = commit(base, fmt.Sprintf("Use %s\n\nThe packages that the patches call are built from where they are.\n", rootModule))
+	workspace, err = commit(base, fmt.Sprintf("Use %s\n\nThe packages that the patches call are built from where they are.\n", project.RootModule))
 	return base, workspace, err
 }
 

@@ -22,6 +22,8 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
 // verified is what came out for a release.
@@ -90,11 +92,11 @@ func (t *tree) verifyAll(ctx context.Context, v *verified) error {
 	if err := t.unchanged(ctx, s); err != nil {
 		return err
 	}
-	names, err := t.project.order()
+	names, err := readOrder(t.project)
 	if err != nil {
 		return err
 	}
-	series, err := t.project.readSeries(t.release)
+	series, err := readSeries(t.project, t.release)
 	if err != nil {
 		return err
 	}
@@ -136,7 +138,7 @@ func (t *tree) verifyAll(ctx context.Context, v *verified) error {
 // passed. What fails is run once more by itself: some of upstream's tests fail now and
 // then. What fails again is run without the series, which says whose failure it is.
 func (t *tree) upstreamTests(ctx context.Context, packages []string, v *verified) (passed int, err error) {
-	ledger, err := t.project.readLedger(filepath.Join("build", "releases", t.release, "failing"))
+	ledger, err := readLedger(t.project, filepath.Join(project.ReleasesDir, t.release, project.FailingName))
 	if err != nil {
 		return 0, err
 	}
@@ -365,48 +367,10 @@ func (t *tree) goEnv(ctx context.Context) ([]string, error) {
 	return append(append(os.Environ(), toolchain...), "CGO_ENABLED=0"), nil
 }
 
-// packages returns the import paths of this project's packages that trees use. go does
-// not find them itself behind links.
-func (p project) packages() ([]string, error) {
-	var packages []string
-	for module, from := range map[string]string{rootModule: ".", coreModule: filepath.Join("staging", "src", coreModule)} {
-		folders := []string{""}
-		if module == rootModule {
-			folders = slices.Sorted(maps.Keys(linked))
-		}
-		for _, folder := range folders {
-			root := p.path(from, folder)
-			err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-				if errors.Is(err, fs.ErrNotExist) {
-					return nil
-				}
-				if err != nil || !entry.IsDir() {
-					return err
-				}
-				if entry.Name() == "testdata" {
-					return fs.SkipDir
-				}
-				sources, err := filepath.Glob(filepath.Join(path, "*.go"))
-				if err != nil || len(sources) == 0 {
-					return err
-				}
-				relative, err := filepath.Rel(p.path(from), path)
-				packages = append(packages, filepath.ToSlash(filepath.Join(module, relative)))
-				return err
-			})
-			if err != nil {
-				return nil, err
-			}
-		}
-	}
-	slices.Sort(packages)
-	return packages, nil
-}
-
 // verifyKey changes whenever anything does on which the result depends: what upstream
 // is, the patches, this project's sources, carry's own, and the Go that compiles them.
 func (t *tree) verifyKey() (string, error) {
-	pins, err := t.project.pins(t.release)
+	pins, err := pins.Read(t.project, t.release)
 	if err != nil {
 		return "", err
 	}
@@ -415,8 +379,8 @@ func (t *tree) verifyKey() (string, error) {
 		return "", fmt.Errorf("go env: %w", err)
 	}
 	parts := [][]byte{[]byte(pinsKey(pins)), host, []byte(os.Getenv("FORCE_HOST_GO")), []byte(strconv.Itoa(os.Getuid()))}
-	for _, folder := range append(slices.Sorted(maps.Keys(linked)), "patches", filepath.Join("cmd", "carry"), filepath.Join("staging", "src", coreModule), filepath.Join("build", "releases", t.release)) {
-		err := filepath.WalkDir(t.project.path(folder), func(path string, entry fs.DirEntry, err error) error {
+	for _, folder := range append(slices.Clone(project.LinkedDirs), project.PatchesDir, project.ToolDir, project.ModuleDirs[project.CoreModule], filepath.Join(project.ReleasesDir, t.release)) {
+		err := filepath.WalkDir(t.project.Path(folder), func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
@@ -424,7 +388,7 @@ func (t *tree) verifyKey() (string, error) {
 				return err
 			}
 			data, err := os.ReadFile(path)
-			relative, _ := filepath.Rel(t.project.dir, path)
+			relative, _ := filepath.Rel(t.project.Dir, path)
 			parts = append(parts, []byte(relative), data)
 			return err
 		})

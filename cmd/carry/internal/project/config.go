@@ -1,0 +1,86 @@
+// Package project says what carry needs to know of the project whose series it keeps:
+// this file has every name, and checkout.go knows a checkout on disk. To keep the series
+// of another project, change this file. The package must not know what is done with the
+// names: it reads no patch and runs no command.
+package project
+
+import (
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+)
+
+// The Go modules: upstream's, and the two of this project that a tree lists.
+const (
+	UpstreamModule = "k8s.io/kubernetes"
+	RootModule     = "workload.openshift.io/kubernetes"
+	CoreModule     = "workload.openshift.io/partition"
+)
+
+// The directories and files, relative to the checkout.
+var (
+	// PatchesDir has the common patches, SeriesFile their order, and BudgetFile the most
+	// that the series may be. DroppedName is a file that stands beside overrides and names
+	// the patches that their releases do not need, since upstream has the change.
+	PatchesDir  = "patches"
+	SeriesFile  = filepath.Join(PatchesDir, "series")
+	BudgetFile  = filepath.Join(PatchesDir, "budget")
+	DroppedName = "dropped"
+	// ReleasesDir has a directory of pins for each known release, and in it FailingName,
+	// upstream's own tests that do not count.
+	ReleasesDir = filepath.Join("build", "releases")
+	FailingName = "failing"
+	// OutputDir has what can be made again, the trees among it.
+	OutputDir = "_output"
+	// ToolDir is carry itself.
+	ToolDir = filepath.Join("cmd", "carry")
+	// ModuleDirs are those of the modules that a tree lists.
+	ModuleDirs = map[string]string{RootModule: ".", CoreModule: filepath.Join("staging", "src", CoreModule)}
+	// LinkedDirs are those of the root module whose packages a tree may import.
+	LinkedDirs = []string{"openshift-kube-apiserver", "pkg", "testdata"}
+	// RaisedDirs are those of the modules that require upstream's newest, the core first.
+	RaisedDirs = []string{ModuleDirs[CoreModule], ".", filepath.Join("cmd", "cluster"), filepath.Join("test", "e2e")}
+)
+
+// Identity makes and PatchDate dates every patch, so that the same series gives the same
+// commits. Authors are those of this project; its own history names them.
+var (
+	Identity  = git.Identity{Name: "workload partitioning", Email: "carry@workload.openshift.io"}
+	PatchDate = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// VersionSuffix stands between a release and a tree's commit in a version.
+const VersionSuffix = "+wp."
+
+// Binaries are what is built, in the order of their use.
+var Binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kube-proxy"}
+
+// StaticBinary is the one of them that is linked statically, whatever upstream does.
+const StaticBinary = "kubelet"
+
+// The words of the budget.
+const (
+	BudgetPatches       = "patches"
+	BudgetUpstreamFiles = "upstream-files"
+	BudgetHunks         = "hunks"
+	BudgetLinesAdded    = "lines-added"
+	BudgetLinesRemoved  = "lines-removed"
+	BudgetOverrideFiles = "override-files"
+)
+
+// What a hook is. A change of any of these is a change of what a hook may be.
+var (
+	// HookWords are of the packages that hooks call: each hunk has one, or HookImport.
+	HookWords  = []string{"managed", "partitioning"}
+	HookImport = regexp.MustCompile(`"workload\.openshift\.io/`)
+	// HookErrorCheck matches the one condition that a hook may have: the check of an error
+	// that a call of ours returns.
+	HookErrorCheck = regexp.MustCompile(`^\s*if (\w+(, \w+)* :?= )?managed\.`)
+)
+
+const (
+	MaxAddedPerFile = 8
+	MaxSubject      = 72
+)
