@@ -22,6 +22,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
 func binaryList() string { return strings.Join(project.Binaries, ", ") }
@@ -332,14 +333,14 @@ func isPackage(line string) bool {
 
 // touched returns the packages that the series changes, as folders of the tree.
 func (t *tree) touched() ([]string, error) {
-	series, err := readSeries(t.project, t.release)
+	patches, err := series.Read(t.project, t.release)
 	if err != nil {
 		return nil, err
 	}
 	var folders []string
-	for _, p := range series {
-		for _, file := range p.files {
-			folders = append(folders, "./"+filepath.Dir(file.path))
+	for _, p := range patches {
+		for _, file := range p.Files {
+			folders = append(folders, "./"+filepath.Dir(file.Path))
 		}
 	}
 	slices.Sort(folders)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
@@ -133,7 +134,7 @@ func TestExportAndTreeAreInverse(t *testing.T) {
 	if got := again.git("rev-parse", "HEAD"); got != head {
 		t.Errorf("another checkout has the commit %s, want %s", got, head)
 	}
-	if findings := mustParse(t, "patches/kubelet-call-a.patch", first).lint(); len(findings) > 0 {
+	if findings := lintPatch(mustParse(t, "patches/kubelet-call-a.patch", first)); len(findings) > 0 {
 		t.Errorf("lint finds %v", findings)
 	}
 }
@@ -312,7 +313,7 @@ index 1..2 100644
 +	managed.A()
  b
 `
-	if findings := mustParse(t, "patches/a.patch", good).lint(); len(findings) > 0 {
+	if findings := lintPatch(mustParse(t, "patches/a.patch", good)); len(findings) > 0 {
 		t.Fatalf("the good patch has %v", findings)
 	}
 	for name, test := range map[string]struct{ old, new, want string }{
@@ -334,7 +335,7 @@ index 1..2 100644
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all []string
-			for _, f := range mustParse(t, "patches/a.patch", strings.ReplaceAll(good, test.old, test.new)).lint() {
+			for _, f := range lintPatch(mustParse(t, "patches/a.patch", strings.ReplaceAll(good, test.old, test.new))) {
 				all = append(all, f.String())
 			}
 			if found := strings.Join(all, "\n"); !strings.Contains(found, test.want) {
@@ -361,9 +362,9 @@ func TestLintFolder(t *testing.T) {
 	}
 }
 
-func mustParse(t *testing.T, path, text string) patch {
+func mustParse(t *testing.T, path, text string) patch.Patch {
 	t.Helper()
-	p, err := parsePatch(path, []byte(text))
+	p, err := patch.Parse(path, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,9 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
 // export writes the tree's commits above the workspace commit to patches/.
@@ -47,7 +49,7 @@ func (t *tree) export(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	old, err := readOrder(t.project)
+	old, err := series.Order(t.project)
 	if err != nil {
 		return err
 	}
@@ -62,7 +64,7 @@ func (t *tree) export(ctx context.Context) error {
 	} else if len(s.Applied) == 0 && head == s.Head && head != s.Workspace {
 		return t.update(ctx)
 	}
-	dropped, err := readDropped(t.project, t.release)
+	dropped, err := series.Dropped(t.project, t.release)
 	if err != nil {
 		return err
 	}
@@ -76,23 +78,23 @@ func (t *tree) export(ctx context.Context) error {
 			if slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Commit == c.id && !a.Resolved }) {
 				continue
 			}
-			path = filepath.Join(overrideFolder(t.project, t.release, releases), c.name)
+			path = filepath.Join(series.OverrideDir(t.project, t.release, releases), c.name)
 		}
 		// An override that is there is what the release reads.
-		if now, _, err := readPatch(t.project, t.release, c.name); err == nil && len(users(filepath.Dir(now), releases)) == 1 {
+		if now, _, err := series.File(t.project, t.release, c.name); err == nil && len(series.Users(filepath.Dir(now), releases)) == 1 {
 			path = now
 		}
-		if files[path], err = t.shareContext(ctx, c, users(filepath.Dir(path), releases)); err != nil {
+		if files[path], err = t.shareContext(ctx, c, series.Users(filepath.Dir(path), releases)); err != nil {
 			return err
 		}
 	}
-	series, err := readSeries(t.project, t.release)
+	patches, err := series.Read(t.project, t.release)
 	if err != nil {
 		return err
 	}
 	var needed []string
-	for _, p := range series {
-		needed = append(needed, p.name)
+	for _, p := range patches {
+		needed = append(needed, p.Name)
 	}
 	if !newest && !slices.Equal(names, needed) {
 		return fmt.Errorf("the commits of %s are %s, but patches/series has %s; only the newest release, %s, changes the order",
@@ -147,21 +149,6 @@ func withDropped(names, old []string, dropped map[string]bool) []string {
 	return names
 }
 
-// users returns the releases for which patches are looked for in a folder.
-func users(folder string, known []string) []string {
-	return slices.DeleteFunc(slices.Clone(known), func(release string) bool { return !slices.Contains(folders(release), folder) })
-}
-
-// overrideFolder is where a release's overrides go: to its minor version, so that the
-// next patch release finds them there, unless another known release would get them, too.
-func overrideFolder(p project.Checkout, release string, known []string) string {
-	shared := filepath.Join(project.PatchesDir, project.Minor(release))
-	if len(users(shared, known)) > 1 {
-		return filepath.Join(project.PatchesDir, release)
-	}
-	return shared
-}
-
 // exported is a commit of the tree and the file that it becomes.
 type exported struct {
 	id, name string
@@ -199,8 +186,8 @@ func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
 			return nil, err
 		}
 		// What can not be read back must not replace what could.
-		p, err := parsePatch(c.name, c.data)
-		if err != nil || p.message != message {
+		p, err := patch.Parse(c.name, c.data)
+		if err != nil || p.Message != message {
 			return nil, fmt.Errorf("commit %.12s (%s) can not be written as a patch: it is empty, or its message has a line ---", c.id, git.FirstLine(message))
 		}
 		if bytes.Contains(c.data, []byte("\nBinary files ")) {
@@ -214,15 +201,15 @@ func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
 // unseen returns an error if patches/ has something that the tree never had, and
 // that an export would overwrite: an edit by hand, or what a pull brought.
 func (t *tree) unseen(s state, files map[string][]byte) error {
-	series, err := readSeries(t.project, t.release)
+	patches, err := series.Read(t.project, t.release)
 	if err != nil {
 		return nil // A file that is missing or broken has nothing to lose.
 	}
-	for _, p := range series {
-		seen := slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Path == p.path && a.Digest == disk.Digest(p.data) })
-		if written, ok := files[p.path]; !seen && (!ok || string(written) != string(p.data)) {
+	for _, p := range patches {
+		seen := slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Path == p.Path && a.Digest == disk.Digest(p.Data) })
+		if written, ok := files[p.Path]; !seen && (!ok || string(written) != string(p.Data)) {
 			return fmt.Errorf("%s is not what the tree was made from, and would be lost; keep the tree's commits with: git -C %s branch keep; then reset to %.12s, carry tree %s, and cherry-pick them (%s)",
-				p.path, t.shown(), s.Head, t.release, p.name)
+				p.Path, t.shown(), s.Head, t.release, p.Name)
 		}
 	}
 	return nil

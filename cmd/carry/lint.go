@@ -3,17 +3,21 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
 // finding is a breach of the rules, at a line of a file of the project.
@@ -37,7 +41,7 @@ func (t *tree) lint(ctx context.Context) error {
 	if len(findings) > 0 {
 		return fmt.Errorf("lint: %d findings", len(findings))
 	}
-	files, err := patchFiles(t.project)
+	files, err := series.Files(t.project)
 	if err != nil {
 		return err
 	}
@@ -50,12 +54,12 @@ func (t *tree) findings(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	series, err := allPatches(t.project)
+	patches, err := series.All(t.project)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range series {
-		findings = append(findings, p.lint()...)
+	for _, p := range patches {
+		findings = append(findings, lintPatch(p)...)
 	}
 	over, err := overBudget(t.project)
 	if err != nil {
@@ -69,55 +73,16 @@ func (t *tree) findings(ctx context.Context) ([]finding, error) {
 	return append(findings, raised...), err
 }
 
-// patchFiles lists the patch files, common and overrides, relative to the project.
-func patchFiles(p project.Checkout) ([]string, error) {
-	var files []string
-	for _, pattern := range []string{"*.patch", "v*/*.patch"} {
-		found, err := filepath.Glob(p.Path(project.PatchesDir, pattern))
-		if err != nil {
-			return nil, err
-		}
-		for _, path := range found {
-			relative, err := filepath.Rel(p.Dir, path)
-			if err != nil {
-				return nil, err
-			}
-			files = append(files, relative)
-		}
-	}
-	return files, nil
-}
-
-func allPatches(p project.Checkout) ([]patch, error) {
-	files, err := patchFiles(p)
-	if err != nil {
-		return nil, err
-	}
-	var patches []patch
-	for _, path := range files {
-		data, err := os.ReadFile(p.Path(path))
-		if err != nil {
-			return nil, err
-		}
-		parsed, err := parsePatch(path, data)
-		if err != nil {
-			return nil, err
-		}
-		patches = append(patches, parsed)
-	}
-	return patches, nil
-}
-
 var numbered = regexp.MustCompile(`^[0-9]+[-_.]`)
 
 // lintFolder checks that the order file and the files agree.
 func lintFolder(p project.Checkout) ([]finding, error) {
 	var findings []finding
-	names, err := readOrder(p)
+	names, err := series.Order(p)
 	if err != nil {
 		return nil, err
 	}
-	files, err := patchFiles(p)
+	files, err := series.Files(p)
 	if err != nil {
 		return nil, err
 	}
@@ -150,14 +115,14 @@ var (
 )
 
 // lint checks one patch.
-func (p patch) lint() []finding {
+func lintPatch(p patch.Patch) []finding {
 	var findings []finding
 	report := func(line int, format string, args ...any) {
-		findings = append(findings, finding{p.path, line, fmt.Sprintf(format, args...)})
+		findings = append(findings, finding{p.Path, line, fmt.Sprintf(format, args...)})
 	}
-	lines := strings.Split(strings.TrimSpace(p.message), "\n")
+	lines := strings.Split(strings.TrimSpace(p.Message), "\n")
 	if len(lines[0]) > project.MaxSubject {
-		report(p.messageLine, "the subject has %d characters; at most %d", len(lines[0]), project.MaxSubject)
+		report(p.MessageLine, "the subject has %d characters; at most %d", len(lines[0]), project.MaxSubject)
 	}
 	trailers := map[string]string{}
 	why := false
@@ -166,72 +131,72 @@ func (p patch) lint() []finding {
 		if ok && slices.Contains([]string{"Upstream-Status", "Tests", "Drop-When"}, key) {
 			trailers[key] = strings.TrimSpace(value)
 			if key == "Upstream-Status" && !statusForm.MatchString(trailers[key]) {
-				report(p.messageLine+i+1, "Upstream-Status is %q; must be Inappropriate, Pending, Submitted or Accepted, and a [reason or link]", trailers[key])
+				report(p.MessageLine+i+1, "Upstream-Status is %q; must be Inappropriate, Pending, Submitted or Accepted, and a [reason or link]", trailers[key])
 			}
 		} else if strings.TrimSpace(line) != "" && len(trailers) == 0 {
 			why = true
 		}
 	}
 	if !why {
-		report(p.messageLine, "the message does not say why")
+		report(p.MessageLine, "the message does not say why")
 	}
 	for _, key := range []string{"Upstream-Status", "Tests", "Drop-When"} {
 		if trailers[key] == "" {
-			report(p.messageLine, "the message has no %s", key)
+			report(p.MessageLine, "the message has no %s", key)
 		}
 	}
-	for _, file := range p.files {
-		findings = append(findings, p.lintFile(file)...)
+	for _, file := range p.Files {
+		findings = append(findings, lintFile(p, file)...)
 	}
 	return findings
 }
 
-func (p patch) lintFile(file fileDiff) []finding {
+func lintFile(p patch.Patch, file patch.FileDiff) []finding {
 	var findings []finding
 	report := func(line int, format string, args ...any) {
-		findings = append(findings, finding{p.path, line, file.path + ": " + fmt.Sprintf(format, args...)})
+		findings = append(findings, finding{p.Path, line, file.Path + ": " + fmt.Sprintf(format, args...)})
 	}
-	switch base := filepath.Base(file.path); {
+	switch base := filepath.Base(file.Path); {
 	case strings.HasSuffix(base, "_test.go"):
-		report(file.line, "is an upstream test, which is never edited")
-	case generated.MatchString(file.path):
-		report(file.line, "is generated; the tool that generates it belongs into carry")
+		report(file.Line, "is an upstream test, which is never edited")
+	case generated.MatchString(file.Path):
+		report(file.Line, "is generated; the tool that generates it belongs into carry")
 	case base == "go.mod" || base == "go.sum" || base == "go.work" || base == "go.work.sum" || base == "modules.txt":
-		report(file.line, "is Go's bookkeeping, which carry does")
+		report(file.Line, "is Go's bookkeeping, which carry does")
 	case !strings.HasSuffix(base, ".go"):
-		report(file.line, "is not Go source")
+		report(file.Line, "is not Go source")
 	}
-	for _, header := range file.extra {
-		report(header.line, "%q: a patch changes the content of files and nothing else", header.text)
+	for _, header := range file.Extra {
+		report(header.Number, "%q: a patch changes the content of files and nothing else", header.Text)
 	}
-	if added := file.added(); len(added) > project.MaxAddedPerFile {
-		report(added[project.MaxAddedPerFile].line, "%d lines are added; at most %d", len(added), project.MaxAddedPerFile)
+	if added := file.Added(); len(added) > project.MaxAddedPerFile {
+		report(added[project.MaxAddedPerFile].Number, "%d lines are added; at most %d", len(added), project.MaxAddedPerFile)
 	}
 	// Each hunk calls a package of this project, or imports it.
-	var hunk diffLine
+	var hunk patch.Line
 	ours, changes := true, 0
 	endHunk := func() {
 		if changes > 0 && !ours {
-			report(hunk.line, "the hunk does not call a package of this project")
+			report(hunk.Number, "the hunk does not call a package of this project")
 		}
 		ours, changes = false, 0
 	}
-	for _, line := range file.lines {
-		switch line.op {
+	for _, line := range file.Lines {
+		switch line.Op {
 		case '@':
 			endHunk()
 			hunk = line
 		case '+':
 			changes++
-			ours = ours || project.HookImport.MatchString(line.text) ||
-				slices.ContainsFunc(project.HookWords, func(word string) bool { return strings.Contains(line.text, word) })
-			if control.MatchString(line.text) || (condition.MatchString(line.text) && !project.HookErrorCheck.MatchString(line.text)) {
-				report(line.line, "%q is logic, which belongs into this project's packages", strings.TrimSpace(line.text))
+			ours = ours || project.HookImport.MatchString(line.Text) ||
+				slices.ContainsFunc(project.HookWords, func(word string) bool { return strings.Contains(line.Text, word) })
+			if control.MatchString(line.Text) || (condition.MatchString(line.Text) && !project.HookErrorCheck.MatchString(line.Text)) {
+				report(line.Number, "%q is logic, which belongs into this project's packages", strings.TrimSpace(line.Text))
 			}
 		case '-':
 			changes++
-			if signature.MatchString(line.text) {
-				report(line.line, "%q: the signature of an upstream function changes", strings.TrimSpace(line.text))
+			if signature.MatchString(line.Text) {
+				report(line.Number, "%q: the signature of an upstream function changes", strings.TrimSpace(line.Text))
 			}
 		}
 	}
@@ -314,3 +279,58 @@ func (t *tree) modules(ctx context.Context, commit string, withOurs bool) (map[s
 
 // ourUse matches the lines of go.work that use this project's modules, in the copy.
 var ourUse = regexp.MustCompile(`(?m)^\t\.\./\.\./modules/.*\n`)
+
+// overBudget compares the series with the budget, a file of names and the most that each
+// may be, for any release. There is a finding for what is more, and for a line that is
+// not understood. The series grows by a decision: one that changes the file.
+func overBudget(p project.Checkout) ([]finding, error) {
+	data, err := os.ReadFile(p.Path(project.BudgetFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	releases, err := p.Releases()
+	if err != nil {
+		return nil, err
+	}
+	overrides, err := series.Overrides(p)
+	if err != nil {
+		return nil, err
+	}
+	most := map[string]int{project.BudgetOverrideFiles: len(overrides)}
+	at := map[string]string{}
+	for _, release := range releases {
+		s, err := series.SizeOf(p, release)
+		if err != nil {
+			return nil, err
+		}
+		for name, value := range s.Budget() {
+			if value > most[name] || at[name] == "" {
+				most[name], at[name] = value, " in "+release
+			}
+		}
+	}
+	var findings []finding
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		is, known := most[fields[0]]
+		limit, err := 0, errors.New("no number")
+		if len(fields) == 2 {
+			limit, err = strconv.Atoi(fields[1])
+		}
+		switch {
+		case !known || err != nil:
+			findings = append(findings, finding{project.BudgetFile, number, fmt.Sprintf("%q is not a name and the most that it may be", strings.TrimSpace(line))})
+		case is > limit:
+			findings = append(findings, finding{project.BudgetFile, number, fmt.Sprintf("%s is %d%s, and may be %d", fields[0], is, at[fields[0]], limit)})
+		}
+	}
+	return findings, nil
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
 func main() {
@@ -177,7 +178,7 @@ A release for which nothing has changed since it passed is skipped.`,
 			if err != nil {
 				return err
 			}
-			names, err := readOrder(checkout)
+			names, err := series.Order(checkout)
 			if err != nil {
 				return err
 			}
@@ -282,7 +283,7 @@ func statsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printStats(checkout, releases)
+			return series.PrintSizes(checkout, releases)
 		},
 	}
 }

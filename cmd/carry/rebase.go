@@ -20,8 +20,10 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
 // rebase brings the series to a release that is not known yet. It is on disk while it
@@ -187,12 +189,12 @@ func (t *tree) continueRebase(ctx context.Context, noBuild bool, upstreamGit str
 	if err != nil {
 		return err
 	}
-	series, err := readSeries(t.project, t.release)
+	patches, err := series.Read(t.project, t.release)
 	if err != nil {
 		return err
 	}
 	if s.Conflict != "" {
-		if slices.ContainsFunc(series, func(p patch) bool { return p.path == s.Conflict }) {
+		if slices.ContainsFunc(patches, func(p patch.Patch) bool { return p.Path == s.Conflict }) {
 			if err := t.resume(ctx); err != nil {
 				return err
 			}
@@ -210,7 +212,7 @@ func (t *tree) continueRebase(ctx context.Context, noBuild bool, upstreamGit str
 			return err
 		}
 		// The user mended in the tree what did not compile.
-		if head != s.Head || len(s.Applied) == len(series) {
+		if head != s.Head || len(s.Applied) == len(patches) {
 			return t.finishRebase(ctx, r)
 		}
 	}
@@ -245,11 +247,11 @@ func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
 	if err := os.Remove(t.rebasePath()); err != nil {
 		return err
 	}
-	size, err := sizeOf(t.project, t.release)
+	size, err := series.SizeOf(t.project, t.release)
 	if err != nil {
 		return err
 	}
-	t.say("done: %d patches, %d of them overrides; see that the series is right everywhere with: carry verify; and name the release in the README's table", size.patches, size.overrides)
+	t.say("done: %d patches, %d of them overrides; see that the series is right everywhere with: carry verify; and name the release in the README's table", size.Patches, size.Overrides)
 	return nil
 }
 
@@ -275,7 +277,7 @@ func (t *tree) compile(ctx context.Context) (touched, ours []string, err error) 
 // keepForOlder gives older releases the common patches of before where the new ones
 // do not do for them.
 func (t *tree) keepForOlder(ctx context.Context, r *rebase, known []string) error {
-	names, err := readOrder(t.project)
+	names, err := series.Order(t.project)
 	if err != nil {
 		return err
 	}
@@ -294,7 +296,7 @@ func (t *tree) keepForOlder(ctx context.Context, r *rebase, known []string) erro
 				break
 			}
 			before, was := r.Before[filepath.Join(project.PatchesDir, failing)]
-			path := filepath.Join(overrideFolder(t.project, release, known), failing)
+			path := filepath.Join(series.OverrideDir(t.project, release, known), failing)
 			if _, overridden := r.Before[path]; !was || overridden || written[path] || !slices.Contains(names, failing) {
 				return fmt.Errorf("%s does not apply to %s any more", failing, release)
 			}
@@ -315,15 +317,15 @@ func (t *tree) firstThatFails(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	series, err := readSeries(t.project, t.release)
+	patches, err := series.Read(t.project, t.release)
 	if err != nil {
 		return "", err
 	}
 	head := s.Upstream
-	for _, p := range series {
+	for _, p := range patches {
 		if head, err = t.apply(ctx, p, head, s.Released); err != nil {
 			if doesNotApply(err) {
-				return p.name, nil
+				return p.Name, nil
 			}
 			return "", err
 		}
@@ -404,43 +406,43 @@ func (t *tree) abortRebase(ctx context.Context) error {
 // adapt finds another way for a patch that does not apply, during a rebase: upstream
 // has the change already, another release's file of that name does, or a three-way
 // merge. It returns the commit; the same as parent for a patch that is dropped.
-func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (commit string, err error) {
+func (t *tree) adapt(ctx context.Context, p patch.Patch, parent string, s state) (commit string, err error) {
 	g, done, err := t.scratchIndex(ctx, parent)
 	if err != nil {
 		return "", err
 	}
 	defer done()
-	if _, err := g.Input(ctx, string(p.data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
+	if _, err := g.Input(ctx, string(p.Data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
 		// The release's own: its minor version has the change from some patch release on.
 		path := filepath.Join(project.PatchesDir, t.release, project.DroppedName)
 		before, err := os.ReadFile(t.project.Path(path))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
-		t.say("%s: upstream has it; dropped, see %s", p.path, path)
-		return parent, disk.Write(t.project.Path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.name, t.release))
+		t.say("%s: upstream has it; dropped, see %s", p.Path, path)
+		return parent, disk.Write(t.project.Path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.Name, t.release))
 	}
-	others, err := filepath.Glob(t.project.Path(project.PatchesDir, "v*", p.name))
+	others, err := filepath.Glob(t.project.Path(project.PatchesDir, "v*", p.Name))
 	if err != nil {
 		return "", err
 	}
-	next, _, err := readPatch(t.project, t.rebase.From, p.name)
+	next, _, err := series.File(t.project, t.rebase.From, p.Name)
 	if err != nil {
 		return "", err
 	}
-	for _, other := range append([]string{t.project.Path(next), t.project.Path(project.PatchesDir, p.name)}, others...) {
+	for _, other := range append([]string{t.project.Path(next), t.project.Path(project.PatchesDir, p.Name)}, others...) {
 		relative, err := filepath.Rel(t.project.Dir, other)
 		if err != nil {
 			return "", err
 		}
-		if relative == p.path {
+		if relative == p.Path {
 			continue // which does not apply
 		}
 		data, err := os.ReadFile(other)
 		if err != nil {
 			return "", err
 		}
-		candidate, err := parsePatch(relative, data)
+		candidate, err := patch.Parse(relative, data)
 		if err != nil {
 			return "", err
 		}
@@ -459,7 +461,7 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 	if !t.hasPreimages(ctx, p) {
 		return "", &git.Error{Verb: "apply", Stderr: "the files that the patch was made from are not known"}
 	}
-	if _, err := g.Input(ctx, string(p.data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
+	if _, err := g.Input(ctx, string(p.Data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		return "", err
 	}
 	if unmerged, err := g.Run(ctx, "ls-files", "--unmerged"); err != nil || unmerged != "" {
@@ -469,7 +471,7 @@ func (t *tree) adapt(ctx context.Context, p patch, parent string, s state) (comm
 	if err != nil {
 		return "", err
 	}
-	t.say("merged %s three-way", p.path)
+	t.say("merged %s three-way", p.Path)
 	return commitPatch(ctx, g, p, treeID, parent, s.Released)
 }
 
@@ -484,12 +486,12 @@ var preimage = regexp.MustCompile(`(?m)^index ([0-9a-f]{40})\.\.`)
 
 // importBlobs copies what a three-way merge needs from the trees of other releases:
 // the files that the patch was made from.
-func (t *tree) importBlobs(ctx context.Context, p patch) error {
+func (t *tree) importBlobs(ctx context.Context, p patch.Patch) error {
 	known, err := t.project.Releases()
 	if err != nil {
 		return err
 	}
-	for _, match := range preimage.FindAllStringSubmatch(string(p.data), -1) {
+	for _, match := range preimage.FindAllStringSubmatch(string(p.Data), -1) {
 		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err == nil {
 			continue
 		}
@@ -509,8 +511,8 @@ func (t *tree) importBlobs(ctx context.Context, p patch) error {
 
 // hasPreimages reports whether git can merge the patch. Without them it would apply the
 // hunks wherever they fit.
-func (t *tree) hasPreimages(ctx context.Context, p patch) bool {
-	for _, match := range preimage.FindAllStringSubmatch(string(p.data), -1) {
+func (t *tree) hasPreimages(ctx context.Context, p patch.Patch) bool {
+	for _, match := range preimage.FindAllStringSubmatch(string(p.Data), -1) {
 		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err != nil {
 			return false
 		}
@@ -549,7 +551,7 @@ func (t *tree) bothSides(ctx context.Context) string {
 
 // subjects lists upstream's commits between two releases that change the patch's
 // files, from a clone of upstream.
-func (t *tree) subjects(ctx context.Context, p patch) string {
+func (t *tree) subjects(ctx context.Context, p patch.Patch) string {
 	r, err := t.loadRebase()
 	if err != nil || r == nil {
 		return ""
@@ -558,8 +560,8 @@ func (t *tree) subjects(ctx context.Context, p patch) string {
 		return "\nUpstream's commits are not known here; --upstream-git names a clone of upstream that has them."
 	}
 	args := []string{"log", "--oneline", "--no-merges", r.From + "..." + t.release, "--"}
-	for _, file := range p.files {
-		args = append(args, file.path)
+	for _, file := range p.Files {
+		args = append(args, file.Path)
 	}
 	log, err := git.Repo{Dir: r.UpstreamGit}.Run(ctx, args...)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
@@ -202,7 +203,7 @@ func TestAHunkMustFitOnceAndIntoItsDeclaration(t *testing.T) {
 		"another declaration": {"@@ -7,1 +7,2 @@ func one() {\n+\tmanaged.A()\n \tz\n", `stands in "one", but fits into pkg/a.go of v1.37.0, line 7, in "two"`},
 		"two places":          {"@@ -4,1 +4,2 @@ func one() {\n+\tmanaged.A()\n }\n", "fits into 2 places of pkg/a.go"},
 	} {
-		p, err := parsePatch("patches/p.patch", []byte("Subject: [PATCH] s\n\nw\n---\ndiff --git a/pkg/a.go b/pkg/a.go\n--- a/pkg/a.go\n+++ b/pkg/a.go\n"+test.hunk))
+		p, err := patch.Parse("patches/p.patch", []byte("Subject: [PATCH] s\n\nw\n---\ndiff --git a/pkg/a.go b/pkg/a.go\n--- a/pkg/a.go\n+++ b/pkg/a.go\n"+test.hunk))
 		c.must(err)
 		if err := c.tree.place(t.Context(), p, head); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)

@@ -16,8 +16,10 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
 // tree is a release's git repository, _output/RELEASE/kubernetes.
@@ -166,7 +168,7 @@ func (t *tree) base(ctx context.Context) (state, error) {
 
 // update brings the tree to where patches/ says it should be.
 func (t *tree) update(ctx context.Context) error {
-	series, err := readSeries(t.project, t.release)
+	patches, err := series.Read(t.project, t.release)
 	if err != nil {
 		return err
 	}
@@ -200,7 +202,7 @@ func (t *tree) update(ctx context.Context) error {
 	}
 	s.Base, s.Workspace = base, workspace
 	kept := 0
-	for kept < len(done) && kept < len(series) && done[kept].Digest == disk.Digest(series[kept].data) && done[kept].Path == series[kept].path {
+	for kept < len(done) && kept < len(patches) && done[kept].Digest == disk.Digest(patches[kept].Data) && done[kept].Path == patches[kept].Path {
 		kept++
 	}
 	for _, a := range s.Applied[min(kept, len(s.Applied)):] {
@@ -213,19 +215,19 @@ func (t *tree) update(ctx context.Context) error {
 	if kept > 0 {
 		head = done[kept-1].Commit
 	}
-	if kept == len(series) && head == s.Head {
+	if kept == len(patches) && head == s.Head {
 		return t.foreign(ctx, s)
 	}
 	if err := t.unchanged(ctx, s); err != nil {
 		return err
 	}
-	for _, p := range series[kept:] {
+	for _, p := range patches[kept:] {
 		commit, err := t.apply(ctx, p, head, s.Released)
 		adapted := t.rebase != nil && doesNotApply(err)
 		if adapted {
 			commit, err = t.adapt(ctx, p, head, s)
 		} else if err == nil {
-			t.say("applied %s", p.path)
+			t.say("applied %s", p.Path)
 		}
 		if err != nil {
 			return t.conflict(ctx, s, done, head, p, err)
@@ -234,7 +236,7 @@ func (t *tree) update(ctx context.Context) error {
 			continue // dropped
 		}
 		head = commit
-		done = append(done, applied{Path: p.path, Digest: disk.Digest(p.data), Commit: commit, Resolved: adapted})
+		done = append(done, applied{Path: p.Path, Digest: disk.Digest(p.Data), Commit: commit, Resolved: adapted})
 	}
 	s.Applied = done
 	return t.switchTo(ctx, s, head)
@@ -302,7 +304,7 @@ func (t *tree) unchanged(ctx context.Context, s state) error {
 
 // apply makes a patch's commit on parent. git apply has no fuzz: the context must
 // be as the patch has it, though lines may have moved.
-func (t *tree) apply(ctx context.Context, p patch, parent string, released time.Time) (string, error) {
+func (t *tree) apply(ctx context.Context, p patch.Patch, parent string, released time.Time) (string, error) {
 	if err := t.place(ctx, p, parent); err != nil {
 		return "", err
 	}
@@ -311,7 +313,7 @@ func (t *tree) apply(ctx context.Context, p patch, parent string, released time.
 		return "", err
 	}
 	defer done()
-	if _, err := g.Input(ctx, string(p.data), "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
+	if _, err := g.Input(ctx, string(p.Data), "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
 		return "", err
 	}
 	treeID, err := g.Run(ctx, "write-tree")
@@ -322,8 +324,8 @@ func (t *tree) apply(ctx context.Context, p patch, parent string, released time.
 }
 
 // commitPatch makes the commit of a patch whose files are in treeID.
-func commitPatch(ctx context.Context, g git.Repo, p patch, treeID, parent string, released time.Time) (string, error) {
-	return g.CommitTree(ctx, git.Commit{Tree: treeID, Parent: parent, Message: p.message + "\n" + fileTrailer + p.name + "\n", By: project.Identity, Authored: project.PatchDate, Committed: released})
+func commitPatch(ctx context.Context, g git.Repo, p patch.Patch, treeID, parent string, released time.Time) (string, error) {
+	return g.CommitTree(ctx, git.Commit{Tree: treeID, Parent: parent, Message: p.Message + "\n" + fileTrailer + p.Name + "\n", By: project.Identity, Authored: project.PatchDate, Committed: released})
 }
 
 // fileTrailer ends the message of a commit in the tree, and says which file of
@@ -382,7 +384,7 @@ func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
 
 // conflict leaves the tree with the patch half applied, for the user to resolve,
 // and says where.
-func (t *tree) conflict(ctx context.Context, s state, done []applied, parent string, p patch, cause error) error {
+func (t *tree) conflict(ctx context.Context, s state, done []applied, parent string, p patch.Patch, cause error) error {
 	var failed *git.Error
 	if !errors.As(cause, &failed) || failed.Verb != "apply" {
 		return cause
@@ -391,7 +393,7 @@ func (t *tree) conflict(ctx context.Context, s state, done []applied, parent str
 	if err := t.switchTo(ctx, s, parent); err != nil {
 		return err
 	}
-	s.Head, s.Conflict = parent, p.path
+	s.Head, s.Conflict = parent, p.Path
 	if err := t.save(s); err != nil {
 		return err
 	}
@@ -399,11 +401,11 @@ func (t *tree) conflict(ctx context.Context, s state, done []applied, parent str
 		return err
 	}
 	how := "the conflict is marked in the files"
-	if _, err := t.git().Input(ctx, string(p.data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
+	if _, err := t.git().Input(ctx, string(p.Data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		unmerged, _ := t.git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
 		if unmerged == "" {
 			// The file that the patch was made for is unknown here: git can not merge.
-			_, _ = t.git().Input(ctx, string(p.data), "apply", "--reject", "--whitespace=nowarn", "-")
+			_, _ = t.git().Input(ctx, string(p.Data), "apply", "--reject", "--whitespace=nowarn", "-")
 			how = "the hunks that did not apply are in .rej files"
 		}
 	} else {
@@ -414,39 +416,18 @@ func (t *tree) conflict(ctx context.Context, s state, done []applied, parent str
 		verb = "rebase"
 	}
 	message := fmt.Sprintf("%s does not apply to %s; %s of %s.\nResolve it there, git add, and go on with: carry %s %s --continue (or drop the attempt: --abort)",
-		p.path, t.release, how, t.shown(), verb, t.release)
+		p.Path, t.release, how, t.shown(), verb, t.release)
 	if sides := t.bothSides(ctx); sides != "" {
 		return errors.New(message + sides + t.subjects(ctx, p))
 	}
 	for _, match := range failedAt.FindAllStringSubmatch(failed.Stderr, -1) {
-		message += fmt.Sprintf("\n%s:%s:\n%s", match[1], match[2], p.hunkAt(match[1], match[2]))
+		message += fmt.Sprintf("\n%s:%s:\n%s", match[1], match[2], p.HunkAt(match[1], match[2]))
 	}
 	return errors.New(message + t.subjects(ctx, p))
 }
 
 // failedAt matches git apply's complaint of one hunk.
 var failedAt = regexp.MustCompile(`patch failed: (.+):(\d+)`)
-
-// hunkAt returns the hunk of a file that starts at the given line of the old file.
-func (p patch) hunkAt(path, line string) string {
-	var hunk []string
-	for _, file := range p.files {
-		if file.path != path {
-			continue
-		}
-		in := false
-		for _, l := range file.lines {
-			if l.op == '@' {
-				if in = strings.HasPrefix(l.text, "@@ -"+line+","); in {
-					hunk = append(hunk, fmt.Sprintf("%s:%d: %s", p.path, l.line, l.text))
-				}
-			} else if in {
-				hunk = append(hunk, string(l.op)+l.text)
-			}
-		}
-	}
-	return strings.Join(hunk, "\n")
-}
 
 // resume commits a resolved conflict and applies the rest of the series.
 func (t *tree) resume(ctx context.Context) error {
@@ -474,11 +455,11 @@ func (t *tree) resume(ctx context.Context) error {
 			return fmt.Errorf("%s is not staged; git add it, or remove it, and call again", strings.TrimSpace(line[2:]))
 		}
 	}
-	series, err := readSeries(t.project, t.release)
+	patches, err := series.Read(t.project, t.release)
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(series, func(p patch) bool { return p.path == s.Conflict })
+	at := slices.IndexFunc(patches, func(p patch.Patch) bool { return p.Path == s.Conflict })
 	if at < 0 {
 		return fmt.Errorf("patches/series no longer lists %s; drop the attempt with --abort", s.Conflict)
 	}
@@ -489,7 +470,7 @@ func (t *tree) resume(ctx context.Context) error {
 	if before, err := g.Run(ctx, "rev-parse", s.Head+"^{tree}"); err != nil || before == treeID {
 		return errors.Join(err, fmt.Errorf("nothing is staged for %s; apply its change, git add, and call again, or drop the attempt with --abort", s.Conflict))
 	}
-	p := series[at]
+	p := patches[at]
 	head, err := commitPatch(ctx, g, p, treeID, s.Head, s.Released)
 	if err != nil {
 		return err
@@ -498,11 +479,11 @@ func (t *tree) resume(ctx context.Context) error {
 		return err
 	}
 	s.Conflict, s.Head = "", head
-	s.Applied = append(s.Applied, applied{Path: p.path, Digest: disk.Digest(p.data), Commit: head, Resolved: true})
+	s.Applied = append(s.Applied, applied{Path: p.Path, Digest: disk.Digest(p.Data), Commit: head, Resolved: true})
 	if err := t.save(s); err != nil {
 		return err
 	}
-	t.say("committed %s; write it to patches/ with: carry export %s", p.path, t.release)
+	t.say("committed %s; write it to patches/ with: carry export %s", p.Path, t.release)
 	return t.update(ctx)
 }
 

@@ -24,16 +24,16 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
 // verified is what came out for a release.
 type verified struct {
 	Release string
 	// When it was, and how long it took.
-	When    time.Time
-	Seconds int
-	// Patches maps a patch to "common", "override" or "dropped".
-	Patches                  map[string]string
+	When                     time.Time
+	Seconds                  int
+	Patches                  map[string]series.Kind
 	Compiled, Upstream, Ours int
 	NotCounted, Flaked       []string
 	// Failed is what went wrong; such a result is never kept.
@@ -57,7 +57,7 @@ func (t *tree) verify(ctx context.Context, force bool) (verified, error) {
 		return v, nil
 	}
 	start := time.Now()
-	v := verified{Release: t.release, When: start.UTC(), Patches: map[string]string{}}
+	v := verified{Release: t.release, When: start.UTC(), Patches: map[string]series.Kind{}}
 	err = t.verifyAll(ctx, &v)
 	v.Seconds = int(time.Since(start).Round(time.Second).Seconds())
 	if err != nil {
@@ -92,19 +92,19 @@ func (t *tree) verifyAll(ctx context.Context, v *verified) error {
 	if err := t.unchanged(ctx, s); err != nil {
 		return err
 	}
-	names, err := readOrder(t.project)
+	names, err := series.Order(t.project)
 	if err != nil {
 		return err
 	}
-	series, err := readSeries(t.project, t.release)
+	patches, err := series.Read(t.project, t.release)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		v.Patches[name] = "dropped"
+		v.Patches[name] = series.Unneeded
 	}
-	for _, p := range series {
-		v.Patches[p.name] = p.kind()
+	for _, p := range patches {
+		v.Patches[p.Name] = series.KindOf(p)
 	}
 	findings, err := t.findings(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *tree) verifyAll(ctx context.Context, v *verified) error {
 // passed. What fails is run once more by itself: some of upstream's tests fail now and
 // then. What fails again is run without the series, which says whose failure it is.
 func (t *tree) upstreamTests(ctx context.Context, packages []string, v *verified) (passed int, err error) {
-	ledger, err := readLedger(t.project, filepath.Join(project.ReleasesDir, t.release, project.FailingName))
+	ledger, err := series.Ledger(t.project, filepath.Join(project.ReleasesDir, t.release, project.FailingName))
 	if err != nil {
 		return 0, err
 	}
@@ -148,8 +148,8 @@ func (t *tree) upstreamTests(ctx context.Context, packages []string, v *verified
 		return 0, err
 	}
 	for _, line := range ledger {
-		name, reason, _ := strings.Cut(line.reason, " ")
-		test := line.name + " " + name
+		name, reason, _ := strings.Cut(line.Reason, " ")
+		test := line.Name + " " + name
 		if report.tests[test] != "fail" {
 			t.say("%s is in the ledger, and did not fail; take it out", test)
 			continue
@@ -430,7 +430,7 @@ func matrix(names []string, results []verified) string {
 	for _, v := range results {
 		column := []string{v.Release}
 		for _, name := range names {
-			column = append(column, cmp.Or(v.Patches[name], "-"))
+			column = append(column, string(cmp.Or(v.Patches[name], "-")))
 		}
 		result, seconds := "ok", fmt.Sprint(v.Seconds)
 		if v.kept {

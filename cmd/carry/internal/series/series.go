@@ -1,0 +1,182 @@
+// Package series reads the directory of patches: which there are, in which order they
+// apply, and which file of a name counts for a release. It must not know trees, nor what
+// a patch is allowed to do.
+package series
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+)
+
+// Dirs returns where patches for a release are looked for, in this order: its own
+// directory, that of its minor version, and that of the common ones.
+func Dirs(release string) []string {
+	return []string{filepath.Join(project.PatchesDir, release), filepath.Join(project.PatchesDir, project.Minor(release)), project.PatchesDir}
+}
+
+// Read reads the patches that apply to a release in the order of
+// patches/series.
+func Read(c project.Checkout, release string) ([]patch.Patch, error) {
+	names, err := Order(c)
+	if err != nil {
+		return nil, err
+	}
+	dropped, err := Dropped(c, release)
+	if err != nil {
+		return nil, err
+	}
+	var patches []patch.Patch
+	for _, name := range names {
+		if dropped[name] {
+			continue
+		}
+		path, data, err := File(c, release, name)
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := patch.Parse(path, data)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, parsed)
+	}
+	return patches, nil
+}
+
+// Dropped returns the names of the patches that a release does not need.
+func Dropped(c project.Checkout, release string) (map[string]bool, error) {
+	dropped := map[string]bool{}
+	for _, dir := range Dirs(release) {
+		lines, err := Ledger(c, filepath.Join(dir, project.DroppedName))
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range lines {
+			dropped[line.Name] = true
+		}
+	}
+	return dropped, nil
+}
+
+// File returns the file of a patch that counts for a release.
+func File(c project.Checkout, release, name string) (path string, data []byte, err error) {
+	for _, dir := range Dirs(release) {
+		path = filepath.Join(dir, name)
+		if data, err = os.ReadFile(c.Path(path)); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("patches/series lists %s: %w", name, err)
+	}
+	return path, data, err
+}
+
+// Entry is a line of a ledger: a name, and why it is there.
+type Entry struct{ Name, Reason string }
+
+// Ledger reads a file of entries, with comments that start with #. A ledger that
+// is not there is empty.
+func Ledger(c project.Checkout, path string) ([]Entry, error) {
+	data, err := os.ReadFile(c.Path(path))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var entries []Entry
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, reason, ok := strings.Cut(line, " ")
+		if !ok {
+			return nil, fmt.Errorf("%s: %q has no reason", path, line)
+		}
+		entries = append(entries, Entry{name, strings.TrimSpace(reason)})
+	}
+	return entries, err
+}
+
+// Order reads patches/series: a file name a line, and comments that start with #.
+func Order(c project.Checkout) ([]string, error) {
+	data, err := os.ReadFile(c.Path(project.SeriesFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if filepath.Base(line) != line || !strings.HasSuffix(line, ".patch") {
+			return nil, fmt.Errorf("patches/series: %q is not the name of a patch", line)
+		}
+		if slices.Contains(names, line) {
+			return nil, fmt.Errorf("patches/series: %s stands there twice", line)
+		}
+		names = append(names, line)
+	}
+	return names, err
+}
+
+// Files lists the patch files, common and overrides, relative to the project.
+func Files(c project.Checkout) ([]string, error) {
+	var files []string
+	for _, pattern := range []string{"*.patch", "v*/*.patch"} {
+		found, err := filepath.Glob(c.Path(project.PatchesDir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range found {
+			relative, err := filepath.Rel(c.Dir, path)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, relative)
+		}
+	}
+	return files, nil
+}
+
+// All reads every patch file, whichever releases it is for.
+func All(c project.Checkout) ([]patch.Patch, error) {
+	files, err := Files(c)
+	if err != nil {
+		return nil, err
+	}
+	var patches []patch.Patch
+	for _, path := range files {
+		data, err := os.ReadFile(c.Path(path))
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := patch.Parse(path, data)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, parsed)
+	}
+	return patches, nil
+}
+
+// Users returns the releases for which patches are looked for in a directory.
+func Users(dir string, known []string) []string {
+	return slices.DeleteFunc(slices.Clone(known), func(release string) bool { return !slices.Contains(Dirs(release), dir) })
+}
+
+// OverrideDir is where a release's overrides go: to its minor version, so that the
+// next patch release finds them there, unless another known release would get them, too.
+func OverrideDir(c project.Checkout, release string, known []string) string {
+	shared := filepath.Join(project.PatchesDir, project.Minor(release))
+	if len(Users(shared, known)) > 1 {
+		return filepath.Join(project.PatchesDir, release)
+	}
+	return shared
+}
