@@ -1,11 +1,74 @@
 package main
 
+// What happens when a patch does not apply to a release:
+//
+//  1. Nothing of the tree's files has been touched yet: patches are applied to an index of
+//     their own. doesNotApply recognises the error, be it git's or that of place.
+//  2. The tree's adapter is asked for another way. That of a rebase has some; a tree that is
+//     only brought up to date has none.
+//  3. conflict moves the work tree to the patch before, leaves git's three-way merge in it,
+//     notes that in the state, and returns an error with file, line and both sides.
+//  4. The user resolves it, and resume goes on from there; or abort drops the attempt.
+//
+// A hunk that place refuses does not get as far as 3: git would put it somewhere, and
+// the patch must be exported with more context instead.
+
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
+
+// adapter finds another way for a patch that does not apply.
+type adapter interface {
+	// adapt returns the patch's commit on parent, or parent itself for a patch that the
+	// release does not need. cause is why the patch does not apply as it is.
+	adapt(ctx context.Context, t *tree, p patch.Patch, parent string, released time.Time, cause error) (commit string, err error)
+	// command is that of carry which goes on after a conflict.
+	command() string
+	// background is what more there is to say of a conflict.
+	background(ctx context.Context, t *tree, p patch.Patch) string
+}
+
+// strict is the adapter of a tree whose patches must apply as they are.
+type strict struct{}
+
+func (strict) adapt(_ context.Context, _ *tree, _ patch.Patch, _ string, _ time.Time, cause error) (string, error) {
+	return "", cause
+}
+
+func (strict) command() string { return "tree" }
+
+func (strict) background(context.Context, *tree, patch.Patch) string { return "" }
+
+// adapting is the tree with another adapter than that of its own.
+func (t *tree) adapting(a adapter) *tree {
+	other := *t
+	other.adapter = a
+	return &other
+}
+
+// doesNotApply separates the errors of a patch that needs another way, or the user, from those
+// of a disk or a git that is at fault.
+func doesNotApply(err error) bool {
+	var failed *git.Error
+	var misplaced misplacedError
+	return errors.As(err, &failed) && failed.Verb == "apply" || errors.As(err, &misplaced)
+}
+
+// notApplied is the error of a patch that was found not to apply without asking git.
+func notApplied(reason string) error { return &git.Error{Verb: "apply", Stderr: reason} }
 
 // misplacedError is that of a hunk that git would apply, and that must not be.
 type misplacedError struct{ text string }
@@ -39,4 +102,192 @@ func (t *tree) place(ctx context.Context, p patch.Patch, commit string) error {
 		}
 	}
 	return nil
+}
+
+// conflict leaves the tree with the patch half applied, for the user to resolve,
+// and says where.
+func (t *tree) conflict(ctx context.Context, s state, done []applied, parent string, p patch.Patch, cause error) error {
+	var failed *git.Error
+	if !errors.As(cause, &failed) || failed.Verb != "apply" {
+		return cause
+	}
+	s.Applied = done
+	if err := t.switchTo(ctx, s, parent); err != nil {
+		return err
+	}
+	s.Head, s.Conflict = parent, p.Path
+	if err := t.save(s); err != nil {
+		return err
+	}
+	if err := t.importBlobs(ctx, p); err != nil {
+		return err
+	}
+	how := "the conflict is marked in the files"
+	if _, err := t.git().Input(ctx, string(p.Data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
+		unmerged, _ := t.git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
+		if unmerged == "" {
+			// The file that the patch was made for is unknown here: git can not merge.
+			_, _ = t.git().Input(ctx, string(p.Data), "apply", "--reject", "--whitespace=nowarn", "-")
+			how = "the hunks that did not apply are in .rej files"
+		}
+	} else {
+		how = "a three-way merge went through; look at it with git diff --cached"
+	}
+	message := fmt.Sprintf("%s does not apply to %s; %s of %s.\nResolve it there, git add, and go on with: carry %s %s --continue (or drop the attempt: --abort)",
+		p.Path, t.release, how, t.shown(), t.adapter.command(), t.release)
+	if sides := t.bothSides(ctx); sides != "" {
+		return errors.New(message + sides + t.adapter.background(ctx, t, p))
+	}
+	for _, match := range failedAt.FindAllStringSubmatch(failed.Stderr, -1) {
+		message += fmt.Sprintf("\n%s:%s:\n%s", match[1], match[2], p.HunkAt(match[1], match[2]))
+	}
+	return errors.New(message + t.adapter.background(ctx, t, p))
+}
+
+// failedAt matches git apply's complaint of one hunk.
+var failedAt = regexp.MustCompile(`patch failed: (.+):(\d+)`)
+
+// bothSides shows each conflict that is marked in the files of the tree.
+func (t *tree) bothSides(ctx context.Context) string {
+	unmerged, err := t.git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
+	if err != nil {
+		return ""
+	}
+	var out strings.Builder
+	for path := range strings.FieldsSeq(unmerged) {
+		data, err := os.ReadFile(filepath.Join(t.dir, path))
+		if err != nil {
+			continue
+		}
+		in := false
+		for number, line := range strings.Split(string(data), "\n") {
+			if strings.HasPrefix(line, "<<<<<<< ") {
+				in = true
+				fmt.Fprintf(&out, "\n%s:%d:", path, number+1)
+			}
+			if in {
+				out.WriteString("\n" + line)
+			}
+			if strings.HasPrefix(line, ">>>>>>> ") {
+				in = false
+			}
+		}
+	}
+	return out.String()
+}
+
+// resume commits a resolved conflict and applies the rest of the series.
+func (t *tree) resume(ctx context.Context) error {
+	s, err := t.load()
+	if err != nil {
+		return err
+	}
+	if s.Conflict == "" {
+		return fmt.Errorf("%s has no conflict to continue from", t.shown())
+	}
+	g := t.git()
+	unmerged, err := g.Run(ctx, "diff", "--name-only", "--diff-filter=U")
+	if err != nil {
+		return err
+	}
+	if unmerged != "" {
+		return fmt.Errorf("%s is not resolved yet; edit it, git add it, and call again", strings.ReplaceAll(unmerged, "\n", ", "))
+	}
+	unstaged, err := t.dirty(ctx)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(unstaged) {
+		if line[1] != ' ' {
+			return fmt.Errorf("%s is not staged; git add it, or remove it, and call again", strings.TrimSpace(line[2:]))
+		}
+	}
+	patches, err := series.Read(t.project, t.release)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(patches, func(p patch.Patch) bool { return p.Path == s.Conflict })
+	if at < 0 {
+		return fmt.Errorf("patches/series no longer lists %s; drop the attempt with --abort", s.Conflict)
+	}
+	treeID, err := g.Run(ctx, "write-tree")
+	if err != nil {
+		return err
+	}
+	if before, err := g.Run(ctx, "rev-parse", s.Head+"^{tree}"); err != nil || before == treeID {
+		return errors.Join(err, fmt.Errorf("nothing is staged for %s; apply its change, git add, and call again, or drop the attempt with --abort", s.Conflict))
+	}
+	p := patches[at]
+	head, err := commitPatch(ctx, g, p, treeID, s.Head, s.Released)
+	if err != nil {
+		return err
+	}
+	if _, err := g.Run(ctx, "reset", "-q", "--keep", head); err != nil {
+		return err
+	}
+	s.Conflict, s.Head = "", head
+	s.Applied = append(s.Applied, applied{Path: p.Path, Digest: disk.Digest(p.Data), Commit: head, Resolved: true})
+	if err := t.save(s); err != nil {
+		return err
+	}
+	t.say("committed %s; write it to patches/ with: carry export %s", p.Path, t.release)
+	return t.update(ctx)
+}
+
+// abort drops a conflict, and what was done to resolve it.
+func (t *tree) abort(ctx context.Context) error {
+	s, err := t.load()
+	if err != nil {
+		return err
+	}
+	if s.Conflict == "" {
+		return fmt.Errorf("%s has no conflict to abort", t.shown())
+	}
+	if _, err := t.git().Run(ctx, "reset", "-q", "--hard", s.Head); err != nil {
+		return err
+	}
+	if _, err := t.git().Run(ctx, "clean", "-q", "-d", "-f", "-e", "!*.rej"); err != nil {
+		return err
+	}
+	s.Conflict = ""
+	return t.save(s)
+}
+
+// preimage matches the name of the file's content that a diff was made from.
+var preimage = regexp.MustCompile(`(?m)^index ([0-9a-f]{40})\.\.`)
+
+// importBlobs copies what a three-way merge needs from the trees of other releases:
+// the files that the patch was made from.
+func (t *tree) importBlobs(ctx context.Context, p patch.Patch) error {
+	known, err := t.project.Releases()
+	if err != nil {
+		return err
+	}
+	for _, match := range preimage.FindAllStringSubmatch(string(p.Data), -1) {
+		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err == nil {
+			continue
+		}
+		for _, release := range known {
+			content, err := treeOf(t.project, release).git().Run(ctx, "cat-file", "blob", match[1])
+			if err != nil {
+				continue
+			}
+			if _, err := t.git().Input(ctx, content+"\n", "hash-object", "-w", "--stdin"); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// hasPreimages reports whether git can merge the patch. Without them it would apply the
+// hunks wherever they fit.
+func (t *tree) hasPreimages(ctx context.Context, p patch.Patch) bool {
+	for _, match := range preimage.FindAllStringSubmatch(string(p.Data), -1) {
+		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err != nil {
+			return false
+		}
+	}
+	return true
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 
@@ -149,7 +150,6 @@ func nearest(release string, known []string) string {
 
 // goOn applies what is left of the series, writes overrides, and compiles.
 func (t *tree) goOn(ctx context.Context, r *rebase) error {
-	t.rebase = r
 	// The files that patches were made for are in these trees.
 	known, err := t.project.Releases()
 	if err != nil {
@@ -161,7 +161,7 @@ func (t *tree) goOn(ctx context.Context, r *rebase) error {
 			return fmt.Errorf("the tree of %s: %w", release, err)
 		}
 	}
-	if err := t.update(ctx); err != nil {
+	if err := t.adapting(r).update(ctx); err != nil {
 		return err
 	}
 	return t.finishRebase(ctx, r)
@@ -184,7 +184,6 @@ func (t *tree) continueRebase(ctx context.Context, noBuild bool, upstreamGit str
 	if err := t.saveRebase(r); err != nil {
 		return err
 	}
-	t.rebase = r
 	s, err := t.load()
 	if err != nil {
 		return err
@@ -195,7 +194,7 @@ func (t *tree) continueRebase(ctx context.Context, noBuild bool, upstreamGit str
 	}
 	if s.Conflict != "" {
 		if slices.ContainsFunc(patches, func(p patch.Patch) bool { return p.Path == s.Conflict }) {
-			if err := t.resume(ctx); err != nil {
+			if err := t.adapting(r).resume(ctx); err != nil {
 				return err
 			}
 			return t.finishRebase(ctx, r)
@@ -220,7 +219,6 @@ func (t *tree) continueRebase(ctx context.Context, noBuild bool, upstreamGit str
 }
 
 func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
-	t.rebase = nil
 	if err := t.export(ctx); err != nil {
 		return err
 	}
@@ -406,7 +404,7 @@ func (t *tree) abortRebase(ctx context.Context) error {
 // adapt finds another way for a patch that does not apply, during a rebase: upstream
 // has the change already, another release's file of that name does, or a three-way
 // merge. It returns the commit; the same as parent for a patch that is dropped.
-func (t *tree) adapt(ctx context.Context, p patch.Patch, parent string, s state) (commit string, err error) {
+func (r *rebase) adapt(ctx context.Context, t *tree, p patch.Patch, parent string, released time.Time, _ error) (commit string, err error) {
 	g, done, err := t.scratchIndex(ctx, parent)
 	if err != nil {
 		return "", err
@@ -426,7 +424,7 @@ func (t *tree) adapt(ctx context.Context, p patch.Patch, parent string, s state)
 	if err != nil {
 		return "", err
 	}
-	next, _, err := series.File(t.project, t.rebase.From, p.Name)
+	next, _, err := series.File(t.project, r.From, p.Name)
 	if err != nil {
 		return "", err
 	}
@@ -446,7 +444,7 @@ func (t *tree) adapt(ctx context.Context, p patch.Patch, parent string, s state)
 		if err != nil {
 			return "", err
 		}
-		commit, err := t.apply(ctx, candidate, parent, s.Released)
+		commit, err := t.apply(ctx, candidate, parent, released)
 		if err == nil {
 			t.say("applied %s", relative)
 			return commit, nil
@@ -459,103 +457,27 @@ func (t *tree) adapt(ctx context.Context, p patch.Patch, parent string, s state)
 		return "", err
 	}
 	if !t.hasPreimages(ctx, p) {
-		return "", &git.Error{Verb: "apply", Stderr: "the files that the patch was made from are not known"}
+		return "", notApplied("the files that the patch was made from are not known")
 	}
 	if _, err := g.Input(ctx, string(p.Data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		return "", err
 	}
 	if unmerged, err := g.Run(ctx, "ls-files", "--unmerged"); err != nil || unmerged != "" {
-		return "", errors.Join(err, &git.Error{Verb: "apply", Stderr: "conflict"})
+		return "", errors.Join(err, notApplied("conflict"))
 	}
 	treeID, err := g.Run(ctx, "write-tree")
 	if err != nil {
 		return "", err
 	}
 	t.say("merged %s three-way", p.Path)
-	return commitPatch(ctx, g, p, treeID, parent, s.Released)
+	return commitPatch(ctx, g, p, treeID, parent, released)
 }
 
-func doesNotApply(err error) bool {
-	var failed *git.Error
-	var misplaced misplacedError
-	return errors.As(err, &failed) && failed.Verb == "apply" || errors.As(err, &misplaced)
-}
+func (r *rebase) command() string { return "rebase" }
 
-// preimage matches the name of the file's content that a diff was made from.
-var preimage = regexp.MustCompile(`(?m)^index ([0-9a-f]{40})\.\.`)
-
-// importBlobs copies what a three-way merge needs from the trees of other releases:
-// the files that the patch was made from.
-func (t *tree) importBlobs(ctx context.Context, p patch.Patch) error {
-	known, err := t.project.Releases()
-	if err != nil {
-		return err
-	}
-	for _, match := range preimage.FindAllStringSubmatch(string(p.Data), -1) {
-		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err == nil {
-			continue
-		}
-		for _, release := range known {
-			content, err := treeOf(t.project, release).git().Run(ctx, "cat-file", "blob", match[1])
-			if err != nil {
-				continue
-			}
-			if _, err := t.git().Input(ctx, content+"\n", "hash-object", "-w", "--stdin"); err != nil {
-				return err
-			}
-			break
-		}
-	}
-	return nil
-}
-
-// hasPreimages reports whether git can merge the patch. Without them it would apply the
-// hunks wherever they fit.
-func (t *tree) hasPreimages(ctx context.Context, p patch.Patch) bool {
-	for _, match := range preimage.FindAllStringSubmatch(string(p.Data), -1) {
-		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// bothSides shows each conflict that is marked in the files of the tree.
-func (t *tree) bothSides(ctx context.Context) string {
-	unmerged, err := t.git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
-	if err != nil {
-		return ""
-	}
-	var out strings.Builder
-	for path := range strings.FieldsSeq(unmerged) {
-		data, err := os.ReadFile(filepath.Join(t.dir, path))
-		if err != nil {
-			continue
-		}
-		in := false
-		for number, line := range strings.Split(string(data), "\n") {
-			if strings.HasPrefix(line, "<<<<<<< ") {
-				in = true
-				fmt.Fprintf(&out, "\n%s:%d:", path, number+1)
-			}
-			if in {
-				out.WriteString("\n" + line)
-			}
-			if strings.HasPrefix(line, ">>>>>>> ") {
-				in = false
-			}
-		}
-	}
-	return out.String()
-}
-
-// subjects lists upstream's commits between two releases that change the patch's
+// background lists upstream's commits between two releases that change the patch's
 // files, from a clone of upstream.
-func (t *tree) subjects(ctx context.Context, p patch.Patch) string {
-	r, err := t.loadRebase()
-	if err != nil || r == nil {
-		return ""
-	}
+func (r *rebase) background(ctx context.Context, t *tree, p patch.Patch) string {
 	if r.UpstreamGit == "" {
 		return "\nUpstream's commits are not known here; --upstream-git names a clone of upstream that has them."
 	}

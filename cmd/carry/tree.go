@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,8 +26,8 @@ type tree struct {
 	project project.Checkout
 	release string
 	dir     string
-	// rebase is set while the series is brought to this release.
-	rebase *rebase
+	// adapter is asked about a patch that does not apply.
+	adapter adapter
 }
 
 // state is what carry knows of a tree, in its .git folder. Everything but the
@@ -60,7 +59,7 @@ type applied struct {
 }
 
 func treeOf(p project.Checkout, release string) *tree {
-	return &tree{project: p, release: release, dir: p.Path(project.OutputDir, release, "kubernetes")}
+	return &tree{project: p, release: release, dir: p.Path(project.OutputDir, release, "kubernetes"), adapter: strict{}}
 }
 
 func (t *tree) git() git.Repo { return git.Repo{Dir: t.dir} }
@@ -223,9 +222,9 @@ func (t *tree) update(ctx context.Context) error {
 	}
 	for _, p := range patches[kept:] {
 		commit, err := t.apply(ctx, p, head, s.Released)
-		adapted := t.rebase != nil && doesNotApply(err)
+		adapted := doesNotApply(err)
 		if adapted {
-			commit, err = t.adapt(ctx, p, head, s)
+			commit, err = t.adapter.adapt(ctx, t, p, head, s.Released, err)
 		} else if err == nil {
 			t.say("applied %s", p.Path)
 		}
@@ -380,128 +379,4 @@ func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
 	}
 	s.Head, s.Switching = s.Switching, ""
 	return s, t.save(s)
-}
-
-// conflict leaves the tree with the patch half applied, for the user to resolve,
-// and says where.
-func (t *tree) conflict(ctx context.Context, s state, done []applied, parent string, p patch.Patch, cause error) error {
-	var failed *git.Error
-	if !errors.As(cause, &failed) || failed.Verb != "apply" {
-		return cause
-	}
-	s.Applied = done
-	if err := t.switchTo(ctx, s, parent); err != nil {
-		return err
-	}
-	s.Head, s.Conflict = parent, p.Path
-	if err := t.save(s); err != nil {
-		return err
-	}
-	if err := t.importBlobs(ctx, p); err != nil {
-		return err
-	}
-	how := "the conflict is marked in the files"
-	if _, err := t.git().Input(ctx, string(p.Data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
-		unmerged, _ := t.git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
-		if unmerged == "" {
-			// The file that the patch was made for is unknown here: git can not merge.
-			_, _ = t.git().Input(ctx, string(p.Data), "apply", "--reject", "--whitespace=nowarn", "-")
-			how = "the hunks that did not apply are in .rej files"
-		}
-	} else {
-		how = "a three-way merge went through; look at it with git diff --cached"
-	}
-	verb := "tree"
-	if t.rebase != nil {
-		verb = "rebase"
-	}
-	message := fmt.Sprintf("%s does not apply to %s; %s of %s.\nResolve it there, git add, and go on with: carry %s %s --continue (or drop the attempt: --abort)",
-		p.Path, t.release, how, t.shown(), verb, t.release)
-	if sides := t.bothSides(ctx); sides != "" {
-		return errors.New(message + sides + t.subjects(ctx, p))
-	}
-	for _, match := range failedAt.FindAllStringSubmatch(failed.Stderr, -1) {
-		message += fmt.Sprintf("\n%s:%s:\n%s", match[1], match[2], p.HunkAt(match[1], match[2]))
-	}
-	return errors.New(message + t.subjects(ctx, p))
-}
-
-// failedAt matches git apply's complaint of one hunk.
-var failedAt = regexp.MustCompile(`patch failed: (.+):(\d+)`)
-
-// resume commits a resolved conflict and applies the rest of the series.
-func (t *tree) resume(ctx context.Context) error {
-	s, err := t.load()
-	if err != nil {
-		return err
-	}
-	if s.Conflict == "" {
-		return fmt.Errorf("%s has no conflict to continue from", t.shown())
-	}
-	g := t.git()
-	unmerged, err := g.Run(ctx, "diff", "--name-only", "--diff-filter=U")
-	if err != nil {
-		return err
-	}
-	if unmerged != "" {
-		return fmt.Errorf("%s is not resolved yet; edit it, git add it, and call again", strings.ReplaceAll(unmerged, "\n", ", "))
-	}
-	unstaged, err := t.dirty(ctx)
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(unstaged) {
-		if line[1] != ' ' {
-			return fmt.Errorf("%s is not staged; git add it, or remove it, and call again", strings.TrimSpace(line[2:]))
-		}
-	}
-	patches, err := series.Read(t.project, t.release)
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(patches, func(p patch.Patch) bool { return p.Path == s.Conflict })
-	if at < 0 {
-		return fmt.Errorf("patches/series no longer lists %s; drop the attempt with --abort", s.Conflict)
-	}
-	treeID, err := g.Run(ctx, "write-tree")
-	if err != nil {
-		return err
-	}
-	if before, err := g.Run(ctx, "rev-parse", s.Head+"^{tree}"); err != nil || before == treeID {
-		return errors.Join(err, fmt.Errorf("nothing is staged for %s; apply its change, git add, and call again, or drop the attempt with --abort", s.Conflict))
-	}
-	p := patches[at]
-	head, err := commitPatch(ctx, g, p, treeID, s.Head, s.Released)
-	if err != nil {
-		return err
-	}
-	if _, err := g.Run(ctx, "reset", "-q", "--keep", head); err != nil {
-		return err
-	}
-	s.Conflict, s.Head = "", head
-	s.Applied = append(s.Applied, applied{Path: p.Path, Digest: disk.Digest(p.Data), Commit: head, Resolved: true})
-	if err := t.save(s); err != nil {
-		return err
-	}
-	t.say("committed %s; write it to patches/ with: carry export %s", p.Path, t.release)
-	return t.update(ctx)
-}
-
-// abort drops a conflict, and what was done to resolve it.
-func (t *tree) abort(ctx context.Context) error {
-	s, err := t.load()
-	if err != nil {
-		return err
-	}
-	if s.Conflict == "" {
-		return fmt.Errorf("%s has no conflict to abort", t.shown())
-	}
-	if _, err := t.git().Run(ctx, "reset", "-q", "--hard", s.Head); err != nil {
-		return err
-	}
-	if _, err := t.git().Run(ctx, "clean", "-q", "-d", "-f", "-e", "!*.rej"); err != nil {
-		return err
-	}
-	s.Conflict = ""
-	return t.save(s)
 }
