@@ -23,6 +23,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
 func binaryList() string { return strings.Join(project.Binaries, ", ") }
@@ -34,32 +35,32 @@ type source struct {
 	bin string
 }
 
-// patched is the tree. Its version is the release and the commit that the series
+// patchedSource is the tree. Its version is the release and the commit that the series
 // gives, which is the same for everybody.
-func (t *tree) patched(ctx context.Context) (source, error) {
-	commit, err := t.git().Run(ctx, "rev-parse", "HEAD")
+func patchedSource(ctx context.Context, t *tree.Tree) (source, error) {
+	commit, err := t.Git().Run(ctx, "rev-parse", "HEAD")
 	if err != nil {
 		return source{}, err
 	}
-	dirty, err := t.dirty(ctx)
+	dirty, err := t.Dirty(ctx)
 	if err != nil {
 		return source{}, err
 	}
-	s := source{dir: t.dir, commit: commit, state: "clean", version: t.release + project.VersionSuffix + commit[:7], bin: "bin"}
+	s := source{dir: t.Dir, commit: commit, state: "clean", version: t.Release + project.VersionSuffix + commit[:7], bin: "bin"}
 	if dirty != "" {
 		s.version, s.state = s.version+"-dirty", "dirty"
 	}
 	return s, nil
 }
 
-// upstream is a second work tree with upstream's files and nothing else, to compare
+// upstreamSource is a second work tree with upstream's files and nothing else, to compare
 // with.
-func (t *tree) upstream(ctx context.Context, s state) (source, error) {
-	from := source{dir: filepath.Join(filepath.Dir(t.dir), "upstream"), commit: s.Base, state: "clean", version: t.release, bin: "upstream-bin"}
+func upstreamSource(ctx context.Context, t *tree.Tree, s tree.State) (source, error) {
+	from := source{dir: filepath.Join(filepath.Dir(t.Dir), "upstream"), commit: s.Base, state: "clean", version: t.Release, bin: "upstream-bin"}
 	there := git.Repo{Dir: from.dir}
 	if head, err := there.Run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Base {
 		// A checkout that was interrupted has the right HEAD, too.
-		if dirty, err := there.Run(ctx, append([]string{"status", "--porcelain"}, allButSums...)...); err == nil && dirty == "" {
+		if dirty, err := there.Run(ctx, append([]string{"status", "--porcelain"}, tree.AllButSums...)...); err == nil && dirty == "" {
 			return from, nil
 		}
 	}
@@ -67,17 +68,17 @@ func (t *tree) upstream(ctx context.Context, s state) (source, error) {
 		return source{}, err
 	}
 	// It may be locked by an interrupted git: that is an error where there is none.
-	_, _ = t.git().Run(ctx, "worktree", "unlock", from.dir)
-	if _, err := t.git().Run(ctx, "worktree", "prune"); err != nil {
+	_, _ = t.Git().Run(ctx, "worktree", "unlock", from.dir)
+	if _, err := t.Git().Run(ctx, "worktree", "prune"); err != nil {
 		return source{}, err
 	}
-	_, err := t.git().Run(ctx, "worktree", "add", "--detach", from.dir, s.Base)
+	_, err := t.Git().Run(ctx, "worktree", "add", "--detach", from.dir, s.Base)
 	return from, err
 }
 
-// build runs upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to
+// buildBinaries runs upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to
 // give the version.
-func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error {
+func buildBinaries(ctx context.Context, t *tree.Tree, wanted []string, unpatched bool) error {
 	if len(wanted) == 0 {
 		wanted = project.Binaries
 	}
@@ -86,28 +87,28 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 			return fmt.Errorf("unknown binary %q; known are %s", name, binaryList())
 		}
 	}
-	s, err := t.load()
+	s, err := t.Load()
 	if err != nil {
 		return err
 	}
 	var from source
 	if unpatched {
-		from, err = t.upstream(ctx, s)
+		from, err = upstreamSource(ctx, t, s)
 	} else {
-		from, err = t.patched(ctx)
+		from, err = patchedSource(ctx, t)
 	}
 	if err != nil {
 		return err
 	}
-	major, rest, _ := strings.Cut(strings.TrimPrefix(t.release, "v"), ".")
+	major, rest, _ := strings.Cut(strings.TrimPrefix(t.Release, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	bin := filepath.Join(filepath.Dir(t.dir), from.bin)
+	bin := filepath.Join(filepath.Dir(t.Dir), from.bin)
 	versionFile := bin + ".version"
 	content := fmt.Sprintf("KUBE_GIT_COMMIT='%s'\nKUBE_GIT_TREE_STATE='%s'\nKUBE_GIT_VERSION='%s'\nKUBE_GIT_MAJOR='%s'\nKUBE_GIT_MINOR='%s'\n", from.commit, from.state, from.version, major, minor)
 	if err := disk.Write(versionFile, []byte(content)); err != nil {
 		return err
 	}
-	toolchain, err := t.toolchain(ctx)
+	toolchain, err := toolchain(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 	for i, name := range wanted {
 		what[i] = "cmd/" + name
 	}
-	t.say("building %s as %s", strings.Join(wanted, ", "), from.version)
+	t.Say("building %s as %s", strings.Join(wanted, ", "), from.version)
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "WHAT="+strings.Join(what, " "))
 	cmd.Dir = from.dir
 	cmd.Env = append(withoutMake(append(os.Environ(), toolchain...)), caches...)
@@ -129,7 +130,7 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 		"SOURCE_DATE_EPOCH="+strconv.FormatInt(s.Released.Unix(), 10),
 		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"),
 	)
-	if err := t.follow(cmd, "compiled"); err != nil {
+	if err := follow(t, cmd, "compiled"); err != nil {
 		return fmt.Errorf("build of %s: %w", from.version, err)
 	}
 	for _, name := range wanted {
@@ -138,19 +139,19 @@ func (t *tree) build(ctx context.Context, wanted []string, unpatched bool) error
 			return err
 		}
 	}
-	if err := t.writeSums(ctx, bin, from.version, toolchain, wanted); err != nil {
+	if err := writeSums(ctx, t, bin, from.version, toolchain, wanted); err != nil {
 		return err
 	}
-	t.say("built %s in %s", strings.Join(wanted, ", "), bin)
+	t.Say("built %s in %s", strings.Join(wanted, ", "), bin)
 	return nil
 }
 
 // writeSums writes SHA256SUMS beside the binaries, as sha256sum --check reads it, with
 // the version and the toolchain that made them. The same commit gives the same bytes
 // in any folder.
-func (t *tree) writeSums(ctx context.Context, bin, version string, toolchain, wanted []string) error {
+func writeSums(ctx context.Context, t *tree.Tree, bin, version string, toolchain, wanted []string) error {
 	cmd := exec.CommandContext(ctx, "go", "version")
-	cmd.Dir, cmd.Env = t.dir, append(os.Environ(), toolchain...)
+	cmd.Dir, cmd.Env = t.Dir, append(os.Environ(), toolchain...)
 	goVersion, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("go version: %w", err)
@@ -245,20 +246,20 @@ func publish(from, to string) error {
 // toolchain returns the environment that makes the tree build with the Go version
 // that upstream names in .go-version, or, where that can not be had, with the
 // installed one.
-func (t *tree) toolchain(ctx context.Context) ([]string, error) {
+func toolchain(ctx context.Context, t *tree.Tree) ([]string, error) {
 	if os.Getenv("FORCE_HOST_GO") != "" {
 		return []string{"GOTOOLCHAIN=local"}, nil
 	}
-	data, err := os.ReadFile(filepath.Join(t.dir, ".go-version"))
+	data, err := os.ReadFile(filepath.Join(t.Dir, ".go-version"))
 	if err != nil {
 		return nil, err
 	}
 	env := []string{"GOTOOLCHAIN=go" + strings.TrimSpace(string(data))}
 	cmd := exec.CommandContext(ctx, "go", "version")
-	cmd.Dir = t.dir
+	cmd.Dir = t.Dir
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.say("Go %s, which upstream released with, can not be had (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
+		t.Say("Go %s, which upstream released with, can not be had (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		return []string{"GOTOOLCHAIN=local", "FORCE_HOST_GO=y"}, nil
 	}
 	return env, nil
@@ -267,7 +268,7 @@ func (t *tree) toolchain(ctx context.Context) ([]string, error) {
 // follow runs a command of which each line is a package done, and shows how far it
 // is. Lines that are not packages are shown as they are, and all of them if it
 // fails.
-func (t *tree) follow(cmd *exec.Cmd, done string) error {
+func follow(t *tree.Tree, cmd *exec.Cmd, done string) error {
 	reader, writer := io.Pipe()
 	cmd.Stdout, cmd.Stderr = writer, writer
 	// make starts go, and go compilers: an interrupt ends them all.
@@ -303,7 +304,7 @@ func (t *tree) follow(cmd *exec.Cmd, done string) error {
 			continue
 		}
 		shown = time.Now()
-		progress := fmt.Sprintf("%s: %4d packages %s in %s, now %s", t.release, count, done, time.Since(start).Round(time.Second), line)
+		progress := fmt.Sprintf("%s: %4d packages %s in %s, now %s", t.Release, count, done, time.Since(start).Round(time.Second), line)
 		if terminal {
 			fmt.Fprintf(os.Stderr, "\r\x1b[K%.*s", 100, progress)
 		} else {
@@ -317,7 +318,7 @@ func (t *tree) follow(cmd *exec.Cmd, done string) error {
 		os.Stderr.Write(other.Bytes())
 		return err
 	}
-	t.say("%d packages %s in %s", count, done, time.Since(start).Round(time.Second))
+	t.Say("%d packages %s in %s", count, done, time.Since(start).Round(time.Second))
 	return nil
 }
 
@@ -331,9 +332,9 @@ func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:+") && (strings.Contains(line, "/") || strings.ToLower(line) == line)
 }
 
-// touched returns the packages that the series changes, as folders of the tree.
-func (t *tree) touched() ([]string, error) {
-	patches, err := series.Read(t.project, t.release)
+// touchedPackages returns the packages that the series changes, as folders of the tree.
+func touchedPackages(t *tree.Tree) ([]string, error) {
+	patches, err := series.Read(t.Project, t.Release)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
 // finding is a breach of the rules, at a line of a file of the project.
@@ -29,9 +30,9 @@ type finding struct {
 
 func (f finding) String() string { return fmt.Sprintf("%s:%d: %s", f.path, f.line, f.text) }
 
-// lint prints what breaks the rules of section 9 of the design.
-func (t *tree) lint(ctx context.Context) error {
-	findings, err := t.findings(ctx)
+// lintTree prints what breaks the rules of section 9 of the design.
+func lintTree(ctx context.Context, t *tree.Tree) error {
+	findings, err := allFindings(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -41,35 +42,35 @@ func (t *tree) lint(ctx context.Context) error {
 	if len(findings) > 0 {
 		return fmt.Errorf("lint: %d findings", len(findings))
 	}
-	files, err := series.Files(t.project)
+	files, err := series.Files(t.Project)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d patches keep to the rules, and no dependency of %s is raised\n", len(files), t.release)
+	fmt.Printf("%d patches keep to the rules, and no dependency of %s is raised\n", len(files), t.Release)
 	return nil
 }
 
-func (t *tree) findings(ctx context.Context) ([]finding, error) {
-	findings, err := lintFolder(t.project)
+func allFindings(ctx context.Context, t *tree.Tree) ([]finding, error) {
+	findings, err := lintFolder(t.Project)
 	if err != nil {
 		return nil, err
 	}
-	patches, err := series.All(t.project)
+	patches, err := series.All(t.Project)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range patches {
 		findings = append(findings, lintPatch(p)...)
 	}
-	over, err := overBudget(t.project)
+	over, err := overBudget(t.Project)
 	if err != nil {
 		return nil, err
 	}
 	findings = append(findings, over...)
-	if err := t.update(ctx); err != nil {
+	if err := t.Update(ctx); err != nil {
 		return nil, err
 	}
-	raised, err := t.raised(ctx)
+	raised, err := raised(ctx, t)
 	return append(findings, raised...), err
 }
 
@@ -107,14 +108,14 @@ var (
 	statusForm = regexp.MustCompile(`^(Inappropriate|Pending|Submitted|Accepted) \[.+\]$`)
 	// signature matches the first line of a function or a method.
 	signature = regexp.MustCompile(`^func\b`)
-	// control matches statements that are logic, except the check of an error that a
+	// control matches tree.Statements that are logic, except the check of an error that a
 	// call of ours returns, which a hook can not do without.
 	control   = regexp.MustCompile(`^\s*(for|switch|select|go|defer|func|else|goto)\b|\belse\b|\bfunc\s*\(`)
 	condition = regexp.MustCompile(`^\s*if\b`)
 	generated = regexp.MustCompile(`(^|/)(zz_generated[^/]*|generated\.[^/]*|[^/]*\.pb\.go|[^/]*_generated\.go|types_swagger_doc_generated\.go)$|^api/openapi-spec/`)
 )
 
-// lint checks one patch.
+// lintTree checks one patch.
 func lintPatch(p patch.Patch) []finding {
 	var findings []finding
 	report := func(line int, format string, args ...any) {
@@ -206,16 +207,16 @@ func lintFile(p patch.Patch, file patch.FileDiff) []finding {
 
 // raised compares the module versions of the tree's workspace with and without
 // this project's modules: they must differ by those alone.
-func (t *tree) raised(ctx context.Context) ([]finding, error) {
-	s, err := t.load()
+func raised(ctx context.Context, t *tree.Tree) ([]finding, error) {
+	s, err := t.Load()
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := t.modules(ctx, s.Workspace, false)
+	theirs, err := moduleVersions(ctx, t, s.Workspace, false)
 	if err != nil {
 		return nil, err
 	}
-	both, err := t.modules(ctx, s.Workspace, true)
+	both, err := moduleVersions(ctx, t, s.Workspace, true)
 	if err != nil {
 		return nil, err
 	}
@@ -225,22 +226,22 @@ func (t *tree) raised(ctx context.Context) ([]finding, error) {
 			if !known {
 				before = "no version"
 			}
-			findings = append(findings, finding{"go.mod", 1, fmt.Sprintf("raises %s in the tree of %s from %s to %s", path, t.release, before, version)})
+			findings = append(findings, finding{"go.mod", 1, fmt.Sprintf("raises %s in the tree of %s from %s to %s", path, t.Release, before, version)})
 		}
 	}
 	slices.SortFunc(findings, func(a, b finding) int { return strings.Compare(a.text, b.text) })
 	return findings, nil
 }
 
-// modules returns the versions in the workspace of a commit, with this project's
-// modules or without. It works on a copy of go.work one folder below, since go would
+// moduleVersions returns the versions in the workspace of a commit, with this project's
+// moduleVersions or without. It works on a copy of go.work one folder below, since go would
 // add lines to the tree's go.work.sum.
-func (t *tree) modules(ctx context.Context, commit string, withOurs bool) (map[string]string, error) {
-	work, err := t.git().Run(ctx, "show", commit+":go.work")
+func moduleVersions(ctx context.Context, t *tree.Tree, commit string, withOurs bool) (map[string]string, error) {
+	work, err := t.Git().Run(ctx, "show", commit+":go.work")
 	if err != nil {
 		return nil, err
 	}
-	sums, err := t.git().Run(ctx, "show", commit+":go.work.sum")
+	sums, err := t.Git().Run(ctx, "show", commit+":go.work.sum")
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func (t *tree) modules(ctx context.Context, commit string, withOurs bool) (map[s
 	if !withOurs {
 		work = ourUse.ReplaceAllString(work, "")
 	}
-	copied := filepath.Join(t.dir, "_output", "carry.work")
+	copied := filepath.Join(t.Dir, "_output", "carry.work")
 	defer os.Remove(copied)
 	defer os.Remove(copied + ".sum")
 	if err := disk.Write(copied, []byte(work+"\n")); err != nil {
@@ -260,13 +261,13 @@ func (t *tree) modules(ctx context.Context, commit string, withOurs bool) (map[s
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{with .Version}}{{.}}{{else}}main{{end}}", "all")
-	cmd.Dir = t.dir
+	cmd.Dir = t.Dir
 	cmd.Env = append(os.Environ(), "GOWORK="+copied, "GOFLAGS=-mod=readonly")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go list -m all in %s: %w: %s", t.shown(), err, git.FirstLine(stderr.String()))
+		return nil, fmt.Errorf("go list -m all in %s: %w: %s", t.Shown(), err, git.FirstLine(stderr.String()))
 	}
 	versions := map[string]string{}
 	for line := range strings.Lines(string(out)) {

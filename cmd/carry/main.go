@@ -18,6 +18,7 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
 func main() {
@@ -85,14 +86,14 @@ and says how to keep or to drop it.
 If a patch does not apply, the tree is left with git's three-way conflict. Resolve
 it, git add, and go on with --continue; or drop the attempt with --abort.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree, _ []string) error {
+		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
 			switch {
 			case resume:
-				return t.resume(ctx)
+				return t.Resume(ctx)
 			case abort:
-				return t.abort(ctx)
+				return t.Abort(ctx)
 			}
-			return t.update(ctx)
+			return t.Update(ctx)
 		}),
 	}
 	cmd.Flags().BoolVar(&resume, "continue", false, "commit the resolved conflict and apply the rest of the series")
@@ -111,7 +112,12 @@ A commit keeps the file that it came from; a new one gets a file named after its
 subject. Commits of the newest release are the common series. Commits of another
 release that changed there are its overrides, in patches/RELEASE.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree, _ []string) error { return t.export(ctx) }),
+		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
+			if err := underWay(t); err != nil {
+				return err
+			}
+			return t.Export(ctx)
+		}),
 	}
 }
 
@@ -129,7 +135,7 @@ A message says why, and has three trailers:
 A hunk adds a line or a few that call this project's packages. It creates, removes
 and renames no file, and touches no test, generated file, go.mod or go.sum.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree, _ []string) error { return t.lint(ctx) }),
+		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error { return lintTree(ctx, t) }),
 	}
 }
 
@@ -147,11 +153,11 @@ Binaries, all by default: ` + binaryList() + `.
 
 The Go version is the one that upstream released with. Where it can not be had, or
 with FORCE_HOST_GO=y, the installed one is used.`,
-		RunE: withTree(func(ctx context.Context, t *tree, args []string) error {
-			if err := t.update(ctx); err != nil {
+		RunE: withTree(func(ctx context.Context, t *tree.Tree, args []string) error {
+			if err := t.Update(ctx); err != nil {
 				return err
 			}
-			return t.build(ctx, args, unpatched)
+			return buildBinaries(ctx, t, args, unpatched)
 		}),
 	}
 	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")
@@ -185,19 +191,19 @@ A release for which nothing has changed since it passed is skipped.`,
 			var results []verified
 			failed := 0
 			for _, release := range releases {
-				t := treeOf(checkout, release)
-				unlock, err := t.lock()
+				t := tree.Of(checkout, release)
+				unlock, err := t.Lock()
 				if err != nil {
 					return err
 				}
-				v, err := t.verify(cmd.Context(), force)
+				v, err := verifyRelease(cmd.Context(), t, force)
 				unlock()
 				if err != nil {
 					return err
 				}
 				if v.Failed != "" {
 					failed++
-					t.say("FAILED: %s", v.Failed)
+					t.Say("FAILED: %s", v.Failed)
 				}
 				results = append(results, v)
 			}
@@ -250,19 +256,19 @@ as it was.`,
 			if !project.ReleaseForm.MatchString(args[0]) {
 				return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", args[0])
 			}
-			t := treeOf(checkout, args[0])
-			unlock, err := t.lock()
+			t := tree.Of(checkout, args[0])
+			unlock, err := t.Lock()
 			if err != nil {
 				return err
 			}
 			defer unlock()
 			switch {
 			case resume:
-				return t.continueRebase(cmd.Context(), noBuild, upstreamGit)
+				return continueRebase(cmd.Context(), t, noBuild, upstreamGit)
 			case abort:
-				return t.abortRebase(cmd.Context())
+				return abortRebase(cmd.Context(), t)
 			}
-			return t.startRebase(cmd.Context(), noBuild, upstreamGit)
+			return startRebase(cmd.Context(), t, noBuild, upstreamGit)
 		},
 	}
 	cmd.Flags().BoolVar(&resume, "continue", false, "go on after a conflict was resolved, or what did not compile was mended")
@@ -313,7 +319,7 @@ func projectAndReleases(args []string) (project.Checkout, []string, error) {
 
 // withTree finds the project, takes a leading release from the arguments and
 // locks that release's tree for the time of the call.
-func withTree(run func(context.Context, *tree, []string) error) func(*cobra.Command, []string) error {
+func withTree(run func(context.Context, *tree.Tree, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		checkout, err := project.Find()
 		if err != nil {
@@ -323,12 +329,12 @@ func withTree(run func(context.Context, *tree, []string) error) func(*cobra.Comm
 		if err != nil {
 			return err
 		}
-		t := treeOf(checkout, release)
+		t := tree.Of(checkout, release)
 		if len(rest) > 0 && cmd.Name() != "build" {
 			known, _ := checkout.Releases()
 			return fmt.Errorf("unknown release %q; known are %s", rest[0], strings.Join(known, ", "))
 		}
-		unlock, err := t.lock()
+		unlock, err := t.Lock()
 		if err != nil {
 			return err
 		}

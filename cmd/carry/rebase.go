@@ -25,6 +25,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
 // rebase brings the series to a release that is not known yet. It is on disk while it
@@ -39,10 +40,10 @@ type rebase struct {
 	UpstreamGit string `json:",omitempty"`
 }
 
-func (t *tree) rebasePath() string { return filepath.Join(filepath.Dir(t.dir), "rebase.json") }
+func rebasePath(t *tree.Tree) string { return filepath.Join(filepath.Dir(t.Dir), "rebase.json") }
 
-func (t *tree) loadRebase() (*rebase, error) {
-	data, err := os.ReadFile(t.rebasePath())
+func loadRebase(t *tree.Tree) (*rebase, error) {
+	data, err := os.ReadFile(rebasePath(t))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -53,20 +54,20 @@ func (t *tree) loadRebase() (*rebase, error) {
 	return &r, err
 }
 
-func (t *tree) saveRebase(r *rebase) error {
+func saveRebase(t *tree.Tree, r *rebase) error {
 	data, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
 		return err
 	}
-	return disk.Write(t.rebasePath(), append(data, '\n'))
+	return disk.Write(rebasePath(t), append(data, '\n'))
 }
 
 // underWay returns an error if a rebase to another release is under way, which may
 // change the same files.
-func (t *tree) underWay() error {
-	others, err := filepath.Glob(t.project.Path(project.OutputDir, "*", filepath.Base(t.rebasePath())))
+func underWay(t *tree.Tree) error {
+	others, err := filepath.Glob(t.Project.Path(project.OutputDir, "*", filepath.Base(rebasePath(t))))
 	for _, other := range others {
-		if other != t.rebasePath() {
+		if other != rebasePath(t) {
 			return fmt.Errorf("a rebase to %s is under way; end it first with: carry rebase %[1]s --continue, or --abort", filepath.Base(filepath.Dir(other)))
 		}
 	}
@@ -100,36 +101,36 @@ func mayChange(p project.Checkout) (map[string][]byte, error) {
 }
 
 // startRebase pins the release and begins.
-func (t *tree) startRebase(ctx context.Context, noBuild bool, upstreamGit string) error {
-	if under, err := t.loadRebase(); err != nil || under != nil {
-		return errors.Join(err, fmt.Errorf("a rebase to %s is under way; go on with --continue, or drop it with --abort", t.release))
+func startRebase(ctx context.Context, t *tree.Tree, noBuild bool, upstreamGit string) error {
+	if under, err := loadRebase(t); err != nil || under != nil {
+		return errors.Join(err, fmt.Errorf("a rebase to %s is under way; go on with --continue, or drop it with --abort", t.Release))
 	}
-	if err := t.underWay(); err != nil {
+	if err := underWay(t); err != nil {
 		return err
 	}
-	known, err := t.project.Releases()
+	known, err := t.Project.Releases()
 	if err != nil {
 		return err
 	}
-	if slices.Contains(known, t.release) {
-		return fmt.Errorf("%s is known already; see whether the series is right there with: carry verify %[1]s", t.release)
+	if slices.Contains(known, t.Release) {
+		return fmt.Errorf("%s is known already; see whether the series is right there with: carry verify %[1]s", t.Release)
 	}
-	if _, err := os.Stat(t.dir); err == nil {
-		return fmt.Errorf("%s is there, though %s is not known; move it out of the way", t.shown(), t.release)
+	if _, err := os.Stat(t.Dir); err == nil {
+		return fmt.Errorf("%s is there, though %s is not known; move it out of the way", t.Shown(), t.Release)
 	}
-	before, err := mayChange(t.project)
+	before, err := mayChange(t.Project)
 	if err != nil {
 		return err
 	}
-	r := &rebase{From: nearest(t.release, known), Before: before, NoBuild: noBuild, UpstreamGit: upstreamGit}
-	if err := t.saveRebase(r); err != nil {
+	r := &rebase{From: nearest(t.Release, known), Before: before, NoBuild: noBuild, UpstreamGit: upstreamGit}
+	if err := saveRebase(t, r); err != nil {
 		return err
 	}
-	if err := pins.Write(ctx, t.project, t.release); err != nil {
-		return errors.Join(err, t.abortRebase(ctx))
+	if err := pins.Write(ctx, t.Project, t.Release); err != nil {
+		return errors.Join(err, abortRebase(ctx, t))
 	}
-	t.say("pinned; starting from the patches of %s", r.From)
-	return t.goOn(ctx, r)
+	t.Say("pinned; starting from the patches of %s", r.From)
+	return goOn(ctx, t, r)
 }
 
 // nearest returns the known release next to another one, the newer of two as near.
@@ -149,143 +150,146 @@ func nearest(release string, known []string) string {
 }
 
 // goOn applies what is left of the series, writes overrides, and compiles.
-func (t *tree) goOn(ctx context.Context, r *rebase) error {
+func goOn(ctx context.Context, t *tree.Tree, r *rebase) error {
 	// The files that patches were made for are in these trees.
-	known, err := t.project.Releases()
+	known, err := t.Project.Releases()
 	if err != nil {
 		return err
 	}
-	for _, release := range slices.Compact([]string{r.From, newestBut(t.release, known)}) {
-		other := treeOf(t.project, release)
-		if err := other.locked(func() error { return other.update(ctx) }); err != nil {
+	for _, release := range slices.Compact([]string{r.From, newestBut(t.Release, known)}) {
+		other := tree.Of(t.Project, release)
+		if err := other.Locked(func() error { return other.Update(ctx) }); err != nil {
 			return fmt.Errorf("the tree of %s: %w", release, err)
 		}
 	}
-	if err := t.adapting(r).update(ctx); err != nil {
+	if err := t.Adapting(r).Update(ctx); err != nil {
 		return err
 	}
-	return t.finishRebase(ctx, r)
+	return finishRebase(ctx, t, r)
 }
 
 func newestBut(release string, known []string) string {
 	return known[slices.IndexFunc(known, func(k string) bool { return k != release })]
 }
 
-func (t *tree) continueRebase(ctx context.Context, noBuild bool, upstreamGit string) error {
-	r, err := t.loadRebase()
+func continueRebase(ctx context.Context, t *tree.Tree, noBuild bool, upstreamGit string) error {
+	r, err := loadRebase(t)
 	if err != nil {
 		return err
 	}
 	if r == nil {
-		return fmt.Errorf("there is no rebase to %s to continue; start one with: carry rebase %[1]s", t.release)
+		return fmt.Errorf("there is no rebase to %s to continue; start one with: carry rebase %[1]s", t.Release)
 	}
 	r.NoBuild = r.NoBuild || noBuild
 	r.UpstreamGit = cmp.Or(upstreamGit, r.UpstreamGit)
-	if err := t.saveRebase(r); err != nil {
+	if err := saveRebase(t, r); err != nil {
 		return err
 	}
-	s, err := t.load()
+	s, err := t.Load()
 	if err != nil {
 		return err
 	}
-	patches, err := series.Read(t.project, t.release)
+	patches, err := series.Read(t.Project, t.Release)
 	if err != nil {
 		return err
 	}
 	if s.Conflict != "" {
 		if slices.ContainsFunc(patches, func(p patch.Patch) bool { return p.Path == s.Conflict }) {
-			if err := t.adapting(r).resume(ctx); err != nil {
+			if err := t.Adapting(r).Resume(ctx); err != nil {
 				return err
 			}
-			return t.finishRebase(ctx, r)
+			return finishRebase(ctx, t, r)
 		}
 		// It was resolved by dropping the patch.
-		if err := t.abort(ctx); err != nil {
+		if err := t.Abort(ctx); err != nil {
 			return err
 		}
-		return t.goOn(ctx, r)
+		return goOn(ctx, t, r)
 	}
 	if s.Workspace != "" && s.Switching == "" {
-		head, err := t.git().Run(ctx, "rev-parse", "HEAD")
+		head, err := t.Git().Run(ctx, "rev-parse", "HEAD")
 		if err != nil {
 			return err
 		}
 		// The user mended in the tree what did not compile.
 		if head != s.Head || len(s.Applied) == len(patches) {
-			return t.finishRebase(ctx, r)
+			return finishRebase(ctx, t, r)
 		}
 	}
-	return t.goOn(ctx, r)
+	return goOn(ctx, t, r)
 }
 
-func (t *tree) finishRebase(ctx context.Context, r *rebase) error {
-	if err := t.export(ctx); err != nil {
+func finishRebase(ctx context.Context, t *tree.Tree, r *rebase) error {
+	if err := underWay(t); err != nil {
 		return err
 	}
-	known, err := t.project.Releases()
+	if err := t.Export(ctx); err != nil {
+		return err
+	}
+	known, err := t.Project.Releases()
 	if err != nil {
 		return err
 	}
-	if t.release == known[0] {
-		if err := t.keepForOlder(ctx, r, known); err != nil {
+	if t.Release == known[0] {
+		if err := keepForOlder(ctx, t, r, known); err != nil {
 			return err
 		}
-		if err := t.update(ctx); err != nil {
+		if err := t.Update(ctx); err != nil {
 			return err
 		}
-		if err := t.raiseModules(ctx); err != nil {
+		if err := raiseModules(ctx, t); err != nil {
 			return err
 		}
 	}
 	if !r.NoBuild {
-		if _, _, err := t.compile(ctx); err != nil {
-			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nMend it in %s, git commit, and go on with: carry rebase %[1]s --continue", t.release, err, t.shown())
+		if _, _, err := compile(ctx, t); err != nil {
+			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nMend it in %s, git commit, and go on with: carry rebase %[1]s --continue", t.Release, err, t.Shown())
 		}
 	}
-	if err := os.Remove(t.rebasePath()); err != nil {
+	if err := os.Remove(rebasePath(t)); err != nil {
 		return err
 	}
-	size, err := series.SizeOf(t.project, t.release)
+	size, err := series.SizeOf(t.Project, t.Release)
 	if err != nil {
 		return err
 	}
-	t.say("done: %d patches, %d of them overrides; see that the series is right everywhere with: carry verify; and name the release in the README's table", size.Patches, size.Overrides)
+	t.Say("done: %d patches, %d of them overrides; see that the series is right everywhere with: carry verify; and name the release in the README's table", size.Patches, size.Overrides)
 	return nil
 }
 
 // compile builds the packages that the series touches, and this project's, and returns
 // both.
-func (t *tree) compile(ctx context.Context) (touched, ours []string, err error) {
-	if touched, err = t.touched(); err != nil {
+func compile(ctx context.Context, t *tree.Tree) (touched, ours []string, err error) {
+	if touched, err = touchedPackages(t); err != nil {
 		return nil, nil, err
 	}
-	if ours, err = t.project.Packages(); err != nil {
+	if ours, err = t.Project.Packages(); err != nil {
 		return nil, nil, err
 	}
-	env, err := t.goEnv(ctx)
+	env, err := buildEnv(ctx, t)
 	if err != nil {
 		return nil, nil, err
 	}
-	t.say("compiling %d packages that the series touches, and %d of ours", len(touched), len(ours))
+	t.Say("compiling %d packages that the series touches, and %d of ours", len(touched), len(ours))
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v"}, buildFlags, touched, ours)...)
-	cmd.Dir, cmd.Env = t.dir, env
-	return touched, ours, t.follow(cmd, "compiled")
+	cmd.Dir, cmd.Env = t.Dir, env
+	return touched, ours, follow(t, cmd, "compiled")
 }
 
 // keepForOlder gives older releases the common patches of before where the new ones
 // do not do for them.
-func (t *tree) keepForOlder(ctx context.Context, r *rebase, known []string) error {
-	names, err := series.Order(t.project)
+func keepForOlder(ctx context.Context, t *tree.Tree, r *rebase, known []string) error {
+	names, err := series.Order(t.Project)
 	if err != nil {
 		return err
 	}
 	written := map[string]bool{}
 	for _, release := range known[1:] {
-		o := treeOf(t.project, release)
+		o := tree.Of(t.Project, release)
 		for {
 			var failing string
-			if err := o.locked(func() (err error) {
-				failing, err = o.firstThatFails(ctx)
+			if err := o.Locked(func() (err error) {
+				failing, err = firstThatFails(ctx, o)
 				return err
 			}); err != nil {
 				return err
@@ -294,13 +298,13 @@ func (t *tree) keepForOlder(ctx context.Context, r *rebase, known []string) erro
 				break
 			}
 			before, was := r.Before[filepath.Join(project.PatchesDir, failing)]
-			path := filepath.Join(series.OverrideDir(t.project, release, known), failing)
+			path := filepath.Join(series.OverrideDir(t.Project, release, known), failing)
 			if _, overridden := r.Before[path]; !was || overridden || written[path] || !slices.Contains(names, failing) {
 				return fmt.Errorf("%s does not apply to %s any more", failing, release)
 			}
-			t.say("%s keeps the %s of before", release, failing)
+			t.Say("%s keeps the %s of before", release, failing)
 			written[path] = true
-			if err := disk.Write(t.project.Path(path), before); err != nil {
+			if err := disk.Write(t.Project.Path(path), before); err != nil {
 				return err
 			}
 		}
@@ -310,19 +314,19 @@ func (t *tree) keepForOlder(ctx context.Context, r *rebase, known []string) erro
 
 // firstThatFails returns the name of the first patch that does not apply, without
 // touching the tree's files.
-func (t *tree) firstThatFails(ctx context.Context) (string, error) {
-	s, err := t.base(ctx)
+func firstThatFails(ctx context.Context, t *tree.Tree) (string, error) {
+	s, err := t.Base(ctx)
 	if err != nil {
 		return "", err
 	}
-	patches, err := series.Read(t.project, t.release)
+	patches, err := series.Read(t.Project, t.Release)
 	if err != nil {
 		return "", err
 	}
 	head := s.Upstream
 	for _, p := range patches {
-		if head, err = t.apply(ctx, p, head, s.Released); err != nil {
-			if doesNotApply(err) {
+		if head, err = t.Apply(ctx, p, head, s.Released); err != nil {
+			if tree.DoesNotApply(err) {
 				return p.Name, nil
 			}
 			return "", err
@@ -332,13 +336,13 @@ func (t *tree) firstThatFails(ctx context.Context) (string, error) {
 }
 
 // raiseModules makes the project's own modules require the newest release.
-func (t *tree) raiseModules(ctx context.Context) error {
-	want, err := pins.Read(t.project, t.release)
+func raiseModules(ctx context.Context, t *tree.Tree) error {
+	want, err := pins.Read(t.Project, t.Release)
 	if err != nil {
 		return err
 	}
 	for _, dir := range project.RaisedDirs {
-		data, err := os.ReadFile(t.project.Path(dir, "go.mod"))
+		data, err := os.ReadFile(t.Project.Path(dir, "go.mod"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -353,7 +357,7 @@ func (t *tree) raiseModules(ctx context.Context) error {
 		}
 		for _, args := range [][]string{args, {"mod", "tidy"}} {
 			cmd := exec.CommandContext(ctx, "go", args...)
-			cmd.Dir = t.project.Path(dir)
+			cmd.Dir = t.Project.Path(dir)
 			cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return fmt.Errorf("go %s in %s: %w: %s", strings.Join(args[:2], " "), dir, err, out)
@@ -366,70 +370,70 @@ func (t *tree) raiseModules(ctx context.Context) error {
 var requirement = regexp.MustCompile(`(?m)^\t(k8s\.io/\S+) v`)
 
 // abortRebase leaves everything as it was.
-func (t *tree) abortRebase(ctx context.Context) error {
-	r, err := t.loadRebase()
+func abortRebase(ctx context.Context, t *tree.Tree) error {
+	r, err := loadRebase(t)
 	if err != nil {
 		return err
 	}
 	if r == nil {
-		return fmt.Errorf("there is no rebase to %s to abort", t.release)
+		return fmt.Errorf("there is no rebase to %s to abort", t.Release)
 	}
 	// The tree goes first, since there may be no room for anything.
-	if err := errors.Join(os.RemoveAll(t.dir), os.RemoveAll(filepath.Join(filepath.Dir(t.dir), "modules"))); err != nil {
+	if err := errors.Join(os.RemoveAll(t.Dir), os.RemoveAll(filepath.Join(filepath.Dir(t.Dir), "modules"))); err != nil {
 		return err
 	}
-	now, err := mayChange(t.project)
+	now, err := mayChange(t.Project)
 	if err != nil {
 		return err
 	}
 	for path := range now {
 		if _, was := r.Before[path]; !was {
-			err = errors.Join(err, os.Remove(t.project.Path(path)))
+			err = errors.Join(err, os.Remove(t.Project.Path(path)))
 			// Its folder goes with the last file.
-			_ = os.Remove(filepath.Dir(t.project.Path(path)))
+			_ = os.Remove(filepath.Dir(t.Project.Path(path)))
 		}
 	}
 	for path, content := range r.Before {
 		if !bytes.Equal(now[path], content) {
-			err = errors.Join(err, disk.Write(t.project.Path(path), content))
+			err = errors.Join(err, disk.Write(t.Project.Path(path), content))
 		}
 	}
 	// What was is known to nobody else until it is all there again.
-	if err = errors.Join(err, os.RemoveAll(t.project.Path(project.ReleasesDir, t.release))); err != nil {
+	if err = errors.Join(err, os.RemoveAll(t.Project.Path(project.ReleasesDir, t.Release))); err != nil {
 		return err
 	}
-	return os.Remove(t.rebasePath())
+	return os.Remove(rebasePath(t))
 }
 
-// adapt finds another way for a patch that does not apply, during a rebase: upstream
+// Adapt finds another way for a patch that does not apply, during a rebase: upstream
 // has the change already, another release's file of that name does, or a three-way
 // merge. It returns the commit; the same as parent for a patch that is dropped.
-func (r *rebase) adapt(ctx context.Context, t *tree, p patch.Patch, parent string, released time.Time, _ error) (commit string, err error) {
-	g, done, err := t.scratchIndex(ctx, parent)
+func (r *rebase) Adapt(ctx context.Context, t *tree.Tree, p patch.Patch, parent string, released time.Time, _ error) (commit string, err error) {
+	g, done, err := t.ScratchIndex(ctx, parent)
 	if err != nil {
 		return "", err
 	}
 	defer done()
 	if _, err := g.Input(ctx, string(p.Data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
 		// The release's own: its minor version has the change from some patch release on.
-		path := filepath.Join(project.PatchesDir, t.release, project.DroppedName)
-		before, err := os.ReadFile(t.project.Path(path))
+		path := filepath.Join(project.PatchesDir, t.Release, project.DroppedName)
+		before, err := os.ReadFile(t.Project.Path(path))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
-		t.say("%s: upstream has it; dropped, see %s", p.Path, path)
-		return parent, disk.Write(t.project.Path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.Name, t.release))
+		t.Say("%s: upstream has it; dropped, see %s", p.Path, path)
+		return parent, disk.Write(t.Project.Path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.Name, t.Release))
 	}
-	others, err := filepath.Glob(t.project.Path(project.PatchesDir, "v*", p.Name))
+	others, err := filepath.Glob(t.Project.Path(project.PatchesDir, "v*", p.Name))
 	if err != nil {
 		return "", err
 	}
-	next, _, err := series.File(t.project, r.From, p.Name)
+	next, _, err := series.File(t.Project, r.From, p.Name)
 	if err != nil {
 		return "", err
 	}
-	for _, other := range append([]string{t.project.Path(next), t.project.Path(project.PatchesDir, p.Name)}, others...) {
-		relative, err := filepath.Rel(t.project.Dir, other)
+	for _, other := range append([]string{t.Project.Path(next), t.Project.Path(project.PatchesDir, p.Name)}, others...) {
+		relative, err := filepath.Rel(t.Project.Dir, other)
 		if err != nil {
 			return "", err
 		}
@@ -444,44 +448,44 @@ func (r *rebase) adapt(ctx context.Context, t *tree, p patch.Patch, parent strin
 		if err != nil {
 			return "", err
 		}
-		commit, err := t.apply(ctx, candidate, parent, released)
+		commit, err := t.Apply(ctx, candidate, parent, released)
 		if err == nil {
-			t.say("applied %s", relative)
+			t.Say("applied %s", relative)
 			return commit, nil
 		}
-		if !doesNotApply(err) {
+		if !tree.DoesNotApply(err) {
 			return "", err
 		}
 	}
-	if err := t.importBlobs(ctx, p); err != nil {
+	if err := t.ImportBlobs(ctx, p); err != nil {
 		return "", err
 	}
-	if !t.hasPreimages(ctx, p) {
-		return "", notApplied("the files that the patch was made from are not known")
+	if !t.HasPreimages(ctx, p) {
+		return "", tree.NotApplied("the files that the patch was made from are not known")
 	}
 	if _, err := g.Input(ctx, string(p.Data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		return "", err
 	}
 	if unmerged, err := g.Run(ctx, "ls-files", "--unmerged"); err != nil || unmerged != "" {
-		return "", errors.Join(err, notApplied("conflict"))
+		return "", errors.Join(err, tree.NotApplied("conflict"))
 	}
 	treeID, err := g.Run(ctx, "write-tree")
 	if err != nil {
 		return "", err
 	}
-	t.say("merged %s three-way", p.Path)
-	return commitPatch(ctx, g, p, treeID, parent, released)
+	t.Say("merged %s three-way", p.Path)
+	return tree.CommitPatch(ctx, g, p, treeID, parent, released)
 }
 
-func (r *rebase) command() string { return "rebase" }
+func (r *rebase) Command() string { return "rebase" }
 
-// background lists upstream's commits between two releases that change the patch's
+// Background lists upstream's commits between two releases that change the patch's
 // files, from a clone of upstream.
-func (r *rebase) background(ctx context.Context, t *tree, p patch.Patch) string {
+func (r *rebase) Background(ctx context.Context, t *tree.Tree, p patch.Patch) string {
 	if r.UpstreamGit == "" {
 		return "\nUpstream's commits are not known here; --upstream-git names a clone of upstream that has them."
 	}
-	args := []string{"log", "--oneline", "--no-merges", r.From + "..." + t.release, "--"}
+	args := []string{"log", "--oneline", "--no-merges", r.From + "..." + t.Release, "--"}
 	for _, file := range p.Files {
 		args = append(args, file.Path)
 	}
@@ -489,5 +493,5 @@ func (r *rebase) background(ctx context.Context, t *tree, p patch.Patch) string 
 	if err != nil {
 		return fmt.Sprintf("\nUpstream's commits are not known: %v", err)
 	}
-	return fmt.Sprintf("\nUpstream's commits between %s and %s in these files:\n%s", r.From, t.release, log)
+	return fmt.Sprintf("\nUpstream's commits between %s and %s in these files:\n%s", r.From, t.Release, log)
 }

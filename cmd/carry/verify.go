@@ -25,6 +25,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
 // verified is what came out for a release.
@@ -41,9 +42,9 @@ type verified struct {
 	kept   bool
 }
 
-// verify does for one release all that says whether the series is right there.
-func (t *tree) verify(ctx context.Context, force bool) (verified, error) {
-	key, err := t.verifyKey()
+// verifyRelease does for one release all that says whether the series is right there.
+func verifyRelease(ctx context.Context, t *tree.Tree, force bool) (verified, error) {
+	key, err := verifyKey(t)
 	if err != nil {
 		return verified{}, err
 	}
@@ -53,12 +54,12 @@ func (t *tree) verify(ctx context.Context, force bool) (verified, error) {
 	}
 	if v, ok := readResult(path); ok && !force {
 		v.kept = true
-		t.say("nothing has changed since it was verified on %s, in %d s; skipped", v.When.Format("2006-01-02 15:04"), v.Seconds)
+		t.Say("nothing has changed since it was verified on %s, in %d s; skipped", v.When.Format("2006-01-02 15:04"), v.Seconds)
 		return v, nil
 	}
 	start := time.Now()
-	v := verified{Release: t.release, When: start.UTC(), Patches: map[string]series.Kind{}}
-	err = t.verifyAll(ctx, &v)
+	v := verified{Release: t.Release, When: start.UTC(), Patches: map[string]series.Kind{}}
+	err = verifyAll(ctx, t, &v)
 	v.Seconds = int(time.Since(start).Round(time.Second).Seconds())
 	if err != nil {
 		if ctx.Err() != nil {
@@ -70,8 +71,8 @@ func (t *tree) verify(ctx context.Context, force bool) (verified, error) {
 		}
 		return v, nil
 	}
-	if now, err := t.verifyKey(); err != nil || now != key {
-		t.say("something has changed in the meantime; the result is not kept")
+	if now, err := verifyKey(t); err != nil || now != key {
+		t.Say("something has changed in the meantime; the result is not kept")
 		return v, err
 	}
 	data, err := json.MarshalIndent(v, "", "\t")
@@ -81,22 +82,22 @@ func (t *tree) verify(ctx context.Context, force bool) (verified, error) {
 	return v, disk.Write(path, data)
 }
 
-func (t *tree) verifyAll(ctx context.Context, v *verified) error {
-	if err := t.update(ctx); err != nil {
+func verifyAll(ctx context.Context, t *tree.Tree, v *verified) error {
+	if err := t.Update(ctx); err != nil {
 		return err
 	}
-	s, err := t.load()
+	s, err := t.Load()
 	if err != nil {
 		return err
 	}
-	if err := t.unchanged(ctx, s); err != nil {
+	if err := t.Unchanged(ctx, s); err != nil {
 		return err
 	}
-	names, err := series.Order(t.project)
+	names, err := series.Order(t.Project)
 	if err != nil {
 		return err
 	}
-	patches, err := series.Read(t.project, t.release)
+	patches, err := series.Read(t.Project, t.Release)
 	if err != nil {
 		return err
 	}
@@ -106,23 +107,23 @@ func (t *tree) verifyAll(ctx context.Context, v *verified) error {
 	for _, p := range patches {
 		v.Patches[p.Name] = series.KindOf(p)
 	}
-	findings, err := t.findings(ctx)
+	findings, err := allFindings(ctx, t)
 	if err != nil {
 		return err
 	}
 	if len(findings) > 0 {
 		return fmt.Errorf("lint: %d findings, the first is %s", len(findings), findings[0])
 	}
-	touched, ours, err := t.compile(ctx)
+	touched, ours, err := compile(ctx, t)
 	if err != nil {
 		return fmt.Errorf("the series does not compile: %w", err)
 	}
 	v.Compiled = len(touched) + len(ours)
-	if v.Upstream, err = t.upstreamTests(ctx, touched, v); err != nil {
+	if v.Upstream, err = upstreamTests(ctx, t, touched, v); err != nil {
 		return err
 	}
-	t.say("running our unit tests of %d packages", len(ours))
-	report, err := t.goTest(ctx, t.dir, ours)
+	t.Say("running our unit tests of %d packages", len(ours))
+	report, err := goTest(ctx, t, t.Dir, ours)
 	if err != nil {
 		return err
 	}
@@ -137,13 +138,13 @@ func (t *tree) verifyAll(ctx context.Context, v *verified) error {
 // upstreamTests runs upstream's own tests of packages, and returns how many have
 // passed. What fails is run once more by itself: some of upstream's tests fail now and
 // then. What fails again is run without the series, which says whose failure it is.
-func (t *tree) upstreamTests(ctx context.Context, packages []string, v *verified) (passed int, err error) {
-	ledger, err := series.Ledger(t.project, filepath.Join(project.ReleasesDir, t.release, project.FailingName))
+func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *verified) (passed int, err error) {
+	ledger, err := series.Ledger(t.Project, filepath.Join(project.ReleasesDir, t.Release, project.FailingName))
 	if err != nil {
 		return 0, err
 	}
-	t.say("running upstream's tests of %d packages", len(packages))
-	report, err := t.goTest(ctx, t.dir, packages)
+	t.Say("running upstream's tests of %d packages", len(packages))
+	report, err := goTest(ctx, t, t.Dir, packages)
 	if err != nil {
 		return 0, err
 	}
@@ -151,10 +152,10 @@ func (t *tree) upstreamTests(ctx context.Context, packages []string, v *verified
 		name, reason, _ := strings.Cut(line.Reason, " ")
 		test := line.Name + " " + name
 		if report.tests[test] != "fail" {
-			t.say("%s is in the ledger, and did not fail; take it out", test)
+			t.Say("%s is in the ledger, and did not fail; take it out", test)
 			continue
 		}
-		t.say("not counted: %s (%s)", test, reason)
+		t.Say("not counted: %s (%s)", test, reason)
 		v.NotCounted = append(v.NotCounted, test)
 		delete(report.tests, test)
 	}
@@ -163,14 +164,14 @@ func (t *tree) upstreamTests(ctx context.Context, packages []string, v *verified
 	if len(failed) == 0 {
 		return passed, nil
 	}
-	again, err := t.again(ctx, t.dir, report)
+	again, err := runAgain(ctx, t, t.Dir, report)
 	if err != nil {
 		return 0, err
 	}
 	still := again.failed()
 	for _, test := range failed {
 		if !slices.Contains(still, test) {
-			t.say("passed when run by itself: %s", test)
+			t.Say("passed when run by itself: %s", test)
 			v.Flaked = append(v.Flaked, test)
 			passed++
 		}
@@ -179,16 +180,16 @@ func (t *tree) upstreamTests(ctx context.Context, packages []string, v *verified
 		return passed, nil
 	}
 	again.print(still)
-	s, err := t.load()
+	s, err := t.Load()
 	if err != nil {
 		return 0, err
 	}
-	from, err := t.upstream(ctx, s)
+	from, err := upstreamSource(ctx, t, s)
 	if err != nil {
 		return 0, err
 	}
-	t.say("running them without the series")
-	without, err := t.again(ctx, from.dir, again)
+	t.Say("running them without the series")
+	without, err := runAgain(ctx, t, from.dir, again)
 	if err != nil {
 		return 0, err
 	}
@@ -203,11 +204,11 @@ func (t *tree) upstreamTests(ctx context.Context, packages []string, v *verified
 	if len(our) > 0 {
 		return 0, fmt.Errorf("upstream's tests fail with the series, and not without it: %s", strings.Join(our, ", "))
 	}
-	return 0, fmt.Errorf("upstream's tests fail, without the series too: %s; name them in build/releases/%s/failing, one a line: package, test, reason", strings.Join(theirs, ", "), t.release)
+	return 0, fmt.Errorf("upstream's tests fail, without the series too: %s; name them in build/releases/%s/failing, one a line: package, test, reason", strings.Join(theirs, ", "), t.Release)
 }
 
-// again runs the failed tests of a report by themselves, in the same or another tree.
-func (t *tree) again(ctx context.Context, dir string, report testReport) (testReport, error) {
+// runAgain runs the failed tests of a report by themselves, in the same or another tree.
+func runAgain(ctx context.Context, t *tree.Tree, dir string, report testReport) (testReport, error) {
 	all := testReport{tests: map[string]string{}, output: map[string]*strings.Builder{}}
 	byPackage := map[string][]string{}
 	for _, test := range report.failed() {
@@ -219,7 +220,7 @@ func (t *tree) again(ctx context.Context, dir string, report testReport) (testRe
 		if names := byPackage[pkg]; names[0] != "" {
 			flags = append(flags, "-run=^("+strings.Join(names, "|")+")$")
 		}
-		one, err := t.goTest(ctx, dir, []string{pkg}, flags...)
+		one, err := goTest(ctx, t, dir, []string{pkg}, flags...)
 		if err != nil {
 			return all, err
 		}
@@ -268,9 +269,9 @@ func (r testReport) print(tests []string) {
 var buildFlags = []string{"-trimpath", "-tags=selinux,notest,grpcnotrace,"}
 
 // goTest runs tests of packages. That a test fails is no error of it.
-func (t *tree) goTest(ctx context.Context, dir string, packages []string, flags ...string) (testReport, error) {
+func goTest(ctx context.Context, t *tree.Tree, dir string, packages []string, flags ...string) (testReport, error) {
 	report := testReport{tests: map[string]string{}, output: map[string]*strings.Builder{}}
-	env, err := t.goEnv(ctx)
+	env, err := buildEnv(ctx, t)
 	if err != nil {
 		return report, err
 	}
@@ -324,7 +325,7 @@ func (t *tree) goTest(ctx context.Context, dir string, packages []string, flags 
 				continue
 			}
 			if event.Test == "" {
-				t.say("%s %s in %.0f s", event.Action, event.Package, event.Elapsed)
+				t.Say("%s %s in %.0f s", event.Action, event.Package, event.Elapsed)
 				// A package fails with its tests, or by itself: it did not compile, or its process
 				// ended, and tests that come later have not run.
 				own := func(test string) bool { return strings.HasPrefix(test, key) }
@@ -358,9 +359,9 @@ func (t *tree) goTest(ctx context.Context, dir string, packages []string, flags 
 	return report, scanner.Err()
 }
 
-// goEnv is the environment in which go works on the tree.
-func (t *tree) goEnv(ctx context.Context) ([]string, error) {
-	toolchain, err := t.toolchain(ctx)
+// buildEnv is the environment in which go works on the tree.
+func buildEnv(ctx context.Context, t *tree.Tree) ([]string, error) {
+	toolchain, err := toolchain(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -369,8 +370,8 @@ func (t *tree) goEnv(ctx context.Context) ([]string, error) {
 
 // verifyKey changes whenever anything does on which the result depends: what upstream
 // is, the patches, this project's sources, carry's own, and the Go that compiles them.
-func (t *tree) verifyKey() (string, error) {
-	pins, err := pins.Read(t.project, t.release)
+func verifyKey(t *tree.Tree) (string, error) {
+	pins, err := pins.Read(t.Project, t.Release)
 	if err != nil {
 		return "", err
 	}
@@ -378,9 +379,9 @@ func (t *tree) verifyKey() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("go env: %w", err)
 	}
-	parts := [][]byte{[]byte(pinsKey(pins)), host, []byte(os.Getenv("FORCE_HOST_GO")), []byte(strconv.Itoa(os.Getuid()))}
-	for _, folder := range append(slices.Clone(project.LinkedDirs), project.PatchesDir, project.ToolDir, project.ModuleDirs[project.CoreModule], filepath.Join(project.ReleasesDir, t.release)) {
-		err := filepath.WalkDir(t.project.Path(folder), func(path string, entry fs.DirEntry, err error) error {
+	parts := [][]byte{[]byte(tree.PinsKey(pins)), host, []byte(os.Getenv("FORCE_HOST_GO")), []byte(strconv.Itoa(os.Getuid()))}
+	for _, folder := range append(slices.Clone(project.LinkedDirs), project.PatchesDir, project.ToolDir, project.ModuleDirs[project.CoreModule], filepath.Join(project.ReleasesDir, t.Release)) {
+		err := filepath.WalkDir(t.Project.Path(folder), func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
@@ -388,7 +389,7 @@ func (t *tree) verifyKey() (string, error) {
 				return err
 			}
 			data, err := os.ReadFile(path)
-			relative, _ := filepath.Rel(t.project.Dir, path)
+			relative, _ := filepath.Rel(t.Project.Dir, path)
 			parts = append(parts, []byte(relative), data)
 			return err
 		})

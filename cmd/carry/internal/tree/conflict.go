@@ -1,9 +1,9 @@
-package main
+package tree
 
 // What happens when a patch does not apply to a release:
 //
 //  1. Nothing of the tree's files has been touched yet: patches are applied to an index of
-//     their own. doesNotApply recognises the error, be it git's or that of place.
+//     their own. DoesNotApply recognises the error, be it git's or that of place.
 //  2. The tree's adapter is asked for another way. That of a rebase has some; a tree that is
 //     only brought up to date has none.
 //  3. conflict moves the work tree to the patch before, leaves git's three-way merge in it,
@@ -30,45 +30,45 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
-// adapter finds another way for a patch that does not apply.
-type adapter interface {
-	// adapt returns the patch's commit on parent, or parent itself for a patch that the
+// Adapter finds another way for a patch that does not apply.
+type Adapter interface {
+	// Adapt returns the patch's commit on parent, or parent itself for a patch that the
 	// release does not need. cause is why the patch does not apply as it is.
-	adapt(ctx context.Context, t *tree, p patch.Patch, parent string, released time.Time, cause error) (commit string, err error)
-	// command is that of carry which goes on after a conflict.
-	command() string
-	// background is what more there is to say of a conflict.
-	background(ctx context.Context, t *tree, p patch.Patch) string
+	Adapt(ctx context.Context, t *Tree, p patch.Patch, parent string, released time.Time, cause error) (commit string, err error)
+	// Command is that of carry which goes on after a conflict.
+	Command() string
+	// Background is what more there is to say of a conflict.
+	Background(ctx context.Context, t *Tree, p patch.Patch) string
 }
 
 // strict is the adapter of a tree whose patches must apply as they are.
 type strict struct{}
 
-func (strict) adapt(_ context.Context, _ *tree, _ patch.Patch, _ string, _ time.Time, cause error) (string, error) {
+func (strict) Adapt(_ context.Context, _ *Tree, _ patch.Patch, _ string, _ time.Time, cause error) (string, error) {
 	return "", cause
 }
 
-func (strict) command() string { return "tree" }
+func (strict) Command() string { return "tree" }
 
-func (strict) background(context.Context, *tree, patch.Patch) string { return "" }
+func (strict) Background(context.Context, *Tree, patch.Patch) string { return "" }
 
-// adapting is the tree with another adapter than that of its own.
-func (t *tree) adapting(a adapter) *tree {
+// Adapting is the tree with another adapter than that of its own.
+func (t *Tree) Adapting(a Adapter) *Tree {
 	other := *t
 	other.adapter = a
 	return &other
 }
 
-// doesNotApply separates the errors of a patch that needs another way, or the user, from those
+// DoesNotApply separates the errors of a patch that needs another way, or the user, from those
 // of a disk or a git that is at fault.
-func doesNotApply(err error) bool {
+func DoesNotApply(err error) bool {
 	var failed *git.Error
 	var misplaced misplacedError
 	return errors.As(err, &failed) && failed.Verb == "apply" || errors.As(err, &misplaced)
 }
 
-// notApplied is the error of a patch that was found not to apply without asking git.
-func notApplied(reason string) error { return &git.Error{Verb: "apply", Stderr: reason} }
+// NotApplied is the error of a patch that was found not to apply without asking git.
+func NotApplied(reason string) error { return &git.Error{Verb: "apply", Stderr: reason} }
 
 // misplacedError is that of a hunk that git would apply, and that must not be.
 type misplacedError struct{ text string }
@@ -77,7 +77,7 @@ func (e misplacedError) Error() string { return e.text }
 
 // place checks that each hunk fits into one place of its file, and that this is in the
 // declaration that the patch names. git would take the nearest of several.
-func (t *tree) place(ctx context.Context, p patch.Patch, commit string) error {
+func (t *Tree) place(ctx context.Context, p patch.Patch, commit string) error {
 	for _, file := range p.Files {
 		lines, err := t.fileAt(ctx, commit, file.Path)
 		if err != nil {
@@ -90,14 +90,14 @@ func (t *tree) place(ctx context.Context, p patch.Patch, commit string) error {
 		for _, h := range hunks {
 			places := h.Places(lines)
 			if len(places) > 1 {
-				return misplacedError{fmt.Sprintf("%s:%d: fits into %d places of %s in %s, the first at line %d; export it with more context", p.Path, h.Line, len(places), file.Path, t.release, places[0]+1)}
+				return misplacedError{fmt.Sprintf("%s:%d: fits into %d places of %s in %s, the first at line %d; export it with more context", p.Path, h.Line, len(places), file.Path, t.Release, places[0]+1)}
 			}
 			if len(places) == 0 || h.Heading == "" {
 				continue // git says so, or there is nothing to compare.
 			}
 			lead, _ := h.Context()
 			if is := patch.Declaration(lines, places[0]+lead-1); patch.DeclaredName(is) != patch.DeclaredName(h.Heading) {
-				return misplacedError{fmt.Sprintf("%s:%d: stands in %q, but fits into %s of %s, line %d, in %q", p.Path, h.Line, patch.DeclaredName(h.Heading), file.Path, t.release, places[0]+1, patch.DeclaredName(is))}
+				return misplacedError{fmt.Sprintf("%s:%d: stands in %q, but fits into %s of %s, line %d, in %q", p.Path, h.Line, patch.DeclaredName(h.Heading), file.Path, t.Release, places[0]+1, patch.DeclaredName(is))}
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (t *tree) place(ctx context.Context, p patch.Patch, commit string) error {
 
 // conflict leaves the tree with the patch half applied, for the user to resolve,
 // and says where.
-func (t *tree) conflict(ctx context.Context, s state, done []applied, parent string, p patch.Patch, cause error) error {
+func (t *Tree) conflict(ctx context.Context, s State, done []Applied, parent string, p patch.Patch, cause error) error {
 	var failed *git.Error
 	if !errors.As(cause, &failed) || failed.Verb != "apply" {
 		return cause
@@ -116,46 +116,46 @@ func (t *tree) conflict(ctx context.Context, s state, done []applied, parent str
 		return err
 	}
 	s.Head, s.Conflict = parent, p.Path
-	if err := t.save(s); err != nil {
+	if err := t.Save(s); err != nil {
 		return err
 	}
-	if err := t.importBlobs(ctx, p); err != nil {
+	if err := t.ImportBlobs(ctx, p); err != nil {
 		return err
 	}
 	how := "the conflict is marked in the files"
-	if _, err := t.git().Input(ctx, string(p.Data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
-		unmerged, _ := t.git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
+	if _, err := t.Git().Input(ctx, string(p.Data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
+		unmerged, _ := t.Git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
 		if unmerged == "" {
 			// The file that the patch was made for is unknown here: git can not merge.
-			_, _ = t.git().Input(ctx, string(p.Data), "apply", "--reject", "--whitespace=nowarn", "-")
+			_, _ = t.Git().Input(ctx, string(p.Data), "apply", "--reject", "--whitespace=nowarn", "-")
 			how = "the hunks that did not apply are in .rej files"
 		}
 	} else {
 		how = "a three-way merge went through; look at it with git diff --cached"
 	}
 	message := fmt.Sprintf("%s does not apply to %s; %s of %s.\nResolve it there, git add, and go on with: carry %s %s --continue (or drop the attempt: --abort)",
-		p.Path, t.release, how, t.shown(), t.adapter.command(), t.release)
+		p.Path, t.Release, how, t.Shown(), t.adapter.Command(), t.Release)
 	if sides := t.bothSides(ctx); sides != "" {
-		return errors.New(message + sides + t.adapter.background(ctx, t, p))
+		return errors.New(message + sides + t.adapter.Background(ctx, t, p))
 	}
 	for _, match := range failedAt.FindAllStringSubmatch(failed.Stderr, -1) {
 		message += fmt.Sprintf("\n%s:%s:\n%s", match[1], match[2], p.HunkAt(match[1], match[2]))
 	}
-	return errors.New(message + t.adapter.background(ctx, t, p))
+	return errors.New(message + t.adapter.Background(ctx, t, p))
 }
 
 // failedAt matches git apply's complaint of one hunk.
 var failedAt = regexp.MustCompile(`patch failed: (.+):(\d+)`)
 
 // bothSides shows each conflict that is marked in the files of the tree.
-func (t *tree) bothSides(ctx context.Context) string {
-	unmerged, err := t.git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
+func (t *Tree) bothSides(ctx context.Context) string {
+	unmerged, err := t.Git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
 	if err != nil {
 		return ""
 	}
 	var out strings.Builder
 	for path := range strings.FieldsSeq(unmerged) {
-		data, err := os.ReadFile(filepath.Join(t.dir, path))
+		data, err := os.ReadFile(filepath.Join(t.Dir, path))
 		if err != nil {
 			continue
 		}
@@ -176,16 +176,16 @@ func (t *tree) bothSides(ctx context.Context) string {
 	return out.String()
 }
 
-// resume commits a resolved conflict and applies the rest of the series.
-func (t *tree) resume(ctx context.Context) error {
-	s, err := t.load()
+// Resume commits a resolved conflict and applies the rest of the series.
+func (t *Tree) Resume(ctx context.Context) error {
+	s, err := t.Load()
 	if err != nil {
 		return err
 	}
 	if s.Conflict == "" {
-		return fmt.Errorf("%s has no conflict to continue from", t.shown())
+		return fmt.Errorf("%s has no conflict to continue from", t.Shown())
 	}
-	g := t.git()
+	g := t.Git()
 	unmerged, err := g.Run(ctx, "diff", "--name-only", "--diff-filter=U")
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (t *tree) resume(ctx context.Context) error {
 	if unmerged != "" {
 		return fmt.Errorf("%s is not resolved yet; edit it, git add it, and call again", strings.ReplaceAll(unmerged, "\n", ", "))
 	}
-	unstaged, err := t.dirty(ctx)
+	unstaged, err := t.Dirty(ctx)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (t *tree) resume(ctx context.Context) error {
 			return fmt.Errorf("%s is not staged; git add it, or remove it, and call again", strings.TrimSpace(line[2:]))
 		}
 	}
-	patches, err := series.Read(t.project, t.release)
+	patches, err := series.Read(t.Project, t.Release)
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (t *tree) resume(ctx context.Context) error {
 		return errors.Join(err, fmt.Errorf("nothing is staged for %s; apply its change, git add, and call again, or drop the attempt with --abort", s.Conflict))
 	}
 	p := patches[at]
-	head, err := commitPatch(ctx, g, p, treeID, s.Head, s.Released)
+	head, err := CommitPatch(ctx, g, p, treeID, s.Head, s.Released)
 	if err != nil {
 		return err
 	}
@@ -226,53 +226,53 @@ func (t *tree) resume(ctx context.Context) error {
 		return err
 	}
 	s.Conflict, s.Head = "", head
-	s.Applied = append(s.Applied, applied{Path: p.Path, Digest: disk.Digest(p.Data), Commit: head, Resolved: true})
-	if err := t.save(s); err != nil {
+	s.Applied = append(s.Applied, Applied{Path: p.Path, Digest: disk.Digest(p.Data), Commit: head, Resolved: true})
+	if err := t.Save(s); err != nil {
 		return err
 	}
-	t.say("committed %s; write it to patches/ with: carry export %s", p.Path, t.release)
-	return t.update(ctx)
+	t.Say("committed %s; write it to patches/ with: carry export %s", p.Path, t.Release)
+	return t.Update(ctx)
 }
 
-// abort drops a conflict, and what was done to resolve it.
-func (t *tree) abort(ctx context.Context) error {
-	s, err := t.load()
+// Abort drops a conflict, and what was done to resolve it.
+func (t *Tree) Abort(ctx context.Context) error {
+	s, err := t.Load()
 	if err != nil {
 		return err
 	}
 	if s.Conflict == "" {
-		return fmt.Errorf("%s has no conflict to abort", t.shown())
+		return fmt.Errorf("%s has no conflict to abort", t.Shown())
 	}
-	if _, err := t.git().Run(ctx, "reset", "-q", "--hard", s.Head); err != nil {
+	if _, err := t.Git().Run(ctx, "reset", "-q", "--hard", s.Head); err != nil {
 		return err
 	}
-	if _, err := t.git().Run(ctx, "clean", "-q", "-d", "-f", "-e", "!*.rej"); err != nil {
+	if _, err := t.Git().Run(ctx, "clean", "-q", "-d", "-f", "-e", "!*.rej"); err != nil {
 		return err
 	}
 	s.Conflict = ""
-	return t.save(s)
+	return t.Save(s)
 }
 
 // preimage matches the name of the file's content that a diff was made from.
 var preimage = regexp.MustCompile(`(?m)^index ([0-9a-f]{40})\.\.`)
 
-// importBlobs copies what a three-way merge needs from the trees of other releases:
+// ImportBlobs copies what a three-way merge needs from the trees of other releases:
 // the files that the patch was made from.
-func (t *tree) importBlobs(ctx context.Context, p patch.Patch) error {
-	known, err := t.project.Releases()
+func (t *Tree) ImportBlobs(ctx context.Context, p patch.Patch) error {
+	known, err := t.Project.Releases()
 	if err != nil {
 		return err
 	}
 	for _, match := range preimage.FindAllStringSubmatch(string(p.Data), -1) {
-		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err == nil {
+		if _, err := t.Git().Run(ctx, "cat-file", "-e", match[1]); err == nil {
 			continue
 		}
 		for _, release := range known {
-			content, err := treeOf(t.project, release).git().Run(ctx, "cat-file", "blob", match[1])
+			content, err := Of(t.Project, release).Git().Run(ctx, "cat-file", "blob", match[1])
 			if err != nil {
 				continue
 			}
-			if _, err := t.git().Input(ctx, content+"\n", "hash-object", "-w", "--stdin"); err != nil {
+			if _, err := t.Git().Input(ctx, content+"\n", "hash-object", "-w", "--stdin"); err != nil {
 				return err
 			}
 			break
@@ -281,11 +281,11 @@ func (t *tree) importBlobs(ctx context.Context, p patch.Patch) error {
 	return nil
 }
 
-// hasPreimages reports whether git can merge the patch. Without them it would apply the
+// HasPreimages reports whether git can merge the patch. Without them it would apply the
 // hunks wherever they fit.
-func (t *tree) hasPreimages(ctx context.Context, p patch.Patch) bool {
+func (t *Tree) HasPreimages(ctx context.Context, p patch.Patch) bool {
 	for _, match := range preimage.FindAllStringSubmatch(string(p.Data), -1) {
-		if _, err := t.git().Run(ctx, "cat-file", "-e", match[1]); err != nil {
+		if _, err := t.Git().Run(ctx, "cat-file", "-e", match[1]); err != nil {
 			return false
 		}
 	}

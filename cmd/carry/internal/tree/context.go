@@ -1,4 +1,4 @@
-package main
+package tree
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // releases, so that one patch does for many. Releases into whose file a hunk fits in
 // no way have no say. What is left names the declaration that the change is in, and
 // place checks that, so that less context is no less certain.
-func (t *tree) shareContext(ctx context.Context, c exported, releases []string) ([]byte, error) {
+func (t *Tree) shareContext(ctx context.Context, c exported, releases []string) ([]byte, error) {
 	parsed, err := patch.Parse("", c.data)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (t *tree) shareContext(ctx context.Context, c exported, releases []string) 
 		}
 		var files [][]string
 		for _, release := range releases {
-			theirs, err := treeOf(t.project, release).upstreamFile(ctx, file.Path)
+			theirs, err := Of(t.Project, release).upstreamFile(ctx, file.Path)
 			if err != nil {
 				return nil, err
 			}
@@ -59,18 +59,18 @@ func (t *tree) shareContext(ctx context.Context, c exported, releases []string) 
 
 // upstreamFile returns the lines of a file as upstream released it; none if there is
 // no such file.
-func (t *tree) upstreamFile(ctx context.Context, path string) ([]string, error) {
-	want, err := pins.Read(t.project, t.release)
+func (t *Tree) upstreamFile(ctx context.Context, path string) ([]string, error) {
+	want, err := pins.Read(t.Project, t.Release)
 	if err != nil {
 		return nil, err
 	}
-	if s, err := t.load(); err != nil {
+	if s, err := t.Load(); err != nil {
 		return nil, err
-	} else if s.Pins == pinsKey(want) {
+	} else if s.Pins == PinsKey(want) {
 		return t.fileAt(ctx, s.Upstream, path)
 	}
 	// The tree need not be there for that.
-	modules, _, err := pins.Download(t.project, t.release, want)
+	modules, _, err := pins.Download(t.Project, t.Release, want)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +89,8 @@ func (t *tree) upstreamFile(ctx context.Context, path string) ([]string, error) 
 	return strings.Split(strings.TrimSuffix(string(content), "\n"), "\n"), err
 }
 
-func (t *tree) fileAt(ctx context.Context, commit, path string) ([]string, error) {
-	content, err := t.git().Run(ctx, "show", commit+":"+path)
+func (t *Tree) fileAt(ctx context.Context, commit, path string) ([]string, error) {
+	content, err := t.Git().Run(ctx, "show", commit+":"+path)
 	var failed *git.Error
 	if errors.As(err, &failed) {
 		return nil, nil

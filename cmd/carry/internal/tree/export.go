@@ -1,4 +1,4 @@
-package main
+package tree
 
 import (
 	"bytes"
@@ -17,54 +17,51 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
-// export writes the tree's commits above the workspace commit to patches/.
-func (t *tree) export(ctx context.Context) error {
-	s, err := t.load()
+// Export writes the tree's commits above the workspace commit to patches/.
+func (t *Tree) Export(ctx context.Context) error {
+	s, err := t.Load()
 	if err != nil {
 		return err
 	}
 	if s.Workspace == "" {
-		return fmt.Errorf("%s has nothing to export; make the tree with: carry tree %s", t.shown(), t.release)
-	}
-	if err := t.underWay(); err != nil {
-		return err
+		return fmt.Errorf("%s has nothing to export; make the tree with: carry tree %s", t.Shown(), t.Release)
 	}
 	if s.Conflict != "" {
-		return fmt.Errorf("%s waits for its conflict to be resolved; then: carry tree %s --continue", s.Conflict, t.release)
+		return fmt.Errorf("%s waits for its conflict to be resolved; then: carry tree %s --continue", s.Conflict, t.Release)
 	}
-	if dirty, err := t.dirty(ctx); err != nil {
+	if dirty, err := t.Dirty(ctx); err != nil {
 		return err
 	} else if dirty != "" {
-		return fmt.Errorf("%s has uncommitted work (%s); commit or stash it first", t.shown(), git.FirstLine(dirty))
+		return fmt.Errorf("%s has uncommitted work (%s); commit or stash it first", t.Shown(), git.FirstLine(dirty))
 	}
 	if s.Switching != "" {
-		return fmt.Errorf("%s was left in the middle of an update; finish that first: carry tree %s", t.shown(), t.release)
+		return fmt.Errorf("%s was left in the middle of an update; finish that first: carry tree %s", t.Shown(), t.Release)
 	}
 	for _, name := range []string{"rebase-merge", "rebase-apply"} {
-		if _, err := os.Stat(filepath.Join(t.dir, ".git", name)); err == nil {
-			return fmt.Errorf("%s is in the middle of a rebase; finish it first: git -C %[1]s rebase --continue", t.shown())
+		if _, err := os.Stat(filepath.Join(t.Dir, ".git", name)); err == nil {
+			return fmt.Errorf("%s is in the middle of a rebase; finish it first: git -C %[1]s rebase --continue", t.Shown())
 		}
 	}
-	releases, err := t.project.Releases()
+	releases, err := t.Project.Releases()
 	if err != nil {
 		return err
 	}
-	old, err := series.Order(t.project)
+	old, err := series.Order(t.Project)
 	if err != nil {
 		return err
 	}
-	newest := t.release == releases[0]
+	newest := t.Release == releases[0]
 	commits, err := t.commits(ctx, s)
 	if err != nil {
 		return err
 	}
 	// An export that was interrupted has written all, and not applied it anew yet.
-	if head, err := t.git().Run(ctx, "rev-parse", "HEAD"); err != nil {
+	if head, err := t.Git().Run(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	} else if len(s.Applied) == 0 && head == s.Head && head != s.Workspace {
-		return t.update(ctx)
+		return t.Update(ctx)
 	}
-	dropped, err := series.Dropped(t.project, t.release)
+	dropped, err := series.Dropped(t.Project, t.Release)
 	if err != nil {
 		return err
 	}
@@ -75,20 +72,20 @@ func (t *tree) export(ctx context.Context) error {
 		names = append(names, c.name)
 		path := filepath.Join(project.PatchesDir, c.name)
 		if !newest {
-			if slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Commit == c.id && !a.Resolved }) {
+			if slices.ContainsFunc(s.Applied, func(a Applied) bool { return a.Commit == c.id && !a.Resolved }) {
 				continue
 			}
-			path = filepath.Join(series.OverrideDir(t.project, t.release, releases), c.name)
+			path = filepath.Join(series.OverrideDir(t.Project, t.Release, releases), c.name)
 		}
 		// An override that is there is what the release reads.
-		if now, _, err := series.File(t.project, t.release, c.name); err == nil && len(series.Users(filepath.Dir(now), releases)) == 1 {
+		if now, _, err := series.File(t.Project, t.Release, c.name); err == nil && len(series.Users(filepath.Dir(now), releases)) == 1 {
 			path = now
 		}
 		if files[path], err = t.shareContext(ctx, c, series.Users(filepath.Dir(path), releases)); err != nil {
 			return err
 		}
 	}
-	patches, err := series.Read(t.project, t.release)
+	patches, err := series.Read(t.Project, t.Release)
 	if err != nil {
 		return err
 	}
@@ -98,13 +95,13 @@ func (t *tree) export(ctx context.Context) error {
 	}
 	if !newest && !slices.Equal(names, needed) {
 		return fmt.Errorf("the commits of %s are %s, but patches/series has %s; only the newest release, %s, changes the order",
-			t.release, strings.Join(names, ", "), strings.Join(needed, ", "), releases[0])
+			t.Release, strings.Join(names, ", "), strings.Join(needed, ", "), releases[0])
 	}
 	if err := t.unseen(s, files); err != nil {
 		return err
 	}
 	for path, data := range files {
-		if err := disk.Write(t.project.Path(path), data); err != nil {
+		if err := disk.Write(t.Project.Path(path), data); err != nil {
 			return err
 		}
 	}
@@ -115,22 +112,22 @@ func (t *tree) export(ctx context.Context) error {
 		}
 		for _, name := range old {
 			if !slices.Contains(names, name) {
-				if err := os.Remove(t.project.Path(project.PatchesDir, name)); err != nil {
+				if err := os.Remove(t.Project.Path(project.PatchesDir, name)); err != nil {
 					return err
 				}
-				t.say("removed patches/%s, whose commit is gone", name)
+				t.Say("removed patches/%s, whose commit is gone", name)
 			}
 		}
 	}
 	// Apply the files anew, so that the tree's commits are those that they give.
-	if s.Head, err = t.git().Run(ctx, "rev-parse", "HEAD"); err != nil {
+	if s.Head, err = t.Git().Run(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	}
 	s.Applied = nil
-	if err := t.save(s); err != nil {
+	if err := t.Save(s); err != nil {
 		return err
 	}
-	return t.update(ctx)
+	return t.Update(ctx)
 }
 
 // withDropped puts patches that the release does not need, but others do, back to where
@@ -156,10 +153,10 @@ type exported struct {
 }
 
 // commits formats the commits above the workspace commit.
-func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
-	g := t.git()
+func (t *Tree) commits(ctx context.Context, s State) ([]exported, error) {
+	g := t.Git()
 	if _, err := g.Run(ctx, "merge-base", "--is-ancestor", s.Workspace, "HEAD"); err != nil {
-		return nil, fmt.Errorf("HEAD of %s does not stand on the workspace commit %.12s", t.shown(), s.Workspace)
+		return nil, fmt.Errorf("HEAD of %s does not stand on the workspace commit %.12s", t.Shown(), s.Workspace)
 	}
 	list, err := g.Run(ctx, "rev-list", "--reverse", "--parents", s.Workspace+"..HEAD")
 	if err != nil {
@@ -200,16 +197,16 @@ func (t *tree) commits(ctx context.Context, s state) ([]exported, error) {
 
 // unseen returns an error if patches/ has something that the tree never had, and
 // that an export would overwrite: an edit by hand, or what a pull brought.
-func (t *tree) unseen(s state, files map[string][]byte) error {
-	patches, err := series.Read(t.project, t.release)
+func (t *Tree) unseen(s State, files map[string][]byte) error {
+	patches, err := series.Read(t.Project, t.Release)
 	if err != nil {
 		return nil // A file that is missing or broken has nothing to lose.
 	}
 	for _, p := range patches {
-		seen := slices.ContainsFunc(s.Applied, func(a applied) bool { return a.Path == p.Path && a.Digest == disk.Digest(p.Data) })
+		seen := slices.ContainsFunc(s.Applied, func(a Applied) bool { return a.Path == p.Path && a.Digest == disk.Digest(p.Data) })
 		if written, ok := files[p.Path]; !seen && (!ok || string(written) != string(p.Data)) {
 			return fmt.Errorf("%s is not what the tree was made from, and would be lost; keep the tree's commits with: git -C %s branch keep; then reset to %.12s, carry tree %s, and cherry-pick them (%s)",
-				p.Path, t.shown(), s.Head, t.release, p.Name)
+				p.Path, t.Shown(), s.Head, t.Release, p.Name)
 		}
 	}
 	return nil
@@ -256,8 +253,8 @@ func formatPatch(ctx context.Context, g git.Repo, commit, message string) ([]byt
 }
 
 // writeOrder keeps the comments at the top of patches/series.
-func (t *tree) writeOrder(names []string) error {
-	path := t.project.Path(project.SeriesFile)
+func (t *Tree) writeOrder(names []string) error {
+	path := t.Project.Path(project.SeriesFile)
 	data, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
 		return err

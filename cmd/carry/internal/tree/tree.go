@@ -1,4 +1,7 @@
-package main
+// Package tree knows a release's git repository: it materialises upstream's source, applies
+// the series to it and exports it again, and says what a conflict is (conflict.go). It must
+// not know what is then done with the tree, such as a build or a test.
+package tree
 
 import (
 	"context"
@@ -21,18 +24,18 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 )
 
-// tree is a release's git repository, _output/RELEASE/kubernetes.
-type tree struct {
-	project project.Checkout
-	release string
-	dir     string
+// Tree is a release's git repository, _output/RELEASE/kubernetes.
+type Tree struct {
+	Project project.Checkout
+	Release string
+	Dir     string
 	// adapter is asked about a patch that does not apply.
-	adapter adapter
+	adapter Adapter
 }
 
-// state is what carry knows of a tree, in its .git folder. Everything but the
+// State is what carry knows of a tree, in its .git directory. Everything but the
 // commits of the user can be made again from it.
-type state struct {
+type State struct {
 	// Pins identifies the modules that Upstream was made from.
 	Pins     string
 	Released time.Time
@@ -42,7 +45,7 @@ type state struct {
 	Base      string
 	Workspace string
 	// Applied are the patches whose commits stand on Workspace, in order.
-	Applied []applied
+	Applied []Applied
 	// Head is the commit that carry left the tree at. A tree that is elsewhere has
 	// commits of the user.
 	Head string
@@ -52,53 +55,58 @@ type state struct {
 	Conflict string `json:",omitempty"`
 }
 
-type applied struct {
+// Applied is a patch whose commit stands in the tree.
+type Applied struct {
 	Path, Digest, Commit string
 	// Resolved is set for a commit that the user resolved and nobody has exported yet.
 	Resolved bool `json:",omitempty"`
 }
 
-func treeOf(p project.Checkout, release string) *tree {
-	return &tree{project: p, release: release, dir: p.Path(project.OutputDir, release, "kubernetes"), adapter: strict{}}
+// Of is the tree of a release, which need not be there.
+func Of(p project.Checkout, release string) *Tree {
+	return &Tree{Project: p, Release: release, Dir: p.Path(project.OutputDir, release, "kubernetes"), adapter: strict{}}
 }
 
-func (t *tree) git() git.Repo { return git.Repo{Dir: t.dir} }
+// Git runs git in the tree.
+func (t *Tree) Git() git.Repo { return git.Repo{Dir: t.Dir} }
 
-func (t *tree) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%s: %s\n", t.release, fmt.Sprintf(format, args...))
+// Say shows how far carry is with the release.
+func (t *Tree) Say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s: %s\n", t.Release, fmt.Sprintf(format, args...))
 }
 
-// shown is the tree's path as a user would type it.
-func (t *tree) shown() string {
+// Shown is the tree's path as a user would type it.
+func (t *Tree) Shown() string {
 	if wd, err := os.Getwd(); err == nil {
-		if relative, err := filepath.Rel(wd, t.dir); err == nil && !strings.HasPrefix(relative, "..") {
+		if relative, err := filepath.Rel(wd, t.Dir); err == nil && !strings.HasPrefix(relative, "..") {
 			return relative
 		}
 	}
-	return t.dir
+	return t.Dir
 }
 
-// lock keeps two carries from working on one release.
-func (t *tree) lock() (func(), error) {
-	if err := os.MkdirAll(filepath.Dir(t.dir), 0o755); err != nil {
+// Lock keeps two carries from working on one release.
+func (t *Tree) Lock() (func(), error) {
+	if err := os.MkdirAll(filepath.Dir(t.Dir), 0o755); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(filepath.Dir(t.dir), "lock")
+	path := filepath.Join(filepath.Dir(t.Dir), "lock")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("another carry works on %s", t.release)
+		return nil, fmt.Errorf("another carry works on %s", t.Release)
 	}
 	return func() { file.Close() }, nil
 }
 
-func (t *tree) statePath() string { return filepath.Join(t.dir, ".git", "carry.json") }
+func (t *Tree) statePath() string { return filepath.Join(t.Dir, ".git", "carry.json") }
 
-func (t *tree) load() (state, error) {
-	var s state
+// Load reads the state; that of a tree which is not there is zero.
+func (t *Tree) Load() (State, error) {
+	var s State
 	data, err := os.ReadFile(t.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -107,12 +115,13 @@ func (t *tree) load() (state, error) {
 		err = json.Unmarshal(data, &s)
 	}
 	if err != nil {
-		return s, fmt.Errorf("%s: %w; remove %s to start anew", t.statePath(), err, t.shown())
+		return s, fmt.Errorf("%s: %w; remove %s to start anew", t.statePath(), err, t.Shown())
 	}
 	return s, nil
 }
 
-func (t *tree) save(s state) error {
+// Save writes the state.
+func (t *Tree) Save(s State) error {
 	data, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
 		return err
@@ -124,9 +133,9 @@ func (t *tree) save(s state) error {
 	return os.Rename(temporary, t.statePath())
 }
 
-// locked runs a step on a tree whose lock is not held yet.
-func (t *tree) locked(step func() error) error {
-	unlock, err := t.lock()
+// Locked runs a step on a tree whose lock is not held yet.
+func (t *Tree) Locked(step func() error) error {
+	unlock, err := t.Lock()
 	if err != nil {
 		return err
 	}
@@ -134,57 +143,57 @@ func (t *tree) locked(step func() error) error {
 	return step()
 }
 
-// base materialises the tree if it is not there, and returns its state.
-func (t *tree) base(ctx context.Context) (state, error) {
-	want, err := pins.Read(t.project, t.release)
+// Base materialises the tree if it is not there, and returns its state.
+func (t *Tree) Base(ctx context.Context) (State, error) {
+	want, err := pins.Read(t.Project, t.Release)
 	if err != nil {
-		return state{}, err
+		return State{}, err
 	}
 	if err := t.sweep(); err != nil {
-		return state{}, err
+		return State{}, err
 	}
-	s, err := t.load()
-	if err != nil || s.Pins == pinsKey(want) {
+	s, err := t.Load()
+	if err != nil || s.Pins == PinsKey(want) {
 		return s, err
 	}
 	if s.Upstream == "" {
-		if entries, err := os.ReadDir(t.dir); err == nil && len(entries) > 0 {
-			return s, fmt.Errorf("%s was not made by carry; move it out of the way", t.shown())
+		if entries, err := os.ReadDir(t.Dir); err == nil && len(entries) > 0 {
+			return s, fmt.Errorf("%s was not made by carry; move it out of the way", t.Shown())
 		}
 	} else {
 		if s, err = t.finishSwitch(ctx, s); err != nil {
 			return s, err
 		}
-		if err := t.unchanged(ctx, s); err != nil {
+		if err := t.Unchanged(ctx, s); err != nil {
 			return s, err
 		}
 	}
 	if err := t.materialise(ctx, want); err != nil {
 		return s, err
 	}
-	return t.load()
+	return t.Load()
 }
 
-// update brings the tree to where patches/ says it should be.
-func (t *tree) update(ctx context.Context) error {
-	patches, err := series.Read(t.project, t.release)
+// Update brings the tree to where patches/ says it should be.
+func (t *Tree) Update(ctx context.Context) error {
+	patches, err := series.Read(t.Project, t.Release)
 	if err != nil {
 		return err
 	}
-	s, err := t.load()
+	s, err := t.Load()
 	if err != nil {
 		return err
 	}
 	if s.Conflict != "" {
-		return fmt.Errorf("%s waits in %s for its conflict to be resolved; then: carry tree %s --continue (or --abort)", s.Conflict, t.shown(), t.release)
+		return fmt.Errorf("%s waits in %s for its conflict to be resolved; then: carry tree %s --continue (or --abort)", s.Conflict, t.Shown(), t.Release)
 	}
-	if s, err = t.base(ctx); err != nil {
+	if s, err = t.Base(ctx); err != nil {
 		return err
 	}
 	if s, err = t.finishSwitch(ctx, s); err != nil {
 		return err
 	}
-	want, err := pins.Read(t.project, t.release)
+	want, err := pins.Read(t.Project, t.Release)
 	if err != nil {
 		return err
 	}
@@ -206,7 +215,7 @@ func (t *tree) update(ctx context.Context) error {
 	}
 	for _, a := range s.Applied[min(kept, len(s.Applied)):] {
 		if a.Resolved {
-			return fmt.Errorf("%s has your resolution of %s, which patches/ has not; keep it with: carry export %s", t.shown(), a.Path, t.release)
+			return fmt.Errorf("%s has your resolution of %s, which patches/ has not; keep it with: carry export %s", t.Shown(), a.Path, t.Release)
 		}
 	}
 	done = slices.Clone(done[:kept])
@@ -217,16 +226,16 @@ func (t *tree) update(ctx context.Context) error {
 	if kept == len(patches) && head == s.Head {
 		return t.foreign(ctx, s)
 	}
-	if err := t.unchanged(ctx, s); err != nil {
+	if err := t.Unchanged(ctx, s); err != nil {
 		return err
 	}
 	for _, p := range patches[kept:] {
-		commit, err := t.apply(ctx, p, head, s.Released)
-		adapted := doesNotApply(err)
+		commit, err := t.Apply(ctx, p, head, s.Released)
+		adapted := DoesNotApply(err)
 		if adapted {
-			commit, err = t.adapter.adapt(ctx, t, p, head, s.Released, err)
+			commit, err = t.adapter.Adapt(ctx, t, p, head, s.Released, err)
 		} else if err == nil {
-			t.say("applied %s", p.Path)
+			t.Say("applied %s", p.Path)
 		}
 		if err != nil {
 			return t.conflict(ctx, s, done, head, p, err)
@@ -235,7 +244,7 @@ func (t *tree) update(ctx context.Context) error {
 			continue // dropped
 		}
 		head = commit
-		done = append(done, applied{Path: p.Path, Digest: disk.Digest(p.Data), Commit: commit, Resolved: adapted})
+		done = append(done, Applied{Path: p.Path, Digest: disk.Digest(p.Data), Commit: commit, Resolved: adapted})
 	}
 	s.Applied = done
 	return t.switchTo(ctx, s, head)
@@ -243,10 +252,10 @@ func (t *tree) update(ctx context.Context) error {
 
 // sweep removes what an interrupted carry left beside the tree. The lock is held,
 // so nobody is at work there.
-func (t *tree) sweep() error {
+func (t *Tree) sweep() error {
 	var left []string
 	for _, pattern := range []string{"kubernetes.building-*", "index-*"} {
-		found, err := filepath.Glob(filepath.Join(filepath.Dir(t.dir), pattern))
+		found, err := filepath.Glob(filepath.Join(filepath.Dir(t.Dir), pattern))
 		if err != nil {
 			return err
 		}
@@ -255,8 +264,8 @@ func (t *tree) sweep() error {
 	for _, path := range left {
 		// replaceFolder was interrupted between its two renames: put the tree back.
 		if strings.HasSuffix(path, ".old") {
-			if _, err := os.Stat(t.dir); errors.Is(err, fs.ErrNotExist) {
-				if err := os.Rename(path, t.dir); err != nil {
+			if _, err := os.Stat(t.Dir); errors.Is(err, fs.ErrNotExist) {
+				if err := os.Rename(path, t.Dir); err != nil {
 					return err
 				}
 				continue
@@ -269,45 +278,45 @@ func (t *tree) sweep() error {
 	return nil
 }
 
-// dirty lists the files that differ from the last commit, new ones included. go
+// Dirty lists the files that differ from the last commit, new ones included. go
 // itself adds lines to go.work.sum when it is asked about modules; they are no work
 // of anybody.
-func (t *tree) dirty(ctx context.Context) (string, error) {
-	return t.git().Run(ctx, append([]string{"status", "--porcelain", "--untracked-files=all"}, allButSums...)...)
+func (t *Tree) Dirty(ctx context.Context) (string, error) {
+	return t.Git().Run(ctx, append([]string{"status", "--porcelain", "--untracked-files=all"}, AllButSums...)...)
 }
 
-// allButSums are the paths that count as work: all but go.work.sum.
-var allButSums = []string{"--", ":/", ":(exclude,top)go.work.sum"}
+// AllButSums are the paths that count as work: all but go.work.sum.
+var AllButSums = []string{"--", ":/", ":(exclude,top)go.work.sum"}
 
 // foreign returns an error if the tree has commits that are not in patches/.
-func (t *tree) foreign(ctx context.Context, s state) error {
-	head, err := t.git().Run(ctx, "rev-parse", "HEAD")
+func (t *Tree) foreign(ctx context.Context, s State) error {
+	head, err := t.Git().Run(ctx, "rev-parse", "HEAD")
 	if err != nil || head == s.Head {
 		return err
 	}
-	return fmt.Errorf("%s has commits that patches/ has not; keep them with: carry export %s; or drop them with: git -C %[1]s reset --keep %.12s", t.shown(), t.release, s.Head)
+	return fmt.Errorf("%s has commits that patches/ has not; keep them with: carry export %s; or drop them with: git -C %[1]s reset --keep %.12s", t.Shown(), t.Release, s.Head)
 }
 
-// unchanged returns an error if the tree has anything that patches/ has not.
-func (t *tree) unchanged(ctx context.Context, s state) error {
+// Unchanged returns an error if the tree has anything that patches/ has not.
+func (t *Tree) Unchanged(ctx context.Context, s State) error {
 	if err := t.foreign(ctx, s); err != nil {
 		return err
 	}
-	dirty, err := t.dirty(ctx)
+	dirty, err := t.Dirty(ctx)
 	if err != nil || dirty == "" {
 		return err
 	}
 	return fmt.Errorf("%s has uncommitted work (%s, %d files in all); keep it with git commit and carry export %s, or with git stash -u; or drop it with: git -C %[1]s reset --hard and git -C %[1]s clean -fd",
-		t.shown(), git.FirstLine(dirty), strings.Count(dirty, "\n")+1, t.release)
+		t.Shown(), git.FirstLine(dirty), strings.Count(dirty, "\n")+1, t.Release)
 }
 
-// apply makes a patch's commit on parent. git apply has no fuzz: the context must
+// Apply makes a patch's commit on parent. git apply has no fuzz: the context must
 // be as the patch has it, though lines may have moved.
-func (t *tree) apply(ctx context.Context, p patch.Patch, parent string, released time.Time) (string, error) {
+func (t *Tree) Apply(ctx context.Context, p patch.Patch, parent string, released time.Time) (string, error) {
 	if err := t.place(ctx, p, parent); err != nil {
 		return "", err
 	}
-	g, done, err := t.scratchIndex(ctx, parent)
+	g, done, err := t.ScratchIndex(ctx, parent)
 	if err != nil {
 		return "", err
 	}
@@ -319,11 +328,11 @@ func (t *tree) apply(ctx context.Context, p patch.Patch, parent string, released
 	if err != nil {
 		return "", err
 	}
-	return commitPatch(ctx, g, p, treeID, parent, released)
+	return CommitPatch(ctx, g, p, treeID, parent, released)
 }
 
-// commitPatch makes the commit of a patch whose files are in treeID.
-func commitPatch(ctx context.Context, g git.Repo, p patch.Patch, treeID, parent string, released time.Time) (string, error) {
+// CommitPatch makes the commit of a patch whose files are in treeID.
+func CommitPatch(ctx context.Context, g git.Repo, p patch.Patch, treeID, parent string, released time.Time) (string, error) {
 	return g.CommitTree(ctx, git.Commit{Tree: treeID, Parent: parent, Message: p.Message + "\n" + fileTrailer + p.Name + "\n", By: project.Identity, Authored: project.PatchDate, Committed: released})
 }
 
@@ -333,30 +342,30 @@ const fileTrailer = "Patch-File: "
 
 // switchTo moves the work tree to a commit. Only files that differ are touched, so
 // that a build does again what it must and no more.
-func (t *tree) switchTo(ctx context.Context, s state, head string) error {
+func (t *Tree) switchTo(ctx context.Context, s State, head string) error {
 	s.Switching = head
-	if err := t.save(s); err != nil {
+	if err := t.Save(s); err != nil {
 		return err
 	}
-	if _, err := t.git().Run(ctx, "reset", "-q", "--keep", head); err != nil {
+	if _, err := t.Git().Run(ctx, "reset", "-q", "--keep", head); err != nil {
 		return err
 	}
 	s.Head, s.Switching = head, ""
-	return t.save(s)
+	return t.Save(s)
 }
 
 // finishSwitch completes a switchTo that was interrupted. The tree was clean when
 // that began, so a file that is neither as before nor as after is the user's.
-func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
+func (t *Tree) finishSwitch(ctx context.Context, s State) (State, error) {
 	if s.Switching == "" {
 		return s, nil
 	}
 	// git was killed with the carry that ran it.
-	if err := os.Remove(filepath.Join(t.dir, ".git", "index.lock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(t.Dir, ".git", "index.lock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
-	g := t.git()
-	differ, err := g.Run(ctx, append([]string{"diff", "--name-only", "--no-renames", s.Switching}, allButSums...)...)
+	g := t.Git()
+	differ, err := g.Run(ctx, append([]string{"diff", "--name-only", "--no-renames", s.Switching}, AllButSums...)...)
 	if err != nil {
 		return s, err
 	}
@@ -366,17 +375,17 @@ func (t *tree) finishSwitch(ctx context.Context, s state) (state, error) {
 	}
 	for path := range strings.FieldsSeq(differ) {
 		if !slices.Contains(strings.Fields(between), path) {
-			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.shown())
+			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.Shown())
 		}
 		before, _ := g.Run(ctx, "rev-parse", s.Head+":"+path)
 		now, err := g.Run(ctx, "hash-object", path)
 		if err == nil && now != before {
-			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.shown())
+			return s, fmt.Errorf("%s was changed after carry was interrupted; keep or drop that change first (git -C %s diff)", path, t.Shown())
 		}
 	}
 	if _, err := g.Run(ctx, "reset", "-q", "--hard", s.Switching); err != nil {
 		return s, err
 	}
 	s.Head, s.Switching = s.Switching, ""
-	return s, t.save(s)
+	return s, t.Save(s)
 }

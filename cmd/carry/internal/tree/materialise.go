@@ -1,4 +1,4 @@
-package main
+package tree
 
 import (
 	"bytes"
@@ -28,13 +28,13 @@ const materialised = "2"
 // materialise makes the tree with its first commit, upstream's files. It works in
 // a folder beside it and renames that at the end, so that there is a whole tree or
 // none.
-func (t *tree) materialise(ctx context.Context, want pins.Pins) error {
-	modules, released, err := pins.Download(t.project, t.release, want)
+func (t *Tree) materialise(ctx context.Context, want pins.Pins) error {
+	modules, released, err := pins.Download(t.Project, t.Release, want)
 	if err != nil {
 		return err
 	}
-	t.say("materialising %s and %d staging modules", t.release, len(modules)-1)
-	building, err := os.MkdirTemp(filepath.Dir(t.dir), "kubernetes.building-")
+	t.Say("materialising %s and %d staging modules", t.Release, len(modules)-1)
+	building, err := os.MkdirTemp(filepath.Dir(t.Dir), "kubernetes.building-")
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (t *tree) materialise(ctx context.Context, want pins.Pins) error {
 	if _, err := g.Run(ctx, "init", "-q", "-b", "carry", "."); err != nil {
 		return err
 	}
-	t.say("committing upstream's files")
+	t.Say("committing upstream's files")
 	// Upstream ignores some of the files that it ships.
 	if _, err := g.Run(ctx, "add", "--all", "--force", "."); err != nil {
 		return err
@@ -71,47 +71,48 @@ func (t *tree) materialise(ctx context.Context, want pins.Pins) error {
 	if err != nil {
 		return err
 	}
-	commit, err := g.CommitTree(ctx, git.Commit{Tree: treeID, Message: fmt.Sprintf("Kubernetes %s\n\nThe Go modules %s %[1]s and its staging modules.\n", t.release, project.UpstreamModule), By: project.Identity, Authored: released, Committed: released})
+	commit, err := g.CommitTree(ctx, git.Commit{Tree: treeID, Message: fmt.Sprintf("Kubernetes %s\n\nThe Go modules %s %[1]s and its staging modules.\n", t.Release, project.UpstreamModule), By: project.Identity, Authored: released, Committed: released})
 	if err != nil {
 		return err
 	}
-	for _, ref := range []string{"refs/heads/carry", "refs/tags/" + t.release} {
+	for _, ref := range []string{"refs/heads/carry", "refs/tags/" + t.Release} {
 		if _, err := g.Run(ctx, "update-ref", ref, commit); err != nil {
 			return err
 		}
 	}
-	built := &tree{project: t.project, release: t.release, dir: building}
-	if err := built.save(state{Pins: pinsKey(want), Released: released, Upstream: commit, Head: commit}); err != nil {
+	built := &Tree{Project: t.Project, Release: t.Release, Dir: building}
+	if err := built.Save(State{Pins: PinsKey(want), Released: released, Upstream: commit, Head: commit}); err != nil {
 		return err
 	}
 	if kept, err := t.keepOld(ctx); err != nil {
 		return err
 	} else if kept != "" {
-		t.say("the old tree has branches or a stash of yours; it is kept as %s", kept)
+		t.Say("the old tree has branches or a stash of yours; it is kept as %s", kept)
 	}
-	return replaceFolder(building, t.dir)
+	return replaceFolder(building, t.Dir)
 }
 
 // keepOld moves a tree out of the way that has refs which carry has not made, and
 // returns where to.
-func (t *tree) keepOld(ctx context.Context) (string, error) {
-	if _, err := os.Stat(filepath.Join(t.dir, ".git")); err != nil {
+func (t *Tree) keepOld(ctx context.Context) (string, error) {
+	if _, err := os.Stat(filepath.Join(t.Dir, ".git")); err != nil {
 		return "", nil
 	}
-	refs, err := t.git().Run(ctx, "for-each-ref", "--format=%(refname)")
+	refs, err := t.Git().Run(ctx, "for-each-ref", "--format=%(refname)")
 	if err != nil {
 		return "", err
 	}
 	for ref := range strings.FieldsSeq(refs) {
-		if ref != "refs/heads/carry" && ref != "refs/tags/"+t.release {
-			kept := t.dir + ".before-" + time.Now().UTC().Format("20060102T150405")
-			return kept, os.Rename(t.dir, kept)
+		if ref != "refs/heads/carry" && ref != "refs/tags/"+t.Release {
+			kept := t.Dir + ".before-" + time.Now().UTC().Format("20060102T150405")
+			return kept, os.Rename(t.Dir, kept)
 		}
 	}
 	return "", nil
 }
 
-func pinsKey(p pins.Pins) string { return materialised + ":" + p.Digest }
+// PinsKey identifies the modules that a tree is made from, and how it is laid out.
+func PinsKey(p pins.Pins) string { return materialised + ":" + p.Digest }
 
 // replaceFolder renames from to to, where there may be a tree that nobody needs.
 func replaceFolder(from, to string) error {
@@ -164,13 +165,13 @@ func copyModule(ctx context.Context, from, to string) error {
 // each that asks for nothing and speaks the release's Go. A workspace takes the highest
 // version that any of its modules asks for, and the go.mod files of the project ask for
 // the newest release's.
-func (t *tree) linkModules(want pins.Pins) error {
+func (t *Tree) linkModules(want pins.Pins) error {
 	for module, from := range project.ModuleDirs {
 		dir := t.module(module)
 		if err := disk.Write(filepath.Join(dir, "go.mod"), fmt.Appendf(nil, "module %s\n\ngo %s\n", module, want.GoVersion)); err != nil {
 			return err
 		}
-		there, err := os.ReadDir(t.project.Path(from))
+		there, err := os.ReadDir(t.Project.Path(from))
 		if err != nil {
 			return err
 		}
@@ -181,7 +182,7 @@ func (t *tree) linkModules(want pins.Pins) error {
 				continue
 			}
 			links[name] = true
-			to, err := filepath.Rel(dir, t.project.Path(from, name))
+			to, err := filepath.Rel(dir, t.Project.Path(from, name))
 			if err != nil {
 				return err
 			}
@@ -212,16 +213,16 @@ func (t *tree) linkModules(want pins.Pins) error {
 }
 
 // module is the folder through which the tree uses a module of this project.
-func (t *tree) module(path string) string {
-	return filepath.Join(filepath.Dir(t.dir), "modules", filepath.Base(path))
+func (t *Tree) module(path string) string {
+	return filepath.Join(filepath.Dir(t.Dir), "modules", filepath.Base(path))
 }
 
 // workspace makes what stands below the patches: base, upstream without the modules
 // that were not published at the release, which is upstream's own commit if all were;
 // and workspace, on it, in which go.work lists this project's modules. They are named by
 // relative paths, so the commits are the same in every checkout.
-func (t *tree) workspace(ctx context.Context, want pins.Pins, upstream string, released time.Time) (base, workspace string, err error) {
-	g, done, err := t.scratchIndex(ctx, upstream)
+func (t *Tree) workspace(ctx context.Context, want pins.Pins, upstream string, released time.Time) (base, workspace string, err error) {
+	g, done, err := t.ScratchIndex(ctx, upstream)
 	if err != nil {
 		return "", "", err
 	}
@@ -295,14 +296,14 @@ func (t *tree) workspace(ctx context.Context, want pins.Pins, upstream string, r
 	return base, workspace, err
 }
 
-// scratchIndex returns a git with an index of its own that holds the commit, so
+// ScratchIndex returns a git with an index of its own that holds the commit, so
 // that commits can be made without touching the work tree.
-func (t *tree) scratchIndex(ctx context.Context, commit string) (git.Repo, func(), error) {
-	index, err := os.MkdirTemp(filepath.Dir(t.dir), "index-")
+func (t *Tree) ScratchIndex(ctx context.Context, commit string) (git.Repo, func(), error) {
+	index, err := os.MkdirTemp(filepath.Dir(t.Dir), "index-")
 	if err != nil {
 		return git.Repo{}, nil, err
 	}
-	g := t.git().With("GIT_INDEX_FILE=" + filepath.Join(index, "index"))
+	g := t.Git().With("GIT_INDEX_FILE=" + filepath.Join(index, "index"))
 	done := func() { os.RemoveAll(index) }
 	if _, err := g.Run(ctx, "read-tree", commit); err != nil {
 		done()

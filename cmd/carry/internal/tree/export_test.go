@@ -1,0 +1,80 @@
+package tree_test
+
+import (
+	"strings"
+	"testing"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
+)
+
+func TestExportAndTreeAreInverse(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	if got, want := c.Read("patches/series"), "# The order.\nkubelet-call-a.patch\nkubelet-call-b.patch\n"; got != want {
+		t.Errorf("the order is %q, want %q", got, want)
+	}
+	first, head := c.Read("patches/kubelet-call-a.patch"), c.Git("rev-parse", "HEAD")
+	c.Must(c.Tree.Update(t.Context()))
+	c.Must(c.Tree.Export(t.Context()))
+	if c.Read("patches/kubelet-call-a.patch") != first || c.Git("rev-parse", "HEAD") != head {
+		t.Error("a second export differs from the first")
+	}
+	// The same patches on a new tree give the same commits.
+	again := treetest.New(t)
+	for _, name := range []string{"series", "kubelet-call-a.patch", "kubelet-call-b.patch"} {
+		again.Write("patches/"+name, c.Read("patches/"+name))
+	}
+	again.Must(again.Tree.Update(t.Context()))
+	if got := again.Git("rev-parse", "HEAD"); got != head {
+		t.Errorf("another checkout has the commit %s, want %s", got, head)
+	}
+}
+
+func TestExportLosesNothingThatTheTreeNeverHad(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	edited := strings.ReplaceAll(c.Read("patches/kubelet-call-b.patch"), "Why.", "Why, in other words.")
+	c.Write("patches/kubelet-call-b.patch", edited)
+	treetest.ExpectError(t, c.Tree.Export(t.Context()), "patches/kubelet-call-b.patch is not what the tree was made from", "cherry-pick")
+	if c.Read("patches/kubelet-call-b.patch") != edited {
+		t.Fatal("the edit is gone")
+	}
+	c.Must(c.Tree.Update(t.Context()))
+	c.Must(c.Tree.Export(t.Context()))
+
+	// A patch that does not apply must not be exported as one that is gone.
+	c.Write("patches/kubelet-call-b.patch", strings.ReplaceAll(edited, " bd\n", " not there\n"))
+	treetest.ExpectError(t, c.Tree.Update(t.Context()), "does not apply")
+	c.Must(c.Tree.Abort(t.Context()))
+	treetest.ExpectError(t, c.Tree.Export(t.Context()), "is not what the tree was made from")
+}
+
+func TestExportRefusesWhatIsNoPatch(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	head := c.Git("rev-parse", "HEAD")
+	for name, test := range map[string]struct {
+		commit func()
+		want   string
+	}{
+		"an empty commit": {func() { c.Git("commit", "-q", "--allow-empty", "-m", "nothing") }, "it is empty"},
+		"a message that ends early": {func() {
+			c.Edit("a.go", "ah", "ah\nmanaged.H()")
+			c.Git("commit", "-q", "-a", "-m", "subject\n\na\n---\nb")
+		}, "a line ---"},
+		"a merge": {func() {
+			c.Git("checkout", "-q", "-b", "side", "HEAD~1")
+			c.Edit("a.go", "ah", "ah\nmanaged.H()")
+			c.Git("commit", "-q", "-a", "-m", "side")
+			c.Git("checkout", "-q", "carry")
+			c.Git("merge", "-q", "--no-edit", "side")
+		}, "is a merge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := c.Read("patches/series")
+			test.commit()
+			treetest.ExpectError(t, c.Tree.Export(t.Context()), test.want)
+			c.Git("reset", "-q", "--hard", head)
+			if c.Read("patches/series") != before {
+				t.Error("patches/series was written")
+			}
+		})
+	}
+}

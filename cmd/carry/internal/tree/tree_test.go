@@ -1,0 +1,64 @@
+package tree_test
+
+import (
+	"strings"
+	"testing"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
+)
+
+func TestOnlyAChangedPatchIsAppliedAgain(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	s, err := c.Tree.Load()
+	c.Must(err)
+	before := s.Applied
+	c.Write("patches/kubelet-call-b.patch", strings.ReplaceAll(c.Read("patches/kubelet-call-b.patch"), "managed.B()", "managed.C()"))
+	c.Must(c.Tree.Update(t.Context()))
+	if s, err = c.Tree.Load(); err != nil || s.Applied[0] != before[0] || s.Applied[1] == before[1] {
+		t.Errorf("applied %v, was %v (%v)", s.Applied, before, err)
+	}
+	if got := c.Read(treetest.Root + "pkg/b.go"); !strings.Contains(got, "managed.C()") {
+		t.Errorf("the tree has %q", got)
+	}
+}
+
+func TestWorkInTheTreeIsNeverThrownAway(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	c.Edit("a.go", "ad", "my work")
+	// Nothing is to be done: work is welcome.
+	c.Must(c.Tree.Update(t.Context()))
+	c.Write("patches/series", "kubelet-call-a.patch\n")
+	treetest.ExpectError(t, c.Tree.Update(t.Context()), "uncommitted work", "pkg/a.go", "git stash", "reset --hard")
+	treetest.ExpectError(t, c.Tree.Export(t.Context()), "uncommitted work")
+	if !strings.Contains(c.Read(treetest.Root+"pkg/a.go"), "my work") {
+		t.Fatal("the work is gone")
+	}
+	c.Git("commit", "-q", "-a", "-m", "my commit")
+	treetest.ExpectError(t, c.Tree.Update(t.Context()), "has commits that patches/ has not", "carry export", "reset --keep")
+}
+
+func TestAnInterruptedSwitchIsFinished(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	s, err := c.Tree.Load()
+	c.Must(err)
+	// As if killed between two files of the switch back to no patches.
+	target := s.Workspace
+	s.Switching = target
+	c.Must(c.Tree.Save(s))
+	c.Git("checkout", "-q", target, "--", "pkg/a.go")
+	c.Write(treetest.Root+".git/index.lock", "")
+	c.Must(c.Tree.Update(t.Context()))
+	if dirty, err := c.Tree.Dirty(t.Context()); err != nil || dirty != "" {
+		t.Errorf("the tree has %q (%v)", dirty, err)
+	}
+	if got := c.Read(treetest.Root + "pkg/a.go"); !strings.Contains(got, "managed.A()") {
+		t.Error("the series is not applied")
+	}
+
+	s, err = c.Tree.Load()
+	c.Must(err)
+	s.Switching = s.Workspace
+	c.Must(c.Tree.Save(s))
+	c.Edit("a.go", "af", "my work")
+	treetest.ExpectError(t, c.Tree.Update(t.Context()), "pkg/a.go was changed")
+}
