@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
@@ -149,7 +150,7 @@ _output/RELEASE/bin, kubelet linked statically. The version is
 RELEASE+wp.COMMIT, where COMMIT is the tree's. SHA256SUMS beside them names their
 checksums and the toolchain; the same commit gives the same bytes in any folder.
 
-Binaries, all by default: ` + binaryList() + `.
+Binaries, all by default: ` + build.BinaryList() + `.
 
 The Go version is the one that upstream released with. Where it can not be had, or
 with FORCE_HOST_GO=y, the installed one is used.`,
@@ -157,7 +158,11 @@ with FORCE_HOST_GO=y, the installed one is used.`,
 			if err := t.Update(ctx); err != nil {
 				return err
 			}
-			return buildBinaries(ctx, t, args, unpatched)
+			source := build.Patched
+			if unpatched {
+				source = build.Upstream
+			}
+			return build.Binaries(ctx, t, source, args)
 		}),
 	}
 	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/mod/semver"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
@@ -242,7 +243,7 @@ func finishRebase(ctx context.Context, t *tree.Tree, r *rebase) error {
 		}
 	}
 	if !r.NoBuild {
-		if _, _, err := compile(ctx, t); err != nil {
+		if _, _, err := build.Compile(ctx, t); err != nil {
 			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nMend it in %s, git commit, and go on with: carry rebase %[1]s --continue", t.Release, err, t.Shown())
 		}
 	}
@@ -255,25 +256,6 @@ func finishRebase(ctx context.Context, t *tree.Tree, r *rebase) error {
 	}
 	t.Say("done: %d patches, %d of them overrides; see that the series is right everywhere with: carry verify; and name the release in the README's table", size.Patches, size.Overrides)
 	return nil
-}
-
-// compile builds the packages that the series touches, and this project's, and returns
-// both.
-func compile(ctx context.Context, t *tree.Tree) (touched, ours []string, err error) {
-	if touched, err = touchedPackages(t); err != nil {
-		return nil, nil, err
-	}
-	if ours, err = t.Project.Packages(); err != nil {
-		return nil, nil, err
-	}
-	env, err := buildEnv(ctx, t)
-	if err != nil {
-		return nil, nil, err
-	}
-	t.Say("compiling %d packages that the series touches, and %d of ours", len(touched), len(ours))
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v"}, buildFlags, touched, ours)...)
-	cmd.Dir, cmd.Env = t.Dir, env
-	return touched, ours, follow(t, cmd, "compiled")
 }
 
 // keepForOlder gives older releases the common patches of before where the new ones

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
@@ -114,7 +115,7 @@ func verifyAll(ctx context.Context, t *tree.Tree, v *verified) error {
 	if len(findings) > 0 {
 		return fmt.Errorf("lint: %d findings, the first is %s", len(findings), findings[0])
 	}
-	touched, ours, err := compile(ctx, t)
+	touched, ours, err := build.Compile(ctx, t)
 	if err != nil {
 		return fmt.Errorf("the series does not compile: %w", err)
 	}
@@ -180,16 +181,12 @@ func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *veri
 		return passed, nil
 	}
 	again.print(still)
-	s, err := t.Load()
-	if err != nil {
-		return 0, err
-	}
-	from, err := upstreamSource(ctx, t, s)
+	from, err := build.Upstream(ctx, t)
 	if err != nil {
 		return 0, err
 	}
 	t.Say("running them without the series")
-	without, err := runAgain(ctx, t, from.dir, again)
+	without, err := runAgain(ctx, t, from.Dir, again)
 	if err != nil {
 		return 0, err
 	}
@@ -264,14 +261,10 @@ func (r testReport) print(tests []string) {
 	}
 }
 
-// buildFlags are those of upstream's own build, so that what that compiled is not
-// compiled again.
-var buildFlags = []string{"-trimpath", "-tags=selinux,notest,grpcnotrace,"}
-
 // goTest runs tests of packages. That a test fails is no error of it.
 func goTest(ctx context.Context, t *tree.Tree, dir string, packages []string, flags ...string) (testReport, error) {
 	report := testReport{tests: map[string]string{}, output: map[string]*strings.Builder{}}
-	env, err := buildEnv(ctx, t)
+	env, err := build.Env(ctx, t)
 	if err != nil {
 		return report, err
 	}
@@ -281,7 +274,7 @@ func goTest(ctx context.Context, t *tree.Tree, dir string, packages []string, fl
 		return report, err
 	}
 	defer os.RemoveAll(temporary)
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json", "-vet=off", "-timeout=20m"}, buildFlags, flags, packages)...)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json", "-vet=off", "-timeout=20m"}, build.Flags, flags, packages)...)
 	cmd.Dir, cmd.Env = dir, append(env, "TMPDIR="+temporary, "KUBE_CACHE_MUTATION_DETECTOR=true", "KUBE_PANIC_WATCH_DECODE_ERROR=true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
@@ -357,15 +350,6 @@ func goTest(ctx context.Context, t *tree.Tree, dir string, packages []string, fl
 		os.Stderr.WriteString(other.String())
 	}
 	return report, scanner.Err()
-}
-
-// buildEnv is the environment in which go works on the tree.
-func buildEnv(ctx context.Context, t *tree.Tree) ([]string, error) {
-	toolchain, err := toolchain(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	return append(append(os.Environ(), toolchain...), "CGO_ENABLED=0"), nil
 }
 
 // verifyKey changes whenever anything does on which the result depends: what upstream

@@ -1,0 +1,188 @@
+// Package build compiles a tree, with upstream's own make rules or as go does, and names
+// what comes out. It must not know what the series is for, nor whether it is right.
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
+)
+
+// BinaryList is the list of binaries for a user to read.
+func BinaryList() string { return strings.Join(project.Binaries, ", ") }
+
+// Binaries builds what is wanted, all by default, of a source: Patched or Upstream. It runs
+// upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to give the version.
+func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *tree.Tree) (Source, error), wanted []string) error {
+	if len(wanted) == 0 {
+		wanted = project.Binaries
+	}
+	for _, name := range wanted {
+		if !slices.Contains(project.Binaries, name) {
+			return fmt.Errorf("unknown binary %q; known are %s", name, BinaryList())
+		}
+	}
+	s, err := t.Load()
+	if err != nil {
+		return err
+	}
+	from, err := source(ctx, t)
+	if err != nil {
+		return err
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(t.Release, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	bin := filepath.Join(filepath.Dir(t.Dir), from.bin)
+	versionFile := bin + ".version"
+	content := fmt.Sprintf("KUBE_GIT_COMMIT='%s'\nKUBE_GIT_TREE_STATE='%s'\nKUBE_GIT_VERSION='%s'\nKUBE_GIT_MAJOR='%s'\nKUBE_GIT_MINOR='%s'\n", from.commit, from.state, from.version, major, minor)
+	if err := disk.Write(versionFile, []byte(content)); err != nil {
+		return err
+	}
+	toolchain, err := toolchain(ctx, t)
+	if err != nil {
+		return err
+	}
+	caches, err := goCaches(ctx)
+	if err != nil {
+		return err
+	}
+	what := make([]string, len(wanted))
+	for i, name := range wanted {
+		what[i] = "cmd/" + name
+	}
+	t.Say("building %s as %s", strings.Join(wanted, ", "), from.version)
+	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "WHAT="+strings.Join(what, " "))
+	cmd.Dir = from.Dir
+	cmd.Env = append(withoutMake(append(os.Environ(), toolchain...)), caches...)
+	cmd.Env = append(cmd.Env,
+		"KUBE_GIT_VERSION_FILE="+versionFile,
+		"KUBE_STATIC_OVERRIDES="+project.StaticBinary,
+		"SOURCE_DATE_EPOCH="+strconv.FormatInt(s.Released.Unix(), 10),
+		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"),
+	)
+	if err := follow(t, cmd, "compiled"); err != nil {
+		return fmt.Errorf("build of %s: %w", from.version, err)
+	}
+	for _, name := range wanted {
+		built := filepath.Join(from.Dir, "_output", "local", "bin", runtime.GOOS, runtime.GOARCH, name)
+		if err := publish(built, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	if err := writeSums(ctx, t, bin, from.version, toolchain, wanted); err != nil {
+		return err
+	}
+	t.Say("built %s in %s", strings.Join(wanted, ", "), bin)
+	return nil
+}
+
+// writeSums writes SHA256SUMS beside the binaries, as sha256sum --check reads it, with
+// the version and the toolchain that made them. The same commit gives the same bytes
+// in any directory.
+func writeSums(ctx context.Context, t *tree.Tree, bin, version string, toolchain, wanted []string) error {
+	cmd := exec.CommandContext(ctx, "go", "version")
+	cmd.Dir, cmd.Env = t.Dir, append(os.Environ(), toolchain...)
+	goVersion, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("go version: %w", err)
+	}
+	head := fmt.Sprintf("# %s, built with %s\n", version, strings.TrimPrefix(strings.TrimSpace(string(goVersion)), "go version "))
+	var sums strings.Builder
+	sums.WriteString(head)
+	// A binary that an earlier version left is not vouched for.
+	before, _ := os.ReadFile(filepath.Join(bin, "SHA256SUMS"))
+	same := strings.HasPrefix(string(before), head)
+	for _, name := range project.Binaries {
+		if !slices.Contains(wanted, name) && !(same && strings.Contains(string(before), "  "+name+"\n")) {
+			continue
+		}
+		file, err := os.Open(filepath.Join(bin, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		hash := sha256.New()
+		_, err = io.Copy(hash, file)
+		file.Close()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", hash.Sum(nil), name)
+	}
+	return disk.Write(filepath.Join(bin, "SHA256SUMS"), []byte(sums.String()))
+}
+
+// goCaches names go's caches, because upstream's scripts would use one in each tree,
+// and compile everything again.
+func goCaches(ctx context.Context) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	build, modules, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return []string{"GOCACHE=" + build, "GOMODCACHE=" + modules}, nil
+}
+
+// withoutMake drops what a make above us would tell the tree's make: its flags and
+// its variables, such as OUT, are not meant for that.
+func withoutMake(env []string) []string {
+	return slices.DeleteFunc(env, func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains([]string{"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MAKEFILES"}, name)
+	})
+}
+
+// publish copies a binary, unless it is there already. A link would not do: the next
+// make in the tree writes into the same file.
+func publish(from, to string) error {
+	built, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if there, err := os.Stat(to); err == nil && there.Size() == built.Size() && there.ModTime().Equal(built.ModTime()) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	temporary := to + ".new"
+	// A name of its own, since a binary that runs can not be written to.
+	if err := os.Remove(temporary); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	out, err := os.OpenFile(temporary, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		return errors.Join(err, out.Close(), os.Remove(temporary))
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	if err := os.Chtimes(temporary, built.ModTime(), built.ModTime()); err != nil {
+		return err
+	}
+	return os.Rename(temporary, to)
+}

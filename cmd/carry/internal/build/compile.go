@@ -1,0 +1,157 @@
+package build
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
+)
+
+// Compile builds the packages that the series touches, and this project's, and returns
+// both.
+func Compile(ctx context.Context, t *tree.Tree) (touched, ours []string, err error) {
+	if touched, err = Touched(t); err != nil {
+		return nil, nil, err
+	}
+	if ours, err = t.Project.Packages(); err != nil {
+		return nil, nil, err
+	}
+	env, err := Env(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.Say("compiling %d packages that the series touches, and %d of ours", len(touched), len(ours))
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v"}, Flags, touched, ours)...)
+	cmd.Dir, cmd.Env = t.Dir, env
+	return touched, ours, follow(t, cmd, "compiled")
+}
+
+// Touched returns the packages that the series changes, as directories of the tree.
+func Touched(t *tree.Tree) ([]string, error) {
+	patches, err := series.Read(t.Project, t.Release)
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, p := range patches {
+		for _, file := range p.Files {
+			dirs = append(dirs, "./"+filepath.Dir(file.Path))
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs), nil
+}
+
+// Flags are those of upstream's own build, so that what that compiled is not
+// compiled again.
+var Flags = []string{"-trimpath", "-tags=selinux,notest,grpcnotrace,"}
+
+// Env is the environment in which go works on the tree.
+func Env(ctx context.Context, t *tree.Tree) ([]string, error) {
+	toolchain, err := toolchain(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(os.Environ(), toolchain...), "CGO_ENABLED=0"), nil
+}
+
+// toolchain returns the environment that makes the tree build with the Go version
+// that upstream names in .go-version, or, where that can not be had, with the
+// installed one.
+func toolchain(ctx context.Context, t *tree.Tree) ([]string, error) {
+	if os.Getenv("FORCE_HOST_GO") != "" {
+		return []string{"GOTOOLCHAIN=local"}, nil
+	}
+	data, err := os.ReadFile(filepath.Join(t.Dir, ".go-version"))
+	if err != nil {
+		return nil, err
+	}
+	env := []string{"GOTOOLCHAIN=go" + strings.TrimSpace(string(data))}
+	cmd := exec.CommandContext(ctx, "go", "version")
+	cmd.Dir = t.Dir
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Say("Go %s, which upstream released with, can not be had (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
+		return []string{"GOTOOLCHAIN=local", "FORCE_HOST_GO=y"}, nil
+	}
+	return env, nil
+}
+
+// follow runs a command of which each line is a package done, and shows how far it
+// is. Lines that are not packages are shown as they are, and all of them if it
+// fails.
+func follow(t *tree.Tree, cmd *exec.Cmd, done string) error {
+	reader, writer := io.Pipe()
+	cmd.Stdout, cmd.Stderr = writer, writer
+	// make starts go, and go compilers: an interrupt ends them all.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	finished := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		writer.Close()
+		finished <- err
+	}()
+	var other bytes.Buffer
+	count, start := 0, time.Now()
+	every := 10 * time.Second
+	terminal := isTerminal(os.Stderr)
+	if terminal {
+		every = 200 * time.Millisecond
+	}
+	shown := start
+	scanner := bufio.NewScanner(reader)
+	scanner.Buffer(nil, 16<<20)
+	for scanner.Scan() {
+		line := scanner.Text()
+		if !isPackage(line) {
+			other.WriteString(line + "\n")
+			continue
+		}
+		count++
+		if time.Since(shown) < every {
+			continue
+		}
+		shown = time.Now()
+		progress := fmt.Sprintf("%s: %4d packages %s in %s, now %s", t.Release, count, done, time.Since(start).Round(time.Second), line)
+		if terminal {
+			fmt.Fprintf(os.Stderr, "\r\x1b[K%.*s", 100, progress)
+		} else {
+			fmt.Fprintln(os.Stderr, progress)
+		}
+	}
+	if terminal && count > 0 {
+		fmt.Fprint(os.Stderr, "\r\x1b[K")
+	}
+	if err := <-finished; err != nil {
+		os.Stderr.Write(other.Bytes())
+		return err
+	}
+	t.Say("%d packages %s in %s", count, done, time.Since(start).Round(time.Second))
+	return nil
+}
+
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// isPackage tells the import paths that `go build -v` prints from other output.
+func isPackage(line string) bool {
+	return line != "" && !strings.ContainsAny(line, " \t:+") && (strings.Contains(line, "/") || strings.ToLower(line) == line)
+}

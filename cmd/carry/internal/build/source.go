@@ -1,0 +1,64 @@
+package build
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
+)
+
+// Source is what build builds: the tree, or upstream's own.
+type Source struct {
+	Dir                    string
+	commit, state, version string
+	// bin is the directory of the binaries, beside the tree.
+	bin string
+}
+
+// Patched is the tree. Its version is the release and the commit that the series
+// gives, which is the same for everybody.
+func Patched(ctx context.Context, t *tree.Tree) (Source, error) {
+	commit, err := t.Git().Run(ctx, "rev-parse", "HEAD")
+	if err != nil {
+		return Source{}, err
+	}
+	dirty, err := t.Dirty(ctx)
+	if err != nil {
+		return Source{}, err
+	}
+	s := Source{Dir: t.Dir, commit: commit, state: "clean", version: t.Release + project.VersionSuffix + commit[:7], bin: "bin"}
+	if dirty != "" {
+		s.version, s.state = s.version+"-dirty", "dirty"
+	}
+	return s, nil
+}
+
+// Upstream is a second work tree with upstream's files and nothing else, to compare
+// with.
+func Upstream(ctx context.Context, t *tree.Tree) (Source, error) {
+	s, err := t.Load()
+	if err != nil {
+		return Source{}, err
+	}
+	from := Source{Dir: filepath.Join(filepath.Dir(t.Dir), "upstream"), commit: s.Base, state: "clean", version: t.Release, bin: "upstream-bin"}
+	there := git.Repo{Dir: from.Dir}
+	if head, err := there.Run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Base {
+		// A checkout that was interrupted has the right HEAD, too.
+		if dirty, err := there.Run(ctx, append([]string{"status", "--porcelain"}, tree.AllButSums...)...); err == nil && dirty == "" {
+			return from, nil
+		}
+	}
+	if err := os.RemoveAll(from.Dir); err != nil {
+		return Source{}, err
+	}
+	// It may be locked by an interrupted git: that is an error where there is none.
+	_, _ = t.Git().Run(ctx, "worktree", "unlock", from.Dir)
+	if _, err := t.Git().Run(ctx, "worktree", "prune"); err != nil {
+		return Source{}, err
+	}
+	_, err = t.Git().Run(ctx, "worktree", "add", "--detach", from.Dir, s.Base)
+	return from, err
+}
