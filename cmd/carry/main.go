@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/lint"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
@@ -136,7 +137,24 @@ A message says why, and has three trailers:
 A hunk adds a line or a few that call this project's packages. It creates, removes
 and renames no file, and touches no test, generated file, go.mod or go.sum.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error { return lintTree(ctx, t) }),
+		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
+			findings, err := lint.Findings(ctx, t)
+			if err != nil {
+				return err
+			}
+			for _, f := range findings {
+				fmt.Println(f)
+			}
+			if len(findings) > 0 {
+				return fmt.Errorf("lint: %d findings", len(findings))
+			}
+			files, err := series.Files(t.Project)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%d patches keep to the rules, and no dependency of %s is raised\n", len(files), t.Release)
+			return nil
+		}),
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/lint"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
@@ -108,7 +109,7 @@ func verifyAll(ctx context.Context, t *tree.Tree, v *verified) error {
 	for _, p := range patches {
 		v.Patches[p.Name] = series.KindOf(p)
 	}
-	findings, err := allFindings(ctx, t)
+	findings, err := lint.Findings(ctx, t)
 	if err != nil {
 		return err
 	}

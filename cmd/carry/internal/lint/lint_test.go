@@ -1,4 +1,4 @@
-package main
+package lint
 
 import (
 	"strings"
@@ -27,7 +27,7 @@ index 1..2 100644
 +	managed.A()
  b
 `
-	if findings := lintPatch(treetest.MustParse(t, "patches/a.patch", good)); len(findings) > 0 {
+	if findings := ofPatch(treetest.MustParse(t, "patches/a.patch", good)); len(findings) > 0 {
 		t.Fatalf("the good patch has %v", findings)
 	}
 	for name, test := range map[string]struct{ old, new, want string }{
@@ -49,7 +49,7 @@ index 1..2 100644
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all []string
-			for _, f := range lintPatch(treetest.MustParse(t, "patches/a.patch", strings.ReplaceAll(good, test.old, test.new))) {
+			for _, f := range ofPatch(treetest.MustParse(t, "patches/a.patch", strings.ReplaceAll(good, test.old, test.new))) {
 				all = append(all, f.String())
 			}
 			if found := strings.Join(all, "\n"); !strings.Contains(found, test.want) {
@@ -62,16 +62,16 @@ index 1..2 100644
 func TestLintHasNothingAgainstAnExportedPatch(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	const path = "patches/kubelet-call-a.patch"
-	if findings := lintPatch(treetest.MustParse(t, path, c.Read(path))); len(findings) > 0 {
+	if findings := ofPatch(treetest.MustParse(t, path, c.Read(path))); len(findings) > 0 {
 		t.Errorf("lint finds %v", findings)
 	}
 }
 
-func TestLintFolder(t *testing.T) {
+func TestLintDirectory(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	c.Write("patches/series", "kubelet-call-a.patch\nmissing.patch\n")
 	c.Write("patches/0001-x.patch", "")
-	findings, err := lintFolder(c.Project)
+	findings, err := ofDirectory(c.Project)
 	c.Must(err)
 	text := ""
 	for _, f := range findings {
@@ -87,7 +87,7 @@ func TestLintFolder(t *testing.T) {
 func TestBudget(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	c.Write("patches/budget", "# The most.\npatches 2\nlines-added 1\nfiles 3\n")
-	findings, err := overBudget(c.Project)
+	findings, err := ofBudget(c.Project)
 	c.Must(err)
 	if len(findings) != 2 || findings[0].String() != "patches/budget:3: lines-added is 2 in v1.37.0, and may be 1" || findings[1].line != 4 {
 		t.Errorf("findings are %v", findings)
