@@ -21,6 +21,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/verify"
 )
 
 func main() {
@@ -211,7 +212,11 @@ A release for which nothing has changed since it passed is skipped.`,
 			if err != nil {
 				return err
 			}
-			var results []verified
+			var results []verify.Result
+			earlier := verify.Trusted
+			if force {
+				earlier = verify.Ignored
+			}
 			failed := 0
 			for _, release := range releases {
 				t := tree.Of(checkout, release)
@@ -219,7 +224,7 @@ A release for which nothing has changed since it passed is skipped.`,
 				if err != nil {
 					return err
 				}
-				v, err := verifyRelease(cmd.Context(), t, force)
+				v, err := verify.Release(cmd.Context(), t, earlier)
 				unlock()
 				if err != nil {
 					return err
@@ -230,7 +235,7 @@ A release for which nothing has changed since it passed is skipped.`,
 				}
 				results = append(results, v)
 			}
-			fmt.Print(matrix(names, results))
+			fmt.Print(verify.Matrix(names, results))
 			for _, v := range results {
 				if len(v.Flaked) > 0 {
 					fmt.Printf("%s: passed only when run by themselves: %s\n", v.Release, strings.Join(v.Flaked, ", "))

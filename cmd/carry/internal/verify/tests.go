@@ -1,4 +1,4 @@
-package main
+package verify
 
 import (
 	"bufio"
@@ -6,141 +6,27 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/lint"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
-// verified is what came out for a release.
-type verified struct {
-	Release string
-	// When it was, and how long it took.
-	When                     time.Time
-	Seconds                  int
-	Patches                  map[string]series.Kind
-	Compiled, Upstream, Ours int
-	NotCounted, Flaked       []string
-	// Failed is what went wrong; such a result is never kept.
-	Failed string `json:",omitempty"`
-	kept   bool
-}
-
-// verifyRelease does for one release all that says whether the series is right there.
-func verifyRelease(ctx context.Context, t *tree.Tree, force bool) (verified, error) {
-	key, err := verifyKey(t)
-	if err != nil {
-		return verified{}, err
-	}
-	path, err := resultPath(key)
-	if err != nil {
-		return verified{}, err
-	}
-	if v, ok := readResult(path); ok && !force {
-		v.kept = true
-		t.Say("nothing has changed since it was verified on %s, in %d s; skipped", v.When.Format("2006-01-02 15:04"), v.Seconds)
-		return v, nil
-	}
-	start := time.Now()
-	v := verified{Release: t.Release, When: start.UTC(), Patches: map[string]series.Kind{}}
-	err = verifyAll(ctx, t, &v)
-	v.Seconds = int(time.Since(start).Round(time.Second).Seconds())
-	if err != nil {
-		if ctx.Err() != nil {
-			return v, ctx.Err()
-		}
-		v.Failed = err.Error()
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return v, err
-		}
-		return v, nil
-	}
-	if now, err := verifyKey(t); err != nil || now != key {
-		t.Say("something has changed in the meantime; the result is not kept")
-		return v, err
-	}
-	data, err := json.MarshalIndent(v, "", "\t")
-	if err != nil {
-		return v, err
-	}
-	return v, disk.Write(path, data)
-}
-
-func verifyAll(ctx context.Context, t *tree.Tree, v *verified) error {
-	if err := t.Update(ctx); err != nil {
-		return err
-	}
-	s, err := t.Load()
-	if err != nil {
-		return err
-	}
-	if err := t.Unchanged(ctx, s); err != nil {
-		return err
-	}
-	names, err := series.Order(t.Project)
-	if err != nil {
-		return err
-	}
-	patches, err := series.Read(t.Project, t.Release)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		v.Patches[name] = series.Unneeded
-	}
-	for _, p := range patches {
-		v.Patches[p.Name] = series.KindOf(p)
-	}
-	findings, err := lint.Findings(ctx, t)
-	if err != nil {
-		return err
-	}
-	if len(findings) > 0 {
-		return fmt.Errorf("lint: %d findings, the first is %s", len(findings), findings[0])
-	}
-	touched, ours, err := build.Compile(ctx, t)
-	if err != nil {
-		return fmt.Errorf("the series does not compile: %w", err)
-	}
-	v.Compiled = len(touched) + len(ours)
-	if v.Upstream, err = upstreamTests(ctx, t, touched, v); err != nil {
-		return err
-	}
-	t.Say("running our unit tests of %d packages", len(ours))
-	report, err := goTest(ctx, t, t.Dir, ours)
-	if err != nil {
-		return err
-	}
-	if failed := report.failed(); len(failed) > 0 {
-		report.print(failed)
-		return fmt.Errorf("our own tests fail: %s", strings.Join(failed, ", "))
-	}
-	v.Ours = report.passed
-	return nil
-}
-
 // upstreamTests runs upstream's own tests of packages, and returns how many have
 // passed. What fails is run once more by itself: some of upstream's tests fail now and
 // then. What fails again is run without the series, which says whose failure it is.
-func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *verified) (passed int, err error) {
+func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *Result) (passed int, err error) {
 	ledger, err := series.Ledger(t.Project, filepath.Join(project.ReleasesDir, t.Release, project.FailingName))
 	if err != nil {
 		return 0, err
@@ -351,98 +237,4 @@ func goTest(ctx context.Context, t *tree.Tree, dir string, packages []string, fl
 		os.Stderr.WriteString(other.String())
 	}
 	return report, scanner.Err()
-}
-
-// verifyKey changes whenever anything does on which the result depends: what upstream
-// is, the patches, this project's sources, carry's own, and the Go that compiles them.
-func verifyKey(t *tree.Tree) (string, error) {
-	pins, err := pins.Read(t.Project, t.Release)
-	if err != nil {
-		return "", err
-	}
-	host, err := exec.Command("go", "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env: %w", err)
-	}
-	parts := [][]byte{[]byte(tree.PinsKey(pins)), host, []byte(os.Getenv("FORCE_HOST_GO")), []byte(strconv.Itoa(os.Getuid()))}
-	for _, folder := range append(slices.Clone(project.LinkedDirs), project.PatchesDir, project.ToolDir, project.ModuleDirs[project.CoreModule], filepath.Join(project.ReleasesDir, t.Release)) {
-		err := filepath.WalkDir(t.Project.Path(folder), func(path string, entry fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			data, err := os.ReadFile(path)
-			relative, _ := filepath.Rel(t.Project.Dir, path)
-			parts = append(parts, []byte(relative), data)
-			return err
-		})
-		if err != nil {
-			return "", err
-		}
-	}
-	return disk.Digest(parts...), nil
-}
-
-// resultPath is in the user's cache, beside go's: a result is known by its content, so
-// it holds in every checkout.
-func resultPath(key string) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(cache, "carry", "verified", key+".json"), nil
-}
-
-func readResult(path string) (verified, bool) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return verified{}, false
-	}
-	var v verified
-	return v, json.Unmarshal(data, &v) == nil && v.Release != ""
-}
-
-// matrix shows patches by releases, and below what the tests said.
-func matrix(names []string, results []verified) string {
-	rows := [][]string{{"PATCH"}}
-	for _, name := range names {
-		rows = append(rows, []string{strings.TrimSuffix(name, ".patch")})
-	}
-	for _, title := range []string{"packages compiled", "upstream's tests passed", "not counted", "our tests passed", "seconds", "result"} {
-		rows = append(rows, []string{title})
-	}
-	for _, v := range results {
-		column := []string{v.Release}
-		for _, name := range names {
-			column = append(column, string(cmp.Or(v.Patches[name], "-")))
-		}
-		result, seconds := "ok", fmt.Sprint(v.Seconds)
-		if v.kept {
-			result, seconds = "unchanged", "("+seconds+")"
-		}
-		if v.Failed != "" {
-			result = "FAILED"
-		}
-		column = append(column, fmt.Sprint(v.Compiled), fmt.Sprint(v.Upstream), fmt.Sprint(len(v.NotCounted)), fmt.Sprint(v.Ours), seconds, result)
-		for i, cell := range column {
-			rows[i] = append(rows[i], cell)
-		}
-	}
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], len(cell))
-		}
-	}
-	var out strings.Builder
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			fmt.Fprintf(&line, "%-*s  ", widths[i], cell)
-		}
-		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	return out.String()
 }
