@@ -19,6 +19,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/lint"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/rebase"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/verify"
@@ -116,7 +117,7 @@ subject. Commits of the newest release are the common series. Commits of another
 release that changed there are its overrides, in patches/RELEASE.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
-			if err := underWay(t); err != nil {
+			if err := rebase.UnderWay(t); err != nil {
 				return err
 			}
 			return t.Export(ctx)
@@ -256,7 +257,7 @@ A release for which nothing has changed since it passed is skipped.`,
 
 func rebaseCommand() *cobra.Command {
 	var resume, abort, noBuild bool
-	var upstreamGit string
+	var wanted rebase.Options
 	cmd := &cobra.Command{
 		Use:   "rebase RELEASE",
 		Short: "Bring the series to a release that is not known yet",
@@ -290,19 +291,22 @@ as it was.`,
 				return err
 			}
 			defer unlock()
+			if noBuild {
+				wanted.AtEnd = rebase.Nothing
+			}
 			switch {
 			case resume:
-				return continueRebase(cmd.Context(), t, noBuild, upstreamGit)
+				return rebase.Continue(cmd.Context(), t, wanted)
 			case abort:
-				return abortRebase(cmd.Context(), t)
+				return rebase.Abort(cmd.Context(), t)
 			}
-			return startRebase(cmd.Context(), t, noBuild, upstreamGit)
+			return rebase.Start(cmd.Context(), t, wanted)
 		},
 	}
 	cmd.Flags().BoolVar(&resume, "continue", false, "go on after a conflict was resolved, or what did not compile was mended")
 	cmd.Flags().BoolVar(&abort, "abort", false, "drop the rebase, and leave everything as it was")
 	cmd.Flags().BoolVar(&noBuild, "no-build", false, "do not compile")
-	cmd.Flags().StringVar(&upstreamGit, "upstream-git", "", "a clone of upstream, to name its commits in a conflict")
+	cmd.Flags().StringVar(&wanted.UpstreamGit, "upstream-git", "", "a clone of upstream, to name its commits in a conflict")
 	cmd.MarkFlagsMutuallyExclusive("continue", "abort")
 	return cmd
 }

@@ -1,4 +1,7 @@
-package main
+// Package rebase brings the series to a release that is not known yet, and takes that back.
+// It knows pins, patches and trees, and must not know what the release is then built or
+// tested for.
+package rebase
 
 import (
 	"bytes"
@@ -15,13 +18,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/semver"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
@@ -29,22 +30,38 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
-// rebase brings the series to a release that is not known yet. It is on disk while it
-// is under way, in _output/RELEASE/rebase.json, with a copy of every file that it may change.
+// rebase is one that is under way. It is on disk for that time, in
+// _output/RELEASE/rebase.json, with a copy of every file that it may change.
 type rebase struct {
 	// From is the known release next to the new one, whose patches are tried first.
 	From string
 	// Before maps the paths of files to what they were; what is not in it was not there.
 	Before map[string][]byte
-	// NoBuild leaves out compiling, and UpstreamGit is a clone of upstream, if there is one.
-	NoBuild     bool   `json:",omitempty"`
+	Options
+}
+
+// Options are what the user wants of a rebase.
+type Options struct {
+	// AtEnd is what is done when the series applies.
+	AtEnd AtEnd `json:",omitempty"`
+	// UpstreamGit is a clone of upstream, if there is one, to name its commits in a conflict.
 	UpstreamGit string `json:",omitempty"`
 }
 
-func rebasePath(t *tree.Tree) string { return filepath.Join(filepath.Dir(t.Dir), "rebase.json") }
+// AtEnd is the proof that a rebase ends with.
+type AtEnd string
 
-func loadRebase(t *tree.Tree) (*rebase, error) {
-	data, err := os.ReadFile(rebasePath(t))
+const (
+	// Compile builds the packages that the series touches, and is the default.
+	Compile AtEnd = ""
+	// Nothing leaves that to the user.
+	Nothing AtEnd = "nothing"
+)
+
+func recordPath(t *tree.Tree) string { return filepath.Join(filepath.Dir(t.Dir), "rebase.json") }
+
+func load(t *tree.Tree) (*rebase, error) {
+	data, err := os.ReadFile(recordPath(t))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -55,27 +72,27 @@ func loadRebase(t *tree.Tree) (*rebase, error) {
 	return &r, err
 }
 
-func saveRebase(t *tree.Tree, r *rebase) error {
+func save(t *tree.Tree, r *rebase) error {
 	data, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
 		return err
 	}
-	return disk.Write(rebasePath(t), append(data, '\n'))
+	return disk.Write(recordPath(t), append(data, '\n'))
 }
 
-// underWay returns an error if a rebase to another release is under way, which may
+// UnderWay returns an error if a rebase to another release is under way, which may
 // change the same files.
-func underWay(t *tree.Tree) error {
-	others, err := filepath.Glob(t.Project.Path(project.OutputDir, "*", filepath.Base(rebasePath(t))))
+func UnderWay(t *tree.Tree) error {
+	others, err := filepath.Glob(t.Project.Path(project.OutputDir, "*", filepath.Base(recordPath(t))))
 	for _, other := range others {
-		if other != rebasePath(t) {
+		if other != recordPath(t) {
 			return fmt.Errorf("a rebase to %s is under way; end it first with: carry rebase %[1]s --continue, or --abort", filepath.Base(filepath.Dir(other)))
 		}
 	}
 	return err
 }
 
-// mayChange are the files that a rebase may change, besides the release's own folders.
+// mayChange are the files that a rebase may change, besides the release's own directories.
 func mayChange(p project.Checkout) (map[string][]byte, error) {
 	before := map[string][]byte{}
 	var paths []string
@@ -101,12 +118,12 @@ func mayChange(p project.Checkout) (map[string][]byte, error) {
 	return before, err
 }
 
-// startRebase pins the release and begins.
-func startRebase(ctx context.Context, t *tree.Tree, noBuild bool, upstreamGit string) error {
-	if under, err := loadRebase(t); err != nil || under != nil {
+// Start pins the release and begins.
+func Start(ctx context.Context, t *tree.Tree, wanted Options) error {
+	if under, err := load(t); err != nil || under != nil {
 		return errors.Join(err, fmt.Errorf("a rebase to %s is under way; go on with --continue, or drop it with --abort", t.Release))
 	}
-	if err := underWay(t); err != nil {
+	if err := UnderWay(t); err != nil {
 		return err
 	}
 	known, err := t.Project.Releases()
@@ -123,12 +140,12 @@ func startRebase(ctx context.Context, t *tree.Tree, noBuild bool, upstreamGit st
 	if err != nil {
 		return err
 	}
-	r := &rebase{From: nearest(t.Release, known), Before: before, NoBuild: noBuild, UpstreamGit: upstreamGit}
-	if err := saveRebase(t, r); err != nil {
+	r := &rebase{From: nearest(t.Release, known), Before: before, Options: wanted}
+	if err := save(t, r); err != nil {
 		return err
 	}
 	if err := pins.Write(ctx, t.Project, t.Release); err != nil {
-		return errors.Join(err, abortRebase(ctx, t))
+		return errors.Join(err, Abort(ctx, t))
 	}
 	t.Say("pinned; starting from the patches of %s", r.From)
 	return goOn(ctx, t, r)
@@ -166,24 +183,25 @@ func goOn(ctx context.Context, t *tree.Tree, r *rebase) error {
 	if err := t.Adapting(r).Update(ctx); err != nil {
 		return err
 	}
-	return finishRebase(ctx, t, r)
+	return finish(ctx, t, r)
 }
 
 func newestBut(release string, known []string) string {
 	return known[slices.IndexFunc(known, func(k string) bool { return k != release })]
 }
 
-func continueRebase(ctx context.Context, t *tree.Tree, noBuild bool, upstreamGit string) error {
-	r, err := loadRebase(t)
+// Continue goes on after the user has resolved a conflict, or mended what did not compile.
+func Continue(ctx context.Context, t *tree.Tree, wanted Options) error {
+	r, err := load(t)
 	if err != nil {
 		return err
 	}
 	if r == nil {
 		return fmt.Errorf("there is no rebase to %s to continue; start one with: carry rebase %[1]s", t.Release)
 	}
-	r.NoBuild = r.NoBuild || noBuild
-	r.UpstreamGit = cmp.Or(upstreamGit, r.UpstreamGit)
-	if err := saveRebase(t, r); err != nil {
+	r.AtEnd = cmp.Or(wanted.AtEnd, r.AtEnd)
+	r.UpstreamGit = cmp.Or(wanted.UpstreamGit, r.UpstreamGit)
+	if err := save(t, r); err != nil {
 		return err
 	}
 	s, err := t.Load()
@@ -199,7 +217,7 @@ func continueRebase(ctx context.Context, t *tree.Tree, noBuild bool, upstreamGit
 			if err := t.Adapting(r).Resume(ctx); err != nil {
 				return err
 			}
-			return finishRebase(ctx, t, r)
+			return finish(ctx, t, r)
 		}
 		// It was resolved by dropping the patch.
 		if err := t.Abort(ctx); err != nil {
@@ -214,14 +232,15 @@ func continueRebase(ctx context.Context, t *tree.Tree, noBuild bool, upstreamGit
 		}
 		// The user mended in the tree what did not compile.
 		if head != s.Head || len(s.Applied) == len(patches) {
-			return finishRebase(ctx, t, r)
+			return finish(ctx, t, r)
 		}
 	}
 	return goOn(ctx, t, r)
 }
 
-func finishRebase(ctx context.Context, t *tree.Tree, r *rebase) error {
-	if err := underWay(t); err != nil {
+// finish writes what has come out to patches/, and ends the rebase.
+func finish(ctx context.Context, t *tree.Tree, r *rebase) error {
+	if err := UnderWay(t); err != nil {
 		return err
 	}
 	if err := t.Export(ctx); err != nil {
@@ -242,12 +261,12 @@ func finishRebase(ctx context.Context, t *tree.Tree, r *rebase) error {
 			return err
 		}
 	}
-	if !r.NoBuild {
+	if r.AtEnd == Compile {
 		if _, _, err := build.Compile(ctx, t); err != nil {
 			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nMend it in %s, git commit, and go on with: carry rebase %[1]s --continue", t.Release, err, t.Shown())
 		}
 	}
-	if err := os.Remove(rebasePath(t)); err != nil {
+	if err := os.Remove(recordPath(t)); err != nil {
 		return err
 	}
 	size, err := series.SizeOf(t.Project, t.Release)
@@ -351,9 +370,9 @@ func raiseModules(ctx context.Context, t *tree.Tree) error {
 
 var requirement = regexp.MustCompile(`(?m)^\t(k8s\.io/\S+) v`)
 
-// abortRebase leaves everything as it was.
-func abortRebase(ctx context.Context, t *tree.Tree) error {
-	r, err := loadRebase(t)
+// Abort leaves everything as it was.
+func Abort(ctx context.Context, t *tree.Tree) error {
+	r, err := load(t)
 	if err != nil {
 		return err
 	}
@@ -371,7 +390,7 @@ func abortRebase(ctx context.Context, t *tree.Tree) error {
 	for path := range now {
 		if _, was := r.Before[path]; !was {
 			err = errors.Join(err, os.Remove(t.Project.Path(path)))
-			// Its folder goes with the last file.
+			// Its directory goes with the last file.
 			_ = os.Remove(filepath.Dir(t.Project.Path(path)))
 		}
 	}
@@ -384,96 +403,5 @@ func abortRebase(ctx context.Context, t *tree.Tree) error {
 	if err = errors.Join(err, os.RemoveAll(t.Project.Path(project.ReleasesDir, t.Release))); err != nil {
 		return err
 	}
-	return os.Remove(rebasePath(t))
-}
-
-// Adapt finds another way for a patch that does not apply, during a rebase: upstream
-// has the change already, another release's file of that name does, or a three-way
-// merge. It returns the commit; the same as parent for a patch that is dropped.
-func (r *rebase) Adapt(ctx context.Context, t *tree.Tree, p patch.Patch, parent string, released time.Time, _ error) (commit string, err error) {
-	g, done, err := t.ScratchIndex(ctx, parent)
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	if _, err := g.Input(ctx, string(p.Data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
-		// The release's own: its minor version has the change from some patch release on.
-		path := filepath.Join(project.PatchesDir, t.Release, project.DroppedName)
-		before, err := os.ReadFile(t.Project.Path(path))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
-		t.Say("%s: upstream has it; dropped, see %s", p.Path, path)
-		return parent, disk.Write(t.Project.Path(path), fmt.Appendf(before, "%s upstream has it in %s\n", p.Name, t.Release))
-	}
-	others, err := filepath.Glob(t.Project.Path(project.PatchesDir, "v*", p.Name))
-	if err != nil {
-		return "", err
-	}
-	next, _, err := series.File(t.Project, r.From, p.Name)
-	if err != nil {
-		return "", err
-	}
-	for _, other := range append([]string{t.Project.Path(next), t.Project.Path(project.PatchesDir, p.Name)}, others...) {
-		relative, err := filepath.Rel(t.Project.Dir, other)
-		if err != nil {
-			return "", err
-		}
-		if relative == p.Path {
-			continue // which does not apply
-		}
-		data, err := os.ReadFile(other)
-		if err != nil {
-			return "", err
-		}
-		candidate, err := patch.Parse(relative, data)
-		if err != nil {
-			return "", err
-		}
-		commit, err := t.Apply(ctx, candidate, parent, released)
-		if err == nil {
-			t.Say("applied %s", relative)
-			return commit, nil
-		}
-		if !tree.DoesNotApply(err) {
-			return "", err
-		}
-	}
-	if err := t.ImportBlobs(ctx, p); err != nil {
-		return "", err
-	}
-	if !t.HasPreimages(ctx, p) {
-		return "", tree.NotApplied("the files that the patch was made from are not known")
-	}
-	if _, err := g.Input(ctx, string(p.Data), "apply", "--cached", "--3way", "--whitespace=nowarn", "-"); err != nil {
-		return "", err
-	}
-	if unmerged, err := g.Run(ctx, "ls-files", "--unmerged"); err != nil || unmerged != "" {
-		return "", errors.Join(err, tree.NotApplied("conflict"))
-	}
-	treeID, err := g.Run(ctx, "write-tree")
-	if err != nil {
-		return "", err
-	}
-	t.Say("merged %s three-way", p.Path)
-	return tree.CommitPatch(ctx, g, p, treeID, parent, released)
-}
-
-func (r *rebase) Command() string { return "rebase" }
-
-// Background lists upstream's commits between two releases that change the patch's
-// files, from a clone of upstream.
-func (r *rebase) Background(ctx context.Context, t *tree.Tree, p patch.Patch) string {
-	if r.UpstreamGit == "" {
-		return "\nUpstream's commits are not known here; --upstream-git names a clone of upstream that has them."
-	}
-	args := []string{"log", "--oneline", "--no-merges", r.From + "..." + t.Release, "--"}
-	for _, file := range p.Files {
-		args = append(args, file.Path)
-	}
-	log, err := git.Repo{Dir: r.UpstreamGit}.Run(ctx, args...)
-	if err != nil {
-		return fmt.Sprintf("\nUpstream's commits are not known: %v", err)
-	}
-	return fmt.Sprintf("\nUpstream's commits between %s and %s in these files:\n%s", r.From, t.Release, log)
+	return os.Remove(recordPath(t))
 }

@@ -1,4 +1,4 @@
-package main
+package rebase
 
 import (
 	"bytes"
@@ -27,8 +27,8 @@ func rebaseTo(c treetest.Checkout, name string, files map[string]string) (*tree.
 	known, err := c.Project.Releases()
 	c.Must(err)
 	t := c.AddRelease(name, files)
-	r := &rebase{From: nearest(name, known), Before: before, NoBuild: true}
-	c.Must(saveRebase(t, r))
+	r := &rebase{From: nearest(name, known), Before: before, Options: Options{AtEnd: Nothing}}
+	c.Must(save(t, r))
 	return t, goOn(c.Context(), t, r)
 }
 
@@ -90,11 +90,11 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 			t.Fatalf("the error is %v, want %s in it", err, want)
 		}
 	}
-	if err := continueRebase(t.Context(), other, false, ""); err == nil || !strings.Contains(err.Error(), "not resolved") {
+	if err := Continue(t.Context(), other, Options{}); err == nil || !strings.Contains(err.Error(), "not resolved") {
 		t.Errorf("it went on unresolved: %v", err)
 	}
 	t.Run("abort leaves everything as it was", func(t *testing.T) {
-		c.Must(abortRebase(t.Context(), other))
+		c.Must(Abort(t.Context(), other))
 		after, err := mayChange(c.Project)
 		c.Must(err)
 		for path := range after {
@@ -110,7 +110,7 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 				t.Errorf("%s is left", path)
 			}
 		}
-		if err := abortRebase(t.Context(), other); err == nil {
+		if err := Abort(t.Context(), other); err == nil {
 			t.Error("there was something to abort again")
 		}
 	})
@@ -123,11 +123,11 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 		c.Write(path, strings.Replace(replaced, "new\n", "new\nmanaged.A()\n", 1))
 		_, err = other.Git().Run(t.Context(), "add", "pkg/a.go")
 		c.Must(err)
-		c.Must(continueRebase(t.Context(), other, false, ""))
+		c.Must(Continue(t.Context(), other, Options{}))
 		if override := c.Read("patches/v1.36/kubelet-call-a.patch"); !strings.Contains(override, "+managed.A()\n") {
 			t.Errorf("the override is\n%s", override)
 		}
-		if under, err := loadRebase(other); under != nil || err != nil {
+		if under, err := load(other); under != nil || err != nil {
 			t.Errorf("the rebase goes on: %v, %v", under, err)
 		}
 	})
@@ -135,11 +135,11 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 
 func TestRebaseRefusesMistakes(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
-	if err := startRebase(t.Context(), c.Tree, true, ""); err == nil || !strings.Contains(err.Error(), "known already") {
+	if err := Start(t.Context(), c.Tree, Options{AtEnd: Nothing}); err == nil || !strings.Contains(err.Error(), "known already") {
 		t.Error("a known release:", err)
 	}
 	other := tree.Of(c.Project, "v1.36.3")
-	for what, err := range map[string]error{"continue": continueRebase(t.Context(), other, false, ""), "abort": abortRebase(t.Context(), other)} {
+	for what, err := range map[string]error{"continue": Continue(t.Context(), other, Options{}), "abort": Abort(t.Context(), other)} {
 		if err == nil || !strings.Contains(err.Error(), "no rebase to v1.36.3") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -208,11 +208,11 @@ func TestRebaseOnUpstream(t *testing.T) {
 	}
 	before := all()
 	c.Must(os.RemoveAll(c.Project.Path(project.ReleasesDir, "v1.36.3")))
-	c.Must(startRebase(t.Context(), tree.Of(c.Project, "v1.36.3"), true, ""))
+	c.Must(Start(t.Context(), tree.Of(c.Project, "v1.36.3"), Options{AtEnd: Nothing}))
 	expectSame(before)
 
 	for _, release := range []string{"v1.36.1", "v1.34.0", "v1.34.2"} {
-		c.Must(startRebase(t.Context(), tree.Of(c.Project, release), true, ""))
+		c.Must(Start(t.Context(), tree.Of(c.Project, release), Options{AtEnd: Nothing}))
 		pins := filepath.Join(project.ReleasesDir, release)
 		expectSame(before, filepath.Join(pins, "go.mod"), filepath.Join(pins, "go.sum"))
 		c.Must(os.RemoveAll(c.Project.Path(pins)))
@@ -227,15 +227,15 @@ func TestRebaseOnUpstream(t *testing.T) {
 	without := all()
 	other := tree.Of(c.Project, "v1.34.4")
 	c.Must(os.RemoveAll(filepath.Dir(other.Dir)))
-	err = startRebase(t.Context(), other, true, "")
+	err = Start(t.Context(), other, Options{AtEnd: Nothing})
 	for _, want := range []string{"patches/" + name, "pkg/kubelet/cm/cpumanager/cpu_manager.go:", "err = m.policy.Start(m.state)", "managed.StartPolicy("} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Fatalf("the rebase ended with %v, want %s", err, want)
 		}
 	}
-	c.Must(abortRebase(t.Context(), other))
+	c.Must(Abort(t.Context(), other))
 	expectSame(without)
-	if err := startRebase(t.Context(), other, true, ""); err == nil {
+	if err := Start(t.Context(), other, Options{AtEnd: Nothing}); err == nil {
 		t.Fatal("there was no conflict the second time")
 	}
 	file := filepath.Join(other.Dir, "pkg/kubelet/cm/cpumanager/cpu_manager.go")
@@ -251,12 +251,12 @@ func TestRebaseOnUpstream(t *testing.T) {
 	c.Must(os.WriteFile(file, []byte(strings.Join(resolved, "\n")), 0o644))
 	_, err = other.Git().Run(t.Context(), "add", "--all")
 	c.Must(err)
-	c.Must(continueRebase(t.Context(), other, false, ""))
+	c.Must(Continue(t.Context(), other, Options{}))
 	if got, want := c.Read("patches/v1.34/"+name), before["patches/v1.34/"+name]; got != want {
 		t.Errorf("the override is\n%s\nand was\n%s", got, want)
 	}
 	// The next one takes the override of its neighbour.
-	c.Must(startRebase(t.Context(), tree.Of(c.Project, "v1.33.13"), true, ""))
+	c.Must(Start(t.Context(), tree.Of(c.Project, "v1.33.13"), Options{AtEnd: Nothing}))
 	expectSame(before)
 }
 
