@@ -1,376 +1,39 @@
 // Command carry keeps the patch series: it materialises an upstream release as a
 // git repository, applies the series to it, exports it again, checks it, and
-// builds and tests the result (design, section 9). It knows git, Go modules and
-// patches, and nothing of workload partitioning.
+// builds and tests the result. It knows git, Go modules and patches, and nothing of
+// workload partitioning.
+//
+// Its packages, from those that know least:
+//
+//	disk     files of which nobody sees half
+//	git      a repository, and commits that are the same everywhere
+//	project  the names of this project, and its checkout
+//	pins     the Go modules that a release consists of
+//	patch    the form of a patch, and where its hunks fit
+//	series   the directory of patches
+//	tree     a release's repository; conflict.go says what happens on a conflict
+//	build    compiling a tree
+//	lint     the rules of the series
+//	verify   whether the series is right for a release
+//	rebase   another release
+//	cli      the commands
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
-	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/lint"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/rebase"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
-	"workload.openshift.io/kubernetes/cmd/carry/internal/verify"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "carry:", explain(err))
+	if err := cli.Command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "carry:", cli.Explain(err))
 		os.Exit(1)
-	}
-}
-
-// explain adds what to do to errors whose text alone does not say it.
-func explain(err error) error {
-	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w; a tree needs about 1 GiB, and nothing was changed", err)
-	}
-	return err
-}
-
-func command() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "carry",
-		Short: "Carry a patch series on upstream Kubernetes releases",
-		Long: `Carry keeps a series of small patches on upstream Kubernetes.
-
-A release is known by a folder build/releases/RELEASE, whose go.mod and go.sum pin
-the module k8s.io/kubernetes and its staging modules. carry turns it into a git
-repository, _output/RELEASE/kubernetes, which holds
-
-  1. a commit with upstream's files,
-  2. a commit that adds this project's modules to go.work, and
-  3. one commit for each patch that patches/series lists.
-
-To change the series, change the tree: edit, commit (or amend, or rebase with git),
-and export.
-
-  carry tree                     materialise the newest release
-  cd _output/v1.37.0/kubernetes  edit, git commit
-  carry export                   write the commits back to patches/
-  carry lint                     see whether the patches keep to the rules
-  carry build                    build the binaries
-  carry rebase v1.37.1           bring the series to another release
-  carry verify                   see that the series is right for all releases
-
-RELEASE is the newest known one unless it is given.`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), buildCommand(), verifyCommand(), rebaseCommand(), statsCommand())
-	return root
-}
-
-func treeCommand() *cobra.Command {
-	var resume, abort bool
-	cmd := &cobra.Command{
-		Use:   "tree [RELEASE]",
-		Short: "Materialise a release and apply the series to it",
-		Long: `Materialise _output/RELEASE/kubernetes and apply the series to it, without fuzz.
-
-Called again, it does what is left to do: nothing, or the patches that changed.
-Work in the tree that is not in patches/ is never thrown away; carry stops instead
-and says how to keep or to drop it.
-
-If a patch does not apply, the tree is left with git's three-way conflict. Resolve
-it, git add, and go on with --continue; or drop the attempt with --abort.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
-			switch {
-			case resume:
-				return t.Resume(ctx)
-			case abort:
-				return t.Abort(ctx)
-			}
-			return t.Update(ctx)
-		}),
-	}
-	cmd.Flags().BoolVar(&resume, "continue", false, "commit the resolved conflict and apply the rest of the series")
-	cmd.Flags().BoolVar(&abort, "abort", false, "drop the conflict and what was done to resolve it")
-	cmd.MarkFlagsMutuallyExclusive("continue", "abort")
-	return cmd
-}
-
-func exportCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "export [RELEASE]",
-		Short: "Write the tree's commits back to patches/",
-		Long: `Write the tree's commits back to patches/ and patches/series, one file for each.
-
-A commit keeps the file that it came from; a new one gets a file named after its
-subject. Commits of the newest release are the common series. Commits of another
-release that changed there are its overrides, in patches/RELEASE.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
-			if err := rebase.UnderWay(t); err != nil {
-				return err
-			}
-			return t.Export(ctx)
-		}),
-	}
-}
-
-func lintCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "lint [RELEASE]",
-		Short: "Check the patches against the rules of the series",
-		Long: `Check the messages and hunks of all patches, and that this project's modules raise
-no dependency of the release's tree. Each finding has a file and a line.
-
-A message says why, and has three trailers:
-  Upstream-Status: Inappropriate|Pending|Submitted|Accepted [reason or link]
-  Tests: which tests hold the patch
-  Drop-When: when the patch can go
-A hunk adds a line or a few that call this project's packages. It creates, removes
-and renames no file, and touches no test, generated file, go.mod or go.sum.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
-			findings, err := lint.Findings(ctx, t)
-			if err != nil {
-				return err
-			}
-			for _, f := range findings {
-				fmt.Println(f)
-			}
-			if len(findings) > 0 {
-				return fmt.Errorf("lint: %d findings", len(findings))
-			}
-			files, err := series.Files(t.Project)
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%d patches keep to the rules, and no dependency of %s is raised\n", len(files), t.Release)
-			return nil
-		}),
-	}
-}
-
-func buildCommand() *cobra.Command {
-	var unpatched bool
-	cmd := &cobra.Command{
-		Use:   "build [RELEASE] [BINARY...]",
-		Short: "Build the release's binaries with the series",
-		Long: `Build binaries with upstream's own make rules, flags, tags and Go version into
-_output/RELEASE/bin, kubelet linked statically. The version is
-RELEASE+wp.COMMIT, where COMMIT is the tree's. SHA256SUMS beside them names their
-checksums and the toolchain; the same commit gives the same bytes in any folder.
-
-Binaries, all by default: ` + build.BinaryList() + `.
-
-The Go version is the one that upstream released with. Where it can not be had, or
-with FORCE_HOST_GO=y, the installed one is used.`,
-		RunE: withTree(func(ctx context.Context, t *tree.Tree, args []string) error {
-			if err := t.Update(ctx); err != nil {
-				return err
-			}
-			source := build.Patched
-			if unpatched {
-				source = build.Upstream
-			}
-			return build.Binaries(ctx, t, source, args)
-		}),
-	}
-	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")
-	return cmd
-}
-
-func verifyCommand() *cobra.Command {
-	var force bool
-	cmd := &cobra.Command{
-		Use:   "verify [RELEASE...]",
-		Short: "See that the series is right for releases, all known ones by default",
-		Long: `For each release: materialise it, apply the series without fuzz, lint, compile every
-package that the series touches and this project's own, run upstream's own, unedited
-tests of the packages touched, and this project's unit tests against that release.
-A matrix is printed at the end.
-
-Upstream's tests that fail without the series, too, are named with the reason in
-build/releases/RELEASE/failing, and do not count. A test that fails only with the
-series is a failure. One that fails and then passes by itself is named.
-
-A release for which nothing has changed since it passed is skipped.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			checkout, releases, err := projectAndReleases(args)
-			if err != nil {
-				return err
-			}
-			names, err := series.Order(checkout)
-			if err != nil {
-				return err
-			}
-			var results []verify.Result
-			earlier := verify.Trusted
-			if force {
-				earlier = verify.Ignored
-			}
-			failed := 0
-			for _, release := range releases {
-				t := tree.Of(checkout, release)
-				unlock, err := t.Lock()
-				if err != nil {
-					return err
-				}
-				v, err := verify.Release(cmd.Context(), t, earlier)
-				unlock()
-				if err != nil {
-					return err
-				}
-				if v.Failed != "" {
-					failed++
-					t.Say("FAILED: %s", v.Failed)
-				}
-				results = append(results, v)
-			}
-			fmt.Print(verify.Matrix(names, results))
-			for _, v := range results {
-				if len(v.Flaked) > 0 {
-					fmt.Printf("%s: passed only when run by themselves: %s\n", v.Release, strings.Join(v.Flaked, ", "))
-				}
-				if v.Failed != "" {
-					fmt.Printf("%s: %s\n", v.Release, v.Failed)
-				}
-			}
-			if failed > 0 {
-				return fmt.Errorf("verify: %d of %d releases failed", failed, len(results))
-			}
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&force, "force", false, "verify releases for which nothing has changed, too")
-	return cmd
-}
-
-func rebaseCommand() *cobra.Command {
-	var resume, abort, noBuild bool
-	var wanted rebase.Options
-	cmd := &cobra.Command{
-		Use:   "rebase RELEASE",
-		Short: "Bring the series to a release that is not known yet",
-		Long: `Bring the series to a new release: pin its modules in build/releases/RELEASE, take the
-patches of the known release next to it, and apply them. For a patch that does not
-apply, in this order:
-
-  upstream has the change: the patch is dropped for this release,
-  another release's file of the same name applies: it becomes an override,
-  git's three-way merge goes through: the result becomes an override,
-  else the conflict is left in the tree, and shown: resolve it, git add, --continue.
-
-A release newer than all others becomes the one that the common series is exported
-against; older ones keep the patches of before where the new ones do not do for them,
-and this project's modules are raised to it.
-
-At the end the packages that the series touches are compiled. --abort leaves everything
-as it was.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			checkout, err := project.Find()
-			if err != nil {
-				return err
-			}
-			if !project.ReleaseForm.MatchString(args[0]) {
-				return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", args[0])
-			}
-			t := tree.Of(checkout, args[0])
-			unlock, err := t.Lock()
-			if err != nil {
-				return err
-			}
-			defer unlock()
-			if noBuild {
-				wanted.AtEnd = rebase.Nothing
-			}
-			switch {
-			case resume:
-				return rebase.Continue(cmd.Context(), t, wanted)
-			case abort:
-				return rebase.Abort(cmd.Context(), t)
-			}
-			return rebase.Start(cmd.Context(), t, wanted)
-		},
-	}
-	cmd.Flags().BoolVar(&resume, "continue", false, "go on after a conflict was resolved, or what did not compile was mended")
-	cmd.Flags().BoolVar(&abort, "abort", false, "drop the rebase, and leave everything as it was")
-	cmd.Flags().BoolVar(&noBuild, "no-build", false, "do not compile")
-	cmd.Flags().StringVar(&wanted.UpstreamGit, "upstream-git", "", "a clone of upstream, to name its commits in a conflict")
-	cmd.MarkFlagsMutuallyExclusive("continue", "abort")
-	return cmd
-}
-
-func statsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "stats [RELEASE...]",
-		Short: "Print the size of the series, for all known releases by default",
-		Long:  `Print the size of the series. patches/budget says how large it may be; lint compares.`,
-		RunE: func(_ *cobra.Command, args []string) error {
-			checkout, releases, err := projectAndReleases(args)
-			if err != nil {
-				return err
-			}
-			return series.PrintSizes(checkout, releases)
-		},
-	}
-}
-
-// projectAndReleases takes releases from the arguments, all known ones by default, the
-// oldest first.
-func projectAndReleases(args []string) (project.Checkout, []string, error) {
-	p, err := project.Find()
-	if err != nil {
-		return p, nil, err
-	}
-	known, err := p.Releases()
-	if err != nil {
-		return p, nil, err
-	}
-	for _, arg := range args {
-		if !slices.Contains(known, arg) {
-			return p, nil, fmt.Errorf("unknown release %q; known are %s", arg, strings.Join(known, ", "))
-		}
-	}
-	if len(args) > 0 {
-		return p, args, nil
-	}
-	slices.Reverse(known)
-	return p, known, nil
-}
-
-// withTree finds the project, takes a leading release from the arguments and
-// locks that release's tree for the time of the call.
-func withTree(run func(context.Context, *tree.Tree, []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		checkout, err := project.Find()
-		if err != nil {
-			return err
-		}
-		release, rest, err := checkout.Release(args)
-		if err != nil {
-			return err
-		}
-		t := tree.Of(checkout, release)
-		if len(rest) > 0 && cmd.Name() != "build" {
-			known, _ := checkout.Releases()
-			return fmt.Errorf("unknown release %q; known are %s", rest[0], strings.Join(known, ", "))
-		}
-		unlock, err := t.Lock()
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		return run(cmd.Context(), t, rest)
 	}
 }
