@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build kubelet and kube-apiserver of a release a second time, in another folder, with
+# Build kubelet and kube-apiserver of a release a second time, in another directory, with
 # an empty build cache, and see that commit and bytes are the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -139,7 +139,7 @@ func goCaches(ctx context.Context) ([]string, error) {
 	return []string{"GOCACHE=" + build, "GOMODCACHE=" + modules}, nil
 }
 
-// withoutMake drops what a make above us would tell the tree's make: its flags and
+// withoutMake drops what a make above us would pass to the tree's make: its flags and
 // its variables, such as OUT, are not meant for that.
 func withoutMake(env []string) []string {
 	return slices.DeleteFunc(env, func(entry string) bool {
@@ -167,7 +167,7 @@ func publish(from, to string) error {
 	}
 	defer in.Close()
 	temporary := to + ".new"
-	// A name of its own, since a binary that runs can not be written to.
+	// A name of its own, since a binary that runs cannot be written to.
 	if err := os.Remove(temporary); err != nil && !os.IsNotExist(err) {
 		return err
 	}

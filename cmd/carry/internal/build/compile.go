@@ -68,7 +68,7 @@ func Env(ctx context.Context, t *tree.Tree) ([]string, error) {
 }
 
 // toolchain returns the environment that makes the tree build with the Go version
-// that upstream names in .go-version, or, where that can not be had, with the
+// that upstream names in .go-version, or, where that cannot be had, with the
 // installed one.
 func toolchain(ctx context.Context, t *tree.Tree) ([]string, error) {
 	if os.Getenv("FORCE_HOST_GO") != "" {
@@ -83,7 +83,7 @@ func toolchain(ctx context.Context, t *tree.Tree) ([]string, error) {
 	cmd.Dir = t.Dir
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Say("Go %s, which upstream released with, can not be had (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
+		t.Say("Go %s, which upstream released with, cannot be had (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		return []string{"GOTOOLCHAIN=local", "FORCE_HOST_GO=y"}, nil
 	}
 	return env, nil
@@ -151,7 +151,7 @@ func isTerminal(file *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// isPackage tells the import paths that `go build -v` prints from other output.
+// isPackage knows the import paths that `go build -v` prints from other output.
 func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:+") && (strings.Contains(line, "/") || strings.ToLower(line) == line)
 }

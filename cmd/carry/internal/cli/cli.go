@@ -36,7 +36,7 @@ func Command() *cobra.Command {
 		Short: "Carry a patch series on upstream Kubernetes releases",
 		Long: `Carry keeps a series of small patches on upstream Kubernetes.
 
-A release is known by a folder build/releases/RELEASE, whose go.mod and go.sum pin
+A release is known by a directory build/releases/RELEASE, whose go.mod and go.sum pin
 the module k8s.io/kubernetes and its staging modules. carry turns it into a git
 repository, _output/RELEASE/kubernetes, which holds
 
@@ -156,11 +156,11 @@ func buildCommand() *cobra.Command {
 		Long: `Build binaries with upstream's own make rules, flags, tags and Go version into
 _output/RELEASE/bin, kubelet linked statically. The version is
 RELEASE+wp.COMMIT, where COMMIT is the tree's. SHA256SUMS beside them names their
-checksums and the toolchain; the same commit gives the same bytes in any folder.
+checksums and the toolchain; the same commit gives the same bytes in any directory.
 
 Binaries, all by default: ` + build.BinaryList() + `.
 
-The Go version is the one that upstream released with. Where it can not be had, or
+The Go version is the one that upstream released with. Where it cannot be had, or
 with FORCE_HOST_GO=y, the installed one is used.`,
 		RunE: withTree(func(ctx context.Context, t *tree.Tree, args []string) error {
 			if err := t.Update(ctx); err != nil {

@@ -16,7 +16,7 @@ var (
 	// signature matches the first line of a function or a method.
 	signature = regexp.MustCompile(`^func\b`)
 	// control matches tree.Statements that are logic, except the check of an error that a
-	// call of ours returns, which a hook can not do without.
+	// call of ours returns, which a hook cannot do without.
 	control   = regexp.MustCompile(`^\s*(for|switch|select|go|defer|func|else|goto)\b|\belse\b|\bfunc\s*\(`)
 	condition = regexp.MustCompile(`^\s*if\b`)
 	generated = regexp.MustCompile(`(^|/)(zz_generated[^/]*|generated\.[^/]*|[^/]*\.pb\.go|[^/]*_generated\.go|types_swagger_doc_generated\.go)$|^api/openapi-spec/`)

@@ -63,7 +63,7 @@ func Read(c project.Checkout, release string) (Pins, error) {
 	for _, require := range file.Require {
 		found.Modules[require.Mod.Path] = require.Mod.Version
 		if found.sums[require.Mod.Path] = sums[require.Mod.String()]; found.sums[require.Mod.Path] == "" {
-			return Pins{}, fmt.Errorf("build/releases/%s/go.sum does not pin %s; run in that folder: go mod download -json %[2]s", release, require.Mod)
+			return Pins{}, fmt.Errorf("build/releases/%s/go.sum does not pin %s; run in that directory: go mod download -json %[2]s", release, require.Mod)
 		}
 	}
 	if found.Modules[project.UpstreamModule] != release {
@@ -98,7 +98,7 @@ func Download(c project.Checkout, release string, want Pins) (map[string]Module,
 			return nil, time.Time{}, fmt.Errorf("go mod download: %w", err)
 		}
 		if m.Error != "" {
-			return nil, time.Time{}, fmt.Errorf("%s@%s can not be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
+			return nil, time.Time{}, fmt.Errorf("%s@%s cannot be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
 		}
 		if m.Sum != want.sums[m.Path] {
 			return nil, time.Time{}, fmt.Errorf("%s@%s has the checksum %s, but build/releases/%s/go.sum pins %s", m.Path, m.Version, m.Sum, release, want.sums[m.Path])
@@ -134,7 +134,7 @@ func Write(ctx context.Context, c project.Checkout, release string) error {
 		return err
 	}
 	if upstream[0].Error != "" {
-		return fmt.Errorf("%s@%s can not be had: %s", project.UpstreamModule, release, git.FirstLine(upstream[0].Error))
+		return fmt.Errorf("%s@%s cannot be had: %s", project.UpstreamModule, release, git.FirstLine(upstream[0].Error))
 	}
 	data, err := os.ReadFile(filepath.Join(upstream[0].Dir, "go.mod"))
 	if err != nil {
@@ -162,7 +162,7 @@ func Write(ctx context.Context, c project.Checkout, release string) error {
 	for _, m := range modules {
 		if m.Error != "" {
 			if !notPublished.MatchString(m.Error) {
-				return fmt.Errorf("%s@%s can not be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
+				return fmt.Errorf("%s@%s cannot be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
 			}
 			fmt.Fprintf(os.Stderr, "%s: %s was not published at %s; the tree leaves it out\n", release, m.Path, m.Version)
 			continue
@@ -177,7 +177,7 @@ func Write(ctx context.Context, c project.Checkout, release string) error {
 	return errors.Join(disk.Write(filepath.Join(dir, "go.mod"), []byte(mod.String())), disk.Write(filepath.Join(dir, "go.sum"), []byte(sum.String())))
 }
 
-// fetch downloads modules. One that can not be had has an Error. go checks each
+// fetch downloads modules. One that cannot be had has an Error. go checks each
 // against its checksum database, since no go.sum knows it yet.
 func fetch(ctx context.Context, modules ...string) ([]Module, error) {
 	dir, err := os.MkdirTemp("", "carry-pin-")
@@ -190,7 +190,7 @@ func fetch(ctx context.Context, modules ...string) ([]Module, error) {
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	// It fails if one module can not be had; what it prints says which.
+	// It fails if one module cannot be had; what it prints says which.
 	out, runErr := cmd.Output()
 	var found []Module
 	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {

@@ -126,7 +126,7 @@ func (t *Tree) conflict(ctx context.Context, s State, done []Applied, parent str
 	if _, err := t.Git().Input(ctx, string(p.Data), "apply", "--3way", "--whitespace=nowarn", "-"); err != nil {
 		unmerged, _ := t.Git().Run(ctx, "diff", "--name-only", "--diff-filter=U")
 		if unmerged == "" {
-			// The file that the patch was made for is unknown here: git can not merge.
+			// The file that the patch was made for is unknown here: git cannot merge.
 			_, _ = t.Git().Input(ctx, string(p.Data), "apply", "--reject", "--whitespace=nowarn", "-")
 			how = "the hunks that did not apply are in .rej files"
 		}

@@ -182,13 +182,13 @@ func (t *Tree) commits(ctx context.Context, s State) ([]exported, error) {
 		if c.data, err = formatPatch(ctx, g, c.id, message); err != nil {
 			return nil, err
 		}
-		// What can not be read back must not replace what could.
+		// What cannot be read back must not replace what could.
 		p, err := patch.Parse(c.name, c.data)
 		if err != nil || p.Message != message {
-			return nil, fmt.Errorf("commit %.12s (%s) can not be written as a patch: it is empty, or its message has a line ---", c.id, git.FirstLine(message))
+			return nil, fmt.Errorf("commit %.12s (%s) cannot be written as a patch: it is empty, or its message has a line ---", c.id, git.FirstLine(message))
 		}
 		if bytes.Contains(c.data, []byte("\nBinary files ")) {
-			return nil, fmt.Errorf("commit %.12s (%s) changes a binary file, which a patch can not", c.id, git.FirstLine(message))
+			return nil, fmt.Errorf("commit %.12s (%s) changes a binary file, which a patch cannot", c.id, git.FirstLine(message))
 		}
 		commits = append(commits, c)
 	}

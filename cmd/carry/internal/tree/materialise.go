@@ -26,7 +26,7 @@ import (
 const materialised = "2"
 
 // materialise makes the tree with its first commit, upstream's files. It works in
-// a folder beside it and renames that at the end, so that there is a whole tree or
+// a directory beside it and renames that at the end, so that there is a whole tree or
 // none.
 func (t *Tree) materialise(ctx context.Context, want pins.Pins) error {
 	modules, released, err := pins.Download(t.Project, t.Release, want)
@@ -127,7 +127,7 @@ func replaceFolder(from, to string) error {
 }
 
 // copyModule copies a module from the read-only cache. Execute bits are lost in a
-// zip: scripts get them back. The vendor folder of the zip has no packages, and
+// zip: scripts get them back. The vendor directory of the zip has no packages, and
 // one that go finds makes it expect all of them there.
 func copyModule(ctx context.Context, from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
@@ -160,7 +160,7 @@ func copyModule(ctx context.Context, from, to string) error {
 	})
 }
 
-// linkModules makes the folder beside the tree through which it uses this project's
+// linkModules makes the directory beside the tree through which it uses this project's
 // modules: their sources by links, so that an edit is built at once, and a go.mod for
 // each that asks for nothing and speaks the release's Go. A workspace takes the highest
 // version that any of its modules asks for, and the go.mod files of the project ask for
@@ -212,7 +212,7 @@ func (t *Tree) linkModules(want pins.Pins) error {
 	return nil
 }
 
-// module is the folder through which the tree uses a module of this project.
+// module is the directory through which the tree uses a module of this project.
 func (t *Tree) module(path string) string {
 	return filepath.Join(filepath.Dir(t.Dir), "modules", filepath.Base(path))
 }

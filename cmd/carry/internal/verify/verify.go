@@ -157,8 +157,8 @@ func key(t *tree.Tree) (string, error) {
 		return "", fmt.Errorf("go env: %w", err)
 	}
 	parts := [][]byte{[]byte(tree.PinsKey(pins)), host, []byte(os.Getenv("FORCE_HOST_GO")), []byte(strconv.Itoa(os.Getuid()))}
-	for _, folder := range append(slices.Clone(project.LinkedDirs), project.PatchesDir, project.ToolDir, project.ModuleDirs[project.CoreModule], filepath.Join(project.ReleasesDir, t.Release)) {
-		err := filepath.WalkDir(t.Project.Path(folder), func(path string, entry fs.DirEntry, err error) error {
+	for _, dir := range append(slices.Clone(project.LinkedDirs), project.PatchesDir, project.ToolDir, project.ModuleDirs[project.CoreModule], filepath.Join(project.ReleasesDir, t.Release)) {
+		err := filepath.WalkDir(t.Project.Path(dir), func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
