@@ -122,13 +122,12 @@ fuzz: ## Run each fuzz target for a minute
 lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patches
 	scripts/lint.sh $(MODULES)
 	$(CARRY) lint $(RELEASE)
+	$(CARRY) export --check $(RELEASE)
 
 .PHONY: round-trip
 round-trip: $(CARRY) ## See that tree and export are inverse
 	$(CARRY) tree $(RELEASE)
-	$(CARRY) export $(RELEASE)
-	git diff --exit-code -- patches
-	@test -z "$$(git status --porcelain -- patches)"
+	$(CARRY) export --check $(RELEASE)
 
 .PHONY: lint-series
 lint-series: $(CARRY) ## Apply the series to every release, and lint it there

@@ -3,7 +3,10 @@ package tree
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,39 +22,7 @@ import (
 
 // Export writes the tree's commits above the workspace commit to patches/.
 func (t *Tree) Export(ctx context.Context) error {
-	s, err := t.Load()
-	if err != nil {
-		return err
-	}
-	if s.Workspace == "" {
-		return fmt.Errorf("%s has nothing to export; make the tree with: carry tree %s", t.Shown(), t.Release)
-	}
-	if s.Conflict != "" {
-		return fmt.Errorf("%s waits for its conflict to be resolved; then: carry tree %s --continue", s.Conflict, t.Release)
-	}
-	if dirty, err := t.Dirty(ctx); err != nil {
-		return err
-	} else if dirty != "" {
-		return fmt.Errorf("%s has uncommitted work (%s); commit or stash it first", t.Shown(), git.FirstLine(dirty))
-	}
-	if s.Switching != "" {
-		return fmt.Errorf("%s was left in the middle of an update; finish that first: carry tree %s", t.Shown(), t.Release)
-	}
-	for _, name := range []string{"rebase-merge", "rebase-apply"} {
-		if _, err := os.Stat(filepath.Join(t.Dir, ".git", name)); err == nil {
-			return fmt.Errorf("%s is in the middle of a rebase; finish it first: git -C %[1]s rebase --continue", t.Shown())
-		}
-	}
-	releases, err := t.Project.Releases()
-	if err != nil {
-		return err
-	}
-	old, err := series.Order(t.Project)
-	if err != nil {
-		return err
-	}
-	newest := t.Release == releases[0]
-	commits, err := t.commits(ctx, s)
+	s, err := t.exportable(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,13 +32,151 @@ func (t *Tree) Export(ctx context.Context) error {
 	} else if len(s.Applied) == 0 && head == s.Head && head != s.Workspace {
 		return t.Update(ctx)
 	}
-	dropped, err := series.Dropped(t.Project, t.Release)
+	// Everything is known and checked before anything is written.
+	e, err := t.planExport(ctx, s)
 	if err != nil {
 		return err
 	}
-	// Everything is known and checked before anything is written.
+	if err := t.unseen(s, e.files); err != nil {
+		return err
+	}
+	for path, data := range e.files {
+		if err := disk.Write(t.Project.Path(path), data); err != nil {
+			return err
+		}
+	}
+	// After the files that it names.
+	if e.order != nil {
+		if err := disk.Write(t.Project.Path(project.SeriesFile), e.order); err != nil {
+			return err
+		}
+	}
+	for _, path := range e.gone {
+		if err := os.Remove(t.Project.Path(path)); err != nil {
+			return err
+		}
+		t.Say("removed %s, whose commit is gone", path)
+	}
+	// Apply the files anew, so that the tree's commits are those that they give.
+	if s.Head, err = t.Git().Run(ctx, "rev-parse", "HEAD"); err != nil {
+		return err
+	}
+	s.Applied = nil
+	if err := t.Save(s); err != nil {
+		return err
+	}
+	return t.Update(ctx)
+}
+
+// CheckExport returns an error that names each file which Export would change, and writes
+// nothing.
+func (t *Tree) CheckExport(ctx context.Context) error {
+	s, err := t.exportable(ctx)
+	if err != nil {
+		return err
+	}
+	e, err := t.planExport(ctx, s)
+	if err != nil {
+		return err
+	}
+	if e.order != nil {
+		e.files[project.SeriesFile] = e.order
+	}
+	var changes []string
+	for _, path := range slices.Sorted(maps.Keys(e.files)) {
+		now, err := os.ReadFile(t.Project.Path(path))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			changes = append(changes, path+" is missing")
+		case err != nil:
+			return err
+		case !bytes.Equal(now, e.files[path]):
+			changes = append(changes, fmt.Sprintf("%s differs from line %d on", path, firstDifference(now, e.files[path])))
+		}
+	}
+	for _, path := range e.gone {
+		changes = append(changes, path+" has no commit")
+	}
+	if len(changes) == 0 {
+		t.Say("an export changes nothing")
+		return nil
+	}
+	return fmt.Errorf("an export of %s would change patches/:\n%s\nIf the tree is right: carry export %[3]s; if patches/ is: carry tree %[3]s", t.Shown(), strings.Join(changes, "\n"), t.Release)
+}
+
+// firstDifference returns the line, from 1, at which two files begin to differ.
+func firstDifference(a, b []byte) int {
+	theirs := bytes.Split(b, []byte("\n"))
+	line := 0
+	for line < len(theirs) {
+		mine, rest, more := bytes.Cut(a, []byte("\n"))
+		if !bytes.Equal(mine, theirs[line]) || !more {
+			break
+		}
+		a = rest
+		line++
+	}
+	return line + 1
+}
+
+// exportable returns the state of a tree whose commits can be exported, or an error that
+// says what is to be done before.
+func (t *Tree) exportable(ctx context.Context) (State, error) {
+	s, err := t.Load()
+	if err != nil {
+		return s, err
+	}
+	if s.Workspace == "" {
+		return s, fmt.Errorf("%s has nothing to export; make the tree with: carry tree %s", t.Shown(), t.Release)
+	}
+	if s.Conflict != "" {
+		return s, fmt.Errorf("%s waits for its conflict to be resolved; then: carry tree %s --continue", s.Conflict, t.Release)
+	}
+	if dirty, err := t.Dirty(ctx); err != nil {
+		return s, err
+	} else if dirty != "" {
+		return s, fmt.Errorf("%s has uncommitted work (%s); commit or stash it first", t.Shown(), git.FirstLine(dirty))
+	}
+	if s.Switching != "" {
+		return s, fmt.Errorf("%s was left in the middle of an update; finish that first: carry tree %s", t.Shown(), t.Release)
+	}
+	for _, name := range []string{"rebase-merge", "rebase-apply"} {
+		if _, err := os.Stat(filepath.Join(t.Dir, ".git", name)); err == nil {
+			return s, fmt.Errorf("%s is in the middle of a rebase; finish it first: git -C %[1]s rebase --continue", t.Shown())
+		}
+	}
+	return s, nil
+}
+
+// export is what an export writes and removes, by paths relative to the project.
+type export struct {
+	files map[string][]byte
+	// order is patches/series, which only the newest release writes.
+	order []byte
+	gone  []string
+}
+
+// planExport makes the files of the tree's commits, and changes nothing.
+func (t *Tree) planExport(ctx context.Context, s State) (export, error) {
+	e := export{files: map[string][]byte{}}
+	releases, err := t.Project.Releases()
+	if err != nil {
+		return e, err
+	}
+	old, err := series.Order(t.Project)
+	if err != nil {
+		return e, err
+	}
+	newest := t.Release == releases[0]
+	commits, err := t.commits(ctx, s)
+	if err != nil {
+		return e, err
+	}
+	dropped, err := series.Dropped(t.Project, t.Release)
+	if err != nil {
+		return e, err
+	}
 	var names []string
-	files := map[string][]byte{}
 	for _, c := range commits {
 		names = append(names, c.name)
 		path := filepath.Join(project.PatchesDir, c.name)
@@ -81,53 +190,34 @@ func (t *Tree) Export(ctx context.Context) error {
 		if now, _, err := series.File(t.Project, t.Release, c.name); err == nil && len(series.Users(filepath.Dir(now), releases)) == 1 {
 			path = now
 		}
-		if files[path], err = t.shareContext(ctx, c, series.Users(filepath.Dir(path), releases)); err != nil {
-			return err
+		if e.files[path], err = t.shareContext(ctx, c, series.Users(filepath.Dir(path), releases)); err != nil {
+			return e, err
 		}
 	}
 	patches, err := series.Read(t.Project, t.Release)
 	if err != nil {
-		return err
+		return e, err
 	}
 	var needed []string
 	for _, p := range patches {
 		needed = append(needed, p.Name)
 	}
 	if !newest && !slices.Equal(names, needed) {
-		return fmt.Errorf("the commits of %s are %s, but patches/series has %s; only the newest release, %s, changes the order",
+		return e, fmt.Errorf("the commits of %s are %s, but patches/series has %s; only the newest release, %s, changes the order",
 			t.Release, strings.Join(names, ", "), strings.Join(needed, ", "), releases[0])
-	}
-	if err := t.unseen(s, files); err != nil {
-		return err
-	}
-	for path, data := range files {
-		if err := disk.Write(t.Project.Path(path), data); err != nil {
-			return err
-		}
 	}
 	if newest {
 		names = withDropped(names, old, dropped)
-		if err := t.writeOrder(names); err != nil {
-			return err
+		if e.order, err = t.orderFile(names); err != nil {
+			return e, err
 		}
 		for _, name := range old {
 			if !slices.Contains(names, name) {
-				if err := os.Remove(t.Project.Path(project.PatchesDir, name)); err != nil {
-					return err
-				}
-				t.Say("removed patches/%s, whose commit is gone", name)
+				e.gone = append(e.gone, filepath.Join(project.PatchesDir, name))
 			}
 		}
 	}
-	// Apply the files anew, so that the tree's commits are those that they give.
-	if s.Head, err = t.Git().Run(ctx, "rev-parse", "HEAD"); err != nil {
-		return err
-	}
-	s.Applied = nil
-	if err := t.Save(s); err != nil {
-		return err
-	}
-	return t.Update(ctx)
+	return e, nil
 }
 
 // withDropped puts patches that the release does not need, but others do, back to where
@@ -252,12 +342,11 @@ func formatPatch(ctx context.Context, g git.Repo, commit, message string) ([]byt
 		strings.TrimSpace(body), diff), nil
 }
 
-// writeOrder keeps the comments at the top of patches/series.
-func (t *Tree) writeOrder(names []string) error {
-	path := t.Project.Path(project.SeriesFile)
-	data, err := os.ReadFile(path)
-	if err != nil && !os.IsNotExist(err) {
-		return err
+// orderFile is patches/series with other names, and with the comments at its top.
+func (t *Tree) orderFile(names []string) ([]byte, error) {
+	data, err := os.ReadFile(t.Project.Path(project.SeriesFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	var out strings.Builder
 	for line := range strings.Lines(string(data)) {
@@ -269,5 +358,5 @@ func (t *Tree) writeOrder(names []string) error {
 	for _, name := range names {
 		out.WriteString(name + "\n")
 	}
-	return disk.Write(path, []byte(out.String()))
+	return []byte(out.String()), nil
 }

@@ -78,3 +78,38 @@ func TestExportRefusesWhatIsNoPatch(t *testing.T) {
 		})
 	}
 }
+
+func TestCheckExportNamesWhatWouldChange(t *testing.T) {
+	const a, b = "patches/kubelet-call-a.patch", "patches/kubelet-call-b.patch"
+	for name, test := range map[string]struct {
+		change func(c treetest.Checkout)
+		want   []string
+	}{
+		"nothing":     {func(treetest.Checkout) {}, nil},
+		"a new patch": {func(c treetest.Checkout) { c.Hook("a.go", "al", "al\nmanaged.L()", "kubelet: call L") }, []string{"patches/kubelet-call-l.patch is missing", "patches/series differs from line 4 on", "carry export v1.37.0"}},
+		"an edited commit": {func(c treetest.Checkout) {
+			c.Edit("b.go", "managed.B()", "managed.C()")
+			c.Git("commit", "-q", "-a", "--amend", "--no-edit")
+		}, []string{b + " differs from line 12 on"}},
+		"an edited file":        {func(c treetest.Checkout) { c.Write(a, strings.Replace(c.Read(a), "Why.", "Because.", 1)) }, []string{a + " differs from line 5 on", "carry tree v1.37.0"}},
+		"a shortened file":      {func(c treetest.Checkout) { c.Write(a, strings.TrimSuffix(c.Read(a), "\n")) }, []string{a + " differs from line"}},
+		"a commit that is gone": {func(c treetest.Checkout) { c.Git("reset", "-q", "--hard", "HEAD~1") }, []string{b + " has no commit", "patches/series differs"}},
+		"uncommitted work":      {func(c treetest.Checkout) { c.Edit("a.go", "al", "my work") }, []string{"uncommitted work"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := treetest.WithTwoHooks(t)
+			test.change(c)
+			read := func() string { return c.Read("patches/series") + c.Read(a) + c.Read(b) }
+			before, head := read(), c.Git("rev-parse", "HEAD")
+			err := c.Tree.CheckExport(t.Context())
+			if test.want == nil {
+				c.Must(err)
+			} else {
+				treetest.ExpectError(t, err, test.want...)
+			}
+			if read() != before || c.Git("rev-parse", "HEAD") != head {
+				t.Error("it wrote something")
+			}
+		})
+	}
+}
