@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,30 +13,73 @@ import (
 type Hunk struct {
 	// Line is that of the patch file, and OldStart that of the old file, from 1.
 	Line, OldStart, newStart int
+	// oldShort and newShort are set where the head leaves the count out, as git does for
+	// a single line.
+	oldShort, newShort bool
 	// Heading is the declaration that the change is in.
 	Heading string
 	Lines   []Line
 }
 
-var hunkHeader = regexp.MustCompile(`^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$`)
+const number = `(0|[1-9][0-9]{0,8})`
 
-// Hunks splits a file's diff.
+var hunkHead = regexp.MustCompile(`^@@ -` + number + `(?:,` + number + `)? \+` + number + `(?:,` + number + `)? @@(?: (.+))?$`)
+
+// Hunks splits a file's diff. What it accepts is printed as it was read.
 func (d FileDiff) Hunks() ([]Hunk, error) {
 	var hunks []Hunk
-	for _, line := range d.Lines {
-		if line.Op != '@' {
-			hunks[len(hunks)-1].Lines = append(hunks[len(hunks)-1].Lines, line)
-			continue
+	// left is how many lines of the old and the new file the last head still announces.
+	var left [2]int
+	complete := func() error {
+		if len(hunks) == 0 {
+			return nil
 		}
-		match := hunkHeader.FindStringSubmatch(line.Text)
-		if match == nil {
-			return nil, fmt.Errorf("line %d: %q is not the head of a hunk", line.Number, line.Text)
+		last := hunks[len(hunks)-1]
+		if left != [2]int{} {
+			return fmt.Errorf("line %d: the hunk is not as long as its head says", last.Line)
 		}
-		oldStart, _ := strconv.Atoi(match[1])
-		newStart, _ := strconv.Atoi(match[2])
-		hunks = append(hunks, Hunk{Line: line.Number, OldStart: oldStart, newStart: newStart, Heading: match[3]})
+		if lead, _ := last.Context(); lead < 0 {
+			return fmt.Errorf("line %d: the hunk changes nothing", last.Line)
+		}
+		return nil
 	}
-	return hunks, nil
+	for _, line := range d.Lines {
+		switch line.Op {
+		case '@':
+			if err := complete(); err != nil {
+				return nil, err
+			}
+			match := hunkHead.FindStringSubmatch(line.Text)
+			if match == nil {
+				return nil, fmt.Errorf("line %d: %q is not the head of a hunk", line.Number, line.Text)
+			}
+			h := Hunk{Line: line.Number, oldShort: match[2] == "", newShort: match[4] == "", Heading: match[5]}
+			// They have nine digits at most.
+			h.OldStart, _ = strconv.Atoi(match[1])
+			h.newStart, _ = strconv.Atoi(match[3])
+			left[0], _ = strconv.Atoi(cmp.Or(match[2], "1"))
+			left[1], _ = strconv.Atoi(cmp.Or(match[4], "1"))
+			hunks = append(hunks, h)
+			continue
+		case ' ':
+			left[0]--
+			left[1]--
+		case '-':
+			left[0]--
+		case '+':
+			left[1]--
+		default:
+			return nil, fmt.Errorf("line %d: %q is not a line of a hunk; nor can a hunk change the end of a file that does not end with a newline", line.Number, string(line.Op)+line.Text)
+		}
+		if len(hunks) == 0 {
+			return nil, fmt.Errorf("line %d: stands before the first hunk", line.Number)
+		}
+		if left[0] < 0 || left[1] < 0 {
+			return nil, fmt.Errorf("line %d: the hunk is longer than its head says", line.Number)
+		}
+		hunks[len(hunks)-1].Lines = append(hunks[len(hunks)-1].Lines, line)
+	}
+	return hunks, complete()
 }
 
 // Context returns how many lines of context the hunk starts and ends with.
@@ -73,6 +117,7 @@ func (h Hunk) Places(file []string) []int {
 	return places
 }
 
+// String is the hunk as it stands in a patch.
 func (h Hunk) String() string {
 	var text strings.Builder
 	before, after := 0, 0
@@ -85,8 +130,17 @@ func (h Hunk) String() string {
 		}
 		fmt.Fprintf(&text, "%c%s\n", line.Op, line.Text)
 	}
-	head := fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.OldStart, before, h.newStart, after)
-	return strings.TrimSpace(head+" "+h.Heading) + "\n" + text.String()
+	span := func(start, lines int, short bool) string {
+		if short && lines == 1 {
+			return strconv.Itoa(start)
+		}
+		return fmt.Sprintf("%d,%d", start, lines)
+	}
+	head := fmt.Sprintf("@@ -%s +%s @@", span(h.OldStart, before, h.oldShort), span(h.newStart, after, h.newShort))
+	if h.Heading != "" {
+		head += " " + h.Heading
+	}
+	return head + "\n" + text.String()
 }
 
 // Declaration returns the line of a file that opens the declaration around a line.
@@ -115,8 +169,10 @@ func DeclaredName(line string) string {
 }
 
 // Shared trims the context of a hunk to the most, up to what it has, that fits once into
-// each of the given files. Files into which it fits in no way have no say.
+// each of the given files. Files into which it fits in no way have no say. Its head has
+// all counts.
 func (h Hunk) Shared(files [][]string) Hunk {
+	h.oldShort, h.newShort = false, false
 	lead, trail := h.Context()
 	var sizes [][2]int
 	for l := range lead + 1 {

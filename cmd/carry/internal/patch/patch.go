@@ -31,8 +31,19 @@ type FileDiff struct {
 // Line is a line of a diff with its number in the patch file.
 type Line struct {
 	Number int
-	Op     byte // '+', '-', ' ' or '@'
+	Op     byte // '+', '-', ' ', '@', or '\\' for git's remark that a newline is missing
 	Text   string
+}
+
+// diffLine reads a line of a diff. There are others in a patch, such as git's signature.
+func diffLine(number int, text string) (Line, bool) {
+	switch {
+	case strings.HasPrefix(text, "@@"):
+		return Line{number, '@', text}, true
+	case text != "" && strings.ContainsRune(`+- \`, rune(text[0])):
+		return Line{number, text[0], text[1:]}, true
+	}
+	return Line{}, false
 }
 
 // Added returns the lines that the change adds.
@@ -89,15 +100,14 @@ func Parse(path string, data []byte) (Patch, error) {
 				break
 			}
 			file := &p.Files[len(p.Files)-1]
+			parsed, ok := diffLine(number, line)
 			switch {
-			case strings.HasPrefix(line, "@@"):
-				file.Lines = append(file.Lines, Line{number, '@', line})
-			case len(file.Lines) == 0:
+			case len(file.Lines) == 0 && (!ok || parsed.Op != '@'):
 				if !strings.HasPrefix(line, "index ") && !strings.HasPrefix(line, "--- ") && !strings.HasPrefix(line, "+++ ") {
 					file.Extra = append(file.Extra, Line{number, ' ', line})
 				}
-			case line != "" && strings.ContainsRune("+- ", rune(line[0])):
-				file.Lines = append(file.Lines, Line{number, line[0], line[1:]})
+			case ok:
+				file.Lines = append(file.Lines, parsed)
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func (t *Tree) shareContext(ctx context.Context, c exported, releases []string) 
 		for _, h := range hunks {
 			lead, _ := h.Context()
 			h.Heading = patch.Declaration(before, h.OldStart-1+lead-1)
-			h.Heading = h.Heading[:min(len(h.Heading), 80)] // as git does
+			h.Heading = strings.TrimSpace(h.Heading[:min(len(h.Heading), 80)]) // as git does
 			out.WriteString(strings.Join(lines[done:h.Line-1], ""))
 			out.WriteString(h.Shared(files).String())
 			done = h.Line + len(h.Lines)
