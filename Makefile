@@ -131,8 +131,9 @@ round-trip: $(CARRY) ## See that tree and export are inverse
 	$(CARRY) export --check $(RELEASE)
 
 .PHONY: lint-series
-lint-series: $(CARRY) ## Apply the series to every release, and lint it there
+lint-series: $(CARRY) ## Apply the series to every release, lint and type-check it there
 	@for release in $(RELEASES); do $(CARRY) lint $$release; done
+	$(CARRY) check
 
 # VERIFY are the releases; empty means all.
 VERIFY ?=

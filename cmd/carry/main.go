@@ -13,6 +13,7 @@
 //	series   the directory of patches
 //	tree     a release's repository; conflict.go says what happens on a conflict
 //	build    compiling a tree
+//	check    type-checking it
 //	lint     the rules of the series
 //	verify   whether the series is right for a release
 //	rebase   another release

@@ -57,6 +57,9 @@ const VersionSuffix = "+wp."
 // Binaries are what is built, in the order of their use.
 var Binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kube-proxy"}
 
+// HookedCommands are those of them that have hooks.
+var HookedCommands = []string{"kubelet", "kube-apiserver"}
+
 // StaticBinary is the one of them that is linked statically, whatever upstream does.
 const StaticBinary = "kubelet"
 

@@ -4,6 +4,7 @@ package treetest
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,8 +31,8 @@ type Checkout struct {
 	Tree    *tree.Tree
 }
 
-// New makes a checkout whose series is empty.
-func New(t *testing.T) Checkout {
+// New makes a checkout whose series is empty. Its tree may have more upstream files.
+func New(t *testing.T, more ...map[string]string) Checkout {
 	t.Helper()
 	p := project.Checkout{Dir: t.TempDir()}
 	c := Checkout{T: t, Project: p}
@@ -40,7 +41,11 @@ func New(t *testing.T) Checkout {
 	c.Write(core+"/doc.go", "package partition\n")
 	c.Write(core+"/go.mod", "module "+project.CoreModule+"\n\ngo 1.26.0\n")
 	c.Write("patches/series", "# The order.\n")
-	c.Tree = c.AddRelease(Release, map[string]string{"pkg/a.go": Numbered("a"), "pkg/b.go": Numbered("b")})
+	files := map[string]string{"pkg/a.go": Numbered("a"), "pkg/b.go": Numbered("b")}
+	for _, these := range more {
+		maps.Copy(files, these)
+	}
+	c.Tree = c.AddRelease(Release, files)
 	return c
 }
 

@@ -1,0 +1,189 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// Problem is what the type checker, the parser or go list has against a file. One that
+// concerns no file has no File, and one that concerns no line has the Line 0.
+type Problem struct {
+	File string
+	Line int
+	Text string
+	// Patches are those that touch the file, in a list for a user to read.
+	Patches string
+}
+
+// String is the problem as compilers write it, with the patches on its first line.
+func (p Problem) String() string {
+	text := p.Text
+	if p.Patches != "" {
+		first, rest, more := strings.Cut(text, "\n")
+		text = first + " (" + p.Patches + ")"
+		if more {
+			text += "\n" + rest
+		}
+	}
+	switch {
+	case p.File == "":
+		return text
+	case p.Line == 0:
+		return p.File + ": " + text
+	default:
+		return fmt.Sprintf("%s:%d: %s", p.File, p.Line, text)
+	}
+}
+
+// Source is where the packages are, and how they are built.
+type Source struct {
+	// Dir is that in which patterns are understood.
+	Dir string
+	// Flags are of go build, such as tags.
+	Flags []string
+}
+
+const load = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |
+	packages.NeedModule | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesSizes
+
+// Packages type-checks the packages that match patterns, their tests, and the declarations
+// of all that they import. It returns how many packages that are.
+//
+// A body of a function cannot break the packages that import it, so in files of other
+// packages it is not looked at: that makes seconds of what would be minutes.
+func Packages(ctx context.Context, from Source, patterns ...string) (checked int, problems []Problem, err error) {
+	config := &packages.Config{
+		Context:    ctx,
+		Mode:       packages.NeedName | packages.NeedFiles,
+		Dir:        from.Dir,
+		BuildFlags: from.Flags,
+		Tests:      true,
+		// Upstream releases for this platform, and builds without cgo what can be.
+		Env: append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-mod=readonly", "GOPACKAGESDRIVER=off"),
+	}
+	matched, err := packages.Load(config, patterns...)
+	if err != nil {
+		return 0, nil, goList(ctx, err)
+	}
+	if len(matched) == 0 {
+		return 0, nil, fmt.Errorf("no package matches %s", strings.Join(patterns, " "))
+	}
+	whole := map[string]bool{}
+	for _, p := range matched {
+		if strings.HasSuffix(p.ID, ".test") {
+			continue // The main function of a test is generated, in go's cache.
+		}
+		for _, file := range p.GoFiles {
+			whole[filepath.Dir(file)] = true
+		}
+	}
+	config.Mode = load
+	config.ParseFile = func(fset *token.FileSet, name string, source []byte) (*ast.File, error) {
+		file, err := parser.ParseFile(fset, name, source, parser.AllErrors|parser.SkipObjectResolution)
+		if file != nil && !whole[filepath.Dir(name)] {
+			dropBodies(file)
+		}
+		return file, err
+	}
+	roots, err := packages.Load(config, patterns...)
+	if err != nil {
+		return 0, nil, goList(ctx, err)
+	}
+	found := map[Problem]bool{} // A package and its test variant have the same.
+	packages.Visit(roots, nil, func(p *packages.Package) {
+		checked++
+		for _, e := range p.Errors {
+			problem := problemOf(p, e)
+			if !whole[filepath.Dir(problem.File)] && unusedImport(e) {
+				continue
+			}
+			found[problem] = true
+		}
+	})
+	problems = slices.SortedFunc(maps.Keys(found), func(a, b Problem) int {
+		if a.File != b.File {
+			return strings.Compare(a.File, b.File)
+		}
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return strings.Compare(a.Text, b.Text)
+	})
+	return checked, problems, nil
+}
+
+func goList(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("go list: %w", err)
+}
+
+// problemOf splits the position, which is file:line:column, file:line, or - for none.
+func problemOf(p *packages.Package, e packages.Error) Problem {
+	text := strings.TrimSpace(e.Msg)
+	parts := strings.Split(e.Pos, ":")
+	if e.Pos == "" || parts[0] == "-" || parts[0] == "" {
+		return Problem{Text: p.ID + ": " + text}
+	}
+	line := 0
+	if len(parts) > 1 {
+		line, _ = strconv.Atoi(parts[1])
+	}
+	return Problem{File: parts[0], Line: line, Text: text}
+}
+
+// unusedImport recognises an import that only the dropped bodies used.
+func unusedImport(e packages.Error) bool {
+	return e.Kind == packages.TypeError && strings.Contains(e.Msg, "imported") && strings.HasSuffix(e.Msg, "and not used")
+}
+
+// dropBodies leaves a file's declarations. A function without a body is one that is written
+// in assembly, so this is Go; but generic functions, init and main must have a body.
+func dropBodies(file *ast.File) {
+	for _, decl := range file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Body == nil || generic(f) {
+			continue
+		}
+		if f.Recv == nil && (f.Name.Name == "init" || f.Name.Name == "main" && file.Name.Name == "main") {
+			f.Body.List = nil
+			continue
+		}
+		f.Body = nil
+	}
+}
+
+// generic reports whether f has type parameters, or its receiver.
+func generic(f *ast.FuncDecl) bool {
+	if f.Type.TypeParams != nil {
+		return true
+	}
+	if f.Recv == nil || len(f.Recv.List) == 0 {
+		return false
+	}
+	receiver := f.Recv.List[0].Type
+	for {
+		switch r := receiver.(type) {
+		case *ast.StarExpr:
+			receiver = r.X
+		case *ast.ParenExpr:
+			receiver = r.X
+		case *ast.IndexExpr, *ast.IndexListExpr:
+			return true
+		default:
+			return false
+		}
+	}
+}
