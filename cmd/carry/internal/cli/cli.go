@@ -81,7 +81,7 @@ and says how to keep or to drop it.
 If a patch does not apply, the tree is left with git's three-way conflict. Resolve
 it, git add, and go on with --continue; or drop the attempt with --abort.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
+		RunE: withTree(func(ctx context.Context, t *tree.Tree) error {
 			switch {
 			case resume:
 				return t.Resume(ctx)
@@ -110,7 +110,7 @@ release that changed there are its overrides, in patches/RELEASE.
 
 With --check nothing is written: a file that would change is an error, which names it.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
+		RunE: withTree(func(ctx context.Context, t *tree.Tree) error {
 			if err := rebase.UnderWay(t); err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ A message says why, and has three trailers:
 A hunk adds a line or a few that call this project's packages. It creates, removes
 and renames no file, and touches no test, generated file, go.mod or go.sum.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: withTree(func(ctx context.Context, t *tree.Tree, _ []string) error {
+		RunE: withTree(func(ctx context.Context, t *tree.Tree) error {
 			findings, err := lint.Findings(ctx, t)
 			if err != nil {
 				return err
@@ -216,23 +216,29 @@ func buildCommand() *cobra.Command {
 		Short: "Build the release's binaries with the series",
 		Long: `Build binaries with upstream's own make rules, flags, tags and Go version into
 _output/RELEASE/bin, kubelet linked statically. The version is
-RELEASE+wp.COMMIT, where COMMIT is the tree's. SHA256SUMS beside them names their
+RELEASE` + project.VersionSuffix + `COMMIT, where COMMIT is the tree's. SHA256SUMS beside them names their
 checksums and the toolchain; the same commit gives the same bytes in any directory.
 
 Binaries, all by default: ` + build.BinaryList() + `.
 
 The Go version is the one that upstream released with. Where it cannot be had, or
 with FORCE_HOST_GO=y, the installed one is used.`,
-		RunE: withTree(func(ctx context.Context, t *tree.Tree, args []string) error {
-			if err := t.Update(ctx); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, wanted, err := treeAndRest(args)
+			if err != nil {
 				return err
 			}
 			source := build.Patched
 			if unpatched {
 				source = build.Upstream
 			}
-			return build.Binaries(ctx, t, source, args)
-		}),
+			return t.Locked(func() error {
+				if err := t.Update(cmd.Context()); err != nil {
+					return err
+				}
+				return build.Binaries(cmd.Context(), t, source, wanted)
+			})
+		},
 	}
 	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")
 	return cmd
@@ -398,28 +404,31 @@ func projectAndReleases(args []string) (project.Checkout, []string, error) {
 	return p, known, nil
 }
 
-// withTree finds the project, takes a leading release from the arguments and
-// locks that release's tree for the time of the call.
-func withTree(run func(context.Context, *tree.Tree, []string) error) func(*cobra.Command, []string) error {
+// withTree runs a command on the tree of the release that its argument names, whose lock
+// it holds for that time.
+func withTree(run func(context.Context, *tree.Tree) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		checkout, err := project.Find()
+		t, rest, err := treeAndRest(args)
 		if err != nil {
 			return err
 		}
-		release, rest, err := checkout.Release(args)
-		if err != nil {
-			return err
-		}
-		t := tree.Of(checkout, release)
-		if len(rest) > 0 && cmd.Name() != "build" {
-			known, _ := checkout.Releases()
+		if len(rest) > 0 {
+			known, _ := t.Project.Releases()
 			return fmt.Errorf("unknown release %q; known are %s", rest[0], strings.Join(known, ", "))
 		}
-		unlock, err := t.Lock()
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		return run(cmd.Context(), t, rest)
+		return t.Locked(func() error { return run(cmd.Context(), t) })
 	}
+}
+
+// treeAndRest takes a leading release from the arguments, and returns its tree and the others.
+func treeAndRest(args []string) (*tree.Tree, []string, error) {
+	checkout, err := project.Find()
+	if err != nil {
+		return nil, nil, err
+	}
+	release, rest, err := checkout.Release(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	return tree.Of(checkout, release), rest, nil
 }

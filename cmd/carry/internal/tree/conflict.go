@@ -8,7 +8,7 @@ package tree
 //     only brought up to date has none.
 //  3. conflict moves the work tree to the patch before, leaves git's three-way merge in it,
 //     notes that in the state, and returns an error with file, line and both sides.
-//  4. The user resolves it, and resume goes on from there; or abort drops the attempt.
+//  4. The user resolves it, and Resume goes on from there; or Abort drops the attempt.
 //
 // A hunk that place refuses does not get as far as 3: git would put it somewhere, and
 // the patch must be exported with more context instead.
