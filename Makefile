@@ -132,7 +132,7 @@ round-trip: $(CARRY) ## See that tree and export are inverse
 
 .PHONY: lint-series
 lint-series: $(CARRY) ## Apply the series to every release, lint and type-check it there
-	@for release in $(RELEASES); do $(CARRY) lint $$release; done
+	@for release in $(RELEASES); do $(CARRY) lint $$release; $(CARRY) export --check $$release; done
 	$(CARRY) check
 
 # VERIFY are the releases; empty means all.

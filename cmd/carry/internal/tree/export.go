@@ -180,15 +180,17 @@ func (t *Tree) planExport(ctx context.Context, s State) (export, error) {
 	for _, c := range commits {
 		names = append(names, c.name)
 		path := filepath.Join(project.PatchesDir, c.name)
-		if !newest {
-			if slices.ContainsFunc(s.Applied, func(a Applied) bool { return a.Commit == c.id && !a.Resolved }) {
-				continue
-			}
-			path = filepath.Join(series.OverrideDir(t.Project, t.Release, releases), c.name)
-		}
-		// An override that is there is what the release reads.
-		if now, _, err := series.File(t.Project, t.Release, c.name); err == nil && len(series.Users(filepath.Dir(now), releases)) == 1 {
+		now, _, err := series.File(t.Project, t.Release, c.name)
+		switch {
+		case err == nil && len(series.Users(filepath.Dir(now), releases)) == 1:
+			// The release alone reads that file, so it is written whether or not the commit
+			// is new: a patch before it may have changed the file that it is made from.
 			path = now
+		case newest:
+		case slices.ContainsFunc(s.Applied, func(a Applied) bool { return a.Commit == c.id && !a.Resolved }):
+			continue
+		default:
+			path = filepath.Join(series.OverrideDir(t.Project, t.Release, releases), c.name)
 		}
 		if e.files[path], err = t.shareContext(ctx, c, series.Users(filepath.Dir(path), releases)); err != nil {
 			return e, err

@@ -1,6 +1,7 @@
 package tree_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -77,6 +78,22 @@ func TestExportRefusesWhatIsNoPatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An override is made from what the patches before it leave, and they change.
+func TestAnOverrideThatIsStaleIsExportedAnew(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	older := c.AddRelease("v1.36.3", map[string]string{"pkg/a.go": treetest.Numbered("a"), "pkg/b.go": treetest.Numbered("b")})
+	const override = "patches/v1.36/kubelet-call-a.patch"
+	common := c.Read("patches/kubelet-call-a.patch")
+	c.Write(override, regexp.MustCompile(`index [0-9a-f]{40}`).ReplaceAllString(common, "index "+strings.Repeat("0", 40)))
+	c.Must(older.Update(t.Context()))
+	treetest.ExpectError(t, older.CheckExport(t.Context()), override+" differs from line 12 on", "carry export v1.36.3")
+	c.Must(older.Export(t.Context()))
+	if got := c.Read(override); got != common {
+		t.Errorf("the override is\n%s", got)
+	}
+	c.Must(older.CheckExport(t.Context()))
 }
 
 func TestCheckExportNamesWhatWouldChange(t *testing.T) {
