@@ -131,7 +131,7 @@ round-trip: $(CARRY) ## See that tree and export are inverse
 	$(CARRY) export --check $(RELEASE)
 
 .PHONY: lint-series
-lint-series: $(CARRY) ## Apply the series to every release, lint and type-check it there
+lint-series: $(CARRY) ## Apply the series to every release, and lint, compare and type-check it there
 	@for release in $(RELEASES); do $(CARRY) lint $$release; $(CARRY) export --check $$release; done
 	$(CARRY) check
 
