@@ -143,7 +143,7 @@ verify: $(CARRY) ## See that the series is right on every release: apply, lint, 
 
 .PHONY: rebase-test
 rebase-test: ## Prove carry rebase with real releases of upstream
-	cd cmd/carry && go test -count=1 -run='^TestRebaseOnUpstream' ./internal/rebase -args -upstream
+	cd cmd/carry && go test -count=1 -timeout=30m -run='^TestRebaseOnUpstream' ./internal/rebase -args -upstream
 
 .PHONY: e2e
 e2e: build $(CARRY) ## Run the end-to-end tests against a real node on this host
