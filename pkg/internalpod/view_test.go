@@ -62,7 +62,7 @@ func internal(t *testing.T, pod *v1.Pod) *core.Pod {
 
 func TestBothRepresentationsAreMutatedAlike(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }}
+	policy := partition.Policy{Gate: partition.AnyType}
 	for range 5000 {
 		versioned := randomPod(r)
 		own := internal(t, versioned)
@@ -89,7 +89,7 @@ func raiseLimits(containers []v1.Container) {
 
 func TestPartitioningKeepsUpstreamsQoSClass(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }}
+	policy := partition.Policy{Gate: partition.AnyType}
 	seen := map[partition.Outcome]int{}
 	for range 20000 {
 		versioned := randomPod(r)

@@ -239,7 +239,7 @@ func (a *activation) readLatch(object any) {
 		return
 	}
 	latched := map[string]bool{}
-	for _, workloadType := range partition.ParseAllowed(namespace.Annotations[partition.EnabledAnnotation]) {
+	for _, workloadType := range partition.ParseTypes(namespace.Annotations[partition.EnabledAnnotation]) {
 		latched[workloadType] = true
 	}
 	a.mu.Lock()
@@ -336,7 +336,7 @@ func latch(ctx context.Context, client kubernetes.Interface, workloadTypes []str
 		if err != nil {
 			return err
 		}
-		latched := partition.ParseAllowed(namespace.Annotations[partition.EnabledAnnotation])
+		latched := partition.ParseTypes(namespace.Annotations[partition.EnabledAnnotation])
 		added = slices.DeleteFunc(slices.Clone(workloadTypes), func(workloadType string) bool { return slices.Contains(latched, workloadType) })
 		if len(added) == 0 {
 			return nil

@@ -246,7 +246,7 @@ func (p *plugin) cpuBesideCores(namespace string, pod *core.Pod) (containers []s
 // decide runs the core on a pod of the request's namespace, which is looked at only if
 // the pod asks for a workload type. After an error the pod is of no use.
 func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.Pod, again bool) (partition.Decision, error) {
-	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }}
+	policy := partition.Policy{Gate: partition.AnyType}
 	if target, errs := partition.ParseTarget(pod.Annotations); target.Type != "" && len(errs) == 0 {
 		reason, err := p.ask(ctx, a, target.Type)
 		if err != nil {
@@ -368,7 +368,7 @@ func (p *plugin) ask(ctx context.Context, a admission.Attributes, workloadType s
 		return "", err
 	}
 	namespace, err := p.namespaces.Get(a.GetNamespace())
-	if apierrors.IsNotFound(err) || (err == nil && !partition.Allows(namespace.Annotations[partition.AllowedAnnotation], workloadType)) {
+	if apierrors.IsNotFound(err) || (err == nil && !partition.ListsType(namespace.Annotations[partition.AllowedAnnotation], workloadType)) {
 		// The cache may be behind a namespace that was created or annotated a moment ago.
 		namespace, err = p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	}
@@ -414,8 +414,8 @@ func (p *plugin) gate(namespace map[string]string, workloadType string) partitio
 	allowed, annotated := namespace[partition.AllowedAnnotation]
 	switch {
 	case !annotated:
-		return partition.ReasonNamespaceNotAllowed
-	case !partition.Allows(allowed, workloadType):
+		return partition.ReasonNamespaceNotAnnotated
+	case !partition.ListsType(allowed, workloadType):
 		return partition.ReasonNamespaceOtherTypes
 	case !p.activation.active(workloadType):
 		return partition.ReasonTypeInactive

@@ -474,7 +474,7 @@ func TestWithoutCachesClientsComeAgain(t *testing.T) {
 		t.Errorf("got %v, want 503", err)
 	}
 	forged := newPod(map[string]string{managementTarget: ""})
-	partition.Mutate(internalpod.View(forged), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+	partition.Mutate(internalpod.View(forged), partition.Policy{Gate: partition.AnyType})
 	if err := p.Validate(ctx, attributes(forged, nil, "x", "", admission.Create), nil); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("the second phase gave %v, want 503", err)
 	}

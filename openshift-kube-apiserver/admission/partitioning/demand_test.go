@@ -109,7 +109,7 @@ func expectMirror(t *testing.T, p *plugin, byCores bool) {
 	t.Helper()
 	mirror := newPod(map[string]string{core.MirrorPodAnnotationKey: "hash", managementTarget: ""})
 	mirror.Spec.Containers[0].Resources.Limits = core.ResourceList{core.ResourceCPU: resource.MustParse("500m")}
-	partition.Mutate(internalpod.View(mirror), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+	partition.Mutate(internalpod.View(mirror), partition.Policy{Gate: partition.AnyType})
 	annotations := fmt.Sprint(mirror.Annotations)
 	mirror.Spec.NodeName = "a"
 	// What LimitRanger may put in.
@@ -146,7 +146,7 @@ func TestMirrorsOfOthersArePodsLikeAnyOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			build := func() *core.Pod {
 				pod := newPod(map[string]string{core.MirrorPodAnnotationKey: "hash", managementTarget: ""})
-				partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+				partition.Mutate(internalpod.View(pod), partition.Policy{Gate: partition.AnyType})
 				pod.Spec.NodeName = "a"
 				return pod
 			}
@@ -170,7 +170,7 @@ func TestAForgedPartitionedPodIsRefused(t *testing.T) {
 	for name, requests := range map[string]core.ResourceList{"BestEffort": nil, "Burstable": newPod(nil).Spec.Containers[0].Resources.Requests} {
 		forge := func(pod *core.Pod) {
 			pod.Annotations = map[string]string{managementTarget: ""}
-			partition.Mutate(internalpod.View(pod), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+			partition.Mutate(internalpod.View(pod), partition.Policy{Gate: partition.AnyType})
 		}
 		build := func() *core.Pod {
 			pod := newPod(nil)

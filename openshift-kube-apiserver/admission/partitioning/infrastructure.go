@@ -29,7 +29,7 @@ const (
 // is not there counts as off. Nothing is told while the answer is not known: not
 // before the first, and not when the server is gone for a while.
 //
-// An informer would not do: it can not tell a kind that is not there from a cache that
+// An informer would not do: it cannot tell a kind that is not there from a cache that
 // is not filled yet, and looks for such a kind only every 30 seconds.
 func followInfrastructure(ctx context.Context, client dynamic.Interface, tell func(on bool)) {
 	const between = time.Second

@@ -12,7 +12,7 @@ import (
 const subsystem = "apiserver_workload_partitioning"
 
 // otherType stands for every workload type that the cluster does not know, so that
-// users can not make series by inventing types.
+// users cannot make series by inventing types.
 const otherType = "other"
 
 var (

@@ -51,7 +51,7 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 		return
 	}
 	pod := &core.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	policy := partition.Policy{Gate: func(string) partition.Reason { return "" }}
+	policy := partition.Policy{Gate: partition.AnyType}
 	if len(errs) == 0 {
 		// A no of the cache will do here: a warning is no decision.
 		namespace, err := p.namespaces.Get(a.GetNamespace())

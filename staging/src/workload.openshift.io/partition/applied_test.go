@@ -27,7 +27,7 @@ func TestKeepCPU(t *testing.T) {
 	}
 	for _, keepZero := range []bool{false, true} {
 		stored := build()
-		if d := Mutate(V1(stored), Policy{Gate: open, KeepZero: keepZero}); d.Outcome != Partitioned {
+		if d := Mutate(V1(stored), Policy{Gate: AnyType, KeepZero: keepZero}); d.Outcome != Partitioned {
 			t.Fatal(d)
 		}
 		for name, test := range map[string]struct {

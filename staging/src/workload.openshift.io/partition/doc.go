@@ -6,7 +6,7 @@
 // informer, no kubelet, no kube-apiserver. Both hosts of the mutation, the
 // kubelet (static pods) and the admission plugin (API pods), call it through
 // shims of their own, on the API representation that they hold, so that the two
-// can not drift apart. It imports apimachinery, api and utils, and nothing
+// cannot drift apart. It imports apimachinery, api and utils, and nothing
 // heavier.
 //
 // Section numbers in comments are those of the project's design document; "the

@@ -26,20 +26,23 @@ const (
 	Refused Outcome = "refused"
 )
 
-// Reason says why a pod was not partitioned, in a form that serves as a metric's
-// label. It is empty for pods that were, or that did not ask.
+// Reason says why a pod is not partitioned, in a form that serves as a metric's label.
 type Reason string
+
+// NoReason is the zero value: nothing keeps the pod from being partitioned, or it does not
+// ask.
+const NoReason Reason = ""
 
 // The reasons of section 5 of the design, and a few more.
 const (
-	ReasonGuaranteed          Reason = "guaranteed"
-	ReasonQoSChange           Reason = "qos_change"
-	ReasonPodLevelCPU         Reason = "pod_level_cpu"
-	ReasonTypeInactive        Reason = "type_inactive"
-	ReasonNamespaceNotAllowed Reason = "namespace_not_annotated"
-	ReasonNamespaceOtherTypes Reason = "namespace_other_types"
-	ReasonInvalidTarget       Reason = "invalid_target"
-	ReasonCoresWithoutTarget  Reason = "cores_without_target"
+	ReasonGuaranteed            Reason = "guaranteed"
+	ReasonQoSChange             Reason = "qos_change"
+	ReasonPodLevelCPU           Reason = "pod_level_cpu"
+	ReasonTypeInactive          Reason = "type_inactive"
+	ReasonNamespaceNotAnnotated Reason = "namespace_not_annotated"
+	ReasonNamespaceOtherTypes   Reason = "namespace_other_types"
+	ReasonInvalidTarget         Reason = "invalid_target"
+	ReasonCoresWithoutTarget    Reason = "cores_without_target"
 	// ReasonNamespaceConstrainsCPU: a LimitRange or ResourceQuota would have the pod
 	// refused without cpu; [Decision.Detail] names it.
 	ReasonNamespaceConstrainsCPU Reason = "namespace_constrains_cpu"
@@ -51,8 +54,6 @@ const (
 	// ReasonAnnotationsTooLarge: with ours, the pod's annotations are more than upstream
 	// accepts.
 	ReasonAnnotationsTooLarge Reason = "annotations_too_large"
-
-	reasonMay Reason = ""
 )
 
 const coresWithoutTargetMessage = "cores of a workload type were turned back into a cpu request, because the pod asks for no workload type"
@@ -63,7 +64,7 @@ var reasonTexts = map[Reason]string{
 	ReasonPodLevelCPU:  "spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned",
 	ReasonTypeInactive: "no pool of this type is active here",
 	// OpenShift's conformance suite looks for these words.
-	ReasonNamespaceNotAllowed:    "the namespace is not annotated with " + AllowedAnnotation,
+	ReasonNamespaceNotAnnotated:  "the namespace is not annotated with " + AllowedAnnotation,
 	ReasonNamespaceOtherTypes:    "the namespace's annotation " + AllowedAnnotation + " does not list it",
 	ReasonNamespaceConstrainsCPU: "the namespace demands cpu of its pods: ",
 	ReasonCPUOutOfRange:          fmt.Sprintf("the CPU of a container is negative, above its limit, or more than %d CPUs", MaxCPUs),
@@ -76,7 +77,7 @@ type Decision struct {
 	Outcome Outcome
 	// Target is what the pod asked for; zero if it did not ask or asked wrongly.
 	Target Target
-	// Reason is empty for pods that were partitioned, or did not ask.
+	// Reason is [NoReason] for pods that were partitioned, or had nothing of ours.
 	Reason Reason
 	// Detail is what [Policy.Constraint] said, with ReasonNamespaceConstrainsCPU.
 	Detail string
@@ -89,7 +90,7 @@ type Decision struct {
 // empty where there is nothing to tell.
 func (d Decision) Message() string {
 	switch d.Reason {
-	case reasonMay:
+	case NoReason:
 		return ""
 	case ReasonCoresWithoutTarget:
 		return coresWithoutTargetMessage
@@ -132,8 +133,11 @@ func ParseMessage(message string) (d Decision, ok bool) {
 }
 
 // Gate tells whether pods may be partitioned as the workload type, for reasons
-// outside the pod: the namespace and the nodes. The empty Reason means yes.
+// outside the pod: the namespace and the nodes. [NoReason] means yes.
 type Gate func(workloadType string) Reason
+
+// AnyType is the [Gate] that lets every workload type pass.
+func AnyType(string) Reason { return NoReason }
 
 // Policy is the part of [Mutate] in which its two callers differ.
 type Policy struct {
@@ -203,7 +207,7 @@ func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, 
 		return Decision{}, cores, found
 	}
 	hard := d.Target.Effect == Required
-	if reason := policy.Gate(d.Target.Type); reason != reasonMay {
+	if reason := policy.Gate(d.Target.Type); reason != NoReason {
 		return no(reason, hard || reason == ReasonNamespaceOtherTypes)
 	}
 	cores, found.amounts = N(CoresResource(d.Target.Type)), buffer

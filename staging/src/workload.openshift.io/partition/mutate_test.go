@@ -22,8 +22,6 @@ const (
 	hard   = `{"effect":"RequiredDuringScheduling"}`
 )
 
-func open(string) Reason { return "" }
-
 func closed(reason Reason) Gate { return func(string) Reason { return reason } }
 
 // list reads "cpu=400m memory=1Mi" as a resource list; "cores" stands for the
@@ -275,7 +273,7 @@ func TestMutate(t *testing.T) {
 	}, {
 		name:        "a static pod is never refused",
 		pod:         pod(map[string]string{target: hard, TargetPrefix + "other": ""}, container("a", "cpu=100m", "")),
-		policy:      Policy{Gate: open, NeverRefuse: true},
+		policy:      Policy{Gate: AnyType, NeverRefuse: true},
 		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=100m", "")),
 		outcome:     Skipped,
 		reason:      ReasonInvalidTarget,
@@ -284,7 +282,7 @@ func TestMutate(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if test.policy.Gate == nil {
-				test.policy.Gate = open
+				test.policy.Gate = AnyType
 			}
 			d := Mutate(V1(test.pod), test.policy)
 			if d.Outcome != test.outcome || d.Reason != test.reason {
@@ -307,26 +305,26 @@ func TestMutate(t *testing.T) {
 	t.Run("pod-level CPU is skipped", func(t *testing.T) {
 		p := pod(asks(), container("a", "memory=1Mi", ""))
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu=1")}
-		if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Skipped || d.Reason != ReasonPodLevelCPU {
+		if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Skipped || d.Reason != ReasonPodLevelCPU {
 			t.Errorf("decided %q because of %q", d.Outcome, d.Reason)
 		}
 	})
 	t.Run("pod-level resources get the CPU of containers, so they have it", func(t *testing.T) {
 		p := pod(asks(), container("a", "cpu=1 memory=1Mi", "cpu=1"))
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("memory=1Mi"), Limits: list("memory=1Mi")}
-		if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Skipped || d.Reason != ReasonPodLevelCPU {
+		if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Skipped || d.Reason != ReasonPodLevelCPU {
 			t.Errorf("decided %q because of %q", d.Outcome, d.Reason)
 		}
 		p = pod(asks(), container("a", "memory=1Mi", ""))
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("memory=1Mi"), Limits: list("memory=1Mi")}
-		if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Partitioned {
+		if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Partitioned {
 			t.Errorf("without CPU: decided %q because of %q", d.Outcome, d.Reason)
 		}
 	})
 	t.Run("init containers are partitioned too", func(t *testing.T) {
 		p := pod(asks(), container("a", "memory=1Mi", ""))
 		p.Spec.InitContainers = []v1.Container{container("init", "cpu=250m", "")}
-		Mutate(V1(p), Policy{Gate: open})
+		Mutate(V1(p), Policy{Gate: AnyType})
 		if got := p.Spec.InitContainers[0].Resources.Requests[cores]; got.Value() != 250 {
 			t.Errorf("init container has %s cores, want 250", got.String())
 		}
@@ -388,7 +386,7 @@ func TestMutateTwiceChangesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
 		p := randomPod(r)
-		policy := Policy{Gate: open, NeverRefuse: r.IntN(2) == 0, KeepZero: r.IntN(2) == 0}
+		policy := Policy{Gate: AnyType, NeverRefuse: r.IntN(2) == 0, KeepZero: r.IntN(2) == 0}
 		before := p.DeepCopy()
 		first := Mutate(V1(p), policy)
 		once := p.DeepCopy()
@@ -400,8 +398,8 @@ func TestMutateTwiceChangesNothing(t *testing.T) {
 		if first.Outcome == Refused && !reflect.DeepEqual(before, p) {
 			t.Fatalf("a refused pod was changed: %v", first)
 		}
-		if workloadType, ok := TypeOf(p); (first.Outcome == Partitioned) != (ok && workloadType == first.Target.Type) && first.Outcome != Refused {
-			t.Fatalf("%v, but TypeOf says %q %v of %v", first, workloadType, ok, p)
+		if workloadType, ok := PartitionedType(p); (first.Outcome == Partitioned) != (ok && workloadType == first.Target.Type) && first.Outcome != Refused {
+			t.Fatalf("%v, but PartitionedType says %q %v of %v", first, workloadType, ok, p)
 		}
 	}
 }
@@ -411,17 +409,17 @@ func TestZeroChangesNothingElse(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 20000 {
 		p := randomPod(r)
-		if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Partitioned {
+		if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Partitioned {
 			continue
 		}
-		workloadType, _ := TypeOf(p)
+		workloadType, _ := PartitionedType(p)
 		before, ordinary := p.DeepCopy(), AsOrdinary(p, workloadType)
-		Mutate(V1(p), Policy{Gate: open, KeepZero: true})
-		if again, ok := TypeOf(p); !ok || again != workloadType || !Settled(V1(p)) {
+		Mutate(V1(p), Policy{Gate: AnyType, KeepZero: true})
+		if again, ok := PartitionedType(p); !ok || again != workloadType || !Settled(V1(p)) {
 			t.Fatalf("with zeros the pod is of type %q, %v", again, ok)
 		}
 		with := p.DeepCopy()
-		if Mutate(V1(p), Policy{Gate: open}); !reflect.DeepEqual(p, with) {
+		if Mutate(V1(p), Policy{Gate: AnyType}); !reflect.DeepEqual(p, with) {
 			t.Fatalf("zeros do not stay: %v", p)
 		}
 		for i, c := range AsOrdinary(p, workloadType).Spec.Containers {
@@ -459,7 +457,7 @@ func FuzzCores(f *testing.F) {
 			return
 		}
 		p := pod(map[string]string{target: ""}, v1.Container{Name: "a", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{cpu: quantity.DeepCopy(), memory: resource.MustParse("1Mi")}}})
-		d := Mutate(V1(p), Policy{Gate: open})
+		d := Mutate(V1(p), Policy{Gate: AnyType})
 		exact, ok := new(big.Rat).SetString(quantity.AsDec().String())
 		if !ok {
 			t.Fatal(quantity.AsDec())
@@ -483,7 +481,7 @@ func FuzzCores(f *testing.F) {
 
 func TestMirrorsKeepNoDefaultCPU(t *testing.T) {
 	written := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "memory=1Mi", ""))
-	Mutate(V1(written), Policy{Gate: open})
+	Mutate(V1(written), Policy{Gate: AnyType})
 	defaulted := written.DeepCopy()
 	for i := range defaulted.Spec.Containers {
 		set(&defaulted.Spec.Containers[i].Resources.Requests, cpu, resource.MustParse("100m"))
@@ -493,7 +491,7 @@ func TestMirrorsKeepNoDefaultCPU(t *testing.T) {
 	DropDefaultCPU(V1(got), false)
 	expectEqual(t, got, written)
 	DropDefaultCPU(V1(got), true)
-	if _, ok := TypeOf(got); !ok || len(got.Spec.Containers[0].Resources.Requests) != 3 || len(got.Spec.Containers[1].Resources.Requests) != 2 {
+	if _, ok := PartitionedType(got); !ok || len(got.Spec.Containers[0].Resources.Requests) != 3 || len(got.Spec.Containers[1].Resources.Requests) != 2 {
 		t.Errorf("with zeros it is %v", got.Spec.Containers)
 	}
 	RestoreCPU(V1(defaulted))
@@ -509,7 +507,7 @@ func TestMirrorsKeepNoDefaultCPU(t *testing.T) {
 func TestAsOrdinaryIsThePodBeforeMutate(t *testing.T) {
 	p := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "", ""))
 	original := p.DeepCopy()
-	if d := Mutate(V1(p), Policy{Gate: open}); d.Outcome != Partitioned {
+	if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Partitioned {
 		t.Fatal(d)
 	}
 	mutated := p.DeepCopy()
@@ -526,7 +524,7 @@ func TestAsOrdinaryIsThePodBeforeMutate(t *testing.T) {
 
 func TestAResizedContainerKeepsItsCPU(t *testing.T) {
 	p := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"))
-	Mutate(V1(p), Policy{Gate: open})
+	Mutate(V1(p), Policy{Gate: AnyType})
 	for name, resized := range map[string]v1.Container{
 		"without cores": container("a", "memory=2Mi", ""),
 		"with cpu zero": container("a", "cpu=0 memory=2Mi", "cpu=0 memory=3Mi"),
@@ -554,7 +552,7 @@ func TestPodsThatDoNotAskCostNothing(t *testing.T) {
 			t.Fatal(errs)
 		}
 		CarriesCores(p.Spec.Containers[0].Resources.Requests)
-		TypeOf(p)
+		PartitionedType(p)
 	}); allocs != 0 {
 		t.Errorf("%v allocations, want none", allocs)
 	}

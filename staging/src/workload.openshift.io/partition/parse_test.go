@@ -203,14 +203,14 @@ func TestParseTarget(t *testing.T) {
 
 func TestAllowed(t *testing.T) {
 	for value, want := range map[string]bool{"management": true, " a , management ": true, "a,,management": true, "": false, "managements": false, "a management": false} {
-		if got := Allows(value, "management"); got != want {
+		if got := ListsType(value, "management"); got != want {
 			t.Errorf("%q allows management: %v, want %v", value, got, want)
 		}
 	}
-	if Allows(",", "") {
+	if ListsType(",", "") {
 		t.Error("the empty name is allowed")
 	}
-	if got := ParseAllowed(" a ,,b"); len(got) != 2 || got[0] != "a" || got[1] != "b" {
+	if got := ParseTypes(" a ,,b"); len(got) != 2 || got[0] != "a" || got[1] != "b" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -262,7 +262,7 @@ func FuzzAnnotations(f *testing.F) {
 			t.Errorf("the limit %d of %q does not survive", limit, resources)
 		}
 		p := pod(map[string]string{TargetPrefix + workloadType: value, ResourcesPrefix + "a": resources}, container("a", "cores=400 memory=1Mi", "cpu=1"))
-		policy := Policy{Gate: open, NeverRefuse: true}
+		policy := Policy{Gate: AnyType, NeverRefuse: true}
 		d := Mutate(V1(p), policy)
 		once := p.DeepCopy()
 		Mutate(V1(p), policy)

@@ -8,14 +8,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TypeOf returns the workload type of a pod that [Mutate] partitioned, and false
+// PartitionedType returns the workload type of a pod that [Mutate] partitioned, and false
 // for every other pod. The target annotation alone makes no partitioned pod: no
 // container may have cpu, and either each has its resources annotation, or at least one
 // has cores of the type, and none those of another. (OpenShift's kubelet annotates no
 // container without a request.) A pod whose author forged all of that cannot be told
 // from a partitioned one; it is the admission plugin, in every kube-apiserver, that lets
 // none pass. It does not allocate.
-func TypeOf(pod *v1.Pod) (workloadType string, ok bool) {
+func PartitionedType(pod *v1.Pod) (workloadType string, ok bool) {
 	for key := range pod.Annotations {
 		if name, found := strings.CutPrefix(key, TargetPrefix); found {
 			if workloadType != "" {
@@ -67,7 +67,7 @@ func carriesCoresOf(list v1.ResourceList, workloadType string) (own, foreign boo
 	return own, foreign
 }
 
-// AsOrdinary returns a copy of a partitioned pod, whose workload type [TypeOf] has
+// AsOrdinary returns a copy of a partitioned pod, whose workload type [PartitionedType] has
 // told, in which each container asks for CPU as it did before [Mutate]: what
 // upstream code that turns requests into weights and quotas should see. The copy
 // shares everything else with the pod; only the containers' requests and limits may

@@ -3,7 +3,7 @@ package partition
 import "testing"
 
 // The kubelet knows a partitioned pod by what it has, whoever partitioned it.
-func TestTypeOf(t *testing.T) {
+func TestPartitionedType(t *testing.T) {
 	const cores, others = "management.workload.openshift.io/cores=400", "infra.workload.openshift.io/cores=400"
 	annotated := map[string]string{target: soft, ResourcesPrefix + "c": `{"cpushares":400}`, ResourcesPrefix + "d": `{"cpushares":2}`}
 	theirs := map[string]string{target: soft, ResourcesPrefix + "c": `{"cpushares":409}`}
@@ -23,7 +23,7 @@ func TestTypeOf(t *testing.T) {
 		"it does not ask":                                  {map[string]string{ResourcesPrefix + "c": "", ResourcesPrefix + "d": ""}, cores, "", ""},
 		"it asks twice":                                    {map[string]string{target: soft, TargetPrefix + "infra": soft}, cores, "", ""},
 	} {
-		got, ok := TypeOf(pod(test.annotations, container("c", test.c, ""), container("d", test.d, "")))
+		got, ok := PartitionedType(pod(test.annotations, container("c", test.c, ""), container("d", test.d, "")))
 		if got != test.want || ok != (test.want != "") {
 			t.Errorf("%s: got %q, %v; want %q", name, got, ok, test.want)
 		}

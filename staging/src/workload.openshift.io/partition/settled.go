@@ -12,7 +12,7 @@ import (
 // partitioned. It says nothing of namespaces and nodes, and changes nothing.
 func Settled[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N]) bool {
 	var buffer [usualContainers]amount
-	d, cores, found := pod.decide(Policy{Gate: func(string) Reason { return reasonMay }}, buffer[:0])
+	d, cores, found := pod.decide(Policy{Gate: AnyType}, buffer[:0])
 	switch d.Outcome {
 	case Partitioned:
 		return pod.isPartitioned(d.Target, cores, found)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Effect says what becomes of a pod that can not be partitioned.
+// Effect says what becomes of a pod that cannot be partitioned.
 type Effect string
 
 const (

@@ -21,7 +21,7 @@ const (
 	ResourcesPrefix = "resources." + Domain + "/"
 
 	// AllowedAnnotation, on a namespace, lists the workload types that its pods may
-	// ask for; see [ParseAllowed].
+	// ask for; see [ParseTypes].
 	AllowedAnnotation = Domain + "/allowed"
 
 	// WarningAnnotation, on a pod, says why its request was not honoured.
@@ -55,7 +55,7 @@ func TargetAnnotation(workloadType string) string { return TargetPrefix + worklo
 // [ContainerResources].
 func ResourcesAnnotation(container string) string { return ResourcesPrefix + container }
 
-// ValidateType returns an error that quotes the name if it can not name a
+// ValidateType returns an error that quotes the name if it cannot name a
 // workload type, which is a DNS-1123 label: lower-case letters, digits and '-',
 // at most 63 characters. A few of these mean something else to Kubernetes.
 func ValidateType(workloadType string) error {
@@ -91,10 +91,10 @@ const reservedType = "requests"
 // IsAttachableVolumeResourceName).
 var reservedPrefixes = [...]string{hugePagesPrefix, "attachable-volumes-"}
 
-// ParseAllowed splits the value of an allowed or enabled annotation at its
+// ParseTypes splits the value of an allowed or enabled annotation at its
 // commas. Blanks around names and empty names are ignored; names that could not
 // be a workload type are kept, since no pod can ask for them.
-func ParseAllowed(value string) []string {
+func ParseTypes(value string) []string {
 	var types []string
 	for name := range strings.SplitSeq(value, ",") {
 		if name = strings.TrimSpace(name); name != "" {
@@ -104,9 +104,9 @@ func ParseAllowed(value string) []string {
 	return types
 }
 
-// Allows reports whether an allowed or enabled annotation lists the workload type.
-// It does what [ParseAllowed] does, without an allocation.
-func Allows(value, workloadType string) bool {
+// ListsType reports whether an allowed or enabled annotation lists the workload type.
+// It does what [ParseTypes] does, without an allocation.
+func ListsType(value, workloadType string) bool {
 	for value != "" {
 		var name string
 		name, value, _ = strings.Cut(value, ",")
