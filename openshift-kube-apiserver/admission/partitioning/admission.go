@@ -253,7 +253,7 @@ func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.P
 			return partition.Decision{}, err
 		}
 		policy.Gate = func(string) partition.Reason { return reason }
-		if reason == "" {
+		if reason == partition.NoReason {
 			if err := p.demands.complete(a, pod, again, &policy); err != nil {
 				return partition.Decision{}, err
 			}
@@ -289,9 +289,9 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	target, _ := partition.ParseTarget(pod.Annotations)
 	if !partition.Settled(internalpod.View(pod)) {
-		p.count(a, partition.Decision{Outcome: partition.Refused, Target: target, Reason: reasonChangedLater})
-		return admission.NewForbidden(a, errors.New("the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; "+
-			"such a webhook must not set cpu in containers that have cores, nor annotations of "+partition.Domain))
+		decision := partition.Decision{Outcome: partition.Refused, Target: target, Reason: partition.ReasonChangedLater}
+		p.count(a, decision)
+		return admission.NewForbidden(a, errors.New(decision.Message()))
 	}
 	if target.Type == "" {
 		if message, told := pod.Annotations[partition.WarningAnnotation]; told {
@@ -307,16 +307,13 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if decision.Reason, err = p.ask(ctx, a, target.Type); err != nil {
 		return err
 	}
-	if decision.Reason != "" {
+	if decision.Reason != partition.NoReason {
 		decision.Outcome = partition.Refused
 		err = admission.NewForbidden(a, errors.New(decision.Message()+"; the pod was partitioned after that had been decided, probably by a mutating webhook"))
 	}
 	p.count(a, decision)
 	return err
 }
-
-// reasonChangedLater counts pods that Validate refuses, whatever was changed.
-const reasonChangedLater partition.Reason = "changed_later"
 
 // warn tells the client and the audit log; the core has annotated the pod.
 func warn(ctx context.Context, a admission.Attributes, message string) {
@@ -411,16 +408,13 @@ func (p *plugin) awaitCaches(ctx context.Context, workloadType string) error {
 const longestWait = 10 * time.Second
 
 func (p *plugin) gate(namespace map[string]string, workloadType string) partition.Reason {
-	allowed, annotated := namespace[partition.AllowedAnnotation]
-	switch {
-	case !annotated:
-		return partition.ReasonNamespaceNotAnnotated
-	case !partition.ListsType(allowed, workloadType):
-		return partition.ReasonNamespaceOtherTypes
-	case !p.activation.active(workloadType):
+	if reason := partition.NamespaceReason(namespace, workloadType); reason != partition.NoReason {
+		return reason
+	}
+	if !p.activation.active(workloadType) {
 		return partition.ReasonTypeInactive
 	}
-	return ""
+	return partition.NoReason
 }
 
 // update keeps the stored pod's annotations, whichever subresource the request

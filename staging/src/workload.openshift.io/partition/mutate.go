@@ -1,136 +1,10 @@
 package partition
 
 import (
-	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// Outcome is what became of a pod.
-type Outcome string
-
-const (
-	// Ordinary is the outcome of a pod that asks for no partition.
-	Ordinary Outcome = ""
-	// Partitioned pods carry cores in place of cpu.
-	Partitioned Outcome = "partitioned"
-	// Skipped pods asked for a partition and run as ordinary pods.
-	Skipped Outcome = "skipped"
-	// Refused pods must not be created: HTTP status 403, or 422 if
-	// [Decision.Errors] is not empty. They are left unchanged.
-	Refused Outcome = "refused"
-)
-
-// Reason says why a pod is not partitioned, in a form that serves as a metric's label.
-type Reason string
-
-// NoReason is the zero value: nothing keeps the pod from being partitioned, or it does not
-// ask.
-const NoReason Reason = ""
-
-// The reasons of section 5 of the design, and a few more.
-const (
-	ReasonGuaranteed            Reason = "guaranteed"
-	ReasonQoSChange             Reason = "qos_change"
-	ReasonPodLevelCPU           Reason = "pod_level_cpu"
-	ReasonTypeInactive          Reason = "type_inactive"
-	ReasonNamespaceNotAnnotated Reason = "namespace_not_annotated"
-	ReasonNamespaceOtherTypes   Reason = "namespace_other_types"
-	ReasonInvalidTarget         Reason = "invalid_target"
-	ReasonCoresWithoutTarget    Reason = "cores_without_target"
-	// ReasonNamespaceConstrainsCPU: a LimitRange or ResourceQuota would have the pod
-	// refused without cpu; [Decision.Detail] names it.
-	ReasonNamespaceConstrainsCPU Reason = "namespace_constrains_cpu"
-	// ReasonCPUOutOfRange: a quantity is negative, beyond [MaxCPUs], or a request above
-	// its limit. Upstream refuses the first and the last.
-	ReasonCPUOutOfRange Reason = "cpu_out_of_range"
-	// ReasonHugePagesNeedCPU: a container has huge pages and cpu, but no memory.
-	ReasonHugePagesNeedCPU Reason = "hugepages_need_cpu"
-	// ReasonAnnotationsTooLarge: with ours, the pod's annotations are more than upstream
-	// accepts.
-	ReasonAnnotationsTooLarge Reason = "annotations_too_large"
-)
-
-const coresWithoutTargetMessage = "cores of a workload type were turned back into a cpu request, because the pod asks for no workload type"
-
-var reasonTexts = map[Reason]string{
-	ReasonGuaranteed:   "the pod has the QoS class Guaranteed, whose CPU is its own; give it requests below its limits to have it partitioned",
-	ReasonQoSChange:    "without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned",
-	ReasonPodLevelCPU:  "spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned",
-	ReasonTypeInactive: "no pool of this type is active here",
-	// OpenShift's conformance suite looks for these words.
-	ReasonNamespaceNotAnnotated:  "the namespace is not annotated with " + AllowedAnnotation,
-	ReasonNamespaceOtherTypes:    "the namespace's annotation " + AllowedAnnotation + " does not list it",
-	ReasonNamespaceConstrainsCPU: "the namespace demands cpu of its pods: ",
-	ReasonCPUOutOfRange:          fmt.Sprintf("the CPU of a container is negative, above its limit, or more than %d CPUs", MaxCPUs),
-	ReasonHugePagesNeedCPU:       "Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have it partitioned",
-	ReasonAnnotationsTooLarge:    "with those of its containers, its annotations would be larger than Kubernetes accepts; shorten them to have it partitioned",
-}
-
-// Decision is what [Mutate] decided, and why.
-type Decision struct {
-	Outcome Outcome
-	// Target is what the pod asked for; zero if it did not ask or asked wrongly.
-	Target Target
-	// Reason is [NoReason] for pods that were partitioned, or had nothing of ours.
-	Reason Reason
-	// Detail is what [Policy.Constraint] said, with ReasonNamespaceConstrainsCPU.
-	Detail string
-	// Errors say what is wrong with the target annotation, with
-	// ReasonInvalidTarget.
-	Errors field.ErrorList
-}
-
-// Message tells the pod's author what was decided and what to do about it. It is
-// empty where there is nothing to tell.
-func (d Decision) Message() string {
-	switch d.Reason {
-	case NoReason:
-		return ""
-	case ReasonCoresWithoutTarget:
-		return coresWithoutTargetMessage
-	case ReasonInvalidTarget:
-		return "workload type ignored: " + d.Errors.ToAggregate().Error()
-	}
-	verb := "ignored"
-	if d.Outcome == Refused {
-		verb = "refused"
-	}
-	return fmt.Sprintf("workload type %q %s: %s%s", d.Target.Type, verb, reasonTexts[d.Reason], d.Detail)
-}
-
-// ParseMessage is the inverse of [Decision.Message] for a pod that was skipped, whose
-// warning annotation is all that is left of the decision: it returns the workload type
-// and the reason, and false for every other text.
-func ParseMessage(message string) (d Decision, ok bool) {
-	rest, ok := strings.CutPrefix(message, "workload type ")
-	if !ok {
-		return Decision{}, false
-	}
-	quoted, err := strconv.QuotedPrefix(rest)
-	if err != nil {
-		return Decision{}, false
-	}
-	workloadType, err := strconv.Unquote(quoted)
-	if err != nil {
-		return Decision{}, false
-	}
-	text, ok := strings.CutPrefix(rest[len(quoted):], " ignored: ")
-	if !ok {
-		return Decision{}, false
-	}
-	for reason, start := range reasonTexts {
-		if detail, found := strings.CutPrefix(text, start); found {
-			return Decision{Outcome: Skipped, Target: Target{Type: workloadType, Effect: Preferred}, Reason: reason, Detail: detail}, true
-		}
-	}
-	return Decision{}, false
-}
 
 // Gate tells whether pods may be partitioned as the workload type, for reasons
 // outside the pod: the namespace and the nodes. [NoReason] means yes.
@@ -191,52 +65,47 @@ type findings struct {
 const usualContainers = 8
 
 // decide says what is to become of the pod, which resource its target asks for, and what
-// it found. The buffer saves an allocation.
+// it found. The rules are asked in an order that users see: the first that holds is the
+// reason. The buffer saves an allocation.
 func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, found findings) {
-	no := func(reason Reason, refuse bool) (Decision, N, findings) {
+	no := func(reason Reason) (Decision, N, findings) {
 		d.Outcome, d.Reason = Skipped, reason
-		if refuse && !policy.NeverRefuse {
+		if rule, _ := RuleOf(reason); rule.Response(d.Target.Effect) != Warning && !policy.NeverRefuse {
 			d.Outcome = Refused
 		}
 		return d, cores, found
 	}
 	if d.Target, d.Errors = ParseTarget(*p.Annotations); len(d.Errors) > 0 {
-		return no(ReasonInvalidTarget, true)
+		return no(ReasonInvalidTarget)
 	}
 	if d.Target.Type == "" {
 		return Decision{}, cores, found
 	}
-	hard := d.Target.Effect == Required
 	if reason := policy.Gate(d.Target.Type); reason != NoReason {
-		return no(reason, hard || reason == ReasonNamespaceOtherTypes)
+		return no(reason)
 	}
 	cores, found.amounts = N(CoresResource(d.Target.Type)), buffer
-	inRange := true
 	for i := range p.Containers {
-		of := p.Containers[i].ordinary(*p.Annotations, cores)
-		inRange = inRange && of.inRange()
-		found.amounts = append(found.amounts, of)
+		found.amounts = append(found.amounts, p.Containers[i].ordinary(*p.Annotations, cores))
 	}
-	if !inRange {
-		return no(ReasonCPUOutOfRange, hard)
+	if found.hasCPUOutOfRange() {
+		return no(ReasonCPUOutOfRange)
 	}
 	found.class = p.qos(found.amounts)
 	switch {
-	case p.Resources.hasCPU() || (p.Resources.isSet() && slices.ContainsFunc(found.amounts, amount.isSet)):
-		return no(ReasonPodLevelCPU, hard)
-	case found.class == guaranteed:
-		return no(ReasonGuaranteed, hard)
-	case found.class != p.qos(nil):
-		return no(ReasonQoSChange, hard)
-	case p.hugePagesNeedCPU(found.amounts):
-		return no(ReasonHugePagesNeedCPU, hard)
-	case p.annotationsSize(d.Target, found.amounts) > maxAnnotations:
-		return no(ReasonAnnotationsTooLarge, hard)
+	case p.hasPodLevelCPU(found):
+		return no(ReasonPodLevelCPU)
+	case found.isGuaranteed():
+		return no(ReasonGuaranteed)
+	case p.changesQoS(found):
+		return no(ReasonQoSChange)
+	case p.hugePagesNeedCPU(found):
+		return no(ReasonHugePagesNeedCPU)
+	case p.annotationsTooLarge(d.Target, found):
+		return no(ReasonAnnotationsTooLarge)
 	}
-	if policy.Constraint != nil {
-		if d.Detail = policy.Constraint(); d.Detail != "" {
-			return no(ReasonNamespaceConstrainsCPU, hard)
-		}
+	if d.Detail = policy.constraint(); d.Detail != "" {
+		return no(ReasonNamespaceConstrainsCPU)
 	}
 	d.Outcome = Partitioned
 	return d, cores, found
@@ -350,16 +219,16 @@ func (p Pod[L, N]) partition(target Target, cores N, found findings, keepZero bo
 }
 
 // dropCPU takes cpu out of a container's lists, or leaves it at zero there. A zero that is
-// there stays if the container is settled, so that another run finds nothing to do. In the
-// limits only such a container gets a zero: whoever has put a limit back beside cores
-// would do so again.
-func (c *Container[L, N]) dropCPU(settled, keepZero bool) {
+// there stays if the container is partitioned already, so that another run finds nothing to
+// do. In the limits only such a container gets a zero: whoever has put a limit back beside
+// cores would do so again.
+func (c *Container[L, N]) dropCPU(already, keepZero bool) {
 	zero := func(list L) bool {
 		quantity, has := list[cpu]
 		return has && quantity.IsZero()
 	}
 	switch {
-	case zero(*c.Requests) && (settled || keepZero):
+	case zero(*c.Requests) && (already || keepZero):
 	case keepZero:
 		set(c.Requests, cpu, *resource.NewQuantity(0, resource.DecimalSI))
 	default:
@@ -367,62 +236,12 @@ func (c *Container[L, N]) dropCPU(settled, keepZero bool) {
 	}
 	_, limited := (*c.Limits)[cpu]
 	switch {
-	case zero(*c.Limits) && settled:
-	case limited && settled && keepZero:
+	case zero(*c.Limits) && already:
+	case limited && already && keepZero:
 		set(c.Limits, cpu, *resource.NewQuantity(0, resource.DecimalSI))
 	default:
 		remove(c.Limits, cpu)
 	}
-}
-
-// hugePagesNeedCPU reports whether upstream would refuse a container for its huge pages
-// once its cpu is gone (pkg/apis/core/validation, validateResourceRequirements: "HugePages
-// require cpu or memory").
-func (p Pod[L, N]) hugePagesNeedCPU(amounts []amount) bool {
-	for i := range p.Containers {
-		if c := &p.Containers[i]; amounts[i].requested && (hasHugePages(*c.Requests) || hasHugePages(*c.Limits)) && !hasMemory(*c.Requests) && !hasMemory(*c.Limits) {
-			return true
-		}
-	}
-	return false
-}
-
-func hasMemory[L ~map[N]resource.Quantity, N ~string](list L) bool {
-	_, has := list[memory]
-	return has
-}
-
-func hasHugePages[L ~map[N]resource.Quantity, N ~string](list L) bool {
-	if hasOnly(list, cpu, memory) {
-		return false
-	}
-	for name := range list {
-		if strings.HasPrefix(string(name), hugePagesPrefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// maxAnnotations is the size in bytes, keys included, of all annotations that upstream accepts.
-const maxAnnotations = apivalidation.TotalAnnotationSizeLimitB
-
-// annotationsSize is the size that the annotations have after partition.
-func (p Pod[L, N]) annotationsSize(target Target, amounts []amount) (size int) {
-	for key, value := range *p.Annotations {
-		switch {
-		case key == WarningAnnotation || strings.HasPrefix(key, ResourcesPrefix):
-		case strings.HasPrefix(key, TargetPrefix):
-			size += len(key) + len(target.AnnotationValue())
-		default:
-			size += len(key) + len(value)
-		}
-	}
-	var buffer [64]byte
-	for i := range p.Containers {
-		size += len(ResourcesPrefix) + len(p.Containers[i].Name) + len(amounts[i].annotation().appendTo(buffer[:0]))
-	}
-	return size
 }
 
 // annotate leaves the pod as it is where another annotation would have it refused.
@@ -440,15 +259,6 @@ func (p Pod[L, N]) annotate(key, value string) {
 		*p.Annotations = map[string]string{}
 	}
 	(*p.Annotations)[key] = value
-}
-
-func (r *Requirements[L, N]) hasCPU() bool {
-	if r == nil {
-		return false
-	}
-	_, request := (*r.Requests)[cpu]
-	_, limit := (*r.Limits)[cpu]
-	return request || limit
 }
 
 // removeCores removes the cores of all workload types, except the one named.

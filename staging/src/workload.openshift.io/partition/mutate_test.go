@@ -216,7 +216,7 @@ func TestMutate(t *testing.T) {
 	}, {
 		name:        "cores without a target annotation become cpu again",
 		pod:         pod(map[string]string{forA: `{"cpushares":400,"cpulimit":500,"cpuset":"0"}`}, container("a", "cores=400 cpu=100m memory=1Mi", "cores=400")),
-		want:        pod(map[string]string{WarningAnnotation: coresWithoutTargetMessage}, container("a", "cpu=400m memory=1Mi", "cpu=500m")),
+		want:        pod(map[string]string{WarningAnnotation: coresWithoutTargetRule.Text}, container("a", "cpu=400m memory=1Mi", "cpu=500m")),
 		reason:      ReasonCoresWithoutTarget,
 		wantMessage: "turned back",
 	}, {

@@ -201,20 +201,6 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
-func TestAllowed(t *testing.T) {
-	for value, want := range map[string]bool{"management": true, " a , management ": true, "a,,management": true, "": false, "managements": false, "a management": false} {
-		if got := ListsType(value, "management"); got != want {
-			t.Errorf("%q allows management: %v, want %v", value, got, want)
-		}
-	}
-	if ListsType(",", "") {
-		t.Error("the empty name is allowed")
-	}
-	if got := ParseTypes(" a ,,b"); len(got) != 2 || got[0] != "a" || got[1] != "b" {
-		t.Errorf("got %q", got)
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"management": {"cpuset": "0-1,3"}}`))
 	f.Add([]byte(`{"a": {"cpuset": ""}, "b": {"cpuset": "2-1"}}`))

@@ -57,12 +57,6 @@ const (
 	hugePagesPrefix = "hugepages-"
 )
 
-// MaxCPUs is more than any host has. A quantity of CPU beyond it is a mistake, and some
-// such quantities do not fit 64 bits in millicores.
-const MaxCPUs = 1_000_000
-
-const maxMillicores = MaxCPUs * 1000
-
 // qosClass is a pod's quality of service class.
 type qosClass int
 
@@ -135,19 +129,12 @@ type amount struct {
 	requested bool
 }
 
-// inRange reports whether the amount can be one of a container.
-func (a amount) inRange() bool {
-	return a.request >= 0 && a.request <= maxMillicores && a.limit >= 0 && a.limit <= maxMillicores && (a.limit == 0 || a.request <= a.limit)
-}
-
 // annotation is what a container that asks for the amount is annotated with.
 func (a amount) annotation() ContainerResources {
 	return ContainerResources{CPUShares: max(a.request, MinShares), CPULimit: a.limit}
 }
 
-// isSet reports whether there is any CPU in it. Pod-level resources, where there are any,
-// then get it by default: upstream adds the containers' CPU to them, before admission or
-// after it, by release (pkg/api/pod, DefaultPodLevelResources).
+// isSet reports whether there is any CPU in it.
 func (a amount) isSet() bool { return a.request > 0 || a.limit > 0 }
 
 // ordinary returns the CPU that the container asks for as an ordinary container:

@@ -91,32 +91,6 @@ const reservedType = "requests"
 // IsAttachableVolumeResourceName).
 var reservedPrefixes = [...]string{hugePagesPrefix, "attachable-volumes-"}
 
-// ParseTypes splits the value of an allowed or enabled annotation at its
-// commas. Blanks around names and empty names are ignored; names that could not
-// be a workload type are kept, since no pod can ask for them.
-func ParseTypes(value string) []string {
-	var types []string
-	for name := range strings.SplitSeq(value, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			types = append(types, name)
-		}
-	}
-	return types
-}
-
-// ListsType reports whether an allowed or enabled annotation lists the workload type.
-// It does what [ParseTypes] does, without an allocation.
-func ListsType(value, workloadType string) bool {
-	for value != "" {
-		var name string
-		name, value, _ = strings.Cut(value, ",")
-		if strings.TrimSpace(name) == workloadType {
-			return workloadType != ""
-		}
-	}
-	return false
-}
-
 // abbreviate keeps values of any size readable in errors: API clients may send
 // 256 KiB of annotations, and an error repeats what it complains of.
 func abbreviate(value string) string {

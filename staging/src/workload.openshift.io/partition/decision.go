@@ -1,0 +1,87 @@
+package partition
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Outcome is what became of a pod.
+type Outcome string
+
+const (
+	// Ordinary is the outcome of a pod that asks for no partition.
+	Ordinary Outcome = ""
+	// Partitioned pods carry cores in place of cpu.
+	Partitioned Outcome = "partitioned"
+	// Skipped pods asked for a partition and run as ordinary pods.
+	Skipped Outcome = "skipped"
+	// Refused pods must not be created: HTTP status 403, or 422 if
+	// [Decision.Errors] is not empty. They are left unchanged.
+	Refused Outcome = "refused"
+)
+
+// Decision is what [Mutate] decided, and why.
+type Decision struct {
+	Outcome Outcome
+	// Target is what the pod asked for; zero if it did not ask or asked wrongly.
+	Target Target
+	// Reason is [NoReason] for pods that were partitioned, or had nothing of ours.
+	Reason Reason
+	// Detail is what [Policy.Constraint] said, with [ReasonNamespaceConstrainsCPU].
+	Detail string
+	// Errors say what is wrong with the target annotation, with
+	// [ReasonInvalidTarget].
+	Errors field.ErrorList
+}
+
+// Message tells the pod's author what was decided and what to do about it. It is
+// empty where there is nothing to tell.
+func (d Decision) Message() string {
+	if d.Reason == NoReason {
+		return ""
+	}
+	rule, _ := RuleOf(d.Reason)
+	detail := d.Detail
+	if len(d.Errors) > 0 {
+		detail = d.Errors.ToAggregate().Error()
+	}
+	if rule.Whole {
+		return rule.Text + detail
+	}
+	verb := "ignored"
+	if d.Outcome == Refused {
+		verb = "refused"
+	}
+	return fmt.Sprintf("workload type %q %s: %s%s", d.Target.Type, verb, rule.Text, detail)
+}
+
+// ParseMessage is the inverse of [Decision.Message] for a pod that was skipped, whose
+// warning annotation is all that is left of the decision: it returns the workload type
+// and the reason, and false for every other text.
+func ParseMessage(message string) (d Decision, ok bool) {
+	rest, ok := strings.CutPrefix(message, "workload type ")
+	if !ok {
+		return Decision{}, false
+	}
+	quoted, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return Decision{}, false
+	}
+	workloadType, err := strconv.Unquote(quoted)
+	if err != nil {
+		return Decision{}, false
+	}
+	text, ok := strings.CutPrefix(rest[len(quoted):], " ignored: ")
+	if !ok {
+		return Decision{}, false
+	}
+	for i := range rules {
+		if detail, found := strings.CutPrefix(text, rules[i].Text); found && !rules[i].Whole {
+			return Decision{Outcome: Skipped, Target: Target{Type: workloadType, Effect: Preferred}, Reason: rules[i].Reason, Detail: detail}, true
+		}
+	}
+	return Decision{}, false
+}

@@ -1,0 +1,34 @@
+package partition
+
+import "testing"
+
+func TestNamespaceReason(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        Reason
+	}{
+		"no annotations":                 {nil, ReasonNamespaceNotAnnotated},
+		"annotations of others":          {map[string]string{EnabledAnnotation: "management"}, ReasonNamespaceNotAnnotated},
+		"an empty list allows no type":   {map[string]string{AllowedAnnotation: ""}, ReasonNamespaceOtherTypes},
+		"a list of other types":          {map[string]string{AllowedAnnotation: "infra, managements"}, ReasonNamespaceOtherTypes},
+		"a list that has the type in it": {map[string]string{AllowedAnnotation: "infra , management"}, NoReason},
+	} {
+		if got := NamespaceReason(test.annotations, "management"); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestListsType(t *testing.T) {
+	for value, want := range map[string]bool{"management": true, " a , management ": true, "a,,management": true, "": false, "managements": false, "a management": false} {
+		if got := ListsType(value, "management"); got != want {
+			t.Errorf("%q allows management: %v, want %v", value, got, want)
+		}
+	}
+	if ListsType(",", "") {
+		t.Error("the empty name is allowed")
+	}
+	if got := ParseTypes(" a ,,b"); len(got) != 2 || got[0] != "a" || got[1] != "b" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,99 @@
+package partition
+
+import "slices"
+
+// Reason says why a pod is not partitioned, in a form that serves as a metric's label.
+type Reason string
+
+// NoReason is the zero value: nothing keeps the pod from being partitioned, or it does not
+// ask.
+const NoReason Reason = ""
+
+// rules is the table of all reasons, in the order in which the documentation lists them.
+// Whatever is to be known of a reason stands in the file named after it; nothing else
+// says when it holds, what its pods get, or what their authors are told.
+var rules = [...]Rule{
+	guaranteedRule,
+	qosChangeRule,
+	podLevelCPURule,
+	cpuOutOfRangeRule,
+	namespaceConstrainsCPURule,
+	hugePagesNeedCPURule,
+	annotationsTooLargeRule,
+	typeInactiveRule,
+	namespaceNotAnnotatedRule,
+	namespaceOtherTypesRule,
+	invalidTargetRule,
+	changedLaterRule,
+	coresWithoutTargetRule,
+}
+
+// Rule is a row of the table of reasons: everything that the decision, the documentation
+// and commands say of one of them.
+type Rule struct {
+	Reason Reason
+	// Condition says when the rule holds. It is a clause in the Markdown of the
+	// documentation's table.
+	Condition string
+	// Text is what the pod's author is told: what is wrong, and what to do about it. It
+	// completes a sentence that names the workload type, and [Decision.Detail] may follow.
+	Text string
+	// Whole means that Text is all of the message, because the reason has nothing to do
+	// with one workload type.
+	Whole bool
+	// Soft and Hard are what a pod with that effect gets.
+	Soft, Hard Response
+	// SoftNote qualifies Soft for the documentation. Empty means that there is no more to
+	// say.
+	SoftNote string
+	// StaticPods says how the rule differs for static pods. Empty means that it does not.
+	// A static pod is never refused, whatever Soft and Hard are: the kubelet has nobody to
+	// refuse it to ([Policy.NeverRefuse]).
+	StaticPods string
+}
+
+// Response is what becomes of a pod for which a [Rule] holds.
+type Response int
+
+const (
+	// Warning: the pod runs as an ordinary one, and its author is warned. It is the zero
+	// value.
+	Warning Response = iota
+	// Forbidden: the pod is refused with the HTTP status 403.
+	Forbidden
+	// Unprocessable: the pod is refused with the HTTP status 422, which names a field.
+	Unprocessable
+)
+
+// String returns the word, or the HTTP status, by which the documentation calls it.
+func (r Response) String() string {
+	switch r {
+	case Forbidden:
+		return "403"
+	case Unprocessable:
+		return "422"
+	}
+	return "warning"
+}
+
+// Response returns what a pod with the effect gets. No effect is the soft one.
+func (r Rule) Response(effect Effect) Response {
+	if effect == Required {
+		return r.Hard
+	}
+	return r.Soft
+}
+
+// Rules returns all rules, in the order of the documentation's table.
+func Rules() []Rule { return slices.Clone(rules[:]) }
+
+// RuleOf returns the rule of a reason. [NoReason], and a reason that a [Gate] invented, have
+// none; of the latter it returns one without words that refuses the hard effect.
+func RuleOf(reason Reason) (rule Rule, ok bool) {
+	for i := range rules {
+		if rules[i].Reason == reason {
+			return rules[i], true
+		}
+	}
+	return Rule{Reason: reason, Hard: Forbidden}, false
+}

@@ -1,0 +1,143 @@
+package partition
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func TestTheTableIsComplete(t *testing.T) {
+	label := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	seen := map[Reason]bool{}
+	for _, rule := range Rules() {
+		if seen[rule.Reason] || !label.MatchString(string(rule.Reason)) {
+			t.Errorf("%q is twice in the table, or can be no label", rule.Reason)
+		}
+		seen[rule.Reason] = true
+		if rule.Condition == "" || rule.Text == "" || strings.ContainsAny(rule.Condition+rule.StaticPods+rule.SoftNote, "|\n") {
+			t.Errorf("%s does not say when it holds, or what to tell: %+v", rule.Reason, rule)
+		}
+		if rule.Hard < rule.Soft {
+			t.Errorf("%s: the hard effect gets %s, and the soft one %s", rule.Reason, rule.Hard, rule.Soft)
+		}
+		if got, ok := RuleOf(rule.Reason); !ok || got != rule {
+			t.Errorf("%s: found %+v", rule.Reason, got)
+		}
+		for _, other := range Rules() {
+			if rule.Reason != other.Reason && strings.HasPrefix(rule.Text, other.Text) {
+				t.Errorf("ParseMessage cannot tell %s from %s", rule.Reason, other.Reason)
+			}
+		}
+	}
+	Rules()[0].Text = "changed"
+	if Rules()[0].Text == "changed" {
+		t.Error("a caller has changed the table")
+	}
+}
+
+// Whatever a gate says, the table decides what comes of it.
+func TestThePodGetsWhatTheTableSays(t *testing.T) {
+	for _, rule := range append(Rules(), Rule{Reason: "of_a_gate", Hard: Forbidden}) {
+		for effect, want := range map[string]Response{soft: rule.Soft, hard: rule.Hard} {
+			for _, static := range []bool{false, true} {
+				p := pod(map[string]string{target: effect}, container("a", "cpu=400m memory=1Mi", ""))
+				d := Mutate(V1(p), Policy{Gate: closed(rule.Reason), NeverRefuse: static})
+				if refused := want != Warning && !static; (d.Outcome == Refused) != refused || (d.Outcome == Skipped) == refused || d.Reason != rule.Reason {
+					t.Errorf("%s, %s, static: %v: got %s because of %s", rule.Reason, effect, static, d.Outcome, d.Reason)
+				}
+			}
+		}
+	}
+}
+
+// Users, and tests of others, look for these words.
+func TestMessages(t *testing.T) {
+	target := Target{Type: "management", Effect: Preferred}
+	wrong := field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations"), "x", "is wrong")}
+	for reason, want := range map[Reason]string{
+		ReasonGuaranteed:             `workload type "management" ignored: the pod has the QoS class Guaranteed, whose CPU is its own; give it requests below its limits to have it partitioned`,
+		ReasonQoSChange:              `workload type "management" ignored: without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned`,
+		ReasonPodLevelCPU:            `workload type "management" ignored: spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned`,
+		ReasonCPUOutOfRange:          `workload type "management" ignored: the CPU of a container is negative, above its limit, or more than 1000000 CPUs`,
+		ReasonNamespaceConstrainsCPU: `workload type "management" ignored: the namespace demands cpu of its pods: detail`,
+		ReasonHugePagesNeedCPU:       `workload type "management" ignored: Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have it partitioned`,
+		ReasonAnnotationsTooLarge:    `workload type "management" ignored: with those of its containers, its annotations would be larger than Kubernetes accepts; shorten them to have it partitioned`,
+		ReasonTypeInactive:           `workload type "management" ignored: no pool of this type is active here`,
+		ReasonNamespaceNotAnnotated:  `workload type "management" ignored: the namespace is not annotated with workload.openshift.io/allowed`,
+		ReasonNamespaceOtherTypes:    `workload type "management" ignored: the namespace's annotation workload.openshift.io/allowed does not list it`,
+		ReasonInvalidTarget:          `workload type ignored: metadata.annotations: Invalid value: "x": is wrong`,
+		ReasonChangedLater:           `the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; such a webhook must not set cpu in containers that have cores, nor annotations of workload.openshift.io`,
+		ReasonCoresWithoutTarget:     `cores of a workload type were turned back into a cpu request, because the pod asks for no workload type`,
+		NoReason:                     "",
+	} {
+		d := Decision{Outcome: Skipped, Target: target, Reason: reason}
+		switch reason {
+		case ReasonInvalidTarget:
+			d.Target, d.Errors = Target{}, wrong
+		case ReasonNamespaceConstrainsCPU:
+			d.Detail = "detail"
+		}
+		if got := d.Message(); got != want {
+			t.Errorf("%s: told\n%q, want\n%q", reason, got, want)
+		}
+		rule, known := RuleOf(reason)
+		if parsed, ok := ParseMessage(want); ok != (known && !rule.Whole) || (ok && (parsed.Reason != reason || parsed.Target != target || parsed.Detail != d.Detail)) {
+			t.Errorf("%s: parsed as %+v, %v", reason, parsed, ok)
+		}
+		d.Outcome = Refused
+		if got := d.Message(); !rule.Whole && got != strings.Replace(want, "ignored", "refused", 1) {
+			t.Errorf("%s: a refused pod is told %q", reason, got)
+		}
+	}
+}
+
+// ruleTest is a pod, without its target annotation, on which a rule holds or does not.
+type ruleTest struct {
+	pod    *v1.Pod
+	holds  bool
+	policy Policy
+}
+
+// expectRule checks on which pods a rule holds: soft ones run as they were, with a warning,
+// hard ones are refused, and all others are partitioned.
+func expectRule(t *testing.T, reason Reason, pods map[string]ruleTest) {
+	t.Helper()
+	for name, test := range pods {
+		t.Run(name, func(t *testing.T) {
+			for _, effect := range []string{soft, hard} {
+				p := test.pod.DeepCopy()
+				if p.Annotations == nil {
+					p.Annotations = map[string]string{}
+				}
+				p.Annotations[target] = effect
+				asked := p.DeepCopy()
+				policy := test.policy
+				if policy.Gate == nil {
+					policy.Gate = AnyType
+				}
+				d := Mutate(V1(p), policy)
+				want, wantReason := Partitioned, NoReason
+				if test.holds {
+					want, wantReason = Skipped, reason
+					if rule, _ := RuleOf(reason); rule.Response(Required) != Warning && effect == hard {
+						want = Refused
+					}
+				}
+				if d.Outcome != want || d.Reason != wantReason {
+					t.Errorf("%s: decided %q because of %q, want %q because of %q", effect, d.Outcome, d.Reason, want, wantReason)
+				}
+				if want == Partitioned {
+					continue
+				}
+				if want == Skipped {
+					delete(asked.Annotations, target)
+					delete(p.Annotations, WarningAnnotation)
+				}
+				expectEqual(t, p, asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package partition
+
+import (
+	"strings"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+)
+
+// ReasonAnnotationsTooLarge: with ours, the pod's annotations are more than upstream
+// accepts, and the pod would be refused.
+const ReasonAnnotationsTooLarge Reason = "annotations_too_large"
+
+var annotationsTooLargeRule = Rule{
+	Reason:    ReasonAnnotationsTooLarge,
+	Condition: "with those of its containers, the pod would have more than 256 KiB of annotations",
+	Text:      "with those of its containers, its annotations would be larger than Kubernetes accepts; shorten them to have it partitioned",
+	Soft:      Warning,
+	SoftNote:  "without the annotation if that does not fit",
+	Hard:      Forbidden,
+}
+
+// maxAnnotations is the size in bytes, keys included, of all annotations that upstream accepts.
+const maxAnnotations = apivalidation.TotalAnnotationSizeLimitB
+
+func (p Pod[L, N]) annotationsTooLarge(target Target, found findings) bool {
+	return p.annotationsSize(target, found.amounts) > maxAnnotations
+}
+
+// annotationsSize is the size that the annotations have after partition.
+func (p Pod[L, N]) annotationsSize(target Target, amounts []amount) (size int) {
+	for key, value := range *p.Annotations {
+		switch {
+		case key == WarningAnnotation || strings.HasPrefix(key, ResourcesPrefix):
+		case strings.HasPrefix(key, TargetPrefix):
+			size += len(key) + len(target.AnnotationValue())
+		default:
+			size += len(key) + len(value)
+		}
+	}
+	var buffer [64]byte
+	for i := range p.Containers {
+		size += len(ResourcesPrefix) + len(p.Containers[i].Name) + len(amounts[i].annotation().appendTo(buffer[:0]))
+	}
+	return size
+}

@@ -1,0 +1,17 @@
+package partition
+
+// ReasonChangedLater: a pod no longer is what [Mutate] made of it, and nothing runs after
+// that. The kubelet would not know it as partitioned, and the scheduler would count it
+// twice. [Settled] tells it (design, section 4.1).
+const ReasonChangedLater Reason = "changed_later"
+
+var changedLaterRule = Rule{
+	Reason:     ReasonChangedLater,
+	Condition:  "a webhook changed what had been decided, and nothing runs after it (in metrics only)",
+	StaticPods: "never",
+	Text: "the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; " +
+		"such a webhook must not set cpu in containers that have cores, nor annotations of " + Domain,
+	Whole: true,
+	Soft:  Forbidden,
+	Hard:  Forbidden,
+}

@@ -1,0 +1,33 @@
+package partition
+
+import (
+	"fmt"
+	"slices"
+)
+
+// ReasonCPUOutOfRange: a quantity of CPU is negative, beyond [MaxCPUs], or a request above
+// its limit. Upstream refuses the first and the last, and schedules nothing with the
+// second (design, section 5).
+const ReasonCPUOutOfRange Reason = "cpu_out_of_range"
+
+var cpuOutOfRangeRule = Rule{
+	Reason:    ReasonCPUOutOfRange,
+	Condition: "a container's CPU is negative, above its limit, or more than 1,000,000 CPUs",
+	Text:      fmt.Sprintf("the CPU of a container is negative, above its limit, or more than %d CPUs", MaxCPUs),
+	Soft:      Warning,
+	SoftNote:  "spec untouched",
+	Hard:      Forbidden,
+}
+
+// MaxCPUs is more than any host has. A quantity of CPU beyond it is a mistake, and some
+// such quantities do not fit 64 bits in millicores.
+const MaxCPUs = 1_000_000
+
+const maxMillicores = MaxCPUs * 1000
+
+func (f findings) hasCPUOutOfRange() bool { return slices.ContainsFunc(f.amounts, amount.outOfRange) }
+
+// outOfRange reports whether no container can ask for the amount.
+func (a amount) outOfRange() bool {
+	return a.request < 0 || a.request > maxMillicores || a.limit < 0 || a.limit > maxMillicores || (a.limit != 0 && a.request > a.limit)
+}

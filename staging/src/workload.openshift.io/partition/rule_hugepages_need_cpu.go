@@ -1,0 +1,46 @@
+package partition
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// ReasonHugePagesNeedCPU: a container has huge pages and cpu, but no memory. Upstream would
+// refuse it once its cpu is gone (pkg/apis/core/validation,
+// validateResourceRequirements: "HugePages require cpu or memory").
+const ReasonHugePagesNeedCPU Reason = "hugepages_need_cpu"
+
+var hugePagesNeedCPURule = Rule{
+	Reason:    ReasonHugePagesNeedCPU,
+	Condition: "a container has huge pages and `cpu`, but no memory: Kubernetes accepts no huge pages alone",
+	Text:      "Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have it partitioned",
+	Soft:      Warning,
+	Hard:      Forbidden,
+}
+
+func (p Pod[L, N]) hugePagesNeedCPU(found findings) bool {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; found.amounts[i].requested && (hasHugePages(*c.Requests) || hasHugePages(*c.Limits)) && !hasMemory(*c.Requests) && !hasMemory(*c.Limits) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasMemory[L ~map[N]resource.Quantity, N ~string](list L) bool {
+	_, has := list[memory]
+	return has
+}
+
+func hasHugePages[L ~map[N]resource.Quantity, N ~string](list L) bool {
+	if hasOnly(list, cpu, memory) {
+		return false
+	}
+	for name := range list {
+		if strings.HasPrefix(string(name), hugePagesPrefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,29 @@
+package partition
+
+import (
+	"testing"
+)
+
+// What is invalid, the tests of ParseTarget say.
+func TestInvalidTarget(t *testing.T) {
+	for name, annotations := range map[string]map[string]string{
+		"two targets":         {target: soft, TargetPrefix + "other": ""},
+		"two, a hard one":     {target: hard, TargetPrefix + "other": ""},
+		"an invalid type":     {TargetPrefix + "Management": soft},
+		"an effect of no use": {target: `{"effect":"Wished"}`},
+	} {
+		for _, static := range []bool{false, true} {
+			p := pod(annotations, container("a", "cpu=100m memory=1Mi", "")).DeepCopy()
+			before := p.DeepCopy()
+			d := Mutate(V1(p), Policy{Gate: AnyType, NeverRefuse: static})
+			if d.Reason != ReasonInvalidTarget || len(d.Errors) == 0 || d.Target.Type != "" || (d.Outcome == Refused) == static {
+				t.Errorf("%s, static: %v: got %+v", name, static, d)
+			}
+			if !static {
+				expectEqual(t, p, before)
+			} else if len(p.Annotations) != 1 || p.Annotations[WarningAnnotation] != d.Message() {
+				t.Errorf("%s: a static pod has %v", name, p.Annotations)
+			}
+		}
+	}
+}

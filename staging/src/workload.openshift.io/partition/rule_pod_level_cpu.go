@@ -1,0 +1,31 @@
+package partition
+
+import "slices"
+
+// ReasonPodLevelCPU: CPU of the pod as a whole bounds all its containers, and there is no
+// pod-level request for an extended resource that could replace it (design, section 5).
+const ReasonPodLevelCPU Reason = "pod_level_cpu"
+
+var podLevelCPURule = Rule{
+	Reason:    ReasonPodLevelCPU,
+	Condition: "`spec.resources` has CPU, or is there and a container asks for CPU, which it gets by default",
+	Text:      "spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned",
+	Soft:      Warning,
+	Hard:      Forbidden,
+}
+
+// hasPodLevelCPU counts the CPU of containers where there are pod-level resources: upstream
+// adds it to them, before admission or after it, by release (pkg/api/pod,
+// DefaultPodLevelResources).
+func (p Pod[L, N]) hasPodLevelCPU(found findings) bool {
+	return p.Resources.hasCPU() || (p.Resources.isSet() && slices.ContainsFunc(found.amounts, amount.isSet))
+}
+
+func (r *Requirements[L, N]) hasCPU() bool {
+	if r == nil {
+		return false
+	}
+	_, request := (*r.Requests)[cpu]
+	_, limit := (*r.Limits)[cpu]
+	return request || limit
+}

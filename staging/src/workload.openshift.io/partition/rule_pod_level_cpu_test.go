@@ -1,0 +1,23 @@
+package partition
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestPodLevelCPU(t *testing.T) {
+	with := func(requests, limits string, containers ...v1.Container) *v1.Pod {
+		p := pod(nil, containers...)
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}
+		return p
+	}
+	expectRule(t, ReasonPodLevelCPU, map[string]ruleTest{
+		"a request":                       {pod: with("cpu=1", "", container("a", "memory=1Mi", "")), holds: true},
+		"a limit":                         {pod: with("", "cpu=1", container("a", "memory=1Mi", "")), holds: true},
+		"a request of zero":               {pod: with("cpu=0", "", container("a", "memory=1Mi", "")), holds: true},
+		"memory, and a container's cpu":   {pod: with("memory=1Mi", "memory=1Mi", container("a", "cpu=1 memory=1Mi", "cpu=1")), holds: true},
+		"memory alone":                    {pod: with("memory=1Mi", "memory=1Mi", container("a", "memory=1Mi", ""))},
+		"none in it, and containers' cpu": {pod: with("", "", container("a", "cpu=1 memory=1Mi", ""))},
+	})
+}
