@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Check the Go modules given as arguments: gofmt, go mod tidy, go vet, staticcheck.
+# Check the Go modules given as arguments: gofmt, go mod tidy, go vet, staticcheck. Then
+# check what is made from the sources, and what packages import.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -19,3 +20,5 @@ for module in "$@"; do
     "$root/_output/bin/staticcheck" ./...
   )
 done
+echo "lint of documentation and imports" >&2
+go test -count=1 ./scripts/lint
