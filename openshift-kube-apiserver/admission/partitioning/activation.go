@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
 )
 
@@ -52,12 +53,12 @@ type activation struct {
 	seen atomic.Pointer[func() bool]
 }
 
-func newActivation(config Activation) *activation {
+func newActivation(settings config.Activation) *activation {
 	a := &activation{reporting: map[string]int{}, latched: map[string]bool{}, decided: map[string]bool{}, changed: make(chan struct{}, 1)}
-	for _, workloadType := range config.Types {
-		a.decided[workloadType] = config.Source == SourceTypes
+	for _, workloadType := range settings.Types {
+		a.decided[workloadType] = settings.Source == config.SourceTypes
 	}
-	a.undecided.Store(config.Source == SourceInfrastructure)
+	a.undecided.Store(settings.Source == config.SourceInfrastructure)
 	a.publish()
 	return a
 }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/auth/nodeidentifier"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -38,11 +39,11 @@ const PluginName = "workload.openshift.io/Partitioning"
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {
 	plugins.Register(PluginName, func(reader io.Reader) (admission.Interface, error) {
-		config, err := readConfig(reader)
+		settings, err := config.Read(reader)
 		if err != nil {
 			return nil, err
 		}
-		return newPlugin(config), nil
+		return newPlugin(settings), nil
 	})
 }
 
@@ -50,7 +51,7 @@ func Register(plugins *admission.Plugins) {
 // (design, section 4).
 type plugin struct {
 	*admission.Handler
-	config Config
+	settings config.Configuration
 	// drained ends when the server has drained.
 	drained    context.Context
 	client     kubernetes.Interface
@@ -70,15 +71,15 @@ var (
 	_ initializer.WantsDynamicClient               = &plugin{}
 )
 
-func newPlugin(config Config) *plugin {
-	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), config: config, drained: context.Background(),
-		nodes: nodeidentifier.NewDefaultNodeIdentifier(), demands: newDemandSource(), activation: newActivation(config.Activation), events: record.NewBroadcaster()}
+func newPlugin(settings config.Configuration) *plugin {
+	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), settings: settings, drained: context.Background(),
+		nodes: nodeidentifier.NewDefaultNodeIdentifier(), demands: newDemandSource(), activation: newActivation(settings.Activation), events: record.NewBroadcaster()}
 }
 
 // SetDynamicClient gives the client that reads OpenShift's Infrastructure object, if
 // the configuration names that.
 func (p *plugin) SetDynamicClient(client dynamic.Interface) {
-	if p.config.Activation.Source == SourceInfrastructure {
+	if p.settings.Activation.Source == config.SourceInfrastructure {
 		go followInfrastructure(p.drained, client, p.activation.decide)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -50,14 +51,14 @@ func namespace(name, annotation, value string) *v1.Namespace {
 // start runs the plugin against a fake API with the objects.
 func start(t *testing.T, objects ...runtime.Object) (*plugin, *fake.Clientset) {
 	t.Helper()
-	return startWith(t, Config{}, nil, objects...)
+	return startWith(t, config.Configuration{}, nil, objects...)
 }
 
 // startWith has a configuration, and a client of the object that it names.
-func startWith(t *testing.T, config Config, dynamic dynamic.Interface, objects ...runtime.Object) (*plugin, *fake.Clientset) {
+func startWith(t *testing.T, settings config.Configuration, dynamic dynamic.Interface, objects ...runtime.Object) (*plugin, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset(objects...)
-	p := newPlugin(config)
+	p := newPlugin(settings)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	// kube-apiserver's own initializer, since the order of its calls matters.
 	newInitializer(t, client, dynamic, factory).Initialize(p)
@@ -463,7 +464,7 @@ func TestANamespaceThatTheCacheDoesNotKnowYet(t *testing.T) {
 }
 
 func TestWithoutCachesClientsComeAgain(t *testing.T) {
-	p := newPlugin(Config{})
+	p := newPlugin(config.Configuration{})
 	client := fake.NewClientset()
 	p.SetExternalKubeClientSet(client)
 	p.SetExternalKubeInformerFactory(informers.NewSharedInformerFactory(client, 0))
@@ -529,7 +530,7 @@ apiserver_workload_partitioning_unlatched{workload_type="two"} 0
 }
 
 func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
-	a := newActivation(Activation{})
+	a := newActivation(config.Activation{})
 	synced := false
 	seen := func() bool { was := synced; synced = true; return was }
 	a.seen.Store(&seen)

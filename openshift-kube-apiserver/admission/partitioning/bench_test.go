@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
 
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -21,7 +22,7 @@ import (
 // benchmarked is a plugin that has seen a cluster of a size, without an API server.
 func benchmarked(b *testing.B, nodes int) *plugin {
 	b.Helper()
-	p := newPlugin(Config{})
+	p := newPlugin(config.Configuration{})
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := namespaces.Add(namespace("open", partition.AllowedAnnotation, "management")); err != nil {
 		b.Fatal(err)

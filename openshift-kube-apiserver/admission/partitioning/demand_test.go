@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -296,7 +297,7 @@ func TestNodesThatDoNotCount(t *testing.T) {
 		"another such word": {map[string]string{"workload.openshift.io/partitioning": "yes", "type": "worker"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newActivation(Activation{})
+			a := newActivation(config.Activation{})
 			seen := func() bool { return true }
 			a.seen.Store(&seen)
 			var missing []string
@@ -330,7 +331,7 @@ func TestNodesThatDoNotCount(t *testing.T) {
 
 // Only those types wait for the Infrastructure object on which it decides.
 func TestOtherTypesDoNotWaitForInfrastructure(t *testing.T) {
-	a := newActivation(Activation{Source: SourceInfrastructure, Types: []string{"management"}})
+	a := newActivation(config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}})
 	seen := func() bool { return true }
 	a.seen.Store(&seen)
 	if a.settled("management") || !a.settled("other") || !a.synced() {

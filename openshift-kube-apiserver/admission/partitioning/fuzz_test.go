@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/helper/qos"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -32,7 +33,7 @@ func FuzzAdmit(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	p := newPlugin(Config{Activation: Activation{Source: SourceTypes, Types: []string{"management"}}})
+	p := newPlugin(config.Configuration{Activation: config.Activation{Source: config.SourceTypes, Types: []string{"management"}}})
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := namespaces.Add(namespace("open", partition.AllowedAnnotation, "management, absent")); err != nil {
 		f.Fatal(err)

@@ -1,4 +1,10 @@
-package partitioning
+// Package config is the plugin's configuration in kube-apiserver's admission configuration
+// file (design, section 4.2): its versioned kind, its defaults, and what is wrong with one.
+//
+// It knows which source of activation somebody chose. How a source decides, and what follows
+// from that for a pod, it must not know; it imports no client and nothing of
+// k8s.io/kubernetes.
+package config
 
 import (
 	"bufio"
@@ -18,8 +24,8 @@ import (
 
 // The kind of the plugin's configuration in the admission configuration file.
 const (
-	ConfigAPIVersion = "partitioning." + partition.Domain + "/v1alpha1"
-	ConfigKind       = "PartitioningConfiguration"
+	APIVersion = "partitioning." + partition.Domain + "/v1alpha1"
+	Kind       = "PartitioningConfiguration"
 )
 
 // Source says who decides whether a workload type is active.
@@ -37,9 +43,9 @@ const (
 	SourceInfrastructure Source = "Infrastructure"
 )
 
-// Config is the plugin's configuration, version v1alpha1. Without one, the zero value,
-// the nodes decide.
-type Config struct {
+// Configuration is the plugin's configuration, version v1alpha1. With its zero value, which
+// is none, the nodes decide.
+type Configuration struct {
 	metav1.TypeMeta `json:",inline"`
 	Activation      Activation `json:"activation"`
 }
@@ -56,43 +62,43 @@ type Activation struct {
 // infrastructureDefault is the type that OpenShift's installer knows.
 const infrastructureDefault = "management"
 
-// maxConfig bounds the size in bytes of a configuration.
-const maxConfig = 1 << 20
+// maxBytes bounds the size in bytes of a configuration.
+const maxBytes = 1 << 20
 
-// readConfig decodes a configuration strictly; a nil reader is none. Its errors name
-// the field and the value.
-func readConfig(reader io.Reader) (Config, error) {
-	none := Config{Activation: Activation{Source: SourceNodes}}
+// Read decodes a configuration strictly; a nil reader, and one without content, is none. Its
+// errors name the field and the value.
+func Read(reader io.Reader) (Configuration, error) {
+	none := Configuration{Activation: Activation{Source: SourceNodes}}
 	if reader == nil {
 		return none, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(reader, maxConfig+1))
+	data, err := io.ReadAll(io.LimitReader(reader, maxBytes+1))
 	if err != nil {
-		return Config{}, err
+		return Configuration{}, err
 	}
-	if len(data) > maxConfig {
-		return Config{}, fmt.Errorf("configuration is larger than %d bytes", maxConfig)
+	if len(data) > maxBytes {
+		return Configuration{}, fmt.Errorf("configuration is larger than %d bytes", maxBytes)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return none, nil
 	}
 	if data, err = onlyDocument(data); err != nil {
-		return Config{}, err
+		return Configuration{}, err
 	}
 	if data, err = yaml.YAMLToJSONStrict(data); err != nil {
-		return Config{}, fmt.Errorf("configuration: %s", strings.Join(strings.Fields(err.Error()), " "))
+		return Configuration{}, fmt.Errorf("configuration: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
-	var config Config
+	var config Configuration
 	strict, err := kjson.UnmarshalStrict(data, &config)
 	if err != nil {
-		return Config{}, fmt.Errorf("configuration: %w", err)
+		return Configuration{}, fmt.Errorf("configuration: %w", err)
 	}
 	if len(strict) > 0 {
-		return Config{}, fmt.Errorf("configuration: %w", strict[0])
+		return Configuration{}, fmt.Errorf("configuration: %w", strict[0])
 	}
 	config.setDefaults()
 	if errs := config.validate(); len(errs) > 0 {
-		return Config{}, fmt.Errorf("configuration: %w", errs.ToAggregate())
+		return Configuration{}, fmt.Errorf("configuration: %w", errs.ToAggregate())
 	}
 	return config, nil
 }
@@ -120,7 +126,7 @@ func onlyDocument(data []byte) (only []byte, err error) {
 	}
 }
 
-func (c *Config) setDefaults() {
+func (c *Configuration) setDefaults() {
 	if c.Activation.Source == "" {
 		c.Activation.Source = SourceNodes
 	}
@@ -129,12 +135,12 @@ func (c *Config) setDefaults() {
 	}
 }
 
-func (c *Config) validate() (errs field.ErrorList) {
-	if c.APIVersion != ConfigAPIVersion {
-		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{ConfigAPIVersion}))
+func (c *Configuration) validate() (errs field.ErrorList) {
+	if c.APIVersion != APIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{APIVersion}))
 	}
-	if c.Kind != ConfigKind {
-		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{ConfigKind}))
+	if c.Kind != Kind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{Kind}))
 	}
 	activation := field.NewPath("activation")
 	types := activation.Child("types")

@@ -1,0 +1,105 @@
+package partitioning
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
+	"workload.openshift.io/partition"
+)
+
+func TestListedTypesAreActiveBeforeTheFirstNode(t *testing.T) {
+	p, client := startWith(t, config.Configuration{Activation: config.Activation{Source: config.SourceTypes, Types: []string{"management"}}}, nil,
+		namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, other"))
+	if !p.activation.active("management") || p.activation.active("other") {
+		t.Errorf("the types are %v", *p.activation.types.Load())
+	}
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), node("a", "other"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the nodes decide for other types", func() bool { return p.activation.active("other") })
+	if !p.activation.active("management") {
+		t.Error("a node without the type made it inactive")
+	}
+	eventually(t, "only what the nodes decide is latched", func() bool {
+		system, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+		return err == nil && system.Annotations[partition.EnabledAnnotation] == "other"
+	})
+}
+
+func infrastructure(value string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"}}}
+	if value != "" {
+		object.Object["status"] = map[string]any{"cpuPartitioning": value}
+	}
+	return object
+}
+
+func TestInfrastructureDecides(t *testing.T) {
+	kinds := map[schema.GroupVersionResource]string{infrastructures: "InfrastructureList"}
+	for name, test := range map[string]struct {
+		object     *unstructured.Unstructured
+		wantActive bool
+	}{"absent": {}, "empty": {object: infrastructure("")}, "None": {object: infrastructure("None")}, "AllNodes": {object: infrastructure("AllNodes"), wantActive: true}} {
+		t.Run(name, func(t *testing.T) {
+			var objects []runtime.Object
+			if test.object != nil {
+				objects = append(objects, test.object)
+			}
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
+			// A latch of another time has no say.
+			p, _ := startWith(t, config.Configuration{Activation: config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}}, client, namespace("kube-system", partition.EnabledAnnotation, "management"), node("a", "management"))
+			if got := p.activation.active("management"); got != test.wantActive {
+				t.Errorf("the type is active: %v", got)
+			}
+		})
+	}
+	t.Run("it changes", func(t *testing.T) {
+		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, infrastructure("None"))
+		p, _ := startWith(t, config.Configuration{Activation: config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}}, client, namespace("kube-system", "", ""))
+		resource := client.Resource(infrastructures)
+		for _, step := range []struct {
+			value string
+			want  bool
+		}{{"AllNodes", true}, {"None", false}, {"AllNodes", true}} {
+			if _, err := resource.Update(t.Context(), infrastructure(step.value), metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the type follows "+step.value, func() bool { return p.activation.active("management") == step.want })
+		}
+		if err := resource.Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the type follows the deletion", func() bool { return !p.activation.active("management") })
+	})
+	t.Run("a kind that is not there is absent, a server that fails is not known", func(t *testing.T) {
+		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+		answer := make(chan error, 2)
+		answer <- errors.New("connection refused")
+		client.PrependReactor("list", "infrastructures", func(clienttesting.Action) (bool, runtime.Object, error) {
+			select {
+			case err := <-answer:
+				return true, nil, err
+			default:
+				return true, nil, apierrors.NewNotFound(infrastructures.GroupResource(), "")
+			}
+		})
+		told := make(chan bool, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if err := watchInfrastructure(ctx, client.Resource(infrastructures), func(on bool) { told <- on }); err == nil || len(told) > 0 {
+			t.Errorf("a failure gave %v, and told %d answers", err, len(told))
+		}
+		if err := watchInfrastructure(ctx, client.Resource(infrastructures), func(on bool) { told <- on }); err != nil || <-told {
+			t.Errorf("a missing kind gave %v", err)
+		}
+	})
+}
