@@ -11,10 +11,8 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
@@ -22,13 +20,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/auth/nodeidentifier"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/activation"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/metrics"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -51,15 +48,13 @@ func Register(plugins *admission.Plugins) {
 // (design, section 4).
 type plugin struct {
 	*admission.Handler
-	settings config.Configuration
 	// drained ends when the server has drained.
 	drained    context.Context
 	client     kubernetes.Interface
-	events     record.EventBroadcaster
 	nodes      nodeidentifier.NodeIdentifier
 	namespaces corev1listers.NamespaceLister
 	demands    demandSource
-	activation *activation
+	activation *activation.Tracker
 }
 
 var (
@@ -72,46 +67,22 @@ var (
 )
 
 func newPlugin(settings config.Configuration) *plugin {
-	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), settings: settings, drained: context.Background(),
-		nodes: nodeidentifier.NewDefaultNodeIdentifier(), demands: newDemandSource(), activation: newActivation(settings.Activation), events: record.NewBroadcaster()}
+	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), drained: context.Background(),
+		nodes: nodeidentifier.NewDefaultNodeIdentifier(), demands: newDemandSource(), activation: activation.New(settings.Activation)}
 }
 
 // SetDynamicClient gives the client that reads OpenShift's Infrastructure object, if
 // the configuration names that.
 func (p *plugin) SetDynamicClient(client dynamic.Interface) {
-	if p.settings.Activation.Source == config.SourceInfrastructure {
-		go followInfrastructure(p.drained, client, p.activation.decide)
-	}
+	p.activation.SetDynamicClient(p.drained, client)
 }
 
 // SetExternalKubeClientSet gives the client that writes the latch and Events.
 func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
 	p.client = client
 	p.demands.setClient(client)
-	p.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	recorder := p.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "workload-partitioning"})
-	p.activation.missing = func(node *v1.Node, workloadType string) {
-		// As the kubelet refers to its node, so that kubectl describe shows it.
-		reference := &v1.ObjectReference{Kind: "Node", Name: node.Name, UID: types.UID(node.Name)}
-		recorder.Eventf(reference, v1.EventTypeWarning, eventNodeMissing,
-			"The node does not report %s, though the workload type %s is active: its pods can not run here until the node has a pinning file with that type",
-			partition.CoresResource(workloadType), workloadType)
-	}
-	p.activation.latchedNow = func(workloadTypes []string) {
-		reference := &v1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem, Namespace: metav1.NamespaceSystem}
-		recorder.Eventf(reference, v1.EventTypeNormal, eventActivated,
-			"All nodes that count report the cores of %s: pods that ask are partitioned from now on, whatever nodes come. To take that back, remove the type from the annotation %s of this namespace",
-			strings.Join(workloadTypes, ", "), partition.EnabledAnnotation)
-	}
+	p.activation.SetClient(client)
 }
-
-const (
-	// eventNodeMissing is the reason of an Event on the Node (design, section 4.5).
-	eventNodeMissing = "NodeMissingPartition"
-	// eventActivated is that of an Event on the namespace kube-system: the latch may close
-	// because the last node without the type was removed, which nobody else tells of.
-	eventActivated = "WorkloadTypeActivated"
-)
 
 // SetDrainedNotification starts the writer of the latch, which ends when the
 // server has drained. It is the first that kube-apiserver calls; the writer does
@@ -119,8 +90,7 @@ const (
 func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
 	ctx := wait.ContextForChannel(stop)
 	p.drained = ctx
-	context.AfterFunc(ctx, p.events.Shutdown)
-	go p.activation.run(ctx, func(ctx context.Context, types []string) ([]string, error) { return latch(ctx, p.client, types) })
+	go p.activation.Run(ctx)
 }
 
 // SetExternalKubeInformerFactory follows namespaces and nodes.
@@ -128,11 +98,11 @@ func (p *plugin) SetExternalKubeInformerFactory(factory informers.SharedInformer
 	namespaces, nodes := factory.Core().V1().Namespaces(), factory.Core().V1().Nodes()
 	p.namespaces = namespaces.Lister()
 	p.demands.setInformers(factory)
-	if err := p.activation.follow(nodes.Informer(), namespaces.Informer()); err != nil {
+	if err := p.activation.SetInformers(nodes.Informer(), namespaces.Informer()); err != nil {
 		// The informers have not started yet, so they take every handler.
 		panic(fmt.Sprintf("%s: %v", PluginName, err))
 	}
-	collect(p.activation)
+	metrics.Collect(p.activation)
 }
 
 // ValidateInitialization is called once, before the first request.
@@ -316,6 +286,13 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return err
 }
 
+// count counts what was decided of a pod. Nothing comes of a dry run.
+func (p *plugin) count(a admission.Attributes, decision partition.Decision) {
+	if !a.IsDryRun() {
+		metrics.CountPod(p.activation, decision)
+	}
+}
+
 // warn tells the client and the audit log; the core has annotated the pod.
 func warn(ctx context.Context, a admission.Attributes, message string) {
 	warning.AddWarning(ctx, "", message)
@@ -378,7 +355,7 @@ func (p *plugin) ask(ctx context.Context, a admission.Attributes, workloadType s
 
 // synced reports whether everything has been seen that decides on pods of the type.
 func (p *plugin) synced(workloadType string) bool {
-	return p.activation.synced() && p.activation.settled(workloadType) && p.demands.synced()
+	return p.activation.Synced() && p.activation.Awaits(workloadType) == "" && p.demands.synced()
 }
 
 // awaitCaches waits for them as long as the request may, and then asks the client to come
@@ -398,9 +375,8 @@ func (p *plugin) awaitCaches(ctx context.Context, workloadType string) error {
 	if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) { return p.synced(workloadType), nil }); err == nil {
 		return nil
 	}
-	if !p.activation.settled(workloadType) {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s has not seen the %s %q yet, which decides on the workload type %q; try again",
-			PluginName, infrastructures.GroupResource(), infrastructureName, workloadType))
+	if object := p.activation.Awaits(workloadType); object != "" {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s has not seen the %s yet, which decides on the workload type %q; try again", PluginName, object, workloadType))
 	}
 	return apierrors.NewServiceUnavailable(PluginName + " has not seen the cluster's namespaces and nodes yet; try again")
 }
@@ -412,7 +388,7 @@ func (p *plugin) gate(namespace map[string]string, workloadType string) partitio
 	if reason := partition.NamespaceReason(namespace, workloadType); reason != partition.NoReason {
 		return reason
 	}
-	if !p.activation.active(workloadType) {
+	if !p.activation.Active(workloadType) {
 		return partition.ReasonTypeInactive
 	}
 	return partition.NoReason

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,12 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/kubernetes/pkg/apis/apps"
@@ -67,7 +69,7 @@ func startWith(t *testing.T, settings config.Configuration, dynamic dynamic.Inte
 	}
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
-	eventually(t, "the caches are filled", p.activation.synced)
+	eventually(t, "the caches are filled", p.activation.Synced)
 	return p, client
 }
 
@@ -135,7 +137,7 @@ func createAs(t *testing.T, p *plugin, pod *core.Pod, namespace string, as user.
 func TestCreate(t *testing.T) {
 	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, other"),
 		namespace("others", partition.AllowedAnnotation, "other"), namespace("plain", "", ""))
-	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	hard := `{"effect": "RequiredDuringScheduling"}`
 	for name, test := range map[string]struct {
 		namespace, target, value string
@@ -302,7 +304,7 @@ func TestResize(t *testing.T) {
 
 func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
 	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"), namespace("plain", "", ""))
-	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	pod := newPod(map[string]string{managementTarget: ""})
 	template := core.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
 	for kind, object := range map[string]runtime.Object{
@@ -332,97 +334,9 @@ func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
 	}
 }
 
-func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
-	p, client := start(t, namespace("kube-system", "", ""))
-	ctx := t.Context()
-	if p.activation.active("management") {
-		t.Error("active without nodes")
-	}
-	nodes := client.CoreV1().Nodes()
-	must := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(nodes.Create(ctx, node("a"), metav1.CreateOptions{}))
-	must(nodes.Create(ctx, node("b", "management"), metav1.CreateOptions{}))
-	eventually(t, "both nodes are seen", func() bool { p.activation.mu.Lock(); defer p.activation.mu.Unlock(); return p.activation.nodes == 2 })
-	if p.activation.active("management") {
-		t.Error("active though node a has no pool")
-	}
-	must(nodes.Update(ctx, node("a", "management"), metav1.UpdateOptions{}))
-	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
-	latched := func() string {
-		kubeSystem, err := client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
-		must(nil, err)
-		return kubeSystem.Annotations[partition.EnabledAnnotation]
-	}
-	eventually(t, "the type is latched", func() bool { return latched() == "management" })
-	eventually(t, "the latch is read", func() bool {
-		p.activation.mu.Lock()
-		defer p.activation.mu.Unlock()
-		return p.activation.latched["management"]
-	})
-	must(nodes.Create(ctx, node("c"), metav1.CreateOptions{}))
-	eventually(t, "three nodes are seen", func() bool { p.activation.mu.Lock(); defer p.activation.mu.Unlock(); return p.activation.nodes == 3 })
-	if !p.activation.active("management") {
-		t.Error("no longer active after a node without pool joined")
-	}
-	eventually(t, "node c has an Event", func() bool {
-		events, err := client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
-		must(nil, err)
-		activated := slices.IndexFunc(events.Items, func(event v1.Event) bool {
-			return event.Reason == eventActivated && event.InvolvedObject.Name == "kube-system" && strings.Contains(event.Message, "management")
-		})
-		if activated < 0 {
-			return false
-		}
-		events.Items = slices.Delete(events.Items, activated, activated+1)
-		for _, event := range events.Items {
-			if event.Reason != eventNodeMissing || event.InvolvedObject.Name != "c" || !strings.Contains(event.Message, "management.workload.openshift.io/cores") {
-				t.Errorf("an Event that nobody wants: %v", event)
-			}
-		}
-		return len(events.Items) == 1
-	})
-	must(client.CoreV1().Namespaces().Update(ctx, namespace("kube-system", "", ""), metav1.UpdateOptions{}))
-	eventually(t, "the type is off after the administrator removed the latch", func() bool { return !p.activation.active("management") })
-	must(nil, nodes.Delete(ctx, "c", metav1.DeleteOptions{}))
-	eventually(t, "it is active again once the rule holds", func() bool { return p.activation.active("management") })
-	eventually(t, "and latched", func() bool { return latched() == "management" })
-}
-
-func TestNothingIsLatchedBeforeAllNodesAreSeen(t *testing.T) {
-	p, client := start(t, node("a", "management"), node("b"), node("c"), namespace("kube-system", partition.EnabledAnnotation, "other"))
-	time.Sleep(300 * time.Millisecond)
-	latched := func() string {
-		kubeSystem, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kubeSystem.Annotations[partition.EnabledAnnotation]
-	}
-	if got := latched(); got != "other" || p.activation.active("management") {
-		t.Errorf("latched is %q", got)
-	}
-	if err := client.CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name!=a"}); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"b", "c"} {
-		_ = client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{})
-	}
-	if _, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
-		if _, err := client.CoreV1().Nodes().Create(t.Context(), node("a", "management"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "the type is added to what was latched", func() bool { return latched() == "management,other" })
-}
-
 func TestAPodThatIsChangedAfterTheDecisionIsRefused(t *testing.T) {
 	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"))
-	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	pod := newPod(map[string]string{managementTarget: ""})
 	if _, err := create(t, p, pod, "open"); err != nil {
 		t.Fatal(err)
@@ -447,7 +361,7 @@ func TestAPodThatIsChangedAfterTheDecisionIsRefused(t *testing.T) {
 
 func TestANamespaceThatTheCacheDoesNotKnowYet(t *testing.T) {
 	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("late", "", ""))
-	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	// The cache is stopped in the past by a lister of its own.
 	stale := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Namespaces()
 	if err := stale.Informer().GetIndexer().Add(namespace("late", "", "")); err != nil {
@@ -484,21 +398,38 @@ func TestWithoutCachesClientsComeAgain(t *testing.T) {
 	}
 }
 
+// Until the object has been seen on which the configuration has it decide, nothing is decided.
+func TestAPodWaitsForTheObjectThatDecides(t *testing.T) {
+	kinds := map[schema.GroupVersionResource]string{{Group: "config.openshift.io", Version: "v1", Resource: "infrastructures"}: "InfrastructureList"}
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	client.PrependReactor("list", "infrastructures", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("connection refused")
+	})
+	p, _ := startWith(t, config.Configuration{Activation: config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}}, client,
+		namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, other"))
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := p.Admit(ctx, attributes(newPod(map[string]string{managementTarget: ""}), nil, "open", "", admission.Create), nil)
+	want := `workload.openshift.io/Partitioning has not seen the infrastructures.config.openshift.io "cluster" yet, which decides on the workload type "management"; try again`
+	if !apierrors.IsServiceUnavailable(err) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if told, err := create(t, p, newPod(map[string]string{partition.TargetAnnotation("other"): ""}), "open"); err != nil || len(told) != 1 {
+		t.Errorf("a pod of another type got %v, %q", err, told)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, invented-1, invented-2, half"))
-	eventually(t, "the type is latched", func() bool {
-		p.activation.mu.Lock()
-		defer p.activation.mu.Unlock()
-		return p.activation.latched["management"]
-	})
+	eventually(t, "the type is latched", func() bool { return p.activation.States()["management"].Latched })
 	// What one node reports alone makes no label: a node may report anything.
 	for name, types := range map[string][]string{"b": {"half", "two"}, "c": {"two"}} {
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), node(name, types...), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the other nodes are seen", func() bool { return p.activation.known("two") })
-	podsTotal.Reset()
+	eventually(t, "the other nodes are seen", func() bool { return p.activation.Known("two") })
+	legacyregistry.Reset()
 	for _, target := range []string{"management", "management", "invented-1", "invented-2", "half"} {
 		if _, err := create(t, p, newPod(map[string]string{partition.TargetAnnotation(target): ""}), "open"); err != nil {
 			t.Fatal(err)
@@ -524,47 +455,15 @@ apiserver_workload_partitioning_pods_total{outcome="skipped",reason="type_inacti
 # TYPE apiserver_workload_partitioning_unlatched gauge
 apiserver_workload_partitioning_unlatched{workload_type="management"} 0
 apiserver_workload_partitioning_unlatched{workload_type="two"} 0
-`), subsystem+"_active", subsystem+"_nodes_missing", subsystem+"_pods_total", subsystem+"_unlatched"); err != nil {
+`), "apiserver_workload_partitioning_active", "apiserver_workload_partitioning_nodes_missing", "apiserver_workload_partitioning_pods_total", "apiserver_workload_partitioning_unlatched"); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
-	a := newActivation(config.Activation{})
-	synced := false
-	seen := func() bool { was := synced; synced = true; return was }
-	a.seen.Store(&seen)
-	a.count(nil, node("a", "management"))
-	ctx, cancel := context.WithCancel(t.Context())
-	calls := 0
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		a.run(ctx, func(_ context.Context, types []string) ([]string, error) {
-			if calls > 0 && !a.report()["management"].unlatched {
-				t.Error("the gauge does not tell of the failure")
-			}
-			calls++
-			if !slices.Equal(types, []string{"management"}) {
-				t.Errorf("latches %v", types)
-			}
-			if calls == 1 {
-				return nil, errors.New("kube-system does not exist")
-			}
-			cancel()
-			return types, nil
-		})
-	}()
-	<-done
-	if calls != 2 {
-		t.Errorf("%d calls, want 2", calls)
 	}
 }
 
 // What each run decides may change with the next; no pod counts twice, nor a dry run at all.
 func TestAPodIsCountedOnceWithItsLastDecision(t *testing.T) {
 	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"))
-	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	asks := func(pod *core.Pod) { pod.Annotations = map[string]string{managementTarget: ""} }
 	guaranteed := func(pod *core.Pod) {
 		pod.Spec.Containers[0].Resources.Limits = pod.Spec.Containers[0].Resources.Requests.DeepCopy()
@@ -592,7 +491,7 @@ func TestAPodIsCountedOnceWithItsLastDecision(t *testing.T) {
 		"a webhook takes the target":         {[]func(*core.Pod){asks}, func(pod *core.Pod) { delete(pod.Annotations, managementTarget) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			podsTotal.Reset()
+			legacyregistry.Reset()
 			pod := newPod(nil)
 			for _, change := range test.build {
 				change(pod)
@@ -616,7 +515,7 @@ func TestAPodIsCountedOnceWithItsLastDecision(t *testing.T) {
 			}
 		})
 	}
-	podsTotal.Reset()
+	legacyregistry.Reset()
 	pod := newPod(map[string]string{managementTarget: ""})
 	dry := admission.NewAttributesRecord(pod, nil, core.Kind("Pod").WithVersion("version"), "open", "", core.Resource("pods").WithVersion("version"), "", admission.Create, nil, true, nil)
 	if err := p.Admit(t.Context(), dry, nil); err != nil {
@@ -636,7 +535,7 @@ func counted(t *testing.T) map[string]float64 {
 	}
 	counts := map[string]float64{}
 	for _, family := range families {
-		if family.GetName() != subsystem+"_pods_total" {
+		if family.GetName() != "apiserver_workload_partitioning_pods_total" {
 			continue
 		}
 		for _, metric := range family.GetMetric() {

@@ -3,11 +3,8 @@ package partitioning
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -28,11 +25,10 @@ func benchmarked(b *testing.B, nodes int) *plugin {
 		b.Fatal(err)
 	}
 	p.namespaces = corev1listers.NewNamespaceLister(namespaces)
-	seen := func() bool { return true }
-	p.activation.seen.Store(&seen)
+	p.activation.SetSynced(func() bool { return true })
 	demandNothing(p)
 	for i := range nodes {
-		p.activation.count(nil, node(fmt.Sprintf("node-%d", i), "management"))
+		p.activation.NodeChanged(nil, node(fmt.Sprintf("node-%d", i), "management"))
 	}
 	return p
 }
@@ -119,54 +115,4 @@ func BenchmarkPartitionedPod(b *testing.B) {
 func partitionedAlready(pod *core.Pod) bool {
 	_, has := pod.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]
 	return has
-}
-
-// BenchmarkNodeEvent is what an event of a node costs: a heartbeat, and a type that
-// comes and goes.
-func BenchmarkNodeEvent(b *testing.B) {
-	for _, nodes := range clusterSizes {
-		p := benchmarked(b, nodes)
-		with, without := node("a", "management"), node("a")
-		b.Run(fmt.Sprintf("heartbeat/nodes=%d", nodes), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				p.activation.count(with, with)
-			}
-		})
-		b.Run(fmt.Sprintf("change/nodes=%d", nodes), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				p.activation.count(with, without)
-				p.activation.count(without, with)
-			}
-		})
-	}
-}
-
-// BenchmarkMemory is what the plugin keeps of each node.
-func BenchmarkMemory(b *testing.B) {
-	const nodes = 15000
-	objects := make([]*v1.Node, nodes)
-	for i := range objects {
-		objects[i] = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}, Status: node("", "management").Status}
-	}
-	heap := func() uint64 {
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
-	}
-	var kept float64
-	for b.Loop() {
-		p := benchmarked(b, 0)
-		before := heap()
-		for _, object := range objects {
-			p.activation.count(nil, object)
-		}
-		kept = max(0, float64(heap())-float64(before)) / nodes
-		runtime.KeepAlive(p)
-	}
-	runtime.KeepAlive(objects)
-	b.ReportMetric(kept, "B/node")
-	b.ReportMetric(0, "ns/op")
 }

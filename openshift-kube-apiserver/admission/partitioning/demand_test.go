@@ -17,7 +17,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/core"
-	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -67,7 +66,7 @@ func TestWhatTheNamespaceDemands(t *testing.T) {
 	for name, test := range namespaceDemands {
 		t.Run(name, func(t *testing.T) {
 			p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"), test.object)
-			eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+			eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 			build := func(effect string) *core.Pod {
 				pod := newPod(map[string]string{managementTarget: effect})
 				pod.Spec.Containers[0].Resources.Limits = core.ResourceList{core.ResourceCPU: resource.MustParse("500m")}
@@ -167,7 +166,7 @@ func TestMirrorsOfOthersArePodsLikeAnyOther(t *testing.T) {
 // only after a live read.
 func TestAForgedPartitionedPodIsRefused(t *testing.T) {
 	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("plain", "", ""))
-	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	for name, requests := range map[string]core.ResourceList{"BestEffort": nil, "Burstable": newPod(nil).Spec.Containers[0].Resources.Requests} {
 		forge := func(pod *core.Pod) {
 			pod.Annotations = map[string]string{managementTarget: ""}
@@ -194,7 +193,7 @@ func TestAForgedPartitionedPodIsRefused(t *testing.T) {
 // Pods of these become Guaranteed by defaulting, which a template has not seen.
 func TestTemplatesThatDefaultingMakesGuaranteed(t *testing.T) {
 	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"))
-	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	one, memory := resource.MustParse("1"), resource.MustParse("1Gi")
 	for name, test := range map[string]struct {
 		resources core.ResourceRequirements
@@ -224,11 +223,7 @@ func TestTemplatesThatDefaultingMakesGuaranteed(t *testing.T) {
 // A template that asks in vain is read often, and a warning is no decision: the cache will do.
 func TestTemplatesCostNoRequest(t *testing.T) {
 	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("plain", "", ""))
-	eventually(t, "the type is latched", func() bool {
-		p.activation.mu.Lock()
-		defer p.activation.mu.Unlock()
-		return p.activation.latched["management"]
-	})
+	eventually(t, "the type is latched", func() bool { return p.activation.States()["management"].Latched })
 	pod := newPod(map[string]string{managementTarget: ""})
 	deployment := &apps.Deployment{Spec: apps.DeploymentSpec{Template: core.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}}}
 	client.ClearActions()
@@ -252,7 +247,7 @@ func TestTemplatesCostNoRequest(t *testing.T) {
 func TestRecommendationsOfAWebhook(t *testing.T) {
 	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"),
 		limitRange(v1.LimitRangeItem{Default: cpuOf("2"), DefaultRequest: cpuOf("100m")}))
-	eventually(t, "the type is active", func() bool { return p.activation.active("management") })
+	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	set := func(name core.ResourceName, value string) func(*core.Pod) {
 		return func(pod *core.Pod) { pod.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(value) }
 	}
@@ -275,70 +270,5 @@ func TestRecommendationsOfAWebhook(t *testing.T) {
 		if got := strings.Join(told, ""); !strings.Contains(got, test.told) || (got == "") != (test.told == "") || requests.Memory().String() != test.memory || cores.Value() != 400 || !requests.CPU().IsZero() {
 			t.Errorf("%s: told %q, the pod has %v", name, got, requests)
 		}
-	}
-}
-
-// Nodes that have no kubelet of ours keep no type from becoming active.
-func TestNodesThatDoNotCount(t *testing.T) {
-	labelled := func(name string, labels map[string]string, types ...string) *v1.Node {
-		n := node(name, types...)
-		n.Labels = labels
-		return n
-	}
-	for name, test := range map[string]struct {
-		labels map[string]string
-		counts bool
-	}{
-		"no label":          {nil, true},
-		"Linux":             {map[string]string{v1.LabelOSStable: "linux"}, true},
-		"Windows":           {map[string]string{v1.LabelOSStable: "windows"}, false},
-		"virtual":           {map[string]string{v1.LabelOSStable: "linux", "type": "virtual-kubelet"}, false},
-		"to be ignored":     {map[string]string{"workload.openshift.io/partitioning": "ignore"}, false},
-		"another such word": {map[string]string{"workload.openshift.io/partitioning": "yes", "type": "worker"}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := newActivation(config.Activation{})
-			seen := func() bool { return true }
-			a.seen.Store(&seen)
-			var missing []string
-			a.missing = func(node *v1.Node, workloadType string) { missing = append(missing, node.Name) }
-			a.count(nil, node("a", "management"))
-			a.count(nil, labelled("b", test.labels))
-			if a.active("management") == test.counts {
-				t.Errorf("active: %v", a.active("management"))
-			}
-			if !test.counts && len(missing) > 0 {
-				t.Errorf("Events for %v", missing)
-			}
-			// A label that comes or goes counts like a change of capacity.
-			a.count(labelled("b", test.labels), labelled("b", map[string]string{v1.LabelOSStable: "windows"}))
-			if !a.active("management") {
-				t.Error("not active once the label says that the node does not count")
-			}
-			a.count(labelled("b", map[string]string{v1.LabelOSStable: "windows"}), node("b"))
-			if a.active("management") {
-				t.Error("active once the node counts again")
-			}
-			a.count(node("b"), nil)
-			a.count(node("a", "management"), nil)
-			a.count(nil, labelled("c", map[string]string{v1.LabelOSStable: "windows"}, "management"))
-			if a.active("management") || a.nodes != 0 {
-				t.Errorf("active without a node that counts; %d are counted", a.nodes)
-			}
-		})
-	}
-}
-
-// Only those types wait for the Infrastructure object on which it decides.
-func TestOtherTypesDoNotWaitForInfrastructure(t *testing.T) {
-	a := newActivation(config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}})
-	seen := func() bool { return true }
-	a.seen.Store(&seen)
-	if a.settled("management") || !a.settled("other") || !a.synced() {
-		t.Errorf("settled: %v, other: %v, synced: %v", a.settled("management"), a.settled("other"), a.synced())
-	}
-	a.decide(true)
-	if !a.settled("management") || !a.active("management") {
-		t.Error("undecided after the decision")
 	}
 }

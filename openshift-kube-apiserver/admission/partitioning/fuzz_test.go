@@ -40,8 +40,7 @@ func FuzzAdmit(f *testing.F) {
 	}
 	p.namespaces = corev1listers.NewNamespaceLister(namespaces)
 	p.client = fake.NewClientset(namespace("open", partition.AllowedAnnotation, "management, absent"))
-	seen := func() bool { return true }
-	p.activation.seen.Store(&seen)
+	p.activation.SetSynced(func() bool { return true })
 	demandNothing(p)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var external v1.Pod

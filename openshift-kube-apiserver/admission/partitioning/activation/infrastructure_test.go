@@ -1,4 +1,4 @@
-package partitioning
+package activation
 
 import (
 	"context"
@@ -17,16 +17,16 @@ import (
 )
 
 func TestListedTypesAreActiveBeforeTheFirstNode(t *testing.T) {
-	p, client := startWith(t, config.Configuration{Activation: config.Activation{Source: config.SourceTypes, Types: []string{"management"}}}, nil,
+	tracker, client := startWith(t, config.Activation{Source: config.SourceTypes, Types: []string{"management"}}, nil,
 		namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, other"))
-	if !p.activation.active("management") || p.activation.active("other") {
-		t.Errorf("the types are %v", *p.activation.types.Load())
+	if !tracker.Active("management") || tracker.Active("other") {
+		t.Errorf("the types are %v", *tracker.types.Load())
 	}
 	if _, err := client.CoreV1().Nodes().Create(t.Context(), node("a", "other"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the nodes decide for other types", func() bool { return p.activation.active("other") })
-	if !p.activation.active("management") {
+	eventually(t, "the nodes decide for other types", func() bool { return tracker.Active("other") })
+	if !tracker.Active("management") {
 		t.Error("a node without the type made it inactive")
 	}
 	eventually(t, "only what the nodes decide is latched", func() bool {
@@ -56,15 +56,15 @@ func TestInfrastructureDecides(t *testing.T) {
 			}
 			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
 			// A latch of another time has no say.
-			p, _ := startWith(t, config.Configuration{Activation: config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}}, client, namespace("kube-system", partition.EnabledAnnotation, "management"), node("a", "management"))
-			if got := p.activation.active("management"); got != test.wantActive {
+			tracker, _ := startWith(t, config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}, client, namespace("kube-system", partition.EnabledAnnotation, "management"), node("a", "management"))
+			if got := tracker.Active("management"); got != test.wantActive {
 				t.Errorf("the type is active: %v", got)
 			}
 		})
 	}
 	t.Run("it changes", func(t *testing.T) {
 		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, infrastructure("None"))
-		p, _ := startWith(t, config.Configuration{Activation: config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}}, client, namespace("kube-system", "", ""))
+		tracker, _ := startWith(t, config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}, client, namespace("kube-system", "", ""))
 		resource := client.Resource(infrastructures)
 		for _, step := range []struct {
 			value string
@@ -73,12 +73,12 @@ func TestInfrastructureDecides(t *testing.T) {
 			if _, err := resource.Update(t.Context(), infrastructure(step.value), metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the type follows "+step.value, func() bool { return p.activation.active("management") == step.want })
+			eventually(t, "the type follows "+step.value, func() bool { return tracker.Active("management") == step.want })
 		}
 		if err := resource.Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the type follows the deletion", func() bool { return !p.activation.active("management") })
+		eventually(t, "the type follows the deletion", func() bool { return !tracker.Active("management") })
 	})
 	t.Run("a kind that is not there is absent, a server that fails is not known", func(t *testing.T) {
 		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)

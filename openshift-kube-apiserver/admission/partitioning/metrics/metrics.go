@@ -1,14 +1,20 @@
-package partitioning
+// Package metrics has the admission plugin's metrics (design, section 8), whose names and
+// labels are stable.
+//
+// It knows names, labels and help texts, and the state of workload types that it reports.
+// When something is counted, it must not know; it imports nothing of k8s.io/kubernetes.
+package metrics
 
 import (
 	"sync"
 
-	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/activation"
 	"workload.openshift.io/partition"
 )
 
+// subsystem is what the names of all metrics begin with.
 const subsystem = "apiserver_workload_partitioning"
 
 // otherType stands for every workload type that the cluster does not know, so that
@@ -27,35 +33,44 @@ var (
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
 )
 
-// collected is the activation whose gauges are reported: that of the process's
-// kube-apiserver, of which tests have several.
-var collected struct {
-	sync.Mutex
-	*activation
+// Types tells of the workload types of a cluster; activation.Tracker does.
+type Types interface {
+	// Known reports whether the cluster knows the type, so that it may be a label.
+	Known(workloadType string) bool
+	// States returns the state of each known type.
+	States() map[string]activation.State
 }
 
-var registerCollector = sync.OnceFunc(func() {
+// collected are the types whose gauges are reported: those of the process's kube-apiserver,
+// of which tests have several.
+var collected struct {
+	sync.Mutex
+	Types
+}
+
+var register = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(podsTotal)
 	legacyregistry.CustomMustRegister(&collector{})
 })
 
-func collect(a *activation) {
+// Collect reports the gauges of these types from now on, in place of earlier ones.
+func Collect(types Types) {
 	collected.Lock()
-	collected.activation = a
+	collected.Types = types
 	collected.Unlock()
-	registerCollector()
+	register()
 }
 
-// count counts what was decided of a pod. Nothing comes of a dry run.
-func (p *plugin) count(a admission.Attributes, d partition.Decision) {
-	if a.IsDryRun() || d.Outcome == partition.Ordinary {
+// CountPod counts what was decided of a pod that asked for a workload type.
+func CountPod(types Types, decision partition.Decision) {
+	if decision.Outcome == partition.Ordinary {
 		return
 	}
-	workloadType := d.Target.Type
-	if !p.activation.known(workloadType) {
+	workloadType := decision.Target.Type
+	if !types.Known(workloadType) {
 		workloadType = otherType
 	}
-	podsTotal.WithLabelValues(workloadType, string(d.Outcome), string(d.Reason)).Inc()
+	podsTotal.WithLabelValues(workloadType, string(decision.Outcome), string(decision.Reason)).Inc()
 }
 
 type collector struct{ metrics.BaseStableCollector }
@@ -68,15 +83,15 @@ func (*collector) DescribeWithStability(descs chan<- *metrics.Desc) {
 
 func (*collector) CollectWithStability(found chan<- metrics.Metric) {
 	collected.Lock()
-	a := collected.activation
+	types := collected.Types
 	collected.Unlock()
 	gauge := func(desc *metrics.Desc, value float64, workloadType string) {
 		found <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, workloadType)
 	}
-	for workloadType, state := range a.report() {
-		gauge(activeDesc, number(state.active), workloadType)
-		gauge(nodesMissingDesc, float64(state.missing), workloadType)
-		gauge(unlatchedDesc, number(state.unlatched), workloadType)
+	for workloadType, state := range types.States() {
+		gauge(activeDesc, number(state.Active), workloadType)
+		gauge(nodesMissingDesc, float64(state.NodesMissing), workloadType)
+		gauge(unlatchedDesc, number(state.Unlatched), workloadType)
 	}
 }
 

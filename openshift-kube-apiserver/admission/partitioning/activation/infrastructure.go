@@ -1,4 +1,4 @@
-package partitioning
+package activation
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 )
 
 // OpenShift's object, of which there is one in a cluster
@@ -23,6 +24,14 @@ const (
 	infrastructureName = "cluster"
 	allNodes           = "AllNodes"
 )
+
+// SetDynamicClient gives the client that reads the Infrastructure object until the context
+// ends, if the configuration names that.
+func (t *Tracker) SetDynamicClient(ctx context.Context, client dynamic.Interface) {
+	if t.source == config.SourceInfrastructure {
+		go followInfrastructure(ctx, client, t.decide)
+	}
+}
 
 // followInfrastructure tells, until the context ends, whether the Infrastructure object
 // has partitioning on, at first and after each change. An object, or a whole kind, that

@@ -1,0 +1,290 @@
+// Package activation knows which workload types are active in a cluster (design, section
+// 4.2): what nodes report, what the latch on kube-system remembers, and what the
+// configuration or OpenShift's object Infrastructure decides in their place. It tells of
+// nodes without an active type (section 4.5).
+//
+// It knows nodes and the namespace kube-system. Pods, other namespaces and requests it must
+// not know; it imports nothing of k8s.io/kubernetes, so whatever serves admission can use it.
+package activation
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
+	"workload.openshift.io/partition"
+)
+
+// Tracker knows which workload types are active. It counts nodes as events arrive, so a
+// pod's admission costs the same in a cluster of one node and of 15,000, and keeps nothing
+// for each node. Make one with [New]; call SetClient before the informers, and Run once.
+type Tracker struct {
+	source config.Source
+	client kubernetes.Interface
+	events record.EventBroadcaster
+
+	mu    sync.Mutex
+	nodes int
+	// reporting counts the nodes that report the cores of a type.
+	reporting map[string]int
+	// latched are the types of the annotation on kube-system.
+	latched map[string]bool
+	// decided are the types for which the configuration, or the object that it names,
+	// decides, and how. Neither nodes nor the latch have a say in them.
+	decided map[string]bool
+	// undecided is set until what the configuration names has been seen.
+	undecided atomic.Bool
+
+	// types is what requests read of each type that a node reports, that is latched, or that
+	// the configuration lists.
+	types atomic.Pointer[map[string]typeState]
+	// failed is set while the latch cannot be written.
+	failed atomic.Bool
+	// latchedNow is told of types that this server has latched; it must not block. Nil tells
+	// nobody.
+	latchedNow func(workloadTypes []string)
+	// missing is told of each node that joins or changes without the cores of an active
+	// type; it must not block. Nil tells nobody.
+	missing func(node *v1.Node, workloadType string)
+	// changed wakes the writer of the latch.
+	changed chan struct{}
+	// seen reports whether all nodes and the latch have been seen; nil before SetSynced.
+	seen atomic.Pointer[func() bool]
+}
+
+// New returns a tracker that has seen nothing yet: only types that the configuration lists
+// are active.
+func New(settings config.Activation) *Tracker {
+	t := &Tracker{source: settings.Source, events: record.NewBroadcaster(),
+		reporting: map[string]int{}, latched: map[string]bool{}, decided: map[string]bool{}, changed: make(chan struct{}, 1)}
+	for _, workloadType := range settings.Types {
+		t.decided[workloadType] = settings.Source == config.SourceTypes
+	}
+	t.undecided.Store(settings.Source == config.SourceInfrastructure)
+	t.publish()
+	return t
+}
+
+// SetClient gives the client that writes the latch and Events.
+func (t *Tracker) SetClient(client kubernetes.Interface) {
+	t.client = client
+	t.record()
+}
+
+// SetInformers follows the nodes, and the namespace with the latch, and has Synced wait for
+// both. It returns an error if an informer has been stopped already.
+func (t *Tracker) SetInformers(nodes, namespaces cache.SharedIndexInformer) error {
+	nodeHandler, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { t.NodeChanged(nil, asNode(object)) },
+		UpdateFunc: func(before, after any) { t.NodeChanged(asNode(before), asNode(after)) },
+		DeleteFunc: func(object any) { t.NodeChanged(asNode(object), nil) },
+	})
+	if err != nil {
+		return err
+	}
+	namespaceHandler, err := namespaces.AddEventHandler(cache.FilteringResourceEventHandler{
+		FilterFunc: func(object any) bool {
+			namespace, ok := final(object).(*v1.Namespace)
+			return ok && namespace.Name == metav1.NamespaceSystem
+		},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { t.readLatch(object) },
+			UpdateFunc: func(_, after any) { t.readLatch(after) },
+			DeleteFunc: func(any) { t.readLatch(&v1.Namespace{}) },
+		},
+	})
+	if err != nil {
+		return err
+	}
+	t.SetSynced(func() bool { return nodeHandler.HasSynced() && namespaceHandler.HasSynced() && namespaces.HasSynced() })
+	return nil
+}
+
+// SetSynced gives what tells whether all nodes and the latch have been seen, for callers
+// that have no informers to give.
+func (t *Tracker) SetSynced(seen func() bool) { t.seen.Store(&seen) }
+
+// Synced reports whether all nodes and the latch have been seen. Before that a rule that
+// seems to hold may not, and what is latched cannot be taken back.
+func (t *Tracker) Synced() bool {
+	seen := t.seen.Load()
+	return seen != nil && (*seen)()
+}
+
+// Active reports whether pods may be partitioned as the type. It takes no lock.
+func (t *Tracker) Active(workloadType string) bool { return (*t.types.Load())[workloadType].active }
+
+// Known reports whether the cluster knows the type, so that it may be the label of a metric.
+func (t *Tracker) Known(workloadType string) bool { return (*t.types.Load())[workloadType].known }
+
+// Awaits names what the configuration has decide on the type and has not been seen yet. It
+// is empty for a type on which something else decides.
+func (t *Tracker) Awaits(workloadType string) string {
+	if t.undecided.Load() && (*t.types.Load())[workloadType].configured {
+		return fmt.Sprintf("%s %q", infrastructures.GroupResource(), infrastructureName)
+	}
+	return ""
+}
+
+// State is what is known of a workload type.
+type State struct {
+	// Active: pods are partitioned as the type.
+	Active bool
+	// NodesMissing is the number of nodes that count and do not report the type.
+	NodesMissing int
+	// Latched: the annotation on kube-system has the type.
+	Latched bool
+	// Unlatched: the annotation should have the type, and cannot be written.
+	Unlatched bool
+}
+
+// States returns the state of each type that the cluster knows.
+func (t *Tracker) States() map[string]State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	states := map[string]State{}
+	for workloadType, state := range *t.types.Load() {
+		if !state.known {
+			continue
+		}
+		latched := t.latched[workloadType]
+		states[workloadType] = State{
+			Active:       state.active,
+			NodesMissing: t.nodes - t.reporting[workloadType],
+			Latched:      latched,
+			Unlatched:    state.active && !state.configured && !latched && t.failed.Load(),
+		}
+	}
+	return states
+}
+
+// typeState is what requests read of a type.
+type typeState struct {
+	active bool
+	// configured: the nodes have no say in it.
+	configured bool
+	// known types are the labels of metrics. What a single node says makes none: it may say
+	// anything.
+	known bool
+}
+
+// decide sets whether the types are active that the nodes do not decide.
+func (t *Tracker) decide(active bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for workloadType := range t.decided {
+		t.decided[workloadType] = active
+	}
+	t.publish()
+	t.undecided.Store(false)
+}
+
+// final returns the last known state of a deleted object.
+func final(object any) any {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		return tombstone.Obj
+	}
+	return object
+}
+
+func asNode(object any) *v1.Node {
+	node, _ := final(object).(*v1.Node)
+	return node
+}
+
+// NodeChanged replaces a node by its next state; nil is a node that is not there. It does
+// not block.
+func (t *Tracker) NodeChanged(before, after *v1.Node) {
+	if before != nil && after != nil && counts(before) == counts(after) && sameCores(before, after) {
+		return
+	}
+	t.mu.Lock()
+	t.add(before, -1)
+	t.add(after, +1)
+	t.publish()
+	t.mu.Unlock()
+	// Before all nodes are seen a type may seem active that is not.
+	if after == nil || !counts(after) || t.missing == nil || !t.Synced() {
+		return
+	}
+	for workloadType, state := range *t.types.Load() {
+		if cores := after.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))]; state.active && cores.Sign() <= 0 {
+			t.missing(after, workloadType)
+		}
+	}
+}
+
+// Labels of nodes that have no pool and never will, so that no type waits for them. A
+// kubelet may label its own node: one that does so only loses the pods that it could have
+// had.
+const (
+	// ignoreLabel and ignoreValue are what an administrator writes.
+	ignoreLabel = partition.Domain + "/partitioning"
+	ignoreValue = "ignore"
+	// virtualLabel and virtualValue are those of virtual-kubelet, which calls its nodes Linux.
+	virtualLabel = "type"
+	virtualValue = "virtual-kubelet"
+)
+
+// counts reports whether a type can be active only if the node reports it.
+func counts(node *v1.Node) bool {
+	system, labelled := node.Labels[v1.LabelOSStable]
+	return (!labelled || system == string(v1.Linux)) && node.Labels[ignoreLabel] != ignoreValue && node.Labels[virtualLabel] != virtualValue
+}
+
+func (t *Tracker) add(node *v1.Node, n int) {
+	if node == nil || !counts(node) {
+		return
+	}
+	t.nodes += n
+	for name, quantity := range node.Status.Capacity {
+		if workloadType, ok := partition.TypeOfCores(string(name)); ok && quantity.Sign() > 0 {
+			if t.reporting[workloadType] += n; t.reporting[workloadType] == 0 {
+				delete(t.reporting, workloadType)
+			}
+		}
+	}
+}
+
+// sameCores spares the lock for nearly every node event, which is a heartbeat.
+func sameCores(before, after *v1.Node) bool {
+	return subset(before, after) && subset(after, before)
+}
+
+func subset(of, in *v1.Node) bool {
+	for name, quantity := range of.Status.Capacity {
+		if _, ok := partition.TypeOfCores(string(name)); ok && quantity.Sign() > 0 {
+			if other := in.Status.Capacity[name]; other.Sign() <= 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// publish recomputes what requests read. The caller holds the lock.
+func (t *Tracker) publish() {
+	types := make(map[string]typeState, len(t.latched)+len(t.reporting)+len(t.decided))
+	for workloadType, reporting := range t.reporting {
+		// There is a node if one reports.
+		active := reporting == t.nodes
+		types[workloadType] = typeState{active: active, known: active || reporting > 1}
+	}
+	for workloadType := range t.latched {
+		types[workloadType] = typeState{active: true, known: true}
+	}
+	for workloadType, active := range t.decided {
+		types[workloadType] = typeState{active: active, known: true, configured: true}
+	}
+	t.types.Store(&types)
+	select {
+	case t.changed <- struct{}{}:
+	default:
+	}
+}

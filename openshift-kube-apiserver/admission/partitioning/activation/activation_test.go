@@ -1,0 +1,258 @@
+package activation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
+	"workload.openshift.io/partition"
+)
+
+func node(name string, types ...string) *v1.Node {
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}}}
+	for _, workloadType := range types {
+		n.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))] = resource.MustParse("4000")
+	}
+	return n
+}
+
+func namespace(name, annotation, value string) *v1.Namespace {
+	n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if annotation != "" {
+		n.Annotations = map[string]string{annotation: value}
+	}
+	return n
+}
+
+// start runs a tracker against a fake API with the objects, in the order in which
+// kube-apiserver initialises its plugins.
+func start(t *testing.T, objects ...runtime.Object) (*Tracker, *fake.Clientset) {
+	t.Helper()
+	return startWith(t, config.Activation{}, nil, objects...)
+}
+
+// startWith has a configuration, and a client of the object that it names.
+func startWith(t *testing.T, settings config.Activation, dynamic dynamic.Interface, objects ...runtime.Object) (*Tracker, *fake.Clientset) {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	tracker := New(settings)
+	go tracker.Run(t.Context())
+	tracker.SetClient(client)
+	if dynamic != nil {
+		tracker.SetDynamicClient(t.Context(), dynamic)
+	}
+	if err := tracker.SetInformers(factory.Core().V1().Nodes().Informer(), factory.Core().V1().Namespaces().Informer()); err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	eventually(t, "the caches are filled", tracker.Synced)
+	return tracker, client
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for range 500 {
+		if condition() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("not in time: " + what)
+}
+
+func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
+	tracker, client := start(t, namespace("kube-system", "", ""))
+	ctx := t.Context()
+	if tracker.Active("management") {
+		t.Error("active without nodes")
+	}
+	nodes := client.CoreV1().Nodes()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(nodes.Create(ctx, node("a"), metav1.CreateOptions{}))
+	must(nodes.Create(ctx, node("b", "management"), metav1.CreateOptions{}))
+	eventually(t, "both nodes are seen", func() bool { tracker.mu.Lock(); defer tracker.mu.Unlock(); return tracker.nodes == 2 })
+	if tracker.Active("management") {
+		t.Error("active though node a has no pool")
+	}
+	must(nodes.Update(ctx, node("a", "management"), metav1.UpdateOptions{}))
+	eventually(t, "the type is active", func() bool { return tracker.Active("management") })
+	latched := func() string {
+		kubeSystem, err := client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
+		must(nil, err)
+		return kubeSystem.Annotations[partition.EnabledAnnotation]
+	}
+	eventually(t, "the type is latched", func() bool { return latched() == "management" })
+	eventually(t, "the latch is read", func() bool {
+		tracker.mu.Lock()
+		defer tracker.mu.Unlock()
+		return tracker.latched["management"]
+	})
+	must(nodes.Create(ctx, node("c"), metav1.CreateOptions{}))
+	eventually(t, "three nodes are seen", func() bool { tracker.mu.Lock(); defer tracker.mu.Unlock(); return tracker.nodes == 3 })
+	if !tracker.Active("management") {
+		t.Error("no longer active after a node without pool joined")
+	}
+	eventually(t, "node c has an Event", func() bool {
+		events, err := client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+		must(nil, err)
+		activated := slices.IndexFunc(events.Items, func(event v1.Event) bool {
+			return event.Reason == eventActivated && event.InvolvedObject.Name == "kube-system" && strings.Contains(event.Message, "management")
+		})
+		if activated < 0 {
+			return false
+		}
+		events.Items = slices.Delete(events.Items, activated, activated+1)
+		for _, event := range events.Items {
+			if event.Reason != eventNodeMissing || event.InvolvedObject.Name != "c" || !strings.Contains(event.Message, "management.workload.openshift.io/cores") {
+				t.Errorf("an Event that nobody wants: %v", event)
+			}
+		}
+		return len(events.Items) == 1
+	})
+	must(client.CoreV1().Namespaces().Update(ctx, namespace("kube-system", "", ""), metav1.UpdateOptions{}))
+	eventually(t, "the type is off after the administrator removed the latch", func() bool { return !tracker.Active("management") })
+	must(nil, nodes.Delete(ctx, "c", metav1.DeleteOptions{}))
+	eventually(t, "it is active again once the rule holds", func() bool { return tracker.Active("management") })
+	eventually(t, "and latched", func() bool { return latched() == "management" })
+}
+
+func TestNothingIsLatchedBeforeAllNodesAreSeen(t *testing.T) {
+	tracker, client := start(t, node("a", "management"), node("b"), node("c"), namespace("kube-system", partition.EnabledAnnotation, "other"))
+	time.Sleep(300 * time.Millisecond)
+	latched := func() string {
+		kubeSystem, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kubeSystem.Annotations[partition.EnabledAnnotation]
+	}
+	if got := latched(); got != "other" || tracker.Active("management") {
+		t.Errorf("latched is %q", got)
+	}
+	if err := client.CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name!=a"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"b", "c"} {
+		_ = client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{})
+	}
+	if _, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), node("a", "management"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the type is added to what was latched", func() bool { return latched() == "management,other" })
+}
+
+func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
+	tracker := New(config.Activation{})
+	synced := false
+	seen := func() bool { was := synced; synced = true; return was }
+	tracker.SetSynced(seen)
+	tracker.NodeChanged(nil, node("a", "management"))
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tracker.run(ctx, func(_ context.Context, types []string) ([]string, error) {
+			if calls > 0 && !tracker.States()["management"].Unlatched {
+				t.Error("the gauge does not tell of the failure")
+			}
+			calls++
+			if !slices.Equal(types, []string{"management"}) {
+				t.Errorf("latches %v", types)
+			}
+			if calls == 1 {
+				return nil, errors.New("kube-system does not exist")
+			}
+			cancel()
+			return types, nil
+		})
+	}()
+	<-done
+	if calls != 2 {
+		t.Errorf("%d calls, want 2", calls)
+	}
+}
+
+// Nodes that have no kubelet of ours keep no type from becoming active.
+func TestNodesThatDoNotCount(t *testing.T) {
+	labelled := func(name string, labels map[string]string, types ...string) *v1.Node {
+		n := node(name, types...)
+		n.Labels = labels
+		return n
+	}
+	for name, test := range map[string]struct {
+		labels map[string]string
+		counts bool
+	}{
+		"no label":          {nil, true},
+		"Linux":             {map[string]string{v1.LabelOSStable: "linux"}, true},
+		"Windows":           {map[string]string{v1.LabelOSStable: "windows"}, false},
+		"virtual":           {map[string]string{v1.LabelOSStable: "linux", "type": "virtual-kubelet"}, false},
+		"to be ignored":     {map[string]string{"workload.openshift.io/partitioning": "ignore"}, false},
+		"another such word": {map[string]string{"workload.openshift.io/partitioning": "yes", "type": "worker"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tracker := New(config.Activation{})
+			seen := func() bool { return true }
+			tracker.SetSynced(seen)
+			var missing []string
+			tracker.missing = func(node *v1.Node, workloadType string) { missing = append(missing, node.Name) }
+			tracker.NodeChanged(nil, node("a", "management"))
+			tracker.NodeChanged(nil, labelled("b", test.labels))
+			if tracker.Active("management") == test.counts {
+				t.Errorf("active: %v", tracker.Active("management"))
+			}
+			if !test.counts && len(missing) > 0 {
+				t.Errorf("Events for %v", missing)
+			}
+			// A label that comes or goes counts like a change of capacity.
+			tracker.NodeChanged(labelled("b", test.labels), labelled("b", map[string]string{v1.LabelOSStable: "windows"}))
+			if !tracker.Active("management") {
+				t.Error("not active once the label says that the node does not count")
+			}
+			tracker.NodeChanged(labelled("b", map[string]string{v1.LabelOSStable: "windows"}), node("b"))
+			if tracker.Active("management") {
+				t.Error("active once the node counts again")
+			}
+			tracker.NodeChanged(node("b"), nil)
+			tracker.NodeChanged(node("a", "management"), nil)
+			tracker.NodeChanged(nil, labelled("c", map[string]string{v1.LabelOSStable: "windows"}, "management"))
+			if tracker.Active("management") || tracker.nodes != 0 {
+				t.Errorf("active without a node that counts; %d are counted", tracker.nodes)
+			}
+		})
+	}
+}
+
+// Only those types wait for the Infrastructure object on which it decides.
+func TestOtherTypesDoNotWaitForInfrastructure(t *testing.T) {
+	tracker := New(config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}})
+	tracker.SetSynced(func() bool { return true })
+	if awaits, other := tracker.Awaits("management"), tracker.Awaits("other"); awaits != `infrastructures.config.openshift.io "cluster"` || other != "" || !tracker.Synced() {
+		t.Errorf("awaits %q, other: %q, synced: %v", awaits, other, tracker.Synced())
+	}
+	tracker.decide(true)
+	if tracker.Awaits("management") != "" || !tracker.Active("management") {
+		t.Error("undecided after the decision")
+	}
+}

@@ -1,0 +1,39 @@
+package activation
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"workload.openshift.io/partition"
+)
+
+const (
+	// eventNodeMissing is the reason of an Event on the Node (design, section 4.5).
+	eventNodeMissing = "NodeMissingPartition"
+	// eventActivated is that of an Event on the namespace kube-system: the latch may close
+	// because the last node without the type was removed, which nobody else tells of.
+	eventActivated = "WorkloadTypeActivated"
+)
+
+// record sends Events from now on. A broadcaster never blocks.
+func (t *Tracker) record() {
+	t.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: t.client.CoreV1().Events("")})
+	recorder := t.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "workload-partitioning"})
+	t.missing = func(node *v1.Node, workloadType string) {
+		// As the kubelet refers to its node, so that kubectl describe shows it.
+		reference := &v1.ObjectReference{Kind: "Node", Name: node.Name, UID: types.UID(node.Name)}
+		recorder.Eventf(reference, v1.EventTypeWarning, eventNodeMissing,
+			"The node does not report %s, though the workload type %s is active: its pods can not run here until the node has a pinning file with that type",
+			partition.CoresResource(workloadType), workloadType)
+	}
+	t.latchedNow = func(workloadTypes []string) {
+		reference := &v1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem, Namespace: metav1.NamespaceSystem}
+		recorder.Eventf(reference, v1.EventTypeNormal, eventActivated,
+			"All nodes that count report the cores of %s: pods that ask are partitioned from now on, whatever nodes come. To take that back, remove the type from the annotation %s of this namespace",
+			strings.Join(workloadTypes, ", "), partition.EnabledAnnotation)
+	}
+}
