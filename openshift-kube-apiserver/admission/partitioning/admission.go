@@ -125,7 +125,7 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 		}
 	case *core.Binding: // of a pod's subresource, and of the older resource bindings
 		// The annotations of a binding become the pod's (pkg/registry/core/pod/storage).
-		keepAnnotations(&object.Annotations, nil)
+		partition.KeepAnnotations(&object.Annotations, nil)
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	if stored, ok := a.GetOldObject().(*core.Pod); ok && a.GetOperation() == admission.Update {
 		// A webhook may run once more after the last Admit.
-		if !keepsAnnotations(pod.Annotations, stored.Annotations) {
+		if !partition.KeepsAnnotations(pod.Annotations, stored.Annotations) {
 			return admission.NewForbidden(a, errors.New("the pod's workload partitioning annotations were changed after its creation, probably by a mutating webhook"))
 		}
 		return nil
@@ -312,28 +312,11 @@ func name(pod *core.Pod) string {
 // no pod has; this path allocates nothing and takes no lock.
 func concerns(pod *core.Pod) bool {
 	for key := range pod.Annotations {
-		if ours(key) {
+		if partition.OwnsAnnotation(key) {
 			return true
 		}
 	}
 	return internalpod.CarriesCores(pod)
-}
-
-// ours reports whether an annotation of a pod belongs to workload partitioning.
-func ours(key string) bool {
-	if key == "" {
-		return false
-	}
-	// The first letter spares nearly every annotation the comparisons.
-	switch key[0] {
-	case partition.TargetPrefix[0]:
-		return strings.HasPrefix(key, partition.TargetPrefix)
-	case partition.ResourcesPrefix[0]:
-		return strings.HasPrefix(key, partition.ResourcesPrefix)
-	case partition.WarningAnnotation[0]:
-		return key == partition.WarningAnnotation
-	}
-	return false
 }
 
 // ask tells whether pods of the request's namespace may be partitioned as the type. A no of
@@ -401,7 +384,7 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 	if !ok {
 		return nil
 	}
-	if keepAnnotations(&pod.Annotations, stored.Annotations) {
+	if partition.KeepAnnotations(&pod.Annotations, stored.Annotations) {
 		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; they are kept")
 	}
 	resize := a.GetSubresource() == "resize"
@@ -415,43 +398,4 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 		return refuseCPU(pod, stored)
 	}
 	return nil
-}
-
-// keepAnnotations makes our annotations those of stored, and reports whether they
-// differed in what they say.
-func keepAnnotations(annotations *map[string]string, stored map[string]string) (differed bool) {
-	differed = !keepsAnnotations(*annotations, stored)
-	for key := range *annotations {
-		if _, known := stored[key]; ours(key) && !known {
-			delete(*annotations, key)
-		}
-	}
-	for key, value := range stored {
-		if now, present := (*annotations)[key]; ours(key) && (!present || now != value) {
-			if *annotations == nil {
-				*annotations = map[string]string{}
-			}
-			(*annotations)[key] = value
-		}
-	}
-	return differed
-}
-
-// keepsAnnotations reports whether our annotations say what those of stored say. It
-// allocates nothing where there are none.
-func keepsAnnotations(annotations, stored map[string]string) bool {
-	for key := range annotations {
-		if _, known := stored[key]; ours(key) && !known {
-			return false
-		}
-	}
-	for key, value := range stored {
-		if !ours(key) {
-			continue
-		}
-		if now, present := annotations[key]; !present || !partition.SameRequest(key, now, value) {
-			return false
-		}
-	}
-	return true
 }

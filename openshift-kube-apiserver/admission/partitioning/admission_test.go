@@ -231,12 +231,12 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 			updated := pod.DeepCopy()
 			_ = p.Admit(t.Context(), attributes(updated, old, "x", subresource, admission.Update), nil)
 			for key, value := range updated.Annotations {
-				if ours(key) && test.stored[key] != value {
+				if partition.OwnsAnnotation(key) && test.stored[key] != value {
 					t.Errorf("%s by %q: %s is %q", name, subresource, key, value)
 				}
 			}
 			for key, value := range test.stored {
-				if ours(key) && updated.Annotations[key] != value {
+				if partition.OwnsAnnotation(key) && updated.Annotations[key] != value {
 					t.Errorf("%s by %q: %s is gone", name, subresource, key)
 				}
 			}

@@ -53,9 +53,49 @@ func keep[L ~map[N]resource.Quantity, N ~string](list *L, stored L) {
 	}
 }
 
-// SameRequest reports whether two annotation values of a pod ask for the same, however
+// KeepAnnotations makes the annotations of a pod that are ours those of the stored pod, and
+// reports whether they differed in what they say. Nobody enters or leaves a partition after
+// creation (design, section 4.3).
+func KeepAnnotations(annotations *map[string]string, stored map[string]string) (differed bool) {
+	differed = !KeepsAnnotations(*annotations, stored)
+	for key := range *annotations {
+		if _, known := stored[key]; OwnsAnnotation(key) && !known {
+			delete(*annotations, key)
+		}
+	}
+	for key, value := range stored {
+		if now, present := (*annotations)[key]; OwnsAnnotation(key) && (!present || now != value) {
+			if *annotations == nil {
+				*annotations = map[string]string{}
+			}
+			(*annotations)[key] = value
+		}
+	}
+	return differed
+}
+
+// KeepsAnnotations reports whether the annotations of a pod that are ours say what those of
+// the stored pod say. It allocates nothing where there are none.
+func KeepsAnnotations(annotations, stored map[string]string) bool {
+	for key := range annotations {
+		if _, known := stored[key]; OwnsAnnotation(key) && !known {
+			return false
+		}
+	}
+	for key, value := range stored {
+		if !OwnsAnnotation(key) {
+			continue
+		}
+		if now, present := annotations[key]; !present || !sameRequest(key, now, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameRequest reports whether two annotation values of a pod ask for the same, however
 // they are written. Other annotations are compared as they are.
-func SameRequest(key, a, b string) bool {
+func sameRequest(key, a, b string) bool {
 	if a == b {
 		return true
 	}

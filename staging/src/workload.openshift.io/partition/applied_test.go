@@ -92,8 +92,35 @@ func TestSameRequest(t *testing.T) {
 		{target, "x", "x", true},
 		{ResourcesAnnotation("a"), `{"cpushares":2}`, `{"cpushares": 2}`, false},
 	} {
-		if got := SameRequest(test.key, test.a, test.b); got != test.want {
+		if got := sameRequest(test.key, test.a, test.b); got != test.want {
 			t.Errorf("%s: %s and %s: %v, want %v", test.key, test.a, test.b, got, test.want)
+		}
+	}
+}
+
+func TestKeepAnnotations(t *testing.T) {
+	const other = "example.com/mine"
+	partitioned := map[string]string{target: soft, ResourcesPrefix + "a": `{"cpushares":400}`, other: "1"}
+	for name, test := range map[string]struct {
+		sent, stored, want map[string]string
+		differed           bool
+	}{
+		"an ordinary pod":                        {map[string]string{other: "2"}, map[string]string{other: "1"}, map[string]string{other: "2"}, false},
+		"no annotations at all":                  {nil, nil, nil, false},
+		"the stored ones":                        {maps.Clone(partitioned), partitioned, partitioned, false},
+		"the target, written in another way":     {map[string]string{target: "", ResourcesPrefix + "a": `{"cpushares":400}`, other: "1"}, partitioned, partitioned, false},
+		"a pod that leaves":                      {map[string]string{other: "1"}, partitioned, partitioned, true},
+		"a pod that leaves with all it has":      {nil, map[string]string{target: soft}, map[string]string{target: soft}, true},
+		"a pod that enters":                      {maps.Clone(partitioned), map[string]string{other: "1"}, map[string]string{other: "1"}, true},
+		"another effect":                         {map[string]string{target: hard}, map[string]string{target: soft}, map[string]string{target: soft}, true},
+		"a warning that somebody takes away":     {nil, map[string]string{WarningAnnotation: "x"}, map[string]string{WarningAnnotation: "x"}, true},
+		"annotations with names that look alike": {map[string]string{"target.example.com/a": "", "workload.openshift.io/warnings": ""}, nil, map[string]string{"target.example.com/a": "", "workload.openshift.io/warnings": ""}, false},
+	} {
+		if keeps := KeepsAnnotations(test.sent, test.stored); keeps == test.differed {
+			t.Errorf("%s: says the same: %v", name, keeps)
+		}
+		if differed := KeepAnnotations(&test.sent, test.stored); differed != test.differed || !maps.Equal(test.sent, test.want) {
+			t.Errorf("%s: differed: %v, and has %v, want %v", name, differed, test.sent, test.want)
 		}
 	}
 }

@@ -55,6 +55,23 @@ func TargetAnnotation(workloadType string) string { return TargetPrefix + worklo
 // [ContainerResources].
 func ResourcesAnnotation(container string) string { return ResourcesPrefix + container }
 
+// OwnsAnnotation reports whether an annotation of a pod belongs to workload partitioning.
+func OwnsAnnotation(key string) bool {
+	if key == "" {
+		return false
+	}
+	// The first letter spares nearly every annotation the comparisons.
+	switch key[0] {
+	case TargetPrefix[0]:
+		return strings.HasPrefix(key, TargetPrefix)
+	case ResourcesPrefix[0]:
+		return strings.HasPrefix(key, ResourcesPrefix)
+	case WarningAnnotation[0]:
+		return key == WarningAnnotation
+	}
+	return false
+}
+
 // ValidateType returns an error that quotes the name if it cannot name a
 // workload type, which is a DNS-1123 label: lower-case letters, digits and '-',
 // at most 63 characters. A few of these mean something else to Kubernetes.
