@@ -367,7 +367,7 @@ func TestANamespaceThatTheCacheDoesNotKnowYet(t *testing.T) {
 	if err := stale.Informer().GetIndexer().Add(namespace("late", "", "")); err != nil {
 		t.Fatal(err)
 	}
-	p.namespaces = stale.Lister()
+	p.gate.SetNamespaces(stale.Lister())
 	if _, err := client.CoreV1().Namespaces().Update(t.Context(), namespace("late", partition.AllowedAnnotation, "management"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

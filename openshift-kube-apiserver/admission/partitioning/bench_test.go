@@ -24,9 +24,9 @@ func benchmarked(b *testing.B, nodes int) *plugin {
 	if err := namespaces.Add(namespace("open", partition.AllowedAnnotation, "management")); err != nil {
 		b.Fatal(err)
 	}
-	p.namespaces = corev1listers.NewNamespaceLister(namespaces)
+	p.gate.SetNamespaces(corev1listers.NewNamespaceLister(namespaces))
 	p.activation.SetSynced(func() bool { return true })
-	demandNothing(p)
+	demandNothing(b.Context(), p)
 	for i := range nodes {
 		p.activation.NodeChanged(nil, node(fmt.Sprintf("node-%d", i), "management"))
 	}
@@ -34,11 +34,13 @@ func benchmarked(b *testing.B, nodes int) *plugin {
 }
 
 // demandNothing gives the plugin empty caches of LimitRanges and ResourceQuotas.
-func demandNothing(p *plugin) {
+func demandNothing(ctx context.Context, p *plugin) {
 	client := fake.NewClientset()
-	p.demands.setClient(client)
-	p.demands.setInformers(informers.NewSharedInformerFactory(client, 0))
-	p.demands.seen = nil
+	factory := informers.NewSharedInformerFactory(client, 0)
+	p.demands.SetClient(client)
+	p.demands.SetInformers(factory)
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
 }
 
 func admit(ctx context.Context, b *testing.B, p *plugin, attributes admission.Attributes) {

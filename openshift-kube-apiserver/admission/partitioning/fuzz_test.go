@@ -38,10 +38,10 @@ func FuzzAdmit(f *testing.F) {
 	if err := namespaces.Add(namespace("open", partition.AllowedAnnotation, "management, absent")); err != nil {
 		f.Fatal(err)
 	}
-	p.namespaces = corev1listers.NewNamespaceLister(namespaces)
-	p.client = fake.NewClientset(namespace("open", partition.AllowedAnnotation, "management, absent"))
+	p.gate.SetNamespaces(corev1listers.NewNamespaceLister(namespaces))
+	p.gate.SetClient(fake.NewClientset(namespace("open", partition.AllowedAnnotation, "management, absent")))
 	p.activation.SetSynced(func() bool { return true })
-	demandNothing(p)
+	demandNothing(f.Context(), p)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var external v1.Pod
 		if json.Unmarshal(data, &external) != nil {

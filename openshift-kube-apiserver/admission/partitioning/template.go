@@ -47,24 +47,20 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 	if target.Type == "" && len(errs) == 0 {
 		return
 	}
-	if !p.synced(target.Type) {
-		return
-	}
 	pod := &core.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	policy := partition.Policy{Gate: partition.AnyType}
 	if len(errs) == 0 {
 		// A no of the cache will do here: a warning is no decision.
-		namespace, err := p.namespaces.Get(a.GetNamespace())
-		if err != nil {
+		reason, known := p.gate.AskCache(a.GetNamespace(), target.Type)
+		if !known {
 			return
 		}
-		d, err := p.demands.of(a)
-		if err != nil || d.setDefaults(pod) != nil {
+		demands, err := p.demands.Of(a)
+		if err != nil || demands.SetDefaults(pod) != nil {
 			return
 		}
-		reason := p.gate(namespace.Annotations, target.Type)
-		policy.Gate = func(string) partition.Reason { return reason }
-		if p.demands.complete(a, pod, false, &policy) != nil {
+		policy.Gate = partition.Always(reason)
+		if p.demands.Complete(a, pod, false, &policy) != nil {
 			return
 		}
 	}

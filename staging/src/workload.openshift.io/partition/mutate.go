@@ -13,6 +13,9 @@ type Gate func(workloadType string) Reason
 // AnyType is the [Gate] that lets every workload type pass.
 func AnyType(string) Reason { return NoReason }
 
+// Always returns the [Gate] that has one answer, whatever the type.
+func Always(reason Reason) Gate { return func(string) Reason { return reason } }
+
 // Policy is the part of [Mutate] in which its two callers differ.
 type Policy struct {
 	// Gate must be set.

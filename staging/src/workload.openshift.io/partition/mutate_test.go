@@ -22,8 +22,6 @@ const (
 	hard   = `{"effect":"RequiredDuringScheduling"}`
 )
 
-func closed(reason Reason) Gate { return func(string) Reason { return reason } }
-
 // list reads "cpu=400m memory=1Mi" as a resource list; "cores" stands for the
 // cores of the type management.
 func list(text string) v1.ResourceList {
@@ -250,7 +248,7 @@ func TestMutate(t *testing.T) {
 	}, {
 		name:        "an inactive type is skipped",
 		pod:         pod(asks(), container("a", "cpu=100m memory=1Mi", "")),
-		policy:      Policy{Gate: closed(ReasonTypeInactive)},
+		policy:      Policy{Gate: Always(ReasonTypeInactive)},
 		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=100m memory=1Mi", "")),
 		outcome:     Skipped,
 		reason:      ReasonTypeInactive,
@@ -258,7 +256,7 @@ func TestMutate(t *testing.T) {
 	}, {
 		name:        "a namespace with other types refuses the soft effect too",
 		pod:         pod(asks(), container("a", "", "")),
-		policy:      Policy{Gate: closed(ReasonNamespaceOtherTypes)},
+		policy:      Policy{Gate: Always(ReasonNamespaceOtherTypes)},
 		want:        pod(asks(), container("a", "", "")),
 		outcome:     Refused,
 		reason:      ReasonNamespaceOtherTypes,

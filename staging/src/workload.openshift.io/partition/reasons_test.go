@@ -44,7 +44,7 @@ func TestThePodGetsWhatTheTableSays(t *testing.T) {
 		for effect, want := range map[string]Response{soft: rule.Soft, hard: rule.Hard} {
 			for _, static := range []bool{false, true} {
 				p := pod(map[string]string{target: effect}, container("a", "cpu=400m memory=1Mi", ""))
-				d := Mutate(V1(p), Policy{Gate: closed(rule.Reason), NeverRefuse: static})
+				d := Mutate(V1(p), Policy{Gate: Always(rule.Reason), NeverRefuse: static})
 				if refused := want != Warning && !static; (d.Outcome == Refused) != refused || (d.Outcome == Skipped) == refused || d.Reason != rule.Reason {
 					t.Errorf("%s, %s, static: %v: got %s because of %s", rule.Reason, effect, static, d.Outcome, d.Reason)
 				}

@@ -1,21 +1,57 @@
 package partitioning
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
+
+// update keeps the stored pod's annotations, whichever subresource the request
+// goes to: nobody enters or leaves a partition after creation.
+func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.Pod) error {
+	stored, ok := a.GetOldObject().(*core.Pod)
+	if !ok {
+		return nil
+	}
+	if partition.KeepAnnotations(&pod.Annotations, stored.Annotations) {
+		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; they are kept")
+	}
+	resize := a.GetSubresource() == "resize"
+	if (resize || a.GetSubresource() == "") && concerns(stored) {
+		if resize {
+			p.dropDefaults(pod, a.GetNamespace())
+		}
+		partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
+	}
+	if resize {
+		return refuseCPU(pod, stored)
+	}
+	return nil
+}
+
+// validateUpdate refuses what a webhook has done since: one may run once more after the last
+// Admit.
+func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
+	if !partition.KeepsAnnotations(pod.Annotations, stored.Annotations) {
+		return admission.NewForbidden(a, errors.New("the pod's workload partitioning annotations were changed after its creation, probably by a mutating webhook"))
+	}
+	return nil
+}
 
 // dropDefaults takes the cpu out of a partitioned pod's resize that LimitRanger, which runs
 // before, has put there: it sets its defaults on a resize as well, and nobody wished for them.
 func (p *plugin) dropDefaults(pod *core.Pod, namespace string) {
 	for _, of := range internalpod.View(pod).Containers {
 		for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
-			if asked, has := list[core.ResourceCPU]; has && p.demands.isDefault(namespace, what, asked) {
+			if asked, has := list[core.ResourceCPU]; has && p.demands.IsDefault(namespace, what, asked) {
 				delete(list, core.ResourceCPU)
 			}
 		}

@@ -1,4 +1,10 @@
-package partitioning
+// Package demand knows what the LimitRanges and ResourceQuotas of a namespace demand of a
+// pod's cpu (design, section 4.1). Upstream's own code reads them and judges pods by them,
+// so this package needs k8s.io/kubernetes.
+//
+// It knows nothing of workload types that are active, nor what a partitioned pod looks like:
+// it asks the core for one, and upstream whether that would pass.
+package demand
 
 import (
 	"fmt"
@@ -21,9 +27,9 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// demandSource knows what the LimitRanges and ResourceQuotas of a namespace demand of a
-// pod's cpu (design, section 4.1). Upstream's own code reads them and judges pods by them.
-type demandSource struct {
+// Source knows the demands of all namespaces. Make one with [New], and set a client and
+// informers before it is asked.
+type Source struct {
 	// limitRanger is used for its cache, which looks up live what it does not know.
 	limitRanger *limitranger.LimitRanger
 	limitRanges corev1listers.LimitRangeLister
@@ -33,28 +39,32 @@ type demandSource struct {
 	seen []cache.InformerSynced
 }
 
-func newDemandSource() demandSource {
+// New returns a source without client and informers.
+func New() *Source {
 	// It has no error to return.
 	limitRanger, _ := limitranger.NewLimitRanger(nil)
 	// The evaluator is asked about pods that it is given, so it needs no lister.
-	return demandSource{limitRanger: limitRanger, evaluator: quotacore.NewPodEvaluator(nil, clock.RealClock{})}
+	return &Source{limitRanger: limitRanger, evaluator: quotacore.NewPodEvaluator(nil, clock.RealClock{})}
 }
 
-func (s *demandSource) setClient(client kubernetes.Interface) {
+// SetClient gives the client that reads LimitRanges which the cache may be behind of.
+func (s *Source) SetClient(client kubernetes.Interface) {
 	s.limitRanger.SetExternalKubeClientSet(client)
 }
 
-func (s *demandSource) setInformers(factory informers.SharedInformerFactory) {
+// SetInformers follows LimitRanges and ResourceQuotas.
+func (s *Source) SetInformers(factory informers.SharedInformerFactory) {
 	s.limitRanger.SetExternalKubeInformerFactory(factory)
 	limitRanges, quotas := factory.Core().V1().LimitRanges(), factory.Core().V1().ResourceQuotas()
 	s.limitRanges, s.quotas = limitRanges.Lister(), quotas.Lister()
 	s.seen = []cache.InformerSynced{limitRanges.Informer().HasSynced, quotas.Informer().HasSynced}
 }
 
-func (s *demandSource) validate() error { return s.limitRanger.ValidateInitialization() }
+// Validate returns an error if the source lacks a client or informers.
+func (s *Source) Validate() error { return s.limitRanger.ValidateInitialization() }
 
-// synced reports whether all LimitRanges and ResourceQuotas have been seen.
-func (s *demandSource) synced() bool {
+// Synced reports whether all LimitRanges and ResourceQuotas have been seen.
+func (s *Source) Synced() bool {
 	for _, synced := range s.seen {
 		if !synced() {
 			return false
@@ -63,9 +73,9 @@ func (s *demandSource) synced() bool {
 	return true
 }
 
-// isDefault reports whether a LimitRange of the namespace gives containers the amount of
+// IsDefault reports whether a LimitRange of the namespace gives containers the amount of
 // cpu in their requests or limits if they do not ask for any.
-func (s *demandSource) isDefault(namespace, what string, amount resource.Quantity) bool {
+func (s *Source) IsDefault(namespace, what string, amount resource.Quantity) bool {
 	ranges, err := s.limitRanges.LimitRanges(namespace).List(labels.Everything())
 	if err != nil {
 		return false // A lister reads a cache, and has no errors.
@@ -84,33 +94,34 @@ func (s *demandSource) isDefault(namespace, what string, amount resource.Quantit
 	return false
 }
 
-// demands are those of one namespace.
-type demands struct {
+// Demands are those of one namespace.
+type Demands struct {
 	limitRanges []*v1.LimitRange
 	quotas      []*v1.ResourceQuota
 	evaluator   quota.Evaluator
 }
 
-func (s *demandSource) of(a admission.Attributes) (demands, error) {
+// Of returns the demands of the request's namespace.
+func (s *Source) Of(a admission.Attributes) (Demands, error) {
 	limitRanges, err := s.limitRanger.GetLimitRanges(a)
 	if err != nil {
-		return demands{}, err
+		return Demands{}, err
 	}
 	quotas, err := s.quotas.ResourceQuotas(a.GetNamespace()).List(labels.Everything())
 	if err != nil {
-		return demands{}, err
+		return Demands{}, err
 	}
-	return demands{limitRanges, quotas, s.evaluator}, nil
+	return Demands{limitRanges, quotas, s.evaluator}, nil
 }
 
-// complete adds to the policy what depends on the namespace's demands, and on whether an
+// Complete adds to the policy what depends on the namespace's demands, and on whether an
 // earlier run of the same request has partitioned the pod already.
-func (s *demandSource) complete(a admission.Attributes, pod *core.Pod, again bool, policy *partition.Policy) error {
-	d, err := s.of(a)
+func (s *Source) Complete(a admission.Attributes, pod *core.Pod, again bool, policy *partition.Policy) error {
+	d, err := s.Of(a)
 	if err != nil {
 		return err
 	}
-	policy.KeepZero = again || d.countCPU(pod)
+	policy.KeepZero = again || d.CountsCPU(pod)
 	if len(d.limitRanges) == 0 && len(d.quotas) == 0 {
 		return nil
 	}
@@ -119,14 +130,14 @@ func (s *demandSource) complete(a admission.Attributes, pod *core.Pod, again boo
 		partitioned, ordinary := pod.DeepCopy(), pod.DeepCopy()
 		partition.Mutate(internalpod.View(partitioned), trial)
 		partition.RestoreCPU(internalpod.View(ordinary))
-		return d.refuse(partitioned, ordinary)
+		return d.Refusal(partitioned, ordinary)
 	}
 	return nil
 }
 
-// countCPU reports whether a ResourceQuota counts the pod's cpu requests, and so refuses
+// CountsCPU reports whether a ResourceQuota counts the pod's cpu requests, and so refuses
 // containers without the key. A request of zero contents it.
-func (d demands) countCPU(pod *core.Pod) bool {
+func (d Demands) CountsCPU(pod *core.Pod) bool {
 	for _, q := range d.quotas {
 		_, cpu := q.Status.Hard[v1.ResourceCPU]
 		_, requests := q.Status.Hard[v1.ResourceRequestsCPU]
@@ -138,15 +149,15 @@ func (d demands) countCPU(pod *core.Pod) bool {
 }
 
 // matches reports whether the quota's scopes match the pod.
-func (d demands) matches(q *v1.ResourceQuota, pod *core.Pod) bool {
+func (d Demands) matches(q *v1.ResourceQuota, pod *core.Pod) bool {
 	matches, err := d.evaluator.Matches(q, pod)
 	return err == nil && matches
 }
 
-// refuse says which object would have the partitioned pod refused and not the same pod with
+// Refusal says which object would have the partitioned pod refused and not the same pod with
 // the cpu of the ordinary one, and why. It is empty if none would: what other demands the pod
 // does not meet is no matter of cpu.
-func (d demands) refuse(partitioned, ordinary *core.Pod) string {
+func (d Demands) Refusal(partitioned, ordinary *core.Pod) string {
 	withCPU := ordinary.DeepCopy()
 	addCores(internalpod.View(withCPU), internalpod.View(partitioned))
 	for _, limitRange := range d.limitRanges {
@@ -183,9 +194,9 @@ func addCores(to, from internalpod.Pod) {
 	}
 }
 
-// setDefaults makes of a template's pod what the plugin would see of it: API defaulting and
+// SetDefaults makes of a template's pod what the plugin would see of it: API defaulting and
 // LimitRanger's defaults come first.
-func (d demands) setDefaults(pod *core.Pod) error {
+func (d Demands) SetDefaults(pod *core.Pod) error {
 	var external v1.Pod
 	if err := corev1.Convert_core_Pod_To_v1_Pod(pod, &external, nil); err != nil {
 		return err

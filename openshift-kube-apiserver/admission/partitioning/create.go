@@ -1,0 +1,156 @@
+package partitioning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
+	"workload.openshift.io/partition"
+)
+
+// create decides on a new pod, in the first run and in each further one: a webhook may have
+// added a container, or taken the target.
+func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.Pod) error {
+	again := a.GetReinvocationContext().IsReinvoke()
+	if again {
+		restoreTarget(a, pod)
+	}
+	if !concerns(pod) {
+		return nil
+	}
+	if p.isMirror(a, pod) {
+		return p.mirror(a, pod, again)
+	}
+	var ignored []string
+	if again {
+		ignored = p.cpuBesideCores(a.GetNamespace(), pod)
+	} else {
+		// In a later run the warning may be our own.
+		delete(pod.Annotations, partition.WarningAnnotation)
+	}
+	decision, err := p.decide(ctx, a, pod, again)
+	if err != nil {
+		return err
+	}
+	// What is not refused may change with a later run, and is told and counted by Validate.
+	switch {
+	case decision.Outcome == partition.Refused:
+		p.count(a, decision)
+		if len(decision.Errors) > 0 {
+			return apierrors.NewInvalid(core.Kind("Pod"), name(pod), decision.Errors)
+		}
+		return admission.NewForbidden(a, errors.New(decision.Message()))
+	case decision.Outcome == partition.Skipped && !again && pod.Annotations[partition.WarningAnnotation] == "":
+		// It has no room for the annotation, so nothing is left for Validate to tell.
+		p.count(a, decision)
+		warn(ctx, a, decision.Message())
+	case decision.Outcome == partition.Partitioned && len(ignored) > 0:
+		warn(ctx, a, fmt.Sprintf("the cpu that was set in %s after the pod had been partitioned is ignored; its cores stand", strings.Join(ignored, ", ")))
+	}
+	rememberTarget(a, decision)
+	return nil
+}
+
+// rememberTarget keeps the target that this run took from the pod, for the next one, which
+// decides again: a webhook may have added a container.
+func rememberTarget(a admission.Attributes, decision partition.Decision) {
+	var taken partition.Target
+	if decision.Outcome == partition.Skipped {
+		taken = decision.Target
+	}
+	a.GetReinvocationContext().SetValue(PluginName, taken)
+}
+
+// restoreTarget gives a pod back what an earlier run took. A target that a webhook has
+// removed or written since is the webhook's word.
+func restoreTarget(a admission.Attributes, pod *core.Pod) {
+	taken, _ := a.GetReinvocationContext().Value(PluginName).(partition.Target)
+	if taken.Type == "" {
+		return
+	}
+	for key := range pod.Annotations {
+		if strings.HasPrefix(key, partition.TargetPrefix) {
+			return
+		}
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[partition.TargetAnnotation(taken.Type)] = taken.AnnotationValue()
+}
+
+// decide runs the core on a pod of the request's namespace, which is looked at only if
+// the pod asks for a workload type. After an error the pod is of no use.
+func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.Pod, again bool) (partition.Decision, error) {
+	policy := partition.Policy{Gate: partition.AnyType}
+	if target, errs := partition.ParseTarget(pod.Annotations); target.Type != "" && len(errs) == 0 {
+		reason, err := p.gate.Ask(ctx, a.GetNamespace(), target.Type)
+		if err != nil {
+			return partition.Decision{}, err
+		}
+		policy.Gate = partition.Always(reason)
+		if reason == partition.NoReason {
+			if err := p.demands.Complete(a, pod, again, &policy); err != nil {
+				return partition.Decision{}, err
+			}
+		}
+	}
+	return partition.Mutate(internalpod.View(pod), policy), nil
+}
+
+// cpuBesideCores names the containers of a partitioned pod to which a webhook has given cpu:
+// what LimitRanger has put there is nobody's wish.
+func (p *plugin) cpuBesideCores(namespace string, pod *core.Pod) (containers []string) {
+	for _, of := range internalpod.View(pod).Containers {
+		if !partition.CarriesCores(*of.Requests) {
+			continue
+		}
+		request, limit := (*of.Requests)[core.ResourceCPU], (*of.Limits)[core.ResourceCPU]
+		if (!request.IsZero() && !p.demands.IsDefault(namespace, "requests", request)) || (!limit.IsZero() && !p.demands.IsDefault(namespace, "limits", limit)) {
+			containers = append(containers, fmt.Sprintf("container %q", of.Name))
+		}
+	}
+	return containers
+}
+
+// validateCreate refuses a pod that something has changed after the last run of Admit, so
+// that it is no longer what the core makes of it: a webhook that runs once more
+// after that, for example. The kubelet would not know such a pod as partitioned. Such a
+// webhook may also make a whole partitioned pod of one that may not be one, so the gate
+// is asked again. What was decided of the others is told and counted here.
+func (p *plugin) validateCreate(ctx context.Context, a admission.Attributes, pod *core.Pod) error {
+	if !concerns(pod) || p.isMirror(a, pod) {
+		return nil
+	}
+	target, _ := partition.ParseTarget(pod.Annotations)
+	if !partition.Settled(internalpod.View(pod)) {
+		decision := partition.Decision{Outcome: partition.Refused, Target: target, Reason: partition.ReasonChangedLater}
+		p.count(a, decision)
+		return admission.NewForbidden(a, errors.New(decision.Message()))
+	}
+	if target.Type == "" {
+		if message, told := pod.Annotations[partition.WarningAnnotation]; told {
+			warn(ctx, a, message)
+			if decision, ok := partition.ParseMessage(message); ok {
+				p.count(a, decision)
+			}
+		}
+		return nil
+	}
+	decision := partition.Decision{Outcome: partition.Partitioned, Target: target}
+	var err error
+	if decision.Reason, err = p.gate.Ask(ctx, a.GetNamespace(), target.Type); err != nil {
+		return err
+	}
+	if decision.Reason != partition.NoReason {
+		decision.Outcome = partition.Refused
+		err = admission.NewForbidden(a, errors.New(decision.Message()+"; the pod was partitioned after that had been decided, probably by a mutating webhook"))
+	}
+	p.count(a, decision)
+	return err
+}
