@@ -1,0 +1,189 @@
+package lint
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	core       = "workload.openshift.io/partition"
+	ours       = "workload.openshift.io/kubernetes"
+	plugin     = "openshift-kube-apiserver/admission/partitioning"
+	kubernetes = "k8s.io/kubernetes"
+)
+
+// borders are what docs/dev/architecture.md says that packages must not know, as far as
+// imports show it.
+var borders = []struct {
+	// place is a folder, and all below it.
+	place string
+	// only are what it may import besides the standard library and itself. Nil means that
+	// there is no such list.
+	only []string
+	// never are what it must not import itself.
+	never []string
+	// notThrough are what it must not import even through others.
+	notThrough []string
+	why        string
+}{
+	{
+		place: "staging/src/" + core,
+		// apimachinery brings sigs.k8s.io/json.
+		only:       []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/json"},
+		notThrough: []string{kubernetes, "k8s.io/client-go", "k8s.io/apiserver", "k8s.io/component-base"},
+		why:        "the core knows pods, and no client, informer or host",
+	},
+	{
+		place: "pkg/internalpod",
+		only:  []string{core, kubernetes + "/pkg/apis/core", "k8s.io/api", "k8s.io/apimachinery"},
+		why:   "it shows pods to the core, and knows no rule",
+	},
+	{
+		place: "pkg/kubelet/managed",
+		never: []string{
+			"k8s.io/client-go/dynamic", "k8s.io/client-go/informers", "k8s.io/client-go/kubernetes", "k8s.io/client-go/listers", "k8s.io/client-go/rest",
+			"k8s.io/apiserver", kubernetes + "/plugin", ours + "/openshift-kube-apiserver", ours + "/cmd", ours + "/test",
+		},
+		why: "the kubelet's shim knows neither clients of the API nor admission",
+	},
+	{
+		place: plugin,
+		never: []string{kubernetes + "/pkg/kubelet", ours + "/pkg/kubelet", ours + "/cmd", ours + "/test"},
+		why:   "shims import the core, never each other",
+	},
+	{
+		place:      plugin + "/config",
+		never:      []string{"k8s.io/client-go", ours + "/" + plugin},
+		notThrough: []string{kubernetes, "k8s.io/client-go", "k8s.io/apiserver"},
+		why:        "a configuration makes no request",
+	},
+	{
+		place:      plugin + "/activation",
+		never:      []string{"k8s.io/apiserver", ours + "/" + plugin + "/gate", ours + "/" + plugin + "/metrics"},
+		notThrough: []string{kubernetes},
+		why:        "a webhook must be able to use it, and it knows nodes, not pods",
+	},
+	{
+		place:      plugin + "/gate",
+		never:      []string{"k8s.io/apiserver", ours + "/" + plugin},
+		notThrough: []string{kubernetes},
+		why:        "a webhook must be able to use it, and it asks for active types through an interface",
+	},
+	{
+		place:      plugin + "/metrics",
+		never:      []string{"k8s.io/apiserver", "k8s.io/client-go"},
+		notThrough: []string{kubernetes},
+		why:        "a webhook must be able to use it, and it makes no request",
+	},
+	{
+		place: plugin + "/demand",
+		never: []string{ours + "/" + plugin},
+		why:   "what a namespace demands has nothing to do with active types",
+	},
+	{
+		place: "cmd/carry",
+		never: []string{core, ours + "/pkg", ours + "/openshift-kube-apiserver", ours + "/cmd/cluster", ours + "/test", "k8s.io"},
+		why:   "it carries patches, whatever they are about",
+	},
+	{
+		place: "cmd/cluster",
+		never: []string{ours + "/test", ours + "/pkg", ours + "/openshift-kube-apiserver"},
+		why:   "it starts nodes, and does not know what is tested on them",
+	},
+	{
+		place: "test/e2e",
+		never: []string{ours + "/pkg", ours + "/openshift-kube-apiserver", kubernetes},
+		why:   "it tests what users see",
+	},
+}
+
+// TestPackagesKnowNoMoreThanTheyMay enforces the table of docs/dev/architecture.md.
+func TestPackagesKnowNoMoreThanTheyMay(t *testing.T) {
+	for _, border := range borders {
+		t.Run(border.place, func(t *testing.T) {
+			dir := filepath.Join(root, filepath.FromSlash(border.place))
+			self := importPath(t, dir)
+			for path, file := range importsBelow(t, dir) {
+				switch {
+				case within(path, []string{self}):
+				case border.only != nil && !within(path, border.only):
+					t.Errorf("%s imports %s, and may import %s: %s", file, path, strings.Join(border.only, ", "), border.why)
+				case within(path, border.never):
+					t.Errorf("%s imports %s: %s", file, path, border.why)
+				}
+			}
+			if border.notThrough == nil {
+				return
+			}
+			list := exec.Command("go", "list", "-deps", "./...")
+			list.Dir, list.Stderr = dir, os.Stderr
+			packages, err := list.Output()
+			if err != nil {
+				t.Fatalf("go list in %s: %v", border.place, err)
+			}
+			for path := range strings.FieldsSeq(string(packages)) {
+				if within(path, border.notThrough) {
+					t.Errorf("it imports %s, itself or through others; go mod why -m and go list -deps tell how: %s", path, border.why)
+				}
+			}
+		})
+	}
+}
+
+// within reports whether an import path is one of these, or below one.
+func within(path string, of []string) bool {
+	return slices.ContainsFunc(of, func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") })
+}
+
+// importPath is what the packages of a folder are imported as.
+func importPath(t *testing.T, dir string) string {
+	t.Helper()
+	list := exec.Command("go", "list", "-e", "-f", "{{.ImportPath}}", ".")
+	list.Dir, list.Stderr = dir, os.Stderr
+	path, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list in %s: %v", dir, err)
+	}
+	return strings.TrimSpace(string(path))
+}
+
+// importsBelow returns what the Go files of a folder, tests included, import besides the
+// standard library, each with a file that does.
+func importsBelow(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	imports := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range file.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if first, _, _ := strings.Cut(name, "/"); strings.Contains(first, ".") {
+				imports[name] = path
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(imports) == 0 {
+		t.Errorf("%s has no Go files, or they import nothing; is it somewhere else now?", dir)
+	}
+	return imports
+}
