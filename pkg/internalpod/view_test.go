@@ -13,6 +13,7 @@ import (
 	qos "k8s.io/kubernetes/pkg/apis/core/helper/qos"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 // randomPod makes ordinary and partitioned pods in the versioned representation.
@@ -72,6 +73,28 @@ func TestBothRepresentationsAreMutatedAlike(t *testing.T) {
 		}
 		if converted := internal(t, versioned); !reflect.DeepEqual(converted, own) {
 			t.Fatalf("the internal pod became\n%v, the versioned one\n%v", own, converted)
+		}
+	}
+}
+
+// The cases that all hosts share, in the internal representation.
+func TestCases(t *testing.T) {
+	for _, c := range partitiontest.Cases() {
+		own := internal(t, c.Pod)
+		delete(own.Annotations, partition.WarningAnnotation)
+		d := partition.Mutate(View(own), partition.Policy{Gate: partitiontest.Gate(c.Namespace)})
+		if d.Outcome != c.Want.Outcome || d.Reason != c.Want.Reason {
+			t.Errorf("%s: decided %q because of %q, want %q because of %q", c.Name, d.Outcome, d.Reason, c.Want.Outcome, c.Want.Reason)
+		}
+		if c.Want.Pod == nil {
+			continue
+		}
+		var got v1.Pod
+		if err := corev1.Convert_core_Pod_To_v1_Pod(own, &got, nil); err != nil {
+			t.Fatal(err)
+		}
+		if difference := c.Want.Diff(&got); difference != "" {
+			t.Errorf("%s: %s", c.Name, difference)
 		}
 	}
 }

@@ -134,48 +134,6 @@ func createAs(t *testing.T, p *plugin, pod *core.Pod, namespace string, as user.
 	return r.warnings, err
 }
 
-func TestCreate(t *testing.T) {
-	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, other"),
-		namespace("others", partition.AllowedAnnotation, "other"), namespace("plain", "", ""))
-	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
-	hard := `{"effect": "RequiredDuringScheduling"}`
-	for name, test := range map[string]struct {
-		namespace, target, value string
-		partitioned              bool
-		warning                  string
-		status                   func(error) bool
-		message                  string
-	}{
-		"allowed":                        {namespace: "open", target: managementTarget, partitioned: true},
-		"allowed, hard":                  {namespace: "open", target: managementTarget, value: hard, partitioned: true},
-		"no annotation on the namespace": {namespace: "plain", target: managementTarget, warning: "the namespace is not annotated with workload.openshift.io/allowed"},
-		"no annotation, hard":            {namespace: "plain", target: managementTarget, value: hard, status: apierrors.IsForbidden, message: "the namespace is not annotated with workload.openshift.io/allowed"},
-		"other types only":               {namespace: "others", target: managementTarget, status: apierrors.IsForbidden, message: "does not list it"},
-		"a type that no node has":        {namespace: "open", target: partition.TargetPrefix + "other", warning: "no pool of this type is active"},
-		"an invalid effect":              {namespace: "open", target: managementTarget, value: "x", status: apierrors.IsInvalid, message: "metadata.annotations[" + managementTarget + "]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := newPod(map[string]string{test.target: test.value, partition.WarningAnnotation: "forged"})
-			warnings, err := create(t, p, pod, test.namespace)
-			if test.status != nil {
-				if err == nil || !test.status(err) || !strings.Contains(err.Error(), test.message) {
-					t.Fatalf("got %v, want an error with %q", err, test.message)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, has := pod.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]
-			annotation := pod.Annotations[partition.WarningAnnotation]
-			told := strings.Join(warnings, "\n")
-			if has != test.partitioned || !strings.Contains(annotation, test.warning) || annotation != told {
-				t.Errorf("pod is %v, warnings %q", pod, warnings)
-			}
-		})
-	}
-}
-
 func TestPodsThatDoNotAskPass(t *testing.T) {
 	p, _ := start(t)
 	for name, annotations := range map[string]map[string]string{

@@ -39,7 +39,7 @@ var (
 	// ModuleDirs are those of the modules that a tree lists.
 	ModuleDirs = map[string]string{RootModule: ".", CoreModule: filepath.Join("staging", "src", CoreModule)}
 	// LinkedDirs are those of the root module whose packages a tree may import.
-	LinkedDirs = []string{"openshift-kube-apiserver", "pkg", "testdata"}
+	LinkedDirs = []string{"openshift-kube-apiserver", "partitiontest", "pkg", "testdata"}
 	// RaisedDirs are those of the modules that require upstream's newest, the core first.
 	RaisedDirs = []string{ModuleDirs[CoreModule], ".", filepath.Join("cmd", "cluster"), filepath.Join("test", "e2e")}
 )

@@ -44,6 +44,8 @@ func pod(annotations map[string]string, containers ...v1.Container) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: v1.PodSpec{Containers: containers}}
 }
 
+// What becomes of pods as users write them, the cases of package partitiontest say. This is
+// what later runs, callers and webhooks add.
 func TestMutate(t *testing.T) {
 	asks := func(more ...string) map[string]string {
 		annotations := map[string]string{target: soft}
@@ -62,35 +64,6 @@ func TestMutate(t *testing.T) {
 		reason      Reason
 		wantMessage string
 	}{{
-		name: "a pod that does not ask is left alone",
-		pod:  pod(map[string]string{"a": "b"}, container("a", "cpu=400m memory=1Mi", "cpu=500m")),
-		want: pod(map[string]string{"a": "b"}, container("a", "cpu=400m memory=1Mi", "cpu=500m")),
-	}, {
-		name:    "requests and limits become cores and an annotation",
-		pod:     pod(asks(), container("a", "cpu=400m memory=1Mi", "cpu=500m")),
-		want:    pod(asks(forA, `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400")),
-		outcome: Partitioned,
-	}, {
-		name:    "a limit alone is a request too",
-		pod:     pod(asks(), container("a", "memory=1Mi", "cpu=500m")),
-		want:    pod(asks(forA, `{"cpushares":500,"cpulimit":500}`), container("a", "cores=500 memory=1Mi", "cores=500")),
-		outcome: Partitioned,
-	}, {
-		name:    "a request of zero is still one",
-		pod:     pod(asks(), container("a", "cpu=0 memory=1Mi", "cpu=500m")),
-		want:    pod(asks(forA, `{"cpushares":2,"cpulimit":500}`), container("a", "cores=0 memory=1Mi", "cores=0")),
-		outcome: Partitioned,
-	}, {
-		name:    "a container without request gets the smallest weight and no cores",
-		pod:     pod(asks(), container("a", "cpu=1 memory=1Mi", ""), container("b", "", "")),
-		want:    pod(asks(forA, `{"cpushares":1000}`, ResourcesPrefix+"b", `{"cpushares":2}`), container("a", "cores=1000 memory=1Mi", "cores=1000"), container("b", "", "")),
-		outcome: Partitioned,
-	}, {
-		name:    "a request of zero without a limit is as good as none",
-		pod:     pod(asks(), container("a", "cpu=0 memory=1Mi", "")),
-		want:    pod(asks(forA, `{"cpushares":2}`), container("a", "cpu=0 memory=1Mi", "")),
-		outcome: Partitioned,
-	}, {
 		name:    "the key stays where it would be missed",
 		pod:     pod(asks(), container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "memory=1Mi", "")),
 		policy:  Policy{KeepZero: true},
@@ -114,89 +87,6 @@ func TestMutate(t *testing.T) {
 		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400")),
 		outcome: Partitioned,
 	}, {
-		name:    "the largest quantity of CPU",
-		pod:     pod(asks(), container("a", "cpu=1M memory=1Mi", "")),
-		want:    pod(asks(forA, `{"cpushares":1000000000}`), container("a", "cores=1000000000 memory=1Mi", "cores=1000000000")),
-		outcome: Partitioned,
-	}, {
-		name:        "more CPU than any host has",
-		pod:         pod(asks(), container("a", "cpu=9E memory=1Mi", "")),
-		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=9E memory=1Mi", "")),
-		outcome:     Skipped,
-		reason:      ReasonCPUOutOfRange,
-		wantMessage: "more than 1000000 CPUs",
-	}, {
-		name:        "millicores that do not fit 64 bits",
-		pod:         pod(map[string]string{target: hard}, container("a", "memory=1Mi", "cpu=9223372036854776")),
-		want:        pod(map[string]string{target: hard}, container("a", "memory=1Mi", "cpu=9223372036854776")),
-		outcome:     Refused,
-		reason:      ReasonCPUOutOfRange,
-		wantMessage: "more than 1000000 CPUs",
-	}, {
-		name:        "a request above its limit is left for validation to refuse",
-		pod:         pod(asks(), container("a", "cpu=2 memory=1Mi", "cpu=1")),
-		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=2 memory=1Mi", "cpu=1")),
-		outcome:     Skipped,
-		reason:      ReasonCPUOutOfRange,
-		wantMessage: "above its limit",
-	}, {
-		name:        "huge pages need cpu or memory beside them",
-		pod:         pod(asks(), container("a", "cpu=100m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"), container("b", "memory=1Mi", "")),
-		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=100m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"), container("b", "memory=1Mi", "")),
-		outcome:     Skipped,
-		reason:      ReasonHugePagesNeedCPU,
-		wantMessage: "huge pages",
-	}, {
-		name:    "huge pages beside memory",
-		pod:     pod(asks(), container("a", "cpu=100m memory=1Mi hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi")),
-		want:    pod(asks(forA, `{"cpushares":100}`), container("a", "cores=100 memory=1Mi hugepages-2Mi=2Mi", "cores=100 hugepages-2Mi=2Mi")),
-		outcome: Partitioned,
-	}, {
-		name:        "annotations that ours would make too large",
-		pod:         pod(asks("mine", strings.Repeat("x", maxAnnotations-100)), container("a", "cpu=400m memory=1Mi", "")),
-		want:        pod(map[string]string{"mine": strings.Repeat("x", maxAnnotations-100)}, container("a", "cpu=400m memory=1Mi", "")),
-		outcome:     Skipped,
-		reason:      ReasonAnnotationsTooLarge,
-		wantMessage: "larger than Kubernetes accepts",
-	}, {
-		name:        "an object of the namespace that demands cpu",
-		pod:         pod(asks(), container("a", "cpu=400m memory=1Mi", "")),
-		policy:      Policy{Constraint: func() string { return `LimitRange "least": minimum cpu` }},
-		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=400m memory=1Mi", "")),
-		outcome:     Skipped,
-		reason:      ReasonNamespaceConstrainsCPU,
-		wantMessage: `demands cpu of its pods: LimitRange "least": minimum cpu`,
-	}, {
-		name:    "a cpulimit below the request is nobody's",
-		pod:     pod(asks(forA, `{"cpushares":400,"cpulimit":399}`), container("a", "cores=400 memory=1Mi", "cores=400")),
-		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
-		outcome: Partitioned,
-	}, {
-		name:    "a tiny request has the kernel's smallest weight",
-		pod:     pod(asks(), container("a", "cpu=1m memory=1Mi", "")),
-		want:    pod(asks(forA, `{"cpushares":2}`), container("a", "cores=1 memory=1Mi", "cores=1")),
-		outcome: Partitioned,
-	}, {
-		name:    "a fraction of a millicore is rounded up",
-		pod:     pod(asks(), container("a", "cpu=100500u memory=1Mi", "cpu=200100u")),
-		want:    pod(asks(forA, `{"cpushares":101,"cpulimit":201}`), container("a", "cores=101 memory=1Mi", "cores=101")),
-		outcome: Partitioned,
-	}, {
-		name:    "a BestEffort pod gets annotations only",
-		pod:     pod(asks(), container("a", "", "")),
-		want:    pod(asks(forA, `{"cpushares":2}`), container("a", "", "")),
-		outcome: Partitioned,
-	}, {
-		name:    "an empty value is the soft effect, and is normalised",
-		pod:     pod(map[string]string{target: ""}, container("a", "cpu=400m memory=1Mi", "")),
-		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
-		outcome: Partitioned,
-	}, {
-		name:    "forged annotations are recomputed or removed",
-		pod:     pod(asks(forA, `{"cpushares":9999,"cpulimit":9,"cpuset":"1"}`, ResourcesPrefix+"none", `{"cpuset":"1"}`, WarningAnnotation, "x"), container("a", "cpu=400m memory=1Mi", "")),
-		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
-		outcome: Partitioned,
-	}, {
 		name:    "a second run drops the default that LimitRanger put back",
 		pod:     pod(asks(forA, `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 cpu=100m memory=1Mi", "cores=400 cpu=200m")),
 		want:    pod(asks(forA, `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400")),
@@ -207,23 +97,11 @@ func TestMutate(t *testing.T) {
 		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
 		outcome: Partitioned,
 	}, {
-		name:    "cores of another type become those of the type asked for",
-		pod:     pod(asks(), container("a", "other.workload.openshift.io/cores=300 memory=1Mi", "other.workload.openshift.io/cores=300")),
-		want:    pod(asks(forA, `{"cpushares":300}`), container("a", "cores=300 memory=1Mi", "cores=300")),
-		outcome: Partitioned,
-	}, {
 		name:        "cores without a target annotation become cpu again",
 		pod:         pod(map[string]string{forA: `{"cpushares":400,"cpulimit":500,"cpuset":"0"}`}, container("a", "cores=400 cpu=100m memory=1Mi", "cores=400")),
 		want:        pod(map[string]string{WarningAnnotation: coresWithoutTargetRule.Text}, container("a", "cpu=400m memory=1Mi", "cpu=500m")),
 		reason:      ReasonCoresWithoutTarget,
 		wantMessage: "turned back",
-	}, {
-		name:        "Guaranteed pods are skipped",
-		pod:         pod(asks(), container("a", "cpu=1 memory=1Mi", "cpu=1 memory=1Mi")),
-		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=1 memory=1Mi", "cpu=1 memory=1Mi")),
-		outcome:     Skipped,
-		reason:      ReasonGuaranteed,
-		wantMessage: `workload type "management" ignored: the pod has the QoS class Guaranteed`,
 	}, {
 		name:        "a pod that a webhook made Guaranteed since is an ordinary one again",
 		pod:         pod(asks(forA, `{"cpushares":500,"cpulimit":500}`), container("a", "cores=500 memory=1Mi", "cores=500 memory=1Mi")),
@@ -231,43 +109,6 @@ func TestMutate(t *testing.T) {
 		outcome:     Skipped,
 		reason:      ReasonGuaranteed,
 		wantMessage: "Guaranteed",
-	}, {
-		name:        "a pod that would become BestEffort is skipped",
-		pod:         pod(asks(), container("a", "cpu=100m", "")),
-		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=100m", "")),
-		outcome:     Skipped,
-		reason:      ReasonQoSChange,
-		wantMessage: "would become BestEffort",
-	}, {
-		name:        "a hard effect refuses instead and changes nothing",
-		pod:         pod(map[string]string{target: hard}, container("a", "cpu=100m", "")),
-		want:        pod(map[string]string{target: hard}, container("a", "cpu=100m", "")),
-		outcome:     Refused,
-		reason:      ReasonQoSChange,
-		wantMessage: `workload type "management" refused: `,
-	}, {
-		name:        "an inactive type is skipped",
-		pod:         pod(asks(), container("a", "cpu=100m memory=1Mi", "")),
-		policy:      Policy{Gate: Always(ReasonTypeInactive)},
-		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=100m memory=1Mi", "")),
-		outcome:     Skipped,
-		reason:      ReasonTypeInactive,
-		wantMessage: "active",
-	}, {
-		name:        "a namespace with other types refuses the soft effect too",
-		pod:         pod(asks(), container("a", "", "")),
-		policy:      Policy{Gate: Always(ReasonNamespaceOtherTypes)},
-		want:        pod(asks(), container("a", "", "")),
-		outcome:     Refused,
-		reason:      ReasonNamespaceOtherTypes,
-		wantMessage: "does not list it",
-	}, {
-		name:        "two targets are refused",
-		pod:         pod(asks(TargetPrefix+"other", ""), container("a", "", "")),
-		want:        pod(asks(TargetPrefix+"other", ""), container("a", "", "")),
-		outcome:     Refused,
-		reason:      ReasonInvalidTarget,
-		wantMessage: "keep one annotation",
 	}, {
 		name:        "a static pod is never refused",
 		pod:         pod(map[string]string{target: hard, TargetPrefix + "other": ""}, container("a", "cpu=100m", "")),
@@ -299,34 +140,6 @@ func TestMutate(t *testing.T) {
 			}
 		})
 	}
-
-	t.Run("pod-level CPU is skipped", func(t *testing.T) {
-		p := pod(asks(), container("a", "memory=1Mi", ""))
-		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu=1")}
-		if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Skipped || d.Reason != ReasonPodLevelCPU {
-			t.Errorf("decided %q because of %q", d.Outcome, d.Reason)
-		}
-	})
-	t.Run("pod-level resources get the CPU of containers, so they have it", func(t *testing.T) {
-		p := pod(asks(), container("a", "cpu=1 memory=1Mi", "cpu=1"))
-		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("memory=1Mi"), Limits: list("memory=1Mi")}
-		if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Skipped || d.Reason != ReasonPodLevelCPU {
-			t.Errorf("decided %q because of %q", d.Outcome, d.Reason)
-		}
-		p = pod(asks(), container("a", "memory=1Mi", ""))
-		p.Spec.Resources = &v1.ResourceRequirements{Requests: list("memory=1Mi"), Limits: list("memory=1Mi")}
-		if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Partitioned {
-			t.Errorf("without CPU: decided %q because of %q", d.Outcome, d.Reason)
-		}
-	})
-	t.Run("init containers are partitioned too", func(t *testing.T) {
-		p := pod(asks(), container("a", "memory=1Mi", ""))
-		p.Spec.InitContainers = []v1.Container{container("init", "cpu=250m", "")}
-		Mutate(V1(p), Policy{Gate: AnyType})
-		if got := p.Spec.InitContainers[0].Resources.Requests[cores]; got.Value() != 250 {
-			t.Errorf("init container has %s cores, want 250", got.String())
-		}
-	})
 }
 
 func expectEqual(t *testing.T, got, want *v1.Pod) {

@@ -1,0 +1,73 @@
+package partition_test
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
+)
+
+// expectCase checks what was decided of a pod, and what became of it.
+func expectCase(t *testing.T, want partitiontest.Want, d partition.Decision, got, before *v1.Pod) {
+	t.Helper()
+	if d.Outcome != want.Outcome || d.Reason != want.Reason {
+		t.Errorf("decided %q because of %q, want %q because of %q", d.Outcome, d.Reason, want.Outcome, want.Reason)
+	}
+	if want.Pod == nil {
+		want = partitiontest.Want{Pod: before}
+		delete(got.Annotations, partition.WarningAnnotation)
+	}
+	if difference := want.Diff(got); difference != "" {
+		t.Error(difference)
+	}
+	if workloadType, is := partition.PartitionedType(got); want.Pod != before && is != (want.Outcome == partition.Partitioned) {
+		t.Errorf("it is a pod of type %q: %v", workloadType, is)
+	}
+}
+
+func TestCases(t *testing.T) {
+	reasons := map[partition.Reason]bool{
+		// What demands cpu, and changes pods later, no pod brings along.
+		partition.ReasonNamespaceConstrainsCPU: true,
+		partition.ReasonChangedLater:           true,
+	}
+	names := map[string]bool{}
+	for _, c := range partitiontest.Cases() {
+		reasons[c.Want.Reason] = true
+		if names[c.Name] {
+			t.Errorf("two cases are called %q", c.Name)
+		}
+		names[c.Name] = true
+		t.Run(c.Name, func(t *testing.T) {
+			got := c.Pod.DeepCopy()
+			// As the plugin does in its first run, and the kubelet.
+			delete(got.Annotations, partition.WarningAnnotation)
+			policy := partition.Policy{Gate: partitiontest.Gate(c.Namespace)}
+			expectCase(t, c.Want, partition.Mutate(partition.V1(got), policy), got, c.Pod)
+			if c.Want.Outcome != partition.Refused && !partition.Settled(partition.V1(got)) {
+				t.Error("it is not settled")
+			}
+			again := got.DeepCopy()
+			partition.Mutate(partition.V1(again), policy)
+			if !equality.Semantic.DeepEqual(again, got) {
+				t.Errorf("a second run makes of it %v", again)
+			}
+		})
+		t.Run(c.Name+", as a static pod", func(t *testing.T) {
+			want, ok := c.OfStaticPod()
+			if !ok {
+				t.Skip("it is about a namespace")
+			}
+			got := c.Pod.DeepCopy()
+			delete(got.Annotations, partition.WarningAnnotation)
+			expectCase(t, want, partition.Mutate(partition.V1(got), partition.Policy{Gate: partitiontest.StaticGate, NeverRefuse: true}), got, c.Pod)
+		})
+	}
+	for _, rule := range partition.Rules() {
+		if !reasons[rule.Reason] {
+			t.Errorf("no case has the reason %s", rule.Reason)
+		}
+	}
+}

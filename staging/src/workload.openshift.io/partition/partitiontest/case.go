@@ -1,0 +1,174 @@
+package partitiontest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/partition"
+)
+
+// The workload types of the cases. A host makes Type active, and no other.
+const (
+	Type         = "management"
+	InactiveType = "inactive"
+	otherType    = "other"
+)
+
+// The namespaces of the cases, as [Namespaces] makes them.
+const (
+	// Open allows Type and InactiveType.
+	Open = "open"
+	// Others allows neither of the two, but a third.
+	Others = "others"
+	// Plain has no allowed annotation.
+	Plain = "plain"
+)
+
+// Namespaces returns the namespaces in which the cases' pods are created.
+func Namespaces() []*v1.Namespace {
+	annotated := func(name string, annotations map[string]string) *v1.Namespace {
+		return &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+	}
+	return []*v1.Namespace{
+		annotated(Open, map[string]string{partition.AllowedAnnotation: Type + ", " + InactiveType}),
+		annotated(Others, map[string]string{partition.AllowedAnnotation: otherType}),
+		annotated(Plain, nil),
+	}
+}
+
+// Case is a pod, and what must become of it in a cluster in which only [Type] is active.
+type Case struct {
+	// Name is a sentence.
+	Name string
+	// Namespace is one of [Namespaces].
+	Namespace string
+	// Pod has no name and no images; a host that needs them sets them. The API server
+	// accepts its resources, and its defaults do not change what is wanted.
+	Pod *v1.Pod
+	// FeatureGate is upstream's, without which the API server drops what the case is about.
+	// Empty means that it needs none.
+	FeatureGate string
+	Want        Want
+}
+
+// Want is what must have become of a pod.
+type Want struct {
+	Outcome partition.Outcome
+	Reason  partition.Reason
+	// Pod has the annotations, and the resources of containers, that the pod must have. It is
+	// nil if the pod must be refused. It lacks the warning annotation; see Diff.
+	Pod *v1.Pod
+	// NoRoom: the pod's annotations leave none for the warning, and the author is told all the
+	// same.
+	NoRoom bool
+}
+
+// Gate is what the cluster of the cases says of pods in a namespace. It panics if that is not
+// one of [Namespaces].
+func Gate(namespace string) partition.Gate {
+	all := Namespaces()
+	i := slices.IndexFunc(all, func(n *v1.Namespace) bool { return n.Name == namespace })
+	annotations := all[i].Annotations
+	return func(workloadType string) partition.Reason {
+		if reason := partition.NamespaceReason(annotations, workloadType); reason != partition.NoReason {
+			return reason
+		}
+		return StaticGate(workloadType)
+	}
+}
+
+// StaticGate is what a node of that cluster says of static pods, which no namespace needs to
+// allow.
+func StaticGate(workloadType string) partition.Reason {
+	if workloadType != Type {
+		return partition.ReasonTypeInactive
+	}
+	return partition.NoReason
+}
+
+// OfStaticPod returns what becomes of the pod as a static one, which is never refused. It is
+// false for a case that is about a namespace: no static pod has such a reason.
+func (c Case) OfStaticPod() (want Want, ok bool) {
+	want = c.Want
+	switch want.Reason {
+	case partition.ReasonNamespaceNotAnnotated, partition.ReasonNamespaceOtherTypes:
+		return Want{}, false
+	}
+	if want.Outcome == partition.Refused {
+		want.Outcome, want.Pod = partition.Skipped, ordinary(c.Pod)
+	}
+	return want, true
+}
+
+// ordinary is the pod without anything of ours, which a pod has that was skipped.
+func ordinary(pod *v1.Pod) *v1.Pod {
+	pod = pod.DeepCopy()
+	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return partition.OwnsAnnotation(key) })
+	return pod
+}
+
+// Text is what the pod's author must be told, in the warning or in the refusal: the text of
+// the rule. It is empty if there is nothing to tell.
+func (w Want) Text() string {
+	rule, _ := partition.RuleOf(w.Reason)
+	return rule.Text
+}
+
+// Diff says how a pod differs from what it must be, in one line, and nothing if it does not.
+// It looks at annotations that the wanted pod has or that are ours, and at the resources of
+// containers. A cpu request of zero is as good as none ([partition.Policy.KeepZero]).
+func (w Want) Diff(pod *v1.Pod) string {
+	var differences []string
+	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
+	for _, key := range slices.Sorted(maps.Keys(w.Pod.Annotations)) {
+		if got, has := pod.Annotations[key]; !has || got != w.Pod.Annotations[key] {
+			differ("annotation %s is %.80q, want %.80q", key, got, w.Pod.Annotations[key])
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
+		if _, wanted := w.Pod.Annotations[key]; !wanted && partition.OwnsAnnotation(key) && key != partition.WarningAnnotation {
+			differ("annotation %s is %q, want none", key, pod.Annotations[key])
+		}
+	}
+	warning, warned := pod.Annotations[partition.WarningAnnotation]
+	if wanted := w.Reason != partition.NoReason && !w.NoRoom; warned != wanted || !strings.Contains(warning, w.Text()) && warned {
+		differ("the warning is %q, want one: %v, with %q", warning, wanted, w.Text())
+	}
+	got := resourcesOf(pod)
+	for name, want := range resourcesOf(w.Pod) {
+		if got[name] != want {
+			differ("container %s has %s, want %s", name, got[name], want)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		differ("container %s is new", name)
+	}
+	return strings.Join(differences, "; ")
+}
+
+// resourcesOf prints the resources of each container.
+func resourcesOf(pod *v1.Pod) map[string]string {
+	printed := map[string]string{}
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, c := range containers {
+			printed[c.Name] = fmt.Sprintf("requests [%s], limits [%s]", printList(c.Resources.Requests), printList(c.Resources.Limits))
+		}
+	}
+	return printed
+}
+
+func printList(list v1.ResourceList) string {
+	var printed []string
+	for name, quantity := range list {
+		if name != v1.ResourceCPU || !quantity.IsZero() {
+			printed = append(printed, fmt.Sprintf("%s: %s", name, quantity.String()))
+		}
+	}
+	slices.Sort(printed)
+	return strings.Join(printed, ", ")
+}
