@@ -131,7 +131,7 @@ func TestPackagesKnowNoMoreThanTheyMay(t *testing.T) {
 			}
 			for path := range strings.FieldsSeq(string(packages)) {
 				if within(path, border.notThrough) {
-					t.Errorf("it imports %s, itself or through others; go mod why -m and go list -deps tell how: %s", path, border.why)
+					t.Errorf("it imports %s, itself or through others, and go mod why %[1]s tells how: %[2]s", path, border.why)
 				}
 			}
 		})

@@ -1,0 +1,138 @@
+package demand
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/pkg/internalpod"
+	"workload.openshift.io/partition"
+)
+
+// build returns a source that has seen the objects.
+func build(t *testing.T, objects ...runtime.Object) *Source {
+	t.Helper()
+	s := New()
+	if s.Validate() == nil {
+		t.Error("a source without client is valid")
+	}
+	client := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	s.SetClient(client)
+	s.SetInformers(factory)
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	if !s.Synced() {
+		t.Fatal("the caches are not filled")
+	}
+	return s
+}
+
+func cpuOf(text string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(text)}
+}
+
+func limitRange(item v1.LimitRangeItem) *v1.LimitRange {
+	item.Type = v1.LimitTypeContainer
+	return &v1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "of-cpu", Namespace: "n"}, Spec: v1.LimitRangeSpec{Limits: []v1.LimitRangeItem{item}}}
+}
+
+func resourceQuota(name v1.ResourceName, scopes ...v1.ResourceQuotaScope) *v1.ResourceQuota {
+	hard := v1.ResourceList{name: resource.MustParse("100")}
+	return &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "of-cpu", Namespace: "n"}, Spec: v1.ResourceQuotaSpec{Hard: hard, Scopes: scopes}, Status: v1.ResourceQuotaStatus{Hard: hard}}
+}
+
+func pod(resources core.ResourceRequirements) *core.Pod {
+	return &core.Pod{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{partition.TargetAnnotation("management"): ""}},
+		Spec:       core.PodSpec{Containers: []core.Container{{Name: "c", Resources: resources}}},
+	}
+}
+
+func of(t *testing.T, s *Source, namespace string) (Demands, admission.Attributes) {
+	t.Helper()
+	a := admission.NewAttributesRecord(nil, nil, core.Kind("Pod").WithVersion("version"), namespace, "", core.Resource("pods").WithVersion("version"), "", admission.Create, nil, false, nil)
+	demands, err := s.Of(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return demands, a
+}
+
+// Upstream says what an object demands; whether the plugin heeds that, its own tests say.
+func TestDemands(t *testing.T) {
+	for name, test := range map[string]struct {
+		object  runtime.Object
+		counts  bool
+		refusal string
+	}{
+		"a LimitRange with defaults":        {limitRange(v1.LimitRangeItem{Default: cpuOf("2"), DefaultRequest: cpuOf("100m")}), false, ""},
+		"a LimitRange with a minimum":       {limitRange(v1.LimitRangeItem{Min: cpuOf("50m")}), false, `LimitRange "of-cpu": `},
+		"one that refuses it with cpu, too": {limitRange(v1.LimitRangeItem{Min: cpuOf("3")}), false, ""},
+		"a quota on requests.cpu":           {resourceQuota(v1.ResourceRequestsCPU), true, ""},
+		"a quota on limits.cpu":             {resourceQuota(v1.ResourceLimitsCPU), false, `ResourceQuota "of-cpu": must specify limits.cpu`},
+		"a quota of other pods":             {resourceQuota(v1.ResourceLimitsCPU, v1.ResourceQuotaScopeTerminating), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := build(t, test.object)
+			demands, a := of(t, s, "n")
+			ordinary := pod(core.ResourceRequirements{
+				Requests: core.ResourceList{core.ResourceCPU: resource.MustParse("400m"), core.ResourceMemory: resource.MustParse("1Mi")},
+				Limits:   core.ResourceList{core.ResourceCPU: resource.MustParse("500m")},
+			})
+			partitioned := ordinary.DeepCopy()
+			counts := demands.CountsCPU(partitioned)
+			partition.Mutate(internalpod.View(partitioned), partition.Policy{Gate: partition.AnyType, KeepZero: counts})
+			refusal := demands.Refusal(partitioned, ordinary)
+			if counts != test.counts || !strings.HasPrefix(refusal, test.refusal) || (refusal == "") != (test.refusal == "") {
+				t.Errorf("counts cpu: %v, refuses it with %q", counts, refusal)
+			}
+			for _, again := range []bool{false, true} {
+				policy, before := partition.Policy{Gate: partition.AnyType}, ordinary.DeepCopy()
+				if err := s.Complete(a, before, again, &policy); err != nil || policy.KeepZero != (test.counts || again) || !strings.HasPrefix(policy.Constraint(), test.refusal) || (policy.Constraint() == "") != (refusal == "") {
+					t.Errorf("again: %v, got %v, keeps zeros: %v", again, err, policy.KeepZero)
+				}
+				if !apiequality.Semantic.DeepEqual(before, ordinary) {
+					t.Errorf("the pod was changed: %v", before)
+				}
+			}
+			elsewhere, _ := of(t, s, "other")
+			if refusal := elsewhere.Refusal(partitioned, ordinary); elsewhere.CountsCPU(ordinary) || refusal != "" {
+				t.Errorf("in another namespace it demands something: %q", refusal)
+			}
+		})
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	s := build(t, limitRange(v1.LimitRangeItem{Default: cpuOf("2"), DefaultRequest: cpuOf("100m")}))
+	for what, amounts := range map[string]map[string]bool{"requests": {"100m": true, "0.1": true, "2": false}, "limits": {"2": true, "100m": false}} {
+		for amount, want := range amounts {
+			if got := s.IsDefault("n", what, resource.MustParse(amount)); got != want {
+				t.Errorf("%s is the default of %s: %v, want %v", amount, what, got, want)
+			}
+		}
+	}
+	if s.IsDefault("other", "requests", resource.MustParse("100m")) {
+		t.Error("it is the default of another namespace")
+	}
+	demands, _ := of(t, s, "n")
+	template := pod(core.ResourceRequirements{})
+	if err := demands.SetDefaults(template); err != nil {
+		t.Fatal(err)
+	}
+	if got := template.Spec.Containers[0].Resources; got.Requests.CPU().String() != "100m" || got.Limits.CPU().String() != "2" {
+		t.Errorf("the template's container has %v", got)
+	}
+}
