@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
-	"workload.openshift.io/partition"
 )
 
 // Tracker knows which workload types are active. It counts nodes as events arrive, so a
@@ -90,13 +89,13 @@ func (t *Tracker) SetInformers(nodes, namespaces cache.SharedIndexInformer) erro
 	}
 	namespaceHandler, err := namespaces.AddEventHandler(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool {
-			namespace, ok := final(object).(*v1.Namespace)
-			return ok && namespace.Name == metav1.NamespaceSystem
+			namespace := asNamespace(object)
+			return namespace != nil && namespace.Name == metav1.NamespaceSystem
 		},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { t.readLatch(object) },
-			UpdateFunc: func(_, after any) { t.readLatch(after) },
-			DeleteFunc: func(any) { t.readLatch(&v1.Namespace{}) },
+			AddFunc:    func(object any) { t.LatchChanged(asNamespace(object)) },
+			UpdateFunc: func(_, after any) { t.LatchChanged(asNamespace(after)) },
+			DeleteFunc: func(any) { t.LatchChanged(nil) },
 		},
 	})
 	if err != nil {
@@ -107,7 +106,7 @@ func (t *Tracker) SetInformers(nodes, namespaces cache.SharedIndexInformer) erro
 }
 
 // SetSynced gives what tells whether all nodes and the latch have been seen, for callers
-// that have no informers to give.
+// that have no informers to give, and call NodeChanged and LatchChanged themselves.
 func (t *Tracker) SetSynced(seen func() bool) { t.seen.Store(&seen) }
 
 // Synced reports whether all nodes and the latch have been seen. Before that a rule that
@@ -198,74 +197,9 @@ func asNode(object any) *v1.Node {
 	return node
 }
 
-// NodeChanged replaces a node by its next state; nil is a node that is not there. It does
-// not block.
-func (t *Tracker) NodeChanged(before, after *v1.Node) {
-	if before != nil && after != nil && counts(before) == counts(after) && sameCores(before, after) {
-		return
-	}
-	t.mu.Lock()
-	t.add(before, -1)
-	t.add(after, +1)
-	t.publish()
-	t.mu.Unlock()
-	// Before all nodes are seen a type may seem active that is not.
-	if after == nil || !counts(after) || t.missing == nil || !t.Synced() {
-		return
-	}
-	for workloadType, state := range *t.types.Load() {
-		if cores := after.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))]; state.active && cores.Sign() <= 0 {
-			t.missing(after, workloadType)
-		}
-	}
-}
-
-// Labels of nodes that have no pool and never will, so that no type waits for them. A
-// kubelet may label its own node: one that does so only loses the pods that it could have
-// had.
-const (
-	// ignoreLabel and ignoreValue are what an administrator writes.
-	ignoreLabel = partition.Domain + "/partitioning"
-	ignoreValue = "ignore"
-	// virtualLabel and virtualValue are those of virtual-kubelet, which calls its nodes Linux.
-	virtualLabel = "type"
-	virtualValue = "virtual-kubelet"
-)
-
-// counts reports whether a type can be active only if the node reports it.
-func counts(node *v1.Node) bool {
-	system, labelled := node.Labels[v1.LabelOSStable]
-	return (!labelled || system == string(v1.Linux)) && node.Labels[ignoreLabel] != ignoreValue && node.Labels[virtualLabel] != virtualValue
-}
-
-func (t *Tracker) add(node *v1.Node, n int) {
-	if node == nil || !counts(node) {
-		return
-	}
-	t.nodes += n
-	for name, quantity := range node.Status.Capacity {
-		if workloadType, ok := partition.TypeOfCores(string(name)); ok && quantity.Sign() > 0 {
-			if t.reporting[workloadType] += n; t.reporting[workloadType] == 0 {
-				delete(t.reporting, workloadType)
-			}
-		}
-	}
-}
-
-// sameCores spares the lock for nearly every node event, which is a heartbeat.
-func sameCores(before, after *v1.Node) bool {
-	return subset(before, after) && subset(after, before)
-}
-
-func subset(of, in *v1.Node) bool {
-	for name, quantity := range of.Status.Capacity {
-		if _, ok := partition.TypeOfCores(string(name)); ok && quantity.Sign() > 0 {
-			if other := in.Status.Capacity[name]; other.Sign() <= 0 {
-				return false
-			}
-		}
-	}
-	return true
+func asNamespace(object any) *v1.Namespace {
+	namespace, _ := final(object).(*v1.Namespace)
+	return namespace
 }
 
 // publish recomputes what requests read. The caller holds the lock.

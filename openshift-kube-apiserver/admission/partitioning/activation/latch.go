@@ -16,18 +16,15 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// The latch is the enabled annotation of the namespace kube-system: a type that was found
-// active stays so, in all replicas and after their restarts, until an administrator takes it
-// out of there.
-
-func (t *Tracker) readLatch(object any) {
-	namespace, ok := object.(*v1.Namespace)
-	if !ok {
-		return
-	}
+// LatchChanged reads the latch: the enabled annotation of the namespace kube-system, which
+// is nil if there is none. A type that was found active stays so, in all replicas and after
+// their restarts, until an administrator takes it out of there.
+func (t *Tracker) LatchChanged(kubeSystem *v1.Namespace) {
 	latched := map[string]bool{}
-	for _, workloadType := range partition.ParseTypes(namespace.Annotations[partition.EnabledAnnotation]) {
-		latched[workloadType] = true
+	if kubeSystem != nil {
+		for _, workloadType := range partition.ParseTypes(kubeSystem.Annotations[partition.EnabledAnnotation]) {
+			latched[workloadType] = true
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

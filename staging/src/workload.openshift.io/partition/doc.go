@@ -9,6 +9,9 @@
 // cannot drift apart. It imports apimachinery, api and utils, and nothing
 // heavier.
 //
+// What keeps a pod from being partitioned stands in one file a rule, rule_*.go, and
+// [Rules] is the table of them.
+//
 // Section numbers in comments are those of the project's design document; "the
 // source document" is OpenShift's enhancement proposal
 // management-workload-partitioning.

@@ -1,0 +1,76 @@
+package activation
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"workload.openshift.io/partition"
+)
+
+// NodeChanged replaces a node by its next state; nil is a node that is not there. It does
+// not block.
+func (t *Tracker) NodeChanged(before, after *v1.Node) {
+	if before != nil && after != nil && counts(before) == counts(after) && sameCores(before, after) {
+		return
+	}
+	t.mu.Lock()
+	t.add(before, -1)
+	t.add(after, +1)
+	t.publish()
+	t.mu.Unlock()
+	// Before all nodes are seen a type may seem active that is not.
+	if after == nil || !counts(after) || t.missing == nil || !t.Synced() {
+		return
+	}
+	for workloadType, state := range *t.types.Load() {
+		if cores := after.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))]; state.active && cores.Sign() <= 0 {
+			t.missing(after, workloadType)
+		}
+	}
+}
+
+// Labels of nodes that have no pool and never will, so that no type waits for them. A
+// kubelet may label its own node: one that does so only loses the pods that it could have
+// had.
+const (
+	// ignoreLabel and ignoreValue are what an administrator writes.
+	ignoreLabel = partition.Domain + "/partitioning"
+	ignoreValue = "ignore"
+	// virtualLabel and virtualValue are those of virtual-kubelet, which calls its nodes Linux.
+	virtualLabel = "type"
+	virtualValue = "virtual-kubelet"
+)
+
+// counts reports whether a type can be active only if the node reports it.
+func counts(node *v1.Node) bool {
+	system, labelled := node.Labels[v1.LabelOSStable]
+	return (!labelled || system == string(v1.Linux)) && node.Labels[ignoreLabel] != ignoreValue && node.Labels[virtualLabel] != virtualValue
+}
+
+func (t *Tracker) add(node *v1.Node, n int) {
+	if node == nil || !counts(node) {
+		return
+	}
+	t.nodes += n
+	for name, quantity := range node.Status.Capacity {
+		if workloadType, ok := partition.TypeOfCores(string(name)); ok && quantity.Sign() > 0 {
+			if t.reporting[workloadType] += n; t.reporting[workloadType] == 0 {
+				delete(t.reporting, workloadType)
+			}
+		}
+	}
+}
+
+// sameCores spares the lock for nearly every node event, which is a heartbeat.
+func sameCores(before, after *v1.Node) bool {
+	return subset(before, after) && subset(after, before)
+}
+
+func subset(of, in *v1.Node) bool {
+	for name, quantity := range of.Status.Capacity {
+		if _, ok := partition.TypeOfCores(string(name)); ok && quantity.Sign() > 0 {
+			if other := in.Status.Capacity[name]; other.Sign() <= 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
