@@ -55,7 +55,7 @@ func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
 	})
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		workloadType, ok := partition.TypeOf(pod)
+		workloadType, ok := partition.PartitionedType(pod)
 		if !ok {
 			workloadType = "-"
 		}

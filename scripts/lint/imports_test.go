@@ -23,7 +23,7 @@ const (
 // borders are what docs/dev/architecture.md says that packages must not know, as far as
 // imports show it.
 var borders = []struct {
-	// place is a folder, and all below it.
+	// place is a directory, and all below it.
 	place string
 	// only are what it may import besides the standard library and itself. Nil means that
 	// there is no such list.
@@ -90,13 +90,23 @@ var borders = []struct {
 	},
 	{
 		place: "cmd/carry",
-		never: []string{core, ours + "/pkg", ours + "/openshift-kube-apiserver", ours + "/cmd/cluster", ours + "/test", "k8s.io"},
+		never: []string{core, ours + "/pkg", ours + "/openshift-kube-apiserver", ours + "/cluster", ours + "/test", "k8s.io"},
 		why:   "it carries patches, whatever they are about",
 	},
 	{
-		place: "cmd/cluster",
+		place: "cluster",
 		never: []string{ours + "/test", ours + "/pkg", ours + "/openshift-kube-apiserver"},
 		why:   "it starts nodes, and does not know what is tested on them",
+	},
+	{
+		place: "cluster/host",
+		never: []string{ours + "/cluster/vm"},
+		why:   "it does not know whether the host is virtual",
+	},
+	{
+		place: "cluster/image",
+		never: []string{ours + "/cluster/host", ours + "/cluster/vm"},
+		why:   "images know no cluster",
 	},
 	{
 		place: "test/e2e",

@@ -181,7 +181,7 @@ func startsUnderLoad(t *testing.T, c *host.Cluster, namespace string) {
 					refused[strings.SplitN(err.Error(), ":", 2)[0]]++
 				} else {
 					created++
-					if _, is := partition.TypeOf(p); !is {
+					if _, is := partition.PartitionedType(p); !is {
 						t.Errorf("pod %s has annotations %v", p.Name, p.Annotations)
 					}
 				}

@@ -294,7 +294,7 @@ func TestReinvocation(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if _, is := partition.TypeOf(p); !is || len(p.Spec.Containers) != 2 || len(told) > 0 || p.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400,"cpulimit":400}` {
+			if _, is := partition.PartitionedType(p); !is || len(p.Spec.Containers) != 2 || len(told) > 0 || p.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400,"cpulimit":400}` {
 				return fmt.Errorf("it has annotations %v, and told was %q", p.Annotations, told)
 			}
 			return nil
@@ -311,7 +311,7 @@ func TestReinvocation(t *testing.T) {
 				}
 				requests := p.Spec.Containers[0].Resources.Requests
 				request := requests[cores]
-				if _, is := partition.TypeOf(p); !is || request.Value() != 400 || (requests.Memory().String() == "48Mi") != (want == "") || !strings.Contains(strings.Join(told, ""), want) || (want == "") != (len(told) == 0) {
+				if _, is := partition.PartitionedType(p); !is || request.Value() != 400 || (requests.Memory().String() == "48Mi") != (want == "") || !strings.Contains(strings.Join(told, ""), want) || (want == "") != (len(told) == 0) {
 					return fmt.Errorf("it has %v, and told was %q", requests, told)
 				}
 				return nil
@@ -407,7 +407,7 @@ func demandsKey(t *testing.T, c *host.Cluster) {
 	waitFor(t, 20*time.Second, "the zero contents it", func() error {
 		p, err := create(build())
 		if err == nil {
-			if _, is := partition.TypeOf(p); !is {
+			if _, is := partition.PartitionedType(p); !is {
 				err = fmt.Errorf("the pod has %v", p.Annotations)
 			}
 		}

@@ -332,7 +332,7 @@ func removeFinalizers(t *testing.T, c *host.Cluster, p *v1.Pod) {
 // expectOutside checks that a pod has nothing by which it could reach a pool.
 func expectOutside(t *testing.T, p *v1.Pod) {
 	t.Helper()
-	if workloadType, is := partition.TypeOf(p); is {
+	if workloadType, is := partition.PartitionedType(p); is {
 		t.Errorf("the pod is in the partition %s: %v", workloadType, p.Annotations)
 	}
 	for key := range p.Annotations {

@@ -54,7 +54,7 @@ func TestNamespacesThatDemandCPU(t *testing.T) {
 			build := func() *v1.Pod {
 				return pod("", map[string]string{managementTarget: ""}, container("c", "true", "cpu=400m memory=16Mi", "cpu=500m"))
 			}
-			partitioned := func(p *v1.Pod) bool { _, is := partition.TypeOf(p); return is }
+			partitioned := func(p *v1.Pod) bool { _, is := partition.PartitionedType(p); return is }
 			var p *v1.Pod
 			var told []string
 			// LimitRanges are seen after a moment.

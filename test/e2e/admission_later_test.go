@@ -220,7 +220,7 @@ func TestLaterChanges(t *testing.T) {
 		if request := p.Spec.Containers[0].Resources.Requests; request.Cpu().MilliValue() != 400 || !strings.Contains(output, "cores of a workload type were turned back into a cpu request") {
 			t.Errorf("the copy requests %v, kubectl said %s", request, output)
 		}
-		if _, is := partition.TypeOf(p); is || p.Annotations[managementTarget] != "" || partition.CarriesCores(p.Spec.Containers[0].Resources.Requests) || partition.CarriesCores(p.Spec.Containers[0].Resources.Limits) {
+		if _, is := partition.PartitionedType(p); is || p.Annotations[managementTarget] != "" || partition.CarriesCores(p.Spec.Containers[0].Resources.Requests) || partition.CarriesCores(p.Spec.Containers[0].Resources.Limits) {
 			t.Errorf("the copy has annotations %v and %v", p.Annotations, p.Spec.Containers[0].Resources)
 		}
 	})
@@ -228,7 +228,7 @@ func TestLaterChanges(t *testing.T) {
 		mustKubectl(t, namespace, "", "debug", "p", "--copy-to=kept", "--keep-annotations", "--image="+image.Busybox, "--attach=false", "--container=debugger", "--profile=general", "--", "true")
 		p := get(t, "kept")
 		request := p.Spec.Containers[0].Resources.Requests[cores]
-		if _, is := partition.TypeOf(p); !is || request.Value() != 400 || p.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400,"cpulimit":500}` || p.Annotations[partition.ResourcesAnnotation("debugger")] != `{"cpushares":2}` {
+		if _, is := partition.PartitionedType(p); !is || request.Value() != 400 || p.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400,"cpulimit":500}` || p.Annotations[partition.ResourcesAnnotation("debugger")] != `{"cpushares":2}` {
 			t.Errorf("the copy has annotations %v and %v", p.Annotations, p.Spec.Containers[0].Resources)
 		}
 	})

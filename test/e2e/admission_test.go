@@ -67,7 +67,7 @@ func awaitActive(t testing.TB, create creator, want bool) {
 		if err != nil {
 			return err
 		}
-		if _, is := partition.TypeOf(p); is != want {
+		if _, is := partition.PartitionedType(p); is != want {
 			return fmt.Errorf("the pod has annotations %v", p.Annotations)
 		}
 		return nil
@@ -148,7 +148,7 @@ var shapes = map[string]struct {
 // texts are parts of what a client reads.
 var texts = map[partition.Reason]string{
 	partition.ReasonGuaranteed: "QoS class Guaranteed", partition.ReasonQoSChange: "would become BestEffort", partition.ReasonPodLevelCPU: "spec.resources has CPU",
-	partition.ReasonTypeInactive: "no pool of this type is active", partition.ReasonNamespaceNotAllowed: "namespace is not annotated with workload.openshift.io/allowed", partition.ReasonNamespaceOtherTypes: "does not list it",
+	partition.ReasonTypeInactive: "no pool of this type is active", partition.ReasonNamespaceNotAnnotated: "namespace is not annotated with workload.openshift.io/allowed", partition.ReasonNamespaceOtherTypes: "does not list it",
 	partition.ReasonCPUOutOfRange: "more than 1000000 CPUs", partition.ReasonHugePagesNeedCPU: "has huge pages and neither cpu nor memory",
 }
 
@@ -167,7 +167,7 @@ func TestAdmissionOfNewPods(t *testing.T) {
 		}{
 			{"allowed", open, "management", of.want, false},
 			{"an inactive type", open, "absent", partition.ReasonTypeInactive, false},
-			{"a plain namespace", plain, "management", partition.ReasonNamespaceNotAllowed, false},
+			{"a plain namespace", plain, "management", partition.ReasonNamespaceNotAnnotated, false},
 			{"other types only", others, "management", partition.ReasonNamespaceOtherTypes, true},
 		} {
 			for _, effect := range []string{"", hard} {
@@ -253,7 +253,7 @@ func TestAdmissionOfNewPods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, is := partition.TypeOf(p); is || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 100 || len(p.Annotations) > 2 || len(told) != 1 || !strings.Contains(told[0], "larger than Kubernetes accepts") {
+		if _, is := partition.PartitionedType(p); is || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 100 || len(p.Annotations) > 2 || len(told) != 1 || !strings.Contains(told[0], "larger than Kubernetes accepts") {
 			t.Errorf("the pod has %d annotations, %v, the client was told %q", len(p.Annotations), p.Spec.Containers[0].Resources, told)
 		}
 		if _, _, err := send(t, open, large(hard), "create"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "larger than Kubernetes accepts") {
@@ -445,7 +445,7 @@ func TestWorkloadKinds(t *testing.T) {
 					if !strings.HasPrefix(p.Name, kind+"-") {
 						continue
 					}
-					if _, is := partition.TypeOf(p); !is || !equality.Semantic.DeepEqual(p.Spec.Containers[0].Resources.Requests[cores], resource.MustParse("400")) {
+					if _, is := partition.PartitionedType(p); !is || !equality.Semantic.DeepEqual(p.Spec.Containers[0].Resources.Requests[cores], resource.MustParse("400")) {
 						t.Errorf("pod %s has annotations %v and %v", p.Name, p.Annotations, p.Spec.Containers[0].Resources)
 					}
 					return nil

@@ -59,7 +59,7 @@ func TestControlPlaneInItsPool(t *testing.T) {
 				if p, err = c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name+"-"+host.NodeName, metav1.GetOptions{}); err != nil {
 					return err
 				}
-				if _, partitioned := partition.TypeOf(p); !partitioned || p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
+				if _, partitioned := partition.PartitionedType(p); !partitioned || p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
 					return fmt.Errorf("phase %s, annotations %v, %v", p.Status.Phase, p.Annotations, p.Status.ContainerStatuses)
 				}
 				return nil

@@ -275,7 +275,7 @@ func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 // allowed returns the CPUs on which a pod may run, with the pool 0.
 func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
 	t.Helper()
-	if _, ok := partition.TypeOf(p); ok {
+	if _, ok := partition.PartitionedType(p); ok {
 		return cpuset.New(0)
 	}
 	return cpus(t, otherCPUs(t))

@@ -219,7 +219,7 @@ func TestPodCgroupHasMemory(t *testing.T) {
 	}
 	t.Run("resources of the pod as a whole", func(t *testing.T) {
 		p := start(t, c, namespace, podLevel("whole"))[0]
-		if _, is := partition.TypeOf(p); !is {
+		if _, is := partition.PartitionedType(p); !is {
 			t.Fatalf("the pod is not partitioned: %v", p.Annotations)
 		}
 		if err := confinedTo(p, cpuset.New(0), false); err != nil {

@@ -105,7 +105,7 @@ func (s survivors) expectNew(t *testing.T) {
 	fresh := pod("", asks, container("c", busy, "cpu=100m memory=16Mi", ""))
 	fresh.GenerateName, fresh.Spec.NodeName = "new-", host.NodeName
 	p := start(t, s.c, s.namespace, fresh)[0]
-	if _, ok := partition.TypeOf(p); !ok {
+	if _, ok := partition.PartitionedType(p); !ok {
 		t.Errorf("a new pod is not partitioned: %v", p.Annotations)
 	}
 	expectNoLeak(t, p)
@@ -275,7 +275,7 @@ func TestUnpatchedServer(t *testing.T) {
 		waitFor(t, 20*time.Second, "new pods are partitioned", func() error {
 			dry, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), pod("dry", asks, container("c", awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
-				if _, ok := partition.TypeOf(dry); !ok {
+				if _, ok := partition.PartitionedType(dry); !ok {
 					err = fmt.Errorf("one has the annotations %v", dry.Annotations)
 				}
 			}

@@ -344,7 +344,7 @@ func TestAdmission(t *testing.T) {
 	})
 	t.Run("the type is latched", func(t *testing.T) {
 		namespace, err := c.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-		if err != nil || !partition.Allows(namespace.Annotations[partition.EnabledAnnotation], "management") {
+		if err != nil || !partition.ListsType(namespace.Annotations[partition.EnabledAnnotation], "management") {
 			t.Errorf("kube-system has annotations %v (%v)", namespace.Annotations, err)
 		}
 	})

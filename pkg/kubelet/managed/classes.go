@@ -173,7 +173,7 @@ func freePods(sets cpusets) bool {
 	pods, known := observed.allPods()
 	done := known
 	for _, pod := range pods {
-		if _, partitioned := partition.TypeOf(pod); partitioned || !sets.v1 {
+		if _, partitioned := partition.PartitionedType(pod); partitioned || !sets.v1 {
 			continue
 		}
 		if path, found := sets.podCgroup(pod); found {

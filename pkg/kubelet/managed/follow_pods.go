@@ -55,7 +55,7 @@ func withEphemeralContainers(pod *v1.Pod) *v1.Pod {
 	if len(pod.Spec.EphemeralContainers) == 0 {
 		return pod
 	}
-	_, partitioned := partition.TypeOf(pod)
+	_, partitioned := partition.PartitionedType(pod)
 	with := *pod
 	with.Annotations = maps.Clone(pod.Annotations)
 	with.Spec.Containers = slices.Clone(pod.Spec.Containers)

@@ -56,7 +56,7 @@ func (*collector) CollectWithStability(found chan<- metrics.Metric) {
 	pods, requested := map[string]int{}, map[string]int64{}
 	if activePods != nil {
 		for _, pod := range activePods() {
-			workloadType, ok := partition.TypeOf(pod)
+			workloadType, ok := partition.PartitionedType(pod)
 			if !ok {
 				continue
 			}

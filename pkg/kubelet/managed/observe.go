@@ -102,7 +102,7 @@ func (o *observation) noteRepaired(pod *v1.Pod) {
 func (o *observation) noneNeedsRepair() bool {
 	pods, known := o.allPods()
 	return known && !slices.ContainsFunc(pods, func(pod *v1.Pod) bool {
-		_, partitioned := partition.TypeOf(pod)
+		_, partitioned := partition.PartitionedType(pod)
 		return partitioned && !o.repaired(pod)
 	})
 }

@@ -12,7 +12,7 @@ func typeOf(pod *v1.Pod) (workloadType string, ok bool) {
 	if n == nil {
 		return "", false
 	}
-	if workloadType, ok = partition.TypeOf(pod); ok {
+	if workloadType, ok = partition.PartitionedType(pod); ok {
 		_, ok = n.pools[workloadType]
 	}
 	return workloadType, ok

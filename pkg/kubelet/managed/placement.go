@@ -24,7 +24,7 @@ func (n *node) pool(pod *v1.Pod) (cpuset.CPUSet, bool) {
 	if n == nil {
 		return cpuset.CPUSet{}, false
 	}
-	workloadType, ok := partition.TypeOf(pod)
+	workloadType, ok := partition.PartitionedType(pod)
 	if !ok {
 		return cpuset.CPUSet{}, false
 	}

@@ -82,7 +82,7 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 	if !on || !host.podCgroups {
 		return
 	}
-	workloadType, partitioned := partition.TypeOf(pod)
+	workloadType, partitioned := partition.PartitionedType(pod)
 	if !partitioned {
 		return
 	}

@@ -254,7 +254,7 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
 			if !ok {
 				return fmt.Errorf("pod %s has no container %s", p.Name, id)
 			}
-			workloadType, partitioned := partition.TypeOf(p)
+			workloadType, partitioned := partition.PartitionedType(p)
 			switch {
 			case partitioned:
 				shared = append(shared, container{p, cpus, n.pools[workloadType].Difference(gone)})

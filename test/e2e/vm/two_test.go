@@ -35,7 +35,7 @@ func TestTwoNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return partition.Allows(namespace.Annotations[partition.EnabledAnnotation], "management")
+		return partition.ListsType(namespace.Annotations[partition.EnabledAnnotation], "management")
 	}
 	waitFor(t, time.Minute, "the type is active with one node that has it", func(context.Context) error {
 		if !active() {
@@ -67,7 +67,7 @@ func TestTwoNodes(t *testing.T) {
 		if active() {
 			t.Error("the type is active though a node lacks it")
 		}
-		if _, is := partition.TypeOf(asks("early")); is {
+		if _, is := partition.PartitionedType(asks("early")); is {
 			t.Error("a pod is partitioned though a node lacks the type")
 		}
 	})
@@ -84,7 +84,7 @@ func TestTwoNodes(t *testing.T) {
 			}
 			return nil
 		})
-		if _, is := partition.TypeOf(asks("partitioned")); !is {
+		if _, is := partition.PartitionedType(asks("partitioned")); !is {
 			t.Error("a pod is not partitioned")
 		}
 	})
@@ -102,7 +102,7 @@ func TestTwoNodes(t *testing.T) {
 		const kubectl = "/payload/bin/kubectl --kubeconfig " + "/var/lib/workload-partitioning/admin.kubeconfig "
 		first.run(t, kubectl+"drain "+second.Name()+" --ignore-daemonsets --force --timeout=120s")
 		for i := range 3 {
-			if _, is := partition.TypeOf(asks(fmt.Sprintf("meanwhile-%d", i))); !is {
+			if _, is := partition.PartitionedType(asks(fmt.Sprintf("meanwhile-%d", i))); !is {
 				t.Error("a pod is not partitioned while a node is drained")
 			}
 		}
@@ -117,7 +117,7 @@ func TestTwoNodes(t *testing.T) {
 		first.awaitRunning(t, 2*time.Minute)
 		first.expectPlaced(t)
 		second.expectPlaced(t)
-		if _, is := partition.TypeOf(p); !is || !active() {
+		if _, is := partition.PartitionedType(p); !is || !active() {
 			t.Error("the type is not active any more")
 		}
 	})
