@@ -37,6 +37,11 @@ func Findings(ctx context.Context, t *tree.Tree) ([]Finding, error) {
 	for _, p := range patches {
 		findings = append(findings, ofPatch(p)...)
 	}
+	absent, err := ofTests(t.Project, patches)
+	if err != nil {
+		return nil, err
+	}
+	findings = append(findings, absent...)
 	over, err := ofBudget(t.Project)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
 )
 
@@ -81,6 +82,18 @@ func TestLintDirectory(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("findings are\n%swant %q", text, want)
 		}
+	}
+}
+
+func TestLintMissesTestsThatMessagesName(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	c.Write("pkg/a_test.go", "package pkg\n\nfunc TestHook(t *testing.T) {}\n")
+	const path = "patches/kubelet-call-a.patch"
+	p := treetest.MustParse(t, path, strings.Replace(c.Read(path), "Tests: T\n", "Tests: pkg TestHook and TestGone, Tests of upstream\n", 1))
+	findings, err := ofTests(c.Project, []patch.Patch{p})
+	c.Must(err)
+	if len(findings) != 1 || !strings.HasSuffix(findings[0].String(), "there is no test TestGone") {
+		t.Errorf("findings are %v", findings)
 	}
 }
 

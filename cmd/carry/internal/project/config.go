@@ -41,7 +41,7 @@ var (
 	// LinkedDirs are those of the root module whose packages a tree may import.
 	LinkedDirs = []string{"openshift-kube-apiserver", "partitiontest", "pkg", "testdata"}
 	// RaisedDirs are those of the modules that require upstream's newest, the core first.
-	RaisedDirs = []string{ModuleDirs[CoreModule], ".", filepath.Join("cmd", "cluster"), filepath.Join("test", "e2e")}
+	RaisedDirs = []string{ModuleDirs[CoreModule], ".", "cluster", filepath.Join("test", "e2e")}
 )
 
 // Identity makes and PatchDate dates every patch, so that the same series gives the same
