@@ -235,7 +235,7 @@ func TestPodCgroupHasMemory(t *testing.T) {
 			c.Config.KubeletConfiguration = before
 			restart(t, c, pinning)
 		})
-		c.Config.KubeletConfiguration = before + "featureGates: {MemoryQoS: true}\n"
+		c.Config.KubeletConfiguration = before + "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9\n"
 		restart(t, c, pinning)
 		p := start(t, c, namespace, pod("protected", asks, container("c", awake, "cpu=100m memory=16Mi", "memory=32Mi")))[0]
 		for _, kubelet := range []string{"that created it", "that starts again"} {
