@@ -12,8 +12,13 @@ if [[ -n $unformatted ]]; then
 fi
 # A fork that has our packages in its tree runs upstream's hack/verify-boilerplate.sh on them. Up
 # to v1.34 that wants a year in the header, and from v1.35 on none after 2025.
+header=$(<build/boilerplate.go.txt)
 git ls-files 'pkg/*.go' 'openshift-kube-apiserver/*.go' 'staging/*.go' | while read -r file; do
-  if ! grep -v '^//go:build' "$file" | sed '/./,$!d' | head -n 15 | cmp -s - <(head -n 15 build/boilerplate.go.txt); then
+  content=$(grep -v '^//go:build' "$file")
+  while [[ $content == $'\n'* ]]; do
+    content=${content#$'\n'}
+  done
+  if [[ $content != "$header"* ]]; then
     echo "$file does not begin with build/boilerplate.go.txt" >&2
     exit 1
   fi
