@@ -162,7 +162,7 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 			for i := range containers {
 				given, _ := last.GetCPUSet(uid, containers[i].Name)
 				add(given)
-				add(observed.givingTo(uid, containers[i].Name))
+				add(observed.givingTo(pod.UID, containers[i].Name))
 			}
 		}
 	}

@@ -50,11 +50,8 @@ type observation struct {
 	found map[string]previousContainer
 	// placed counts the containers that PlaceContainer has noted.
 	placed int
-	// giving are the cpusets that the CPU manager gave to containers last, or is giving them
-	// now, by pod UID and container name.
-	giving map[string]map[string]cpuset.CPUSet
-	// podCgroups are the partitioned pods whose cgroup this kubelet has repaired; see repaired.
-	podCgroups map[types.UID]bool
+	// pods are notes of single pods; see notePod.
+	pods map[types.UID]*podNotes
 	// allPodsCPUs are the CPUs of the cgroup of all pods, and comparedWithAllPods the workload
 	// types whose pools were compared with them.
 	allPodsCPUs         cpuset.CPUSet
@@ -66,6 +63,15 @@ type observation struct {
 	unshared string
 }
 
+// podNotes is what this kubelet notes of a pod.
+type podNotes struct {
+	// repaired means that this kubelet has repaired the pod's cgroup; see observation.repaired.
+	repaired bool
+	// giving are the cpusets that the CPU manager gave to the containers last, or is giving them
+	// now, by container name.
+	giving map[string]cpuset.CPUSet
+}
+
 // previousContainer is what is known of a previous container.
 type previousContainer struct {
 	outcome outcome
@@ -73,8 +79,8 @@ type previousContainer struct {
 	questions int
 }
 
-// maxPodCgroups is how many pods are remembered before those that have gone are forgotten.
-const maxPodCgroups = 1000
+// maxPods is how many pods are remembered before those that have gone are forgotten.
+const maxPods = 1000
 
 // notes returns the CPU manager's notes of the cpuset that each container has; nil before it
 // has started.
@@ -89,28 +95,37 @@ func (o *observation) notes() state.State {
 func (o *observation) repaired(pod *v1.Pod) bool {
 	o.Lock()
 	defer o.Unlock()
-	return o.podCgroups[pod.UID]
+	notes := o.pods[pod.UID]
+	return notes != nil && notes.repaired
 }
 
-// noteRepaired notes that the pod's cgroup needs no more repair. Before there are too many
-// notes, it forgets the pods that have gone.
+// noteRepaired notes that the pod's cgroup needs no more repair.
 func (o *observation) noteRepaired(pod *v1.Pod) {
+	o.notePod(pod.UID, func(notes *podNotes) { notes.repaired = true })
+}
+
+// notePod notes something of a pod. Before there are notes of too many pods, it forgets those
+// that have gone.
+func (o *observation) notePod(uid types.UID, note func(*podNotes)) {
 	o.Lock()
-	count := len(o.podCgroups)
+	count := len(o.pods)
 	o.Unlock()
 	var active map[types.UID]bool
-	if count >= maxPodCgroups {
+	if count >= maxPods {
 		active = o.active()
 	}
 	o.Lock()
 	defer o.Unlock()
 	if active != nil {
-		maps.DeleteFunc(o.podCgroups, func(uid types.UID, _ bool) bool { return !active[uid] })
+		maps.DeleteFunc(o.pods, func(uid types.UID, _ *podNotes) bool { return !active[uid] })
 	}
-	if o.podCgroups == nil {
-		o.podCgroups = map[types.UID]bool{}
+	if o.pods == nil {
+		o.pods = map[types.UID]*podNotes{}
 	}
-	o.podCgroups[pod.UID] = true
+	if o.pods[uid] == nil {
+		o.pods[uid] = &podNotes{giving: map[string]cpuset.CPUSet{}}
+	}
+	note(o.pods[uid])
 }
 
 // noneNeedsRepair reports whether this kubelet knows all its pods, and has repaired the
@@ -136,34 +151,19 @@ func (o *observation) allPods() ([]*v1.Pod, bool) {
 }
 
 // noteGiving notes the cpuset that the CPU manager is about to give to a container.
-func (o *observation) noteGiving(pod, container string, cpus cpuset.CPUSet) {
-	var active map[types.UID]bool
-	o.Lock()
-	count := len(o.giving)
-	o.Unlock()
-	if count >= maxPodCgroups {
-		active = o.active()
-	}
-	o.Lock()
-	defer o.Unlock()
-	if active != nil {
-		maps.DeleteFunc(o.giving, func(uid string, _ map[string]cpuset.CPUSet) bool { return !active[types.UID(uid)] })
-	}
-	if o.giving == nil {
-		o.giving = map[string]map[string]cpuset.CPUSet{}
-	}
-	if o.giving[pod] == nil {
-		o.giving[pod] = map[string]cpuset.CPUSet{}
-	}
-	o.giving[pod][container] = cpus
+func (o *observation) noteGiving(pod types.UID, container string, cpus cpuset.CPUSet) {
+	o.notePod(pod, func(notes *podNotes) { notes.giving[container] = cpus })
 }
 
 // givingTo returns the cpuset that the CPU manager gave to a container last, or is giving it;
 // empty if there was none.
-func (o *observation) givingTo(pod, container string) cpuset.CPUSet {
+func (o *observation) givingTo(pod types.UID, container string) cpuset.CPUSet {
 	o.Lock()
 	defer o.Unlock()
-	return o.giving[pod][container]
+	if notes := o.pods[pod]; notes != nil {
+		return notes.giving[container]
+	}
+	return cpuset.CPUSet{}
 }
 
 // noteCPUsOfAllPods notes the CPUs of the cgroup of all pods. It reports whether the workload

@@ -119,7 +119,7 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 	if set = n.makeRoom(pod, set); set.IsEmpty() {
 		return set
 	}
-	observed.noteGiving(string(pod.UID), container, set)
+	observed.noteGiving(pod.UID, container, set)
 	return n.makeRoom(pod, set)
 }
 

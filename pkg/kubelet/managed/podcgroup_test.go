@@ -278,11 +278,11 @@ func TestRepairPodCgroup(t *testing.T) {
 	}
 	observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(t, "b")} }
 	manager.absent = true
-	for i := range 3 * maxPodCgroups {
+	for i := range 3 * maxPods {
 		repair(withUID(t, types.UID(fmt.Sprint(i))))
 	}
-	if manager.absent = false; len(observed.podCgroups) > maxPodCgroups || repair(withUID(t, "b")) != 0 {
-		t.Errorf("%d pods are remembered, or an active one was forgotten", len(observed.podCgroups))
+	if manager.absent = false; len(observed.pods) > maxPods || repair(withUID(t, "b")) != 0 {
+		t.Errorf("%d pods are remembered, or an active one was forgotten", len(observed.pods))
 	}
 }
 
