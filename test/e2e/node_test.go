@@ -89,6 +89,19 @@ func restart(t testing.TB, c *host.Cluster, file string) {
 	}
 }
 
+// configureKubelet restarts the kubelet with lines added to its configuration, until the test
+// ends.
+func configureKubelet(t *testing.T, c *host.Cluster, lines string) {
+	t.Helper()
+	before := c.Config.KubeletConfiguration
+	t.Cleanup(func() {
+		c.Config.KubeletConfiguration = before
+		restart(t, c, pinning)
+	})
+	c.Config.KubeletConfiguration = before + lines
+	restart(t, c, pinning)
+}
+
 // oneContainer is a static pod's manifest; extra is part of its spec.
 func oneContainer(name, annotations, resources, extra string) string {
 	return fmt.Sprintf(`apiVersion: v1

@@ -143,11 +143,7 @@ func TestSandboxCPUs(t *testing.T) {
 				needsCPUs(t, 4) // pools that hold every CPU confine nothing
 			}
 			c := partitioned(t)
-			proxy := throughProxy(t, c)
-			t.Cleanup(func() {
-				c.Config.RuntimeSocket = ""
-				restart(t, c, pinning)
-			})
+			proxy := sharedThroughProxy(t, c)
 			restart(t, c, test.file)
 			var sandboxes atomic.Int64
 			proxy.Then("RunPodSandbox", func(answer proto.Message) error {
@@ -230,13 +226,7 @@ func TestPodCgroupHasMemory(t *testing.T) {
 		if host.CgroupV1() {
 			t.Skip("it needs cgroup v2")
 		}
-		before := c.Config.KubeletConfiguration
-		t.Cleanup(func() {
-			c.Config.KubeletConfiguration = before
-			restart(t, c, pinning)
-		})
-		c.Config.KubeletConfiguration = before + "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9\n"
-		restart(t, c, pinning)
+		configureKubelet(t, c, "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9\n")
 		p := start(t, c, namespace, pod("protected", asks, container("c", awake, "cpu=100m memory=16Mi", "memory=32Mi")))[0]
 		for _, kubelet := range []string{"that created it", "that starts again"} {
 			if err := confinedTo(p, cpuset.New(0), false); err != nil {
@@ -343,14 +333,8 @@ func TestPodCgroupLacksPoolCPUs(t *testing.T) {
 func TestWithoutPodCgroups(t *testing.T) {
 	in(t)
 	c := partitioned(t)
-	before := c.Config.KubeletConfiguration
-	t.Cleanup(func() {
-		c.Config.KubeletConfiguration = before
-		restart(t, c, pinning)
-	})
 	quietNode(t, c)
-	c.Config.KubeletConfiguration = before + "cgroupsPerQOS: false\nenforceNodeAllocatable: []\n"
-	restart(t, c, pinning)
+	configureKubelet(t, c, "cgroupsPerQOS: false\nenforceNodeAllocatable: []\n")
 	if log, err := os.ReadFile(c.Kubelet.Log()); err != nil || !bytes.Contains(log, []byte("Pods have no cgroups of their own, so only their containers are confined")) {
 		t.Error("the kubelet does not say so:", err)
 	}

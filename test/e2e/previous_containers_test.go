@@ -30,11 +30,7 @@ func TestContainersOfBefore(t *testing.T) {
 }
 
 func containersOfBefore(t *testing.T, c *host.Cluster) {
-	proxy := throughProxy(t, c)
-	t.Cleanup(func() { // before the proxy ends
-		c.Config.RuntimeSocket = ""
-		restart(t, c, pinning)
-	})
+	proxy := sharedThroughProxy(t, c)
 	restart(t, c, "")
 	namespace := newNamespace(t, c, "management")
 	// The type is latched, so these are partitioned, and the kubelet knows nothing of it:
@@ -155,6 +151,18 @@ func throughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
 	return proxy
 }
 
+// sharedThroughProxy is throughProxy for the node that tests share: at the end of the test, and
+// before the proxy ends, its kubelet starts without it.
+func sharedThroughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
+	t.Helper()
+	proxy := throughProxy(t, c)
+	t.Cleanup(func() {
+		c.Config.RuntimeSocket = ""
+		restart(t, c, pinning)
+	})
+	return proxy
+}
+
 func updatesOf(t *testing.T, proxy *criproxy.Proxy) (updates []string) {
 	t.Helper()
 	calls, err := proxy.Calls()
@@ -207,11 +215,7 @@ func containerID(p *v1.Pod) string {
 func TestCoresAreNeverZero(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
-	proxy := throughProxy(t, c)
-	t.Cleanup(func() {
-		c.Config.RuntimeSocket = ""
-		restart(t, c, pinning)
-	})
+	proxy := sharedThroughProxy(t, c)
 	var readyAt atomic.Pointer[time.Time]
 	proxy.Then("Status", func(proto.Message) error {
 		if at := readyAt.Load(); at != nil && time.Now().Before(*at) {
