@@ -23,7 +23,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,25 +40,10 @@ import (
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 const managementTarget = partition.TargetPrefix + "management"
-
-func node(name string, types ...string) *v1.Node {
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}}}
-	for _, workloadType := range types {
-		n.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))] = resource.MustParse("4000")
-	}
-	return n
-}
-
-func namespace(name, annotation, value string) *v1.Namespace {
-	n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if annotation != "" {
-		n.Annotations = map[string]string{annotation: value}
-	}
-	return n
-}
 
 // start runs the plugin against a fake API with the objects.
 func start(t *testing.T, objects ...runtime.Object) (*plugin, *fake.Clientset) {
@@ -80,19 +64,8 @@ func startWith(t *testing.T, settings config.Configuration, dynamic dynamic.Inte
 	}
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
-	eventually(t, "the caches are filled", p.activation.Synced)
+	partitiontest.Eventually(t, "the caches are filled", p.activation.Synced)
 	return p, client
-}
-
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for range 500 {
-		if condition() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("not in time: " + what)
 }
 
 func newPod(annotations map[string]string) *core.Pod {
@@ -175,15 +148,15 @@ func TestPodsThatDoNotAskPass(t *testing.T) {
 }
 
 func TestANamespaceThatTheCacheDoesNotKnowYet(t *testing.T) {
-	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("late", "", ""))
-	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	p, client := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("late", "", ""))
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	// The cache is stopped in the past by a lister of its own.
 	stale := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Namespaces()
-	if err := stale.Informer().GetIndexer().Add(namespace("late", "", "")); err != nil {
+	if err := stale.Informer().GetIndexer().Add(partitiontest.Namespace("late", "", "")); err != nil {
 		t.Fatal(err)
 	}
 	p.gate.SetNamespaces(stale.Lister())
-	if _, err := client.CoreV1().Namespaces().Update(t.Context(), namespace("late", partition.AllowedAnnotation, "management"), metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Update(t.Context(), partitiontest.Namespace("late", partition.AllowedAnnotation, "management"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	pod := newPod(map[string]string{managementTarget: ""})
@@ -221,7 +194,7 @@ func TestAPodWaitsForTheObjectThatDecides(t *testing.T) {
 		return true, nil, errors.New("connection refused")
 	})
 	p, _ := startWith(t, config.Configuration{Activation: config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}}, client,
-		namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, other"))
+		partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management, other"))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	err := p.Admit(ctx, attributes(newPod(map[string]string{managementTarget: ""}), nil, "open", "", admission.Create), nil)

@@ -28,6 +28,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 
 	corev1listers "k8s.io/client-go/listers/core/v1"
 )
@@ -37,14 +38,14 @@ func benchmarked(b *testing.B, nodes int) *plugin {
 	b.Helper()
 	p := newPlugin(config.Configuration{})
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	if err := namespaces.Add(namespace("open", partition.AllowedAnnotation, "management")); err != nil {
+	if err := namespaces.Add(partitiontest.Namespace("open", partition.AllowedAnnotation, "management")); err != nil {
 		b.Fatal(err)
 	}
 	p.gate.SetNamespaces(corev1listers.NewNamespaceLister(namespaces))
 	p.activation.SetSynced(func() bool { return true })
 	demandNothing(b.Context(), p)
 	for i := range nodes {
-		p.activation.NodeChanged(nil, node(fmt.Sprintf("node-%d", i), "management"))
+		p.activation.NodeChanged(nil, partitiontest.Node(fmt.Sprintf("node-%d", i), "management"))
 	}
 	return p
 }

@@ -33,12 +33,12 @@ import (
 
 // The cases that all hosts share, as requests: a refusal is a status, and a warning is told.
 func TestCases(t *testing.T) {
-	objects := []runtime.Object{node("a", partitiontest.Type), namespace("kube-system", "", "")}
+	objects := []runtime.Object{partitiontest.Node("a", partitiontest.Type), partitiontest.Namespace("kube-system", "", "")}
 	for _, n := range partitiontest.Namespaces() {
 		objects = append(objects, n)
 	}
 	p, _ := start(t, objects...)
-	eventually(t, "the type is active", func() bool { return p.activation.Active(partitiontest.Type) })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active(partitiontest.Type) })
 	for _, c := range partitiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			told, err := []string(nil), error(nil)

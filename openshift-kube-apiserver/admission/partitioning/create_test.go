@@ -30,11 +30,12 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 func TestAPodThatIsChangedAfterTheDecisionIsRefused(t *testing.T) {
-	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"))
-	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"))
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	pod := newPod(map[string]string{managementTarget: ""})
 	if _, err := create(t, p, pod, "open"); err != nil {
 		t.Fatal(err)
@@ -60,8 +61,8 @@ func TestAPodThatIsChangedAfterTheDecisionIsRefused(t *testing.T) {
 // A webhook that comes last can make a whole partitioned pod. What the caches deny counts
 // only after a live read.
 func TestAForgedPartitionedPodIsRefused(t *testing.T) {
-	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("plain", "", ""))
-	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	p, client := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("plain", "", ""))
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	for name, requests := range map[string]core.ResourceList{"BestEffort": nil, "Burstable": newPod(nil).Spec.Containers[0].Resources.Requests} {
 		forge := func(pod *core.Pod) {
 			pod.Annotations = map[string]string{managementTarget: ""}
@@ -75,7 +76,7 @@ func TestAForgedPartitionedPodIsRefused(t *testing.T) {
 		if _, err := createAs(t, p, build(), "plain", nil, func(*core.Pod) {}, forge); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the namespace is not annotated") {
 			t.Errorf("%s: got %v", name, err)
 		}
-		late := namespace("late-"+strings.ToLower(name), partition.AllowedAnnotation, "management")
+		late := partitiontest.Namespace("late-"+strings.ToLower(name), partition.AllowedAnnotation, "management")
 		if _, err := client.CoreV1().Namespaces().Create(t.Context(), late, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -87,9 +88,9 @@ func TestAForgedPartitionedPodIsRefused(t *testing.T) {
 
 // An autoscaler's webhook: what it says of memory stands, what it says of cpu is told of.
 func TestRecommendationsOfAWebhook(t *testing.T) {
-	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"),
+	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"),
 		limitRange(v1.LimitRangeItem{Default: cpuOf("2"), DefaultRequest: cpuOf("100m")}))
-	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	set := func(name core.ResourceName, value string) func(*core.Pod) {
 		return func(pod *core.Pod) { pod.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(value) }
 	}
@@ -117,8 +118,8 @@ func TestRecommendationsOfAWebhook(t *testing.T) {
 
 // What each run decides may change with the next; no pod counts twice, nor a dry run at all.
 func TestAPodIsCountedOnceWithItsLastDecision(t *testing.T) {
-	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"))
-	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"))
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	asks := func(pod *core.Pod) { pod.Annotations = map[string]string{managementTarget: ""} }
 	guaranteed := func(pod *core.Pod) {
 		pod.Spec.Containers[0].Resources.Limits = pod.Spec.Containers[0].Resources.Requests.DeepCopy()
@@ -205,15 +206,15 @@ func counted(t *testing.T) map[string]float64 {
 }
 
 func TestMetrics(t *testing.T) {
-	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, invented-1, invented-2, half"))
-	eventually(t, "the type is latched", func() bool { return p.activation.States()["management"].Latched })
+	p, client := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management, invented-1, invented-2, half"))
+	partitiontest.Eventually(t, "the type is latched", func() bool { return p.activation.States()["management"].Latched })
 	// What one node reports alone makes no label: a node may report anything.
 	for name, types := range map[string][]string{"b": {"half", "two"}, "c": {"two"}} {
-		if _, err := client.CoreV1().Nodes().Create(t.Context(), node(name, types...), metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), partitiontest.Node(name, types...), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the other nodes are seen", func() bool { return p.activation.Known("two") })
+	partitiontest.Eventually(t, "the other nodes are seen", func() bool { return p.activation.Known("two") })
 	legacyregistry.Reset()
 	for _, target := range []string{"management", "management", "invented-1", "invented-2", "half"} {
 		if _, err := create(t, p, newPod(map[string]string{partition.TargetAnnotation(target): ""}), "open"); err != nil {

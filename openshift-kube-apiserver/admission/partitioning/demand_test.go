@@ -31,6 +31,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 func cpuOf(text string) v1.ResourceList {
@@ -77,8 +78,8 @@ var namespaceDemands = map[string]struct {
 func TestWhatTheNamespaceDemands(t *testing.T) {
 	for name, test := range namespaceDemands {
 		t.Run(name, func(t *testing.T) {
-			p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"), test.object)
-			eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+			p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), test.object)
+			partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 			build := func(effect string) *core.Pod {
 				pod := newPod(map[string]string{managementTarget: effect})
 				pod.Spec.Containers[0].Resources.Limits = core.ResourceList{core.ResourceCPU: resource.MustParse("500m")}

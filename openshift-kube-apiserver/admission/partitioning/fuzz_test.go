@@ -34,6 +34,7 @@ import (
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 // FuzzAdmit drives the plugin with whatever decodes as a pod: it never panics, a second
@@ -51,11 +52,11 @@ func FuzzAdmit(f *testing.F) {
 	}
 	p := newPlugin(config.Configuration{Activation: config.Activation{Source: config.SourceTypes, Types: []string{"management"}}})
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	if err := namespaces.Add(namespace("open", partition.AllowedAnnotation, "management, absent")); err != nil {
+	if err := namespaces.Add(partitiontest.Namespace("open", partition.AllowedAnnotation, "management, absent")); err != nil {
 		f.Fatal(err)
 	}
 	p.gate.SetNamespaces(corev1listers.NewNamespaceLister(namespaces))
-	p.gate.SetClient(fake.NewClientset(namespace("open", partition.AllowedAnnotation, "management, absent")))
+	p.gate.SetClient(fake.NewClientset(partitiontest.Namespace("open", partition.AllowedAnnotation, "management, absent")))
 	p.activation.SetSynced(func() bool { return true })
 	demandNothing(f.Context(), p)
 	f.Fuzz(func(t *testing.T, data []byte) {

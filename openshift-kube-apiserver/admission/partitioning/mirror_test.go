@@ -27,6 +27,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 // expectMirror checks that a mirror is counted once: by its cores, or, where the namespace
@@ -61,7 +62,7 @@ func expectMirror(t *testing.T, p *plugin, byCores bool) {
 
 // Anybody but the node itself cannot have a pod exempt, in either phase.
 func TestMirrorsOfOthersArePodsLikeAnyOther(t *testing.T) {
-	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("plain", "", ""))
+	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("plain", "", ""))
 	for name, as := range map[string]user.Info{
 		"nobody":                      nil,
 		"a user":                      &user.DefaultInfo{Name: "mallory"},

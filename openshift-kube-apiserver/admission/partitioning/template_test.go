@@ -31,11 +31,12 @@ import (
 	"k8s.io/kubernetes/pkg/apis/batch"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
-	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"), namespace("plain", "", ""))
-	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), partitiontest.Namespace("plain", "", ""))
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	pod := newPod(map[string]string{managementTarget: ""})
 	template := core.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
 	for kind, object := range map[string]runtime.Object{
@@ -67,8 +68,8 @@ func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
 
 // Pods of these become Guaranteed by defaulting, which a template has not seen.
 func TestTemplatesThatDefaultingMakesGuaranteed(t *testing.T) {
-	p, _ := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management"))
-	eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"))
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
 	one, memory := resource.MustParse("1"), resource.MustParse("1Gi")
 	for name, test := range map[string]struct {
 		resources core.ResourceRequirements
@@ -97,8 +98,8 @@ func TestTemplatesThatDefaultingMakesGuaranteed(t *testing.T) {
 
 // A template that asks in vain is read often, and a warning is no decision: the cache will do.
 func TestTemplatesCostNoRequest(t *testing.T) {
-	p, client := start(t, node("a", "management"), namespace("kube-system", "", ""), namespace("plain", "", ""))
-	eventually(t, "the type is latched", func() bool { return p.activation.States()["management"].Latched })
+	p, client := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("plain", "", ""))
+	partitiontest.Eventually(t, "the type is latched", func() bool { return p.activation.States()["management"].Latched })
 	pod := newPod(map[string]string{managementTarget: ""})
 	deployment := &apps.Deployment{Spec: apps.DeploymentSpec{Template: core.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}}}
 	client.ClearActions()

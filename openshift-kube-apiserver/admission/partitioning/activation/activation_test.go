@@ -25,7 +25,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -33,23 +32,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
-
-func node(name string, types ...string) *v1.Node {
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}}}
-	for _, workloadType := range types {
-		n.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))] = resource.MustParse("4000")
-	}
-	return n
-}
-
-func namespace(name, annotation, value string) *v1.Namespace {
-	n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if annotation != "" {
-		n.Annotations = map[string]string{annotation: value}
-	}
-	return n
-}
 
 // start runs a tracker against a fake API with the objects, in the order in which
 // kube-apiserver initialises its plugins.
@@ -74,23 +58,12 @@ func startWith(t *testing.T, settings config.Activation, dynamic dynamic.Interfa
 	}
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
-	eventually(t, "the caches are filled", tracker.Synced)
+	partitiontest.Eventually(t, "the caches are filled", tracker.Synced)
 	return tracker, client
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for range 500 {
-		if condition() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("not in time: " + what)
-}
-
 func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
-	tracker, client := start(t, namespace("kube-system", "", ""))
+	tracker, client := start(t, partitiontest.Namespace("kube-system", "", ""))
 	ctx := t.Context()
 	if tracker.Active("management") {
 		t.Error("active without nodes")
@@ -102,31 +75,31 @@ func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(nodes.Create(ctx, node("a"), metav1.CreateOptions{}))
-	must(nodes.Create(ctx, node("b", "management"), metav1.CreateOptions{}))
-	eventually(t, "both nodes are seen", func() bool { tracker.mu.Lock(); defer tracker.mu.Unlock(); return tracker.nodes == 2 })
+	must(nodes.Create(ctx, partitiontest.Node("a"), metav1.CreateOptions{}))
+	must(nodes.Create(ctx, partitiontest.Node("b", "management"), metav1.CreateOptions{}))
+	partitiontest.Eventually(t, "both nodes are seen", func() bool { tracker.mu.Lock(); defer tracker.mu.Unlock(); return tracker.nodes == 2 })
 	if tracker.Active("management") {
 		t.Error("active though node a has no pool")
 	}
-	must(nodes.Update(ctx, node("a", "management"), metav1.UpdateOptions{}))
-	eventually(t, "the type is active", func() bool { return tracker.Active("management") })
+	must(nodes.Update(ctx, partitiontest.Node("a", "management"), metav1.UpdateOptions{}))
+	partitiontest.Eventually(t, "the type is active", func() bool { return tracker.Active("management") })
 	latched := func() string {
 		kubeSystem, err := client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
 		must(nil, err)
 		return kubeSystem.Annotations[partition.EnabledAnnotation]
 	}
-	eventually(t, "the type is latched", func() bool { return latched() == "management" })
-	eventually(t, "the latch is read", func() bool {
+	partitiontest.Eventually(t, "the type is latched", func() bool { return latched() == "management" })
+	partitiontest.Eventually(t, "the latch is read", func() bool {
 		tracker.mu.Lock()
 		defer tracker.mu.Unlock()
 		return tracker.latched["management"]
 	})
-	must(nodes.Create(ctx, node("c"), metav1.CreateOptions{}))
-	eventually(t, "three nodes are seen", func() bool { tracker.mu.Lock(); defer tracker.mu.Unlock(); return tracker.nodes == 3 })
+	must(nodes.Create(ctx, partitiontest.Node("c"), metav1.CreateOptions{}))
+	partitiontest.Eventually(t, "three nodes are seen", func() bool { tracker.mu.Lock(); defer tracker.mu.Unlock(); return tracker.nodes == 3 })
 	if !tracker.Active("management") {
 		t.Error("no longer active after a node without pool joined")
 	}
-	eventually(t, "node c has an Event", func() bool {
+	partitiontest.Eventually(t, "node c has an Event", func() bool {
 		events, err := client.CoreV1().Events("").List(ctx, metav1.ListOptions{})
 		must(nil, err)
 		activated := slices.IndexFunc(events.Items, func(event v1.Event) bool {
@@ -143,15 +116,15 @@ func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 		}
 		return len(events.Items) == 1
 	})
-	must(client.CoreV1().Namespaces().Update(ctx, namespace("kube-system", "", ""), metav1.UpdateOptions{}))
-	eventually(t, "the type is off after the administrator removed the latch", func() bool { return !tracker.Active("management") })
+	must(client.CoreV1().Namespaces().Update(ctx, partitiontest.Namespace("kube-system", "", ""), metav1.UpdateOptions{}))
+	partitiontest.Eventually(t, "the type is off after the administrator removed the latch", func() bool { return !tracker.Active("management") })
 	must(nil, nodes.Delete(ctx, "c", metav1.DeleteOptions{}))
-	eventually(t, "it is active again once the rule holds", func() bool { return tracker.Active("management") })
-	eventually(t, "and latched", func() bool { return latched() == "management" })
+	partitiontest.Eventually(t, "it is active again once the rule holds", func() bool { return tracker.Active("management") })
+	partitiontest.Eventually(t, "and latched", func() bool { return latched() == "management" })
 }
 
 func TestNothingIsLatchedBeforeAllNodesAreSeen(t *testing.T) {
-	tracker, client := start(t, node("a", "management"), node("b"), node("c"), namespace("kube-system", partition.EnabledAnnotation, "other"))
+	tracker, client := start(t, partitiontest.Node("a", "management"), partitiontest.Node("b"), partitiontest.Node("c"), partitiontest.Namespace("kube-system", partition.EnabledAnnotation, "other"))
 	time.Sleep(300 * time.Millisecond)
 	latched := func() string {
 		kubeSystem, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
@@ -170,11 +143,11 @@ func TestNothingIsLatchedBeforeAllNodesAreSeen(t *testing.T) {
 		_ = client.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{})
 	}
 	if _, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
-		if _, err := client.CoreV1().Nodes().Create(t.Context(), node("a", "management"), metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), partitiontest.Node("a", "management"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the type is added to what was latched", func() bool { return latched() == "management,other" })
+	partitiontest.Eventually(t, "the type is added to what was latched", func() bool { return latched() == "management,other" })
 }
 
 func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
@@ -182,7 +155,7 @@ func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
 	synced := false
 	seen := func() bool { was := synced; synced = true; return was }
 	tracker.SetSynced(seen)
-	tracker.NodeChanged(nil, node("a", "management"))
+	tracker.NodeChanged(nil, partitiontest.Node("a", "management"))
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
 	done := make(chan struct{})
@@ -212,7 +185,7 @@ func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
 // Nodes that have no kubelet of ours keep no type from becoming active.
 func TestNodesThatDoNotCount(t *testing.T) {
 	labelled := func(name string, labels map[string]string, types ...string) *v1.Node {
-		n := node(name, types...)
+		n := partitiontest.Node(name, types...)
 		n.Labels = labels
 		return n
 	}
@@ -233,7 +206,7 @@ func TestNodesThatDoNotCount(t *testing.T) {
 			tracker.SetSynced(seen)
 			var missing []string
 			tracker.missing = func(node *v1.Node, workloadType string) { missing = append(missing, node.Name) }
-			tracker.NodeChanged(nil, node("a", "management"))
+			tracker.NodeChanged(nil, partitiontest.Node("a", "management"))
 			tracker.NodeChanged(nil, labelled("b", test.labels))
 			if tracker.Active("management") == test.counts {
 				t.Errorf("active: %v", tracker.Active("management"))
@@ -246,12 +219,12 @@ func TestNodesThatDoNotCount(t *testing.T) {
 			if !tracker.Active("management") {
 				t.Error("not active once the label says that the node does not count")
 			}
-			tracker.NodeChanged(labelled("b", map[string]string{v1.LabelOSStable: "windows"}), node("b"))
+			tracker.NodeChanged(labelled("b", map[string]string{v1.LabelOSStable: "windows"}), partitiontest.Node("b"))
 			if tracker.Active("management") {
 				t.Error("active once the node counts again")
 			}
-			tracker.NodeChanged(node("b"), nil)
-			tracker.NodeChanged(node("a", "management"), nil)
+			tracker.NodeChanged(partitiontest.Node("b"), nil)
+			tracker.NodeChanged(partitiontest.Node("a", "management"), nil)
 			tracker.NodeChanged(nil, labelled("c", map[string]string{v1.LabelOSStable: "windows"}, "management"))
 			if tracker.Active("management") || tracker.nodes != 0 {
 				t.Errorf("active without a node that counts; %d are counted", tracker.nodes)

@@ -24,6 +24,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 var clusterSizes = []int{1, 5000, 15000}
@@ -33,7 +34,7 @@ func withNodes(nodes int) *Tracker {
 	tracker := New(config.Activation{})
 	tracker.SetSynced(func() bool { return true })
 	for i := range nodes {
-		tracker.NodeChanged(nil, node(fmt.Sprintf("node-%d", i), "management"))
+		tracker.NodeChanged(nil, partitiontest.Node(fmt.Sprintf("node-%d", i), "management"))
 	}
 	return tracker
 }
@@ -43,7 +44,7 @@ func withNodes(nodes int) *Tracker {
 func BenchmarkNodeEvent(b *testing.B) {
 	for _, nodes := range clusterSizes {
 		tracker := withNodes(nodes)
-		with, without := node("a", "management"), node("a")
+		with, without := partitiontest.Node("a", "management"), partitiontest.Node("a")
 		b.Run(fmt.Sprintf("heartbeat/nodes=%d", nodes), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -65,7 +66,7 @@ func BenchmarkMemory(b *testing.B) {
 	const nodes = 15000
 	objects := make([]*v1.Node, nodes)
 	for i := range objects {
-		objects[i] = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}, Status: node("", "management").Status}
+		objects[i] = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}, Status: partitiontest.Node("", "management").Status}
 	}
 	heap := func() uint64 {
 		runtime.GC()

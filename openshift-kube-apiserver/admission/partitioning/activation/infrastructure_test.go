@@ -30,22 +30,23 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 func TestListedTypesAreActiveBeforeTheFirstNode(t *testing.T) {
 	tracker, client := startWith(t, config.Activation{Source: config.SourceTypes, Types: []string{"management"}}, nil,
-		namespace("kube-system", "", ""), namespace("open", partition.AllowedAnnotation, "management, other"))
+		partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management, other"))
 	if !tracker.Active("management") || tracker.Active("other") {
 		t.Errorf("the types are %v", *tracker.types.Load())
 	}
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), node("a", "other"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), partitiontest.Node("a", "other"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the nodes decide for other types", func() bool { return tracker.Active("other") })
+	partitiontest.Eventually(t, "the nodes decide for other types", func() bool { return tracker.Active("other") })
 	if !tracker.Active("management") {
 		t.Error("a node without the type made it inactive")
 	}
-	eventually(t, "only what the nodes decide is latched", func() bool {
+	partitiontest.Eventually(t, "only what the nodes decide is latched", func() bool {
 		system, err := client.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
 		return err == nil && system.Annotations[partition.EnabledAnnotation] == "other"
 	})
@@ -72,7 +73,7 @@ func TestInfrastructureDecides(t *testing.T) {
 			}
 			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
 			// A latch of another time has no say.
-			tracker, _ := startWith(t, config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}, client, namespace("kube-system", partition.EnabledAnnotation, "management"), node("a", "management"))
+			tracker, _ := startWith(t, config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}, client, partitiontest.Namespace("kube-system", partition.EnabledAnnotation, "management"), partitiontest.Node("a", "management"))
 			if got := tracker.Active("management"); got != test.wantActive {
 				t.Errorf("the type is active: %v", got)
 			}
@@ -80,7 +81,7 @@ func TestInfrastructureDecides(t *testing.T) {
 	}
 	t.Run("it changes", func(t *testing.T) {
 		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, infrastructure("None"))
-		tracker, _ := startWith(t, config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}, client, namespace("kube-system", "", ""))
+		tracker, _ := startWith(t, config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}, client, partitiontest.Namespace("kube-system", "", ""))
 		resource := client.Resource(infrastructures)
 		for _, step := range []struct {
 			value string
@@ -89,12 +90,12 @@ func TestInfrastructureDecides(t *testing.T) {
 			if _, err := resource.Update(t.Context(), infrastructure(step.value), metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the type follows "+step.value, func() bool { return tracker.Active("management") == step.want })
+			partitiontest.Eventually(t, "the type follows "+step.value, func() bool { return tracker.Active("management") == step.want })
 		}
 		if err := resource.Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the type follows the deletion", func() bool { return !tracker.Active("management") })
+		partitiontest.Eventually(t, "the type follows the deletion", func() bool { return !tracker.Active("management") })
 	})
 	t.Run("a kind that is not there is absent, a server that fails is not known", func(t *testing.T) {
 		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)

@@ -23,7 +23,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/partition"
 )
 
@@ -46,13 +45,10 @@ const (
 
 // Namespaces returns the namespaces in which the cases' pods are created.
 func Namespaces() []*v1.Namespace {
-	annotated := func(name string, annotations map[string]string) *v1.Namespace {
-		return &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
-	}
 	return []*v1.Namespace{
-		annotated(Open, map[string]string{partition.AllowedAnnotation: Type + ", " + InactiveType}),
-		annotated(Others, map[string]string{partition.AllowedAnnotation: otherType}),
-		annotated(Plain, nil),
+		Namespace(Open, partition.AllowedAnnotation, Type+", "+InactiveType),
+		Namespace(Others, partition.AllowedAnnotation, otherType),
+		Namespace(Plain, "", ""),
 	}
 }
 
