@@ -7,12 +7,7 @@ cd "$(dirname "$0")/.."
 release=$1
 shift
 
-# git lists files that have been removed and not committed, too.
-unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | while read -r file; do [[ ! -e $file ]] || echo "$file"; done | xargs gofmt -l)
-if [[ -n $unformatted ]]; then
-  echo "gofmt -w these files:" "$unformatted" >&2
-  exit 1
-fi
+scripts/gofmt.sh
 for module in "$@"; do
   echo "check of $module" >&2
   (

@@ -5,11 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
-unformatted=$(git ls-files '*.go' | xargs gofmt -l)
-if [[ -n $unformatted ]]; then
-  echo "gofmt -w these files:" "$unformatted" >&2
-  exit 1
-fi
+scripts/gofmt.sh
 # A fork that has our packages in its tree runs upstream's hack/verify-boilerplate.sh on them. Up
 # to v1.34 that wants a year in the header, and from v1.35 on none after 2025.
 header=$(<build/boilerplate.go.txt)
