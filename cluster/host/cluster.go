@@ -116,7 +116,7 @@ func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	return errors.Join(c.ControllerManager.Start(), c.Scheduler.Start())
 }
 
-// RestartAPIServer kills kube-apiserver and starts it anew as Config has it.
+// RestartAPIServer kills kube-apiserver and starts it again, as Config says.
 // kube-controller-manager and kube-scheduler are ended with it: their watches would come
 // back only after client-go's back-off, of up to a minute, and a scheduler that misses
 // the end of a pod and the start of its namesake exits (UpdatePod, upstream's

@@ -161,6 +161,6 @@ func TestWhatIsRememberedForDown(t *testing.T) {
 		})
 	}
 	if got := New(Config{}).bridge(record{}); got != "wp0" {
-		t.Errorf("by a record of before, Down removes the bridge %q, want wp0", got)
+		t.Errorf("by an older record, Down removes the bridge %q, want wp0", got)
 	}
 }

@@ -29,7 +29,7 @@ func TestAuthorityIsKeptForOtherHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !second.cert.Equal(first.cert) {
-		t.Error("a kept authority is made anew")
+		t.Error("an authority that was kept has been replaced")
 	}
 	info, err := os.Stat(first.path("ca.key"))
 	if err != nil {

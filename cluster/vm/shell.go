@@ -26,7 +26,7 @@ type shell struct {
 
 type connection struct {
 	*ssh.Client
-	// stopped says that the VM has answered no more.
+	// stopped means that the VM no longer answers.
 	stopped atomic.Bool
 }
 
@@ -118,7 +118,7 @@ func (s *shell) watch(c *connection) {
 	}
 }
 
-// ErrStopped is the error of a command whose VM has answered no more. Under
+// ErrStopped is the error of a command whose VM no longer answers. Under
 // emulation that may be QEMU's fault, as with a boot (docs/dev/vm.md).
 var ErrStopped = errors.New("the VM has stopped")
 

@@ -132,7 +132,7 @@ func images(ctx context.Context, payload map[string]string, say func(string, ...
 	return base, disk, private, err
 }
 
-// Create makes the VM anew, with an empty disk over the base image, and starts it.
+// Create makes a new VM, with an empty disk over the base image, and starts it.
 // What was left of an earlier one of that number is removed.
 func (vm *VM) Create(ctx context.Context) error {
 	if vm.Config.Number > 2 {

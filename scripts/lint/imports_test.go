@@ -153,7 +153,7 @@ func within(path string, of []string) bool {
 	return slices.ContainsFunc(of, func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") })
 }
 
-// importPath is what the packages of a folder are imported as.
+// importPath is what the packages of a directory are imported as.
 func importPath(t *testing.T, dir string) string {
 	t.Helper()
 	list := exec.Command("go", "list", "-e", "-f", "{{.ImportPath}}", ".")
@@ -165,7 +165,7 @@ func importPath(t *testing.T, dir string) string {
 	return strings.TrimSpace(string(path))
 }
 
-// importsBelow returns what the Go files of a folder, tests included, import besides the
+// importsBelow returns what the Go files of a directory, tests included, import besides the
 // standard library, each with a file that does.
 func importsBelow(t *testing.T, dir string) map[string]string {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is stale, in place of reporting it")
 
-// root is the project's folder, as tests see it.
+// root is the project's directory, as tests see it.
 var root = filepath.Join("..", "..")
 
 // The lines in docs/user/pods.md between which the table of reasons stands.

@@ -136,7 +136,7 @@ func median(of []time.Duration) time.Duration {
 // BenchmarkCreatePods compares how many pods a second 16 clients create through our
 // kube-apiserver and through an unpatched one on the same etcd. They take turns; what
 // counts is the mean ratio. Two processes of one binary differ by some percent for as long
-// as they run, so both start anew for each block of turns, each in the other's place, and
+// as they run, so both start again for each block of turns, each in the other's place, and
 // the error of the mean is that of blocks. The ratio of the CPU time that a pod takes in
 // all is told, too. Garbage is collected between turns, not in them: how often depends on
 // a server's heap, which is not the plugin's doing.
@@ -216,7 +216,7 @@ func BenchmarkCreatePods(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// bothServers starts both kube-apiservers anew, and the patched one in the first's place
+// bothServers starts both kube-apiservers again, and the patched one in the first's place
 // or in the second's. It returns clients of each.
 func bothServers(b *testing.B, c *host.Cluster, namespace string, clients int, patchedFirst bool) map[bool][]*kubernetes.Clientset {
 	b.Helper()

@@ -87,7 +87,7 @@ func TestExclusiveCPUs(t *testing.T) {
 		fails(t, c, `{"management": {"cpuset": "1"}}`, "container c of pod "+namespace+"/exclusive (UID "+string(pods[0].UID)+") exclusively holds CPU 1")
 		unharmed(t, before)
 	})
-	t.Run("the kubelet starts with the pool of before", func(t *testing.T) {
+	t.Run("the kubelet starts with the previous pool", func(t *testing.T) {
 		restart(t, c, pinning)
 		keeps(t)
 	})

@@ -70,7 +70,7 @@ func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
 			expectRefusal(t, c, partition.PinningFilePath, fmt.Sprintf("mode %#o lets others than its owner write it", mode))
 		})
 	}
-	t.Run("a folder", func(t *testing.T) {
+	t.Run("a directory", func(t *testing.T) {
 		writePinningFile(t, "", 0o600)
 		if err := os.Remove(partition.PinningFilePath); err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// registered deletes the node, starts the kubelet anew, and returns the node once
+// registered deletes the node, starts the kubelet again, and returns the node once
 // the control plane is done with it.
 func registered(t *testing.T, c *host.Cluster) (node *v1.Node) {
 	t.Helper()

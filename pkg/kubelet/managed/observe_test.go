@@ -90,7 +90,7 @@ func TestEvents(t *testing.T) {
 	if count, err := testutil.GetCounterMetricValue(staticPodsSkipped.WithLabelValues("type_inactive")); err != nil || count != 1 {
 		t.Errorf("counted %v (%v), want 1", count, err)
 	}
-	// Once mended, a manifest that breaks again is news.
+	// Once fixed, a manifest that breaks again is news.
 	PartitionStaticPod(&core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})
 	skipped()
 	expect("StaticPodNotPartitioned")

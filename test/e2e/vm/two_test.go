@@ -43,7 +43,7 @@ func TestTwoNodes(t *testing.T) {
 		}
 		return nil
 	})
-	// As an administrator would who starts anew.
+	// As an administrator would to start again.
 	remove := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
 
 	second := &node{VM: boot(t, vm.Config{Number: 2, Topology: topology, Memory: 2048}), client: first.client}
@@ -107,7 +107,7 @@ func TestTwoNodes(t *testing.T) {
 			}
 		}
 		second.run(t, "sed -i 's|/payload/older/kubelet|/payload/bin/kubelet|' /etc/systemd/system/kubelet.service && systemctl daemon-reload && systemctl restart kubelet")
-		// The kubelet of before may have reported until now.
+		// The previous kubelet may have reported until now.
 		second.awaitReady(t, second.now(t))
 		if strings.HasPrefix(version(), release) {
 			t.Errorf("the kubelet still is %s", version())

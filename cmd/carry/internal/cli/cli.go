@@ -326,7 +326,7 @@ apply, in this order:
   else the conflict is left in the tree, and shown: resolve it, git add, --continue.
 
 A release newer than all others becomes the one that the common series is exported
-against; older ones keep the patches of before where the new ones do not do for them,
+against; older ones keep their previous patches where the new ones do not apply,
 and this project's modules are raised to it.
 
 At the end the packages that the series touches are compiled. --abort leaves everything
@@ -358,7 +358,7 @@ as it was.`,
 			return rebase.Start(cmd.Context(), t, wanted)
 		},
 	}
-	cmd.Flags().BoolVar(&resume, "continue", false, "go on after a conflict was resolved, or what did not compile was mended")
+	cmd.Flags().BoolVar(&resume, "continue", false, "go on once the conflict is resolved, or what did not compile is fixed")
 	cmd.Flags().BoolVar(&abort, "abort", false, "drop the rebase, and leave everything as it was")
 	cmd.Flags().BoolVar(&noBuild, "no-build", false, "do not compile")
 	cmd.Flags().StringVar(&wanted.UpstreamGit, "upstream-git", "", "a clone of upstream, to name its commits in a conflict")

@@ -68,7 +68,7 @@ func ofFile(p patch.Patch, file patch.FileDiff) []Finding {
 	case strings.HasSuffix(base, "_test.go"):
 		report(file.Line, "is an upstream test, which is never edited")
 	case generated.MatchString(file.Path):
-		report(file.Line, "is generated; the tool that generates it belongs into carry")
+		report(file.Line, "is generated; the tool that generates it belongs in carry")
 	case base == "go.mod" || base == "go.sum" || base == "go.work" || base == "go.work.sum" || base == "modules.txt":
 		report(file.Line, "is Go's bookkeeping, which carry does")
 	case !strings.HasSuffix(base, ".go"):
@@ -99,7 +99,7 @@ func ofFile(p patch.Patch, file patch.FileDiff) []Finding {
 			ours = ours || project.HookImport.MatchString(line.Text) ||
 				slices.ContainsFunc(project.HookWords, func(word string) bool { return strings.Contains(line.Text, word) })
 			if control.MatchString(line.Text) || (condition.MatchString(line.Text) && !project.HookErrorCheck.MatchString(line.Text)) {
-				report(line.Number, "%q is logic, which belongs into this project's packages", strings.TrimSpace(line.Text))
+				report(line.Number, "%q is logic, which belongs in this project's packages", strings.TrimSpace(line.Text))
 			}
 		case '-':
 			changes++

@@ -190,7 +190,7 @@ func newestBut(release string, known []string) string {
 	return known[slices.IndexFunc(known, func(k string) bool { return k != release })]
 }
 
-// Continue goes on after the user has resolved a conflict, or mended what did not compile.
+// Continue goes on after the user has resolved a conflict, or fixed what did not compile.
 func Continue(ctx context.Context, t *tree.Tree, wanted Options) error {
 	r, err := load(t)
 	if err != nil {
@@ -230,7 +230,7 @@ func Continue(ctx context.Context, t *tree.Tree, wanted Options) error {
 		if err != nil {
 			return err
 		}
-		// The user mended in the tree what did not compile.
+		// The user fixed in the tree what did not compile.
 		if head != s.Head || len(s.Applied) == len(patches) {
 			return finish(ctx, t, r)
 		}
@@ -277,8 +277,8 @@ func finish(ctx context.Context, t *tree.Tree, r *rebase) error {
 	return nil
 }
 
-// keepForOlder gives older releases the common patches of before where the new ones
-// do not do for them.
+// keepForOlder gives older releases the previous common patches where the new ones do not
+// apply to them.
 func keepForOlder(ctx context.Context, t *tree.Tree, r *rebase, known []string) error {
 	names, err := series.Order(t.Project)
 	if err != nil {
@@ -303,7 +303,7 @@ func keepForOlder(ctx context.Context, t *tree.Tree, r *rebase, known []string) 
 			if _, overridden := r.Before[path]; !was || overridden || written[path] || !slices.Contains(names, failing) {
 				return fmt.Errorf("%s does not apply to %s any more", failing, release)
 			}
-			t.Say("%s keeps the %s of before", release, failing)
+			t.Say("%s keeps the previous %s", release, failing)
 			written[path] = true
 			if err := disk.Write(t.Project.Path(path), before); err != nil {
 				return err

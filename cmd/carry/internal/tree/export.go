@@ -26,7 +26,7 @@ func (t *Tree) Export(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// An export that was interrupted has written all, and not applied it anew yet.
+	// An export that was interrupted has written all files, and not applied them yet.
 	if head, err := t.Git().Run(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	} else if len(s.Applied) == 0 && head == s.Head && head != s.Workspace {
@@ -57,7 +57,7 @@ func (t *Tree) Export(ctx context.Context) error {
 		}
 		t.Say("removed %s, whose commit is gone", path)
 	}
-	// Apply the files anew, so that the tree's commits are those that they give.
+	// Apply the files again, so that the tree's commits are those that they give.
 	if s.Head, err = t.Git().Run(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // materialised changes when this file lays out trees differently, so that old
-// ones are made anew.
+// ones are made again.
 const materialised = "2"
 
 // materialise makes the tree with its first commit, upstream's files. It works in

@@ -115,7 +115,7 @@ func (t *Tree) Load() (State, error) {
 		err = json.Unmarshal(data, &s)
 	}
 	if err != nil {
-		return s, fmt.Errorf("%s: %w; remove %s to start anew", t.statePath(), err, t.Shown())
+		return s, fmt.Errorf("%s: %w; remove %s to start again", t.statePath(), err, t.Shown())
 	}
 	return s, nil
 }
