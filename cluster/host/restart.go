@@ -81,6 +81,7 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 	case c.Kubelet:
 		return c.awaitNode(ctx, before)
 	case c.Containerd:
+		c.Config.Tools = filepath.Dir(running[0].Args()[0]) // ctr is beside it
 		return c.awaitContainerd(ctx)
 	}
 	return c.await(ctx, component, time.Minute, func(context.Context) error { return nil })
@@ -102,9 +103,6 @@ func (c *Cluster) asRunning(component Component) (Component, error) {
 	p := program{name: component.Name()}
 	if p.args, err = process.CmdLine(); err != nil {
 		return nil, err
-	}
-	if component == c.Containerd {
-		c.Config.Tools = filepath.Dir(p.args[0]) // ctr is beside it
 	}
 	if p.env, err = process.Environ(); err != nil {
 		return nil, err
