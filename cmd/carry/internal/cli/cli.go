@@ -182,7 +182,7 @@ touches the file.`,
 				start := time.Now()
 				var checked int
 				var problems []check.Problem
-				if err := t.Locked(func() (err error) {
+				if err := t.Locked(cmd.Context(), func() (err error) {
 					if err := t.Update(cmd.Context()); err != nil {
 						return err
 					}
@@ -232,7 +232,7 @@ with FORCE_HOST_GO=y, the installed one is used.`,
 			if unpatched {
 				source = build.Upstream
 			}
-			return t.Locked(func() error {
+			return t.Locked(cmd.Context(), func() error {
 				if err := t.Update(cmd.Context()); err != nil {
 					return err
 				}
@@ -276,7 +276,7 @@ A release for which nothing has changed since it passed is skipped.`,
 			failed := 0
 			for _, release := range releases {
 				t := tree.Of(checkout, release)
-				unlock, err := t.Lock()
+				unlock, err := t.Lock(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -341,7 +341,7 @@ as it was.`,
 				return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", args[0])
 			}
 			t := tree.Of(checkout, args[0])
-			unlock, err := t.Lock()
+			unlock, err := t.Lock(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -416,7 +416,7 @@ func withTree(run func(context.Context, *tree.Tree) error) func(*cobra.Command, 
 			known, _ := t.Project.Releases()
 			return fmt.Errorf("unknown release %q; known are %s", rest[0], strings.Join(known, ", "))
 		}
-		return t.Locked(func() error { return run(cmd.Context(), t) })
+		return t.Locked(cmd.Context(), func() error { return run(cmd.Context(), t) })
 	}
 }
 

@@ -176,7 +176,7 @@ func goOn(ctx context.Context, t *tree.Tree, r *rebase) error {
 	}
 	for _, release := range slices.Compact([]string{r.From, newestBut(t.Release, known)}) {
 		other := tree.Of(t.Project, release)
-		if err := other.Locked(func() error { return other.Update(ctx) }); err != nil {
+		if err := other.Locked(ctx, func() error { return other.Update(ctx) }); err != nil {
 			return fmt.Errorf("the tree of %s: %w", release, err)
 		}
 	}
@@ -289,7 +289,7 @@ func keepForOlder(ctx context.Context, t *tree.Tree, r *rebase, known []string) 
 		o := tree.Of(t.Project, release)
 		for {
 			var failing string
-			if err := o.Locked(func() (err error) {
+			if err := o.Locked(ctx, func() (err error) {
 				failing, err = firstThatFails(ctx, o)
 				return err
 			}); err != nil {

@@ -85,8 +85,8 @@ func (t *Tree) Shown() string {
 	return t.Dir
 }
 
-// Lock keeps two carries from working on one release.
-func (t *Tree) Lock() (func(), error) {
+// Lock keeps two carries from working on one release: the second waits, and says so.
+func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(t.Dir), 0o755); err != nil {
 		return nil, err
 	}
@@ -95,11 +95,25 @@ func (t *Tree) Lock() (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		file.Close()
-		return nil, fmt.Errorf("another carry works on %s", t.Release)
+	for waiting := false; ; waiting = true {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if !waiting {
+			t.Say("waiting for another carry, which works on this release")
+		}
+		select {
+		case <-ctx.Done():
+			file.Close()
+			return nil, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
 	}
-	return func() { file.Close() }, nil
 }
 
 func (t *Tree) statePath() string { return filepath.Join(t.Dir, ".git", "carry.json") }
@@ -134,8 +148,8 @@ func (t *Tree) Save(s State) error {
 }
 
 // Locked runs a step on a tree whose lock is not held yet.
-func (t *Tree) Locked(step func() error) error {
-	unlock, err := t.Lock()
+func (t *Tree) Locked(ctx context.Context, step func() error) error {
+	unlock, err := t.Lock(ctx)
 	if err != nil {
 		return err
 	}

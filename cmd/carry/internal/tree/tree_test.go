@@ -1,6 +1,8 @@
 package tree_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -20,6 +22,26 @@ func TestOnlyAChangedPatchIsAppliedAgain(t *testing.T) {
 	if got := c.Read(treetest.Root + "pkg/b.go"); !strings.Contains(got, "managed.C()") {
 		t.Errorf("the tree has %q", got)
 	}
+}
+
+func TestACarryWaitsForAnotherOnTheSameRelease(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	unlock, err := c.Tree.Lock(t.Context())
+	c.Must(err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Tree.Lock(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v while another works and the context has ended", err)
+	}
+	worked := make(chan error)
+	go func() { worked <- c.Tree.Locked(t.Context(), func() error { return nil }) }()
+	select {
+	case err := <-worked:
+		t.Fatalf("it did not wait (%v)", err)
+	default:
+	}
+	unlock()
+	c.Must(<-worked)
 }
 
 func TestWorkInTheTreeIsNeverThrownAway(t *testing.T) {
