@@ -44,7 +44,7 @@ func (c *Cluster) describe() {
 		"--hostname-override=" + c.Config.Node.Name, "--node-ip=" + c.Config.Node.Address, "--root-dir=" + c.data("kubelet"), "--cert-dir=" + c.pki("kubelet"), "--v=2"}, env: path,
 		// systemd knows no hugetlb controller, and the kubelet wants all that the kernel has.
 		service: []string{"KillMode=process", "OOMScoreAdjust=-999", "NotifyAccess=main", "WatchdogSec=30s",
-			"ExecStartPre=/bin/sh -c 'echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'"}})
+			"ExecStartPre=/bin/sh -c '[ ! -e /sys/fs/cgroup/cgroup.controllers ] || echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'"}})
 }
 
 func (c *Cluster) apiServerArgs(port int, auditLog string) []string {

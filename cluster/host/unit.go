@@ -73,7 +73,11 @@ func (u *unit) PID() int {
 	if err != nil {
 		return 0
 	}
-	tasks, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/system.slice", u.serviceName()+".service", "cgroup.procs"))
+	hierarchy := "/sys/fs/cgroup"
+	if CgroupV1() {
+		hierarchy += "/systemd"
+	}
+	tasks, err := os.ReadFile(filepath.Join(hierarchy, "system.slice", u.serviceName()+".service", "cgroup.procs"))
 	if err != nil {
 		return 0
 	}

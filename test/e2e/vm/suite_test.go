@@ -14,6 +14,7 @@ import (
 var (
 	suiteName   = flag.String("suite-name", "vm", "which suite of package e2e runs in a VM")
 	suiteRun    = flag.String("suite-run", "", "which of its tests, by name; empty means all")
+	kernelArgs  = flag.String("kernel-args", "", "what that VM's kernel gets beside its own arguments")
 	upstreamBin = flag.String("upstream-bin", "", "directory of the same release's kubelet without the series")
 )
 
@@ -30,7 +31,7 @@ func TestSuite(t *testing.T) {
 }
 
 func suite(t *testing.T) error {
-	m := boot(t, vm.Config{})
+	m := boot(t, vm.Config{Append: *kernelArgs})
 	siblings, err := m.Run(t.Context(), "cat /sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
 	if err != nil {
 		return err
