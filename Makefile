@@ -66,6 +66,10 @@ vm: build vm-packages $(CLUSTER) ## Start a node in a virtual machine: systemd, 
 vm-down: $(CLUSTER) ## End all virtual machines and remove every trace of them
 	$(CLUSTER) vm down
 
+.PHONY: vm-base
+vm-base: vm-packages $(CLUSTER)
+	$(CLUSTER) vm base
+
 .PHONY: vm-packages
 vm-packages:
 	@scripts/install-packages.sh vm
@@ -161,7 +165,7 @@ e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual mach
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet; fi
 	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
-	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./vm -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
+	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./vm -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
 	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
 
 .PHONY: e2e-vm-core

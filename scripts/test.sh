@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Run the tests of a target, test or test-all, in parts. The order is that in which a mistake
-# shows soonest. The end-to-end tests need root, Linux and cgroups; where one is missing they
-# are skipped, and the last lines say so.
+# Run the tests of a target, test or test-all, in parts. Those that need a node mostly wait for
+# it. The others compile and look; they run beside, with the CPU time that is left. The
+# end-to-end tests need root, Linux and cgroups; where one is missing they are skipped, and the
+# last lines say so.
 #
 # CI runs test. It has 90 minutes on two cores and may begin with empty caches, so test is to
-# end within 60. What takes longer is part of test-all alone.
+# end within 45. What takes longer is part of test-all alone.
 #
 # A part that has passed for this content of the tree, with the same arguments, is not run again
-# by test-all, whichever checkout it passed in; FORCE=1 runs it all the same. _output/results has a line for each part
-# that ran: time, commit, target, part, result and seconds.
+# by test-all, whichever checkout it passed in; FORCE=1 runs it all the same. _output/results has
+# a line for each part that ran: time, commit, target, part, result and seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$1
@@ -39,28 +40,36 @@ record() {
   printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$commit" "$target" "$1" "$2" "$3" >>"$results"
 }
 
-# part NAME ARGUMENTS runs make.
+# part NAME ARGUMENTS runs make. Beside another part, its output is shown only if it fails.
 part() {
-  local name=$1 start=$SECONDS took
+  local name=$1 start=$SECONDS took log=/dev/null
   shift
   # make test runs some parts with fewer tests, and these are not the same part.
   local stamp=$*
   stamp=$passed/${stamp//[^[:alnum:].]/-}
   if [[ $target == test-all && -e $stamp && -z ${FORCE:-} ]]; then
-    summary+=("$(printf '%-44s passed before: %s' "$name" "$(<"$stamp")")")
+    printf '%-44s passed before: %s\n' "$name" "$(<"$stamp")" >>"$work/summary"
     return
   fi
-  echo "=== $name" >&2
-  if ! make --no-print-directory "RELEASE=$release" "$@"; then
-    took=$((SECONDS - start))
+  echo "=== $name${beside:+, beside}" >&2
+  local command=(make --no-print-directory "RELEASE=$release" "$@") passes=true
+  if [[ -z $beside ]]; then
+    "${command[@]}" || passes=false
+  else
+    log=$work/${name//[^[:alnum:].]/-}
+    "${command[@]}" >"$log" 2>&1 || passes=false
+  fi
+  took=$((SECONDS - start))
+  if [[ $passes == false ]]; then
+    cat "$log" >&2
     record "$name" FAILED $took
     echo "=== $name FAILED after $took s" >&2
     exit 1
   fi
-  took=$((SECONDS - start))
+  echo "=== $name ok after $took s" >&2
   record "$name" ok $took
   echo "$(date --utc +%FT%TZ), $took s" >"$stamp"
-  summary+=("$(printf '%-44s ok %5d s' "$name" $took)")
+  printf '%-44s ok %5d s\n' "$name" $took >>"$work/summary"
 }
 
 why_no_node() {
@@ -90,13 +99,13 @@ why_no_vm() {
 why_no_time() {
   # The part after this takes 20 minutes, and on a busy host some more.
   if ((SECONDS > 40 * 60)); then
-    echo "$((SECONDS / 60)) of the 60 minutes of make $target were gone; make e2e-vm-core runs it"
+    echo "$((SECONDS / 60)) minutes of make $target were gone; make e2e-vm-core runs it"
   fi
 }
 
 skipped() {
   record "$1" "skipped: $2" 0
-  summary+=("$(printf '%-44s SKIPPED: %s' "$1" "$2")")
+  printf '%-44s SKIPPED: %s\n' "$1" "$2" >>"$work/summary"
 }
 
 # node_part is a part that needs a node.
@@ -108,29 +117,55 @@ node_part() {
   fi
 }
 
-summary=()
-skip=$(why_no_node)
-make --no-print-directory packages # it is about this host, whatever passed before
-part "unit tests" unit
-part "lint" lint
-part "round trip of the series" round-trip
-part "the series applied to every release" lint-series
-if [[ $target == test-all ]]; then
-  node_part "end-to-end tests on a real node" e2e
-  mapfile -t releases < <(basename --multiple build/releases/* | sort --version-sort --reverse)
-  for each in "${releases[@]}"; do
-    part "the series verified on $each" verify "VERIFY=$each"
-  done
-  part "rebase to other releases" rebase-test
-  if [[ $oldest != "$release" ]]; then
-    node_part "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
+work=$(mktemp -d)
+beside=
+checks=
+finish() {
+  if [[ -n $checks ]]; then
+    kill -TERM -- "-$checks" 2>/dev/null || true
+    wait "$checks" || true
   fi
-  skip=${skip:-$(why_no_vm)}
-  node_part "virtual machine: the suite of a node" e2e-vm 'E2E_RUN=^TestSuite$$'
-  node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
-  node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
-  node_part "virtual machine: two nodes" e2e-vm 'E2E_RUN=^TestTwoNodes$$'
-else
+  rm -rf "$work"
+}
+trap finish EXIT
+
+# run_checks runs the parts that need no node. The order is that in which a mistake shows
+# soonest.
+run_checks() {
+  beside=true
+  if [[ -z $(why_no_node)$(why_no_vm) ]]; then
+    part "the system of virtual machines" vm-base
+  fi
+  part "unit tests" unit
+  part "lint" lint
+  part "round trip of the series" round-trip
+  part "the series applied to every release" lint-series
+  if [[ $target == test-all ]]; then
+    local releases each
+    mapfile -t releases < <(basename --multiple build/releases/* | sort --version-sort --reverse)
+    for each in "${releases[@]}"; do
+      part "the series verified on $each" verify "VERIFY=$each"
+    done
+    part "rebase to other releases" rebase-test
+  fi
+}
+
+# run_nodes runs the parts that need a node.
+run_nodes() {
+  local skip
+  skip=$(why_no_node)
+  if [[ $target == test-all ]]; then
+    node_part "end-to-end tests on a real node" e2e
+    if [[ $oldest != "$release" ]]; then
+      node_part "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
+    fi
+    skip=${skip:-$(why_no_vm)}
+    node_part "virtual machine: the suite of a node" e2e-vm 'E2E_RUN=^TestSuite$$'
+    node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
+    node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
+    node_part "virtual machine: two nodes" e2e-vm 'E2E_RUN=^TestTwoNodes$$'
+    return
+  fi
   # Without OLDER, no binaries of older releases are built.
   node_part "end-to-end tests on a real node" e2e OLDER=
   skip=${skip:-$(why_no_time)}
@@ -143,5 +178,20 @@ else
   skipped "the series verified on every release" "the releases take long to compile; make test-all or make verify does it"
   skipped "rebase to other releases" "it needs still more releases; make test-all or make rebase-test does it"
   skipped "the rest in virtual machines" "it takes an hour and a half; make test-all or make e2e-vm runs it"
-fi
-printf '%s\n' "=== make $target of $release, in $((SECONDS / 60)) minutes" "${summary[@]}"
+}
+
+make --no-print-directory packages # it is about this host, whatever passed before
+# What compiles beside must not keep a node waiting for its binaries.
+part "binaries" build
+# A process group of its own, to end it as a whole. Its nice value counts against what is in
+# this session.
+set -m
+(renice -n 19 $BASHPID >/dev/null && run_checks) &
+checks=$!
+set +m
+run_nodes
+wait "$checks" || failed=true
+checks=
+printf '=== make %s of %s, in %d minutes\n' "$target" "$release" $((SECONDS / 60))
+cat "$work/summary"
+[[ -z ${failed:-} ]]

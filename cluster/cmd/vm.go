@@ -46,6 +46,11 @@ func vmCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return vm.Down() },
 	}, &cobra.Command{
+		Use:   "base",
+		Short: "Make the system that VMs start from, unless it is there",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return vm.MakeBase(cmd.Context(), progress(time.Now())) },
+	}, &cobra.Command{
 		Use:    "node",
 		Short:  "Make this VM a node, as the configuration on standard input says",
 		Hidden: true,

@@ -105,6 +105,21 @@ func (vm *VM) Console() string { return vm.file("console.log") }
 // Log is the file with what QEMU printed.
 func (vm *VM) Log() string { return vm.file(filepath.Join("logs", "qemu.log")) }
 
+// MakeBase makes the system that all VMs start from, unless it is there.
+func MakeBase(ctx context.Context, say func(string, ...any)) error {
+	dir, err := cacheDir()
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = makeBase(ctx, dir, say)
+	return err
+}
+
 // images makes what VMs are made of, or finds it.
 func images(ctx context.Context, payload map[string]string, say func(string, ...any)) (base, disk, private string, err error) {
 	dir, err := cacheDir()
