@@ -51,6 +51,10 @@ part() {
     printf '%-44s passed before: %s\n' "$name" "$(<"$stamp")" >>"$work/summary"
     return
   fi
+  if [[ -e $work/failed ]]; then
+    printf '%-44s not run\n' "$name" >>"$work/summary"
+    return
+  fi
   echo "=== $name${beside:+, beside}" >&2
   local command=(make --no-print-directory "RELEASE=$release" "$@") passes=true
   if [[ -z $beside ]]; then
@@ -64,6 +68,8 @@ part() {
     cat "$log" >&2
     record "$name" FAILED $took
     echo "=== $name FAILED after $took s" >&2
+    printf '%-44s FAILED, %d s\n' "$name" $took >>"$work/summary"
+    touch "$work/failed"
     exit 1
   fi
   echo "=== $name ok after $took s" >&2
