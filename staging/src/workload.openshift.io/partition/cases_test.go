@@ -45,8 +45,9 @@ func expectCase(t *testing.T, want partitiontest.Want, d partition.Decision, got
 
 func TestCases(t *testing.T) {
 	reasons := map[partition.Reason]bool{
-		// What demands cpu, and changes pods later, no pod brings along.
+		// What demands cpu, changes pods later, or decides against a type, no pod brings along.
 		partition.ReasonNamespaceConstrainsCPU: true,
+		partition.ReasonDecidedAgainst:         true,
 		partition.ReasonChangedLater:           true,
 	}
 	names := map[string]bool{}

@@ -56,10 +56,10 @@ type Decision struct {
 // Message tells the pod's author what was decided and what to do about it. It is
 // empty where there is nothing to tell.
 func (d Decision) Message() string {
-	if d.Reason == NoReason {
+	rule, _ := RuleOf(d.Reason)
+	if d.Reason == NoReason || (d.Outcome == Skipped && rule.Response(d.Target.Effect) == Silence) {
 		return ""
 	}
-	rule, _ := RuleOf(d.Reason)
 	detail := d.Detail
 	if len(d.Errors) > 0 {
 		detail = d.Errors.ToAggregate().Error()

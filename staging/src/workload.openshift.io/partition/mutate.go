@@ -89,7 +89,7 @@ const usualContainers = 8
 func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, found findings) {
 	no := func(reason Reason) (Decision, N, findings) {
 		d.Outcome, d.Reason = Skipped, reason
-		if rule, _ := RuleOf(reason); rule.Response(d.Target.Effect) != Warning && !policy.NeverRefuse {
+		if rule, _ := RuleOf(reason); rule.Response(d.Target.Effect).Refuses() && !policy.NeverRefuse {
 			d.Outcome = Refused
 		}
 		return d, cores, found
@@ -130,7 +130,7 @@ func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, 
 	return d, cores, found
 }
 
-// decline makes the pod an ordinary one that says why it is.
+// decline makes the pod an ordinary one that says why it is, unless there is nothing to say.
 func (p Pod[L, N]) decline(d *Decision) {
 	var preferred N
 	if d.Target.Type != "" {
@@ -142,7 +142,11 @@ func (p Pod[L, N]) decline(d *Decision) {
 			delete(*p.Annotations, key)
 		}
 	}
-	p.annotate(WarningAnnotation, d.Message())
+	if message := d.Message(); message != "" {
+		p.annotate(WarningAnnotation, message)
+	} else {
+		delete(*p.Annotations, WarningAnnotation)
+	}
 }
 
 // restore makes the pod an ordinary one but for its target annotation: cores

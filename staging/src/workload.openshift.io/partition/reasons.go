@@ -36,6 +36,7 @@ var rules = [...]Rule{
 	namespaceConstrainsCPURule,
 	hugePagesNeedCPURule,
 	annotationsTooLargeRule,
+	decidedAgainstRule,
 	typeInactiveRule,
 	namespaceNotAnnotatedRule,
 	namespaceOtherTypesRule,
@@ -72,9 +73,11 @@ type Rule struct {
 type Response int
 
 const (
+	// Silence: the pod runs as an ordinary one, and nobody is told.
+	Silence Response = iota - 1
 	// Warning: the pod runs as an ordinary one, and its author is warned. It is the zero
 	// value.
-	Warning Response = iota
+	Warning
 	// Forbidden: the pod is refused with the HTTP status 403.
 	Forbidden
 	// Unprocessable: the pod is refused with the HTTP status 422, which names a field.
@@ -84,6 +87,8 @@ const (
 // String returns the word, or the HTTP status, by which the documentation calls it.
 func (r Response) String() string {
 	switch r {
+	case Silence:
+		return "silence"
 	case Forbidden:
 		return "403"
 	case Unprocessable:
@@ -91,6 +96,9 @@ func (r Response) String() string {
 	}
 	return "warning"
 }
+
+// Refuses reports whether the pod is not created.
+func (r Response) Refuses() bool { return r == Forbidden || r == Unprocessable }
 
 // Response returns what a pod with the effect gets. No effect is the soft one.
 func (r Rule) Response(effect Effect) Response {

@@ -61,7 +61,7 @@ func TestThePodGetsWhatTheTableSays(t *testing.T) {
 			for _, static := range []bool{false, true} {
 				p := pod(map[string]string{target: effect}, container("a", "cpu=400m memory=1Mi", ""))
 				d := Mutate(V1(p), Policy{Gate: Always(rule.Reason), NeverRefuse: static})
-				if refused := want != Warning && !static; (d.Outcome == Refused) != refused || (d.Outcome == Skipped) == refused || d.Reason != rule.Reason {
+				if refused := want.Refuses() && !static; (d.Outcome == Refused) != refused || (d.Outcome == Skipped) == refused || d.Reason != rule.Reason {
 					t.Errorf("%s, %s, static: %v: got %s because of %s", rule.Reason, effect, static, d.Outcome, d.Reason)
 				}
 			}
@@ -81,6 +81,7 @@ func TestMessages(t *testing.T) {
 		ReasonNamespaceConstrainsCPU: `workload type "management" ignored: the namespace demands cpu of its pods: detail`,
 		ReasonHugePagesNeedCPU:       `workload type "management" ignored: Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have it partitioned`,
 		ReasonAnnotationsTooLarge:    `workload type "management" ignored: with those of its containers, its annotations would be larger than Kubernetes accepts; shorten them to have it partitioned`,
+		ReasonDecidedAgainst:         `workload type "management" ignored: the cluster's Infrastructure object has decided against it (status.cpuPartitioning is not AllNodes)`,
 		ReasonTypeInactive:           `workload type "management" ignored: no pool of this type is active here`,
 		ReasonNamespaceNotAnnotated:  `workload type "management" ignored: the namespace is not annotated with workload.openshift.io/allowed`,
 		ReasonNamespaceOtherTypes:    `workload type "management" ignored: the namespace's annotation workload.openshift.io/allowed does not list it`,
@@ -95,6 +96,9 @@ func TestMessages(t *testing.T) {
 			d.Target, d.Errors = Target{}, wrong
 		case ReasonNamespaceConstrainsCPU:
 			d.Detail = "detail"
+		case ReasonDecidedAgainst:
+			// Nobody is told of a soft one.
+			d.Target.Effect = Required
 		}
 		if got := d.Message(); got != want {
 			t.Errorf("%s: told\n%q, want\n%q", reason, got, want)
@@ -138,7 +142,7 @@ func expectRule(t *testing.T, reason Reason, pods map[string]ruleTest) {
 				want, wantReason := Partitioned, NoReason
 				if test.holds {
 					want, wantReason = Skipped, reason
-					if rule, _ := RuleOf(reason); rule.Response(Required) != Warning && effect == hard {
+					if rule, _ := RuleOf(reason); rule.Response(Required).Refuses() && effect == hard {
 						want = Refused
 					}
 				}

@@ -160,7 +160,7 @@ func Cases() []Case {
 			c := Case{Name: rule.holds + ", " + string(effect), Namespace: rule.namespace, Pod: asks, FeatureGate: rule.featureGate, Want: Want{
 				Outcome: partition.Skipped, Reason: rule.reason, Pod: ordinary(asks), NoRoom: rule.reason == partition.ReasonAnnotationsTooLarge,
 			}}
-			if of, _ := partition.RuleOf(rule.reason); of.Response(effect) != partition.Warning {
+			if of, _ := partition.RuleOf(rule.reason); of.Response(effect).Refuses() {
 				c.Want = Want{Outcome: partition.Refused, Reason: rule.reason, NoRoom: c.Want.NoRoom}
 			}
 			cases = append(cases, c)
