@@ -18,7 +18,6 @@ package partitioning
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -27,15 +26,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/dynamic"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
@@ -149,7 +145,7 @@ func TestPodsThatDoNotAskPass(t *testing.T) {
 
 func TestANamespaceThatTheCacheDoesNotKnowYet(t *testing.T) {
 	p, client := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("late", "", ""))
-	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	// The cache is stopped in the past by a lister of its own.
 	stale := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Namespaces()
 	if err := stale.Informer().GetIndexer().Add(partitiontest.Namespace("late", "", "")); err != nil {
@@ -183,26 +179,5 @@ func TestWithoutCachesClientsComeAgain(t *testing.T) {
 	}
 	if err := p.Admit(ctx, attributes(newPod(nil), nil, "x", "", admission.Create), nil); err != nil {
 		t.Errorf("a pod that does not ask got %v", err)
-	}
-}
-
-// Until the object has been seen on which the configuration has it decide, nothing is decided.
-func TestAPodWaitsForTheObjectThatDecides(t *testing.T) {
-	kinds := map[schema.GroupVersionResource]string{{Group: "config.openshift.io", Version: "v1", Resource: "infrastructures"}: "InfrastructureList"}
-	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
-	client.PrependReactor("list", "infrastructures", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("connection refused")
-	})
-	p, _ := startWith(t, config.Configuration{Activation: config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}}}, client,
-		partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management, other"))
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	err := p.Admit(ctx, attributes(newPod(map[string]string{managementTarget: ""}), nil, "open", "", admission.Create), nil)
-	want := `workload.openshift.io/Partitioning has not seen the infrastructures.config.openshift.io "cluster" yet, which decides on the workload type "management"; try again`
-	if !apierrors.IsServiceUnavailable(err) || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-	if told, err := create(t, p, newPod(map[string]string{partition.TargetAnnotation("other"): ""}), "open"); err != nil || len(told) != 1 {
-		t.Errorf("a pod of another type got %v, %q", err, told)
 	}
 }

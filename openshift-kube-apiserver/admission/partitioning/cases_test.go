@@ -38,7 +38,7 @@ func TestCases(t *testing.T) {
 		objects = append(objects, n)
 	}
 	p, _ := start(t, objects...)
-	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active(partitiontest.Type) })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()[partitiontest.Type].Active })
 	for _, c := range partitiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			told, err := []string(nil), error(nil)

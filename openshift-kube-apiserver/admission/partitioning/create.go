@@ -54,6 +54,7 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		return err
 	}
 	// What is not refused may change with a later run, and is told and counted by Validate.
+	earlier, _ := a.GetReinvocationContext().Value(PluginName).(run)
 	switch {
 	case decision.Outcome == partition.Refused:
 		p.count(a, decision)
@@ -61,32 +62,39 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 			return apierrors.NewInvalid(core.Kind("Pod"), name(pod), decision.Errors)
 		}
 		return admission.NewForbidden(a, errors.New(decision.Message()))
-	case decision.Outcome == partition.Skipped && !again && pod.Annotations[partition.WarningAnnotation] == "":
-		// It has no room for the annotation, so nothing is left for Validate to tell.
+	case decision.Outcome == partition.Skipped && pod.Annotations[partition.WarningAnnotation] == "" && !earlier.counted:
+		// Nobody is to be told, or the pod has no room for the annotation: nothing is left for
+		// Validate to tell and to count.
+		earlier.counted = true
 		p.count(a, decision)
-		warn(ctx, a, decision.Message())
+		if message := decision.Message(); message != "" {
+			warn(ctx, a, message)
+		}
 	case decision.Outcome == partition.Partitioned && len(ignored) > 0:
 		warn(ctx, a, fmt.Sprintf("the cpu that was set in %s after the pod had been partitioned is ignored; its cores stand", strings.Join(ignored, ", ")))
 	}
-	rememberTarget(a, decision)
+	earlier.taken = partition.Target{}
+	if decision.Outcome == partition.Skipped {
+		earlier.taken = decision.Target
+	}
+	a.GetReinvocationContext().SetValue(PluginName, earlier)
 	return nil
 }
 
-// rememberTarget keeps the target that this run took from the pod, for the next one, which
-// decides again: a webhook may have added a container.
-func rememberTarget(a admission.Attributes, decision partition.Decision) {
-	var taken partition.Target
-	if decision.Outcome == partition.Skipped {
-		taken = decision.Target
-	}
-	a.GetReinvocationContext().SetValue(PluginName, taken)
+// run is what a run leaves to the next one, which decides again: a webhook may have added a
+// container.
+type run struct {
+	// taken is the target that it took from the pod. Its zero value is none.
+	taken partition.Target
+	// counted: the pod has been counted.
+	counted bool
 }
 
 // restoreTarget gives a pod back what an earlier run took. A target that a webhook has
 // removed or written since is the webhook's word.
 func restoreTarget(a admission.Attributes, pod *core.Pod) {
-	taken, _ := a.GetReinvocationContext().Value(PluginName).(partition.Target)
-	if taken.Type == "" {
+	earlier, _ := a.GetReinvocationContext().Value(PluginName).(run)
+	if earlier.taken.Type == "" {
 		return
 	}
 	for key := range pod.Annotations {
@@ -97,7 +105,7 @@ func restoreTarget(a admission.Attributes, pod *core.Pod) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
-	pod.Annotations[partition.TargetAnnotation(taken.Type)] = taken.AnnotationValue()
+	pod.Annotations[partition.TargetAnnotation(earlier.taken.Type)] = earlier.taken.AnnotationValue()
 }
 
 // decide runs the core on a pod of the request's namespace, which is looked at only if

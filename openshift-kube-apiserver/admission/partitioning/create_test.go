@@ -35,7 +35,7 @@ import (
 
 func TestAPodThatIsChangedAfterTheDecisionIsRefused(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"))
-	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	pod := newPod(map[string]string{managementTarget: ""})
 	if _, err := create(t, p, pod, "open"); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAPodThatIsChangedAfterTheDecisionIsRefused(t *testing.T) {
 // only after a live read.
 func TestAForgedPartitionedPodIsRefused(t *testing.T) {
 	p, client := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("plain", "", ""))
-	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	for name, requests := range map[string]core.ResourceList{"BestEffort": nil, "Burstable": newPod(nil).Spec.Containers[0].Resources.Requests} {
 		forge := func(pod *core.Pod) {
 			pod.Annotations = map[string]string{managementTarget: ""}
@@ -90,7 +90,7 @@ func TestAForgedPartitionedPodIsRefused(t *testing.T) {
 func TestRecommendationsOfAWebhook(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"),
 		limitRange(v1.LimitRangeItem{Default: cpuOf("2"), DefaultRequest: cpuOf("100m")}))
-	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	set := func(name core.ResourceName, value string) func(*core.Pod) {
 		return func(pod *core.Pod) { pod.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(value) }
 	}
@@ -119,7 +119,7 @@ func TestRecommendationsOfAWebhook(t *testing.T) {
 // What each run decides may change with the next; no pod counts twice, nor a dry run at all.
 func TestAPodIsCountedOnceWithItsLastDecision(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"))
-	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	asks := func(pod *core.Pod) { pod.Annotations = map[string]string{managementTarget: ""} }
 	guaranteed := func(pod *core.Pod) {
 		pod.Spec.Containers[0].Resources.Limits = pod.Spec.Containers[0].Resources.Requests.DeepCopy()

@@ -79,7 +79,7 @@ func TestWhatTheNamespaceDemands(t *testing.T) {
 	for name, test := range namespaceDemands {
 		t.Run(name, func(t *testing.T) {
 			p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), test.object)
-			partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+			partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 			build := func(effect string) *core.Pod {
 				pod := newPod(map[string]string{managementTarget: effect})
 				pod.Spec.Containers[0].Resources.Limits = core.ResourceList{core.ResourceCPU: resource.MustParse("500m")}

@@ -38,7 +38,8 @@ import (
 )
 
 // FuzzAdmit drives the plugin with whatever decodes as a pod: it never panics, a second
-// run changes nothing, and the QoS class is what it was without us.
+// run changes nothing, and the QoS class is what it was without us. Where the type was decided
+// against, the pod is an ordinary one in silence.
 func FuzzAdmit(f *testing.F) {
 	for _, seed := range []string{
 		`{}`,
@@ -50,15 +51,24 @@ func FuzzAdmit(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	p := newPlugin(config.Configuration{Activation: config.Activation{Source: config.SourceTypes, Types: []string{"management"}}})
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	if err := namespaces.Add(partitiontest.Namespace("open", partition.AllowedAnnotation, "management, absent")); err != nil {
 		f.Fatal(err)
 	}
-	p.gate.SetNamespaces(corev1listers.NewNamespaceLister(namespaces))
-	p.gate.SetClient(fake.NewClientset(partitiontest.Namespace("open", partition.AllowedAnnotation, "management, absent")))
-	p.activation.SetSynced(func() bool { return true })
-	demandNothing(f.Context(), p)
+	decidedBy := func(source config.Source) *plugin {
+		p := newPlugin(config.Configuration{Activation: config.Activation{Source: source, Types: []string{"management"}}})
+		p.gate.SetNamespaces(corev1listers.NewNamespaceLister(namespaces))
+		p.gate.SetClient(fake.NewClientset(partitiontest.Namespace("open", partition.AllowedAnnotation, "management, absent")))
+		p.activation.SetSynced(func() bool { return true })
+		demandNothing(f.Context(), p)
+		return p
+	}
+	p, against := decidedBy(config.SourceTypes), decidedBy(config.SourceInfrastructure)
+	against.SetDynamicClient(serving(infrastructure(map[string]any{"cpuPartitioning": "None"})))
+	partitiontest.Eventually(f, "the type is decided against", func() bool {
+		reason, _ := against.activation.Reason("management")
+		return reason == partition.ReasonDecidedAgainst
+	})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var external v1.Pod
 		if json.Unmarshal(data, &external) != nil {
@@ -74,6 +84,7 @@ func FuzzAdmit(f *testing.F) {
 		// Cores become cpu, or were it; then the class is another from the start.
 		before := pod.DeepCopy()
 		hadCores, class := internalpod.CarriesCores(&pod), qos.ComputePodQOS(&pod)
+		expectSilence(t, against, pod.DeepCopy())
 		if p.Admit(ctx, attributes(&pod, nil, "open", "", admission.Create), nil) != nil {
 			return
 		}
@@ -106,6 +117,28 @@ func FuzzAdmit(f *testing.F) {
 			t.Fatalf("the third run (%v) made of\n%v\nthis:\n%v", err, twice, pod)
 		}
 	})
+}
+
+// expectSilence checks that nothing of ours is left of a pod that asks for the type that was
+// decided against, and that nobody is told.
+func expectSilence(t *testing.T, against *plugin, pod *core.Pod) {
+	t.Helper()
+	target, _ := partition.ParseTarget(pod.Annotations)
+	var r recorder
+	ctx := warning.WithWarningRecorder(t.Context(), &r)
+	err := against.Admit(ctx, attributes(pod, nil, "open", "", admission.Create), nil)
+	if target.Type != "management" {
+		return
+	}
+	if (err != nil) != (target.Effect == partition.Required) {
+		t.Fatalf("a pod with the effect %s got %v", target.Effect, err)
+	}
+	if err != nil {
+		return
+	}
+	if err := against.Validate(ctx, attributes(pod, nil, "open", "", admission.Create), nil); err != nil || len(r.warnings) > 0 || concerns(pod) {
+		t.Fatalf("got %v, told %q, and the pod is %v", err, r.warnings, pod)
+	}
 }
 
 func requirements(of partition.Container[core.ResourceList, core.ResourceName]) *core.ResourceRequirements {

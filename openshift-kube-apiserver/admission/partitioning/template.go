@@ -71,12 +71,8 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 		if !known {
 			return
 		}
-		demands, err := p.demands.Of(a)
-		if err != nil || demands.SetDefaults(pod) != nil {
-			return
-		}
 		policy.Gate = partition.Always(reason)
-		if p.demands.Complete(a, pod, false, &policy) != nil {
+		if reason == partition.NoReason && !p.complete(a, pod, &policy) {
 			return
 		}
 	}
@@ -84,4 +80,14 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 	if message := decision.Message(); message != "" {
 		warning.AddWarning(ctx, "", fmt.Sprintf("pods of this template: %s", message))
 	}
+}
+
+// complete makes of a template's pod, and of the policy, what they are when such a pod is
+// created. It is false if that cannot be known now.
+func (p *plugin) complete(a admission.Attributes, pod *core.Pod, policy *partition.Policy) bool {
+	demands, err := p.demands.Of(a)
+	if err != nil || demands.SetDefaults(pod) != nil {
+		return false
+	}
+	return p.demands.Complete(a, pod, false, policy) == nil
 }

@@ -36,7 +36,7 @@ import (
 
 func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), partitiontest.Namespace("plain", "", ""))
-	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	pod := newPod(map[string]string{managementTarget: ""})
 	template := core.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
 	for kind, object := range map[string]runtime.Object{
@@ -69,7 +69,7 @@ func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
 // Pods of these become Guaranteed by defaulting, which a template has not seen.
 func TestTemplatesThatDefaultingMakesGuaranteed(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"))
-	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.Active("management") })
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	one, memory := resource.MustParse("1"), resource.MustParse("1Gi")
 	for name, test := range map[string]struct {
 		resources core.ResourceRequirements

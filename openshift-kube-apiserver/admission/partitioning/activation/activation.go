@@ -24,7 +24,6 @@ limitations under the License.
 package activation
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -34,6 +33,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
+	"workload.openshift.io/partition"
 )
 
 // Tracker knows which workload types are active. It counts nodes as events arrive, so a
@@ -53,8 +53,8 @@ type Tracker struct {
 	// decided are the types for which the configuration, or the object that it names,
 	// decides, and how. Neither nodes nor the latch have a say in them.
 	decided map[string]bool
-	// undecided is set until what the configuration names has been seen.
-	undecided atomic.Bool
+	// awaits names the object that decides, and says what it lacks for that; see verdict.
+	awaits string
 
 	// types is what requests read of each type that a node reports, that is latched, or that
 	// the configuration lists.
@@ -81,7 +81,9 @@ func New(settings config.Activation) *Tracker {
 	for _, workloadType := range settings.Types {
 		t.decided[workloadType] = settings.Source == config.SourceTypes
 	}
-	t.undecided.Store(settings.Source == config.SourceInfrastructure)
+	if settings.Source == config.SourceInfrastructure {
+		t.awaits = notRead.awaits
+	}
 	t.publish()
 	return t
 }
@@ -132,20 +134,23 @@ func (t *Tracker) Synced() bool {
 	return seen != nil && (*seen)()
 }
 
-// Active reports whether pods may be partitioned as the type. It takes no lock.
-func (t *Tracker) Active(workloadType string) bool { return (*t.types.Load())[workloadType].active }
+// Reason tells what keeps pods from being partitioned as the type, whatever their namespace:
+// [partition.ReasonDecidedAgainst], [partition.ReasonTypeInactive], or nothing. If nothing has
+// been decided, awaits names the object that must decide and says what it lacks. It takes no
+// lock.
+func (t *Tracker) Reason(workloadType string) (reason partition.Reason, awaits string) {
+	state := (*t.types.Load())[workloadType]
+	switch {
+	case state.active:
+		return partition.NoReason, ""
+	case state.configured && state.awaits == "":
+		return partition.ReasonDecidedAgainst, ""
+	}
+	return partition.ReasonTypeInactive, state.awaits
+}
 
 // Known reports whether the cluster knows the type, so that it may be the label of a metric.
 func (t *Tracker) Known(workloadType string) bool { return (*t.types.Load())[workloadType].known }
-
-// Awaits names what the configuration has decide on the type and has not been seen yet. It
-// is empty for a type on which something else decides.
-func (t *Tracker) Awaits(workloadType string) string {
-	if t.undecided.Load() && (*t.types.Load())[workloadType].configured {
-		return fmt.Sprintf("%s %q", infrastructures.GroupResource(), infrastructureName)
-	}
-	return ""
-}
 
 // State is what is known of a workload type.
 type State struct {
@@ -184,20 +189,22 @@ type typeState struct {
 	active bool
 	// configured: the nodes have no say in it.
 	configured bool
+	// awaits is the tracker's, for a type that is configured.
+	awaits string
 	// known types are the labels of metrics. What a single node says makes none: it may say
 	// anything.
 	known bool
 }
 
-// decide sets whether the types are active that the nodes do not decide.
-func (t *Tracker) decide(active bool) {
+// decide sets what the object says of the types that the nodes do not decide.
+func (t *Tracker) decide(now verdict) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for workloadType := range t.decided {
-		t.decided[workloadType] = active
+		t.decided[workloadType] = now.active
 	}
+	t.awaits = now.awaits
 	t.publish()
-	t.undecided.Store(false)
 }
 
 // final returns the last known state of a deleted object.
@@ -230,7 +237,7 @@ func (t *Tracker) publish() {
 		types[workloadType] = typeState{active: true, known: true}
 	}
 	for workloadType, active := range t.decided {
-		types[workloadType] = typeState{active: active, known: true, configured: true}
+		types[workloadType] = typeState{active: active, known: true, configured: true, awaits: t.awaits}
 	}
 	t.types.Store(&types)
 	select {

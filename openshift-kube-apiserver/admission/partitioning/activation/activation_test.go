@@ -65,7 +65,7 @@ func startWith(t *testing.T, settings config.Activation, dynamic dynamic.Interfa
 func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 	tracker, client := start(t, partitiontest.Namespace("kube-system", "", ""))
 	ctx := t.Context()
-	if tracker.Active("management") {
+	if tracker.States()["management"].Active {
 		t.Error("active without nodes")
 	}
 	nodes := client.CoreV1().Nodes()
@@ -78,11 +78,11 @@ func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 	must(nodes.Create(ctx, partitiontest.Node("a"), metav1.CreateOptions{}))
 	must(nodes.Create(ctx, partitiontest.Node("b", "management"), metav1.CreateOptions{}))
 	partitiontest.Eventually(t, "both nodes are seen", func() bool { tracker.mu.Lock(); defer tracker.mu.Unlock(); return tracker.nodes == 2 })
-	if tracker.Active("management") {
+	if tracker.States()["management"].Active {
 		t.Error("active though node a has no pool")
 	}
 	must(nodes.Update(ctx, partitiontest.Node("a", "management"), metav1.UpdateOptions{}))
-	partitiontest.Eventually(t, "the type is active", func() bool { return tracker.Active("management") })
+	partitiontest.Eventually(t, "the type is active", func() bool { return tracker.States()["management"].Active })
 	latched := func() string {
 		kubeSystem, err := client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
 		must(nil, err)
@@ -96,7 +96,7 @@ func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 	})
 	must(nodes.Create(ctx, partitiontest.Node("c"), metav1.CreateOptions{}))
 	partitiontest.Eventually(t, "three nodes are seen", func() bool { tracker.mu.Lock(); defer tracker.mu.Unlock(); return tracker.nodes == 3 })
-	if !tracker.Active("management") {
+	if !tracker.States()["management"].Active {
 		t.Error("no longer active after a node without pool joined")
 	}
 	partitiontest.Eventually(t, "node c has an Event", func() bool {
@@ -117,9 +117,9 @@ func TestATypeBecomesActiveAndStaysSo(t *testing.T) {
 		return len(events.Items) == 1
 	})
 	must(client.CoreV1().Namespaces().Update(ctx, partitiontest.Namespace("kube-system", "", ""), metav1.UpdateOptions{}))
-	partitiontest.Eventually(t, "the type is off after the administrator removed the latch", func() bool { return !tracker.Active("management") })
+	partitiontest.Eventually(t, "the type is off after the administrator removed the latch", func() bool { return !tracker.States()["management"].Active })
 	must(nil, nodes.Delete(ctx, "c", metav1.DeleteOptions{}))
-	partitiontest.Eventually(t, "it is active again once the rule holds", func() bool { return tracker.Active("management") })
+	partitiontest.Eventually(t, "it is active again once the rule holds", func() bool { return tracker.States()["management"].Active })
 	partitiontest.Eventually(t, "and latched", func() bool { return latched() == "management" })
 }
 
@@ -133,7 +133,7 @@ func TestNothingIsLatchedBeforeAllNodesAreSeen(t *testing.T) {
 		}
 		return kubeSystem.Annotations[partition.EnabledAnnotation]
 	}
-	if got := latched(); got != "other" || tracker.Active("management") {
+	if got := latched(); got != "other" || tracker.States()["management"].Active {
 		t.Errorf("latched is %q", got)
 	}
 	if err := client.CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name!=a"}); err != nil {
@@ -208,40 +208,27 @@ func TestNodesThatDoNotCount(t *testing.T) {
 			tracker.missing = func(node *v1.Node, workloadType string) { missing = append(missing, node.Name) }
 			tracker.NodeChanged(nil, partitiontest.Node("a", "management"))
 			tracker.NodeChanged(nil, labelled("b", test.labels))
-			if tracker.Active("management") == test.counts {
-				t.Errorf("active: %v", tracker.Active("management"))
+			if tracker.States()["management"].Active == test.counts {
+				t.Errorf("active: %v", tracker.States()["management"].Active)
 			}
 			if !test.counts && len(missing) > 0 {
 				t.Errorf("Events for %v", missing)
 			}
 			// A label that comes or goes counts like a change of capacity.
 			tracker.NodeChanged(labelled("b", test.labels), labelled("b", map[string]string{v1.LabelOSStable: "windows"}))
-			if !tracker.Active("management") {
+			if !tracker.States()["management"].Active {
 				t.Error("not active once the label says that the node does not count")
 			}
 			tracker.NodeChanged(labelled("b", map[string]string{v1.LabelOSStable: "windows"}), partitiontest.Node("b"))
-			if tracker.Active("management") {
+			if tracker.States()["management"].Active {
 				t.Error("active once the node counts again")
 			}
 			tracker.NodeChanged(partitiontest.Node("b"), nil)
 			tracker.NodeChanged(partitiontest.Node("a", "management"), nil)
 			tracker.NodeChanged(nil, labelled("c", map[string]string{v1.LabelOSStable: "windows"}, "management"))
-			if tracker.Active("management") || tracker.nodes != 0 {
+			if tracker.States()["management"].Active || tracker.nodes != 0 {
 				t.Errorf("active without a node that counts; %d are counted", tracker.nodes)
 			}
 		})
-	}
-}
-
-// Only those types wait for the Infrastructure object on which it decides.
-func TestOtherTypesDoNotWaitForInfrastructure(t *testing.T) {
-	tracker := New(config.Activation{Source: config.SourceInfrastructure, Types: []string{"management"}})
-	tracker.SetSynced(func() bool { return true })
-	if awaits, other := tracker.Awaits("management"), tracker.Awaits("other"); awaits != `infrastructures.config.openshift.io "cluster"` || other != "" || !tracker.Synced() {
-		t.Errorf("awaits %q, other: %q, synced: %v", awaits, other, tracker.Synced())
-	}
-	tracker.decide(true)
-	if tracker.Awaits("management") != "" || !tracker.Active("management") {
-		t.Error("undecided after the decision")
 	}
 }

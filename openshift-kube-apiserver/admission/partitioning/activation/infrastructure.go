@@ -18,6 +18,9 @@ package activation
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,42 +44,104 @@ const (
 	allNodes           = "AllNodes"
 )
 
+// verdict is what the Infrastructure object says of the types on which it decides.
+type verdict struct {
+	active bool
+	// awaits names the object, and says what it lacks for a decision. Empty means that it has
+	// decided.
+	awaits string
+}
+
+// Verdicts of an object that has not decided. The installer's bootstrap writes it, so none of
+// them is for long, unless the configuration is wrong.
+var (
+	notRead   = undecided("has not been read")
+	notServed = undecided("does not exist, because its kind is not served")
+	absent    = undecided("does not exist")
+	noStatus  = undecided("has no status")
+)
+
+func undecided(why string) verdict {
+	return verdict{awaits: fmt.Sprintf("%s %q %s", infrastructures.GroupResource(), infrastructureName, why)}
+}
+
+// judge reads the object. An empty value means None, as OpenShift's API has it.
+func judge(infrastructure *unstructured.Unstructured) verdict {
+	status, has := infrastructure.Object["status"].(map[string]any)
+	if !has {
+		return noStatus
+	}
+	return verdict{active: status["cpuPartitioning"] == allNodes}
+}
+
 // SetDynamicClient gives the client that reads the Infrastructure object until the context
 // ends, if the configuration names that.
 func (t *Tracker) SetDynamicClient(ctx context.Context, client dynamic.Interface) {
 	if t.source == config.SourceInfrastructure {
 		go followInfrastructure(ctx, client, t.decide)
+		go t.remind(ctx, time.Minute)
 	}
 }
 
-// followInfrastructure tells, until the context ends, whether the Infrastructure object
-// has partitioning on, at first and after each change. An object, or a whole kind, that
-// is not there counts as off. Nothing is told while the answer is not known: not
-// before the first, and not when the server is gone for a while.
+// remind has an error in the log every so often, until the context ends, while nothing is
+// decided: on a cluster that nobody's installer prepares, pods that ask are never created.
+func (t *Tracker) remind(ctx context.Context, every time.Duration) {
+	// It ends with the context and has no other error.
+	_ = wait.PollUntilContextCancel(ctx, every, false, func(ctx context.Context) (bool, error) {
+		t.mu.Lock()
+		awaits, workloadTypes := t.awaits, slices.Sorted(maps.Keys(t.decided))
+		t.mu.Unlock()
+		if awaits != "" {
+			klog.FromContext(ctx).Error(nil, "Pods that ask for these workload types get 503: the object that decides on them has not done so. "+
+				"The installer must write it; where none does, set activation.source to Nodes or Types in the configuration of the admission plugin", "workloadTypes", workloadTypes, "awaits", awaits)
+		}
+		return false, nil
+	})
+}
+
+// followInfrastructure tells, until the context ends, what the Infrastructure object has
+// decided, at first and after each change. Nothing is told while the server is gone.
 //
 // An informer would not do: it cannot tell a kind that is not there from a cache that
 // is not filled yet, and looks for such a kind only every 30 seconds.
-func followInfrastructure(ctx context.Context, client dynamic.Interface, tell func(on bool)) {
+func followInfrastructure(ctx context.Context, client dynamic.Interface, tell func(verdict)) {
 	const between = time.Second
+	last := notRead
+	changed := func(now verdict) {
+		if now == last {
+			return
+		}
+		last = now
+		if now.awaits != "" {
+			klog.FromContext(ctx).Info("The Infrastructure object has not decided on workload types; pods that ask for them wait", "awaits", now.awaits)
+		} else {
+			klog.FromContext(ctx).Info("The Infrastructure object has decided on workload types", "active", now.active)
+		}
+		tell(now)
+	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := watchInfrastructure(ctx, client.Resource(infrastructures), tell); err != nil && ctx.Err() == nil {
+		if err := watchInfrastructure(ctx, client.Resource(infrastructures), changed); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).V(2).Info("The Infrastructure object could not be read; trying again", "err", err)
 		}
 	}, between)
 }
 
 // watchInfrastructure follows the object until the server ends the watch.
-func watchInfrastructure(ctx context.Context, client dynamic.ResourceInterface, tell func(on bool)) error {
+func watchInfrastructure(ctx context.Context, client dynamic.ResourceInterface, tell func(verdict)) error {
 	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, infrastructureName).String()}
 	list, err := client.List(ctx, only)
 	if apierrors.IsNotFound(err) {
-		tell(false)
+		tell(notServed)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	tell(len(list.Items) > 0 && partitionsAllNodes(&list.Items[0]))
+	if len(list.Items) > 0 {
+		tell(judge(&list.Items[0]))
+	} else {
+		tell(absent)
+	}
 	only.ResourceVersion = list.GetResourceVersion()
 	events, err := client.Watch(ctx, only)
 	if err != nil {
@@ -88,12 +153,11 @@ func watchInfrastructure(ctx context.Context, client dynamic.ResourceInterface, 
 		if !ok {
 			return apierrors.FromObject(event.Object)
 		}
-		tell(event.Type != watch.Deleted && partitionsAllNodes(object))
+		if event.Type == watch.Deleted {
+			tell(absent)
+		} else {
+			tell(judge(object))
+		}
 	}
 	return nil
-}
-
-func partitionsAllNodes(infrastructure *unstructured.Unstructured) bool {
-	value, _, _ := unstructured.NestedString(infrastructure.Object, "status", "cpuPartitioning")
-	return value == allNodes
 }

@@ -23,6 +23,7 @@ limitations under the License.
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -37,12 +38,11 @@ import (
 
 // Types tells which workload types are active; activation.Tracker does.
 type Types interface {
-	// Active reports whether pods may be partitioned as the type.
-	Active(workloadType string) bool
-	// Awaits names the object that decides on the type and has not been seen yet, and is
-	// empty if there is none.
-	Awaits(workloadType string) string
-	// Synced reports whether everything else has been seen.
+	// Reason tells what keeps pods from being partitioned as the type, whatever their
+	// namespace. If an object must decide that and has not, awaits says what is missing.
+	Reason(workloadType string) (reason partition.Reason, awaits string)
+	// Synced reports whether all else has been seen on which the reason depends. It does not
+	// matter for [partition.ReasonDecidedAgainst].
 	Synced() bool
 }
 
@@ -78,11 +78,15 @@ func (g *Gate) Validate() error {
 
 // Ask tells what keeps pods of the namespace from being partitioned as the type. A no of the
 // cache counts only after a live read: a pod that is not partitioned now will never be. It
-// waits for caches within the context's deadline. Its error is one of the API: 503 where a
-// cache was not filled in time, or what the live read gave.
+// waits for caches, and for an object that decides on the type, within the context's deadline.
+// Its error is one of the API: 503 where these did not come in time, or what the live read gave.
+//
+// A type that an installer has decided against is told before the namespace is looked at: in
+// such a cluster no namespace has to be prepared for it.
 func (g *Gate) Ask(ctx context.Context, namespace, workloadType string) (partition.Reason, error) {
-	if err := g.awaitCaches(ctx, workloadType); err != nil {
-		return partition.NoReason, err
+	ofType, err := g.awaitType(ctx, workloadType)
+	if err != nil || ofType == partition.ReasonDecidedAgainst {
+		return ofType, err
 	}
 	found, err := g.namespaces.Get(namespace)
 	if apierrors.IsNotFound(err) || (err == nil && partition.NamespaceReason(found.Annotations, workloadType) != partition.NoReason) {
@@ -92,42 +96,39 @@ func (g *Gate) Ask(ctx context.Context, namespace, workloadType string) (partiti
 	if err != nil {
 		return partition.NoReason, err
 	}
-	return g.reason(found.Annotations, workloadType), nil
+	return cmp.Or(partition.NamespaceReason(found.Annotations, workloadType), ofType), nil
 }
 
 // AskCache is Ask for who only wants to warn: it neither waits nor reads live, and its answer
-// is not known where the caches are not filled or do not have the namespace.
+// is not known where nothing is decided yet, or the caches are not filled or do not have the
+// namespace.
 func (g *Gate) AskCache(namespace, workloadType string) (reason partition.Reason, known bool) {
-	if !g.filled(workloadType) {
-		return partition.NoReason, false
+	ofType, known := g.ofType(workloadType)
+	if !known || ofType == partition.ReasonDecidedAgainst {
+		return ofType, known
 	}
 	found, err := g.namespaces.Get(namespace)
 	if err != nil {
 		return partition.NoReason, false
 	}
-	return g.reason(found.Annotations, workloadType), true
+	return cmp.Or(partition.NamespaceReason(found.Annotations, workloadType), ofType), true
 }
 
-func (g *Gate) reason(namespace map[string]string, workloadType string) partition.Reason {
-	if reason := partition.NamespaceReason(namespace, workloadType); reason != partition.NoReason {
-		return reason
-	}
-	if !g.types.Active(workloadType) {
-		return partition.ReasonTypeInactive
-	}
-	return partition.NoReason
+// ofType tells what of the type keeps pods from being partitioned, which is not known before
+// everything has been seen that decides on them.
+func (g *Gate) ofType(workloadType string) (reason partition.Reason, known bool) {
+	// In this order: a reason from before the caches were filled would be a guess.
+	synced := g.types.Synced() && g.synced()
+	reason, awaits := g.types.Reason(workloadType)
+	return reason, awaits == "" && (synced || reason == partition.ReasonDecidedAgainst)
 }
 
-// filled reports whether everything has been seen that decides on pods of the type.
-func (g *Gate) filled(workloadType string) bool {
-	return g.types.Synced() && g.types.Awaits(workloadType) == "" && g.synced()
-}
-
-// awaitCaches waits for them as long as the request may, and then asks the client to come
-// again: nobody guesses.
-func (g *Gate) awaitCaches(ctx context.Context, workloadType string) error {
-	if g.filled(workloadType) {
-		return nil
+// awaitType is ofType as soon as that is known. It waits as long as the request may, and then
+// asks the client to come again: nobody guesses.
+func (g *Gate) awaitType(ctx context.Context, workloadType string) (partition.Reason, error) {
+	reason, known := g.ofType(workloadType)
+	if known {
+		return reason, nil
 	}
 	const poll = 50 * time.Millisecond
 	// The server's own timeout would answer 504 in our place at the deadline.
@@ -137,14 +138,17 @@ func (g *Gate) awaitCaches(ctx context.Context, workloadType string) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, max(limit, poll))
 	defer cancel()
-	if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) { return g.filled(workloadType), nil }); err == nil {
-		return nil
+	if err := wait.PollUntilContextCancel(waiting, poll, false, func(context.Context) (bool, error) {
+		reason, known = g.ofType(workloadType)
+		return known, nil
+	}); err == nil {
+		return reason, nil
 	}
-	if object := g.types.Awaits(workloadType); object != "" {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s has not seen the %s yet, which decides on the workload type %q; try again", g.name, object, workloadType))
+	if _, awaits := g.types.Reason(workloadType); awaits != "" {
+		return partition.NoReason, apierrors.NewServiceUnavailable(fmt.Sprintf("%s cannot decide on the workload type %q yet: %s; try again", g.name, workloadType, awaits))
 	}
-	return apierrors.NewServiceUnavailable(g.name + " has not seen the cluster's namespaces and nodes yet; try again")
+	return partition.NoReason, apierrors.NewServiceUnavailable(g.name + " has not seen the cluster's namespaces and nodes yet; try again")
 }
 
-// longestWait is for how long a request waits for the caches.
+// longestWait is for how long a request waits.
 const longestWait = 10 * time.Second

@@ -19,6 +19,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,19 +34,23 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// cluster has one active type.
+// cluster has one type that is active, or would be if that were decided, and one that was
+// decided against.
 type cluster struct {
-	active, awaits string
-	synced         bool
+	active, against, awaits string
+	synced                  bool
 }
 
-func (c cluster) Active(workloadType string) bool { return workloadType == c.active }
-
-func (c cluster) Awaits(workloadType string) string {
-	if workloadType == c.active {
-		return c.awaits
+func (c cluster) Reason(workloadType string) (partition.Reason, string) {
+	switch {
+	case workloadType == c.active && c.awaits == "":
+		return partition.NoReason, ""
+	case workloadType == c.active:
+		return partition.ReasonTypeInactive, c.awaits
+	case workloadType == c.against:
+		return partition.ReasonDecidedAgainst, ""
 	}
-	return ""
+	return partition.ReasonTypeInactive, ""
 }
 
 func (c cluster) Synced() bool { return c.synced }
@@ -129,6 +134,54 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// What was decided against has to do with no namespace, and with no cache.
+func TestADecisionAgainstATypeComesFirst(t *testing.T) {
+	for name, test := range map[string]struct {
+		types  cluster
+		synced bool
+		cached []*v1.Namespace
+	}{
+		"in a namespace that allows it":     {cluster{against: "management", synced: true}, true, []*v1.Namespace{namespace("n", allows("management"))}},
+		"in one that allows others":         {cluster{against: "management", synced: true}, true, []*v1.Namespace{namespace("n", allows("other"))}},
+		"in one that is not annotated":      {cluster{against: "management", synced: true}, true, []*v1.Namespace{namespace("n", nil)}},
+		"in one that is nowhere":            {cluster{against: "management", synced: true}, true, nil},
+		"before nodes are seen":             {cluster{against: "management"}, true, nil},
+		"before the caller's caches are":    {cluster{against: "management", synced: true}, false, nil},
+		"while another type is not decided": {cluster{against: "management", active: "infra", awaits: "the sky"}, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, client := build(t, test.types, test.synced, test.cached, nil)
+			if reason, known := g.AskCache("n", "management"); reason != partition.ReasonDecidedAgainst || !known {
+				t.Errorf("the cache says %q, known: %v", reason, known)
+			}
+			if reason, err := g.Ask(t.Context(), "n", "management"); err != nil || reason != partition.ReasonDecidedAgainst || len(client.Actions()) > 0 {
+				t.Errorf("got %q, %v, with requests %v", reason, err, client.Actions())
+			}
+		})
+	}
+}
+
+// late answers once it has been asked often enough.
+type late struct {
+	cluster
+	asked atomic.Int32
+}
+
+func (l *late) Reason(workloadType string) (partition.Reason, string) {
+	if l.asked.Add(1) > 3 {
+		return partition.NoReason, ""
+	}
+	return l.cluster.Reason(workloadType)
+}
+
+func TestARequestWaitsForADecision(t *testing.T) {
+	types := &late{cluster: cluster{active: "management", awaits: "the sky", synced: true}}
+	g, _ := build(t, types, true, []*v1.Namespace{namespace("n", allows("management"))}, nil)
+	if reason, err := g.Ask(t.Context(), "n", "management"); err != nil || reason != partition.NoReason {
+		t.Errorf("got %q, %v", reason, err)
+	}
+}
+
 func TestNobodyGuesses(t *testing.T) {
 	namespaces := []*v1.Namespace{namespace("n", allows("management, infra"))}
 	for name, test := range map[string]struct {
@@ -138,8 +191,10 @@ func TestNobodyGuesses(t *testing.T) {
 	}{
 		"nodes are not seen":           {cluster{active: "management"}, true, "the test has not seen the cluster's namespaces and nodes yet; try again"},
 		"a cache of the caller is not": {cluster{active: "management", synced: true}, false, "the test has not seen the cluster's namespaces and nodes yet; try again"},
-		"an object is not": {cluster{active: "management", awaits: `sky "blue"`, synced: true}, true,
-			`the test has not seen the sky "blue" yet, which decides on the workload type "management"; try again`},
+		"an object has not decided": {cluster{active: "management", awaits: `sky "blue" has no status`, synced: true}, true,
+			`the test cannot decide on the workload type "management" yet: sky "blue" has no status; try again`},
+		"an object has not decided, and nodes are not seen": {cluster{active: "management", awaits: `sky "blue" has no status`}, true,
+			`the test cannot decide on the workload type "management" yet: sky "blue" has no status; try again`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, _ := build(t, test.types, test.synced, namespaces, namespaces)
@@ -151,7 +206,7 @@ func TestNobodyGuesses(t *testing.T) {
 			if _, known := g.AskCache("n", "management"); known {
 				t.Error("the cache knows")
 			}
-			if reason, err := g.Ask(ctx, "n", "infra"); test.types.awaits != "" && (err != nil || reason != partition.ReasonTypeInactive) {
+			if reason, err := g.Ask(ctx, "n", "infra"); test.types.awaits != "" && test.types.synced && (err != nil || reason != partition.ReasonTypeInactive) {
 				t.Errorf("a type on which it does not decide got %q, %v", reason, err)
 			}
 		})
