@@ -30,6 +30,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
 	"workload.openshift.io/partition/partitiontest"
@@ -156,7 +158,8 @@ func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
 	seen := func() bool { was := synced; synced = true; return was }
 	tracker.SetSynced(seen)
 	tracker.NodeChanged(nil, partitiontest.Node("a", "management"))
-	ctx, cancel := context.WithCancel(t.Context())
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	calls := 0
 	done := make(chan struct{})
 	go func() {
@@ -179,6 +182,18 @@ func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
 	<-done
 	if calls != 2 {
 		t.Errorf("%d calls, want 2", calls)
+	}
+	if tracker.States()["management"].Unlatched {
+		t.Error("the gauge still tells of the failure")
+	}
+	errorLines := 0
+	for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+		if entry.Type == ktesting.LogError && strings.Contains(entry.Message, "could not be latched") && entry.Err != nil {
+			errorLines++
+		}
+	}
+	if errorLines != 1 {
+		t.Errorf("the log has %d errors about the failure, want one", errorLines)
 	}
 }
 
