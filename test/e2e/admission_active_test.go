@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -13,10 +12,7 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
@@ -58,7 +54,8 @@ func removeLatch(t *testing.T, c *host.Cluster) {
 	}
 }
 
-// When a type is active: by the rule of nodes, by the latch, and by the configuration.
+// When a type is active: by the rule of nodes, by the latch, and by the configuration. What
+// OpenShift's object Infrastructure decides is TestInfrastructure's.
 func TestActivation(t *testing.T) {
 	in(t)
 	with := config
@@ -123,10 +120,6 @@ func TestActivation(t *testing.T) {
 		if got := latched(t, c); got != "" {
 			t.Errorf("what the configuration decides was latched: %q", got)
 		}
-	})
-	t.Run("OpenShift's Infrastructure decides", func(t *testing.T) {
-		restartAPIServer(t, c, partitioningConfig(`"activation": {"source": "Infrastructure"}`))
-		followsInfrastructure(t, c, creating(t, c, namespace))
 	})
 	t.Run("a mistake in the configuration", func(t *testing.T) { mistakes(t, c) })
 }
@@ -248,54 +241,6 @@ func twoServers(t *testing.T, c *host.Cluster, namespace string) {
 	})
 	reportCores(t, c, "late")
 	agree("with the latch", true)
-}
-
-func followsInfrastructure(t *testing.T, c *host.Cluster, create creator) {
-	rest, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(rest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	awaitActive(t, create, false)
-	definition := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "infrastructures.config.openshift.io"}, "spec": {
-		"group": "config.openshift.io", "scope": "Cluster", "names": {"plural": "infrastructures", "singular": "infrastructure", "kind": "Infrastructure", "listKind": "InfrastructureList"},
-		"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`), definition); err != nil {
-		t.Fatal(err)
-	}
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := definitions.Delete(cleanup(t), definition.GetName(), metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	resource := client.Resource(schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "infrastructures"})
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"}}}
-	waitFor(t, 20*time.Second, "the kind is served", func() error {
-		_, err := resource.Create(t.Context(), object, metav1.CreateOptions{})
-		return err
-	})
-	awaitActive(t, create, false)
-	for _, step := range []struct {
-		value string
-		want  bool
-	}{{"None", false}, {"AllNodes", true}, {"None", false}, {"AllNodes", true}} {
-		patch := fmt.Sprintf(`{"status": {"cpuPartitioning": %q}}`, step.value)
-		if _, err := resource.Patch(t.Context(), "cluster", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		awaitActive(t, create, step.want)
-	}
-	if err := resource.Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	awaitActive(t, create, false)
 }
 
 // mistakes runs a kube-apiserver that is to end with a line that names the field.
