@@ -20,8 +20,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
@@ -32,19 +32,19 @@ func BenchmarkSync(b *testing.B) {
 	two := func(pod *v1.Pod) *v1.Pod {
 		pod.Spec.Containers = append(pod.Spec.Containers, *pod.Spec.Containers[0].DeepCopy())
 		pod.Spec.Containers[1].Name = "d"
-		pod.Annotations = map[string]string{"example.com/a": "1", "example.com/b": "2", "example.com/c": "3", "example.com/d": "4"}
+		if resources, ok := pod.Annotations[partition.ResourcesAnnotation("c")]; ok {
+			pod.Annotations[partition.ResourcesAnnotation("d")] = resources
+		}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "example.com/"+name, "1")
+		}
 		return pod
-	}
-	partitioned := two(ordinaryPod())
-	partitioned.Annotations[partition.TargetAnnotation("management")] = ""
-	if d := partition.Mutate(partition.V1(partitioned), partition.Policy{Gate: func(string) partition.Reason { return "" }}); d.Outcome != partition.Partitioned {
-		b.Fatal(d)
 	}
 	for _, test := range []struct {
 		name string
 		pod  *v1.Pod
 		on   bool
-	}{{"feature=off/pod=ordinary", two(ordinaryPod()), false}, {"feature=on/pod=ordinary", two(ordinaryPod()), true}, {"feature=on/pod=partitioned", partitioned, true}} {
+	}{{"feature=off/pod=ordinary", two(ordinaryPod()), false}, {"feature=on/pod=ordinary", two(ordinaryPod()), true}, {"feature=on/pod=partitioned", two(partitionedPod()), true}} {
 		b.Run(test.name, func(b *testing.B) {
 			if test.on {
 				current.Store(newNode(management, cpuset.New(0, 1, 2, 3), cpuset.New(), cpuset.New()))
@@ -52,7 +52,7 @@ func BenchmarkSync(b *testing.B) {
 			}
 			chosen := cpuset.New(2, 3)
 			status := &v1.PodStatus{ContainerStatuses: make([]v1.ContainerStatus, len(test.pod.Spec.Containers))}
-			config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
+			config := creating("c", "")
 			active, statuses := FollowPods(func() []*v1.Pod { return nil }, nil, statuses{}, nil, none{}, nil)
 			b.ReportAllocs()
 			for b.Loop() {

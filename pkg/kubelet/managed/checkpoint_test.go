@@ -46,13 +46,6 @@ func startedIn(t *testing.T, rootDirectory string) {
 
 func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 	online := cpuset.New(0, 1, 2, 3)
-	parse := func(list string) cpuset.CPUSet {
-		cpus, err := cpuset.Parse(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cpus
-	}
 	running, exited := runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED
 	for name, test := range map[string]struct {
 		wasOn     bool
@@ -117,19 +110,19 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 			t.Cleanup(func() { observed = observation{} })
 			reserved := cpuset.New()
 			if test.pools != "-" {
-				reserved = parse(test.pools)
+				reserved = parse(t, test.pools)
 				on(t, partition.Pools{"management": reserved})
 			}
 			if test.wasOn {
 				newNode(partition.Pools{"management": cpuset.New(0)}, online, cpuset.New(), cpuset.New()).writeRecord(nil)
 			}
 			s := newMemoryState(logger)
-			s.SetDefaultCPUSet(parse(test.shared))
+			s.SetDefaultCPUSet(parse(t, test.shared))
 			if test.exclusive != "" {
-				s.SetCPUSet("uid", "c", parse(test.exclusive))
+				s.SetCPUSet("uid", "c", parse(t, test.exclusive))
 			}
 			if test.podLevel != "" {
-				setPodAssignment(t, s, "other", parse(test.podLevel))
+				setPodAssignment(t, s, "other", parse(t, test.podLevel))
 			}
 			before := len(assignmentsOf(s))
 			skipped := true

@@ -17,19 +17,25 @@ limitations under the License.
 package managed
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics/testutil"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
 // on switches the feature on as Configure would, for a host of four CPUs.
@@ -41,24 +47,41 @@ func on(t *testing.T, pools partition.Pools) {
 
 var management = partition.Pools{"management": cpuset.New(0, 1)}
 
-func ordinaryPod() *v1.Pod {
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p"},
-		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
-			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("400m"), v1.ResourceMemory: resource.MustParse("1Mi")},
-			Limits:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m")},
-		}}}},
+var ordinaryPod, partitionedPod = partitiontest.OrdinaryPod, partitiontest.PartitionedPod
+
+// withUID gives a pod a UID.
+func withUID(pod *v1.Pod, uid types.UID) *v1.Pod {
+	pod.UID = uid
+	return pod
+}
+
+// internal returns a pod in the representation in which the kubelet reads static pods.
+func internal(t *testing.T, pod *v1.Pod) *core.Pod {
+	t.Helper()
+	var converted core.Pod
+	if err := corev1.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), &converted, nil); err != nil {
+		t.Fatal(err)
+	}
+	return &converted
+}
+
+// creating is what the runtime is asked to create a container from. cpus are those that the
+// CPU manager chose; empty means none.
+func creating(name, cpus string) *runtimeapi.ContainerConfig {
+	return &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: name},
+		Linux:    &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: cpus}},
 	}
 }
 
-func partitionedPod(t *testing.T) *v1.Pod {
+// parse reads a CPU list.
+func parse(t *testing.T, list string) cpuset.CPUSet {
 	t.Helper()
-	pod := ordinaryPod()
-	pod.Annotations = map[string]string{partition.TargetAnnotation("management"): ""}
-	if d := partition.Mutate(partition.V1(pod), partition.Policy{Gate: func(string) partition.Reason { return "" }}); d.Outcome != partition.Partitioned {
-		t.Fatal(d)
+	cpus, err := cpuset.Parse(list)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return pod
+	return cpus
 }
 
 func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
@@ -148,19 +171,22 @@ func expectEvent(t *testing.T, recorder *record.FakeRecorder, want string) {
 }
 
 func TestWithoutAFileNothingHappens(t *testing.T) {
-	pod := partitionedPod(t)
+	pod := partitionedPod()
 	before := pod.DeepCopy()
-	config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
+	config := creating("c", "")
 	PlaceContainer(pod, config)
-	static := &core.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{partition.TargetAnnotation("management"): "", partition.WarningAnnotation: "x"}}}
-	PartitionStaticPod(static)
+	for _, c := range partitiontest.Cases() {
+		static := internal(t, c.Pod)
+		PartitionStaticPod(static)
+		if want := internal(t, c.Pod); !equality.Semantic.DeepEqual(static, want) {
+			t.Errorf("%s: PartitionStaticPod made of the pod %v", c.Name, static)
+		}
+	}
 	chosen := cpuset.New(2)
 	status := statusWithCPU()
 	switch {
 	case config.Linux.Resources.CpusetCpus != "":
 		t.Error("PlaceContainer set", config.Linux.Resources.CpusetCpus)
-	case len(static.Annotations) != 2:
-		t.Error("PartitionStaticPod left", static.Annotations)
 	case !RunningContainerCPUs(pod, "c", "id", chosen).Equals(chosen):
 		t.Error("RunningContainerCPUs chose", RunningContainerCPUs(pod, "c", "id", chosen))
 	case WithOriginalCPU(pod) != pod || ContainerWithOriginalCPU(pod, &pod.Spec.Containers[0]) != &pod.Spec.Containers[0]:
@@ -170,44 +196,64 @@ func TestWithoutAFileNothingHappens(t *testing.T) {
 	case before.String() != pod.String():
 		t.Error("the pod is", pod)
 	}
-	node := &v1.Node{Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}}}
+	node := partitiontest.Node("a")
 	if err := SetCores(t.Context(), node); err != nil || len(node.Status.Capacity) != 1 {
 		t.Errorf("SetCores left %v, %v", node.Status, err)
 	}
 }
 
+// A static pod becomes what the cases say, and its containers run where that says: those of a
+// partitioned pod on the pool, all others off it.
 func TestPartitionStaticPod(t *testing.T) {
 	on(t, management)
-	make := func(target, value string) *core.Pod {
-		return &core.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{partition.TargetAnnotation(target): value, partition.WarningAnnotation: "old"}},
-			Spec: core.PodSpec{Containers: []core.Container{{Name: "c", Resources: core.ResourceRequirements{Requests: core.ResourceList{
-				core.ResourceCPU: resource.MustParse("400m"), core.ResourceMemory: resource.MustParse("1Mi")}}}}},
+	registerMetrics()
+	for _, c := range partitiontest.Cases() {
+		want, ok := c.OfStaticPod()
+		if !ok {
+			continue
 		}
-	}
-	pod := make("management", "")
-	PartitionStaticPod(pod)
-	if cores := pod.Spec.Containers[0].Resources.Requests["management.workload.openshift.io/cores"]; cores.Value() != 400 || pod.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400}` {
-		t.Errorf("the pod is %v", pod)
-	}
-	for name, pod := range map[string]*core.Pod{
-		"that asks for a type that the file lacks": make("other", `{"effect":"RequiredDuringScheduling"}`),
-		"that asks in broken JSON":                 make("management", "{"),
-	} {
-		PartitionStaticPod(pod)
-		cpu := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]
-		if warning := pod.Annotations[partition.WarningAnnotation]; cpu.MilliValue() != 400 || len(pod.Annotations) != 1 || warning == "" || warning == "old" {
-			t.Errorf("a pod %s is %v", name, pod)
-		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Cleanup(func() { observed = observation{} })
+			recorder := recordEvents(t)
+			staticPodsSkipped.Reset()
+			metav1.SetMetaDataAnnotation(&c.Pod.ObjectMeta, partition.WarningAnnotation, "old")
+			static := internal(t, c.Pod)
+			PartitionStaticPod(static)
+			var got v1.Pod
+			if err := corev1.Convert_core_Pod_To_v1_Pod(static, &got, nil); err != nil {
+				t.Fatal(err)
+			}
+			if difference := want.Diff(&got); difference != "" {
+				t.Error(difference)
+			}
+			expectEvent(t, recorder, want.Text())
+			if want.Reason != partition.NoReason {
+				if count, err := testutil.GetCounterMetricValue(staticPodsSkipped.WithLabelValues(string(want.Reason))); err != nil || count != 1 {
+					t.Errorf("counted %v (%v), want 1", count, err)
+				}
+			}
+			cpus := "2-3"
+			if want.Outcome == partition.Partitioned {
+				cpus = "0-1"
+			}
+			for _, container := range append(got.Spec.InitContainers, got.Spec.Containers...) {
+				config := creating(container.Name, "")
+				if PlaceContainer(&got, config); config.Linux.Resources.CpusetCpus != cpus {
+					t.Errorf("container %s starts on %q, want %s", container.Name, config.Linux.Resources.CpusetCpus, cpus)
+				}
+				if kept := RunningContainerCPUs(&got, container.Name, "id", cpuset.New(2, 3)); kept.String() != cpus {
+					t.Errorf("container %s is kept on %q, want %s", container.Name, kept, cpus)
+				}
+			}
+		})
 	}
 }
 
 func TestSetCores(t *testing.T) {
 	on(t, partition.Pools{"management": cpuset.New(0), "other": cpuset.New()})
-	list := func() v1.ResourceList {
-		return v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), "example.com/gpu": resource.MustParse("1"), "stale.workload.openshift.io/cores": resource.MustParse("4k")}
-	}
-	node := &v1.Node{Status: v1.NodeStatus{Capacity: list(), Allocatable: list()}}
+	node := partitiontest.Node("a", "stale")
+	node.Status.Capacity["example.com/gpu"] = resource.MustParse("1")
+	node.Status.Allocatable = maps.Clone(node.Status.Capacity)
 	if err := SetCores(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -225,12 +271,12 @@ func TestPlaceContainer(t *testing.T) {
 		pod          *v1.Pod
 		chosen, want string
 	}{
-		"a partitioned container starts on its pool":                                 {partitionedPod(t), "", "0-1"},
-		"a partitioned container starts on its pool, whatever the CPU manager chose": {partitionedPod(t), "2-3", "0-1"},
+		"a partitioned container starts on its pool":                                 {partitionedPod(), "", "0-1"},
+		"a partitioned container starts on its pool, whatever the CPU manager chose": {partitionedPod(), "2-3", "0-1"},
 		"a shared container starts on the CPUs in no pool":                           {ordinaryPod(), "", "2-3"},
 		"an exclusive container starts on what the CPU manager gave it":              {ordinaryPod(), "3", "3"},
 	} {
-		config := &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.chosen}}}
+		config := creating("c", test.chosen)
 		PlaceContainer(test.pod, config)
 		if got := config.Linux.Resources.CpusetCpus; got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
@@ -243,26 +289,26 @@ func TestPlaceContainer(t *testing.T) {
 func TestRunningContainerCPUs(t *testing.T) {
 	on(t, management)
 	chosen := cpuset.New(2, 3)
-	if got := RunningContainerCPUs(partitionedPod(t), "c", "id", chosen).String(); got != "0-1" {
+	if got := RunningContainerCPUs(partitionedPod(), "c", "id", chosen).String(); got != "0-1" {
 		t.Errorf("a partitioned pod is kept on %s", got)
 	}
 	if got := RunningContainerCPUs(ordinaryPod(), "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("an ordinary pod is kept on %s", got)
 	}
 	forged := ordinaryPod()
-	forged.Annotations = partitionedPod(t).Annotations
+	forged.Annotations = partitionedPod().Annotations
 	if got := RunningContainerCPUs(forged, "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("a pod with forged annotations is kept on %s", got)
 	}
 	on(t, partition.Pools{"management": cpuset.New(), "other": cpuset.New(0)})
-	if got := RunningContainerCPUs(partitionedPod(t), "c", "id", chosen).String(); got != "2-3" {
+	if got := RunningContainerCPUs(partitionedPod(), "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("a pod of a type without CPUs is kept on %s", got)
 	}
 }
 
 func TestWithOriginalCPU(t *testing.T) {
 	on(t, management)
-	pod := partitionedPod(t)
+	pod := partitionedPod()
 	seen := WithOriginalCPU(pod).Spec.Containers[0].Resources
 	if seen.Requests.Cpu().MilliValue() != 400 || seen.Limits.Cpu().MilliValue() != 500 {
 		t.Errorf("upstream sees %v", seen)
@@ -282,7 +328,7 @@ func afterDrop(pod *v1.Pod, status *v1.PodStatus) *v1.PodStatus {
 
 func TestDropReportedCPU(t *testing.T) {
 	on(t, management)
-	pod := partitionedPod(t)
+	pod := partitionedPod()
 	reported := afterDrop(pod, statusWithCPU())
 	for _, statuses := range [][]v1.ContainerStatus{reported.InitContainerStatuses, reported.ContainerStatuses, reported.EphemeralContainerStatuses} {
 		resources := statuses[0].Resources
@@ -303,10 +349,7 @@ func TestDropReportedCPU(t *testing.T) {
 // everything that the runtime reports.
 func statusWithCPU() *v1.PodStatus {
 	statuses := func() []v1.ContainerStatus {
-		return []v1.ContainerStatus{{Name: "c", Resources: &v1.ResourceRequirements{
-			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("400m"), v1.ResourceMemory: resource.MustParse("1Mi")},
-			Limits:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m")},
-		}}}
+		return []v1.ContainerStatus{{Name: "c", Resources: &ordinaryPod().Spec.Containers[0].Resources}}
 	}
 	status := &v1.PodStatus{InitContainerStatuses: statuses(), ContainerStatuses: statuses(), EphemeralContainerStatuses: statuses()}
 	if field := reflect.ValueOf(status).Elem().FieldByName("Resources"); field.IsValid() {
@@ -317,7 +360,7 @@ func statusWithCPU() *v1.PodStatus {
 
 func TestDownwardAPITellsWhatAContainerCouldUse(t *testing.T) {
 	on(t, management)
-	pod := partitionedPod(t)
+	pod := partitionedPod()
 	// Upstream's default for a missing limit is the node's CPUs.
 	defaulted := pod.DeepCopy()
 	defaulted.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("1Gi")}

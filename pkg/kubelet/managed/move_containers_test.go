@@ -33,7 +33,7 @@ func (s statuses) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
 }
 
 func TestEphemeralContainersAreMovedToo(t *testing.T) {
-	pod := partitionedPod(t)
+	pod := partitionedPod()
 	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}
 	found := statuses{"": {ContainerStatuses: []v1.ContainerStatus{{Name: "c"}}, EphemeralContainerStatuses: []v1.ContainerStatus{{Name: "debug"}}}}
 	list := func() []*v1.Pod { return []*v1.Pod{pod} }

@@ -35,7 +35,7 @@ import (
 func TestMetrics(t *testing.T) {
 	on(t, partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New()})
 	registerMetrics()
-	FollowPods(func() []*v1.Pod { return []*v1.Pod{partitionedPod(t), partitionedPod(t), ordinaryPod()} }, nil, statuses{}, nil, none{}, nil)
+	FollowPods(func() []*v1.Pod { return []*v1.Pod{partitionedPod(), partitionedPod(), ordinaryPod()} }, nil, statuses{}, nil, none{}, nil)
 	t.Cleanup(func() { observed = observation{} })
 	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
 # HELP kubelet_workload_partitioning_pods [ALPHA] Number of active pods in the partition of a workload type on this node.

@@ -136,7 +136,7 @@ func TestPreviousContainers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := ordinaryPod()
 			if test.partitioned {
-				pod = partitionedPod(t)
+				pod = partitionedPod()
 			}
 			runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpusetCpus: test.has, CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000}}
 			if test.silent {
@@ -147,20 +147,13 @@ func TestPreviousContainers(t *testing.T) {
 			}
 			restarted(t, runtime)
 			host.static = test.static
-			parse := func(list string) cpuset.CPUSet {
-				set, err := cpuset.Parse(list)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return set
-			}
-			host.isolated = parse(test.isolated)
+			host.isolated = parse(t, test.isolated)
 			if test.pools != nil {
 				current.Store(newNode(test.pools, host.online, host.isolated, cpuset.New()))
 			}
 			host.previous.unreadable = test.unreadable
 			if test.gave != "" {
-				host.previous = previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(test.gave)}}
+				host.previous = previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(t, test.gave)}}
 			}
 			chosen := cpuset.New()
 			if test.static {
@@ -192,9 +185,9 @@ func TestContainersOfThisKubelet(t *testing.T) {
 		runtime := &fakeRuntime{}
 		restarted(t, runtime)
 		host.previous.confined = true
-		for _, pod := range []*v1.Pod{ordinaryPod(), partitionedPod(t)} {
+		for _, pod := range []*v1.Pod{ordinaryPod(), partitionedPod()} {
 			pod.UID = types.UID(fmt.Sprint("uid-", len(pod.Annotations)))
-			config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
+			config := creating("c", "")
 			PlaceContainer(pod, config)
 			set := RunningContainerCPUs(pod, "c", "new", cpuset.New())
 			if has := noted(pod, "c"); !set.Equals(has) || runtime.asked > 0 {
@@ -209,16 +202,14 @@ func TestContainersOfThisKubelet(t *testing.T) {
 func TestNotesOfContainersThatNeverRan(t *testing.T) {
 	on(t, management)
 	restarted(t, &fakeRuntime{})
-	stays := ordinaryPod()
-	stays.UID = "stays"
+	stays := withUID(ordinaryPod(), "stays")
 	observed.activePods = func() []*v1.Pod { return []*v1.Pod{stays} }
 	for i := range 3 * placedBetween {
 		pod := stays
 		if i > 0 {
-			pod = ordinaryPod()
-			pod.UID = types.UID(fmt.Sprint(i))
+			pod = withUID(ordinaryPod(), types.UID(fmt.Sprint(i)))
 		}
-		PlaceContainer(pod, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}})
+		PlaceContainer(pod, creating("c", ""))
 	}
 	if count := len(observed.lastUpdates.GetCPUAssignments()); count > placedBetween || noted(stays, "c").IsEmpty() {
 		t.Errorf("there are %d notes", count)
@@ -249,7 +240,7 @@ func TestRepair(t *testing.T) {
 			on(t, management)
 			runtime := &fakeRuntime{linux: test.has}
 			restarted(t, runtime)
-			pod := partitionedPod(t)
+			pod := partitionedPod()
 			if test.unlimited {
 				pod.Annotations[partition.ResourcesAnnotation("c")] = `{"cpushares":400}`
 			}
@@ -270,12 +261,12 @@ func TestRepair(t *testing.T) {
 		on(t, management)
 		runtime := &fakeRuntime{linux: resources(2, 0, 0, "0-1"), err: errors.New("busy")}
 		restarted(t, runtime)
-		if got := RunningContainerCPUs(partitionedPod(t), "c", "id", cpuset.New()); got.String() != "0-1" {
+		if got := RunningContainerCPUs(partitionedPod(), "c", "id", cpuset.New()); got.String() != "0-1" {
 			t.Errorf("with a runtime that fails the container is kept on %s", got)
 		}
 		runtime.err, runtime.updates = nil, nil
 		for range 2 {
-			RunningContainerCPUs(partitionedPod(t), "c", "id", cpuset.New())
+			RunningContainerCPUs(partitionedPod(), "c", "id", cpuset.New())
 		}
 		if len(runtime.updates) != 1 {
 			t.Errorf("once the runtime answers, the updates are %v, want one", runtime.updates)
@@ -331,18 +322,14 @@ func TestNothingLeftToShare(t *testing.T) {
 			restarted(t, &fakeRuntime{})
 			host.static = true
 			current.Store(newNode(current.Load().pools, host.online, cpuset.New(), test.reserved))
-			has, err := cpuset.Parse(test.has)
-			if err != nil {
-				t.Fatal(err)
-			}
 			pod := ordinaryPod()
-			if !has.IsEmpty() {
+			if has := parse(t, test.has); !has.IsEmpty() {
 				observed.lastUpdates.SetCPUSet(string(pod.UID), "c", has)
 			}
 			if got := RunningContainerCPUs(pod, "c", "new", cpuset.New()); got.String() != test.want {
 				t.Errorf("a container that runs gets %s, want %s", got, test.want)
 			}
-			config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
+			config := creating("c", "")
 			want := "3"
 			if !test.reserved.IsEmpty() {
 				want = "1"
@@ -365,7 +352,7 @@ func TestNothingLeftToShareIsReported(t *testing.T) {
 	exclusive, shared := ordinaryPod(), ordinaryPod()
 	exclusive.Namespace, exclusive.Name, exclusive.UID = "n", "exclusive", "e"
 	shared.Namespace, shared.Name, shared.UID = "n", "shared", "s"
-	observed.activePods = func() []*v1.Pod { return []*v1.Pod{exclusive, shared, partitionedPod(t)} }
+	observed.activePods = func() []*v1.Pod { return []*v1.Pod{exclusive, shared, partitionedPod()} }
 	observed.state = newMemoryState(host.log)
 	observed.state.SetDefaultCPUSet(cpuset.New(3))
 	observed.state.SetCPUSet("e", "c", cpuset.New(1, 2))

@@ -101,12 +101,6 @@ func expectSets(t *testing.T, want map[string]string) {
 	}
 }
 
-func withUID(t *testing.T, uid types.UID) *v1.Pod {
-	pod := partitionedPod(t)
-	pod.UID = uid
-	return pod
-}
-
 func TestPodCgroupIsConfined(t *testing.T) {
 	two := partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New(2)}
 	for name, test := range map[string]struct {
@@ -136,7 +130,7 @@ func TestPodCgroupIsConfined(t *testing.T) {
 			if test.pools != nil {
 				on(t, test.pools)
 			}
-			pod := withUID(t, "a")
+			pod := withUID(partitionedPod(), "a")
 			if test.ordinary {
 				pod = ordinaryPod()
 			}
@@ -209,7 +203,7 @@ func TestPreviousPodCgroups(t *testing.T) {
 			}
 			manager := &fakePodCgroups{}
 			for range 2 {
-				RepairPodCgroup[resourceConfig](withUID(t, "a"), manager, computeConfig)
+				RepairPodCgroup[resourceConfig](withUID(partitionedPod(), "a"), manager, computeConfig)
 			}
 			expectSets(t, test.want)
 			if len(manager.written) != 1 || manager.written[0].CPUSet.String() != test.written || len(manager.written[0].HugePageLimit) != 1 || manager.written[0].Memory != nil {
@@ -247,12 +241,12 @@ func TestRepairPodCgroup(t *testing.T) {
 		})
 		return len(manager.written)
 	}
-	if repair(withUID(t, "a")) != 0 {
+	if repair(withUID(partitionedPod(), "a")) != 0 {
 		t.Error("with the feature off, a cgroup was written")
 	}
 	on(t, management)
 	restarted(t, &fakeRuntime{})
-	if repair(withUID(t, "a")) != 0 {
+	if repair(withUID(partitionedPod(), "a")) != 0 {
 		t.Error("pods have no cgroups, but one was written")
 	}
 	host.podCgroups = true
@@ -261,27 +255,27 @@ func TestRepairPodCgroup(t *testing.T) {
 	}
 	manager.err = errors.New("busy")
 	for range 2 {
-		if repair(withUID(t, "a")) != 1 {
+		if repair(withUID(partitionedPod(), "a")) != 1 {
 			t.Error("a failed write was not tried again")
 		}
 	}
 	manager.err = nil
-	if repair(withUID(t, "a")) != 1 || repair(withUID(t, "a")) != 0 {
+	if repair(withUID(partitionedPod(), "a")) != 1 || repair(withUID(partitionedPod(), "a")) != 0 {
 		t.Error("a cgroup from before this kubelet was not written exactly once")
 	}
 	manager.absent = true
-	if repair(withUID(t, "b")) != 0 {
+	if repair(withUID(partitionedPod(), "b")) != 0 {
 		t.Error("a cgroup that does not exist was written")
 	}
-	if manager.absent = false; repair(withUID(t, "b")) != 0 {
+	if manager.absent = false; repair(withUID(partitionedPod(), "b")) != 0 {
 		t.Error("a cgroup that upstream created was written")
 	}
-	observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(t, "b")} }
+	observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(partitionedPod(), "b")} }
 	manager.absent = true
 	for i := range 3 * maxPods {
-		repair(withUID(t, types.UID(fmt.Sprint(i))))
+		repair(withUID(partitionedPod(), types.UID(fmt.Sprint(i))))
 	}
-	if manager.absent = false; len(observed.pods) > maxPods || repair(withUID(t, "b")) != 0 {
+	if manager.absent = false; len(observed.pods) > maxPods || repair(withUID(partitionedPod(), "b")) != 0 {
 		t.Errorf("%d pods are remembered, or an active one was forgotten", len(observed.pods))
 	}
 }
@@ -323,27 +317,24 @@ func TestCgroupsMakeRoomForContainers(t *testing.T) {
 			host.podCgroups = true
 			pod := ordinaryPod()
 			if test.partitioned {
-				pod = partitionedPod(t)
+				pod = partitionedPod()
 			}
 			pod.UID = "a"
-			chosen, err := cpuset.Parse(test.cpus)
-			if err != nil {
-				t.Fatal(err)
-			}
+			chosen := parse(t, test.cpus)
 			if got := RunningContainerCPUs(pod, "c", "id", chosen); !got.IsEmpty() {
 				t.Errorf("before upstream has named the classes, the container is moved to %s", got)
 			}
 			useClasses(t)
 			onlineFile(t, "0-3")
 			observed.activePods = func() []*v1.Pod { return []*v1.Pod{pod} }
-			if exclusive, err := cpuset.Parse(test.exclusive); err == nil && !exclusive.IsEmpty() {
+			if exclusive := parse(t, test.exclusive); !exclusive.IsEmpty() {
 				host.static = true
 				observed.state = newMemoryState(host.log)
 				observed.state.SetDefaultCPUSet(cpuset.New(2, 3).Difference(exclusive))
 				observed.state.SetCPUSet("x", "c", exclusive)
 			}
 			if test.place {
-				PlaceContainer(pod, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: test.cpus}}})
+				PlaceContainer(pod, creating("c", test.cpus))
 			} else if got := RunningContainerCPUs(pod, "c", "new", chosen); !got.Equals(chosen) != test.stale {
 				t.Errorf("the container is moved to %q, want %s unless stale", got, chosen)
 			}
@@ -363,7 +354,7 @@ func TestCpusetThatTheRuntimeDoesNotKnow(t *testing.T) {
 		host.podCgroups = true
 		useClasses(t)
 		for range 2 {
-			reconcile(withUID(t, "a"), runtime, cpuset.New())
+			reconcile(withUID(partitionedPod(), "a"), runtime, cpuset.New())
 		}
 		got := ""
 		if len(runtime.updates) == 1 {
@@ -443,25 +434,18 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 			}
 			useClasses(t)
 			host.static, host.previous.confined = !test.none, test.wasOn
-			exclusive, err := cpuset.Parse(test.exclusive)
-			if err != nil {
-				t.Fatal(err)
-			}
+			exclusive := parse(t, test.exclusive)
 			observed.state = newMemoryState(host.log)
 			observed.state.SetDefaultCPUSet(cpuset.New(2, 3).Difference(exclusive))
 			if !exclusive.IsEmpty() {
 				observed.state.SetCPUSet("x", "c", exclusive)
 			}
 			observed.ready = func() bool { return !test.notReady }
-			observed.activePods = func() []*v1.Pod {
-				pod := ordinaryPod()
-				pod.UID = "a"
-				return []*v1.Pod{pod}
-			}
-			if notes, err := cpuset.Parse(test.notes); err == nil && !notes.IsEmpty() {
+			observed.activePods = func() []*v1.Pod { return []*v1.Pod{withUID(ordinaryPod(), "a")} }
+			if notes := parse(t, test.notes); !notes.IsEmpty() {
 				observed.lastUpdates.SetCPUSet("a", "c", notes)
 			}
-			if giving, err := cpuset.Parse(test.giving); err == nil && !giving.IsEmpty() {
+			if giving := parse(t, test.giving); !giving.IsEmpty() {
 				observed.noteGiving("a", "c", giving)
 			}
 			var burstable, bestEffort cpuset.CPUSet

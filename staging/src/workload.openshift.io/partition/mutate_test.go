@@ -28,7 +28,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 const (
@@ -38,27 +38,8 @@ const (
 	hard   = `{"effect":"RequiredDuringScheduling"}`
 )
 
-// list reads "cpu=400m memory=1Mi" as a resource list; "cores" stands for the
-// cores of the type management.
-func list(text string) v1.ResourceList {
-	var l v1.ResourceList
-	for _, field := range strings.Fields(text) {
-		name, quantity, _ := strings.Cut(field, "=")
-		if name == "cores" {
-			name = string(cores)
-		}
-		set(&l, v1.ResourceName(name), resource.MustParse(quantity))
-	}
-	return l
-}
-
-func container(name, requests, limits string) v1.Container {
-	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}}
-}
-
-func pod(annotations map[string]string, containers ...v1.Container) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: v1.PodSpec{Containers: containers}}
-}
+// The tables are full of these, so they have short names.
+var list, container, pod = podtest.List, podtest.Container, podtest.Pod
 
 // What becomes of pods as users write them, the cases of package partitiontest say. This is
 // what later runs, callers and webhooks add.

@@ -20,10 +20,9 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 const (
@@ -33,9 +32,23 @@ const (
 	resources = partition.ResourcesPrefix
 )
 
+var list, container, pod = podtest.List, podtest.Container, podtest.Pod
+
+// OrdinaryPod returns a Burstable pod that does not ask. Its container c requests 400m of CPU
+// and is limited to 500m.
+func OrdinaryPod() *v1.Pod { return pod(nil, container("c", "cpu=400m memory=1Mi", "cpu=500m")) }
+
+// PartitionedPod returns what must become of [OrdinaryPod] if it asks for [Type], with the
+// soft effect.
+func PartitionedPod() *v1.Pod {
+	return pod(annotations(target, soft, resources+"c", `{"cpushares":400,"cpulimit":500}`), container("c", "cores=400 memory=1Mi", "cores=400"))
+}
+
 // Cases returns all cases, made afresh, so that a test may change their pods.
 func Cases() []Case {
 	asks := func(more ...string) map[string]string { return annotations(append([]string{target, soft}, more...)...) }
+	asking, wanted := OrdinaryPod(), PartitionedPod()
+	asking.Annotations, wanted.Annotations["mine"] = asks("mine", "1"), "1"
 	burstable := container("a", "cpu=400m memory=1Mi", "cpu=500m")
 	cases := []Case{{
 		Name: "a pod that does not ask is left alone",
@@ -43,10 +56,10 @@ func Cases() []Case {
 		Want: Want{Pod: pod(annotations("mine", "1"), burstable)},
 	}, {
 		Name: "requests and limits become cores and an annotation",
-		Pod:  pod(asks("mine", "1"), burstable),
-		Want: partitioned(pod(asks("mine", "1", resources+"a", `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400"))),
+		Pod:  asking,
+		Want: partitioned(wanted),
 	}, {
-		Name: "the hard effect is honoured",
+		Name: "a pod with the hard effect is partitioned, too",
 		Pod:  pod(annotations(target, hard), burstable),
 		Want: partitioned(pod(annotations(target, hard, resources+"a", `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400"))),
 	}, {
@@ -185,37 +198,11 @@ func annotations(keysAndValues ...string) map[string]string {
 	return all
 }
 
-// list reads "cpu=400m memory=1Mi" as a resource list; "cores" stands for those of Type.
-func list(text string) v1.ResourceList {
-	var l v1.ResourceList
-	for _, field := range strings.Fields(text) {
-		name, quantity, _ := strings.Cut(field, "=")
-		if name == "cores" {
-			name = partition.CoresResource(Type)
-		}
-		if l == nil {
-			l = v1.ResourceList{}
-		}
-		l[v1.ResourceName(name)] = resource.MustParse(quantity)
-	}
-	return l
-}
-
-func container(name, requests, limits string) v1.Container {
-	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}}
-}
-
 // sidecar is an init container that keeps running.
 func sidecar(name, requests, limits string) v1.Container {
 	c, always := container(name, requests, limits), v1.ContainerRestartPolicyAlways
 	c.RestartPolicy = &always
 	return c
-}
-
-func pod(annotations map[string]string, containers ...v1.Container) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: v1.PodSpec{Containers: containers}}
-	// No two pods share a list.
-	return p.DeepCopy()
 }
 
 func withInit(pod *v1.Pod, containers ...v1.Container) *v1.Pod {
