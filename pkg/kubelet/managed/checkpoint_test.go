@@ -17,12 +17,9 @@ limitations under the License.
 package managed
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,15 +31,6 @@ import (
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
-
-// startedIn sets the record's path as Configure does, for the time of a test. The test may change
-// host.
-func startedIn(t *testing.T, rootDirectory string) {
-	t.Helper()
-	before := host
-	setRecordPath(rootDirectory)
-	t.Cleanup(func() { recordPath, host = "", before })
-}
 
 func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 	online := cpuset.New(0, 1, 2, 3)
@@ -157,76 +145,4 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 			t.Errorf("there is a record: %v, want %v", test.pools == "-", test.pools != "-")
 		})
 	}
-}
-
-func TestRecord(t *testing.T) {
-	directory := t.TempDir()
-	startedIn(t, directory)
-	host.online = cpuset.New(0, 1, 2, 3)
-	if record, _ := readRecord(); record.confined {
-		t.Error("there is a record before the first is written")
-	}
-	n := newNode(partition.Pools{"management": cpuset.New(0), "infra": cpuset.New(1), "free": cpuset.New()}, host.online, cpuset.New(3), cpuset.New())
-	n.writeRecord([]cpuset.CPUSet{cpuset.New(0, 1), cpuset.New(2)})
-	expect := func(want ...string) {
-		t.Helper()
-		record, err := readRecord()
-		if err != nil {
-			t.Error(err)
-		}
-		for _, list := range want {
-			if !slices.ContainsFunc(record.sets, func(set cpuset.CPUSet) bool { return set.String() == list }) {
-				t.Errorf("the record lacks %s: it has %v", list, record.sets)
-			}
-		}
-		if !record.confined || len(record.sets) != len(want) {
-			t.Errorf("the record has %v, want %s", record.sets, want)
-		}
-	}
-	// The pools, what they leave with and without isolated CPUs, the previous sets, and the union.
-	expect("0", "1", "2-3", "2", "0-1", "0-1")
-	if err := os.WriteFile(recordPath, []byte(`{"reservedCPUs":"0-1"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	expect("0-1", "2-3") // of the first version
-	if err := os.WriteFile(recordPath, []byte(`{"reservedCPUs":"0-1","sets":["2-3","0-1"]}`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	expect("0-1", "2-3", "0-1") // of a later version, which wrote no checksum
-	n.writeRecord(nil)
-	// Those versions know no checksum. This is what they read of the present version's record.
-	var before struct {
-		ReservedCPUs string   `json:"reservedCPUs"`
-		Sets         []string `json:"sets,omitempty"`
-	}
-	if data, err := os.ReadFile(recordPath); err != nil || json.Unmarshal(data, &before) != nil || before.ReservedCPUs != "0-1" || len(before.Sets) != 4 {
-		t.Errorf("a previous version reads %+v (%v)", before, err)
-	}
-	if data, err := os.ReadFile(recordPath); err != nil || os.WriteFile(recordPath, bytes.Replace(data, []byte(`"0-1"`), []byte(`"0-2"`), 1), 0o600) != nil {
-		t.Fatal(err)
-	}
-	if record, err := readRecord(); !record.unreadable || err == nil {
-		t.Errorf("reading an edited record gave %+v, %v", record, err)
-	}
-	if err := os.WriteFile(recordPath, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if record, err := readRecord(); !record.confined || !record.unreadable || err == nil {
-		t.Errorf("reading nonsense gave %+v, %v", record, err)
-	}
-	removeRecord()
-	if record, _ := readRecord(); record.confined {
-		t.Error("the record has not been removed")
-	}
-	removeRecord()
-
-	// The directory is a file: nothing is written, an Event says so, and nothing fails.
-	recorder := recordEvents(t)
-	file := filepath.Join(directory, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	setRecordPath(file)
-	n.writeRecord(nil)
-	expectEvent(t, recorder, "Warning PoolsNotRecorded")
 }

@@ -1,3 +1,5 @@
+//go:build go1.25
+
 /*
 Copyright 2025 The Kubernetes Authors.
 
@@ -17,50 +19,69 @@ limitations under the License.
 package managed
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
 
-type statuses map[types.UID]v1.PodStatus
+// v1.34 builds with a Go that lacks synctest, so nothing else may be in this file.
 
-func (s statuses) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
-	status, ok := s[uid]
-	return status, ok
+func TestContainersAreMovedUntilAllAreWhereTheyBelong(t *testing.T) {
+	for name, test := range map[string]struct {
+		pools   partition.Pools
+		wasOn   bool
+		answers []bool
+		want    int
+		// wantRecord means that containers may be confined in the end.
+		wantRecord bool
+	}{
+		"without a file there are no passes":                   {},
+		"a type without CPUs still has weights to repair":      {pools: partition.Pools{"management": cpuset.New()}, answers: []bool{true, true}, want: 2, wantRecord: true},
+		"passes end when all containers are where they belong": {pools: management, answers: []bool{false, false, true}, want: 3, wantRecord: true},
+		"passes end when there have been enough":               {pools: management, want: mostPasses + 100, wantRecord: true},
+		"the file has gone, and all containers are freed":      {wasOn: true, answers: []bool{false, true}, want: 2},
+		"the file has gone, and some containers never run":     {wasOn: true, want: mostPasses + 100},
+		"the type has lost its CPUs":                           {pools: partition.Pools{"management": cpuset.New()}, wasOn: true, answers: []bool{true, true}, want: 2, wantRecord: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				startedIn(t, t.TempDir())
+				host.log, _ = ktesting.NewTestContext(t)
+				host.previous.confined = test.wasOn
+				if test.pools != nil {
+					on(t, test.pools)
+				}
+				if test.wasOn {
+					newNode(partition.Pools{"management": cpuset.New(0)}, cpuset.New(0, 1), cpuset.New(), cpuset.New()).writeRecord(nil)
+				}
+				passes := 0
+				reconcile := func(context.Context) (moved, failed []string) {
+					passes++
+					if passes <= len(test.answers) && test.answers[passes-1] {
+						return []string{"c"}, nil
+					}
+					return nil, []string{"c"}
+				}
+				// The first passes are too early to count. Without an API server they may be many.
+				early := 1
+				if test.answers == nil {
+					early = 100
+				}
+				MoveContainers[string](10*time.Second, func() bool { return passes >= early }, reconcile)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if passes != test.want {
+					t.Errorf("there were %d passes, want %d", passes, test.want)
+				}
+				if record, _ := readRecord(); record.confined != test.wantRecord {
+					t.Errorf("there is a record: %v, want %v", record.confined, test.wantRecord)
+				}
+			})
+		})
+	}
 }
-
-func TestEphemeralContainersAreMovedToo(t *testing.T) {
-	pod := partitionedPod()
-	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}
-	found := statuses{"": {ContainerStatuses: []v1.ContainerStatus{{Name: "c"}}, EphemeralContainerStatuses: []v1.ContainerStatus{{Name: "debug"}}}}
-	list := func() []*v1.Pod { return []*v1.Pod{pod} }
-	active, _ := FollowPods(list, nil, found, nil, none{}, nil)
-	if active()[0] != pod {
-		t.Error("with the feature off the pod is copied")
-	}
-	on(t, management)
-	t.Cleanup(func() { observed = observation{} })
-	active, provider := FollowPods(list, nil, found, nil, none{}, nil)
-	seen := active()[0]
-	if len(seen.Spec.Containers) != 2 || seen.Spec.Containers[1].Name != "debug" || len(pod.Spec.Containers) != 1 {
-		t.Errorf("the CPU manager sees %v", seen.Spec.Containers)
-	}
-	if cpus := RunningContainerCPUs(seen, "debug", "id", cpuset.New(2, 3)); cpus.String() != "0-1" {
-		t.Errorf("the CPU manager keeps the ephemeral container on %s", cpus)
-	}
-	if _, changed := pod.Annotations[partition.ResourcesAnnotation("debug")]; changed {
-		t.Error("the pod itself has changed")
-	}
-	status, ok := provider.GetPodStatus("")
-	if !ok || len(status.ContainerStatuses) != 2 || len(found[""].ContainerStatuses) != 1 {
-		t.Errorf("the CPU manager finds the statuses %v", status.ContainerStatuses)
-	}
-}
-
-// none is upstream's map of containers, without any.
-type none struct{}
-
-func (none) Visit(func(_, _, _ string)) {}

@@ -24,7 +24,7 @@ import (
 	"testing"
 )
 
-func TestKeepBurstableWeight(t *testing.T) {
+func TestBurstableKeepsItsWeightOverARestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		directory string
 		// weight is the file in which the class has its weight, and the weight.

@@ -37,7 +37,7 @@ func newMemoryState(logger klog.Logger) state.State {
 	return create.Call(arguments)[0].Interface().(state.State)
 }
 
-func TestCallsOfEachRelease(t *testing.T) {
+func TestFunctionsOfEveryReleaseAreCalled(t *testing.T) {
 	startedIn(t, t.TempDir())
 	want := errors.New("from the policy")
 	if err := StartPolicy(func(state.State) error { return want }, nil, cpuset.New(), cpuset.New()); err != want {

@@ -1,0 +1,70 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package managed
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
+)
+
+func TestOfflineCPUsAreReportedOnce(t *testing.T) {
+	on(t, partition.Pools{"management": cpuset.New(0, 1), "other": cpuset.New(2)})
+	file := filepath.Join(t.TempDir(), "online")
+	before, had := onlineCPUsFile, host.online
+	onlineCPUsFile, host.online = file, cpuset.New(0, 1, 2, 3)
+	recorder := record.NewFakeRecorder(10)
+	SendEventsTo(recorder, "node")
+	t.Cleanup(func() {
+		onlineCPUsFile, host.online, offline.cpus = before, had, cpuset.New()
+		observed = observation{}
+	})
+	for range 2 {
+		<-recorder.Events // the feature is on
+	}
+	for _, step := range []struct {
+		online string
+		want   []string
+	}{
+		{"0-3", nil},
+		{"0,2-3", []string{`Warning WorkloadPartitioningCPUOffline CPU 1 of workload type management was taken offline: its pods have "0" left of "0-1"`}},
+		{"0,2-3", nil},
+		{"0", []string{`CPU 1 of workload type management`, `CPU 2 of workload type other was taken offline: its pods have "" left of "2"`, `CPU 3, of no workload type, was taken offline`}},
+		{"0-3", []string{`Normal WorkloadPartitioningCPUOnline All CPUs "0-3" of the host are online again`}},
+		{"", nil},
+	} {
+		if err := os.WriteFile(file, []byte(step.online+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if step.online == "" {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := SetCores(t.Context(), &v1.Node{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range append(step.want, "") {
+			expectEvent(t, recorder, want)
+		}
+	}
+}
