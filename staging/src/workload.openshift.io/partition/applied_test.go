@@ -28,7 +28,7 @@ import (
 
 // What a client sends again changes nothing, whether it sends it whole (PUT) or merged into
 // what is stored (patch, apply), and whichever run has left the stored pod.
-func TestKeepCPU(t *testing.T) {
+func TestAManifestSentAgainKeepsTheStoredCPU(t *testing.T) {
 	build := func() *v1.Pod {
 		p := pod(map[string]string{target: ""}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "memory=1Mi", ""))
 		p.Spec.InitContainers = []v1.Container{container("init", "cpu=101m", "")}
@@ -95,7 +95,7 @@ func TestKeepCPU(t *testing.T) {
 	})
 }
 
-func TestSameRequest(t *testing.T) {
+func TestTargetsAreComparedByWhatTheyAskFor(t *testing.T) {
 	for _, test := range []struct {
 		key, a, b string
 		want      bool
@@ -114,7 +114,7 @@ func TestSameRequest(t *testing.T) {
 	}
 }
 
-func TestKeepAnnotations(t *testing.T) {
+func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 	const other = "example.com/mine"
 	partitioned := map[string]string{target: soft, ResourcesPrefix + "a": `{"cpushares":400}`, other: "1"}
 	for name, test := range map[string]struct {

@@ -43,7 +43,7 @@ func expectCase(t *testing.T, want partitiontest.Want, d partition.Decision, got
 	}
 }
 
-func TestCases(t *testing.T) {
+func TestPodsBecomeWhatTheCasesSay(t *testing.T) {
 	reasons := map[partition.Reason]bool{
 		// What demands cpu, changes pods later, or decides against a type, no pod brings along.
 		partition.ReasonNamespaceConstrainsCPU: true,

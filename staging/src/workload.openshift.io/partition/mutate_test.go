@@ -43,7 +43,7 @@ var list, container, pod = podtest.List, podtest.Container, podtest.Pod
 
 // What becomes of pods as users write them, the cases of package partitiontest say. This is
 // what later runs, callers and webhooks add.
-func TestMutate(t *testing.T) {
+func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 	asks := func(more ...string) map[string]string {
 		annotations := map[string]string{target: soft}
 		for i := 0; i < len(more); i += 2 {
@@ -287,7 +287,7 @@ func FuzzCores(f *testing.F) {
 	})
 }
 
-func TestMirrorsKeepNoDefaultCPU(t *testing.T) {
+func TestMirrorPodsKeepNoDefaultCPU(t *testing.T) {
 	written := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "memory=1Mi", ""))
 	Mutate(V1(written), Policy{Gate: AnyType})
 	defaulted := written.DeepCopy()
@@ -312,47 +312,6 @@ func TestMirrorsKeepNoDefaultCPU(t *testing.T) {
 	expectEqual(t, got, unpartitioned)
 }
 
-func TestAsOrdinaryIsThePodBeforeMutate(t *testing.T) {
-	p := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "", ""))
-	original := p.DeepCopy()
-	if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Partitioned {
-		t.Fatal(d)
-	}
-	mutated := p.DeepCopy()
-	ordinary := AsOrdinary(p, "management")
-	ordinary.Annotations = original.Annotations
-	expectEqual(t, ordinary, original)
-	if !reflect.DeepEqual(p, mutated) {
-		t.Error("AsOrdinary changed the pod itself")
-	}
-	if c := ContainerAsOrdinary(p, "management", &p.Spec.Containers[0]); c.Resources.Requests.Cpu().MilliValue() != 400 {
-		t.Errorf("container asks for %s", c.Resources.Requests.Cpu())
-	}
-}
-
-func TestAResizedContainerKeepsItsCPU(t *testing.T) {
-	p := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"))
-	Mutate(V1(p), Policy{Gate: AnyType})
-	for name, resized := range map[string]v1.Container{
-		"without cores": container("a", "memory=2Mi", ""),
-		"with cpu zero": container("a", "cpu=0 memory=2Mi", "cpu=0 memory=3Mi"),
-		"with cores":    container("a", "cores=400 memory=2Mi", "cores=400"),
-	} {
-		before := resized.DeepCopy()
-		got := ContainerAsOrdinary(p, "management", &resized).Resources
-		if got.Requests.Cpu().MilliValue() != 400 || got.Limits.Cpu().MilliValue() != 500 || got.Requests.Memory().String() != "2Mi" || CarriesCores(got.Requests) {
-			t.Errorf("%s: %v", name, got)
-		}
-		if !reflect.DeepEqual(before, &resized) {
-			t.Errorf("%s: the container itself was changed", name)
-		}
-	}
-	ephemeral := container("debugger", "", "")
-	if ContainerAsOrdinary(p, "management", &ephemeral) != &ephemeral {
-		t.Error("an ephemeral container was changed")
-	}
-}
-
 func TestPodsThatDoNotAskCostNothing(t *testing.T) {
 	p := pod(map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}, container("a", "cpu=1 memory=1Mi", ""))
 	if allocs := testing.AllocsPerRun(100, func() {
@@ -364,4 +323,25 @@ func TestPodsThatDoNotAskCostNothing(t *testing.T) {
 	}); allocs != 0 {
 		t.Errorf("%v allocations, want none", allocs)
 	}
+}
+
+func FuzzAnnotations(f *testing.F) {
+	f.Add("management", soft, `{"cpushares":400,"cpulimit":500}`)
+	f.Add("a", `{"effect":"RequiredDuringScheduling"}`, `{"cpulimit":"7","cpuset":"0"}`)
+	f.Fuzz(func(t *testing.T, workloadType, value, resources string) {
+		if limit := cpuLimitOf(resources); limit < 0 {
+			t.Errorf("%q has the limit %d", resources, limit)
+		} else if limit > 0 && cpuLimitOf(ContainerResources{CPUShares: 2, CPULimit: limit}.String()) != limit {
+			t.Errorf("the limit %d of %q does not survive", limit, resources)
+		}
+		p := pod(map[string]string{TargetPrefix + workloadType: value, ResourcesPrefix + "a": resources}, container("a", "cores=400 memory=1Mi", "cpu=1"))
+		policy := Policy{Gate: AnyType, NeverRefuse: true}
+		d := Mutate(V1(p), policy)
+		once := p.DeepCopy()
+		Mutate(V1(p), policy)
+		expectEqual(t, p, once)
+		if (d.Outcome == Partitioned) != (ValidateType(workloadType) == nil && len(d.Errors) == 0) {
+			t.Errorf("%q %q gave %v", workloadType, value, d)
+		}
+	})
 }

@@ -18,7 +18,7 @@ package partition
 
 import "testing"
 
-func TestNamespaceReason(t *testing.T) {
+func TestNamespaceMustListTheType(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		want        Reason
@@ -35,7 +35,7 @@ func TestNamespaceReason(t *testing.T) {
 	}
 }
 
-func TestListsType(t *testing.T) {
+func TestBlanksInListsOfTypesAreIgnored(t *testing.T) {
 	for value, want := range map[string]bool{"management": true, " a , management ": true, "a,,management": true, "": false, "managements": false, "a management": false} {
 		if got := ListsType(value, "management"); got != want {
 			t.Errorf("%q allows management: %v, want %v", value, got, want)

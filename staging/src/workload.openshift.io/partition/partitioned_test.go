@@ -16,10 +16,15 @@ limitations under the License.
 
 package partition
 
-import "testing"
+import (
+	"reflect"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // The kubelet knows a partitioned pod by what it has, whoever partitioned it.
-func TestPartitionedType(t *testing.T) {
+func TestPartitionedPodsAreKnownByWhatTheyHave(t *testing.T) {
 	const cores, others = "management.workload.openshift.io/cores=400", "infra.workload.openshift.io/cores=400"
 	annotated := map[string]string{target: soft, ResourcesPrefix + "c": `{"cpushares":400}`, ResourcesPrefix + "d": `{"cpushares":2}`}
 	theirs := map[string]string{target: soft, ResourcesPrefix + "c": `{"cpushares":409}`}
@@ -48,5 +53,46 @@ func TestPartitionedType(t *testing.T) {
 	p := pod(theirs, container("c", cores, cores))
 	if cpu := AsOrdinary(p, "management").Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); cpu != 400 {
 		t.Errorf("the container is taken for one of %dm, want 400m", cpu)
+	}
+}
+
+func TestAsOrdinaryIsThePodBeforeMutate(t *testing.T) {
+	p := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "", ""))
+	original := p.DeepCopy()
+	if d := Mutate(V1(p), Policy{Gate: AnyType}); d.Outcome != Partitioned {
+		t.Fatal(d)
+	}
+	mutated := p.DeepCopy()
+	ordinary := AsOrdinary(p, "management")
+	ordinary.Annotations = original.Annotations
+	expectEqual(t, ordinary, original)
+	if !reflect.DeepEqual(p, mutated) {
+		t.Error("AsOrdinary changed the pod itself")
+	}
+	if c := ContainerAsOrdinary(p, "management", &p.Spec.Containers[0]); c.Resources.Requests.Cpu().MilliValue() != 400 {
+		t.Errorf("container asks for %s", c.Resources.Requests.Cpu())
+	}
+}
+
+func TestAResizedContainerKeepsItsCPU(t *testing.T) {
+	p := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", "cpu=500m"))
+	Mutate(V1(p), Policy{Gate: AnyType})
+	for name, resized := range map[string]v1.Container{
+		"without cores": container("a", "memory=2Mi", ""),
+		"with cpu zero": container("a", "cpu=0 memory=2Mi", "cpu=0 memory=3Mi"),
+		"with cores":    container("a", "cores=400 memory=2Mi", "cores=400"),
+	} {
+		before := resized.DeepCopy()
+		got := ContainerAsOrdinary(p, "management", &resized).Resources
+		if got.Requests.Cpu().MilliValue() != 400 || got.Limits.Cpu().MilliValue() != 500 || got.Requests.Memory().String() != "2Mi" || CarriesCores(got.Requests) {
+			t.Errorf("%s: %v", name, got)
+		}
+		if !reflect.DeepEqual(before, &resized) {
+			t.Errorf("%s: the container itself was changed", name)
+		}
+	}
+	ephemeral := container("debugger", "", "")
+	if ContainerAsOrdinary(p, "management", &ephemeral) != &ephemeral {
+		t.Error("an ephemeral container was changed")
 	}
 }

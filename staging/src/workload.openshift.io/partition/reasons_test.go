@@ -55,7 +55,7 @@ func TestTheTableIsComplete(t *testing.T) {
 }
 
 // Whatever a gate says, the table decides what comes of it.
-func TestThePodGetsWhatTheTableSays(t *testing.T) {
+func TestPodsGetWhatTheTableSays(t *testing.T) {
 	for _, rule := range append(Rules(), Rule{Reason: "of_a_gate", Hard: Forbidden}) {
 		for effect, want := range map[string]Response{soft: rule.Soft, hard: rule.Hard} {
 			for _, static := range []bool{false, true} {
@@ -70,7 +70,7 @@ func TestThePodGetsWhatTheTableSays(t *testing.T) {
 }
 
 // Users, and tests of others, look for these words.
-func TestMessages(t *testing.T) {
+func TestMessagesKeepTheirWords(t *testing.T) {
 	target := Target{Type: "management", Effect: Preferred}
 	wrong := field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations"), "x", "is wrong")}
 	for reason, want := range map[Reason]string{

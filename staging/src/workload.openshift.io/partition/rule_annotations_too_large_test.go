@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-func TestAnnotationsTooLarge(t *testing.T) {
+func TestAnnotationsStayWithinUpstreamsLimit(t *testing.T) {
 	with := func(ours int) ruleTest {
 		own := maxAnnotations - len("mine") - ours
 		return ruleTest{pod: pod(map[string]string{"mine": strings.Repeat("x", own)}, container("a", "cpu=400m memory=1Mi", ""))}

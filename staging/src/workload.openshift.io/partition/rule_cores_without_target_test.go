@@ -22,7 +22,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-func TestCoresWithoutTarget(t *testing.T) {
+func TestCoresWithoutTargetBecomeCPU(t *testing.T) {
 	for name, test := range map[string]struct{ pod, want *v1.Pod }{
 		"a copy with the annotations of containers": {
 			pod(map[string]string{ResourcesPrefix + "a": `{"cpushares":400,"cpulimit":500,"cpuset":"0"}`}, container("a", "cores=400 cpu=100m memory=1Mi", "cores=400")),

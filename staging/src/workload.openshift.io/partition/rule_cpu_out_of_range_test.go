@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-func TestCPUOutOfRange(t *testing.T) {
+func TestCPUThatNoHostHasIsNotPartitioned(t *testing.T) {
 	expectRule(t, ReasonCPUOutOfRange, map[string]ruleTest{
 		"more than any host has":           {pod: pod(nil, container("a", "cpu=9E memory=1Mi", "")), holds: true},
 		"more than 64 bits hold":           {pod: pod(nil, container("a", "memory=1Mi", "cpu=9223372036854776")), holds: true},

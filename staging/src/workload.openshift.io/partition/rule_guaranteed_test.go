@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-func TestGuaranteed(t *testing.T) {
+func TestGuaranteedPodsAreNotPartitioned(t *testing.T) {
 	equal := container("a", "cpu=1 memory=1Mi", "cpu=1 memory=1Mi")
 	expectRule(t, ReasonGuaranteed, map[string]ruleTest{
 		"requests equal to limits":           {pod: pod(nil, equal), holds: true},

@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-func TestHugePagesNeedCPU(t *testing.T) {
+func TestHugePagesKeepTheCPUThatTheyNeed(t *testing.T) {
 	burstable := container("b", "memory=1Mi", "")
 	expectRule(t, ReasonHugePagesNeedCPU, map[string]ruleTest{
 		"huge pages and cpu":            {pod: pod(nil, container("a", "cpu=100m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"), burstable), holds: true},

@@ -21,7 +21,7 @@ import (
 )
 
 // What is invalid, the tests of ParseTarget say.
-func TestInvalidTarget(t *testing.T) {
+func TestInvalidTargetsAreRefused(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"two targets":         {target: soft, TargetPrefix + "other": ""},
 		"two, a hard one":     {target: hard, TargetPrefix + "other": ""},

@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-func TestNamespaceConstrainsCPU(t *testing.T) {
+func TestConstrainedPodsAreNotPartitioned(t *testing.T) {
 	policy := func(says string) Policy { return Policy{Constraint: func() string { return says }} }
 	ordinary := pod(nil, container("a", "cpu=400m memory=1Mi", ""))
 	expectRule(t, ReasonNamespaceConstrainsCPU, map[string]ruleTest{

@@ -22,7 +22,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-func TestPodLevelCPU(t *testing.T) {
+func TestPodsWithPodLevelCPUAreNotPartitioned(t *testing.T) {
 	with := func(requests, limits string, containers ...v1.Container) *v1.Pod {
 		p := pod(nil, containers...)
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}

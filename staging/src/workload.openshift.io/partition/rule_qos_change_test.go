@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-func TestQoSChange(t *testing.T) {
+func TestQoSClassDoesNotChange(t *testing.T) {
 	expectRule(t, ReasonQoSChange, map[string]ruleTest{
 		"cpu is the only request":                 {pod: pod(nil, container("a", "cpu=100m", "")), holds: true},
 		"of two containers":                       {pod: pod(nil, container("a", "cpu=100m", ""), container("b", "", "")), holds: true},

@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-func TestTypeInactive(t *testing.T) {
+func TestPodsOfInactiveTypesAreNotPartitioned(t *testing.T) {
 	only := func(active string) Policy {
 		return Policy{Gate: func(workloadType string) Reason {
 			if workloadType != active {

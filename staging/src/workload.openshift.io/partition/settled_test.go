@@ -28,7 +28,7 @@ import (
 
 // Settled is true for what Mutate leaves, and, of what something has done to it later,
 // exactly for that which Mutate would leave as it is.
-func TestSettled(t *testing.T) {
+func TestSettledIsWhatMutateLeaves(t *testing.T) {
 	allow := Policy{Gate: AnyType}
 	random := rand.New(rand.NewPCG(1, 2))
 	outcomes := map[bool]int{}

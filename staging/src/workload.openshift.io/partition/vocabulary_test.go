@@ -21,7 +21,7 @@ import (
 	"testing"
 )
 
-func TestTypesThatMeanSomethingToKubernetes(t *testing.T) {
+func TestTypesThatMeanSomethingToKubernetesAreInvalid(t *testing.T) {
 	for workloadType, valid := range map[string]bool{
 		"requests": false, "hugepages-2mi": false, "hugepages-": false, "attachable-volumes-a": false,
 		"hugepages": true, "request": true, "attachable": true, "management": true, "a-hugepages-b": true,

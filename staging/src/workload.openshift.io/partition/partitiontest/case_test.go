@@ -25,7 +25,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-func TestDiff(t *testing.T) {
+func TestDiffNamesWhatDiffers(t *testing.T) {
 	want := partitioned(pod(annotations("mine", "1", target, soft, resources+"a", `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")))
 	skipped := Want{Outcome: partition.Skipped, Reason: partition.ReasonTypeInactive, Pod: pod(nil, container("a", "cpu=400m memory=1Mi", ""))}
 	inactive, _ := partition.RuleOf(partition.ReasonTypeInactive)

@@ -108,7 +108,7 @@ func TestParseAcceptsWhatInstallersWrite(t *testing.T) {
 	}
 }
 
-func TestLoad(t *testing.T) {
+func TestPinningFileMustBeRootsAlone(t *testing.T) {
 	root = uint32(os.Getuid())
 	t.Cleanup(func() { root = 0 })
 	directory := t.TempDir()
@@ -184,39 +184,6 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestParseTarget(t *testing.T) {
-	for value, want := range map[string]Effect{
-		``: Preferred, ` `: Preferred, `{}`: Preferred, `{"effect": ""}`: Preferred, soft: Preferred,
-		` { "effect" : "RequiredDuringScheduling" } `: Required,
-	} {
-		got, errs := ParseTarget(map[string]string{target: value, "x": "y"})
-		if len(errs) > 0 || got != (Target{"management", want}) {
-			t.Errorf("%q gave %v, %v", value, got, errs)
-		}
-	}
-	for value, wantError := range map[string]string{
-		`null`: "must be a JSON object", `[]`: "must be a JSON object", `"x"`: "must be a JSON object", `{`: "must be a JSON object",
-		`{"effect": "x"}`: "unknown effect", `{"effect": null}`: "unknown effect", `{"effect": {}}`: "unknown effect",
-		`{"Effect": ""}`: `unknown key "Effect"`, `{"effect": "", "effect": ""}`: "more than once", soft + "x": "trailing data", soft + soft: "trailing data",
-	} {
-		_, errs := ParseTarget(map[string]string{target: value})
-		if len(errs) != 1 || !strings.Contains(errs[0].Error(), wantError) || errs[0].Field != "metadata.annotations["+target+"]" {
-			t.Errorf("%q gave %v, want %q with the field", value, errs, wantError)
-		}
-	}
-	for _, key := range []string{TargetPrefix, TargetPrefix + "A", TargetPrefix + "a/b", TargetPrefix + strings.Repeat("a", 64)} {
-		if _, errs := ParseTarget(map[string]string{key: ""}); len(errs) != 1 {
-			t.Errorf("%s gave %v, want an error", key, errs)
-		}
-	}
-	if got, errs := ParseTarget(map[string]string{"Target.workload.openshift.io/management": "", AllowedAnnotation: ""}); got.Type != "" || errs != nil {
-		t.Errorf("other annotations gave %v, %v", got, errs)
-	}
-	if _, errs := ParseTarget(map[string]string{target: strings.Repeat("x", 1<<18)}); len(errs[0].Error()) > 1000 {
-		t.Errorf("a large value makes an error of %d bytes", len(errs[0].Error()))
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"management": {"cpuset": "0-1,3"}}`))
 	f.Add([]byte(`{"a": {"cpuset": ""}, "b": {"cpuset": "2-1"}}`))
@@ -237,40 +204,6 @@ func FuzzParse(f *testing.F) {
 		}
 		if total != pools.Union().Size() {
 			t.Errorf("%q gave pools that overlap: %v", data, pools)
-		}
-	})
-}
-
-func TestCPULimitOf(t *testing.T) {
-	for value, want := range map[string]int64{
-		`{"cpushares":400,"cpulimit":500}`: 500, `{"cpushares": 400, "cpulimit": 500}`: 500, `{"cpulimit":7,"cpuset":"0"}`: 7, `{"cpushares":400}`: 0,
-		`{"cpulimit":"7"}`: 0, `{"CPULIMIT":7}`: 0, `{"cpuLimit":7}`: 0, `{"cpulimit":7,"cpulimit":7}`: 0, `{"cpulimit":7.5}`: 0, `{"cpulimit":-7}`: 0,
-		`{"cpushares":2,"cpulimit":+7}`: 0, `{"cpushares":2,"cpulimit":07}`: 0, `{"cpushares":,"cpulimit":7}`: 0, `{"cpulimit":null}`: 0, `{"cpulimit":7}}`: 0,
-		`{"cpushares":2,"cpulimit":1000000000}`: 1000000000, `{"cpushares":2,"cpulimit":1000000001}`: 0, `{"cpushares":2,"cpulimit":9223372036854775807}`: 0, `[]`: 0, ``: 0,
-	} {
-		if got := cpuLimitOf(value); got != want {
-			t.Errorf("%s has the limit %d, want %d", value, got, want)
-		}
-	}
-}
-
-func FuzzAnnotations(f *testing.F) {
-	f.Add("management", soft, `{"cpushares":400,"cpulimit":500}`)
-	f.Add("a", `{"effect":"RequiredDuringScheduling"}`, `{"cpulimit":"7","cpuset":"0"}`)
-	f.Fuzz(func(t *testing.T, workloadType, value, resources string) {
-		if limit := cpuLimitOf(resources); limit < 0 {
-			t.Errorf("%q has the limit %d", resources, limit)
-		} else if limit > 0 && cpuLimitOf(ContainerResources{CPUShares: 2, CPULimit: limit}.String()) != limit {
-			t.Errorf("the limit %d of %q does not survive", limit, resources)
-		}
-		p := pod(map[string]string{TargetPrefix + workloadType: value, ResourcesPrefix + "a": resources}, container("a", "cores=400 memory=1Mi", "cpu=1"))
-		policy := Policy{Gate: AnyType, NeverRefuse: true}
-		d := Mutate(V1(p), policy)
-		once := p.DeepCopy()
-		Mutate(V1(p), policy)
-		expectEqual(t, p, once)
-		if (d.Outcome == Partitioned) != (ValidateType(workloadType) == nil && len(d.Errors) == 0) {
-			t.Errorf("%q %q gave %v", workloadType, value, d)
 		}
 	})
 }
