@@ -152,7 +152,7 @@ func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {
 			expectNoLeak(t, p)
 			awaitEvent(t, c, "StaticPodNotPartitioned", "Static pod default/"+name+": "+warning)
 			log, err := os.ReadFile(c.Kubelet.Log())
-			if line := fmt.Sprintf("Static pod runs unpartitioned\" pod=%q", "default/"+name); err != nil || strings.Count(string(log), line) != 1 {
+			if line := fmt.Sprintf("Static pod runs as an ordinary pod\" pod=%q", "default/"+name); err != nil || strings.Count(string(log), line) != 1 {
 				t.Errorf("the log has %d lines with %s, want one (%v)", strings.Count(string(log), line), line, err)
 			}
 		})
@@ -370,7 +370,7 @@ func TestMetricsAndEvents(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
-	awaitEvent(t, c, "WorkloadPartitioningEnabled", `Workload type management has the CPUs "0"`)
+	awaitEvent(t, c, "WorkloadPartitioningEnabled", `The pool of workload type management has the CPUs "0"`)
 	waitFor(t, 30*time.Second, "no pod of another test is active", func() error {
 		if pods := metric(t, c, "kubelet_workload_partitioning_pods", "workload_type", "management"); pods != 0 {
 			return fmt.Errorf("%v pods", pods)

@@ -67,7 +67,7 @@ func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
 	for _, mode := range []os.FileMode{0o620, 0o602, 0o666} {
 		t.Run(fmt.Sprintf("mode %#o", mode), func(t *testing.T) {
 			writePinningFile(t, pinning, mode)
-			expectRefusal(t, c, partition.PinningFilePath, fmt.Sprintf("mode %#o lets others than its owner write it", mode))
+			expectRefusal(t, c, partition.PinningFilePath, fmt.Sprintf("mode %#o lets users other than its owner write it", mode))
 		})
 	}
 	t.Run("a directory", func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestMistakesInThePinningFileKeepTheKubeletFromStarting(t *testing.T) {
 	t.Run("a directory that others can write", func(t *testing.T) {
 		directory := filepath.Dir(partition.PinningFilePath)
 		changeDirectory(t, directory, 0o777, 0)
-		expectRefusal(t, c, partition.PinningFilePath, "directory "+directory+" lets others than its owner replace what is in it; run: chmod go-w "+directory)
+		expectRefusal(t, c, partition.PinningFilePath, "directory "+directory+" lets users other than its owner replace the files in it; run: chmod go-w "+directory)
 	})
 	t.Run("reserved cgroups beside reserved CPUs that an administrator has set", func(t *testing.T) {
 		expectRefusal(t, c, "invalid configuration", "can't use reservedSystemCPUs", "--reserved-cpus=0", "--system-reserved-cgroup=/system.slice")

@@ -25,7 +25,7 @@ import (
 // Reasons of Events on the Node (design, section 8, and more).
 const (
 	eventEnabled                = "WorkloadPartitioningEnabled"
-	eventStaticPodUnpartitioned = "StaticPodNotPartitioned"
+	eventStaticPodNotPartitioned = "StaticPodNotPartitioned"
 	eventCPUOffline             = "WorkloadPartitioningCPUOffline"
 	eventCPUOnline              = "WorkloadPartitioningCPUOnline"
 	eventNoSharedCPUs           = "NoSharedCPUs"
@@ -57,7 +57,7 @@ func SendEventsTo(recorder record.EventRecorder, nodeName types.NodeName) {
 		return
 	}
 	for _, workloadType := range n.pools.Types() {
-		nodeEvent(v1.EventTypeNormal, eventEnabled, "Workload type %s has the CPUs %q", workloadType, n.pools[workloadType].String())
+		nodeEvent(v1.EventTypeNormal, eventEnabled, "The pool of workload type %s has the CPUs %q", workloadType, n.pools[workloadType].String())
 	}
 }
 

@@ -30,6 +30,6 @@ func TestEventsWaitForTheRecorder(t *testing.T) {
 	recorder := record.NewFakeRecorder(10)
 	SendEventsTo(recorder, "node")
 	expectEvent(t, recorder, "Warning PinningFileMissing early")
-	expectEvent(t, recorder, `Normal WorkloadPartitioningEnabled Workload type management has the CPUs "0-1"`)
+	expectEvent(t, recorder, `Normal WorkloadPartitioningEnabled The pool of workload type management has the CPUs "0-1"`)
 	expectEvent(t, recorder, "")
 }

@@ -37,7 +37,7 @@ var (
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
 	requestedMillicores = metrics.NewDesc(subsystem+"_requested_millicores", "Sum of the cores that active pods of a workload type request on this node, in millicores.",
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
-	sharedCPUs = metrics.NewDesc(subsystem+"_shared_cpus", "Number of CPUs that containers of no partition share on this node. 0 means that exclusive containers have them all.",
+	sharedCPUs = metrics.NewDesc(subsystem+"_shared_cpus", "Number of CPUs that containers in no partition share on this node. 0 means that exclusive containers have them all.",
 		nil, nil, metrics.ALPHA, "")
 	staticPodsSkipped = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: subsystem + "_static_pods_skipped_total", Help: "Number of static pods that asked for a partition and run as ordinary pods, by reason.", StabilityLevel: metrics.ALPHA,

@@ -45,7 +45,7 @@ kubelet_workload_partitioning_pool_cpus{workload_type="other"} 0
 # TYPE kubelet_workload_partitioning_requested_millicores gauge
 kubelet_workload_partitioning_requested_millicores{workload_type="management"} 800
 kubelet_workload_partitioning_requested_millicores{workload_type="other"} 0
-# HELP kubelet_workload_partitioning_shared_cpus [ALPHA] Number of CPUs that containers of no partition share on this node. 0 means that exclusive containers have them all.
+# HELP kubelet_workload_partitioning_shared_cpus [ALPHA] Number of CPUs that containers in no partition share on this node. 0 means that exclusive containers have them all.
 # TYPE kubelet_workload_partitioning_shared_cpus gauge
 kubelet_workload_partitioning_shared_cpus 2
 `), subsystem+"_shared_cpus", subsystem+"_pods", subsystem+"_pool_cpus", subsystem+"_requested_millicores"); err != nil {

@@ -54,12 +54,12 @@ func (n *node) reportOffline() {
 	for _, workloadType := range n.pools.Types() {
 		pool := n.pools[workloadType]
 		if lost := pool.Intersection(gone); !lost.IsEmpty() {
-			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s of workload type %s was taken offline: its pods have %q left of %q; bring it online, or remove it from %s and restart the kubelet",
+			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s in the pool of workload type %s was taken offline: its pods have %q left of %q; bring it online, or remove it from %s and restart the kubelet",
 				lost, workloadType, pool.Difference(gone).String(), pool.String(), partition.PinningFilePath)
 		}
 	}
 	if lost := n.others.Intersection(gone); !lost.IsEmpty() {
-		nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, of no workload type, was taken offline: ordinary pods have %q left; bring it online",
+		nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which is in no pool, was taken offline: ordinary pods have %q left; bring it online",
 			lost, n.others.Difference(gone).String())
 	}
 }

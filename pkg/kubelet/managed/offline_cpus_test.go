@@ -46,9 +46,9 @@ func TestOfflineCPUsAreReportedOnce(t *testing.T) {
 		want   []string
 	}{
 		{"0-3", nil},
-		{"0,2-3", []string{`Warning WorkloadPartitioningCPUOffline CPU 1 of workload type management was taken offline: its pods have "0" left of "0-1"`}},
+		{"0,2-3", []string{`Warning WorkloadPartitioningCPUOffline CPU 1 in the pool of workload type management was taken offline: its pods have "0" left of "0-1"`}},
 		{"0,2-3", nil},
-		{"0", []string{`CPU 1 of workload type management`, `CPU 2 of workload type other was taken offline: its pods have "" left of "2"`, `CPU 3, of no workload type, was taken offline`}},
+		{"0", []string{`CPU 1 in the pool of workload type management`, `CPU 2 in the pool of workload type other was taken offline: its pods have "" left of "2"`, `CPU 3, which is in no pool, was taken offline`}},
 		{"0-3", []string{`Normal WorkloadPartitioningCPUOnline All CPUs "0-3" of the host are online again`}},
 		{"", nil},
 	} {

@@ -37,10 +37,10 @@ func PartitionStaticPod(pod *core.Pod) {
 	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: n.gate, NeverRefuse: true})
 	message := decision.Message()
 	if firstTime(pod, message) {
-		host.log.Error(nil, "Static pod runs unpartitioned", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
+		host.log.Error(nil, "Static pod runs as an ordinary pod", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
 		staticPodsSkipped.WithLabelValues(string(decision.Reason)).Inc()
 		// The kubelet has not set the default namespace yet.
-		nodeEvent(v1.EventTypeWarning, eventStaticPodUnpartitioned, "Static pod %s/%s: %s", cmp.Or(pod.Namespace, v1.NamespaceDefault), pod.Name, message)
+		nodeEvent(v1.EventTypeWarning, eventStaticPodNotPartitioned, "Static pod %s/%s: %s", cmp.Or(pod.Namespace, v1.NamespaceDefault), pod.Name, message)
 	}
 }
 

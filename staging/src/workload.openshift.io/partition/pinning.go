@@ -82,7 +82,7 @@ func Load(path string, online cpuset.CPUSet) (pools Pools, notes []string, err e
 		return nil, nil, fmt.Errorf("pinning file %s: is %s, not a regular file", path, info.Mode().Type())
 	}
 	if mode := info.Mode().Perm(); mode&writableByOthers != 0 {
-		return nil, nil, fmt.Errorf("pinning file %s: mode %#o lets others than its owner write it; run: chmod go-w %[1]s", path, mode)
+		return nil, nil, fmt.Errorf("pinning file %s: mode %#o lets users other than its owner write it; run: chmod go-w %[1]s", path, mode)
 	}
 	if owner, known := ownerOf(info); known && owner != root {
 		return nil, nil, fmt.Errorf("pinning file %s: belongs to user %d, who is not root; run: chown root %[1]s", path, owner)
@@ -126,7 +126,7 @@ func checkDirectories(path string) (notes []string, err error) {
 			return err
 		}
 		if mode := info.Mode(); mode.Perm()&writableByOthers != 0 && mode&os.ModeSticky == 0 {
-			return fmt.Errorf("the mode %#o of directory %s lets others than its owner replace what is in it; run: chmod go-w %[2]s", mode.Perm(), directory)
+			return fmt.Errorf("the mode %#o of directory %s lets users other than its owner replace the files in it; run: chmod go-w %[2]s", mode.Perm(), directory)
 		}
 		if owner, known := ownerOf(info); known && owner != root {
 			notes = append(notes, fmt.Sprintf("The directory %s on the way to %s belongs to user %d, who is not root and can replace the file", directory, path, owner))
@@ -193,7 +193,7 @@ func Parse(data []byte, online cpuset.CPUSet) (Pools, error) {
 	var file map[string]any
 	strict, err := kjson.UnmarshalStrict(data, &file)
 	if err == nil && file == nil {
-		err = errors.New("null is no object")
+		err = errors.New("null is not an object")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("not a pinning file such as {\"management\": {\"cpuset\": \"0-1\"}}: %w", err)

@@ -78,7 +78,7 @@ func TestMessagesKeepTheirWords(t *testing.T) {
 		ReasonQoSChange:              `workload type "management" ignored: without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned`,
 		ReasonPodLevelCPU:            `workload type "management" ignored: spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned`,
 		ReasonCPUOutOfRange:          `workload type "management" ignored: the CPU of a container is negative, above its limit, or more than 1000000 CPUs`,
-		ReasonNamespaceConstrainsCPU: `workload type "management" ignored: the namespace demands cpu of its pods: detail`,
+		ReasonNamespaceConstrainsCPU: `workload type "management" ignored: the namespace constrains the cpu of its pods: detail`,
 		ReasonHugePagesNeedCPU:       `workload type "management" ignored: Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have it partitioned`,
 		ReasonAnnotationsTooLarge:    `workload type "management" ignored: with those of its containers, its annotations would be larger than Kubernetes accepts; shorten them to have it partitioned`,
 		ReasonDecidedAgainst:         `workload type "management" ignored: the cluster's Infrastructure object has decided against it (status.cpuPartitioning is not AllNodes)`,
@@ -86,7 +86,7 @@ func TestMessagesKeepTheirWords(t *testing.T) {
 		ReasonNamespaceNotAnnotated:  `workload type "management" ignored: the namespace is not annotated with workload.openshift.io/allowed`,
 		ReasonNamespaceOtherTypes:    `workload type "management" ignored: the namespace's annotation workload.openshift.io/allowed does not list it`,
 		ReasonInvalidTarget:          `workload type ignored: metadata.annotations: Invalid value: "x": is wrong`,
-		ReasonChangedLater:           `the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; such a webhook must not set cpu in containers that have cores, nor annotations of workload.openshift.io`,
+		ReasonChangedLater:           `the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; such a webhook must set neither cpu in containers that have cores nor annotations of workload.openshift.io`,
 		ReasonCoresWithoutTarget:     `cores of a workload type were turned back into a cpu request, because the pod asks for no workload type`,
 		NoReason:                     "",
 	} {

@@ -26,7 +26,7 @@ var changedLaterRule = Rule{
 	Condition:  "a webhook changed what had been decided, and nothing runs after it; the label is in metrics only",
 	StaticPods: "never",
 	Text: "the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; " +
-		"such a webhook must not set cpu in containers that have cores, nor annotations of " + Domain,
+		"such a webhook must set neither cpu in containers that have cores nor annotations of " + Domain,
 	Whole: true,
 	Soft:  Forbidden,
 	Hard:  Forbidden,

@@ -23,7 +23,7 @@ const ReasonInvalidTarget Reason = "invalid_target"
 
 var invalidTargetRule = Rule{
 	Reason:    ReasonInvalidTarget,
-	Condition: "two targets, an invalid type, or a value that is no such JSON object",
+	Condition: "two targets, an invalid type, or a value that is not a JSON object with a known effect",
 	Text:      "workload type ignored: ",
 	Whole:     true,
 	Soft:      Unprocessable,

@@ -25,7 +25,7 @@ var namespaceConstrainsCPURule = Rule{
 	Reason:     ReasonNamespaceConstrainsCPU,
 	Condition:  "a LimitRange or ResourceQuota, which is named, would refuse the pod without `cpu`",
 	StaticPods: "never",
-	Text:       "the namespace demands cpu of its pods: ",
+	Text:       "the namespace constrains the cpu of its pods: ",
 	Soft:       Warning,
 	Hard:       Forbidden,
 }

@@ -25,12 +25,12 @@ func TestConstrainedPodsAreNotPartitioned(t *testing.T) {
 	policy := func(says string) Policy { return Policy{Constraint: func() string { return says }} }
 	ordinary := pod(nil, container("a", "cpu=400m memory=1Mi", ""))
 	expectRule(t, ReasonNamespaceConstrainsCPU, map[string]ruleTest{
-		"an object demands cpu": {pod: ordinary, policy: policy("LimitRange \"least\": minimum cpu"), holds: true},
+		"an object constrains cpu": {pod: ordinary, policy: policy("LimitRange \"least\": minimum cpu"), holds: true},
 		"no object does":        {pod: ordinary, policy: policy("")},
 		"nobody knows of any":   {pod: ordinary},
 	})
 	d := Mutate(V1(pod(map[string]string{target: soft}, ordinary.Spec.Containers...)), Policy{Gate: AnyType, Constraint: func() string { return `LimitRange "least": minimum cpu` }})
-	if !strings.HasSuffix(d.Message(), `demands cpu of its pods: LimitRange "least": minimum cpu`) {
+	if !strings.HasSuffix(d.Message(), `constrains the cpu of its pods: LimitRange "least": minimum cpu`) {
 		t.Errorf("told %q", d.Message())
 	}
 	// What it would have to say of a pod that is not partitioned anyway costs a look into caches.

@@ -138,7 +138,7 @@ func parseEffect(value string) (Effect, error) {
 			return "", fmt.Errorf("unknown key %q; only effect is known", abbreviate(fmt.Sprint(key)))
 		}
 		if seen {
-			return "", errors.New("the key effect stands more than once")
+			return "", errors.New("the key effect appears more than once")
 		}
 		token, err := decoder.Token()
 		if err != nil {

@@ -98,11 +98,11 @@ func ValidateType(workloadType string) error {
 		}
 	}
 	if workloadType == reservedType {
-		return fmt.Errorf("workload type %q: Kubernetes keeps resource names that begin with it for quotas", workloadType)
+		return fmt.Errorf("workload type %q: Kubernetes reserves resource names that begin with it for quotas; choose another name", workloadType)
 	}
 	for _, prefix := range reservedPrefixes {
 		if strings.HasPrefix(workloadType, prefix) {
-			return fmt.Errorf("workload type %q: Kubernetes reads a meaning of its own into resource names that begin with %s; choose another name", abbreviate(workloadType), prefix)
+			return fmt.Errorf("workload type %q: resource names that begin with %s mean something else to Kubernetes; choose another name", abbreviate(workloadType), prefix)
 		}
 	}
 	return nil
