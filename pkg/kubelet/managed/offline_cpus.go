@@ -25,10 +25,10 @@ import (
 )
 
 // offline are the CPUs that reportOffline last found offline.
-var offline struct {
+var offline = struct {
 	sync.Mutex
 	cpus cpuset.CPUSet
-}
+}{cpus: cpuset.New()} // cpuset.Equals tells the zero value from an empty set
 
 // reportOffline sends Events about CPUs that went offline after the kubelet started. The
 // kernel takes such a CPU out of every cpuset without a word, and a pool must not shrink in
