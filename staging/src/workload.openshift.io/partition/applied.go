@@ -18,10 +18,10 @@ package partition
 
 import "k8s.io/apimachinery/pkg/api/resource"
 
-// KeepCPU gives the containers of a changed pod the cpu and the cores of the stored one,
-// where they ask for what the stored one asked for before [Mutate]. A client that sends
-// its manifest again, by PUT, patch or apply, does that, and means no change. Every other
-// container is left for validation to refuse.
+// KeepCPU gives a container of a changed pod the cpu and the cores of the stored one, if it
+// asks for what the stored one asked for before [Mutate]. A client that sends its manifest
+// again, by PUT, patch or apply, asks for that, and means no change. KeepCPU leaves every
+// other container for validation to refuse.
 func KeepCPU[L ~map[N]resource.Quantity, N ~string](changed, stored Pod[L, N]) {
 	target, errs := ParseTarget(*stored.Annotations)
 	if len(errs) > 0 || target.Type == "" {
@@ -45,7 +45,7 @@ func (c *Container[L, N]) asksFor(stored *Container[L, N], annotations map[strin
 	if !c.carriesCores() {
 		return c.ordinary(nil, cores) == was
 	}
-	// A patch leaves the cores, and what it names stands beside them.
+	// A patch keeps the cores, and adds beside them what it names.
 	for _, list := range []struct {
 		now, stored L
 		was         int64
@@ -58,7 +58,7 @@ func (c *Container[L, N]) asksFor(stored *Container[L, N], annotations map[strin
 	return true
 }
 
-// keep makes cpu and cores of a list those of the stored one.
+// keep gives a list the cpu and the cores of the stored one.
 func keep[L ~map[N]resource.Quantity, N ~string](list *L, stored L) {
 	removeCores(list, "")
 	remove(list, cpu)
@@ -69,9 +69,9 @@ func keep[L ~map[N]resource.Quantity, N ~string](list *L, stored L) {
 	}
 }
 
-// KeepAnnotations makes the annotations of a pod that are ours those of the stored pod, and
-// reports whether they differed in what they say. Nobody enters or leaves a partition after
-// creation (design, section 4.3).
+// KeepAnnotations gives a pod the stored pod's annotations that are ours, and reports whether
+// they said something else. Nobody enters or leaves a partition after creation (design,
+// section 4.3).
 func KeepAnnotations(annotations *map[string]string, stored map[string]string) (differed bool) {
 	differed = !KeepsAnnotations(*annotations, stored)
 	for key := range *annotations {
@@ -90,8 +90,8 @@ func KeepAnnotations(annotations *map[string]string, stored map[string]string) (
 	return differed
 }
 
-// KeepsAnnotations reports whether the annotations of a pod that are ours say what those of
-// the stored pod say. It allocates nothing where there are none.
+// KeepsAnnotations reports whether a pod's annotations that are ours say the same as those of
+// the stored pod. It allocates nothing if neither pod has any.
 func KeepsAnnotations(annotations, stored map[string]string) bool {
 	for key := range annotations {
 		if _, known := stored[key]; OwnsAnnotation(key) && !known {
@@ -102,16 +102,16 @@ func KeepsAnnotations(annotations, stored map[string]string) bool {
 		if !OwnsAnnotation(key) {
 			continue
 		}
-		if now, present := annotations[key]; !present || !sameRequest(key, now, value) {
+		if now, present := annotations[key]; !present || !sameTarget(key, now, value) {
 			return false
 		}
 	}
 	return true
 }
 
-// sameRequest reports whether two annotation values of a pod ask for the same, however
-// they are written. Other annotations are compared as they are.
-func sameRequest(key, a, b string) bool {
+// sameTarget reports whether two values of a target annotation ask for the same, however they
+// are written. Values of other annotations must be equal.
+func sameTarget(key, a, b string) bool {
 	if a == b {
 		return true
 	}

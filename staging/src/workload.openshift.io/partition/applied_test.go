@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// What a client sends again changes nothing, whether it sends it whole (PUT) or merged into
-// what is stored (patch, apply), and whichever run has left the stored pod.
+// The client may send the manifest whole (PUT), or merged into what is stored (patch, apply).
+// An earlier or a later run may have left the stored pod.
 func TestAManifestSentAgainKeepsTheStoredCPU(t *testing.T) {
 	build := func() *v1.Pod {
 		p := pod(map[string]string{target: ""}, container("a", "cpu=400m memory=1Mi", "cpu=500m"), container("b", "memory=1Mi", ""))
@@ -50,12 +50,12 @@ func TestAManifestSentAgainKeepsTheStoredCPU(t *testing.T) {
 			change func(*v1.Pod)
 			same   bool
 		}{
-			"the manifest as it was":        {func(*v1.Pod) {}, true},
-			"other memory":                  {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[memory] = resource.MustParse("2Mi") }, true},
-			"another request":               {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[cpu] = resource.MustParse("401m") }, false},
-			"another limit":                 {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Limits[cpu] = resource.MustParse("400m") }, false},
-			"a request that was none":       {func(p *v1.Pod) { p.Spec.Containers[1].Resources.Requests[cpu] = resource.MustParse("1m") }, false},
-			"a request that was none, zero": {func(p *v1.Pod) { p.Spec.Containers[1].Resources.Requests[cpu] = resource.MustParse("0") }, true},
+			"the manifest as it was":                 {func(*v1.Pod) {}, true},
+			"other memory":                           {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[memory] = resource.MustParse("2Mi") }, true},
+			"another request":                        {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[cpu] = resource.MustParse("401m") }, false},
+			"another limit":                          {func(p *v1.Pod) { p.Spec.Containers[0].Resources.Limits[cpu] = resource.MustParse("400m") }, false},
+			"a request where there was none":         {func(p *v1.Pod) { p.Spec.Containers[1].Resources.Requests[cpu] = resource.MustParse("1m") }, false},
+			"a request of zero where there was none": {func(p *v1.Pod) { p.Spec.Containers[1].Resources.Requests[cpu] = resource.MustParse("0") }, true},
 			"a container that is new": {func(p *v1.Pod) {
 				p.Spec.Containers = append(p.Spec.Containers, container("x", "cpu=400m", ""))
 			}, false},
@@ -79,13 +79,13 @@ func TestAManifestSentAgainKeepsTheStoredCPU(t *testing.T) {
 						same = equality.Semantic.DeepEqual(was, now)
 					}
 					if same != test.same {
-						t.Errorf("the cpu of what is stored stands: %v, want %v: %v", same, test.same, changed.Spec)
+						t.Errorf("the pod keeps the stored cpu: %v, want %v: %v", same, test.same, changed.Spec)
 					}
 				})
 			}
 		}
 	}
-	t.Run("a stored pod that is ordinary", func(t *testing.T) {
+	t.Run("the stored pod is ordinary", func(t *testing.T) {
 		ordinary := build()
 		ordinary.Annotations = nil
 		changed := build()
@@ -108,7 +108,7 @@ func TestTargetsAreComparedByWhatTheyAskFor(t *testing.T) {
 		{target, "x", "x", true},
 		{ResourcesAnnotation("a"), `{"cpushares":2}`, `{"cpushares": 2}`, false},
 	} {
-		if got := sameRequest(test.key, test.a, test.b); got != test.want {
+		if got := sameTarget(test.key, test.a, test.b); got != test.want {
 			t.Errorf("%s: %s and %s: %v, want %v", test.key, test.a, test.b, got, test.want)
 		}
 	}

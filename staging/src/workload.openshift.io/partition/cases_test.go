@@ -25,7 +25,7 @@ import (
 	"workload.openshift.io/partition/partitiontest"
 )
 
-// expectCase checks what was decided of a pod, and what became of it.
+// expectCase checks what was decided about a pod, and what became of it.
 func expectCase(t *testing.T, want partitiontest.Want, d partition.Decision, got, before *v1.Pod) {
 	t.Helper()
 	if d.Outcome != want.Outcome || d.Reason != want.Reason {
@@ -39,13 +39,13 @@ func expectCase(t *testing.T, want partitiontest.Want, d partition.Decision, got
 		t.Error(difference)
 	}
 	if workloadType, is := partition.PartitionedType(got); want.Pod != before && is != (want.Outcome == partition.Partitioned) {
-		t.Errorf("it is a pod of type %q: %v", workloadType, is)
+		t.Errorf("PartitionedType returns %q, %v", workloadType, is)
 	}
 }
 
 func TestPodsBecomeWhatTheCasesSay(t *testing.T) {
 	reasons := map[partition.Reason]bool{
-		// What demands cpu, changes pods later, or decides against a type, no pod brings along.
+		// These depend on more than the pod and its namespace.
 		partition.ReasonNamespaceConstrainsCPU: true,
 		partition.ReasonDecidedAgainst:         true,
 		partition.ReasonChangedLater:           true,
@@ -59,7 +59,7 @@ func TestPodsBecomeWhatTheCasesSay(t *testing.T) {
 		names[c.Name] = true
 		t.Run(c.Name, func(t *testing.T) {
 			got := c.Pod.DeepCopy()
-			// As the plugin does in its first run, and the kubelet.
+			// As the plugin does in its first run, and as the kubelet does.
 			delete(got.Annotations, partition.WarningAnnotation)
 			policy := partition.Policy{Gate: partitiontest.Gate(c.Namespace)}
 			expectCase(t, c.Want, partition.Mutate(partition.V1(got), policy), got, c.Pod)

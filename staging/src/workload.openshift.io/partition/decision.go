@@ -28,7 +28,7 @@ import (
 type Outcome string
 
 const (
-	// Ordinary is the outcome of a pod that asks for no partition.
+	// Ordinary pods ask for no partition.
 	Ordinary Outcome = ""
 	// Partitioned pods carry cores in place of cpu.
 	Partitioned Outcome = "partitioned"
@@ -42,19 +42,21 @@ const (
 // Decision is what [Mutate] decided, and why.
 type Decision struct {
 	Outcome Outcome
-	// Target is what the pod asked for; zero if it did not ask or asked wrongly.
+	// Target is what the pod asks for. It is zero if the pod does not ask, or its target
+	// annotation is invalid.
 	Target Target
-	// Reason is [NoReason] for pods that were partitioned, or had nothing of ours.
+	// Reason is [NoReason] if the pod was partitioned, or had nothing of ours.
 	Reason Reason
-	// Detail is what [Policy.Constraint] said, with [ReasonNamespaceConstrainsCPU].
+	// Detail is what [Policy.Constraint] returned, if that is the reason
+	// ([ReasonNamespaceConstrainsCPU]).
 	Detail string
-	// Errors say what is wrong with the target annotation, with
-	// [ReasonInvalidTarget].
+	// Errors say what is wrong with the target annotation, if that is the reason
+	// ([ReasonInvalidTarget]).
 	Errors field.ErrorList
 }
 
-// Message tells the pod's author what was decided and what to do about it. It is
-// empty where there is nothing to tell.
+// Message says to the pod's author what was decided and what to do about it. It is
+// empty if there is nothing to say.
 func (d Decision) Message() string {
 	rule, _ := RuleOf(d.Reason)
 	if d.Reason == NoReason || (d.Outcome == Skipped && rule.Response(d.Target.Effect) == Silence) {
@@ -74,9 +76,9 @@ func (d Decision) Message() string {
 	return fmt.Sprintf("workload type %q %s: %s%s", d.Target.Type, verb, rule.Text, detail)
 }
 
-// ParseMessage is the inverse of [Decision.Message] for a pod that was skipped, whose
-// warning annotation is all that is left of the decision: it returns the workload type
-// and the reason, and false for every other text.
+// ParseMessage is the inverse of [Decision.Message] for a pod that was skipped: all that is
+// left of such a decision is the pod's warning annotation. It returns false for every other
+// text.
 func ParseMessage(message string) (d Decision, ok bool) {
 	rest, ok := strings.CutPrefix(message, "workload type ")
 	if !ok {

@@ -19,16 +19,14 @@ limitations under the License.
 // function that rewrites a pod, [Mutate].
 //
 // It knows what a partitioned pod looks like and nothing else: no client, no
-// informer, no kubelet, no kube-apiserver. Both hosts of the mutation, the
-// kubelet (static pods) and the admission plugin (API pods), call it through
-// shims of their own, on the API representation that they hold, so that the two
-// cannot drift apart. It imports apimachinery, api and utils, and nothing
-// heavier.
+// informer, no kubelet, no kube-apiserver. The kubelet (for static pods) and the
+// admission plugin (for API pods) call it, each through a shim of its own and on the
+// API representation that it holds. So the two cannot drift apart. The package
+// imports apimachinery, api and utils, and nothing heavier.
 //
-// What keeps a pod from being partitioned stands in one file a rule, rule_*.go, and
-// [Rules] is the table of them.
+// Each rule that keeps a pod from being partitioned has a file, rule_*.go. [Rules]
+// is the table of them.
 //
-// Section numbers in comments are those of the project's design document; "the
-// source document" is OpenShift's enhancement proposal
-// management-workload-partitioning.
+// Comments cite sections of the project's design, docs/dev/design.md. "The source
+// document" is OpenShift's enhancement proposal management-workload-partitioning.
 package partition

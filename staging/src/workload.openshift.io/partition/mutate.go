@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Gate tells whether pods may be partitioned as the workload type, for reasons
-// outside the pod: the namespace and the nodes. [NoReason] means yes.
+// Gate returns what keeps pods from being partitioned as the workload type, apart from the
+// pod itself: the namespace or the nodes. [NoReason] means that nothing does.
 type Gate func(workloadType string) Reason
 
 // AnyType is the [Gate] that lets every workload type pass.
@@ -36,28 +36,27 @@ func Always(reason Reason) Gate { return func(string) Reason { return reason } }
 type Policy struct {
 	// Gate must be set.
 	Gate Gate
-	// NeverRefuse turns each refusal into a skip: the kubelet has nobody to refuse a
-	// static pod to, and a control plane is never kept from starting.
+	// NeverRefuse skips pods that would be refused. The kubelet sets it: a static pod has no
+	// client to answer, and a control plane must always start.
 	NeverRefuse bool
-	// KeepZero leaves cpu: "0" in the requests of each container that is more than
-	// BestEffort, for those who would miss the key: a ResourceQuota on cpu, or a
-	// mutating policy that fills in what is absent and has the last word. Zero counts
-	// nowhere: for no QoS class, quota or scheduler.
+	// KeepZero leaves cpu: "0" in the requests of containers, unless the pod is BestEffort.
+	// It is for those who would miss the key: a ResourceQuota on cpu, or a mutating policy
+	// that fills in what is absent and has the last word. A zero counts nowhere: for no QoS
+	// class, quota or scheduler.
 	KeepZero bool
-	// Constraint says which object of the pod's namespace would have it refused once it
-	// has no cpu, and why; empty if none would. It is asked last, of a pod that nothing
-	// else keeps from being partitioned. Nil is never asked.
+	// Constraint says which object of the pod's namespace would refuse the pod without cpu,
+	// and why. It returns the empty string if none would. It is called last, and only if
+	// nothing else keeps the pod from being partitioned. Nil means no constraint.
 	Constraint func() string
 }
 
-// Mutate partitions the pod, or sees to it that the pod is an ordinary one
-// (design, sections 3 and 5). It works in three steps: it looks at the pod as the
-// ordinary pod that it is or once was, decides, and writes. That makes it
-// idempotent: on its own output it decides the same and changes nothing. It never
-// changes the pod's QoS class.
+// Mutate partitions the pod, or makes sure that the pod is an ordinary one (design,
+// sections 3 and 5). It first looks at the pod as the ordinary pod that it is or once
+// was, then decides, then writes. That makes it idempotent: on its own output it decides
+// as before and changes nothing. It never changes the pod's QoS class.
 //
-// A warning annotation of a pod without target annotation is kept, since it may be
-// Mutate's own of an earlier run; a caller that knows better removes it first.
+// Mutate keeps the warning annotation of a pod without a target annotation, since an
+// earlier run may have written it. A caller that knows better removes it first.
 func Mutate[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], policy Policy) Decision {
 	var buffer [usualContainers]amount
 	d, cores, found := pod.decide(policy, buffer[:0])
@@ -65,7 +64,7 @@ func Mutate[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], policy Policy)
 	case d.Outcome == Partitioned:
 		pod.partition(d.Target, cores, found, policy.KeepZero)
 	case d.Outcome == Skipped:
-		pod.decline(&d)
+		pod.skip(&d)
 	case d.Outcome == Ordinary && pod.restore(""):
 		d.Reason = ReasonCoresWithoutTarget
 		pod.annotate(WarningAnnotation, d.Message())
@@ -73,19 +72,20 @@ func Mutate[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], policy Policy)
 	return d
 }
 
-// findings are what is known of a pod with a target as the ordinary pod that it is or was.
+// findings are what decide finds out about a pod that asks, seen as the ordinary pod that it
+// is or once was.
 type findings struct {
 	class qosClass
-	// amounts are those of its containers.
+	// amounts has one element for each container.
 	amounts []amount
 }
 
-// usualContainers is how many containers a pod has at most, but for rare ones.
+// usualContainers is a number of containers that few pods exceed.
 const usualContainers = 8
 
-// decide says what is to become of the pod, which resource its target asks for, and what
-// it found. The rules are asked in an order that users see: the first that holds is the
-// reason. The buffer saves an allocation.
+// decide returns what must become of the pod, the cores resource of the type that it asks
+// for, and what it has found out. Users see the order of the rules: the first that holds is
+// the reason. The buffer saves an allocation.
 func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, found findings) {
 	no := func(reason Reason) (Decision, N, findings) {
 		d.Outcome, d.Reason = Skipped, reason
@@ -130,8 +130,8 @@ func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, 
 	return d, cores, found
 }
 
-// decline makes the pod an ordinary one that says why it is, unless there is nothing to say.
-func (p Pod[L, N]) decline(d *Decision) {
+// skip makes the pod an ordinary one, with a warning that says why, if its author is to know.
+func (p Pod[L, N]) skip(d *Decision) {
 	var preferred N
 	if d.Target.Type != "" {
 		preferred = N(CoresResource(d.Target.Type))
@@ -149,9 +149,8 @@ func (p Pod[L, N]) decline(d *Decision) {
 	}
 }
 
-// restore makes the pod an ordinary one but for its target annotation: cores
-// become cpu again, and resources annotations go. It reports whether there were
-// cores.
+// restore makes the pod an ordinary one, except for its target annotation: cores become
+// cpu again, and resources annotations go. It reports whether there were cores.
 func (p Pod[L, N]) restore(preferred N) (hadCores bool) {
 	for i := range p.Containers {
 		if p.Containers[i].restore(*p.Annotations, preferred) {
@@ -188,7 +187,7 @@ func (c *Container[L, N]) restore(annotations map[string]string, preferred N) (h
 	return true
 }
 
-// RestoreCPU makes cores cpu again, as [AsOrdinary] does, and leaves all annotations.
+// RestoreCPU turns cores back into cpu, as [AsOrdinary] does, and keeps all annotations.
 func RestoreCPU[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N]) {
 	target, _ := ParseTarget(*pod.Annotations)
 	for i := range pod.Containers {
@@ -196,10 +195,9 @@ func RestoreCPU[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N]) {
 	}
 }
 
-// DropDefaultCPU takes out of a partitioned pod the cpu that LimitRanger's defaults have
-// put into it: beside cores, and into containers whose annotation says that they never
-// asked for any. Everything else stays as it is. With keepZero the key stays, as
-// [Policy.KeepZero] has it.
+// DropDefaultCPU removes the cpu that LimitRanger's defaults have added to a partitioned
+// pod: beside cores, and in containers whose annotation says that they never asked for any.
+// Everything else stays as it is. With keepZero the key stays, as [Policy.KeepZero] has it.
 func DropDefaultCPU[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], keepZero bool) {
 	target, errs := ParseTarget(*pod.Annotations)
 	if len(errs) > 0 || target.Type == "" {
@@ -213,7 +211,7 @@ func DropDefaultCPU[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N], keepZe
 	}
 }
 
-// partition writes what a partitioned pod has of which that was found.
+// partition makes the pod a partitioned one.
 func (p Pod[L, N]) partition(target Target, cores N, found findings, keepZero bool) {
 	annotations := *p.Annotations
 	for key, value := range annotations {
@@ -241,10 +239,9 @@ func (p Pod[L, N]) partition(target Target, cores N, found findings, keepZero bo
 	}
 }
 
-// dropCPU takes cpu out of a container's lists, or leaves it at zero there. A zero that is
-// there stays if the container is partitioned already, so that another run finds nothing to
-// do. In the limits only such a container gets a zero: whoever has put a limit back beside
-// cores would do so again.
+// dropCPU removes cpu from a container's lists, or sets it to zero there. If the container is
+// partitioned already, a zero stays, so that another run finds nothing to do. Only then can
+// limits get a zero: whoever has put a limit back beside cores would do so again.
 func (c *Container[L, N]) dropCPU(already, keepZero bool) {
 	zero := func(list L) bool {
 		quantity, has := list[cpu]
@@ -267,7 +264,8 @@ func (c *Container[L, N]) dropCPU(already, keepZero bool) {
 	}
 }
 
-// annotate leaves the pod as it is where another annotation would have it refused.
+// annotate sets an annotation, unless upstream would then refuse the pod for the size of its
+// annotations.
 func (p Pod[L, N]) annotate(key, value string) {
 	size := len(key) + len(value)
 	for k, v := range *p.Annotations {
@@ -284,7 +282,7 @@ func (p Pod[L, N]) annotate(key, value string) {
 	(*p.Annotations)[key] = value
 }
 
-// removeCores removes the cores of all workload types, except the one named.
+// removeCores removes the cores of all workload types but one.
 func removeCores[L ~map[N]resource.Quantity, N ~string](list *L, except N) {
 	if !CarriesCores(*list) {
 		return
@@ -296,7 +294,7 @@ func removeCores[L ~map[N]resource.Quantity, N ~string](list *L, except N) {
 	}
 }
 
-// remove leaves no empty list behind: the API does not tell one from none.
+// remove leaves nil rather than an empty list: the API does not distinguish them.
 func remove[L ~map[N]resource.Quantity, N ~string](list *L, name N) {
 	delete(*list, name)
 	if len(*list) == 0 {

@@ -41,8 +41,8 @@ const (
 // The tables are full of these, so they have short names.
 var list, container, pod = podtest.List, podtest.Container, podtest.Pod
 
-// What becomes of pods as users write them, the cases of package partitiontest say. This is
-// what later runs, callers and webhooks add.
+// The cases of package partitiontest say what becomes of pods as users write them. This test
+// has the pods that earlier runs, callers and webhooks leave.
 func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 	asks := func(more ...string) map[string]string {
 		annotations := map[string]string{target: soft}
@@ -67,7 +67,7 @@ func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 		want:    pod(asks(forA, `{"cpushares":400,"cpulimit":500}`, ResourcesPrefix+"b", `{"cpushares":2}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400"), container("b", "cpu=0 memory=1Mi", "")),
 		outcome: Partitioned,
 	}, {
-		name:    "a limit that was put back beside cores stays as zero, too",
+		name:    "a limit that was put back beside cores becomes zero, too",
 		pod:     pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=100m memory=1Mi", "cores=400 cpu=200m")),
 		policy:  Policy{KeepZero: true},
 		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 cpu=0 memory=1Mi", "cores=400 cpu=0")),
@@ -100,7 +100,7 @@ func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 		reason:      ReasonCoresWithoutTarget,
 		wantMessage: "turned back",
 	}, {
-		name:        "a pod that a webhook made Guaranteed since is an ordinary one again",
+		name:        "a partitioned pod that a webhook made Guaranteed becomes an ordinary one again",
 		pod:         pod(asks(forA, `{"cpushares":500,"cpulimit":500}`), container("a", "cores=500 memory=1Mi", "cores=500 memory=1Mi")),
 		want:        pod(map[string]string{WarningAnnotation: ""}, container("a", "cpu=500m memory=1Mi", "cpu=500m memory=1Mi")),
 		outcome:     Skipped,
@@ -160,8 +160,8 @@ func texts(l v1.ResourceList) map[v1.ResourceName]string {
 	return m
 }
 
-// randomPod makes pods of all shapes that the API may hand to Mutate, and some
-// that it should not.
+// randomPod makes pods of all shapes that the API passes to Mutate, and some that it should
+// not pass.
 func randomPod(r *rand.Rand) *v1.Pod {
 	pick := func(values ...string) string { return values[r.IntN(len(values))] }
 	p := pod(map[string]string{})
@@ -212,7 +212,7 @@ func TestMutateTwiceChangesNothing(t *testing.T) {
 	}
 }
 
-// A later run that keeps zeros adds nothing else, and an earlier one leaves them.
+// A run with KeepZero adds nothing but zeros, and a run without it leaves them.
 func TestZeroChangesNothingElse(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 20000 {
@@ -306,10 +306,10 @@ func TestMirrorPodsKeepNoDefaultCPU(t *testing.T) {
 	if got := defaulted.Spec.Containers[0].Resources; got.Requests.Cpu().MilliValue() != 400 || got.Limits.Cpu().MilliValue() != 500 || CarriesCores(got.Requests) || len(defaulted.Annotations) != 3 {
 		t.Errorf("with cpu again it is %v, %v", got, defaulted.Annotations)
 	}
-	unpartitioned := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", ""))
-	got = unpartitioned.DeepCopy()
+	ordinary := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", ""))
+	got = ordinary.DeepCopy()
 	DropDefaultCPU(V1(got), false)
-	expectEqual(t, got, unpartitioned)
+	expectEqual(t, got, ordinary)
 }
 
 func TestPodsThatDoNotAskCostNothing(t *testing.T) {

@@ -18,9 +18,9 @@ package partition
 
 import "strings"
 
-// NamespaceReason tells what of a namespace's annotations keeps its pods from being
-// partitioned as the workload type: [ReasonNamespaceNotAnnotated],
-// [ReasonNamespaceOtherTypes], or [NoReason].
+// NamespaceReason returns why the annotations of a namespace keep its pods from being
+// partitioned as the workload type: [ReasonNamespaceNotAnnotated] or
+// [ReasonNamespaceOtherTypes]. It returns [NoReason] if they allow the type.
 func NamespaceReason(annotations map[string]string, workloadType string) Reason {
 	allowed, annotated := annotations[AllowedAnnotation]
 	switch {
@@ -32,9 +32,9 @@ func NamespaceReason(annotations map[string]string, workloadType string) Reason 
 	return NoReason
 }
 
-// ParseTypes splits the value of an allowed or enabled annotation at its
-// commas. Blanks around names and empty names are ignored; names that could not
-// be a workload type are kept, since no pod can ask for them.
+// ParseTypes splits the value of an allowed or enabled annotation at its commas. It drops
+// blanks around names, and empty names. It keeps names that cannot be a workload type,
+// since no pod can ask for those.
 func ParseTypes(value string) []string {
 	var types []string
 	for name := range strings.SplitSeq(value, ",") {
@@ -45,8 +45,8 @@ func ParseTypes(value string) []string {
 	return types
 }
 
-// ListsType reports whether an allowed or enabled annotation lists the workload type.
-// It does what [ParseTypes] does, without an allocation.
+// ListsType reports whether an allowed or enabled annotation lists the workload type. It
+// reads the value as [ParseTypes] does, without an allocation.
 func ListsType(value, workloadType string) bool {
 	for value != "" {
 		var name string

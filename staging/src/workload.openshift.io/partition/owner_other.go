@@ -20,5 +20,5 @@ package partition
 
 import "io/fs"
 
-// ownerOf knows no owners: pinning files are Linux's.
+// ownerOf knows no owner: only Linux has pinning files.
 func ownerOf(fs.FileInfo) (uid uint32, known bool) { return 0, false }

@@ -25,12 +25,13 @@ import (
 )
 
 // PartitionedType returns the workload type of a pod that [Mutate] partitioned, and false
-// for every other pod. The target annotation alone makes no partitioned pod: no
-// container may have cpu, and either each has its resources annotation, or at least one
-// has cores of the type, and none those of another. (OpenShift's kubelet annotates no
-// container without a request.) A pod whose author forged all of that cannot be told
-// from a partitioned one; it is the admission plugin, in every kube-apiserver, that lets
-// none pass. It does not allocate.
+// for every other pod. It does not allocate.
+//
+// The target annotation is not enough. In a partitioned pod no container has cpu, or cores
+// of another type. Either each has its resources annotation, or at least one has cores of
+// the type: OpenShift's kubelet annotates no container without a request. A pod whose author
+// forged all of that looks the same, but the admission plugin in every kube-apiserver
+// refuses it.
 func PartitionedType(pod *v1.Pod) (workloadType string, ok bool) {
 	for key := range pod.Annotations {
 		if name, found := strings.CutPrefix(key, TargetPrefix); found {
@@ -68,8 +69,8 @@ func PartitionedType(pod *v1.Pod) (workloadType string, ok bool) {
 	return workloadType, true
 }
 
-// carriesCoresOf reports whether a list names the cores of the workload type, and of any
-// other.
+// carriesCoresOf reports whether a list has cores of the workload type, and whether it has
+// cores of another one.
 func carriesCoresOf(list v1.ResourceList, workloadType string) (own, foreign bool) {
 	if hasOnly(list, cpu, memory) {
 		return false, false
@@ -83,11 +84,10 @@ func carriesCoresOf(list v1.ResourceList, workloadType string) (own, foreign boo
 	return own, foreign
 }
 
-// AsOrdinary returns a copy of a partitioned pod, whose workload type [PartitionedType] has
-// told, in which each container asks for CPU as it did before [Mutate]: what
-// upstream code that turns requests into weights and quotas should see. The copy
-// shares everything else with the pod; only the containers' requests and limits may
-// be changed in it.
+// AsOrdinary returns a copy of a partitioned pod in which each container asks for CPU as it
+// did before [Mutate]. Upstream code that turns requests into weights and quotas must see
+// this copy. [PartitionedType] returns the workload type. The copy shares all but the
+// containers' requests and limits with the pod, so only these may be changed.
 func AsOrdinary(pod *v1.Pod, workloadType string) *v1.Pod {
 	ordinary := *pod
 	ordinary.Spec.InitContainers = asOrdinary(pod, pod.Spec.InitContainers, workloadType)
@@ -95,12 +95,11 @@ func AsOrdinary(pod *v1.Pod, workloadType string) *v1.Pod {
 	return &ordinary
 }
 
-// ContainerAsOrdinary is [AsOrdinary] for one container, which may be a copy with
-// other resources than the pod's spec has: an in-place resize of memory passes one
-// without cores (pkg/kubelet/kuberuntime, updatePodContainerResources). CPU is
-// therefore taken from the container of that name in the pod, and all else from
-// the given one. A container that the pod does not have is ephemeral, and never
-// asks for CPU.
+// ContainerAsOrdinary is [AsOrdinary] for one container. That may be a copy whose resources
+// are not those of the pod's spec: an in-place resize of memory passes one without cores
+// (pkg/kubelet/kuberuntime, updatePodContainerResources). So CPU is taken from the pod's
+// container of that name, and everything else from the given one. A container that the pod
+// does not have is ephemeral, and never asks for CPU.
 func ContainerAsOrdinary(pod *v1.Pod, workloadType string, container *v1.Container) *v1.Container {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
@@ -117,7 +116,7 @@ func ContainerAsOrdinary(pod *v1.Pod, workloadType string, container *v1.Contain
 	return container
 }
 
-// withCPUOf returns a copy of a list with the cpu of another, and without cores.
+// withCPUOf returns a copy of a list with the cpu of another list, and without cores.
 func withCPUOf(list, other v1.ResourceList) v1.ResourceList {
 	list = maps.Clone(list)
 	removeCores(&list, "")

@@ -23,7 +23,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The kubelet knows a partitioned pod by what it has, whoever partitioned it.
+// So the kubelet knows them, whoever partitioned them.
 func TestPartitionedPodsAreKnownByWhatTheyHave(t *testing.T) {
 	const cores, others = "management.workload.openshift.io/cores=400", "infra.workload.openshift.io/cores=400"
 	annotated := map[string]string{target: soft, ResourcesPrefix + "c": `{"cpushares":400}`, ResourcesPrefix + "d": `{"cpushares":2}`}

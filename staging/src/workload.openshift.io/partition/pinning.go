@@ -33,9 +33,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Pools are a node's partitions by workload type (design, section 2). An empty
-// set switches a type on without confining it. A nil map means that the feature
-// is off; an empty one, that the file names no type.
+// Pools are a node's pools by workload type (design, section 2). An empty pool switches its
+// type on without confining it. A nil map means that the feature is off; an empty one, that
+// the file names no type.
 type Pools map[string]cpuset.CPUSet
 
 // Types returns the workload types in alphabetical order.
@@ -52,19 +52,20 @@ func (p Pools) Union() cpuset.CPUSet {
 	return union
 }
 
-// maxPinningFile bounds the size in bytes of a pinning file; maxCPU is the largest CPU number that
-// a kernel can be built for (Linux, arch/x86/Kconfig, NR_CPUS). Both keep a wrong
-// file from becoming a wrong amount of memory.
+// maxPinningFile is the largest size of a pinning file, in bytes. maxCPU is the largest CPU
+// number that a kernel can be built for (Linux, arch/x86/Kconfig, NR_CPUS). Both keep a
+// wrong file from taking a wrong amount of memory.
 const (
 	maxPinningFile = 1 << 20
 	maxCPU         = 8191
 )
 
-// Load reads the node's pinning file. online is the set of CPUs that the host has.
-// Without a file it returns nil and no error: the feature is off. A file that somebody
-// else than root owns or can write, or could put there, that is not a regular file, or
-// that [Parse] does not accept, is an error that names it. Notes are sentences for the
-// administrator about a file that is accepted all the same.
+// Load reads the node's pinning file. online are the CPUs that the host has. Without a file
+// Load returns nil and no error: the feature is off.
+//
+// Load returns an error that names the file if it is not a regular file, if [Parse] does not
+// accept it, or if anybody but root owns it, can write it, or could put another in its place.
+// Notes are sentences for the administrator about a file that is accepted all the same.
 func Load(path string, online cpuset.CPUSet) (pools Pools, notes []string, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -109,11 +110,10 @@ const writableByOthers = 0o022
 // root is the user who must own the pinning file; tests may run as another.
 var root uint32
 
-// checkDirectories looks at every directory through which the kernel finds the file,
-// symbolic links included: whoever can write one of them can put another file there. One
-// with the sticky bit lets nobody replace what belongs to others. An owner other than root
-// is only noted: common installers give /etc/kubernetes to a user of their own, who owns
-// the static pods' manifests as well.
+// checkDirectories looks at every directory through which the kernel finds the file, symbolic
+// links included: whoever can write one of them can put another file there, unless it has the
+// sticky bit. An owner other than root is only noted: common installers give /etc/kubernetes
+// to a user of their own, who owns the static pods' manifests as well.
 func checkDirectories(path string) (notes []string, err error) {
 	seen := map[string]bool{}
 	check := func(directory string) error {
@@ -176,16 +176,17 @@ func checkDirectories(path string) (notes []string, err error) {
 // MAXSYMLINKS).
 const maxLinks = 40
 
-// emptyFileType is the workload type that an empty file switches on, as installers mean
-// it that only make the file exist.
+// emptyFileType is the workload type that an empty file switches on: some installers only
+// create the file.
 const emptyFileType = "management"
 
-// Parse decodes a pinning file: a JSON object with one object for each workload
-// type, whose only key, cpuset, is a CPU list in the kernel's format. A file of nothing
-// but white space switches on management without confining it. Everything else is
-// strict: unknown, missing or duplicate keys, trailing data, an invalid type, a
-// malformed list, a CPU that is not in online, and two pools that overlap
-// are errors that name the type and the value. The pools may be all of online.
+// Parse decodes a pinning file: a JSON object with one object for each workload type, whose
+// only key, cpuset, is a CPU list in the kernel's format. An empty file, or one of white
+// space, switches management on without confining it.
+//
+// Apart from that, Parse is strict. Unknown, missing or duplicate keys, trailing data, an
+// invalid type, a malformed list, a CPU that is not in online, and pools that overlap are
+// errors that name the type and the value. The pools may be all of online.
 func Parse(data []byte, online cpuset.CPUSet) (Pools, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return Pools{emptyFileType: cpuset.New()}, nil
@@ -199,7 +200,7 @@ func Parse(data []byte, online cpuset.CPUSet) (Pools, error) {
 		return nil, fmt.Errorf("not a pinning file such as {\"management\": {\"cpuset\": \"0-1\"}}: %w", err)
 	}
 	if len(strict) > 0 {
-		// One line, as every error of a pinning file.
+		// In one line, like every error about a pinning file.
 		texts := make([]string, len(strict))
 		for i := range strict {
 			texts[i] = strict[i].Error()
@@ -255,7 +256,7 @@ func cpusetOf(value any) (string, error) {
 	}
 }
 
-// asJSON prints a value as it stands in the file.
+// asJSON prints a value as the file has it.
 func asJSON(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -264,8 +265,8 @@ func asJSON(value any) string {
 	return abbreviate(string(data))
 }
 
-// parseCPUSet is cpuset.Parse for input that nobody has checked: that one would
-// enumerate a range of any size, and accepts signs.
+// parseCPUSet is cpuset.Parse for input that nobody has checked: cpuset.Parse would enumerate
+// a range of any size, and accepts signs.
 func parseCPUSet(list string) (cpuset.CPUSet, error) {
 	if list == "" {
 		return cpuset.New(), nil

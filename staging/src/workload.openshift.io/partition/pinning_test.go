@@ -45,35 +45,35 @@ func TestParseAcceptsPools(t *testing.T) {
 
 func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	for name, test := range map[string]struct{ file, wantError string }{
-		"null":                        {`null`, "not a pinning file"},
-		"an array":                    {`[]`, "not a pinning file"},
-		"trailing data":               {`{"management": {"cpuset": "0"}} x`, "not a pinning file"},
-		"a second object":             {`{"management": {"cpuset": "0"}} {}`, "not a pinning file"},
-		"a type twice":                {`{"a": {"cpuset": "0"}, "a": {"cpuset": "1"}}`, `duplicate field "a"`},
-		"a key twice":                 {`{"a": {"cpuset": "0", "cpuset": "1"}}`, `duplicate field "a.cpuset"`},
-		"an unknown key":              {`{"a": {"cpuset": "0", "cpus": "1"}}`, `workload type "a": unknown field "cpus"`},
-		"a key in other case":         {`{"a": {"CPUSet": "0"}}`, `workload type "a": unknown field "CPUSet"`},
-		"a type that is null":         {`{"a": null}`, `"a": null is not an object`},
-		"a missing set":               {`{"a": {}}`, `"a": cpuset is missing`},
-		"a set that is null":          {`{"a": {"cpuset": null}}`, `"a": cpuset is missing`},
-		"a set that is a number":      {`{"a": {"cpuset": 0}}`, `"a": cpuset 0 is not a string`},
-		"an upper-case type":          {`{"A": {"cpuset": "0"}}`, `workload type "A"`},
-		"an empty type":               {`{"": {"cpuset": "0"}}`, `workload type ""`},
-		"a type of quotas":            {`{"requests": {"cpuset": "0"}}`, `workload type "requests"`},
-		"a type with a dot":           {`{"a.b": {"cpuset": "0"}}`, `workload type "a.b"`},
-		"a type that is too long":     {`{"` + strings.Repeat("a", 64) + `": {"cpuset": "0"}}`, "63"},
-		"words for a set":             {`{"a": {"cpuset": "all"}}`, `"all" is not a CPU`},
-		"a blank in a set":            {`{"a": {"cpuset": "0, 1"}}`, `" 1" is not a CPU`},
-		"a blank set":                 {`{"a": {"cpuset": " "}}`, `" " is not a CPU`},
-		"a trailing comma":            {`{"a": {"cpuset": "0,"}}`, `"" is not a CPU`},
-		"an open range":               {`{"a": {"cpuset": "0-"}}`, `"0-" is not a CPU`},
-		"a negative CPU":              {`{"a": {"cpuset": "-1"}}`, `"-1" is not a CPU`},
-		"a sign":                      {`{"a": {"cpuset": "+1"}}`, `"+1" is not a CPU`},
-		"a range that runs backwards": {`{"a": {"cpuset": "2-1"}}`, `cpuset "2-1"`},
-		"a range without end":         {`{"a": {"cpuset": "0-4294967295"}}`, "CPU 4294967295 is beyond 8191"},
-		"a number that is no number":  {`{"a": {"cpuset": "99999999999999999999"}}`, "is beyond 8191"},
-		"a CPU that the host lacks":   {`{"a": {"cpuset": "3-4"}}`, "the host has no CPU 4; it has 0-3"},
-		"pools that overlap":          {`{"b": {"cpuset": "1-2"}, "a": {"cpuset": "0-1"}}`, `"b": cpuset "1-2": CPU 1 is in the pool of "a" too`},
+		"null":                          {`null`, "not a pinning file"},
+		"an array":                      {`[]`, "not a pinning file"},
+		"trailing data":                 {`{"management": {"cpuset": "0"}} x`, "not a pinning file"},
+		"a second object":               {`{"management": {"cpuset": "0"}} {}`, "not a pinning file"},
+		"a type twice":                  {`{"a": {"cpuset": "0"}, "a": {"cpuset": "1"}}`, `duplicate field "a"`},
+		"a key twice":                   {`{"a": {"cpuset": "0", "cpuset": "1"}}`, `duplicate field "a.cpuset"`},
+		"an unknown key":                {`{"a": {"cpuset": "0", "cpus": "1"}}`, `workload type "a": unknown field "cpus"`},
+		"a key in other case":           {`{"a": {"CPUSet": "0"}}`, `workload type "a": unknown field "CPUSet"`},
+		"a type that is null":           {`{"a": null}`, `"a": null is not an object`},
+		"a missing cpuset":              {`{"a": {}}`, `"a": cpuset is missing`},
+		"a cpuset that is null":         {`{"a": {"cpuset": null}}`, `"a": cpuset is missing`},
+		"a cpuset that is a number":     {`{"a": {"cpuset": 0}}`, `"a": cpuset 0 is not a string`},
+		"an upper-case type":            {`{"A": {"cpuset": "0"}}`, `workload type "A"`},
+		"an empty type":                 {`{"": {"cpuset": "0"}}`, `workload type ""`},
+		"a type of quotas":              {`{"requests": {"cpuset": "0"}}`, `workload type "requests"`},
+		"a type with a dot":             {`{"a.b": {"cpuset": "0"}}`, `workload type "a.b"`},
+		"a type that is too long":       {`{"` + strings.Repeat("a", 64) + `": {"cpuset": "0"}}`, "63"},
+		"a word in place of a list":     {`{"a": {"cpuset": "all"}}`, `"all" is not a CPU`},
+		"a blank in a list":             {`{"a": {"cpuset": "0, 1"}}`, `" 1" is not a CPU`},
+		"a blank list":                  {`{"a": {"cpuset": " "}}`, `" " is not a CPU`},
+		"a trailing comma":              {`{"a": {"cpuset": "0,"}}`, `"" is not a CPU`},
+		"an open range":                 {`{"a": {"cpuset": "0-"}}`, `"0-" is not a CPU`},
+		"a negative CPU":                {`{"a": {"cpuset": "-1"}}`, `"-1" is not a CPU`},
+		"a sign":                        {`{"a": {"cpuset": "+1"}}`, `"+1" is not a CPU`},
+		"a range that runs backwards":   {`{"a": {"cpuset": "2-1"}}`, `cpuset "2-1"`},
+		"a range beyond all CPUs":       {`{"a": {"cpuset": "0-4294967295"}}`, "CPU 4294967295 is beyond 8191"},
+		"a number of more than 64 bits": {`{"a": {"cpuset": "99999999999999999999"}}`, "is beyond 8191"},
+		"a CPU that the host lacks":     {`{"a": {"cpuset": "3-4"}}`, "the host has no CPU 4; it has 0-3"},
+		"pools that overlap":            {`{"b": {"cpuset": "1-2"}, "a": {"cpuset": "0-1"}}`, `"b": cpuset "1-2": CPU 1 is in the pool of "a" too`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pools, err := Parse([]byte(test.file), host)
@@ -87,7 +87,6 @@ func TestParseRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-// What installers write is understood, although it says little.
 func TestParseAcceptsWhatInstallersWrite(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"an empty file switches management on": {"", "management="},

@@ -21,13 +21,13 @@ import "slices"
 // Reason says why a pod is not partitioned, in a form that serves as a metric's label.
 type Reason string
 
-// NoReason is the zero value: nothing keeps the pod from being partitioned, or it does not
-// ask.
+// NoReason is the zero value: nothing keeps the pod from being partitioned, or the pod does
+// not ask.
 const NoReason Reason = ""
 
-// rules is the table of all reasons, in the order in which the documentation lists them.
-// Whatever is to be known of a reason stands in the file named after it; nothing else
-// says when it holds, what its pods get, or what their authors are told.
+// rules is the table of all reasons, in the order of the documentation. The file named after
+// a reason is the only one that says when it holds, what its pods get, and what their authors
+// are told.
 var rules = [...]Rule{
 	guaranteedRule,
 	qosChangeRule,
@@ -45,27 +45,24 @@ var rules = [...]Rule{
 	coresWithoutTargetRule,
 }
 
-// Rule is a row of the table of reasons: everything that the decision, the documentation
-// and commands say of one of them.
+// Rule is a row of the table of reasons: everything that the decision, the documentation and
+// commands say about one reason.
 type Rule struct {
 	Reason Reason
-	// Condition says when the rule holds. It is a clause in the Markdown of the
-	// documentation's table.
+	// Condition says when the rule holds: a clause for the documentation's table, in Markdown.
 	Condition string
-	// Text is what the pod's author is told: what is wrong, and what to do about it. It
-	// completes a sentence that names the workload type, and [Decision.Detail] may follow.
+	// Text says to the pod's author what is wrong, and what to do about it. It completes a
+	// sentence that names the workload type, and [Decision.Detail] may follow it.
 	Text string
-	// Whole means that Text is all of the message, because the reason has nothing to do
-	// with one workload type.
+	// Whole means that Text is the whole message, since the reason is not about one workload
+	// type.
 	Whole bool
 	// Soft and Hard are what a pod with that effect gets.
 	Soft, Hard Response
-	// SoftNote qualifies Soft for the documentation. Empty means that there is no more to
-	// say.
+	// SoftNote qualifies Soft in the documentation's table. It may be empty.
 	SoftNote string
 	// StaticPods says how the rule differs for static pods. Empty means that it does not.
-	// A static pod is never refused, whatever Soft and Hard are: the kubelet has nobody to
-	// refuse it to ([Policy.NeverRefuse]).
+	// Whatever Soft and Hard are, a static pod is never refused ([Policy.NeverRefuse]).
 	StaticPods string
 }
 
@@ -75,16 +72,15 @@ type Response int
 const (
 	// Silence: the pod runs as an ordinary one, and nobody is told.
 	Silence Response = iota - 1
-	// Warning: the pod runs as an ordinary one, and its author is warned. It is the zero
-	// value.
+	// Warning: the pod runs as an ordinary one, and its author is warned. It is the zero value.
 	Warning
-	// Forbidden: the pod is refused with the HTTP status 403.
+	// Forbidden: the pod is refused with HTTP status 403.
 	Forbidden
-	// Unprocessable: the pod is refused with the HTTP status 422, which names a field.
+	// Unprocessable: the pod is refused with HTTP status 422, and the answer names a field.
 	Unprocessable
 )
 
-// String returns the word, or the HTTP status, by which the documentation calls it.
+// String returns the word or the HTTP status that the documentation's table has.
 func (r Response) String() string {
 	switch r {
 	case Silence:
@@ -100,7 +96,7 @@ func (r Response) String() string {
 // Refuses reports whether the pod is not created.
 func (r Response) Refuses() bool { return r == Forbidden || r == Unprocessable }
 
-// Response returns what a pod with the effect gets. No effect is the soft one.
+// Response returns what a pod with the effect gets. The zero value counts as soft.
 func (r Rule) Response(effect Effect) Response {
 	if effect == Required {
 		return r.Hard
@@ -111,8 +107,8 @@ func (r Rule) Response(effect Effect) Response {
 // Rules returns all rules, in the order of the documentation's table.
 func Rules() []Rule { return slices.Clone(rules[:]) }
 
-// RuleOf returns the rule of a reason. [NoReason], and a reason that a [Gate] invented, have
-// none; of the latter it returns one without words that refuses the hard effect.
+// RuleOf returns the rule of a reason. It returns false for [NoReason] and for a reason that
+// a [Gate] invented, with a rule that has no words and refuses the hard effect.
 func RuleOf(reason Reason) (rule Rule, ok bool) {
 	for i := range rules {
 		if rules[i].Reason == reason {

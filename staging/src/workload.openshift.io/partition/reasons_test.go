@@ -30,11 +30,11 @@ func TestTheTableIsComplete(t *testing.T) {
 	seen := map[Reason]bool{}
 	for _, rule := range Rules() {
 		if seen[rule.Reason] || !label.MatchString(string(rule.Reason)) {
-			t.Errorf("%q is twice in the table, or can be no label", rule.Reason)
+			t.Errorf("%q is twice in the table, or cannot be a label", rule.Reason)
 		}
 		seen[rule.Reason] = true
 		if rule.Condition == "" || rule.Text == "" || strings.ContainsAny(rule.Condition+rule.StaticPods+rule.SoftNote, "|\n") {
-			t.Errorf("%s does not say when it holds, or what to tell: %+v", rule.Reason, rule)
+			t.Errorf("%s lacks its condition or text, or has a character that breaks the table: %+v", rule.Reason, rule)
 		}
 		if rule.Hard < rule.Soft {
 			t.Errorf("%s: the hard effect gets %s, and the soft one %s", rule.Reason, rule.Hard, rule.Soft)
@@ -44,7 +44,7 @@ func TestTheTableIsComplete(t *testing.T) {
 		}
 		for _, other := range Rules() {
 			if rule.Reason != other.Reason && strings.HasPrefix(rule.Text, other.Text) {
-				t.Errorf("ParseMessage cannot tell %s from %s", rule.Reason, other.Reason)
+				t.Errorf("ParseMessage cannot distinguish %s from %s", rule.Reason, other.Reason)
 			}
 		}
 	}
@@ -54,7 +54,6 @@ func TestTheTableIsComplete(t *testing.T) {
 	}
 }
 
-// Whatever a gate says, the table decides what comes of it.
 func TestPodsGetWhatTheTableSays(t *testing.T) {
 	for _, rule := range append(Rules(), Rule{Reason: "of_a_gate", Hard: Forbidden}) {
 		for effect, want := range map[string]Response{soft: rule.Soft, hard: rule.Hard} {
@@ -69,7 +68,7 @@ func TestPodsGetWhatTheTableSays(t *testing.T) {
 	}
 }
 
-// Users, and tests of others, look for these words.
+// Users and other people's tests look for these.
 func TestMessagesKeepTheirWords(t *testing.T) {
 	target := Target{Type: "management", Effect: Preferred}
 	wrong := field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations"), "x", "is wrong")}
@@ -101,7 +100,7 @@ func TestMessagesKeepTheirWords(t *testing.T) {
 			d.Target.Effect = Required
 		}
 		if got := d.Message(); got != want {
-			t.Errorf("%s: told\n%q, want\n%q", reason, got, want)
+			t.Errorf("%s: the message is\n%q, want\n%q", reason, got, want)
 		}
 		rule, known := RuleOf(reason)
 		if parsed, ok := ParseMessage(want); ok != (known && !rule.Whole) || (ok && (parsed.Reason != reason || parsed.Target != target || parsed.Detail != d.Detail)) {
@@ -109,20 +108,21 @@ func TestMessagesKeepTheirWords(t *testing.T) {
 		}
 		d.Outcome = Refused
 		if got := d.Message(); !rule.Whole && got != strings.Replace(want, "ignored", "refused", 1) {
-			t.Errorf("%s: a refused pod is told %q", reason, got)
+			t.Errorf("%s: the message of a refused pod is %q", reason, got)
 		}
 	}
 }
 
-// ruleTest is a pod, without its target annotation, on which a rule holds or does not.
+// ruleTest says whether a rule holds for a pod.
 type ruleTest struct {
+	// pod has no target annotation yet.
 	pod    *v1.Pod
 	holds  bool
 	policy Policy
 }
 
-// expectRule checks on which pods a rule holds: soft ones run as they were, with a warning,
-// hard ones are refused, and all others are partitioned.
+// expectRule checks for which pods a rule holds. Of these, soft ones run as they were, with a
+// warning, and hard ones are refused. All others are partitioned.
 func expectRule(t *testing.T, reason Reason, pods map[string]ruleTest) {
 	t.Helper()
 	for name, test := range pods {

@@ -24,16 +24,16 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// MinShares is the weight of a container that asked for no CPU: the smallest that
-// the kernel accepts (Linux, kernel/sched/sched.h, MIN_SHARES).
+// MinShares is the weight of a container that asks for no CPU: the smallest that the kernel
+// accepts (Linux, kernel/sched/sched.h, MIN_SHARES).
 const MinShares = 2
 
-// ContainerResources is the value of a container's resources annotation: what the
-// spec can no longer tell, because cpu was taken out of it. A pod never chooses
-// its own cpuset, so there is no such key.
+// ContainerResources is the value of a container's resources annotation: what the spec no
+// longer says, since it has no cpu any more. There is no key for a cpuset: a pod never
+// chooses its own CPUs.
 type ContainerResources struct {
-	// CPUShares is the CPU request in millicores (not in the kernel's 1024ths of a
-	// CPU; the source document has it so), at least [MinShares].
+	// CPUShares is the CPU request in millicores, at least [MinShares]. (It is not in the
+	// kernel's 1024ths of a CPU: the source document has it so.)
 	CPUShares int64
 	// CPULimit is the CPU limit in millicores. Zero means that there is none.
 	CPULimit int64
@@ -54,23 +54,22 @@ func (r ContainerResources) appendTo(b []byte) []byte {
 	return append(b, '}')
 }
 
-// resourcesOf returns a container's resources annotation. The key of a container whose
-// name is a DNS-1123 label, as every valid one is, fits the buffer and is not allocated.
+// resourcesOf returns a container's resources annotation. If the container's name is a
+// DNS-1123 label, as valid names are, the key fits the buffer and is not allocated.
 func resourcesOf(annotations map[string]string, container string) (value string, ok bool) {
 	var buffer [len(ResourcesPrefix) + validation.DNS1123LabelMaxLength]byte
 	value, ok = annotations[string(append(append(buffer[:0], ResourcesPrefix...), container...))]
 	return value, ok
 }
 
-// maxResourcesValue bounds what is worth parsing; a canonical value has at most
-// 63 bytes.
+// maxResourcesValue is the largest value that is worth parsing, in bytes. A canonical value
+// has at most 63.
 const maxResourcesValue = 256
 
-// cpuLimitOf returns the CPU limit in millicores that a resources annotation
-// carries, or zero. It is the only thing ever taken from such an annotation,
-// since a user may have written it: the shares follow from the spec, and whatever
-// else stands there is dropped. The value counts only if it is what this package could
-// have written: an integer under that very key, which stands there once.
+// cpuLimitOf returns the CPU limit of a resources annotation in millicores; zero if there is
+// none. Nothing else is ever read from such an annotation, since a user may have written it:
+// the shares follow from the spec, and all other keys are dropped. The limit counts only if
+// this package could have written it: an integer under exactly that key, which appears once.
 func cpuLimitOf(value string) int64 {
 	// The form that this package writes needs no JSON decoder.
 	if rest, ok := strings.CutPrefix(value, `{"cpushares":`); ok {
@@ -87,7 +86,7 @@ func cpuLimitOf(value string) int64 {
 	var keys struct {
 		CPULimit int64 `json:"cpulimit"`
 	}
-	// Unlike encoding/json this one tells capitals from small letters.
+	// Unlike encoding/json, this decoder is case-sensitive.
 	if strict, err := kjson.UnmarshalStrict([]byte(value), &keys, kjson.DisallowDuplicateFields); err != nil || len(strict) > 0 {
 		return 0
 	}
@@ -97,7 +96,7 @@ func cpuLimitOf(value string) int64 {
 	return keys.CPULimit
 }
 
-// number returns zero for what is none.
+// number parses an integer. It returns zero for any other text.
 func number(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

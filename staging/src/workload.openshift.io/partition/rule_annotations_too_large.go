@@ -22,8 +22,8 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 )
 
-// ReasonAnnotationsTooLarge: with ours, the pod's annotations are more than upstream
-// accepts, and the pod would be refused.
+// ReasonAnnotationsTooLarge: upstream would refuse the pod, since its annotations and ours
+// together are larger than upstream accepts.
 const ReasonAnnotationsTooLarge Reason = "annotations_too_large"
 
 var annotationsTooLargeRule = Rule{
@@ -35,14 +35,15 @@ var annotationsTooLargeRule = Rule{
 	Hard:      Forbidden,
 }
 
-// maxAnnotations is the size in bytes, keys included, of all annotations that upstream accepts.
+// maxAnnotations is the largest size of all annotations that upstream accepts, in bytes, keys
+// included.
 const maxAnnotations = apivalidation.TotalAnnotationSizeLimitB
 
 func (p Pod[L, N]) annotationsTooLarge(target Target, found findings) bool {
 	return p.annotationsSize(target, found.amounts) > maxAnnotations
 }
 
-// annotationsSize is the size that the annotations have after partition.
+// annotationsSize returns the size that the annotations would have in the partitioned pod.
 func (p Pod[L, N]) annotationsSize(target Target, amounts []amount) (size int) {
 	for key, value := range *p.Annotations {
 		switch {

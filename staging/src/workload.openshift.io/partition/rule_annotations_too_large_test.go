@@ -32,8 +32,8 @@ func TestAnnotationsStayWithinUpstreamsLimit(t *testing.T) {
 			ruleTest
 			want Outcome
 		}{
-			"all that there is room for": {with(fits), Partitioned},
-			"a byte more":                {with(fits - 1), map[string]Outcome{"soft": Skipped, "hard": Refused}[effect]},
+			"as large as upstream accepts": {with(fits), Partitioned},
+			"a byte larger":                {with(fits - 1), map[string]Outcome{"soft": Skipped, "hard": Refused}[effect]},
 		} {
 			p := test.pod
 			p.Annotations[target] = value

@@ -16,9 +16,9 @@ limitations under the License.
 
 package partition
 
-// ReasonChangedLater: a pod no longer is what [Mutate] made of it, and nothing runs after
-// that. The kubelet would not know it as partitioned, and the scheduler would count it
-// twice. [Settled] tells it (design, section 4.1).
+// ReasonChangedLater: the pod is no longer as [Mutate] left it, and Mutate does not run again.
+// The kubelet would not take it for a partitioned pod, and the scheduler would count its CPU
+// twice. [Settled] decides (design, section 4.1).
 const ReasonChangedLater Reason = "changed_later"
 
 var changedLaterRule = Rule{

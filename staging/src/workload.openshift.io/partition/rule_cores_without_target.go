@@ -17,8 +17,8 @@ limitations under the License.
 package partition
 
 // ReasonCoresWithoutTarget: kubectl debug --copy-to drops annotations and keeps resources.
-// Such a pod has no right to cores, runs as the ordinary pod that it asks to be, and is no
-// pod that asked in vain: its outcome is [Ordinary] (design, section 3).
+// Such a copy does not ask, so it has no right to cores and runs as an ordinary pod. Its
+// outcome is [Ordinary], not [Skipped] (design, section 3).
 const ReasonCoresWithoutTarget Reason = "cores_without_target"
 
 var coresWithoutTargetRule = Rule{

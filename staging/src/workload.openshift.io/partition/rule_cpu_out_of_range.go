@@ -21,9 +21,9 @@ import (
 	"slices"
 )
 
-// ReasonCPUOutOfRange: a quantity of CPU is negative, beyond [MaxCPUs], or a request above
-// its limit. Upstream refuses the first and the last, and schedules nothing with the
-// second (design, section 5).
+// ReasonCPUOutOfRange: a quantity of CPU is negative, or beyond [MaxCPUs], or a request above
+// its limit. Upstream refuses a pod with the first or the last, and finds no node for one
+// with the second (design, section 5).
 const ReasonCPUOutOfRange Reason = "cpu_out_of_range"
 
 var cpuOutOfRangeRule = Rule{
@@ -43,7 +43,7 @@ const maxMillicores = MaxCPUs * 1000
 
 func (f findings) hasCPUOutOfRange() bool { return slices.ContainsFunc(f.amounts, amount.outOfRange) }
 
-// outOfRange reports whether no container can ask for the amount.
+// outOfRange reports whether no container may ask for the amount.
 func (a amount) outOfRange() bool {
 	return a.request < 0 || a.request > maxMillicores || a.limit < 0 || a.limit > maxMillicores || (a.limit != 0 && a.request > a.limit)
 }

@@ -16,8 +16,8 @@ limitations under the License.
 
 package partition
 
-// ReasonGuaranteed: a Guaranteed pod has a right to CPUs of its own, which a pool that
-// others share does not give it (design, section 5).
+// ReasonGuaranteed: a Guaranteed pod asks for CPUs of its own, and pods share a pool (design,
+// section 5).
 const ReasonGuaranteed Reason = "guaranteed"
 
 var guaranteedRule = Rule{

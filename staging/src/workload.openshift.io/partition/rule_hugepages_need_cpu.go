@@ -23,8 +23,8 @@ import (
 )
 
 // ReasonHugePagesNeedCPU: a container has huge pages and cpu, but no memory. Upstream would
-// refuse it once its cpu is gone (pkg/apis/core/validation,
-// validateResourceRequirements: "HugePages require cpu or memory").
+// refuse it without its cpu (pkg/apis/core/validation, validateResourceRequirements:
+// "HugePages require cpu or memory").
 const ReasonHugePagesNeedCPU Reason = "hugepages_need_cpu"
 
 var hugePagesNeedCPURule = Rule{

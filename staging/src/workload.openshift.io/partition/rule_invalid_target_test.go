@@ -20,13 +20,13 @@ import (
 	"testing"
 )
 
-// What is invalid, the tests of ParseTarget say.
+// The test of ParseTarget says what is invalid.
 func TestInvalidTargetsAreRefused(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
-		"two targets":         {target: soft, TargetPrefix + "other": ""},
-		"two, a hard one":     {target: hard, TargetPrefix + "other": ""},
-		"an invalid type":     {TargetPrefix + "Management": soft},
-		"an effect of no use": {target: `{"effect":"Wished"}`},
+		"two targets":       {target: soft, TargetPrefix + "other": ""},
+		"two, a hard one":   {target: hard, TargetPrefix + "other": ""},
+		"an invalid type":   {TargetPrefix + "Management": soft},
+		"an unknown effect": {target: `{"effect":"Wished"}`},
 	} {
 		for _, static := range []bool{false, true} {
 			p := pod(annotations, container("a", "cpu=100m memory=1Mi", "")).DeepCopy()

@@ -16,9 +16,9 @@ limitations under the License.
 
 package partition
 
-// ReasonNamespaceConstrainsCPU: a LimitRange or ResourceQuota would have the pod refused
-// without cpu, so a soft pod would not run at all. [Policy.Constraint] knows these objects,
-// and [Decision.Detail] names the one (design, section 4.1).
+// ReasonNamespaceConstrainsCPU: a LimitRange or ResourceQuota would refuse the pod without its
+// cpu, so a soft pod would not run at all. [Policy.Constraint] decides, and [Decision.Detail]
+// names the object (design, section 4.1).
 const ReasonNamespaceConstrainsCPU Reason = "namespace_constrains_cpu"
 
 var namespaceConstrainsCPURule = Rule{
@@ -30,7 +30,6 @@ var namespaceConstrainsCPURule = Rule{
 	Hard:       Forbidden,
 }
 
-// constraint returns what the object says that would refuse the pod, or nothing.
 func (p Policy) constraint() string {
 	if p.Constraint == nil {
 		return ""

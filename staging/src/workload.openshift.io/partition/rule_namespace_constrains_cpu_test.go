@@ -26,14 +26,15 @@ func TestConstrainedPodsAreNotPartitioned(t *testing.T) {
 	ordinary := pod(nil, container("a", "cpu=400m memory=1Mi", ""))
 	expectRule(t, ReasonNamespaceConstrainsCPU, map[string]ruleTest{
 		"an object constrains cpu": {pod: ordinary, policy: policy("LimitRange \"least\": minimum cpu"), holds: true},
-		"no object does":        {pod: ordinary, policy: policy("")},
-		"nobody knows of any":   {pod: ordinary},
+		"no object does":           {pod: ordinary, policy: policy("")},
+		"nothing can be asked":     {pod: ordinary},
 	})
 	d := Mutate(V1(pod(map[string]string{target: soft}, ordinary.Spec.Containers...)), Policy{Gate: AnyType, Constraint: func() string { return `LimitRange "least": minimum cpu` }})
 	if !strings.HasSuffix(d.Message(), `constrains the cpu of its pods: LimitRange "least": minimum cpu`) {
-		t.Errorf("told %q", d.Message())
+		t.Errorf("the message is %q", d.Message())
 	}
-	// What it would have to say of a pod that is not partitioned anyway costs a look into caches.
+	// The answer costs a look into caches, so nobody asks about a pod that is not partitioned
+	// anyway.
 	Mutate(V1(pod(map[string]string{target: soft}, container("a", "cpu=100m", ""))), Policy{Gate: AnyType, Constraint: func() string {
 		t.Error("asked of a pod that another rule keeps from being partitioned")
 		return ""

@@ -16,8 +16,8 @@ limitations under the License.
 
 package partition
 
-// ReasonNamespaceNotAnnotated: nobody has said whether the namespace's pods may use a pool,
-// and without that none may (design, section 4.1). [NamespaceReason] tells it.
+// ReasonNamespaceNotAnnotated: nobody has said whether the namespace's pods may use a pool, so
+// they must not (design, section 4.1). [NamespaceReason] decides.
 const ReasonNamespaceNotAnnotated Reason = "namespace_not_annotated"
 
 var namespaceNotAnnotatedRule = Rule{

@@ -16,9 +16,8 @@ limitations under the License.
 
 package partition
 
-// ReasonNamespaceOtherTypes: whoever annotated the namespace has decided, and not for this
-// type. So the soft effect is refused as well (design, section 4.1). [NamespaceReason]
-// tells it.
+// ReasonNamespaceOtherTypes: whoever annotated the namespace has decided against this type. So
+// a soft pod is refused as well (design, section 4.1). [NamespaceReason] decides.
 const ReasonNamespaceOtherTypes Reason = "namespace_other_types"
 
 var namespaceOtherTypesRule = Rule{

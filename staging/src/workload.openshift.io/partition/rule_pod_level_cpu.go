@@ -18,8 +18,9 @@ package partition
 
 import "slices"
 
-// ReasonPodLevelCPU: CPU of the pod as a whole bounds all its containers, and there is no
-// pod-level request for an extended resource that could replace it (design, section 5).
+// ReasonPodLevelCPU: CPU of the pod as a whole bounds all its containers, and upstream has no
+// pod-level request for an extended resource, which would have to replace it (design,
+// section 5).
 const ReasonPodLevelCPU Reason = "pod_level_cpu"
 
 var podLevelCPURule = Rule{
@@ -30,8 +31,8 @@ var podLevelCPURule = Rule{
 	Hard:      Forbidden,
 }
 
-// hasPodLevelCPU counts the CPU of containers where there are pod-level resources: upstream
-// adds it to them, before admission or after it, by release (pkg/api/pod,
+// hasPodLevelCPU counts the CPU of containers, too, if there are pod-level resources: upstream
+// adds it to these, before admission or after it, depending on the release (pkg/api/pod,
 // DefaultPodLevelResources).
 func (p Pod[L, N]) hasPodLevelCPU(found findings) bool {
 	return p.Resources.hasCPU() || (p.Resources.isSet() && slices.ContainsFunc(found.amounts, amount.isSet))

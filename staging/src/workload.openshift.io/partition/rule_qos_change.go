@@ -16,9 +16,9 @@ limitations under the License.
 
 package partition
 
-// ReasonQoSChange: the class decides about eviction and about the pod's cgroup, so the
-// mutation never changes it (design, section 5). A pod whose only request is cpu would
-// become BestEffort.
+// ReasonQoSChange: a pod whose only request is cpu would become BestEffort. The QoS class
+// decides about eviction and about the pod's cgroup, so [Mutate] never changes it (design,
+// section 5).
 const ReasonQoSChange Reason = "qos_change"
 
 var qosChangeRule = Rule{

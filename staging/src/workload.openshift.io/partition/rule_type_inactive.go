@@ -16,9 +16,9 @@ limitations under the License.
 
 package partition
 
-// ReasonTypeInactive: where no pool of the type is, the cores that replace cpu are missing
-// and the pod would stay Pending. Each caller's [Gate] knows which types are active: the
-// cluster's for pods of the API (design, section 4.2), the node's for static pods.
+// ReasonTypeInactive: without a pool of the type there are no cores, and the pod would stay
+// Pending. The caller's [Gate] decides: for API pods a type is active in the cluster (design,
+// section 4.2), for static pods the node's file names it.
 const ReasonTypeInactive Reason = "type_inactive"
 
 var typeInactiveRule = Rule{

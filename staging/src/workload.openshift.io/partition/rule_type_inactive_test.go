@@ -30,8 +30,8 @@ func TestPodsOfInactiveTypesAreNotPartitioned(t *testing.T) {
 		}}
 	}
 	expectRule(t, ReasonTypeInactive, map[string]ruleTest{
-		"another type is active":             {pod: pod(nil, container("a", "cpu=100m memory=1Mi", "")), policy: only("infra"), holds: true},
-		"of a Guaranteed pod as well":        {pod: pod(nil, container("a", "cpu=1 memory=1Mi", "cpu=1 memory=1Mi")), policy: only("infra"), holds: true},
-		"the type that the pod asks for, is": {pod: pod(nil, container("a", "cpu=100m memory=1Mi", "")), policy: only("management")},
+		"another type is active":                  {pod: pod(nil, container("a", "cpu=100m memory=1Mi", "")), policy: only("infra"), holds: true},
+		"a Guaranteed pod, which has two reasons": {pod: pod(nil, container("a", "cpu=1 memory=1Mi", "cpu=1 memory=1Mi")), policy: only("infra"), holds: true},
+		"the pod's type is active":                {pod: pod(nil, container("a", "cpu=100m memory=1Mi", "")), policy: only("management")},
 	})
 }

@@ -22,10 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Settled reports whether the pod is as [Mutate] leaves it: partitioned in every
-// detail, or an ordinary pod with nothing of ours but a warning. So it is false for a
-// pod that something has changed after Mutate, and for one that asks and could not be
-// partitioned. It says nothing of namespaces and nodes, and changes nothing.
+// Settled reports whether the pod is as [Mutate] leaves it: partitioned in every detail, or
+// an ordinary pod with nothing of ours but a warning. It is false for a pod that something
+// has changed after Mutate, and for one that asks and cannot be partitioned. It does not
+// look at namespaces or nodes.
 func Settled[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N]) bool {
 	var buffer [usualContainers]amount
 	d, cores, found := pod.decide(Policy{Gate: AnyType}, buffer[:0])
@@ -39,7 +39,7 @@ func Settled[L ~map[N]resource.Quantity, N ~string](pod Pod[L, N]) bool {
 	}
 }
 
-// hasOurs reports whether a pod without target has cores or resources annotations.
+// hasOurs reports whether a pod without a target has cores or resources annotations.
 func (p Pod[L, N]) hasOurs() bool {
 	for key := range *p.Annotations {
 		if strings.HasPrefix(key, ResourcesPrefix) {
@@ -68,7 +68,7 @@ func (p Pod[L, N]) isPartitioned(target Target, cores N, found findings) bool {
 			resources++
 		}
 	}
-	// Each container has one, as the loop sees, and there are no others.
+	// The loop below finds one for each container, so there are no others.
 	if resources != len(p.Containers) {
 		return false
 	}
@@ -93,8 +93,8 @@ func (a amount) is(annotation string) bool {
 	return string(a.annotation().appendTo(buffer[:0])) == annotation
 }
 
-// onlyCores reports whether a list has the millicores of a request, if there was one,
-// and neither cores of another type nor cpu, other than zero.
+// onlyCores reports whether a list has the cores that the amount gives, no cores of another
+// type, and no cpu other than zero.
 func onlyCores[L ~map[N]resource.Quantity, N ~string](list L, cores N, was amount) bool {
 	if quantity, has := list[cpu]; has && !quantity.IsZero() {
 		return false

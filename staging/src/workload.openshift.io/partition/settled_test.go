@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Settled is true for what Mutate leaves, and, of what something has done to it later,
-// exactly for that which Mutate would leave as it is.
+// Settled is true for every pod that Mutate leaves. If something changes the pod later, Settled
+// is true exactly if Mutate would change nothing.
 func TestSettledIsWhatMutateLeaves(t *testing.T) {
 	allow := Policy{Gate: AnyType}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -33,8 +33,8 @@ import (
 type Effect string
 
 const (
-	// Preferred is the soft effect, and the default: the pod runs as an ordinary
-	// one, with a warning.
+	// Preferred is the soft effect, and the default: the pod runs as an ordinary one, with a
+	// warning.
 	Preferred Effect = "PreferredDuringScheduling"
 	// Required is the hard effect: the pod is refused.
 	Required Effect = "RequiredDuringScheduling"
@@ -57,7 +57,7 @@ func (t Target) AnnotationValue() string {
 	return `{"effect":"` + string(t.Effect) + `"}`
 }
 
-// The normalised values of the two effects are constants: they are compared often.
+// The normalised values of both effects are compared often, so they are constants.
 const (
 	preferredValue = `{"effect":"` + string(Preferred) + `"}`
 	requiredValue  = `{"effect":"` + string(Required) + `"}`
@@ -65,10 +65,10 @@ const (
 
 var annotationsPath = field.NewPath("metadata", "annotations")
 
-// ParseTarget finds the target annotation of a pod. Without one it returns the
-// zero value and does not allocate. More than one, an invalid workload type, or a
-// value that is not a JSON object with at most the key effect and a known effect,
-// are errors with the path of the annotation (design, section 4.1).
+// ParseTarget reads the target annotation of a pod. Without one it returns the zero value
+// and does not allocate. It returns errors with the annotation's path if there are several,
+// if the workload type is invalid, or if the value is not a JSON object with at most the key
+// effect and a known effect (design, section 4.1).
 func ParseTarget(annotations map[string]string) (Target, field.ErrorList) {
 	var key, value string
 	found := 0
@@ -109,12 +109,11 @@ func ParseTarget(annotations map[string]string) (Target, field.ErrorList) {
 	return Target{Type: workloadType, Effect: effect}, nil
 }
 
-// parseEffect reads the value of a target annotation. It walks the tokens itself
-// because encoding/json would let duplicate keys, other spellings of a key and
-// null pass.
+// parseEffect reads the value of a target annotation. It reads token by token, since
+// encoding/json would accept duplicate keys, other spellings of a key, and null.
 func parseEffect(value string) (Effect, error) {
 	switch value {
-	// What Mutate writes, and what users write, needs no decoder.
+	// What Mutate writes and what most users write needs no decoder.
 	case "", preferredValue, `{"effect": "PreferredDuringScheduling"}`:
 		return Preferred, nil
 	case requiredValue, `{"effect": "RequiredDuringScheduling"}`:

@@ -23,14 +23,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Pod is a view of a pod in either API representation: the parts that decide
-// whether it is partitioned, and those that [Mutate] changes in place. L is the
-// representation's ResourceList and N its ResourceName, so v1.Pod and the
-// internal core.Pod share one engine and neither is converted.
+// Pod is a view of a pod in either API representation: the parts that decide whether it is
+// partitioned, and those that [Mutate] changes in place. L is the representation's
+// ResourceList and N its ResourceName. So one function serves v1.Pod and the internal
+// core.Pod, and neither is converted.
 type Pod[L ~map[N]resource.Quantity, N ~string] struct {
-	// Annotations is the pod's; Mutate makes the map where there is none.
+	// Annotations points to the pod's annotations, which may be nil.
 	Annotations *map[string]string
-	// Resources are the pod-level resources, nil where the pod has none.
+	// Resources are the pod-level resources; nil if the pod has none.
 	Resources *Requirements[L, N]
 	// Containers are the init containers, sidecars included, and the containers.
 	Containers []Container[L, N]
@@ -73,7 +73,7 @@ const (
 	hugePagesPrefix = "hugepages-"
 )
 
-// qosClass is a pod's quality of service class.
+// qosClass is a pod's QoS class.
 type qosClass int
 
 const (
@@ -82,11 +82,10 @@ const (
 	guaranteed
 )
 
-// qos classifies the pod as upstream does (pkg/apis/core/v1/helper/qos/qos.go,
-// ComputePodQOS), with the CPU that is given for each container in place of the
-// spec's; nil means none, as the spec of a partitioned pod has it. Pod-level resources,
-// where there are any, decide alone; they have no CPU here, since such pods are never
-// partitioned.
+// qos returns the pod's class as upstream computes it (pkg/apis/core/v1/helper/qos/qos.go,
+// ComputePodQOS), but with the given CPU of each container in place of the spec's. Nil means
+// no CPU, as in a partitioned pod. Pod-level resources decide alone if there are any; they
+// count without CPU here, since a pod that has CPU there is never partitioned.
 func (p Pod[L, N]) qos(amounts []amount) qosClass {
 	if p.Resources.isSet() {
 		return p.Resources.qos(amount{})
@@ -134,28 +133,29 @@ func classify(equal, zero bool) qosClass {
 	}
 }
 
-// amount is CPU time that a container asks for, in millicores. Fractions of a
-// millicore are rounded up, so a pod whose requests and limits only differ in such
-// a fraction counts as Guaranteed here: after a partitioning they could no longer
-// be told apart, and a second run must decide as the first did.
+// amount is the CPU that a container asks for, in millicores, rounded up. So a pod whose
+// requests and limits differ only in a fraction of a millicore counts as Guaranteed here.
+// Once it is partitioned nobody could see that difference, and a second run must decide as
+// the first did.
 type amount struct {
+	// limit is zero if there is none.
 	request, limit int64
-	// requested tells a request of zero from none. Without a limit beside it a zero is as
-	// good as none: that is what [Policy.KeepZero] leaves.
+	// requested distinguishes a request of zero from none. A zero without a limit counts as
+	// none: [Policy.KeepZero] leaves such zeros.
 	requested bool
 }
 
-// annotation is what a container that asks for the amount is annotated with.
+// annotation returns the resources annotation of a container that asks for the amount.
 func (a amount) annotation() ContainerResources {
 	return ContainerResources{CPUShares: max(a.request, MinShares), CPULimit: a.limit}
 }
 
-// isSet reports whether there is any CPU in it.
+// isSet reports whether the amount has any CPU.
 func (a amount) isSet() bool { return a.request > 0 || a.limit > 0 }
 
-// ordinary returns the CPU that the container asks for as an ordinary container:
-// what the spec says under cpu, or, if the spec has cores, what a partitioning
-// took from there. A cpu request or limit beside cores is LimitRanger's default.
+// ordinary returns the CPU that the container asks for as an ordinary container: the cpu of
+// the spec, or, if the spec has cores, the cpu that these replaced. A cpu request or limit
+// beside cores does not count: it is LimitRanger's default.
 func (c *Container[L, N]) ordinary(annotations map[string]string, preferred N) amount {
 	a := amount{limit: milli(*c.Limits, cpu)}
 	if a.request, a.requested = coresIn(*c.Requests, preferred); !a.requested {
@@ -164,21 +164,21 @@ func (c *Container[L, N]) ordinary(annotations map[string]string, preferred N) a
 	if a.requested {
 		value, _ := resourcesOf(annotations, c.Name)
 		if a.limit = cpuLimitOf(value); a.limit < a.request {
-			a.limit = 0 // No pod ever had such a limit.
+			a.limit = 0 // upstream accepts no such limit, so nobody had it
 		}
 		return a
 	}
 	if _, has := (*c.Requests)[cpu]; has {
 		a.request = milli(*c.Requests, cpu)
 	} else {
-		a.request = a.limit // as API defaulting has it
+		a.request = a.limit // as the API defaults it
 	}
 	a.requested = a.request != 0 || a.limit != 0
 	return a
 }
 
-// coresIn returns the preferred cores, or, if the list has none of these, the sum of
-// those of all types.
+// coresIn returns the list's preferred cores or, if it has none of those, the sum over all
+// types.
 func coresIn[L ~map[N]resource.Quantity, N ~string](list L, preferred N) (millicores int64, found bool) {
 	if quantity, has := list[preferred]; has {
 		return quantity.Value(), true
@@ -194,8 +194,8 @@ func coresIn[L ~map[N]resource.Quantity, N ~string](list L, preferred N) (millic
 	return millicores, found
 }
 
-// milli returns a quantity of CPU in millicores, rounded up; of one that is not in range,
-// nothing but that.
+// milli returns a quantity of CPU in millicores, rounded up. If the quantity is out of range,
+// it returns any value that is.
 func milli[L ~map[N]resource.Quantity, N ~string](list L, name N) int64 {
 	quantity := list[name]
 	switch {
@@ -222,8 +222,7 @@ func set[L ~map[N]resource.Quantity, N ~string](list *L, name N, quantity resour
 	(*list)[name] = quantity
 }
 
-// CarriesCores reports whether a container's requests or limits name the cores of
-// any workload type. It does not allocate.
+// CarriesCores reports whether a list has cores of any workload type. It does not allocate.
 func CarriesCores[L ~map[N]resource.Quantity, N ~string](list L) bool {
 	if hasOnly(list, cpu, memory) {
 		return false
@@ -236,8 +235,8 @@ func CarriesCores[L ~map[N]resource.Quantity, N ~string](list L) bool {
 	return false
 }
 
-// hasOnly reports whether a list has nothing but the two names, as nearly all lists have:
-// to look these up costs a fraction of an iteration.
+// hasOnly reports whether a list has no names but these two. That is so for nearly all lists,
+// and looking two names up costs a fraction of an iteration.
 func hasOnly[L ~map[N]resource.Quantity, N ~string](list L, a, b N) bool {
 	others := len(list)
 	if others == 0 {

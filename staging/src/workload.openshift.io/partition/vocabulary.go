@@ -28,23 +28,23 @@ const (
 	// Domain is the suffix of every name of this package.
 	Domain = "workload.openshift.io"
 
-	// TargetPrefix and a workload type make the annotation by which a pod asks for
-	// a partition; see [Target].
+	// TargetPrefix and a workload type are the annotation by which a pod asks for a
+	// partition; see [Target].
 	TargetPrefix = "target." + Domain + "/"
 
-	// ResourcesPrefix and a container's name make the annotation that tells a
-	// runtime what the container asked for; see [ContainerResources].
+	// ResourcesPrefix and a container's name are the annotation from which a runtime learns
+	// what the container asked for; see [ContainerResources].
 	ResourcesPrefix = "resources." + Domain + "/"
 
-	// AllowedAnnotation, on a namespace, lists the workload types that its pods may
-	// ask for; see [ParseTypes].
+	// AllowedAnnotation, on a namespace, lists the workload types that its pods may ask for;
+	// see [ParseTypes].
 	AllowedAnnotation = Domain + "/allowed"
 
-	// WarningAnnotation, on a pod, says why its request was not honoured.
+	// WarningAnnotation, on a pod, says why it was not partitioned.
 	WarningAnnotation = Domain + "/warning"
 
-	// EnabledAnnotation, on the namespace kube-system, lists the workload types
-	// that were found active; it has the form of [AllowedAnnotation].
+	// EnabledAnnotation, on the namespace kube-system, lists the workload types that have
+	// become active. It has the form of [AllowedAnnotation].
 	EnabledAnnotation = Domain + "/enabled"
 
 	// PinningFilePath is where the kubelet looks for the node's pools; see [Load].
@@ -53,12 +53,11 @@ const (
 	coresSuffix = "." + Domain + "/cores"
 )
 
-// CoresResource returns the extended resource that replaces cpu in pods of the
-// given workload type. Its unit is a millicore.
+// CoresResource returns the extended resource that replaces cpu in pods of the workload
+// type. Its unit is a millicore.
 func CoresResource(workloadType string) string { return workloadType + coresSuffix }
 
-// TypeOfCores is the inverse of [CoresResource]: the workload type whose cores
-// the named resource counts, and false for every other resource.
+// TypeOfCores is the inverse of [CoresResource]. It returns false for every other resource.
 func TypeOfCores(resourceName string) (workloadType string, ok bool) {
 	workloadType, ok = strings.CutSuffix(resourceName, coresSuffix)
 	return workloadType, ok && workloadType != ""
@@ -76,7 +75,7 @@ func OwnsAnnotation(key string) bool {
 	if key == "" {
 		return false
 	}
-	// The first letter spares nearly every annotation the comparisons.
+	// Nearly every annotation differs in its first letter, which is quick to compare.
 	switch key[0] {
 	case TargetPrefix[0]:
 		return strings.HasPrefix(key, TargetPrefix)
@@ -88,9 +87,9 @@ func OwnsAnnotation(key string) bool {
 	return false
 }
 
-// ValidateType returns an error that quotes the name if it cannot name a
-// workload type, which is a DNS-1123 label: lower-case letters, digits and '-',
-// at most 63 characters. A few of these mean something else to Kubernetes.
+// ValidateType returns an error that quotes the name if it is not a valid workload type. A
+// workload type is a DNS-1123 label: lower-case letters, digits and '-', at most 63
+// characters. A few of these are invalid, since they mean something else to Kubernetes.
 func ValidateType(workloadType string) error {
 	if !isWord(workloadType) {
 		if problems := validation.IsDNS1123Label(workloadType); len(problems) > 0 {
@@ -108,24 +107,24 @@ func ValidateType(workloadType string) error {
 	return nil
 }
 
-// isWord reports whether a name is a label of nothing but lower-case letters, as nearly
-// all workload types are: upstream's check, a regular expression, would take a tenth of
-// the time of a pod's admission.
+// isWord reports whether a name is a label of lower-case letters only, as nearly all workload
+// types are. Upstream's check is a regular expression, which would take a tenth of the time
+// of a pod's admission.
 func isWord(name string) bool {
 	return name != "" && len(name) <= validation.DNS1123LabelMaxLength && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// reservedType can name no extended resource: that of quotas for extended resources
-// begins with it (pkg/apis/core/helper, IsExtendedResourceName).
+// reservedType can be in no extended resource's name: those of quotas begin with it
+// (pkg/apis/core/helper, IsExtendedResourceName).
 const reservedType = "requests"
 
-// reservedPrefixes are those of resources that upstream does not take for extended ones,
-// whatever follows (pkg/apis/core/helper, IsHugePageResourceName and
+// reservedPrefixes begin the names of resources that upstream does not take for extended
+// ones, whatever follows (pkg/apis/core/helper, IsHugePageResourceName and
 // IsAttachableVolumeResourceName).
 var reservedPrefixes = [...]string{hugePagesPrefix, "attachable-volumes-"}
 
-// abbreviate keeps values of any size readable in errors: API clients may send
-// 256 KiB of annotations, and an error repeats what it complains of.
+// abbreviate shortens a value for an error that quotes it: API clients may send 256 KiB of
+// annotations.
 func abbreviate(value string) string {
 	const most = 80
 	if len(value) <= most {

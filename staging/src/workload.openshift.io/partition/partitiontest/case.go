@@ -26,7 +26,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// The workload types of the cases. A host makes Type active, and no other.
+// The workload types of the cases. Each caller makes Type active, and no other.
 const (
 	Type         = "management"
 	InactiveType = "inactive"
@@ -58,11 +58,11 @@ type Case struct {
 	Name string
 	// Namespace is one of [Namespaces].
 	Namespace string
-	// Pod has no name and no images; a host that needs them sets them. The API server
-	// accepts its resources, and its defaults do not change what is wanted.
+	// Pod has no name and no images: a test that needs them sets them. The API server accepts
+	// its resources, and defaults of the API do not change what is wanted.
 	Pod *v1.Pod
-	// FeatureGate is upstream's, without which the API server drops what the case is about.
-	// Empty means that it needs none.
+	// FeatureGate is the upstream feature gate without which the API server drops what the
+	// case is about. Empty means that it needs none.
 	FeatureGate string
 	Want        Want
 }
@@ -71,16 +71,16 @@ type Case struct {
 type Want struct {
 	Outcome partition.Outcome
 	Reason  partition.Reason
-	// Pod has the annotations, and the resources of containers, that the pod must have. It is
-	// nil if the pod must be refused. It lacks the warning annotation; see Diff.
+	// Pod has the annotations and the resources that the pod must have, except for the warning
+	// annotation; see Diff. It is nil if the pod must be refused.
 	Pod *v1.Pod
-	// NoRoom: the pod's annotations leave none for the warning, and the author is told all the
-	// same.
+	// NoRoom means that the pod has no room for the warning annotation. Its author is warned
+	// all the same.
 	NoRoom bool
 }
 
-// Gate is what the cluster of the cases says of pods in a namespace. It panics if that is not
-// one of [Namespaces].
+// Gate returns the gate of the cases' cluster for pods of a namespace. It panics if that is
+// not one of [Namespaces].
 func Gate(namespace string) partition.Gate {
 	all := Namespaces()
 	i := slices.IndexFunc(all, func(n *v1.Namespace) bool { return n.Name == namespace })
@@ -93,8 +93,8 @@ func Gate(namespace string) partition.Gate {
 	}
 }
 
-// StaticGate is what a node of that cluster says of static pods, which no namespace needs to
-// allow.
+// StaticGate is the gate of a node of that cluster for static pods, which no namespace needs
+// to allow.
 func StaticGate(workloadType string) partition.Reason {
 	if workloadType != Type {
 		return partition.ReasonTypeInactive
@@ -102,8 +102,8 @@ func StaticGate(workloadType string) partition.Reason {
 	return partition.NoReason
 }
 
-// OfStaticPod returns what becomes of the pod as a static one, which is never refused. It is
-// false for a case that is about a namespace: no static pod has such a reason.
+// OfStaticPod returns what must become of the pod as a static one, which is never refused. It
+// returns false for a case that is about a namespace: static pods have no such reason.
 func (c Case) OfStaticPod() (want Want, ok bool) {
 	want = c.Want
 	switch want.Reason {
@@ -116,23 +116,23 @@ func (c Case) OfStaticPod() (want Want, ok bool) {
 	return want, true
 }
 
-// ordinary is the pod without anything of ours, which a pod has that was skipped.
+// ordinary returns what must be left of a pod that is skipped: all but what is ours.
 func ordinary(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return partition.OwnsAnnotation(key) })
 	return pod
 }
 
-// Text is what the pod's author must be told, in the warning or in the refusal: the text of
-// the rule. It is empty if there is nothing to tell.
+// Text returns what the warning or the refusal must say: the text of the rule. It is empty if
+// there is neither.
 func (w Want) Text() string {
 	rule, _ := partition.RuleOf(w.Reason)
 	return rule.Text
 }
 
-// Diff says how a pod differs from what it must be, in one line, and nothing if it does not.
-// It looks at annotations that the wanted pod has or that are ours, and at the resources of
-// containers. A cpu request of zero is as good as none ([partition.Policy.KeepZero]).
+// Diff returns how a pod differs from what it must be, in one line; the empty string if it does
+// not. It compares the resources of containers, and annotations that the wanted pod has or
+// that are ours. A cpu request of zero counts as none ([partition.Policy.KeepZero]).
 func (w Want) Diff(pod *v1.Pod) string {
 	var differences []string
 	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }

@@ -34,21 +34,21 @@ func TestDiffNamesWhatDiffers(t *testing.T) {
 		change func(*v1.Pod)
 		differ string
 	}{
-		"the pod itself":                  {want, func(*v1.Pod) {}, ""},
-		"another name of a quantity":      {want, func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("1024Ki") }, ""},
-		"a zero that was kept":            {want, func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("0") }, ""},
-		"an annotation of others":         {want, func(p *v1.Pod) { p.Annotations["theirs"] = "x" }, ""},
-		"an annotation that was lost":     {want, func(p *v1.Pod) { delete(p.Annotations, "mine") }, `annotation mine is "", want "1"`},
-		"another value":                   {want, func(p *v1.Pod) { p.Annotations[target] = hard }, "annotation " + target},
-		"an annotation of ours too many":  {want, func(p *v1.Pod) { p.Annotations[resources+"b"] = "{}" }, "annotation " + resources + "b"},
-		"cpu":                             {want, func(p *v1.Pod) { p.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse("1m") }, "container a has"},
-		"another container":               {want, func(p *v1.Pod) { p.Spec.InitContainers = []v1.Container{container("b", "", "")} }, "container b is new"},
-		"a container less":                {want, func(p *v1.Pod) { p.Spec.Containers = nil }, "container a has"},
-		"a warning":                       {want, func(p *v1.Pod) { p.Annotations[partition.WarningAnnotation] = "x" }, "the warning is"},
-		"a pod that was skipped":          {skipped, func(p *v1.Pod) { p.Annotations = annotations(partition.WarningAnnotation, "ignored: "+inactive.Text) }, ""},
-		"one without a warning":           {skipped, func(*v1.Pod) {}, "the warning is"},
-		"one with the warning of another": {skipped, func(p *v1.Pod) { p.Annotations = annotations(partition.WarningAnnotation, "x") }, "the warning is"},
-		"one whose target stayed":         {skipped, func(p *v1.Pod) { p.Annotations = annotations(target, soft) }, "annotation " + target},
+		"the pod itself":                    {want, func(*v1.Pod) {}, ""},
+		"the same quantity in another unit": {want, func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("1024Ki") }, ""},
+		"a zero that was kept":              {want, func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("0") }, ""},
+		"an annotation of others":           {want, func(p *v1.Pod) { p.Annotations["theirs"] = "x" }, ""},
+		"an annotation that was lost":       {want, func(p *v1.Pod) { delete(p.Annotations, "mine") }, `annotation mine is "", want "1"`},
+		"an annotation with another value":  {want, func(p *v1.Pod) { p.Annotations[target] = hard }, "annotation " + target},
+		"an extra annotation of ours":       {want, func(p *v1.Pod) { p.Annotations[resources+"b"] = "{}" }, "annotation " + resources + "b"},
+		"cpu":                               {want, func(p *v1.Pod) { p.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse("1m") }, "container a has"},
+		"an extra container":                {want, func(p *v1.Pod) { p.Spec.InitContainers = []v1.Container{container("b", "", "")} }, "container b is new"},
+		"a container that was lost":         {want, func(p *v1.Pod) { p.Spec.Containers = nil }, "container a has"},
+		"a warning":                         {want, func(p *v1.Pod) { p.Annotations[partition.WarningAnnotation] = "x" }, "the warning is"},
+		"a pod that was skipped":            {skipped, func(p *v1.Pod) { p.Annotations = annotations(partition.WarningAnnotation, "ignored: "+inactive.Text) }, ""},
+		"one without a warning":             {skipped, func(*v1.Pod) {}, "the warning is"},
+		"one with another reason's warning": {skipped, func(p *v1.Pod) { p.Annotations = annotations(partition.WarningAnnotation, "x") }, "the warning is"},
+		"one that kept its target":          {skipped, func(p *v1.Pod) { p.Annotations = annotations(target, soft) }, "annotation " + target},
 	} {
 		got := test.want.Pod.DeepCopy()
 		test.change(got)

@@ -121,7 +121,7 @@ func Cases() []Case {
 		Pod:  pod(asks(resources+"a", `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400")),
 		Want: partitioned(pod(asks(resources+"a", `{"cpushares":400,"cpulimit":500}`), container("a", "cores=400 memory=1Mi", "cores=400"))),
 	}, {
-		Name: "a cpulimit below the request is nobody's",
+		Name: "a cpulimit below the request does not count",
 		Pod:  pod(asks(resources+"a", `{"cpushares":400,"cpulimit":399}`), container("a", "cores=400 memory=1Mi", "cores=400")),
 		Want: partitioned(pod(asks(resources+"a", `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400"))),
 	}, {
@@ -137,7 +137,7 @@ func Cases() []Case {
 		Pod:  pod(asks(partition.TargetPrefix+otherType, ""), burstable),
 		Want: Want{Outcome: partition.Refused, Reason: partition.ReasonInvalidTarget},
 	}, {
-		Name: "a target that is no such object is refused",
+		Name: "a target with an unknown effect is refused",
 		Pod:  pod(annotations(target, `{"effect":"Wished"}`), burstable),
 		Want: Want{Outcome: partition.Refused, Reason: partition.ReasonInvalidTarget},
 	}}
@@ -189,7 +189,7 @@ func Cases() []Case {
 
 func partitioned(pod *v1.Pod) Want { return Want{Outcome: partition.Partitioned, Pod: pod} }
 
-// annotations makes a map of keys and values.
+// annotations returns a map of alternating keys and values.
 func annotations(keysAndValues ...string) map[string]string {
 	all := map[string]string{}
 	for i := 0; i < len(keysAndValues); i += 2 {

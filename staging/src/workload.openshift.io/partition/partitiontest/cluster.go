@@ -35,7 +35,7 @@ func Node(name string, types ...string) *v1.Node {
 	return n
 }
 
-// Namespace returns a namespace with an annotation, or with none if that is empty.
+// Namespace returns a namespace with an annotation; with none if the name is empty.
 func Namespace(name, annotation, value string) *v1.Namespace {
 	n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if annotation != "" {

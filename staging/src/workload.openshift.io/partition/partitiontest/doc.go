@@ -14,10 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package partitiontest has pods as users write them, and what must become of each. It is
-// there for the tests of every host of the mutation: the core itself, the admission plugin,
-// the kubelet, and a real cluster. What all of them test alike stands here once.
+// Package partitiontest has pods as users write them, and what must become of each. The core,
+// the admission plugin, the kubelet and a real cluster are tested on the same pods.
 //
-// It knows pods, namespaces and outcomes. How a host is asked it must not know: it imports
-// no client, nothing of a host, and not even package testing.
+// It knows pods, nodes, namespaces and outcomes, and not how a caller of the core is asked: it
+// imports no client, and nothing of a caller.
 package partitiontest
