@@ -81,12 +81,12 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 func deriveSharedCPUs(n *node, s state.State, online, reserved cpuset.CPUSet) (skip bool, err error) {
 	assignments := assignmentsOf(s)
 	if len(assignments) == 0 && s.GetDefaultCPUSet().IsEmpty() {
-		return false, nil // new: upstream fills it
+		return false, nil // the checkpoint is new: upstream fills it
 	}
 	ended := map[string]bool{}
 	for _, a := range assignments {
 		if a.cpus.IsSubsetOf(online.Difference(reserved)) {
-			continue // so it holds no CPU of a pool either: pools are reserved
+			continue // it holds no CPU of a pool either: pools are reserved
 		}
 		if _, asked := ended[a.pod]; !asked {
 			ended[a.pod] = !mayRun(a.pod)
@@ -172,8 +172,8 @@ func (a assignment) drop(s state.State) {
 // (k8s.io/kubelet/pkg/types).
 const podUIDLabel = "io.kubernetes.pod.uid"
 
-// mayRun reports whether a container of the pod runs, or may run. Without an answer from the
-// runtime, one may.
+// mayRun reports whether a container of the pod may be running. It returns true if the runtime
+// does not answer.
 func mayRun(uid string) bool {
 	observed.Lock()
 	runtime := observed.runtime
@@ -191,9 +191,10 @@ func mayRun(uid string) bool {
 	})
 }
 
-// podName returns namespace, name and UID of a pod, since the checkpoint has only its UID;
-// the UID alone if nothing more is known. It asks no API server: the name of the directory of
-// the pod's logs has all three (pkg/kubelet/kuberuntime/helpers.go, BuildPodLogsDirectory).
+// podName returns namespace, name and UID of a pod, of which the checkpoint has only the UID.
+// It returns the UID alone if nothing more is known. It asks no API server: the name of the
+// pod's log directory has all three (pkg/kubelet/kuberuntime/helpers.go,
+// BuildPodLogsDirectory).
 func podName(uid string) string {
 	if directories, err := filepath.Glob(filepath.Join(host.podLogs, "*_*_"+uid)); err == nil && len(directories) == 1 {
 		parts := strings.Split(filepath.Base(directories[0]), "_")
@@ -205,9 +206,9 @@ func podName(uid string) string {
 // numaNodes is where the kernel lists the CPUs of each NUMA node.
 const numaNodes = "/sys/devices/system/node/node[0-9]*"
 
-// initializeMetrics sets the metrics as upstream's start would have done
-// (pkg/kubelet/cm/cpumanager/policy_static.go, initializeMetrics). shared are the CPUs that
-// are shared, and assigned those that are assigned exclusively.
+// initializeMetrics sets the metrics as upstream's start would
+// (pkg/kubelet/cm/cpumanager/policy_static.go, initializeMetrics). shared are the shared CPUs,
+// and assigned the exclusive ones.
 func initializeMetrics(shared, assigned cpuset.CPUSet) {
 	metrics.CPUManagerSharedPoolSizeMilliCores.Set(float64(shared.Size() * 1000))
 	metrics.CPUManagerExclusiveCPUsAllocationCount.Set(float64(assigned.Size()))

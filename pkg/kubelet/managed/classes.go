@@ -32,8 +32,8 @@ import (
 // alone would move their containers off such a CPU up to ten seconds later, and never their
 // sandboxes. Guaranteed pods, which may have exclusive CPUs, are not below these classes.
 
-// classes is what is known of the classes' cgroups. Its lock also guards the cpusets of these
-// cgroups and of those below.
+// classes is what is known about the classes' cgroups. Its lock also guards the cpusets of
+// these cgroups and of those below.
 var classes struct {
 	sync.Mutex
 	// names are the cgroups of Burstable and BestEffort; empty until upstream first updates
@@ -41,8 +41,8 @@ var classes struct {
 	names []string
 	// update has upstream update the classes' cgroups, which calls ConfineClasses.
 	update func() error
-	// kept means that at the time updated the classes kept exclusive CPUs, for a container
-	// that had yet to be moved off them.
+	// kept means that the classes kept exclusive CPUs at the time updated, for a container that
+	// had yet to move off them.
 	kept    bool
 	updated time.Time
 	// freed means that this kubelet, which excludes nothing, has given all CPUs to the
@@ -53,8 +53,8 @@ var classes struct {
 // ConfineClasses takes the exclusive CPUs from the classes Burstable and BestEffort. Upstream
 // calls it in every update of their cgroups, among other times before it creates a pod's
 // cgroup (pkg/kubelet/cm/qos_container_manager_linux.go, UpdateCgroups). update is that
-// function. burstable and bestEffort are the cgroups, and ConfineClasses sets burstableCPUs
-// and bestEffortCPUs to what upstream must write there; the zero value means nothing.
+// function. burstable and bestEffort are the cgroups. ConfineClasses sets burstableCPUs and
+// bestEffortCPUs to what upstream must write there; the zero value means that it writes none.
 //
 // On cgroup v2 the kernel would run a container that has no CPU in common with its class on
 // all CPUs of the class, pools included. So the class keeps that container's CPUs until the
@@ -124,10 +124,10 @@ func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cp
 	return cpus, nil
 }
 
-// neededBelow returns the CPUs that containers in the classes still need although the classes
+// neededBelow returns the CPUs that containers in the classes still need, although the classes
 // should not have them. A container needs its cpuset if it has none of the given CPUs.
 // neededBelow looks at the containers' cgroups, and at the cpusets that the CPU manager gave
-// them last, or is giving them now: the cgroup may not have that cpuset yet.
+// them last, or is giving them now: their cgroups might have them only later.
 func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 	needed := cpuset.New()
 	add := func(set cpuset.CPUSet) {
@@ -182,9 +182,9 @@ func updateKept() {
 	}
 }
 
-// freePods gives ordinary pods the cpuset of their class back. It does so on cgroup v1 only,
-// where they were narrowed together with the class; partitioned pods are left to
-// RepairPodCgroup. It reports whether all pods have been freed.
+// freePods gives ordinary pods the cpuset of their class, on cgroup v1, where they were
+// narrowed together with it. It leaves partitioned pods to RepairPodCgroup. It reports whether
+// all pods have been freed.
 func freePods(sets cpusets) bool {
 	pods, known := observed.allPods()
 	done := known
@@ -203,8 +203,8 @@ func freePods(sets cpusets) bool {
 }
 
 // classCPUs returns the CPUs for the classes and, in otherwise, those for a cgroup below that
-// would have none of them left. It returns false while that is unknown, or if the classes are
-// none of this project's business.
+// would have none of them left. It returns false while these are unknown, or if the classes
+// must stay as upstream makes them.
 func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known bool) {
 	all := sets.all()
 	if !n.excludes() {
@@ -223,8 +223,8 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 	cpus, otherwise = all.Difference(exclusive), assigned.GetDefaultCPUSet().Intersection(onlineCPUs())
 	if otherwise.IsEmpty() {
 		// Nothing is left to share, so shared containers run on CPUs that are exclusive or reserved.
-		// The classes keep these: a container without any CPU left would be spread over the pools.
-		// Which CPUs these are is known once all pods are.
+		// The classes keep these CPUs: a container without any CPU left would be spread over the
+		// pools. They are known once all pods are.
 		if ready == nil || !ready() {
 			return cpus, otherwise, false
 		}

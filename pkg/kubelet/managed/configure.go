@@ -56,8 +56,8 @@ func readCPUs(file string) (cpuset.CPUSet, error) {
 	return cpus, nil
 }
 
-// onlineCPUs returns the CPUs that are online now. If the kernel does not say, it returns
-// those that were online when the kubelet started.
+// onlineCPUs returns the CPUs that are online now. If that cannot be read, it returns those
+// that were online when the kubelet started.
 func onlineCPUs() cpuset.CPUSet {
 	if online, err := readCPUs(onlineCPUsFile); err == nil {
 		return online
@@ -94,7 +94,7 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 	}
 	host.online = online
 	if host.previous, err = readRecord(); err != nil {
-		host.log.Error(err, "Cannot read the record of the previous pools; taking the cpuset of every container for one that they gave")
+		host.log.Error(err, "Cannot read the record of the previous pools; assuming that every container's cpuset comes from them")
 	}
 	pools, notes, err := partition.Load(partition.PinningFilePath, online)
 	if err != nil {
@@ -148,7 +148,7 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 	return nil
 }
 
-// without returns the CPUs that are not isolated, or all of them if every one is isolated.
+// without returns the CPUs that are not isolated; all of them if every one is isolated.
 func without(cpus, isolated cpuset.CPUSet) cpuset.CPUSet {
 	if left := cpus.Difference(isolated); !left.IsEmpty() {
 		return left
@@ -195,9 +195,9 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 	return nil
 }
 
-// needReservation returns an error, or logs one without a file, if the static policy has no
-// reserved CPU once the pools are empty or gone. Upstream would not start: the message names
-// the setting to add. Without a file the error itself is upstream's own.
+// needReservation returns an error if the pools are empty and the static policy has no
+// reserved CPU without them. Upstream would not start, and the error names the setting to add.
+// If the file has gone, needReservation only logs that: the error is then upstream's own.
 func needReservation(config *kubeletconfig.KubeletConfiguration, pools partition.Pools) error {
 	if config.CPUManagerPolicy != staticPolicy || config.ReservedSystemCPUs != "" || reservesCPU(config.KubeReserved) || reservesCPU(config.SystemReserved) {
 		return nil

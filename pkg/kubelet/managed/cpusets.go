@@ -26,7 +26,10 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// cpusets is the host's hierarchy of cgroups that have cpusets. The kernel's rules differ:
+// cpusets is the host's hierarchy of cgroups that have cpusets. It finds, reads and writes
+// them itself: github.com/opencontainers/cgroups would be a new dependency of this module.
+//
+// The kernel's rules differ between the versions:
 //
 //   - On cgroup v2 a cgroup runs on the CPUs that its cpuset and its parent's have in common,
 //     or on its parent's CPUs if they have none in common.
@@ -161,9 +164,9 @@ func (c cpusets) widenToParent(cgroup string, follows func(child string, has, be
 	return nil
 }
 
-// sameAsItsPod reports whether a child has the cpuset that its pod had. Then nobody gave it one
-// of its own: it inherited the pod's when it was created, as sandboxes do, and was narrowed
-// with it.
+// sameAsItsPod reports whether a child has the cpuset that its pod had. Then it inherited that
+// when it was created, as sandboxes do, and was narrowed with the pod: nobody gave it one of
+// its own.
 func sameAsItsPod(_ string, has, before cpuset.CPUSet) bool { return has.Equals(before) }
 
 // gone reports whether an error means that the cgroup has been removed, which may happen at

@@ -24,18 +24,18 @@ import (
 
 // Reasons of Events on the Node (design, section 8, and more).
 const (
-	eventEnabled                = "WorkloadPartitioningEnabled"
+	eventEnabled                 = "WorkloadPartitioningEnabled"
 	eventStaticPodNotPartitioned = "StaticPodNotPartitioned"
-	eventCPUOffline             = "WorkloadPartitioningCPUOffline"
-	eventCPUOnline              = "WorkloadPartitioningCPUOnline"
-	eventNoSharedCPUs           = "NoSharedCPUs"
-	eventReservedDiffer         = "ReservedCPUsDiffer"
-	eventReservationDropped     = "ReservedCgroupDropped"
-	eventEveryCPU               = "PoolsHoldEveryCPU"
-	eventFileMissing            = "PinningFileMissing"
-	eventDirectoryOwner         = "PinningFileDirectoryOwner"
-	eventRecordNotWritten       = "PoolsNotRecorded"
-	eventCgroupLacksCPUs        = "PodCgroupLacksPoolCPUs"
+	eventCPUOffline              = "WorkloadPartitioningCPUOffline"
+	eventCPUOnline               = "WorkloadPartitioningCPUOnline"
+	eventNoSharedCPUs            = "NoSharedCPUs"
+	eventReservedDiffer          = "ReservedCPUsDiffer"
+	eventReservationDropped      = "ReservedCgroupDropped"
+	eventEveryCPU                = "PoolsHoldEveryCPU"
+	eventFileMissing             = "PinningFileMissing"
+	eventDirectoryOwner          = "PinningFileDirectoryOwner"
+	eventRecordNotWritten        = "PoolsNotRecorded"
+	eventCgroupLacksCPUs         = "PodCgroupLacksPoolCPUs"
 )
 
 // SendEventsTo takes the recorder of Events. It sends the pending Events, and one for each

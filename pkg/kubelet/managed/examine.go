@@ -34,12 +34,13 @@ import (
 type outcome int
 
 const (
-	// notPrevious: it is no previous container; this kubelet created it.
+	// notPrevious: this kubelet created the container.
 	notPrevious outcome = iota
-	// reported: the runtime reports its resources. If no cpuset is noted, it has none, and may
-	// use every CPU.
+	// reported: the runtime reports the container's resources. If no cpuset is noted, the
+	// container has none, and may use every CPU.
 	reported
-	// unreported: the runtime does not report its resources, or its cgroup contradicts them.
+	// unreported: the runtime does not report the container's resources, or its cgroup
+	// contradicts them.
 	unreported
 	// unanswered: the runtime has not answered yet.
 	unanswered
@@ -78,8 +79,8 @@ func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 	return previous.outcome
 }
 
-// look asks once. It returns the container's cpuset, after the repair if one was needed;
-// empty if the container has none, or none that is certain.
+// look asks once. It returns the container's cpuset, after the repair if one was needed. The
+// cpuset is empty if the container has none, or if the runtime and the cgroup disagree.
 func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerID string) (has cpuset.CPUSet, _ outcome, err error) {
 	response, err := runtime.ContainerStatus(context.Background(), containerID, false)
 	if err != nil {
@@ -95,7 +96,7 @@ func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerI
 	}
 	outcome := reported
 	if actual := containerCPUs(pod, containerID); !has.IsEmpty() && !actual.IsEmpty() && !actual.Equals(has) {
-		has, outcome = cpuset.New(), unreported // update it, so that both agree again
+		has, outcome = cpuset.New(), unreported // so that an update makes them agree again
 	}
 	has, err = n.repair(runtime, pod, container, containerID, resources, has)
 	return has, outcome, err

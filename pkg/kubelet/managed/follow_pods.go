@@ -38,9 +38,8 @@ type containers interface {
 }
 
 // FollowPods remembers what the CPU manager is started with. active is its source of pods,
-// and ready reports whether that has them all. runtime is the runtime, and found are the
-// containers that it has. In lastUpdates the CPU manager notes the cpuset that it gave to
-// each container.
+// and ready reports whether that source has them all. found are the containers that the
+// runtime has. In lastUpdates the CPU manager notes the cpuset that it gave to each container.
 //
 // FollowPods returns the sources of pods and of statuses that the CPU manager must use
 // instead. They include ephemeral containers, which upstream's would never move once they

@@ -41,7 +41,7 @@ import (
 //
 // The state belongs to the process: a kubelet reads both once, and never again.
 
-// partitions returns the node's partitions, nil without a pinning file. It returns false if
+// partitions returns the node's partitions; nil without a pinning file. It returns false if
 // the feature is off.
 func partitions() (n *node, on bool) {
 	n = current.Load()

@@ -42,7 +42,6 @@ var management = partition.Pools{"management": cpuset.New(0, 1)}
 
 var ordinaryPod, partitionedPod = partitiontest.OrdinaryPod, partitiontest.PartitionedPod
 
-// withUID gives a pod a UID.
 func withUID(pod *v1.Pod, uid types.UID) *v1.Pod {
 	pod.UID = uid
 	return pod
@@ -58,8 +57,8 @@ func internal(t *testing.T, pod *v1.Pod) *core.Pod {
 	return &converted
 }
 
-// creating is what the runtime is asked to create a container from. cpus are those that the
-// CPU manager chose; empty means none.
+// creating returns what the runtime would create a container from. cpus are the CPUs that the
+// CPU manager chose; empty means that it chose none.
 func creating(name, cpus string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},

@@ -29,7 +29,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// v1.34 builds with a Go that lacks synctest, so nothing else may be in this file.
+// v1.34 builds with a Go that lacks synctest, so this file has nothing but what needs it.
 
 func TestContainersAreMovedUntilAllAreWhereTheyBelong(t *testing.T) {
 	for name, test := range map[string]struct {

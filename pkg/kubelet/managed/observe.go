@@ -53,11 +53,11 @@ type observation struct {
 	// pods are notes of single pods; see notePod.
 	pods map[types.UID]*podNotes
 	// allPodsCPUs are the CPUs of the cgroup of all pods, and comparedWithAllPods the workload
-	// types whose pools were compared with them.
+	// types whose pools have been compared with them.
 	allPodsCPUs         cpuset.CPUSet
 	comparedWithAllPods []string
-	// skipped is the last message about each static pod. The kubelet reads the same manifest
-	// again and again, and only a new message is reported.
+	// skipped is the last message about each static pod. The kubelet reads a manifest again and
+	// again, and only a new message is reported.
 	skipped map[string]string
 	// unshared is the last message that nothing is left to share; see reportShared.
 	unshared string
@@ -208,7 +208,7 @@ func (o *observation) active() map[types.UID]bool {
 const placedBetween = 1000
 
 // forgetContainers removes the notes of containers that never ran, once their pods have gone.
-// The CPU manager does not: it forgets only containers that it knows.
+// The CPU manager does not do that: it forgets only containers that it knows.
 func (o *observation) forgetContainers() {
 	o.Lock()
 	o.placed++

@@ -28,16 +28,16 @@ import (
 var offline = struct {
 	sync.Mutex
 	cpus cpuset.CPUSet
-}{cpus: cpuset.New()} // cpuset.Equals tells the zero value from an empty set
+}{cpus: cpuset.New()} // to cpuset.Equals, the zero value is not an empty set
 
 // reportOffline sends Events about CPUs that went offline after the kubelet started. The
-// kernel takes such a CPU out of every cpuset without a word, and a pool must not shrink in
-// silence. A kubelet that starts while the CPU is offline refuses a pinning file that names
+// kernel silently takes such a CPU out of every cpuset, and nobody would notice that a pool is
+// smaller. A kubelet that starts while the CPU is offline refuses a pinning file that names
 // it.
 func (n *node) reportOffline() {
 	online, err := readCPUs(onlineCPUsFile)
 	if err != nil {
-		return // Configure could read it, so this will pass
+		return // Configure could read it, so a later sync will, too
 	}
 	gone := host.online.Difference(online)
 	offline.Lock()

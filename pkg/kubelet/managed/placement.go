@@ -114,8 +114,8 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 	set := n.choose(pod, container, containerID, chosen)
 	updateKept()
 	// The classes may lack CPUs of the set, or lose them at any time. So make room first, then
-	// note the set, so that later updates of the classes allow for it. An update between the
-	// two did not know the set yet, so make room once more.
+	// note the set, so that later updates of the classes allow for it. An update between these
+	// two steps does not know the set yet, so make room once more.
 	if set = n.makeRoom(pod, set); set.IsEmpty() {
 		return set
 	}
@@ -136,7 +136,7 @@ func (n *node) choose(pod *v1.Pod, container, containerID string, chosen cpuset.
 		return n.offPools(pod, container, examined)
 	}
 	if n == nil || n.pooled.IsEmpty() {
-		return chosen // upstream's business
+		return chosen // as upstream does
 	}
 	return n.unshared(noted(pod, container))
 }

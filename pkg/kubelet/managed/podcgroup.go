@@ -73,7 +73,7 @@ func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
 	case available.IsEmpty():
 		return n.pooled
 	case pool.Intersection(available).IsEmpty():
-		return cpuset.CPUSet{} // its containers cannot start anyway
+		return cpuset.CPUSet{} // the pod's containers cannot start in any case
 	}
 	return n.pooled.Intersection(available)
 }

@@ -71,7 +71,8 @@ func exceeds(shares uint64, cgroup string) bool {
 	}
 	now, err := readNumber(filepath.Join(cgroupRoot, cgroup, "cpu.weight"))
 	// The kubelet converts the shares of its own cgroups like this
-	// (pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight).
+	// (pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight); github.com/opencontainers/cgroups
+	// gives other weights, except in the version that v1.34 has.
 	return err == nil && 1+(max(shares, 2)-2)*9999/262142 > now
 }
 

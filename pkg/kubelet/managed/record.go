@@ -32,9 +32,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// poolRecord is what the kubelet remembers, beside the CPU manager's checkpoint, of the
-// cpusets that it gave to containers. From it a later kubelet knows which cpusets to take
-// back; any other was given by somebody else, and stays.
+// poolRecord is the record: the cpusets that the kubelet gave to containers. From it a later
+// kubelet knows which cpusets to take back. Any other was given by somebody else, and stays.
 type poolRecord struct {
 	// ReservedCPUs are the CPUs of all pools. Versions before Sets wrote nothing else.
 	ReservedCPUs string `json:"reservedCPUs"`
@@ -72,8 +71,8 @@ func (r *poolRecord) VerifyChecksum() error {
 	return err
 }
 
-// sum is the checksum of the JSON. That of the Go value would depend on the type's names,
-// which may change.
+// sum returns the checksum of the JSON. A checksum of the Go value would depend on the names of
+// the type and its fields, which may change.
 func (r *poolRecord) sum() (checksum.Checksum, error) {
 	without := *r
 	without.Checksum = 0

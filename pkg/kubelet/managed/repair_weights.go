@@ -51,7 +51,7 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 	asked := partition.ContainerAsOrdinary(pod, workloadType, &v1.Container{Name: name}).Resources
 	request, limit := asked.Requests.Cpu().MilliValue(), asked.Limits.Cpu().MilliValue()
 	wanted := &runtimeapi.LinuxContainerResources{}
-	// A runtime that reads the annotations writes these shares (design, section 7).
+	// A runtime that is configured for the annotations writes these shares (design, section 7).
 	annotated := max(request, partition.MinShares)
 	if shares := sharesOf(request); reported.CpuShares != shares && reported.CpuShares != annotated {
 		wanted.CpuShares = shares

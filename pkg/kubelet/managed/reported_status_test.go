@@ -47,8 +47,8 @@ func TestPartitionedPodsReportNoCPU(t *testing.T) {
 	}
 }
 
-// statusWithCPU returns the status of a pod with a container of each kind, and with
-// everything that the runtime reports.
+// statusWithCPU returns the status of a pod with a container of each kind, as upstream derives
+// it from what the runtime reports.
 func statusWithCPU() *v1.PodStatus {
 	statuses := func() []v1.ContainerStatus {
 		return []v1.ContainerStatus{{Name: "c", Resources: &ordinaryPod().Spec.Containers[0].Resources}}

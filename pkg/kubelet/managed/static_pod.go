@@ -27,7 +27,8 @@ import (
 )
 
 // PartitionStaticPod partitions a static pod, or makes it an ordinary one (design, sections 3
-// and 5). A static pod always runs: there is nobody to whom it could be refused.
+// and 5). It never refuses a pod: there is no client to answer, and a control plane must always
+// start.
 func PartitionStaticPod(pod *core.Pod) {
 	n := current.Load()
 	if n == nil {
@@ -53,8 +54,8 @@ func (n *node) gate(workloadType string) partition.Reason {
 	return ""
 }
 
-// maxSkipped is how many static pods are remembered before all are forgotten: manifests come
-// and go.
+// maxSkipped is how many static pods are remembered before all are forgotten, since manifests
+// come and go.
 const maxSkipped = 1000
 
 // firstTime reports whether a message about a static pod is new. The empty message forgets

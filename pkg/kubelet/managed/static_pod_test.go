@@ -29,8 +29,8 @@ import (
 	"workload.openshift.io/partition/partitiontest"
 )
 
-// A static pod becomes what the cases say, and its containers run where that says: those of a
-// partitioned pod on the pool, all others off it.
+// A static pod becomes what the cases say. The containers of a partitioned one run on the pool,
+// and all others off it.
 func TestStaticPodsArePartitionedAndNeverRefused(t *testing.T) {
 	on(t, management)
 	registerMetrics()
