@@ -99,8 +99,8 @@ func (p *Proxy) Calls() ([]Call, error) {
 }
 
 // Then has a function called with each answer to a method, such as RunPodSandbox, before the
-// kubelet has it: what a runtime of another kind would have done by then. The kubelet has an
-// error of it instead.
+// kubelet has it: what a runtime of another kind would have done by then. The function may
+// change the answer into what such a runtime would say. The kubelet has an error of it instead.
 func (p *Proxy) Then(method string, do func(answer proto.Message) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,21 +110,25 @@ func (p *Proxy) Then(method string, do func(answer proto.Message) error) {
 	p.then[method] = do
 }
 
-func (p *Proxy) answered(method string, data []byte) error {
+// answered returns the answer that the kubelet gets.
+func (p *Proxy) answered(method string, data []byte) ([]byte, error) {
 	p.mu.Lock()
 	do := p.then[path.Base(method)]
 	p.mu.Unlock()
 	if do == nil {
-		return nil
+		return data, nil
 	}
 	message, err := newMessage(method, protoreflect.MethodDescriptor.Output)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := proto.Unmarshal(data, message); err != nil {
-		return fmt.Errorf("%s: %w", method, err)
+		return nil, fmt.Errorf("%s: %w", method, err)
 	}
-	return do(message)
+	if err := do(message); err != nil {
+		return nil, err
+	}
+	return proto.Marshal(message)
 }
 
 // newMessage returns an empty message of a method such as
@@ -185,7 +189,8 @@ func (p *Proxy) pass(_ any, fromKubelet grpc.ServerStream) error {
 		} else if err != nil {
 			return err
 		}
-		if err := p.answered(method, message); err != nil {
+		message, err := p.answered(method, message)
+		if err != nil {
 			return err
 		}
 		if err := fromKubelet.SendMsg(&message); err != nil {

@@ -1,0 +1,179 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/criproxy"
+)
+
+// A runtime that reads the annotations, as CRI-O can, gives containers other shares than the
+// kubelet would, and reports a quota of 0 where there is none. After a start the kubelet leaves
+// that alone. It gives no container without a cpuset an explicit one of all CPUs.
+func TestRuntimeAndKubeletAgree(t *testing.T) {
+	in(t, vm)
+	underEachPolicy(t, runtimeAndKubeletAgree)
+}
+
+func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
+	proxy := sharedThroughProxy(t, c)
+	// What CRI-O would write from the resources annotation.
+	annotated := map[string]int64{"limited": 400, "unlimited": 100, "besteffort": 2}
+	runtime := runtimeClient(t, c)
+	proxy.Then("CreateContainer", func(answer proto.Message) error {
+		created, err := runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: answer.(*runtimeapi.CreateContainerResponse).ContainerId})
+		if err != nil {
+			return err
+		}
+		shares, is := annotated[created.Status.Labels["io.kubernetes.pod.name"]]
+		if !is {
+			return nil
+		}
+		_, err = runtime.UpdateContainerResources(t.Context(), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: created.Status.Id, Linux: &runtimeapi.LinuxContainerResources{CpuShares: shares}})
+		return err
+	})
+	proxy.Then("ContainerStatus", func(answer proto.Message) error {
+		if linux := answer.(*runtimeapi.ContainerStatusResponse).GetStatus().GetResources().GetLinux(); linux != nil {
+			linux.CpuQuota = max(linux.CpuQuota, 0)
+		}
+		return nil
+	})
+	restart(t, c, pinning)
+	namespace := newNamespace(t, c, "management")
+	pods := start(t, c, namespace,
+		pod("limited", asks, container("c", awake, "cpu=400m memory=16Mi", "cpu=500m memory=64Mi")),
+		pod("unlimited", asks, container("c", awake, "cpu=100m memory=16Mi", "")),
+		pod("besteffort", asks, container("c", awake, "", "")),
+		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+	expectWritten := func(t *testing.T) {
+		t.Helper()
+		for _, p := range pods[:3] {
+			usage := containerUsage(t, p, 0)
+			// On cgroup v2 the runtime converts shares in a way of its own.
+			if want := annotated[p.Name]; host.CgroupV1() && usage.Weight != want {
+				t.Errorf("the container of pod %s has %d shares, and the runtime gave it %d", p.Name, usage.Weight, want)
+			}
+			want := 0.0
+			if p.Name == "limited" {
+				want = 0.5
+			}
+			if usage.Quota != want {
+				t.Errorf("the container of pod %s has the quota %v, want %v", p.Name, usage.Quota, want)
+			}
+		}
+	}
+	expectWritten(t)
+	for _, when := range []string{"the kubelet starts again", "and once more"} {
+		t.Run(when, func(t *testing.T) {
+			if updates := updatesAfterStart(t, c, proxy, pinning); len(updates) > 0 {
+				t.Errorf("the runtime was asked for %v", updates)
+			}
+			expectWritten(t)
+			for _, p := range pods {
+				expectNoLeak(t, p)
+			}
+		})
+	}
+	if c.Config.CPUManagerPolicy != "none" {
+		return // the policy static gives each container an explicit cpuset, as upstream's does
+	}
+	t.Cleanup(func() { restart(t, c, pinning) })
+	const empty = `{"management": {"cpuset": ""}}`
+	for _, test := range []struct{ name, file, then string }{{"the type has lost its CPUs", empty, ""}, {"the file has gone", "", empty}} {
+		t.Run(test.name, func(t *testing.T) {
+			restart(t, c, pinning)
+			restart(t, c, test.file)
+			free := pod("", nil, container("c", awake, "memory=16Mi", ""))
+			free.GenerateName = "free-"
+			if test.file != "" {
+				free.Annotations = asks
+			}
+			free = start(t, c, namespace, free)[0]
+			for _, file := range []string{test.file, test.then} {
+				if updates := updatesAfterStart(t, c, proxy, file)[containerID(free)]; len(updates) > 0 {
+					t.Errorf("with the file %q the runtime was asked for %v", file, updates)
+				}
+			}
+			status, err := runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: containerID(free)})
+			if err != nil || status.Status.Resources.Linux.CpusetCpus != "" {
+				t.Errorf("the container has the cpuset %q (%v), want none", status.GetStatus().GetResources().GetLinux().GetCpusetCpus(), err)
+			}
+		})
+	}
+}
+
+// A runtime that does not report resources, as cri-dockerd, gets each container's cpuset once in
+// a kubelet's lifetime.
+func TestRuntimeThatReportsNoResources(t *testing.T) {
+	in(t)
+	underEachPolicy(t, runtimeThatReportsNoResources)
+}
+
+func runtimeThatReportsNoResources(t *testing.T, c *host.Cluster) {
+	proxy := sharedThroughProxy(t, c)
+	proxy.Then("ContainerStatus", func(answer proto.Message) error {
+		if status := answer.(*runtimeapi.ContainerStatusResponse).GetStatus(); status != nil {
+			status.Resources = nil
+		}
+		return nil
+	})
+	restart(t, c, pinning)
+	pods := start(t, c, newNamespace(t, c, "management"),
+		pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")),
+		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+	for _, when := range []string{"the kubelet starts again", "and once more"} {
+		t.Run(when, func(t *testing.T) {
+			updates := updatesAfterStart(t, c, proxy, pinning)
+			for _, p := range pods {
+				var sent []string
+				for _, update := range updates[containerID(p)] {
+					sent = append(sent, update.CpusetCpus)
+				}
+				if want := []string{allowed(t, p).String()}; !slices.Equal(sent, want) {
+					t.Errorf("the container of pod %s was sent the cpusets %q, want %q", p.Name, sent, want)
+				}
+				expectNoLeak(t, p)
+			}
+		})
+	}
+}
+
+// updatesAfterStart restarts the kubelet, and returns the updates that it sends to the runtime, by
+// container, until its CPU manager has nothing more to do: it reconciles every two seconds here.
+func updatesAfterStart(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, file string) map[string][]*runtimeapi.LinuxContainerResources {
+	t.Helper()
+	proxy.Forget()
+	restart(t, c, file)
+	time.Sleep(10 * time.Second)
+	calls, err := proxy.Calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	updates := map[string][]*runtimeapi.LinuxContainerResources{}
+	for _, call := range calls {
+		if update, is := call.Request.(*runtimeapi.UpdateContainerResourcesRequest); is {
+			updates[update.ContainerId] = append(updates[update.ContainerId], update.Linux)
+		}
+	}
+	return updates
+}
