@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/partition"
 )
 
 // observed is what the hooks have learned about the kubelet around them.
@@ -129,12 +128,11 @@ func (o *observation) notePod(uid types.UID, note func(*podNotes)) {
 }
 
 // noneNeedsRepair reports whether this kubelet knows all its pods, and has repaired the
-// cgroup of each active one that is partitioned.
+// cgroup of each active one that may be confined.
 func (o *observation) noneNeedsRepair() bool {
 	pods, known := o.allPods()
 	return known && !slices.ContainsFunc(pods, func(pod *v1.Pod) bool {
-		_, partitioned := partition.PartitionedType(pod)
-		return partitioned && !o.repaired(pod)
+		return mayBeConfined(pod) && !o.repaired(pod)
 	})
 }
 

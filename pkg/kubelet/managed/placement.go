@@ -64,19 +64,22 @@ func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
 // PlaceContainer sets the CPUs on which the runtime creates a container. A container of a
 // partitioned pod gets its pool. Any other keeps the CPUs that the CPU manager chose, which
 // never include a pool's, since those are reserved. If the CPU manager chose none, starting
-// says where the container runs.
+// says where the container runs. One that is placed by its pod's cgroup gets no cpuset.
 func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 	n := current.Load()
 	if n == nil || n.pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
 		return
 	}
-	resources := config.Linux.Resources
+	cpus := config.Linux.Resources.CpusetCpus
 	if pool, confined := n.pool(pod); confined {
-		resources.CpusetCpus = pool.String()
-	} else if resources.CpusetCpus == "" {
-		resources.CpusetCpus = n.starting().String()
+		cpus = pool.String()
+	} else if cpus == "" {
+		cpus = n.starting().String()
 	}
-	if given, err := cpuset.Parse(resources.CpusetCpus); err == nil {
+	if !byPodCgroup(pod) {
+		config.Linux.Resources.CpusetCpus = cpus
+	}
+	if given, err := cpuset.Parse(cpus); err == nil {
 		n.makeRoom(pod, given)
 		observed.forgetContainers()
 		note(pod, config.GetMetadata().GetName(), given)
@@ -123,9 +126,23 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 	return n.makeRoom(pod, set)
 }
 
-// choose returns the CPUs for a running container, whatever the cgroups above it have.
+// choose returns the CPUs for a running container, whatever the cgroups above it have. If the
+// container is placed by its pod's cgroup and has no cpuset, choose notes that it has these
+// CPUs, so that upstream sends no update.
 func (n *node) choose(pod *v1.Pod, container, containerID string, chosen cpuset.CPUSet) cpuset.CPUSet {
 	examined := n.examine(pod, container, containerID)
+	set := n.chooseFor(pod, container, examined, chosen)
+	if byPodCgroup(pod) && noted(pod, container).IsEmpty() {
+		if examined == unanswered {
+			return cpuset.New()
+		}
+		note(pod, container, set)
+	}
+	return set
+}
+
+// chooseFor is choose for a container about which the runtime has been asked.
+func (n *node) chooseFor(pod *v1.Pod, container string, examined outcome, chosen cpuset.CPUSet) cpuset.CPUSet {
 	if pool, confined := n.pool(pod); confined {
 		return pool
 	}

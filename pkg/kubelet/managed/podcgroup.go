@@ -33,20 +33,24 @@ import (
 // This file confines the cgroups of partitioned pods to their pool (design, section 6, the
 // pod's cgroup). The kernel then holds everything in such a pod from its first instruction:
 // the sandbox, the runtime's init, exec, and whatever a container leaves behind when it ends.
-// Ordinary pods keep the cgroups that upstream gives them.
+// Ordinary pods keep the cgroups that upstream gives them, except virtual machines
+// (virtual_machines.go).
 //
 // Upstream writes a pod's cgroup only when it creates it. PodCgroupCPUs adds the CPUs to that
 // write; RepairPodCgroup writes the cgroups that existed before this kubelet started.
 
 // WithOriginalCPUAndType returns the pod as WithOriginalCPU does, together with its workload
 // type, which the returned pod no longer reveals. If the pod is in none of this node's
-// partitions, the type is empty and the pod is the given one.
+// partitions, the type is empty, or ordinaryVM, and the pod is the given one.
 func WithOriginalCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
-	workloadType, ok := typeOf(pod)
-	if !ok {
-		return pod, ""
+	original := pod
+	if of, partitioned := typeOf(pod); partitioned {
+		original, workloadType = partition.AsOrdinary(pod, of), of
 	}
-	return partition.AsOrdinary(pod, workloadType), workloadType
+	if current.Load().isOrdinaryVM(pod) {
+		workloadType = ordinaryVM
+	}
+	return original, workloadType
 }
 
 // PodCgroupCPUs returns the CPUs that upstream writes to the cgroup of a pod of this workload
@@ -61,6 +65,9 @@ func PodCgroupCPUs(workloadType string) cpuset.CPUSet { return current.Load().po
 // must lie within its pod's, and CRI-O has one cpuset for all sandboxes. On v1 the kernel
 // also refuses CPUs that the cgroup of all pods lacks, so those are left out.
 func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
+	if workloadType == ordinaryVM {
+		return n.ordinary
+	}
 	pool, confined := n.poolOf(workloadType)
 	if !confined || !host.podCgroups {
 		return cpuset.CPUSet{}
@@ -88,8 +95,9 @@ type podCgroups[N any] interface {
 
 // RepairPodCgroup writes the CPUs, the weight and the CPU quota of a partitioned pod's cgroup
 // that existed before this kubelet started, once: upstream writes them only when it creates
-// the cgroup (pkg/kubelet/kubelet.go, SyncPod). A pod that is no longer confined gets all
-// CPUs back. If the write fails, RepairPodCgroup tries again at the pod's next sync.
+// the cgroup (pkg/kubelet/kubelet.go, SyncPod). Of an ordinary pod in a virtual machine it
+// writes the CPUs alone. A pod that is no longer confined gets all CPUs back. If the write
+// fails, RepairPodCgroup tries again at the pod's next sync.
 //
 // configFor is upstream's ResourceConfigForPod, which computes the values, and R the type of
 // what it returns.
@@ -98,23 +106,31 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 	if !on || !host.podCgroups {
 		return
 	}
-	workloadType, partitioned := partition.PartitionedType(pod)
-	if !partitioned {
+	if !mayBeConfined(pod) {
 		return
 	}
+	workloadType, partitioned := partition.PartitionedType(pod)
 	_, path := manager.GetPodContainerName(pod)
-	// At every sync, since the cgroup of all pods may lose CPUs at any time. It is two levels up: a
-	// partitioned pod is in a class, never Guaranteed.
-	n.checkCgroupOfAllPods(workloadType, filepath.Dir(filepath.Dir(path)))
+	if partitioned {
+		// At every sync, since the cgroup of all pods may lose CPUs at any time. It is two levels up: a
+		// partitioned pod is in a class, never Guaranteed.
+		n.checkCgroupOfAllPods(workloadType, filepath.Dir(filepath.Dir(path)))
+	}
+	if n.isOrdinaryVM(pod) {
+		workloadType = ordinaryVM
+	}
 	if observed.repaired(pod) {
 		return
 	}
 	// A cgroup that does not exist yet is upstream's to create, with the right values.
 	if manager.Exists(pod) {
 		if err := n.repairPodCgroup(pod, workloadType, path, func(cpus cpuset.CPUSet) error {
+			if !partitioned && cpus.IsEmpty() {
+				return nil // nobody has confined it, and nobody will
+			}
 			config := callResourceConfigForPod[R](configFor, pod, host.quotaPeriod)
 			fields := []string{hugePages}
-			if n != nil { // without a pinning file only the CPUs are taken back
+			if n != nil && partitioned { // without a pinning file only the CPUs are taken back
 				fields = append(fields, weightAndQuota...)
 			}
 			return callSetPodCgroup(manager, pod, onlyCPU(config, cpus, fields...))

@@ -42,7 +42,8 @@ type containerRuntime interface {
 // repair updates a container of a partitioned pod if the runtime reports a wrong weight or
 // quota. The update includes the container's pool, so that one call does for both. repair
 // returns the cpuset that the container has afterwards. It leaves the quota of a container
-// without a limit alone: some runtimes turn no limit into a small quota.
+// without a limit alone: some runtimes turn no limit into a small quota. It gives no cpuset
+// to a container that is placed by its pod's cgroup.
 func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID string, reported *runtimeapi.LinuxContainerResources, has cpuset.CPUSet) (cpuset.CPUSet, error) {
 	workloadType, ok := typeOf(pod)
 	if !ok {
@@ -62,7 +63,7 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 	if wanted.CpuShares == 0 && wanted.CpuQuota == 0 {
 		return has, nil
 	}
-	if pool, confined := n.pool(pod); confined {
+	if pool, confined := n.pool(pod); confined && !(has.IsEmpty() && byPodCgroup(pod)) {
 		has = pool
 		wanted.CpusetCpus = pool.String()
 	}

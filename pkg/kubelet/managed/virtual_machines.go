@@ -1,0 +1,61 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package managed
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"workload.openshift.io/partition"
+)
+
+// This file places pods that run in virtual machines (design, section 6, runtimes with virtual
+// machines). Such a runtime sizes the machine by the cpusets of its containers, so a cpuset on
+// a container that asked for none makes the machine grow. The cgroup of the pod, in which the
+// machine runs, is confined instead. This needs cgroup v2, on which the kernel intersects a
+// cgroup's cpuset with its parent's. Under the policy static the CPU manager gives every
+// container a cpuset in any case.
+
+// ordinaryVM stands in place of the workload type of a pod that is in no pool, and whose cgroup
+// is confined in place of its containers. It is no valid workload type.
+const ordinaryVM = "(virtual machine)"
+
+// inVM reports whether a pod runs in a virtual machine, as far as anybody but the runtime can
+// tell: its RuntimeClass has an overhead.
+func inVM(pod *v1.Pod) bool {
+	return pod.Spec.RuntimeClassName != nil && len(pod.Spec.Overhead) > 0
+}
+
+// byPodCgroup reports whether a pod's cgroup is confined in place of its containers, which get
+// no cpuset.
+func byPodCgroup(pod *v1.Pod) bool {
+	return inVM(pod) && !host.static && host.podCgroups && !hierarchy().v1
+}
+
+// isOrdinaryVM reports whether ordinaryVM stands for the pod.
+func (n *node) isOrdinaryVM(pod *v1.Pod) bool {
+	if n == nil || n.pooled.IsEmpty() || !byPodCgroup(pod) {
+		return false
+	}
+	_, confined := n.pool(pod)
+	return !confined
+}
+
+// mayBeConfined reports whether this kubelet or a previous one may have given a cpuset to the
+// pod's cgroup. (On cgroup v1 the cgroups of ordinary pods are the business of freePods.)
+func mayBeConfined(pod *v1.Pod) bool {
+	_, partitioned := partition.PartitionedType(pod)
+	return partitioned || (inVM(pod) && !hierarchy().v1)
+}

@@ -1,0 +1,154 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/criproxy"
+)
+
+// Runtimes size a virtual machine by the cpusets of its containers. So under the policy none on
+// cgroup v2 these have none, and the pod's cgroup is confined instead. Here an ordinary runtime
+// has a RuntimeClass with an overhead, which is all that a kubelet can see of a virtual machine.
+func TestVirtualMachines(t *testing.T) {
+	in(t, vm)
+	c := partitioned(t)
+	quietNode(t, c)
+	usePolicy(t, c, "none")
+	proxy := sharedThroughProxy(t, c)
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "vm-"}, Handler: "runc",
+		Overhead: &nodev1.Overhead{PodFixed: v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Mi")}}}
+	classes := c.Client.NodeV1().RuntimeClasses()
+	class, err := classes.Create(t.Context(), class, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	inVM := func(p *v1.Pod) *v1.Pod {
+		p.Spec.RuntimeClassName = &class.Name
+		return p
+	}
+	all := cpus(t, allCPUs(t))
+	machines := virtualMachines{proxy: proxy}
+	restart(t, c, "")
+	namespace := newNamespace(t, c, "management")
+	here := func(p *v1.Pod) *v1.Pod {
+		p.Spec.NodeName = c.Config.Node.Name // it has no cores for a scheduler to see
+		return inVM(p)
+	}
+	// The type is latched, so the first is partitioned, and the kubelet knows nothing of it.
+	before := start(t, c, namespace,
+		here(pod("partitioned-before", asks, container("c", awake, "cpu=100m memory=16Mi", ""))),
+		here(pod("ordinary-before", nil, container("c", awake, "memory=16Mi", ""))))
+	restart(t, c, pinning)
+	fresh := start(t, c, namespace,
+		inVM(pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", ""), container("d", awake, "", ""))),
+		inVM(pod("ordinary", nil, container("c", awake, "memory=16Mi", ""), container("d", awake, "", ""))),
+		inVM(pod("besteffort", nil, container("c", awake, "", ""))),
+		inVM(pod("guaranteed", nil, container("c", awake, "cpu=10m memory=16Mi", "cpu=10m memory=16Mi"))))
+	machines.partitioned, machines.ordinary = []*v1.Pod{before[0], fresh[0]}, []*v1.Pod{before[1], fresh[1], fresh[2], fresh[3]}
+	machines.expect(t, cpuset.New(0), all.Difference(cpuset.New(0)))
+	for _, step := range []struct {
+		name, file            string
+		partitioned, ordinary cpuset.CPUSet
+	}{
+		{"the kubelet starts again", pinning, cpuset.New(0), all.Difference(cpuset.New(0))},
+		{"the pool moves", `{"management": {"cpuset": "1"}}`, cpuset.New(1), all.Difference(cpuset.New(1))},
+		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all, all},
+		{"the pool comes back", pinning, cpuset.New(0), all.Difference(cpuset.New(0))},
+		{"the file goes", "", all, all},
+		{"the file comes back", pinning, cpuset.New(0), all.Difference(cpuset.New(0))},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			restart(t, c, step.file)
+			machines.expect(t, step.partitioned, step.ordinary)
+		})
+	}
+	t.Run("the policy becomes static", func(t *testing.T) {
+		if err := c.ChangeCPUManagerPolicy("static"); err != nil {
+			t.Fatal(err)
+		}
+		restart(t, c, pinning)
+		for _, p := range machines.ordinary {
+			waitFor(t, 2*time.Minute, "the cgroup of pod "+p.Name+" is as upstream makes it", func() error {
+				whole, err := host.PodUsage(p)
+				if err == nil && whole.CPUs != all.String() {
+					err = fmt.Errorf("it has CPUs %s", whole.CPUs)
+				}
+				return err
+			})
+			expectPlaced(t, p, all.Difference(cpuset.New(0)))
+		}
+	})
+}
+
+type virtualMachines struct {
+	proxy                 *criproxy.Proxy
+	partitioned, ordinary []*v1.Pod
+}
+
+// expect checks which CPUs the pods have, and that no container was ever given a cpuset.
+func (m virtualMachines) expect(t *testing.T, partitioned, ordinary cpuset.CPUSet) {
+	t.Helper()
+	for _, kind := range []struct {
+		pods []*v1.Pod
+		want cpuset.CPUSet
+	}{{m.partitioned, partitioned}, {m.ordinary, ordinary}} {
+		for _, p := range kind.pods {
+			if host.CgroupV1() { // as all others
+				expectPlaced(t, p, kind.want)
+				continue
+			}
+			waitFor(t, 2*time.Minute, "pod "+p.Name+" and what is in it have the CPUs "+kind.want.String(), func() error { return confinedTo(p, kind.want, false) })
+		}
+	}
+	if host.CgroupV1() {
+		return
+	}
+	time.Sleep(5 * time.Second) // the CPU manager comes round every two
+	calls, err := m.proxy.Calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range calls {
+		var linux *runtimeapi.LinuxContainerResources
+		switch request := call.Request.(type) {
+		case *runtimeapi.CreateContainerRequest:
+			linux = request.GetConfig().GetLinux().GetResources()
+		case *runtimeapi.UpdateContainerResourcesRequest:
+			linux = request.GetLinux()
+		}
+		if linux.GetCpusetCpus() != "" {
+			t.Errorf("a container in a virtual machine was given a cpuset by %s: %v", call.Method, linux)
+		}
+	}
+}
