@@ -42,10 +42,10 @@ import (
 //
 //   - If an assignment holds a CPU of a pool and a container of its pod may be running,
 //     StartPolicy returns an error that names the pod, and leaves the whole checkpoint alone.
-//   - If an assignment holds a CPU that is reserved, as those of pools are, or that does not
-//     exist, and no container of its pod can be running, StartPolicy drops the pod's
-//     assignments: the containers would be created there. The pod gets other CPUs when it is
-//     admitted again.
+//   - If an assignment holds a CPU of a pool, or one that does not exist, and no container of
+//     its pod can be running, StartPolicy drops the pod's assignments: the containers would be
+//     created there. The pod gets other CPUs when it is admitted again. Without a file the
+//     same goes for a reserved CPU, with which upstream would not start.
 //
 // online are the CPUs of the host, and allocatable those that the policy may give away.
 func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpuset.CPUSet) error {
@@ -75,18 +75,22 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 // deriveSharedCPUs brings the checkpoint up to date, as StartPolicy says. skip means that
 // upstream's start must not run, since it would take the checkpoint for damaged. That is so
 // if nothing is left to share (upstream gets into that state, and writes it, but does not
-// start from it; kubernetes/kubernetes issue 141196), or if a container that may be running
-// was given a CPU that is offline now. deriveSharedCPUs then sets the metrics that upstream's
-// start would have set.
+// start from it; kubernetes/kubernetes issue 141196), or if a container was given a CPU that
+// is offline now and may be running there, or one that is reserved now and in no pool.
+// deriveSharedCPUs then sets the metrics that upstream's start would have set.
 func deriveSharedCPUs(n *node, s state.State, online, reserved cpuset.CPUSet) (skip bool, err error) {
 	assignments := assignmentsOf(s)
 	if len(assignments) == 0 && s.GetDefaultCPUSet().IsEmpty() {
 		return false, nil // the checkpoint is new: upstream fills it
 	}
+	tenable := online.Difference(reserved)
+	if n != nil {
+		tenable = online.Difference(n.pooled)
+	}
 	ended := map[string]bool{}
 	for _, a := range assignments {
-		if a.cpus.IsSubsetOf(online.Difference(reserved)) {
-			continue // it holds no CPU of a pool either: pools are reserved
+		if a.cpus.IsSubsetOf(tenable) {
+			continue
 		}
 		if _, asked := ended[a.pod]; !asked {
 			ended[a.pod] = !mayRun(a.pod)
@@ -111,6 +115,10 @@ func deriveSharedCPUs(n *node, s state.State, online, reserved cpuset.CPUSet) (s
 			skip = true
 			host.log.Error(nil, "An exclusively held CPU is offline", "holder", a.String(), "cpus", absent.String())
 			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which %s holds exclusively, is offline: bring it online, or delete the pod", absent, a)
+		}
+		if held := a.cpus.Intersection(reserved); n != nil && !held.IsEmpty() {
+			skip = true
+			host.log.Info("An exclusively held CPU is reserved now; its container keeps it", "holder", a.String(), "cpus", held.String())
 		}
 	}
 	shared := online.Difference(assigned)

@@ -36,8 +36,8 @@ func (n *node) shared() cpuset.CPUSet {
 	return n.ordinary
 }
 
-// reportShared sends an Event when exclusive containers have taken every CPU that was shared.
-// The Event names the CPUs on which shared containers run then, and the pods that they
+// reportShared sends an Event when exclusive containers have taken every CPU that was shared,
+// or every CPU is reserved. The Event names the CPUs on which shared containers run then, and the pods that they
 // disturb there. A second Event reports the end.
 func (n *node) reportShared() {
 	if n.pooled.IsEmpty() {
@@ -100,8 +100,12 @@ func (n *node) nothingShared() string {
 	if used.IsEmpty() {
 		used = n.fallback // where the next one would run
 	}
+	assignments := assignmentsOf(assigned)
+	if len(assignments) == 0 {
+		return fmt.Sprintf("Every CPU is reserved: containers without exclusive CPUs run on the CPUs %s, which are in no pool", used)
+	}
 	var disturbed []string
-	for _, a := range assignmentsOf(assigned) {
+	for _, a := range assignments {
 		if !a.cpus.Intersection(used).IsEmpty() {
 			disturbed = append(disturbed, cmp.Or(names[a.pod], podName(a.pod)))
 		}

@@ -1,0 +1,141 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package managed
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
+)
+
+// validate refuses what upstream's static policy refuses at its start
+// (pkg/kubelet/cm/cpumanager/policy_static.go, validateState), whose package cannot be imported
+// here.
+func validate(s state.State, online, reserved cpuset.CPUSet, strict bool) error {
+	shared, known := s.GetDefaultCPUSet(), s.GetDefaultCPUSet()
+	for _, a := range assignmentsOf(s) {
+		if !a.cpus.Intersection(shared).IsEmpty() {
+			return fmt.Errorf("%s overlaps with the shared CPUs", a)
+		}
+		known = known.Union(a.cpus)
+	}
+	held := shared.Intersection(reserved)
+	if strict {
+		online = online.Difference(reserved)
+	}
+	switch {
+	case shared.IsEmpty():
+		return errors.New("default cpuset cannot be empty")
+	case strict && !held.IsEmpty():
+		return errors.New("some of strictly reserved cpus are shared")
+	case !strict && !held.Equals(reserved):
+		return errors.New("not all reserved cpus are shared")
+	case !known.Equals(online):
+		return fmt.Errorf("%s are known, and there are %s", known, online)
+	}
+	return nil
+}
+
+// The kubelet starts although the reserved CPUs are not the pools, and an assignment that holds a
+// reserved CPU in no pool stays, whether or not its container runs.
+func TestReservedCPUsBesideThePools(t *testing.T) {
+	online := cpuset.New(0, 1, 2, 3)
+	running, exited := []runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_RUNNING}, []runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_EXITED}
+	for name, test := range map[string]struct {
+		pool, reserved cpuset.CPUSet // the pool's CPUs are reserved, too
+		noFile         bool
+		shared         cpuset.CPUSet
+		// exclusive are assignments, by the name of the container in the pod "uid".
+		exclusive  map[string]cpuset.CPUSet
+		containers []runtimeapi.ContainerState
+		want       cpuset.CPUSet
+		// wantDropped means that the pod has lost its CPUs.
+		wantDropped bool
+		// wantError means that the kubelet does not start, for what upstream says.
+		wantError bool
+	}{
+		"more is reserved than the pool":                                                 {pool: cpuset.New(0), reserved: cpuset.New(1), shared: cpuset.New(1, 2, 3), want: cpuset.New(2, 3)},
+		"less is reserved than before":                                                   {pool: cpuset.New(0), shared: cpuset.New(2, 3), want: cpuset.New(1, 2, 3)},
+		"more is reserved, and an exclusive container elsewhere":                         {pool: cpuset.New(0), reserved: cpuset.New(1), shared: cpuset.New(1, 2), exclusive: map[string]cpuset.CPUSet{"c": cpuset.New(3)}, containers: running, want: cpuset.New(2)},
+		"a running container holds a CPU that is reserved now":                           {pool: cpuset.New(0), reserved: cpuset.New(1), shared: cpuset.New(2, 3), exclusive: map[string]cpuset.CPUSet{"c": cpuset.New(1)}, containers: running, want: cpuset.New(2, 3)},
+		"a container that has ended holds a CPU that is reserved now":                    {pool: cpuset.New(0), reserved: cpuset.New(1), shared: cpuset.New(2, 3), exclusive: map[string]cpuset.CPUSet{"c": cpuset.New(1)}, containers: exited, want: cpuset.New(2, 3)},
+		"the pool is empty, and a container holds the CPU that is reserved in its place": {reserved: cpuset.New(0), shared: cpuset.New(1, 2, 3), exclusive: map[string]cpuset.CPUSet{"c": cpuset.New(0)}, containers: running, want: cpuset.New(1, 2, 3)},
+		"the file has gone, and a container held the CPU that is reserved in its place":  {noFile: true, reserved: cpuset.New(0), shared: cpuset.New(1, 2, 3), exclusive: map[string]cpuset.CPUSet{"c": cpuset.New(0)}, containers: exited, want: online, wantDropped: true},
+		"the file has gone, and a container holds the CPU that is reserved in its place": {noFile: true, reserved: cpuset.New(0), shared: cpuset.New(1, 2, 3), exclusive: map[string]cpuset.CPUSet{"c": cpuset.New(0)}, containers: running, want: cpuset.New(1, 2, 3), wantError: true},
+		"two containers of a pod hold the same CPU, as an init container's may be":       {pool: cpuset.New(0), shared: cpuset.New(1, 2), exclusive: map[string]cpuset.CPUSet{"init": cpuset.New(3), "c": cpuset.New(3)}, containers: running, want: cpuset.New(1, 2)},
+		"a CPU was shared again while another container still held it":                   {pool: cpuset.New(0), shared: cpuset.New(1, 2, 3), exclusive: map[string]cpuset.CPUSet{"c": cpuset.New(3)}, containers: running, want: cpuset.New(1, 2)},
+		"an absent CPU is neither shared nor kept for a container that has ended":        {pool: cpuset.New(0), reserved: cpuset.New(1), shared: cpuset.New(2, 3, 5), exclusive: map[string]cpuset.CPUSet{"c": cpuset.New(4)}, containers: exited, want: cpuset.New(2, 3), wantDropped: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			startedIn(t, t.TempDir())
+			host.log, _ = ktesting.NewTestContext(t)
+			host.static, host.strict, host.previous.confined = true, !test.pool.IsEmpty(), true
+			observed.runtime = &fakeRuntime{states: test.containers}
+			t.Cleanup(func() { observed = observation{} })
+			if test.noFile {
+				newNode(management, online, cpuset.New(), cpuset.New()).writeRecord(nil)
+			} else {
+				on(t, partition.Pools{"management": test.pool})
+			}
+			reserved := test.reserved.Union(test.pool)
+			s := newMemoryState(host.log)
+			s.SetDefaultCPUSet(test.shared)
+			for container, cpus := range test.exclusive {
+				s.SetCPUSet("uid", container, cpus)
+			}
+			err := StartPolicy(func(klog.Logger, state.State) error { return validate(s, online, reserved, host.strict) }, s, online, online.Difference(reserved))
+			if (err != nil) != test.wantError {
+				t.Errorf("the start ended with %v, want an error: %v", err, test.wantError)
+			}
+			if got := s.GetDefaultCPUSet(); !got.Equals(test.want) {
+				t.Errorf("the shared CPUs are %q, want %q", got, test.want)
+			}
+			if dropped := len(assignmentsOf(s)) < len(test.exclusive); dropped != test.wantDropped {
+				t.Errorf("the assignment was dropped: %v, want %v", dropped, test.wantDropped)
+			}
+			for record, _ := readRecord(); test.noFile && record.confined; record, _ = readRecord() {
+				time.Sleep(10 * time.Millisecond) // StartPolicy does not wait for its removal
+			}
+		})
+	}
+}
+
+// On a small host, pools and reserved CPUs may together be all of its CPUs.
+func TestEveryCPUReserved(t *testing.T) {
+	restarted(t, &fakeRuntime{})
+	host.static = true
+	current.Store(newNode(partition.Pools{"management": cpuset.New(0)}, cpuset.New(0, 1), cpuset.New(), cpuset.New(0, 1)))
+	t.Cleanup(func() { current.Store(nil) })
+	recorder := recordEvents(t)
+	observed.activePods = func() []*v1.Pod { return nil }
+	observed.state = newMemoryState(host.log)
+	current.Load().reportShared()
+	expectEvent(t, recorder, "Warning NoSharedCPUs Every CPU is reserved: containers without exclusive CPUs run on the CPUs 1, which are in no pool")
+	config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{}}}
+	if PlaceContainer(ordinaryPod(), config); config.Linux.Resources.CpusetCpus != "1" {
+		t.Errorf("an ordinary container starts on the CPUs %q, want 1", config.Linux.Resources.CpusetCpus)
+	}
+}
