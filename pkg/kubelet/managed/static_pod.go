@@ -36,6 +36,7 @@ func PartitionStaticPod(pod *core.Pod) {
 	}
 	delete(pod.Annotations, partition.WarningAnnotation)
 	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: n.gate, NeverRefuse: true})
+	distinguish(pod, decision)
 	message := decision.Message()
 	if firstTime(pod, message) {
 		host.log.Error(nil, "Static pod runs as an ordinary pod", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)

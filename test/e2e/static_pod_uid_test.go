@@ -1,0 +1,102 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/partition"
+)
+
+// A static pod whose manifest has a UID of its own is on its pool, and has its weight, whether
+// it was created before the file came or after, and is an ordinary pod once the file has gone.
+func TestStaticPodWithItsOwnUID(t *testing.T) {
+	in(t, core, vm)
+	underEachPolicy(t, staticPodWithItsOwnUID)
+}
+
+func staticPodWithItsOwnUID(t *testing.T, c *host.Cluster) {
+	t.Cleanup(func() { restart(t, c, pinning) })
+	const name = "own-uid"
+	manifest := strings.Replace(oneContainer(name, target("management", ""), "{requests: {cpu: 400m, memory: 16Mi}}", ""),
+		"metadata:\n", "metadata:\n  uid: 0123456789abcdef0123456789abcdef\n", 1)
+	restart(t, c, "")
+	writeStaticPod(t, c, name, manifest)
+	var p *v1.Pod
+	// expect waits until the pod has the form, with the CPUs and the weight that go with it.
+	expect := func(t *testing.T, partitioned bool) {
+		t.Helper()
+		want := allCPUs(t)
+		if partitioned {
+			want = "0"
+		}
+		waitFor(t, 2*time.Minute, "the pod runs as the file has it", func() (err error) {
+			if p, err = c.Client.CoreV1().Pods("default").Get(t.Context(), name+"-"+host.NodeName, metav1.GetOptions{}); err != nil {
+				return err
+			}
+			if _, is := partition.PartitionedType(p); is != partitioned || len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running == nil {
+				return fmt.Errorf("it has the annotations %v and the containers %v", p.Annotations, p.Status.ContainerStatuses)
+			}
+			whole, err := host.PodUsage(p)
+			if err != nil {
+				return err
+			}
+			container, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
+			if err == nil && (whole.Weight != weight(409) || container.CPUs != want) {
+				err = fmt.Errorf("it has the weight %d and its container the CPUs %s, want %d and %s", whole.Weight, container.CPUs, weight(409), want)
+			}
+			return err
+		})
+	}
+	// again waits until its container, which is killed behind the kubelet's back, runs again.
+	again := func(t *testing.T) {
+		t.Helper()
+		killed := containerID(p)
+		if _, err := runtimeClient(t, c).StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: killed}); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, 2*time.Minute, "its container runs again", func() (err error) {
+			p, err = c.Client.CoreV1().Pods("default").Get(t.Context(), p.Name, metav1.GetOptions{})
+			if err == nil && (containerID(p) == killed || p.Status.ContainerStatuses[0].State.Running == nil) {
+				err = fmt.Errorf("its container is %v", p.Status.ContainerStatuses)
+			}
+			return err
+		})
+	}
+	expect(t, false)
+	for _, step := range []struct {
+		name, file  string
+		partitioned bool
+	}{{"the file comes", pinning, true}, {"the kubelet starts again", pinning, true}, {"the file goes", "", false}, {"the file comes back", pinning, true}} {
+		t.Run(step.name, func(t *testing.T) {
+			restart(t, c, step.file)
+			expect(t, step.partitioned)
+			again(t)
+			expect(t, step.partitioned)
+			if step.partitioned {
+				expectNoLeak(t, p)
+			}
+		})
+	}
+}
