@@ -140,7 +140,13 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 	if err != nil {
 		return fmt.Errorf("%s %q: %w", reservedCPUsSetting, config.ReservedSystemCPUs, err)
 	}
-	current.Store(newNode(pools, online, host.isolated, reserved))
+	n := newNode(pools, online, host.isolated, reserved)
+	if n.before = host.previous.pooled; n.before.Equals(n.pooled) {
+		n.before = host.previous.before
+	}
+	n.known = knownPods(rootDirectory)
+	n.warnOfPods(rootDirectory, int64(online.Size()-reserved.Size())*1000)
+	current.Store(n)
 	registerMetrics()
 	for _, workloadType := range pools.Types() {
 		host.log.Info("Workload partitioning is on", "workloadType", workloadType, "pool", pools[workloadType].String(), "reservedSystemCPUs", config.ReservedSystemCPUs)

@@ -36,6 +36,7 @@ const (
 	eventDirectoryOwner          = "PinningFileDirectoryOwner"
 	eventRecordNotWritten        = "PoolsNotRecorded"
 	eventCgroupLacksCPUs         = "PodCgroupLacksPoolCPUs"
+	eventPodsNoLongerFit         = "PodsNoLongerFit"
 )
 
 // SendEventsTo takes the recorder of Events. It sends the pending Events, and one for each

@@ -59,6 +59,7 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	}
 	observed.Lock()
 	observed.activePods, observed.ready, observed.lastUpdates, observed.found = withEphemeral, ready, lastUpdates, ids
+	observed.statuses = statuses
 	observed.runtime, _ = runtime.(containerRuntime)
 	observed.Unlock()
 	return withEphemeral, ephemeralStatuses{statuses}

@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
@@ -54,6 +55,9 @@ type previousKubelet struct {
 	confined bool
 	// sets are the cpusets that it gave.
 	sets []cpuset.CPUSet
+	// pooled are the CPUs of all its pools, and before those of the pools that were last
+	// different.
+	pooled, before cpuset.CPUSet
 	// unreadable means that the record does not reveal which.
 	unreadable bool
 }
@@ -71,6 +75,10 @@ type node struct {
 	// ordinary are the CPUs on which shared containers run under the policy none: the others,
 	// less the isolated ones, on which the kernel puts only what asks for them.
 	ordinary cpuset.CPUSet
+	// before are the CPUs of all pools before these last changed, and known the pods that a
+	// previous kubelet knew; see reportRejected.
+	before cpuset.CPUSet
+	known  []types.UID
 	// fallback are the CPUs for shared containers when exclusive containers have taken all
 	// others; see unshared.
 	fallback cpuset.CPUSet

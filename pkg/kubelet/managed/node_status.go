@@ -39,6 +39,7 @@ func SetCores(_ context.Context, apiNode *v1.Node) error {
 		pools = n.pools
 		n.reportOffline()
 		n.reportShared()
+		n.reportRejected()
 	}
 	capacity := apiNode.Status.Capacity.Cpu().MilliValue()
 	for _, list := range []v1.ResourceList{apiNode.Status.Capacity, apiNode.Status.Allocatable} {

@@ -41,6 +41,10 @@ type observation struct {
 	// all; see FollowPods.
 	activePods func() []*v1.Pod
 	ready      func() bool
+	// statuses are upstream's statuses of all pods, also of those that are not active.
+	// rejectedReported means that reportRejected has looked at them.
+	statuses         PodStatuses
+	rejectedReported bool
 	// state is the CPU manager's checkpoint, under the policy static only. lastUpdates are its
 	// notes of the cpuset that each container has.
 	state, lastUpdates state.State

@@ -40,8 +40,11 @@ type poolRecord struct {
 	// Sets are the pools, and what they left for others: those of this pinning file, and of
 	// previous ones whose containers may not all have moved yet.
 	Sets []string `json:"sets,omitempty"`
-	// Checksum is the checksum of the record without this field. Versions before it ignore
-	// it, and write none.
+	// Before is what ReservedCPUs was before it last changed. Nothing but a message depends on
+	// it, so that the checksum leaves it out: versions before it know only the others.
+	Before string `json:"before,omitempty"`
+	// Checksum is the checksum of the record without this field and Before. Versions before it
+	// ignore it, and write none.
 	Checksum checksum.Checksum `json:"checksum,omitempty"`
 }
 
@@ -75,7 +78,7 @@ func (r *poolRecord) VerifyChecksum() error {
 // the type and its fields, which may change.
 func (r *poolRecord) sum() (checksum.Checksum, error) {
 	without := *r
-	without.Checksum = 0
+	without.Checksum, without.Before = 0, ""
 	data, err := json.Marshal(without)
 	return checksum.New(string(data)), err
 }
@@ -120,7 +123,10 @@ func readRecord() (previousKubelet, error) {
 		// A previous version wrote it.
 		sets = append(sets, host.online.Difference(sets[0]))
 	}
-	return previousKubelet{confined: true, sets: sets}, nil
+	previous := previousKubelet{confined: true, sets: sets}
+	previous.pooled, _ = cpuset.Parse(r.ReservedCPUs) // read above
+	previous.before, _ = cpuset.Parse(r.Before)
+	return previous, nil
 }
 
 // writeRecord records the cpusets of these pools, and the given ones of previous pools. If it
@@ -132,7 +138,7 @@ func (n *node) writeRecord(previous []cpuset.CPUSet) {
 			sets = append(sets, set)
 		}
 	}
-	r := &poolRecord{ReservedCPUs: n.pooled.String()}
+	r := &poolRecord{ReservedCPUs: n.pooled.String(), Before: n.before.String()}
 	for _, set := range sets {
 		r.Sets = append(r.Sets, set.String())
 	}

@@ -1,0 +1,136 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package managed
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/kubelet/allocation/state"
+	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
+)
+
+// This file reports the pods that no longer fit the node because its pools have grown. What the
+// pools have, cpu allocatable lacks. A kubelet that starts admits all pods of its node again,
+// and rejects those that do not fit, running or not; upstream decides so (pkg/kubelet/kubelet.go,
+// HandlePodAdditions; kubernetes/kubernetes issue 123980). At the first start after a change it
+// may still go by what the Node had before, so the pods may fall out at the second.
+
+// outOfCPU is upstream's reason for rejecting a pod (pkg/kubelet/lifecycle/predicate.go).
+const outOfCPU = "OutOfcpu"
+
+// knownPods returns the UIDs of the pods that a previous kubelet has synced and whose objects
+// have not gone: each has a directory (pkg/kubelet/kubelet_getters.go, getPodDir).
+func knownPods(rootDirectory string) (uids []types.UID) {
+	entries, _ := os.ReadDir(filepath.Join(rootDirectory, "pods")) // a new kubelet has none
+	for _, entry := range entries {
+		uids = append(uids, types.UID(entry.Name()))
+	}
+	return uids
+}
+
+// warnOfPods logs that the known pods ask for more cpu than the pools leave. Which of them fall
+// out is known when all are: upstream admits static pods first, then the oldest.
+func (n *node) warnOfPods(rootDirectory string, allocatableMillicores int64) {
+	if n.pooled.IsEmpty() {
+		return
+	}
+	allocated, err := allocatedCPU(rootDirectory)
+	if err != nil {
+		host.log.Error(err, "Cannot read what is allocated to pods, so nothing says yet which of them the pools leave no room for")
+		return
+	}
+	var sum int64
+	var pods []string
+	for _, uid := range n.known {
+		if millicores := allocated[uid]; millicores > 0 {
+			sum += millicores
+			pods = append(pods, fmt.Sprintf("%s: %dm", podName(string(uid)), millicores))
+		}
+	}
+	if sum > allocatableMillicores {
+		host.log.Error(nil, "The pools do not leave the cpu that pods of this node ask for; those created last will be rejected with "+outOfCPU+", running or not, at this start or the next",
+			"pools", n.pooled.String(), "allocatableMillicores", allocatableMillicores, "requestedMillicores", sum, "pods", pods)
+	}
+}
+
+// allocatedCPU returns the CPU requests that upstream's checkpoint has of each pod's containers, in
+// millicores; none if there is no checkpoint (pkg/kubelet/allocation, allocatedPodsStateFile).
+func allocatedCPU(rootDirectory string) (map[types.UID]int64, error) {
+	const name = "allocated_pods_state"
+	if _, err := os.Stat(filepath.Join(rootDirectory, name)); os.IsNotExist(err) {
+		return nil, nil
+	}
+	manager, err := checkpointmanager.NewCheckpointManager(rootDirectory)
+	if err != nil {
+		return nil, err
+	}
+	var checkpoint state.Checkpoint
+	if err := manager.GetCheckpoint(name, &checkpoint); err != nil {
+		return nil, err
+	}
+	info, err := checkpoint.GetPodResourceCheckpointInfo()
+	if err != nil {
+		return nil, err
+	}
+	millicores := map[types.UID]int64{}
+	for uid, pod := range info.Entries {
+		for _, resources := range pod.ContainerResources {
+			millicores[uid] += resources.Requests.Cpu().MilliValue()
+		}
+	}
+	return millicores, nil
+}
+
+// reportRejected sends an Event, once and when the kubelet has admitted all its pods, that names
+// the known pods that it has rejected.
+func (n *node) reportRejected() {
+	observed.Lock()
+	ready, statuses := observed.ready, observed.statuses
+	observed.Unlock()
+	if n.pooled.IsEmpty() || statuses == nil || ready == nil || !ready() {
+		return
+	}
+	observed.Lock()
+	done := observed.rejectedReported
+	observed.rejectedReported = true
+	observed.Unlock()
+	if done {
+		return
+	}
+	var rejected []string
+	for _, uid := range n.known {
+		status, known := statuses.GetPodStatus(uid)
+		// This kubelet has rejected it, and no previous one: it then knows nothing of its containers
+		// (pkg/kubelet/kubelet.go, rejectPod).
+		if known && status.Phase == v1.PodFailed && status.Reason == outOfCPU && len(status.ContainerStatuses) == 0 {
+			rejected = append(rejected, podName(string(uid)))
+		}
+	}
+	if len(rejected) == 0 {
+		return
+	}
+	slices.Sort(rejected)
+	host.log.Error(nil, "Pods were rejected because they no longer fit the node", "reason", outOfCPU, "pods", rejected, "poolsBefore", n.before.String(), "pools", n.pooled.String())
+	nodeEvent(v1.EventTypeWarning, eventPodsNoLongerFit, "The pools went from the CPUs %q to %q and leave too little cpu. Rejected when the kubelet started (%s): %s. Delete these pods; the next time, drain the node or partition its pods before its pools grow",
+		n.before.String(), n.pooled.String(), outOfCPU, strings.Join(rejected, ", "))
+}

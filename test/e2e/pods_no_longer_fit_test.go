@@ -1,0 +1,128 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cluster/host"
+)
+
+// Pools that grow take cpu from allocatable, and a kubelet that starts rejects what no longer
+// fits, running or not. The log says so beforehand, and an Event names the pods.
+func TestPodsThatNoLongerFit(t *testing.T) {
+	in(t, vm)
+	c := partitioned(t)
+	quietNode(t, c)
+	restart(t, c, "")
+	t.Cleanup(func() { restart(t, c, pinning) })
+	waitFor(t, time.Minute, "the record of the pool is removed", func() error {
+		_, err := os.Stat(filepath.Join(c.KubeletDir(), "workload_partitioning_state"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("it is there (%v)", err)
+	})
+	// Both fit beside the 500m of kubeReserved, and not beside a CPU for the pool.
+	request := fmt.Sprintf("cpu=%dm memory=16Mi", (runtime.NumCPU()*1000-500)/2-50)
+	namespace := newNamespace(t, c, "management")
+	first := start(t, c, namespace, pod("first", nil, container("c", awake, request, "")))[0]
+	time.Sleep(2 * time.Second) // the kubelet goes by the time of creation, in seconds
+	last := start(t, c, namespace, pod("last", nil, container("c", awake, request, "")))[0]
+	get := func(t *testing.T, p *v1.Pod) *v1.Pod {
+		t.Helper()
+		now, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), p.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	said, err := os.ReadFile(c.Kubelet.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	restart(t, c, pinning)
+	log, err := os.ReadFile(c.Kubelet.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const line = "The pools do not leave the cpu that pods of this node ask for"
+	for _, p := range []*v1.Pod{first, last} {
+		if name := namespace + "/" + p.Name; !containsLine(string(log[len(said):]), line, name) {
+			t.Errorf("the log has no line %q with %s", line, name)
+		}
+	}
+	// The kubelet may have gone by the Node's previous status.
+	restart(t, c, pinning)
+	waitFor(t, time.Minute, "the last pod is rejected", func() error {
+		if status := get(t, last).Status; status.Phase != v1.PodFailed || status.Reason != "OutOfcpu" {
+			return fmt.Errorf("it is %s, %s", status.Phase, status.Reason)
+		}
+		return nil
+	})
+	if now := get(t, first); now.Status.Phase != v1.PodRunning || containerID(now) != containerID(first) {
+		t.Errorf("the first pod is %s, and its container was %s and is %s", now.Status.Phase, containerID(first), containerID(now))
+	}
+	awaitEvent(t, c, "PodsNoLongerFit", fmt.Sprintf(`went from the CPUs "" to "0" and leave too little cpu. Rejected when the kubelet started (OutOfcpu): %s/last`, namespace))
+	t.Run("it is reported once", func(t *testing.T) {
+		before := countEvents(t, c, "PodsNoLongerFit")
+		restart(t, c, pinning)
+		time.Sleep(30 * time.Second) // the kubelet looks when it updates its node's status, every ten seconds
+		if after := countEvents(t, c, "PodsNoLongerFit"); after != before {
+			t.Errorf("there were %d such Events, and %d after another start", before, after)
+		}
+	})
+}
+
+// containsLine reports whether a line of a log has all the texts.
+func containsLine(log string, texts ...string) bool {
+	for line := range strings.Lines(log) {
+		found := 0
+		for _, text := range texts {
+			if strings.Contains(line, text) {
+				found++
+			}
+		}
+		if found == len(texts) {
+			return true
+		}
+	}
+	return false
+}
+
+// countEvents returns how often an Event on the Node was sent.
+func countEvents(t *testing.T, c *host.Cluster, reason string) (count int32) {
+	t.Helper()
+	events, err := c.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,reason=" + reason})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events.Items {
+		count += event.Count
+	}
+	return count
+}
