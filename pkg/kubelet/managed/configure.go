@@ -188,6 +188,9 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 	if config.CPUManagerPolicy != staticPolicy {
 		return nil
 	}
+	if err := strictReservationAvailable(); err != nil {
+		return err
+	}
 	if value, set := config.CPUManagerPolicyOptions[strictReservation]; set {
 		if strict, err := strconv.ParseBool(value); err != nil || !strict { // as upstream parses it
 			return fmt.Errorf("%s: %s is %q, but the pools of %s must not be shared; set it to \"true\", or leave it unset", policyOptionsSetting, strictReservation, value, partition.PinningFilePath)
