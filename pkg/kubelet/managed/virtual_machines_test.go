@@ -50,13 +50,13 @@ func TestVirtualMachinesArePlacedByTheirPodsCgroup(t *testing.T) {
 		chosen             string
 		container, wantPod string
 	}{
-		"partitioned":                               {pod: vm(partitionedPod(t)), wantPod: "0-1"},
+		"partitioned":                               {pod: vm(partitionedPod()), wantPod: "0-1"},
 		"ordinary":                                  {pod: vm(ordinaryPod()), wantPod: "2-3"},
-		"of a type without CPUs":                    {pod: vm(partitionedPod(t)), pools: typeWithoutCPUs, wantPod: "2-3"},
+		"of a type without CPUs":                    {pod: vm(partitionedPod()), pools: typeWithoutCPUs, wantPod: "2-3"},
 		"ordinary, and there is no pool":            {pod: vm(ordinaryPod()), pools: partition.Pools{"management": cpuset.New()}},
-		"v1: partitioned, as all others":            {pod: vm(partitionedPod(t)), v1: true, container: "0-1", wantPod: "0-1"},
+		"v1: partitioned, as all others":            {pod: vm(partitionedPod()), v1: true, container: "0-1", wantPod: "0-1"},
 		"v1: ordinary, as all others":               {pod: vm(ordinaryPod()), v1: true, container: "2-3"},
-		"policy static: partitioned, as all others": {pod: vm(partitionedPod(t)), static: true, container: "0-1", wantPod: "0-1"},
+		"policy static: partitioned, as all others": {pod: vm(partitionedPod()), static: true, container: "0-1", wantPod: "0-1"},
 		"policy static: ordinary, as all others":    {pod: vm(ordinaryPod()), static: true, chosen: "2", container: "2"},
 		"pods have no cgroups of their own":         {pod: vm(ordinaryPod()), noQOS: true, container: "2-3"},
 		"a RuntimeClass without an overhead":        {pod: without(func(spec *v1.PodSpec) { spec.Overhead = nil }), container: "2-3"},
@@ -130,7 +130,7 @@ func TestPreviousContainersOfVirtualMachines(t *testing.T) {
 			host.podCgroups, host.previous = true, previousKubelet{confined: true, sets: []cpuset.CPUSet{cpuset.New(3)}}
 			pod := vm(ordinaryPod())
 			if test.partitioned {
-				pod = vm(partitionedPod(t))
+				pod = vm(partitionedPod())
 			}
 			for range 3 {
 				reconcile(pod, runtime, cpuset.New())
@@ -149,7 +149,7 @@ func TestPreviousContainersOfVirtualMachines(t *testing.T) {
 		restarted(t, runtime)
 		useClasses(t)
 		host.podCgroups = true
-		pod := vm(partitionedPod(t))
+		pod := vm(partitionedPod())
 		reconcile(pod, runtime, cpuset.New())
 		runtime.err, runtime.linux = nil, right
 		reconcile(pod, runtime, cpuset.New())
