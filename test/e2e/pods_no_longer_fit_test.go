@@ -40,19 +40,20 @@ func TestPodsThatNoLongerFit(t *testing.T) {
 	quietNode(t, c)
 	restart(t, c, "")
 	t.Cleanup(func() { restart(t, c, pinning) })
-	waitFor(t, time.Minute, "the record of the pool is removed", func() error {
-		_, err := os.Stat(filepath.Join(c.KubeletDir(), "workload_partitioning_state"))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return fmt.Errorf("it is there (%v)", err)
-	})
 	// Both fit beside the 500m of kubeReserved, and not beside a CPU for the pool.
 	request := fmt.Sprintf("cpu=%dm memory=16Mi", (runtime.NumCPU()*1000-500)/2-50)
 	namespace := newNamespace(t, c, "management")
 	first := start(t, c, namespace, pod("first", nil, container("c", awake, request, "")))[0]
 	time.Sleep(2 * time.Second) // the kubelet goes by the time of creation, in seconds
 	last := start(t, c, namespace, pod("last", nil, container("c", awake, request, "")))[0]
+	// The kubelet frees the cgroups of the classes once a minute, and when a pod starts.
+	waitFor(t, 2*time.Minute, "the record of the pool is removed", func() error {
+		_, err := os.Stat(filepath.Join(c.KubeletDir(), "workload_partitioning_state"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("it is there (%v)", err)
+	})
 	get := func(t *testing.T, p *v1.Pod) *v1.Pod {
 		t.Helper()
 		now, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), p.Name, metav1.GetOptions{})
