@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/bits"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/opencontainers/cgroups"
+	v1fs "github.com/opencontainers/cgroups/fs"
+	"github.com/opencontainers/cgroups/fscommon"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
@@ -101,37 +104,52 @@ func usage(cgroup string) (Usage, error) {
 	return usageV2(cgroup)
 }
 
+// reader reads files of cgroups; once one cannot be read it returns zero values.
+type reader struct{ err error }
+
+func (r *reader) text(dir, file string) (text string) {
+	if r.err == nil {
+		text, r.err = fscommon.GetCgroupParamString(dir, file)
+	}
+	return text
+}
+
+// number returns [math.MaxInt64] for "max".
+func (r *reader) number(dir, file string) (number int64) {
+	if r.err == nil {
+		number, r.err = fscommon.GetCgroupParamInt(dir, file)
+	}
+	return number
+}
+
+// The library's statistics have the time used. They lack what is effective, and what is set.
+
 func usageV1(cgroup string) (u Usage, err error) {
-	read := func(controller, file string) string {
-		if err != nil {
-			return ""
-		}
-		var data []byte
-		data, err = os.ReadFile(filepath.Join("/sys/fs/cgroup", controller, cgroup, file))
-		return strings.TrimSpace(string(data))
-	}
-	number := func(text string) (n int64) {
-		if err == nil {
-			n, err = strconv.ParseInt(text, 10, 64)
-		}
-		return n
-	}
-	u.CPUs = read("cpuset", "cpuset.effective_cpus")
-	if tasks := read("cpuset", "tasks"); err == nil {
-		u.Tasks, err = taskCPUs(tasks)
-	}
-	for field := range strings.FieldsSeq(read("cpuacct", "cpuacct.usage_percpu")) {
-		u.Used = append(u.Used, time.Duration(number(field)))
-	}
-	u.Weight = number(read("cpu", "cpu.shares"))
-	quota, period := number(read("cpu", "cpu.cfs_quota_us")), number(read("cpu", "cpu.cfs_period_us"))
+	dir := func(controller string) string { return filepath.Join("/sys/fs/cgroup", controller, cgroup) }
+	var r reader
+	u.CPUs = r.text(dir("cpuset"), "cpuset.effective_cpus")
+	tasks := r.text(dir("cpuset"), "tasks")
+	u.Weight = r.number(dir("cpu"), "cpu.shares")
+	quota, period := r.number(dir("cpu"), "cpu.cfs_quota_us"), r.number(dir("cpu"), "cpu.cfs_period_us")
 	if quota > 0 && period > 0 {
 		u.Quota = float64(quota) / float64(period)
 	}
+	if r.err != nil {
+		return u, r.err
+	}
+	stats := cgroups.NewStats()
+	if err := (&v1fs.CpuacctGroup{}).GetStats(dir("cpuacct"), stats); err != nil {
+		return u, err
+	}
+	for _, nanoseconds := range stats.CpuStats.CpuUsage.PercpuUsage {
+		u.Used = append(u.Used, time.Duration(nanoseconds))
+	}
+	u.Tasks, err = taskCPUs(tasks)
 	return u, err
 }
 
-// taskCPUs returns what the tasks, by their numbers, may use.
+// taskCPUs returns what the tasks, by their numbers, may use. The library lists processes, whose
+// threads may have other CPUs.
 func taskCPUs(tasks string) (lists []string, err error) {
 	for task := range strings.FieldsSeq(tasks) {
 		id, err := strconv.Atoi(task)
@@ -161,38 +179,33 @@ func taskCPUs(tasks string) (lists []string, err error) {
 
 func usageV2(cgroup string) (u Usage, err error) {
 	dir := filepath.Join("/sys/fs/cgroup", cgroup)
-	read := func(file string) string {
-		if err != nil {
-			return ""
-		}
-		var data []byte
-		data, err = os.ReadFile(filepath.Join(dir, file))
-		return strings.TrimSpace(string(data))
-	}
-	u.CPUs = read("cpuset.cpus.effective")
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(dir); err != nil {
-			return u, err
-		}
+	var r reader
+	u.CPUs = r.text(dir, "cpuset.cpus.effective")
+	if errors.Is(r.err, fs.ErrNotExist) && cgroups.PathExists(dir) {
 		return u, fmt.Errorf("%s: the host's cgroups have no cpuset controller there", dir)
 	}
-	if threads, failed := os.ReadFile(filepath.Join(dir, "cgroup.threads")); failed == nil && err == nil { // not readable where there are only groups
-		u.Tasks, err = taskCPUs(string(threads))
-	}
-	for line := range strings.Lines(read("cpu.stat")) {
-		if text, ok := strings.CutPrefix(line, "usage_usec "); ok {
-			micros, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-			u.Used = []time.Duration{time.Duration(micros) * time.Microsecond}
-		}
-	}
-	u.Weight, _ = strconv.ParseInt(read("cpu.weight"), 10, 64)
-	if fields := strings.Fields(read("cpu.max")); len(fields) == 2 && fields[0] != "max" {
+	u.Weight = r.number(dir, "cpu.weight")
+	if fields := strings.Fields(r.text(dir, "cpu.max")); len(fields) == 2 && fields[0] != "max" {
 		quota, _ := strconv.ParseFloat(fields[0], 64)
 		period, _ := strconv.ParseFloat(fields[1], 64)
 		u.Quota = quota / period
 	}
-	u.MemoryHigh, _ = strconv.ParseInt(read("memory.high"), 10, 64)
-	return u, err
+	if high := r.number(dir, "memory.high"); high != math.MaxInt64 {
+		u.MemoryHigh = high
+	}
+	if r.err != nil {
+		return u, r.err
+	}
+	micros, err := fscommon.GetValueByKey(dir, "cpu.stat", "usage_usec")
+	if err != nil {
+		return u, err
+	}
+	u.Used = []time.Duration{time.Duration(micros) * time.Microsecond}
+	if threads, err := cgroups.ReadFile(dir, "cgroup.threads"); err == nil { // not readable where there are only groups
+		u.Tasks, err = taskCPUs(threads)
+		return u, err
+	}
+	return u, nil
 }
 
 // Below returns the cgroups below a pod's, by their names, each with what the kernel says of
@@ -264,7 +277,7 @@ func SetCPUs(id, cpus string) error {
 			return err
 		}
 		found++
-		return os.WriteFile(filepath.Join(path, "cpuset.cpus"), []byte(cpus), 0)
+		return cgroups.WriteFile(path, "cpuset.cpus", cpus)
 	})
 	if err == nil && found == 0 {
 		err = fmt.Errorf("no cgroup below %s is of %s", root, id)
@@ -278,7 +291,7 @@ func SetQoSCPUs(class v1.PodQOSClass, cpus string) error {
 }
 
 func setCPUs(cgroup, cpus string) error {
-	return os.WriteFile(filepath.Join(cpusetRoot(), cgroup, "cpuset.cpus"), []byte(cpus), 0)
+	return cgroups.WriteFile(filepath.Join(cpusetRoot(), cgroup), "cpuset.cpus", cpus)
 }
 
 func cpusetRoot() string {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
 	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
@@ -91,11 +92,8 @@ func unprivilegedHost() bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0
 }
 
-// CgroupV1 reports whether the host mounts cgroup v1 controllers.
-func CgroupV1() bool {
-	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	return err != nil
-}
+// CgroupV1 reports whether the host has its controllers in cgroup v1.
+func CgroupV1() bool { return !cgroups.IsCgroup2UnifiedMode() }
 
 // configureRuntime writes the configuration of containerd, CNI, kube-proxy and the
 // audit log.

@@ -12,13 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+	"github.com/opencontainers/cgroups"
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 	"workload.openshift.io/kubernetes/cluster/poll"
@@ -152,23 +152,17 @@ func (c *Cluster) killPods() error {
 		}
 		var left []int
 		for _, group := range groups {
-			_ = filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
-				// Cgroups vanish while we look.
-				if err != nil || !entry.IsDir() {
-					return nil
+			pids, err := cgroups.GetAllPids(group)
+			if err != nil {
+				return err // it may vanish while we look
+			}
+			for _, pid := range pids {
+				// Zero is a process of a PID namespace that we do not see.
+				if pid > 1 {
+					left = append(left, pid)
+					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
-				procs, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-				if err != nil {
-					return nil
-				}
-				for line := range bytes.FieldsSeq(procs) {
-					if pid, err := strconv.Atoi(string(line)); err == nil && pid > 1 {
-						left = append(left, pid)
-						_ = syscall.Kill(pid, syscall.SIGKILL)
-					}
-				}
-				return nil
-			})
+			}
 		}
 		if len(left) > 0 {
 			return fmt.Errorf("processes %v of pods do not end", left)
@@ -231,22 +225,11 @@ func (c *Cluster) removeCgroups() error {
 		if err != nil {
 			return err
 		}
-		var last error
+		var errs []error
 		for _, group := range groups {
-			var dirs []string
-			_ = filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
-				if err == nil && entry.IsDir() {
-					dirs = append(dirs, path)
-				}
-				return nil
-			})
-			for _, dir := range slices.Backward(dirs) {
-				if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-					last = err
-				}
-			}
+			errs = append(errs, cgroups.RemovePath(group))
 		}
-		return last
+		return errors.Join(errs...)
 	})
 }
 

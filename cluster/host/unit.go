@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/cgroups"
 	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
 )
 
@@ -77,14 +78,13 @@ func (u *unit) PID() int {
 	if CgroupV1() {
 		hierarchy += "/systemd"
 	}
-	tasks, err := os.ReadFile(filepath.Join(hierarchy, "system.slice", u.serviceName()+".service", "cgroup.procs"))
+	pids, err := cgroups.GetPids(filepath.Join(hierarchy, "system.slice", u.serviceName()+".service"))
 	if err != nil {
 		return 0
 	}
-	for task := range strings.FieldsSeq(string(tasks)) {
-		// The service of containerd has its shims, too.
-		if runs, err := os.Readlink("/proc/" + task + "/exe"); err == nil && runs == program {
-			pid, _ := strconv.Atoi(task)
+	for _, pid := range pids {
+		// The cgroup of containerd's service has its shims, too.
+		if runs, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && runs == program {
 			return pid
 		}
 	}

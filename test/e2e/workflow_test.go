@@ -100,7 +100,7 @@ func cpus(t *testing.T, list string) cpuset.CPUSet {
 // weight is what the host's cgroup version makes of shares, for the pod; v2 is
 // upstream's own conversion (pkg/kubelet/cm/cgroup_manager_linux.go).
 func weight(shares int64) int64 {
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+	if !host.CgroupV1() {
 		return 1 + ((shares-2)*9999)/262142
 	}
 	return shares
