@@ -107,22 +107,41 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	return c.await(ctx, c.Etcd, time.Minute, func(ctx context.Context) error { return get(ctx, c.etcdURL()+"/health") })
 }
 
-// StartControlPlane starts kube-apiserver, kube-controller-manager and
-// kube-scheduler, and waits until the API is ready.
+// controllers returns the components that Config.Controllers names.
+func (c *Cluster) controllers() (controllers []Component, err error) {
+	for _, name := range c.Config.Controllers {
+		component, err := c.Component(name)
+		if err != nil {
+			return nil, err
+		}
+		controllers = append(controllers, component)
+	}
+	return controllers, nil
+}
+
+// StartControlPlane starts kube-apiserver, waits until the API is ready, and starts the
+// controllers.
 func (c *Cluster) StartControlPlane(ctx context.Context) error {
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
-	return errors.Join(c.ControllerManager.Start(), c.Scheduler.Start())
+	controllers, err := c.controllers()
+	for _, controller := range controllers {
+		err = errors.Join(err, controller.Start())
+	}
+	return err
 }
 
 // RestartAPIServer kills kube-apiserver and starts it again, as Config says.
-// kube-controller-manager and kube-scheduler are ended with it: their watches would come
-// back only after client-go's back-off, of up to a minute, and a scheduler that misses
-// the end of a pod and the start of its namesake exits (UpdatePod, upstream's
-// pkg/scheduler/backend/cache).
+// The controllers are killed with it: their watches would come back only after client-go's
+// back-off, of up to a minute, and a scheduler that misses the end of a pod and the start of
+// its namesake exits (UpdatePod, upstream's pkg/scheduler/backend/cache).
 func (c *Cluster) RestartAPIServer(ctx context.Context) error {
-	if err := errors.Join(c.Scheduler.Kill(), c.ControllerManager.Kill(), c.APIServer.Kill()); err != nil {
+	controllers, err := c.controllers()
+	for _, component := range append(controllers, c.APIServer) {
+		err = errors.Join(err, component.Kill())
+	}
+	if err != nil {
 		return err
 	}
 	return c.StartControlPlane(ctx)

@@ -2,8 +2,10 @@ package host
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 )
 
 // Config says what to run.
@@ -23,10 +25,13 @@ type Config struct {
 	StaticPodURL string
 	// RuntimeSocket is what the kubelet uses in place of containerd's; it may be empty.
 	RuntimeSocket string
-	// WithoutNode leaves out all but etcd, kube-apiserver and kube-controller-manager. Such
-	// clusters can be on a host beside each other, and beside one with a node, if their
-	// Paths, Ports and Network differ.
+	// WithoutNode leaves out containerd, the kubelet and kube-proxy. Such clusters can be on a
+	// host beside each other, and beside one with a node, if their Paths, Ports and Network
+	// differ; see [Config.Beside].
 	WithoutNode bool
+	// Controllers are the components, by their names, that run beside etcd and kube-apiserver.
+	// Nil means kube-controller-manager and, with a node, kube-scheduler.
+	Controllers []string
 	// AdmissionConfiguration is the content of kube-apiserver's file of that kind; it
 	// may be empty.
 	AdmissionConfiguration string
@@ -161,9 +166,9 @@ type Ports struct {
 // DefaultPorts are the usual ones, but for etcd's, which another etcd of the host may have.
 var DefaultPorts = Ports{Etcd: 23790, EtcdPeer: 23800, ControllerManager: 10257, Scheduler: 10259, APIServer: 6443, SecondAPIServer: 6444}
 
-// all returns the ports in the order in which Up looks whether they are free.
-func (p Ports) all() []int {
-	return []int{p.APIServer, p.SecondAPIServer, p.Etcd, p.EtcdPeer, p.ControllerManager, p.Scheduler}
+// fields returns the ports in the order in which Up looks whether they are free.
+func (p *Ports) fields() []*int {
+	return []*int{&p.APIServer, &p.SecondAPIServer, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler}
 }
 
 // Network is the cluster's own, so that nothing of it depends on what other addresses the
@@ -180,8 +185,28 @@ type Network struct {
 // DefaultNetwork is that of the one cluster with a node.
 var DefaultNetwork = Network{Bridge: "wp0", Pods: "10.247.0.0/24", Services: "10.247.128.0/24"}
 
-// firstAddress returns the first address of a network, or the text itself if it is no network:
-// whoever is given that says so.
+// beside begins the names, in the directories of a cluster, of those of control planes beside it.
+const beside = "beside-"
+
+// Beside returns the configuration of a control plane without a node that shares the host with
+// a cluster of this configuration. Control planes of different numbers, 1 to 50, share it with
+// each other, too. Their directories are in the cluster's, whose Down ends them with it.
+func (c Config) Beside(number int) Config {
+	c = c.withDefaults()
+	name := beside + strconv.Itoa(number)
+	c.WithoutNode, c.Controllers, c.Node, c.Join, c.ControlPlaneType = true, nil, Node{}, "", ""
+	c.Paths.Data, c.Paths.Run = filepath.Join(c.Paths.Data, name), filepath.Join(c.Paths.Run, name)
+	c.Paths.UnitPrefix += name + "-"
+	for _, port := range c.Ports.fields() {
+		// No two ports of a cluster, a kubelet and kube-proxy end in the same two digits.
+		*port += 100 * number
+	}
+	c.Network = Network{Bridge: fmt.Sprintf("%s-%d", c.Network.Bridge, number), Pods: fmt.Sprintf("10.249.%d.0/24", number), Services: fmt.Sprintf("10.249.%d.0/24", 128+number)}
+	return c.withDefaults()
+}
+
+// firstAddress returns the first address of a network. It returns a text that is no network
+// unchanged, for a program to complain about.
 func firstAddress(network string) string {
 	prefix, err := netip.ParsePrefix(network)
 	if err != nil {
@@ -194,12 +219,14 @@ func firstAddress(network string) string {
 func (c Config) withDefaults() Config {
 	c.Paths.Data = cmp.Or(c.Paths.Data, DefaultPaths.Data)
 	c.Paths.Run = cmp.Or(c.Paths.Run, DefaultPaths.Run)
-	for port, usual := range map[*int]int{
-		&c.Ports.Etcd: DefaultPorts.Etcd, &c.Ports.EtcdPeer: DefaultPorts.EtcdPeer,
-		&c.Ports.ControllerManager: DefaultPorts.ControllerManager, &c.Ports.Scheduler: DefaultPorts.Scheduler,
-		&c.Ports.APIServer: DefaultPorts.APIServer, &c.Ports.SecondAPIServer: DefaultPorts.SecondAPIServer,
-	} {
-		*port = cmp.Or(*port, usual)
+	for i, port := range c.Ports.fields() {
+		*port = cmp.Or(*port, *DefaultPorts.fields()[i])
+	}
+	if c.Controllers == nil {
+		c.Controllers = []string{"kube-controller-manager"}
+		if !c.WithoutNode {
+			c.Controllers = append(c.Controllers, "kube-scheduler")
+		}
 	}
 	c.Network.Bridge = cmp.Or(c.Network.Bridge, DefaultNetwork.Bridge)
 	c.Network.Pods = cmp.Or(c.Network.Pods, DefaultNetwork.Pods)

@@ -13,19 +13,13 @@ import (
 )
 
 // second is a control plane beside a cluster with the defaults.
-var second = Config{
-	Bin: "/opt/bin", Tools: "/opt/tools", WithoutNode: true,
-	Paths:   Paths{Data: "/var/lib/second", Run: "/run/second", UnitPrefix: "second-"},
-	Ports:   Ports{Etcd: 33790, EtcdPeer: 33800, ControllerManager: 30257, Scheduler: 30259, APIServer: 36443, SecondAPIServer: 36444},
-	Network: Network{Bridge: "wp1", Pods: "10.249.0.0/24", Services: "10.249.128.0/24"},
-	Node:    Node{Name: "second"},
-}
+var second = Config{Bin: "/opt/bin", Tools: "/opt/tools"}.Beside(1)
 
 var (
 	aPath    = regexp.MustCompile(`/(?:var|run|etc)/[-\w./]+`)
 	aPort    = regexp.MustCompile(`(?:port=|\d:)(\d{4,5})\b`)
 	anIP     = regexp.MustCompile(`\b10\.\d+\.\d+\.\d+\b`)
-	aBridge  = regexp.MustCompile(`\bwp\d\b`)
+	aBridge  = regexp.MustCompile(`\bwp\d(?:-\d+)?\b`)
 	aService = regexp.MustCompile(`[-\w]+\.service$`)
 )
 
@@ -48,8 +42,8 @@ func uses(c *Cluster) map[string]string {
 			texts["unit "+component.Name()] = component.file()
 		}
 	}
-	for _, port := range c.Config.Ports.all() {
-		texts[fmt.Sprint("port ", port)] = fmt.Sprintf("port=%d", port)
+	for i, port := range c.Config.Ports.fields() {
+		texts[fmt.Sprint("port ", i)] = fmt.Sprintf("port=%d", *port)
 	}
 	found := map[string]string{}
 	for where, text := range texts {
@@ -81,7 +75,8 @@ func TestClustersWithOtherPathsAndPortsShareNothing(t *testing.T) {
 			// The test sees what it is about.
 			for use, in := range map[string]map[string]string{
 				"/run/workload-partitioning/containerd.sock": first, "23790": first, "6443": first, "10257": first, "10.247.0.1": first, "wp0": first,
-				"/var/lib/second/etcd": other, "/run/second/containerd.sock": other, "33790": other, "36443": other, "30257": other, "10.249.0.1": other, "wp1": other,
+				"/var/lib/workload-partitioning/beside-1/etcd": other, "/run/workload-partitioning/beside-1/containerd.sock": other,
+				"23890": other, "6543": other, "10357": other, "10.249.1.1": other, "wp0-1": other,
 			} {
 				if _, ok := in[use]; !ok {
 					t.Errorf("nothing is found that has %s, in %v", use, slices.Sorted(maps.Keys(in)))
@@ -96,10 +91,19 @@ func TestClustersWithOtherPathsAndPortsShareNothing(t *testing.T) {
 	}
 }
 
-func TestPortsOfAClusterDiffer(t *testing.T) {
-	ports := New(Config{}).Config.Ports.all()
-	if distinct := slices.Compact(slices.Sorted(slices.Values(ports))); len(distinct) != len(ports) || slices.Contains(ports, 0) {
-		t.Errorf("the ports are %d, want each once, and none zero", ports)
+func TestPortsOfClustersDiffer(t *testing.T) {
+	owners := map[int]string{0: "nobody", 10248: "the kubelet's health", 10249: "kube-proxy's metrics", 10250: "the kubelet", 10256: "kube-proxy's health"}
+	configs := map[string]Config{"the cluster": New(Config{}).Config}
+	for number := 1; number <= 50; number++ {
+		configs[fmt.Sprint("control plane ", number)] = Config{}.Beside(number)
+	}
+	for name, config := range configs {
+		for _, port := range config.Ports.fields() {
+			if owner, taken := owners[*port]; taken {
+				t.Errorf("port %d is that of %s, and of %s", *port, owner, name)
+			}
+			owners[*port] = name
+		}
 	}
 }
 
@@ -111,7 +115,7 @@ func TestDefaults(t *testing.T) {
 		ownBridge bool
 	}{
 		"no node is given":      {Config{}, Node{NodeName, "10.247.0.1", "10.247.0.0/24"}, true},
-		"one on another bridge": {second, Node{"second", "10.249.0.1", "10.249.0.0/24"}, true},
+		"one on another bridge": {second, Node{NodeName, "10.249.1.1", "10.249.1.0/24"}, true},
 		"one on a host's link":  {Config{Node: node}, node, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +138,7 @@ func TestWhatIsRememberedForDown(t *testing.T) {
 	}{
 		"a node":                                    {Config{}, "wp0", false},
 		"a node on a host's link":                   {Config{Node: Node{Address: "10.248.0.1"}}, "wp0", false},
-		"a control plane with a bridge":             {second, "wp1", true},
+		"a control plane with a bridge":             {second, "wp0-1", true},
 		"a control plane on an address of the host": {onHost, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,16 +26,34 @@ import (
 )
 
 // Down ends every process of the cluster and removes every trace: containers,
-// mounts, cgroups, the network, the pinning file and all files. It does what is
-// left to do after a crash, or after a Down that was interrupted, too.
+// mounts, cgroups, the network, the pinning file and all files. The control planes beside it
+// ([Config.Beside]) end first. It does what is left to do after a crash, or after a Down that
+// was interrupted, too.
 func (c *Cluster) Down(ctx context.Context) error {
 	// An interrupt's, and that of the main program: the second finds nothing left.
 	downs.Lock()
 	defer downs.Unlock()
+	return c.down(ctx)
+}
+
+func (c *Cluster) down(ctx context.Context) error {
 	if !c.Exists() {
 		return nil
 	}
 	defer c.end()()
+	besides, err := filepath.Glob(c.data(beside + "*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range besides {
+		number, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), beside))
+		if err != nil {
+			return fmt.Errorf("%s is no control plane's: %w", dir, err)
+		}
+		if err := New(c.Config.Beside(number)).down(ctx); err != nil {
+			return err
+		}
+	}
 
 	data, err := os.ReadFile(c.data("host.json"))
 	if errors.Is(err, fs.ErrNotExist) {

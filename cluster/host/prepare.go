@@ -36,21 +36,31 @@ func (c *Cluster) preflight(context.Context) error {
 	if err := Unfit(); err != nil {
 		return err
 	}
-	for _, name := range []string{"etcd", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "bridge", "host-local", "loopback"} {
+	tools, programs, components := []string{"etcd"}, []string{"ip"}, []Component{c.APIServer}
+	controllers, err := c.controllers()
+	if err != nil {
+		return err
+	}
+	components = append(components, controllers...)
+	if !c.Config.WithoutNode {
+		tools = append(tools, "containerd", "containerd-shim-runc-v2", "ctr", "runc", "bridge", "host-local", "loopback")
+		programs = append(programs, "iptables")
+		if c.Config.Images == "" {
+			programs = append(programs, "gcc")
+		}
+		components = append(components, c.Proxy, c.Kubelet)
+	}
+	for _, name := range tools {
 		if _, err := os.Stat(c.tool(name)); err != nil {
 			return fmt.Errorf("%w; make tools builds it", err)
 		}
-	}
-	programs := []string{"ip", "iptables"}
-	if c.Config.Images == "" {
-		programs = append(programs, "gcc")
 	}
 	for _, name := range programs {
 		if _, err := exec.LookPath(name); err != nil {
 			return fmt.Errorf("%w; scripts/install-packages.sh installs it", err)
 		}
 	}
-	for _, p := range []Component{c.APIServer, c.ControllerManager, c.Scheduler, c.Proxy, c.Kubelet} {
+	for _, p := range components {
 		if _, err := os.Stat(p.Args()[0]); err != nil {
 			return fmt.Errorf("%w; carry build builds it", err)
 		}
@@ -61,18 +71,18 @@ func (c *Cluster) preflight(context.Context) error {
 // foreign refuses to share the host with a node that is not ours, and with whoever has our
 // ports.
 func (c *Cluster) foreign(context.Context) error {
-	ports := c.Config.Ports.all()
+	ports := c.Config.Ports.fields()
 	if !c.Config.WithoutNode {
 		if err := c.foreignNode(); err != nil {
 			return err
 		}
-		const kubelet = 10250
-		ports = slices.Insert(ports, 0, kubelet)
+		kubelet := 10250
+		ports = slices.Insert(ports, 0, &kubelet)
 	}
 	for _, port := range ports {
-		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", *port))
 		if err != nil {
-			return fmt.Errorf("the cluster needs port %d: %w", port, err)
+			return fmt.Errorf("the cluster needs port %d, which is not free: %w", *port, err)
 		}
 		listener.Close()
 	}

@@ -43,7 +43,11 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 	}
 	restarted := []Component{component}
 	if component == c.APIServer {
-		restarted = append(restarted, c.ControllerManager, c.Scheduler)
+		controllers, err := c.controllers()
+		if err != nil {
+			return err
+		}
+		restarted = append(restarted, controllers...)
 	}
 	var running []Component
 	for _, one := range restarted {

@@ -43,9 +43,8 @@ func (c *Cluster) steps() []step {
 		)
 	case c.Config.WithoutNode:
 		return append(steps,
-			step{"starting etcd, kube-apiserver and kube-controller-manager", c.startEtcd},
-			step{"", c.StartAPIServer},
-			step{"", plain(c.ControllerManager.Start)},
+			step{"starting etcd and the control plane", c.startEtcd},
+			step{"", c.StartControlPlane},
 		)
 	default:
 		return append(steps,
