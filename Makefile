@@ -99,6 +99,15 @@ tools: packages ## Build etcd, containerd, runc and the CNI plugins
 	  awk '/[ :]/ {print > "/dev/stderr"; next} ++n % 100 == 0 {print n " packages compiled, now " $$0 > "/dev/stderr"}'
 	@ln -sf server $(TOOLS)/etcd
 
+# The stages say how kwok reports nodes and pods: its own defaults.
+STAGES := node/fast/node-initialize node/heartbeat-with-lease/node-heartbeat-with-lease pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete
+.PHONY: kwok
+kwok: packages ## Build kwok, which plays the kubelets of many nodes in tests
+	@echo "building kwok" >&2
+	@cd build/kwok && GOBIN="$(CURDIR)/$(TOOLS)" go install tool
+	@cd "$$(cd build/kwok && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage" && \
+	  for stage in $(STAGES); do echo ---; cat $$stage.yaml; done >"$(CURDIR)/$(TOOLS)/kwok-stages.yaml"
+
 ##@ Tests
 
 .PHONY: test
@@ -150,7 +159,7 @@ rebase-test: ## Prove carry rebase with real releases of upstream
 	cd cmd/carry && go test -count=1 -timeout=30m -run='^TestRebaseOnUpstream' ./internal/rebase -args -upstream
 
 .PHONY: e2e
-e2e: build $(CARRY) ## Run the end-to-end tests against a real node on this host
+e2e: build kwok $(CARRY) ## Run the end-to-end tests against a real node on this host
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi

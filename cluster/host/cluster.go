@@ -35,6 +35,9 @@ type Cluster struct {
 	Etcd, Containerd, APIServer, ControllerManager, Scheduler, Proxy, Kubelet Component
 	// SecondAPIServer is another kube-apiserver on the same etcd, which only tests start.
 	SecondAPIServer Component
+	// Kwok plays the kubelets of simulated nodes. It runs if Config.Controllers has it; see
+	// CreateNodes.
+	Kwok Component
 	// Client is the administrator's, set by Up and Attach.
 	Client *kubernetes.Clientset
 
@@ -66,7 +69,7 @@ func (c *Cluster) socket() string          { return filepath.Join(c.Config.Paths
 
 // components returns all of them, in the order in which they end.
 func (c *Cluster) components() []Component {
-	return []Component{c.Kubelet, c.Proxy, c.Scheduler, c.ControllerManager, c.SecondAPIServer, c.APIServer, c.Etcd, c.Containerd}
+	return []Component{c.Kubelet, c.Proxy, c.Kwok, c.Scheduler, c.ControllerManager, c.SecondAPIServer, c.APIServer, c.Etcd, c.Containerd}
 }
 
 // ownBridge reports whether the cluster makes its bridge, and has its address. Where the node has
@@ -200,7 +203,7 @@ func (c *Cluster) clientFor(url string) (*kubernetes.Clientset, error) {
 		return nil, fmt.Errorf("%w; is a cluster up?", err)
 	}
 	config.Host = url
-	config.QPS, config.Burst = 100, 200
+	config.QPS = -1 // no limit: the server is ours, and tests send it as much as they mean to
 	return kubernetes.NewForConfig(config)
 }
 

@@ -13,7 +13,8 @@ type Config struct {
 	// Bin has the Kubernetes binaries. Kubelet and APIServer, if set, are run instead
 	// of Bin's.
 	Bin, Kubelet, APIServer string
-	// Tools has etcd, containerd, its shim and ctr, runc and the CNI plugins.
+	// Tools has etcd, containerd, its shim and ctr, runc and the CNI plugins, and kwok if
+	// Controllers has it.
 	Tools string
 	// Tree is the release's source tree, for the pause program.
 	Tree string
@@ -30,7 +31,8 @@ type Config struct {
 	// differ; see [Config.Beside].
 	WithoutNode bool
 	// Controllers are the components, by their names, that run beside etcd and kube-apiserver.
-	// Nil means kube-controller-manager and, with a node, kube-scheduler.
+	// Nil means kube-controller-manager and, with a node, kube-scheduler. There is kwok, too,
+	// for simulated nodes.
 	Controllers []string
 	// AdmissionConfiguration is the content of kube-apiserver's file of that kind; it
 	// may be empty.

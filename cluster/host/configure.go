@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,11 +36,21 @@ func (c *Cluster) describe() {
 		c.APIServer.Args()[0] = c.Config.APIServer
 	}
 	c.SecondAPIServer = c.component(program{name: "kube-apiserver-2", args: c.apiServerArgs(c.Config.Ports.SecondAPIServer, "audit-2.log")})
-	c.ControllerManager = c.component(program{name: "kube-controller-manager", args: []string{filepath.Join(c.Config.Bin, "kube-controller-manager"),
+	var rate []string
+	if slices.Contains(c.Config.Controllers, "kwok") {
+		// By default kube-controller-manager sends 20 requests a second, and takes minutes to remove
+		// the first taints of a thousand nodes.
+		rate = []string{"--kube-api-qps=5000", "--kube-api-burst=5000"}
+	}
+	c.ControllerManager = c.component(program{name: "kube-controller-manager", args: append([]string{filepath.Join(c.Config.Bin, "kube-controller-manager"),
 		"--kubeconfig=" + c.data("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.Config.Ports.ControllerManager), "--cert-dir=" + c.pki("kube-controller-manager"),
-		"--use-service-account-credentials", "--service-account-private-key-file=" + c.pki("service-account.key"), "--root-ca-file=" + c.pki("ca.crt"), "--v=2"}})
-	c.Scheduler = c.component(program{name: "kube-scheduler", args: []string{filepath.Join(c.Config.Bin, "kube-scheduler"),
-		"--kubeconfig=" + c.data("kube-scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.Config.Ports.Scheduler), "--cert-dir=" + c.pki("kube-scheduler"), "--v=2"}})
+		"--use-service-account-credentials", "--service-account-private-key-file=" + c.pki("service-account.key"), "--root-ca-file=" + c.pki("ca.crt"), "--v=2"}, rate...)})
+	c.Scheduler = c.component(program{name: "kube-scheduler", args: append([]string{filepath.Join(c.Config.Bin, "kube-scheduler"),
+		"--kubeconfig=" + c.data("kube-scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.Config.Ports.Scheduler), "--cert-dir=" + c.pki("kube-scheduler"), "--v=2"}, rate...)})
+	c.Kwok = c.component(program{name: "kwok", args: []string{c.tool("kwok"), "--kubeconfig=" + c.data("kwok.kubeconfig"), "--config=" + c.tool("kwok-stages.yaml"),
+		"--manage-nodes-with-annotation-selector=" + simulatedAnnotation + "=" + simulatedValue},
+		// It reads kwok.yaml there, too, where a user may have settings for other clusters.
+		env: []string{"KWOK_WORKDIR=" + c.Config.Paths.Data}})
 	c.Proxy = c.component(program{name: "kube-proxy", args: []string{filepath.Join(c.Config.Bin, "kube-proxy"), "--config=" + c.data("kube-proxy.yaml")}})
 	c.Kubelet = c.component(program{name: "kubelet", args: []string{kubelet, "--config=" + c.data("kubelet.yaml"), "--kubeconfig=" + c.data("kubelet.kubeconfig"),
 		"--hostname-override=" + c.Config.Node.Name, "--node-ip=" + c.Config.Node.Address, "--root-dir=" + c.data("kubelet"), "--cert-dir=" + c.pki("kubelet"), "--v=2"}, env: path,

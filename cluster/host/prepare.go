@@ -41,7 +41,13 @@ func (c *Cluster) preflight(context.Context) error {
 	if err != nil {
 		return err
 	}
-	components = append(components, controllers...)
+	for _, controller := range controllers {
+		if controller != c.Kwok {
+			components = append(components, controller)
+		} else if _, err := os.Stat(c.Kwok.Args()[0]); err != nil {
+			return fmt.Errorf("%w; make kwok builds it", err)
+		}
+	}
 	if !c.Config.WithoutNode {
 		tools = append(tools, "containerd", "containerd-shim-runc-v2", "ctr", "runc", "bridge", "host-local", "loopback")
 		programs = append(programs, "iptables")
@@ -159,6 +165,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		c.data("kube-controller-manager.kubeconfig"): {"system:kube-controller-manager"},
 		c.data("kube-scheduler.kubeconfig"):          {"system:kube-scheduler"},
 		c.data("kube-proxy.kubeconfig"):              {"system:kube-proxy"},
+		c.data("kwok.kubeconfig"):                    {"kwok", "system:masters"},
 	} {
 		if err := authority.kubeconfig(path, c.server(c.Config.Ports.APIServer), user[0], user[1:]...); err != nil {
 			return err
