@@ -1,7 +1,7 @@
 // Command cluster runs a partitioned single-node cluster on this host, with a
 // sample workload, and reports what runs where.
 //
-// It knows flags and the sample. How a cluster is started is known to packages host and vm.
+// It knows flags and the sample. Packages host and vm know how a cluster is started.
 package main
 
 import (
@@ -89,7 +89,7 @@ func command() *cobra.Command {
 func restartCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart COMPONENT",
-		Short: "Restart a component as it was started, with the program that is there now",
+		Short: "Restart a component with its old arguments, and with the program that is at its path now",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cluster := host.New(host.Config{})
@@ -129,17 +129,17 @@ func logsCommand() *cobra.Command {
 			tail.Stdout, tail.Stderr = os.Stdout, os.Stderr
 			err = tail.Run()
 			if cmd.Context().Err() != nil {
-				return nil // an interrupt is how a user ends it
+				return nil // an interrupt is how a user ends tail
 			}
 			return err
 		},
 	}
 	logs.Flags().IntVar(&lines, "lines", 100, "number of lines")
-	logs.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is added")
+	logs.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing what the component adds")
 	return logs
 }
 
-// progress prints what is being done, and since when.
+// progress prints what is being done, and the time since the start.
 func progress(start time.Time) func(string, ...any) {
 	return func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%4s  %s\n", time.Since(start).Round(time.Second), fmt.Sprintf(format, args...))
@@ -159,7 +159,7 @@ func up(ctx context.Context, config host.Config) error {
 	cluster := host.New(config)
 	if err := cluster.Up(ctx); err != nil {
 		if ctx.Err() != nil {
-			// An interrupt says: not this cluster. A failure leaves it to be looked at.
+			// After an interrupt nobody wants the cluster. After a failure somebody may look at it.
 			return errors.Join(errors.New("interrupted"), cluster.Down(context.WithoutCancel(ctx)))
 		}
 		return fmt.Errorf("%w\nmake down removes what was started", err)
@@ -168,7 +168,7 @@ func up(ctx context.Context, config host.Config) error {
 	if err := startSample(ctx, cluster); err != nil {
 		return err
 	}
-	// Long enough for the report to have something to say.
+	// Long enough for the report to show CPU time.
 	const work = 3 * time.Second
 	select {
 	case <-time.After(work):
@@ -226,7 +226,7 @@ func startSample(ctx context.Context, cluster *host.Cluster) error {
 		return seen >= samplePods && len(waiting) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the sample workload does not run after %s: %w: %s", limit, err, strings.Join(waiting, ", "))
+		return fmt.Errorf("the sample workload is not running after %s: %w: %s", limit, err, strings.Join(waiting, ", "))
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func create(ctx context.Context, cluster *host.Cluster, object runtime.Object) e
 	case *appsv1.Deployment:
 		_, err = cluster.Client.AppsV1().Deployments(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
 	default:
-		err = fmt.Errorf("the sample has an object of the unknown type %T", object)
+		err = fmt.Errorf("the sample has an object of type %T, which this command cannot create", object)
 	}
 	return err
 }

@@ -19,7 +19,7 @@ func vmCommand() *cobra.Command {
 	var topology, pinning, arguments string
 	up := &cobra.Command{
 		Use:   "up",
-		Short: "Start a VM, and in it a cluster of one node",
+		Short: "Start a VM with a single-node cluster in it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := vm.ParseTopology(topology)
@@ -34,7 +34,7 @@ func vmCommand() *cobra.Command {
 	up.Flags().StringVar(&files.Tree, "tree", "", "source tree of the Kubernetes release")
 	up.Flags().StringVar(&topology, "topology", vm.DefaultTopology.String(), "sockets x cores x threads; each socket is a NUMA node")
 	up.Flags().StringVar(&pinning, "pinning", `{"management": {"cpuset": "0-1"}}`, "content of the pinning file")
-	up.Flags().StringVar(&arguments, "append", "", "what to add to the kernel's command line, such as isolcpus=6-7")
+	up.Flags().StringVar(&arguments, "append", "", "arguments added to the kernel's command line, such as isolcpus=6-7")
 	for _, name := range []string{"bin", "tools", "tree"} {
 		if err := up.MarkFlagRequired(name); err != nil {
 			panic(err)
@@ -52,7 +52,7 @@ func vmCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return vm.MakeBase(cmd.Context(), progress(time.Now())) },
 	}, &cobra.Command{
 		Use:    "node",
-		Short:  "Make this VM a node, as the configuration on standard input says",
+		Short:  "Make this VM a node, with the configuration on standard input",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -78,7 +78,7 @@ func vmUp(ctx context.Context, files vm.Files, config vm.Config, pinning string)
 	node := vm.New(config)
 	kubeconfig := ""
 	if err = node.Create(ctx); err == nil {
-		config.Progress("the VM is up; starting a cluster in it")
+		config.Progress("the VM is running; starting a cluster in it")
 		kubeconfig, err = node.StartCluster(ctx, host.Config{Pinning: pinning, ControlPlaneType: "management"})
 	}
 	if ctx.Err() != nil {

@@ -27,8 +27,8 @@ func (c *Cluster) writeControlPlanePods() error {
 	return nil
 }
 
-// asPod returns the static pod that runs a component of the control plane with the host's
-// files, below the same paths.
+// asPod returns the static pod that runs a component of the control plane, with the host's
+// files at the same paths.
 func (c *Cluster) asPod(p Component) *v1.Pod {
 	pod := &v1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -43,7 +43,7 @@ func (c *Cluster) asPod(p Component) *v1.Pod {
 			}},
 		},
 	}
-	// Not every binary is static: the host's libraries, too.
+	// Not every binary is static, so the pod has the host's libraries, too.
 	for _, path := range []string{c.Config.Paths.Data, c.Config.Bin, c.Config.Tools, "/lib", "/lib64", "/usr/lib"} {
 		if _, err := os.Stat(path); err != nil {
 			continue

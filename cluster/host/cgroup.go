@@ -20,21 +20,21 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Usage is what the kernel says of a cgroup. On cgroup v2 there is no account for
-// each CPU: Used has one number then, for all of them.
+// Usage is what the kernel says about a cgroup. Cgroup v2 does not count each CPU on its own:
+// there Used has one number, for all of them.
 type Usage struct {
-	// CPUs may be used, as a list in the kernel's format.
+	// CPUs is the CPU list of its cpuset.
 	CPUs string
-	// Tasks are the lists of CPUs that its tasks may use, each list once; they may be
-	// narrower than CPUs.
+	// Tasks are the CPU lists that its tasks may use, each list once. They may be narrower than
+	// CPUs.
 	Tasks []string
 	// Used is the time spent on each CPU.
 	Used []time.Duration
 	// Weight is cpu.shares on cgroup v1, cpu.weight on v2.
 	Weight int64
-	// Quota is the CPU time allowed in each period, in CPUs; zero is no limit.
+	// Quota is the CPU time allowed in each period, in CPUs; zero means no limit.
 	Quota float64
-	// MemoryHigh is memory.high of cgroup v2, in bytes; zero is no limit.
+	// MemoryHigh is memory.high of cgroup v2, in bytes; zero means no limit.
 	MemoryHigh int64
 }
 
@@ -53,7 +53,7 @@ func ContainerUsage(pod *v1.Pod, containerID string) (Usage, error) {
 	return usage(filepath.Join(podCgroup(pod), id))
 }
 
-// podCgroup is the path that the kubelet gives a pod, below each controller
+// podCgroup returns the path that the kubelet gives a pod's cgroup, below each controller
 // (pkg/kubelet/cm/pod_container_manager_linux.go, and cgroup_manager_linux.go for the
 // names under systemd).
 func podCgroup(pod *v1.Pod) string {
@@ -75,7 +75,7 @@ func podCgroup(pod *v1.Pod) string {
 	return filepath.Join(qosCgroup(class), slice+"-pod"+strings.ReplaceAll(uid, "-", "_")+".slice")
 }
 
-// qosCgroup is the cgroup of a QoS class, or that of all pods for the empty one.
+// qosCgroup returns the cgroup of a QoS class; that of the empty class is the cgroup of all pods.
 func qosCgroup(class string) string {
 	switch {
 	case !bySystemd():
@@ -157,7 +157,7 @@ func taskCPUs(tasks string) (lists []string, err error) {
 			return nil, err
 		}
 		if id == 0 {
-			continue // of a PID namespace that we do not see; the kernel would take it for us
+			continue // in a PID namespace that we do not see; to the kernel, zero would mean this process
 		}
 		var set unix.CPUSet
 		if err := unix.SchedGetaffinity(id, &set); errors.Is(err, unix.ESRCH) {
@@ -208,8 +208,8 @@ func usageV2(cgroup string) (u Usage, err error) {
 	return u, nil
 }
 
-// Below returns the cgroups below a pod's, by their names, each with what the kernel says of
-// it: those of its containers and of its sandbox.
+// Below returns what the kernel says about each cgroup below a pod's, by its name: those of its
+// containers and of its sandbox.
 func Below(pod *v1.Pod) (map[string]Usage, error) {
 	top, root := podCgroup(pod), cpusetRoot()
 	found := map[string]Usage{}
@@ -230,7 +230,7 @@ func Below(pod *v1.Pod) (map[string]Usage, error) {
 	})
 }
 
-// AllPodsUsage reads the cgroup of all pods. Its accounts have what deleted pods used.
+// AllPodsUsage reads the cgroup of all pods, which also counts the CPU time of deleted pods.
 func AllPodsUsage() (Usage, error) { return usage(qosCgroup("")) }
 
 // PodCgroups returns the cgroups of all pods, as paths in the hierarchy of cpusets.
@@ -249,8 +249,8 @@ func PodCgroups() (paths []string, err error) {
 	return paths, nil
 }
 
-// SetSandboxCPUs writes the set of CPUs of a pod's sandbox, as a runtime might: of each
-// cgroup below the pod's that is no container's.
+// SetSandboxCPUs writes the cpuset of a pod's sandbox, as a runtime might: that of each cgroup
+// below the pod's that is no container's.
 func SetSandboxCPUs(pod *v1.Pod, cpus string) error {
 	below, err := Below(pod)
 	for name := range below {
@@ -265,7 +265,7 @@ func SetSandboxCPUs(pod *v1.Pod, cpus string) error {
 	return err
 }
 
-// SetCPUs writes the set of CPUs of a container or sandbox, by the runtime's ID.
+// SetCPUs writes the cpuset of a container or sandbox, by the runtime's ID.
 func SetCPUs(id, cpus string) error {
 	root := filepath.Join(cpusetRoot(), qosCgroup(""))
 	found := 0
@@ -280,12 +280,12 @@ func SetCPUs(id, cpus string) error {
 		return cgroups.WriteFile(path, "cpuset.cpus", cpus)
 	})
 	if err == nil && found == 0 {
-		err = fmt.Errorf("no cgroup below %s is of %s", root, id)
+		err = fmt.Errorf("no cgroup below %s belongs to %s", root, id)
 	}
 	return err
 }
 
-// SetQoSCPUs writes the set of CPUs of a QoS class, or that of all pods for the empty one.
+// SetQoSCPUs writes the cpuset of a QoS class; for the empty class, that of all pods.
 func SetQoSCPUs(class v1.PodQOSClass, cpus string) error {
 	return setCPUs(qosCgroup(strings.ToLower(string(class))), cpus)
 }

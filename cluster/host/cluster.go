@@ -3,10 +3,10 @@
 // file at its real path. `make up` and the end-to-end tests configure a node with
 // it and with nothing else, so what the tests see is what a user gets.
 //
-// There is one such node on a host, since its kubelet has the host's cgroups,
-// and the pinning file is the host's.
+// A host has one such node at most, since its kubelet owns the host's cgroups,
+// and the pinning file is the host's. It may have control planes without a node beside it.
 //
-// The package knows how a node is configured, started, ended and removed. It must not know
+// The package knows how a node is configured, started, stopped and removed. It must not know
 // what is tested on it, nor whether the host is virtual.
 package host
 
@@ -52,7 +52,7 @@ func New(config Config) *Cluster {
 	return c
 }
 
-// CgroupDriver returns the kubelet's and the runtime's.
+// CgroupDriver returns the driver of the kubelet and of the runtime.
 func (c *Cluster) CgroupDriver() CgroupDriver { return cmp.Or(c.Config.CgroupDriver, Cgroupfs) }
 
 func (c *Cluster) say(format string, args ...any) {
@@ -67,18 +67,18 @@ func (c *Cluster) pki(name string) string  { return filepath.Join(c.Config.Paths
 func (c *Cluster) etcdURL() string         { return fmt.Sprintf("http://127.0.0.1:%d", c.Config.Ports.Etcd) }
 func (c *Cluster) socket() string          { return filepath.Join(c.Config.Paths.Run, "containerd.sock") }
 
-// components returns all of them, in the order in which they end.
+// components returns all components, in the order in which Down stops them.
 func (c *Cluster) components() []Component {
 	return []Component{c.Kubelet, c.Proxy, c.Kwok, c.Scheduler, c.ControllerManager, c.SecondAPIServer, c.APIServer, c.Etcd, c.Containerd}
 }
 
-// ownBridge reports whether the cluster makes its bridge, and has its address. Where the node has
-// another of the host's, the first pod makes it.
+// ownBridge reports whether Up makes the bridge, whose address is then the node's. If the node has
+// another address of the host, the CNI plugin makes the bridge for the first pod.
 func (c *Cluster) ownBridge() bool {
 	return c.Config.Node.Address == firstAddress(c.Config.Network.Pods)
 }
 
-// Exists reports whether a cluster runs, or has left something behind.
+// Exists reports whether the cluster is running, or has left something behind.
 func (c *Cluster) Exists() bool {
 	for _, dir := range []string{c.Config.Paths.Data, c.Config.Paths.Run} {
 		if _, err := os.Stat(dir); err == nil {
@@ -88,7 +88,7 @@ func (c *Cluster) Exists() bool {
 	return false
 }
 
-// startContainerd starts containerd and gives it the images.
+// startContainerd starts containerd and imports the images.
 func (c *Cluster) startContainerd(ctx context.Context) error {
 	if err := c.Containerd.Start(); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.await(ctx, c.APIServer, 2*time.Minute, ready(c.Client))
 }
 
-// ready asks a kube-apiserver whether it is.
+// ready returns a function that asks a kube-apiserver whether it is ready.
 func ready(client *kubernetes.Clientset) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
@@ -186,13 +186,13 @@ func (c *Cluster) StartSecondAPIServer(ctx context.Context) (url string, err err
 	return url, c.await(ctx, c.SecondAPIServer, 2*time.Minute, ready(client))
 }
 
-// Attach connects to a cluster that runs.
+// Attach connects to a running cluster.
 func (c *Cluster) Attach() (err error) {
 	c.Client, err = c.clientFor(c.server(c.Config.Ports.APIServer))
 	return err
 }
 
-// server is the URL of this host's kube-apiserver, or of the one that it joins.
+// server returns the URL of this host's kube-apiserver, or of the one that the host joins.
 func (c *Cluster) server(port int) string {
 	return cmp.Or(c.Config.Join, "https://"+net.JoinHostPort(c.Config.Node.Address, strconv.Itoa(port)))
 }
@@ -228,11 +228,12 @@ func (c *Cluster) startKubelet() error {
 	return c.Kubelet.Start()
 }
 
-// awaitNode waits until the kubelet has reported its node as Ready since it was started, and
-// has changed a version of it.
+// awaitNode waits until the kubelet has reported its node as Ready since it was started. before is
+// the node's resource version at that time, which must have changed; empty means that there was
+// no node.
 func (c *Cluster) awaitNode(ctx context.Context, before string) error {
 	return c.await(ctx, c.Kubelet, 2*time.Minute, func(ctx context.Context) error {
-		// The port was closed before, so it is this kubelet that answers.
+		// The port was closed before the start, so this kubelet is the one that answers.
 		if _, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(c.Config.Node.Name).SubResource("proxy").Suffix("healthz").DoRaw(ctx); err != nil {
 			return err
 		}
@@ -253,18 +254,18 @@ func (c *Cluster) awaitNode(ctx context.Context, before string) error {
 	})
 }
 
-// StopKubelet ends the kubelet; its pods run on.
+// StopKubelet stops the kubelet; its pods keep running.
 func (c *Cluster) StopKubelet() error { return c.Kubelet.Stop(20 * time.Second) }
 
 // KubeletDir is the kubelet's root directory.
 func (c *Cluster) KubeletDir() string { return c.data("kubelet") }
 
-// RuntimeSocket is containerd's, and ProxySocket a place for one in front of it.
+// RuntimeSocket is containerd's; ProxySocket is the path for one of a proxy in front of it.
 func (c *Cluster) RuntimeSocket() string { return c.socket() }
 func (c *Cluster) ProxySocket() string   { return filepath.Join(c.Config.Paths.Run, "proxy.sock") }
 
 // RestartContainerd kills containerd, as a crash would, and starts it again;
-// containers run on.
+// containers keep running.
 func (c *Cluster) RestartContainerd(ctx context.Context) error {
 	if err := c.Containerd.Kill(); err != nil {
 		return err
@@ -275,8 +276,8 @@ func (c *Cluster) RestartContainerd(ctx context.Context) error {
 	return c.awaitContainerd(ctx)
 }
 
-// ChangeCPUManagerPolicy stops the kubelet and gives it another policy. Upstream wants
-// its checkpoint deleted for that, and with it all exclusive assignments.
+// ChangeCPUManagerPolicy stops the kubelet and sets another policy for its next start. Upstream
+// requires that the checkpoint be deleted first, so all exclusive assignments are lost.
 func (c *Cluster) ChangeCPUManagerPolicy(policy string) error {
 	if err := c.StopKubelet(); err != nil {
 		return err
@@ -304,9 +305,9 @@ func get(ctx context.Context, url string) error {
 	return nil
 }
 
-// SaveLogs copies the logs of all components to a directory that does not exist yet.
+// SaveLogs copies the logs of all components to a directory. It overwrites no file there.
 func (c *Cluster) SaveLogs(to string) error { return os.CopyFS(to, os.DirFS(c.data("logs"))) }
 
-// AuditLog is the path of kube-apiserver's audit log, which has the creations and
-// updates of pods.
+// AuditLog is the path of kube-apiserver's audit log, which records the creation and each
+// update of pods.
 func (c *Cluster) AuditLog() string { return c.data("logs/audit.log") }

@@ -19,21 +19,21 @@ import (
 type Component interface {
 	// Name tells the components of a cluster apart.
 	Name() string
-	// Args are the path of the program and its arguments. A change counts from the next
+	// Args are the path of the program and its arguments. A change takes effect at the next
 	// Start.
 	Args() []string
-	// Log is the path of the file with all that the program printed.
+	// Log is the path of the file with everything that the program printed.
 	Log() string
 	// PID returns the number of the running process, or zero.
 	PID() int
-	// Start starts the program, unless it runs.
+	// Start starts the program, unless it is running.
 	Start() error
-	// Stop ends the program, and kills it if it does not end in time. The grace period counts
-	// where no supervisor has one of its own.
+	// Stop stops the program, and kills it if it does not end within the grace period. A
+	// supervisor has a grace period of its own.
 	Stop(grace time.Duration) error
-	// Kill ends the program as a crash would, and nobody starts it again.
+	// Kill ends the program as a crash would, and nothing starts it again.
 	Kill() error
-	// Remove removes what Start has made beside the process, which has ended. The log
+	// Remove removes what Start made besides the process, which must have ended. The log
 	// stays.
 	Remove() error
 }
@@ -42,9 +42,9 @@ type Component interface {
 type program struct {
 	name      string
 	args, env []string
-	// service are lines of the section [Service], for systemd.
+	// service are lines for the section [Service] of a systemd unit.
 	service []string
-	// data has the directory logs.
+	// data is the directory that has logs.
 	data string
 }
 
@@ -52,7 +52,7 @@ func (p *program) Name() string   { return p.name }
 func (p *program) Args() []string { return p.args }
 func (p *program) Log() string    { return filepath.Join(p.data, "logs", p.name+".log") }
 
-// component returns the one that runs a program, as Config has it.
+// component returns a component that runs a program, under the supervisor of Config.
 func (c *Cluster) component(p program) Component {
 	p.data = c.Config.Paths.Data
 	if c.Config.Supervisor == Systemd {
@@ -61,22 +61,22 @@ func (c *Cluster) component(p program) Component {
 	return &process{program: p, run: c.Config.Paths.Run}
 }
 
-// starting keeps a Down, after an interrupt, from missing what an Up just makes or
-// starts: nothing is made or started below a directory while what is there is ending, nor
-// anywhere after an [End].
+// starting is held while something is made or started, so that a Down after an interrupt misses
+// nothing of what an Up is making. While a cluster ends, nothing is made or started in its
+// directory, and after an [End] nothing at all.
 var (
 	starting sync.Mutex
-	// ending has the directories with data, and endingAll counts calls of End.
+	// ending has the data directories of clusters that end. endingAll counts calls of End.
 	ending    = map[string]bool{}
 	endingAll int
 )
 
-var errEnding = errors.New("the cluster is being ended")
+var errEnding = errors.New("the cluster is being removed")
 
-// isEnding is asked by those who have locked starting.
+// isEnding reports whether the cluster with this data directory ends. The caller holds starting.
 func isEnding(data string) bool { return endingAll > 0 || ending[data] }
 
-// startUnlessEnding starts a component that does not run.
+// startUnlessEnding starts a component, unless it is running or its cluster ends.
 func startUnlessEnding(c Component, data string, start func() error) error {
 	if c.PID() != 0 {
 		return nil
@@ -89,7 +89,7 @@ func startUnlessEnding(c Component, data string, start func() error) error {
 	return start()
 }
 
-// await waits until ready returns nil, and fails early if the component ends.
+// await waits until ready returns nil. It fails at once if the component ends.
 func (c *Cluster) await(ctx context.Context, component Component, limit time.Duration, ready func(context.Context) error) error {
 	pause := 100 * time.Millisecond
 	if c.Config.Slow {
@@ -98,7 +98,7 @@ func (c *Cluster) await(ctx context.Context, component Component, limit time.Dur
 	var ended error
 	err := poll.Until(ctx, pause, limit, func(ctx context.Context) error {
 		if component.PID() == 0 {
-			ended = fmt.Errorf("%s ended; %s has it all, and last: %s", component.Name(), component.Log(), lastLines(component.Log()))
+			ended = fmt.Errorf("%s ended; its log %s ends with: %s", component.Name(), component.Log(), lastLines(component.Log()))
 			return nil
 		}
 		return ready(ctx)
@@ -109,14 +109,14 @@ func (c *Cluster) await(ctx context.Context, component Component, limit time.Dur
 	return ended
 }
 
-// lastLines returns the end of a log, or what it has instead.
+// lastLines returns the end of a log, or the error of reading it.
 func lastLines(log string) string {
 	data, err := os.ReadFile(log)
 	if err != nil {
 		return err.Error()
 	}
 	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
-	// What a Go program says of its end comes before the stack, not after.
+	// A Go program prints why it panicked before the stack.
 	if at := slices.IndexFunc(lines, func(line []byte) bool { return bytes.HasPrefix(line, []byte("panic: ")) }); at >= 0 {
 		lines = lines[:min(at+8, len(lines))]
 		return string(bytes.Join(lines[at:], []byte("\n")))

@@ -18,7 +18,7 @@ type Config struct {
 	Tools string
 	// Tree is the release's source tree, for the pause program.
 	Tree string
-	// Pinning is the content of the pinning file. Empty means that there is none.
+	// Pinning is the content of the pinning file. Empty means that there is no file.
 	Pinning string
 	// CPUManagerPolicy is the kubelet's; empty means static.
 	CPUManagerPolicy string
@@ -47,21 +47,21 @@ type Config struct {
 	Network Network
 	// Node is how the cluster knows this node.
 	Node Node
-	// Supervisor is who runs the components; its zero value means that nobody does.
+	// Supervisor is what runs the components; its zero value means [Unsupervised].
 	Supervisor Supervisor
-	// Durable has etcd write to its disk before it says so: the power of the host may fail.
+	// Durable makes etcd wait for its disk, for a host that may lose its power.
 	Durable bool
 	// CgroupDriver is the kubelet's and the runtime's; its zero value means [Cgroupfs].
 	CgroupDriver CgroupDriver
-	// Dedicated means that the host is the cluster's own. Its kubelet measures file systems,
-	// and the authority's key stays, so that other hosts can join.
+	// Dedicated means that the host belongs to the cluster. The kubelet then measures file
+	// systems, and the authority's key is kept, so that other hosts can join.
 	Dedicated bool
-	// Slow means that the CPUs of the host may be emulated: components have more time to
-	// become ready, and are asked less often, since asking needs the CPUs, too.
+	// Slow is for a host whose CPUs may be emulated: components get more time to become
+	// ready, and are asked less often, since each question takes CPU time, too.
 	Slow bool
-	// Temporary means that the cluster is to end with this process ([Own]).
+	// Temporary means that the cluster must end with this process ([Own]).
 	Temporary bool
-	// Images is a directory of archives of [image.Save]; if it is empty they are made here.
+	// Images is a directory of archives of [image.Save]. If it is empty, Up makes them.
 	Images string
 	// KubeletConfiguration is added to the kubelet's; it may be empty.
 	KubeletConfiguration string
@@ -72,22 +72,22 @@ type Config struct {
 	// certificate authority ([Paths.Authority]) was copied to the same paths here: this host then
 	// has a node and no control plane.
 	Join string
-	// Progress is told what is being done; it may be nil.
+	// Progress is called with what is being done; it may be nil.
 	Progress func(format string, args ...any) `json:"-"`
 }
 
-// Supervisor is who runs the components of a cluster.
+// Supervisor is what runs the components of a cluster.
 type Supervisor string
 
 const (
-	// Unsupervised components are processes that outlive the command, and end with the host
-	// or when they fail.
+	// Unsupervised components are processes that outlive the command. Nothing starts them again
+	// when they fail, or when the host boots.
 	Unsupervised Supervisor = ""
 	// Systemd starts components again when they fail, and when the host boots.
 	Systemd Supervisor = "systemd"
 )
 
-// CgroupDriver is who makes the cgroups of pods.
+// CgroupDriver is what makes the cgroups of pods.
 type CgroupDriver string
 
 // The drivers, as the kubelet's configuration calls them.
@@ -104,34 +104,33 @@ func (c Config) OnDedicatedHost() Config {
 	return c
 }
 
-// NodeName is the name of a node that is given none.
+// NodeName is the default name of a node.
 const NodeName = "partitioned"
 
-// Node is how the cluster knows the node of a host.
+// Node describes the node of a host to the cluster.
 type Node struct {
-	// Name of the node; if it is empty, [NodeName].
+	// Name of the node; empty means [NodeName].
 	Name string
-	// Address is one of the host's; if it is empty, that of the bridge, which the cluster then
-	// makes.
+	// Address is one of the host's. Empty means that of the bridge, which Up then makes.
 	Address string
-	// PodNet is the network of the node's pods: 24 bits, such as 10.247.1.0/24. If it is
-	// empty, that of the bridge.
+	// PodNet is the network of the node's pods: 24 bits, such as 10.247.1.0/24. Empty means
+	// that of the bridge.
 	PodNet string
 }
 
-// Paths are where a cluster lives. Down removes all that is there.
+// Paths are the directories of a cluster. Down removes them with all that is in them.
 type Paths struct {
-	// Data has what etcd, containerd and the kubelet keep, certificates, configuration and
-	// logs.
+	// Data has the state of etcd, containerd and the kubelet, and certificates, configuration
+	// and logs.
 	Data string
-	// Run has sockets and the files of running processes. It must be short, since the path of
-	// a socket has at most 107 bytes.
+	// Run has sockets and the files of running processes. Its path must be short: that of a
+	// socket has at most 107 bytes.
 	Run string
-	// UnitPrefix is put before the names of units of systemd; it may be empty.
+	// UnitPrefix begins the names of systemd units; it may be empty.
 	UnitPrefix string
 }
 
-// DefaultPaths are those of the one cluster with a node.
+// DefaultPaths are those of the cluster that has the host's node.
 var DefaultPaths = Paths{Data: "/var/lib/workload-partitioning", Run: "/run/workload-partitioning"}
 
 // Kubeconfig is the administrator's.
@@ -140,15 +139,15 @@ func (p Paths) Kubeconfig() string { return filepath.Join(p.Data, "admin.kubecon
 // Manifests is the directory in which the kubelet looks for static pods.
 func (p Paths) Manifests() string { return filepath.Join(p.Data, "manifests") }
 
-// Authority are the files of the certificate authority. The key stays on a dedicated host
-// alone.
+// Authority returns the files of the certificate authority. Only a dedicated host keeps the
+// key.
 func (p Paths) Authority() []string {
 	return []string{filepath.Join(p.Data, "pki", "ca.crt"), filepath.Join(p.Data, "pki", "ca.key")}
 }
 
-// What [DefaultPaths] has.
+// The paths in [DefaultPaths].
 var (
-	// Dir has all that a cluster keeps.
+	// Dir has the state, configuration and logs of the cluster.
 	Dir = DefaultPaths.Data
 	// Kubeconfig is the administrator's.
 	Kubeconfig = DefaultPaths.Kubeconfig()
@@ -156,8 +155,8 @@ var (
 	ManifestDir = DefaultPaths.Manifests()
 )
 
-// Ports are those on which the control plane listens. The kubelet and kube-proxy have the
-// usual ones, since there is one node on a host.
+// Ports are those on which the control plane listens. The kubelet and kube-proxy use their
+// usual ports, since a host has one node.
 type Ports struct {
 	// Of the loopback interface.
 	Etcd, EtcdPeer, ControllerManager, Scheduler int
@@ -165,7 +164,7 @@ type Ports struct {
 	APIServer, SecondAPIServer int
 }
 
-// DefaultPorts are the usual ones, but for etcd's, which another etcd of the host may have.
+// DefaultPorts are the usual ones, except etcd's, which another etcd of the host may use.
 var DefaultPorts = Ports{Etcd: 23790, EtcdPeer: 23800, ControllerManager: 10257, Scheduler: 10259, APIServer: 6443, SecondAPIServer: 6444}
 
 // fields returns the ports in the order in which Up looks whether they are free.
@@ -173,8 +172,8 @@ func (p *Ports) fields() []*int {
 	return []*int{&p.APIServer, &p.SecondAPIServer, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler}
 }
 
-// Network is the cluster's own, so that nothing of it depends on what other addresses the
-// host has.
+// Network is the cluster's own, so that the cluster does not depend on other addresses of the
+// host.
 type Network struct {
 	// Bridge is the name of the interface that connects the pods of this host.
 	Bridge string
@@ -184,7 +183,7 @@ type Network struct {
 	Services string
 }
 
-// DefaultNetwork is that of the one cluster with a node.
+// DefaultNetwork is that of the cluster that has the host's node.
 var DefaultNetwork = Network{Bridge: "wp0", Pods: "10.247.0.0/24", Services: "10.247.128.0/24"}
 
 // beside begins the names, in the directories of a cluster, of those of control planes beside it.
@@ -217,7 +216,7 @@ func firstAddress(network string) string {
 	return prefix.Masked().Addr().Next().String()
 }
 
-// withDefaults fills in what is empty.
+// withDefaults fills in empty fields.
 func (c Config) withDefaults() Config {
 	c.Paths.Data = cmp.Or(c.Paths.Data, DefaultPaths.Data)
 	c.Paths.Run = cmp.Or(c.Paths.Run, DefaultPaths.Run)

@@ -17,7 +17,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// describe sets how each component is called.
+// describe sets the program and the arguments of each component.
 func (c *Cluster) describe() {
 	kubelet := cmp.Or(c.Config.Kubelet, filepath.Join(c.Config.Bin, "kubelet"))
 	path := []string{"PATH=" + c.Config.Tools + ":" + os.Getenv("PATH")}
@@ -29,7 +29,7 @@ func (c *Cluster) describe() {
 	}
 	c.Etcd = c.component(program{name: "etcd", args: etcd})
 	c.Containerd = c.component(program{name: "containerd", args: []string{c.tool("containerd"), "--config=" + c.data("containerd.toml")}, env: path,
-		// The root of all cgroups has the controllers that a service has delegated.
+		// With Delegate, systemd enables the controllers at the root of all cgroups.
 		service: []string{"Delegate=yes", "KillMode=process", "TasksMax=infinity", "OOMScoreAdjust=-999"}})
 	c.APIServer = c.component(program{name: "kube-apiserver", args: c.apiServerArgs(c.Config.Ports.APIServer, "audit.log")})
 	if c.Config.APIServer != "" {
@@ -54,14 +54,15 @@ func (c *Cluster) describe() {
 	c.Proxy = c.component(program{name: "kube-proxy", args: []string{filepath.Join(c.Config.Bin, "kube-proxy"), "--config=" + c.data("kube-proxy.yaml")}})
 	c.Kubelet = c.component(program{name: "kubelet", args: []string{kubelet, "--config=" + c.data("kubelet.yaml"), "--kubeconfig=" + c.data("kubelet.kubeconfig"),
 		"--hostname-override=" + c.Config.Node.Name, "--node-ip=" + c.Config.Node.Address, "--root-dir=" + c.data("kubelet"), "--cert-dir=" + c.pki("kubelet"), "--v=2"}, env: path,
-		// systemd knows no hugetlb controller, and the kubelet wants all that the kernel has.
+		// systemd does not know the hugetlb controller, and the kubelet requires all that the
+		// kernel has.
 		service: []string{"KillMode=process", "OOMScoreAdjust=-999", "NotifyAccess=main", "WatchdogSec=30s",
 			"ExecStartPre=/bin/sh -c '[ ! -e /sys/fs/cgroup/cgroup.controllers ] || echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'"}})
 }
 
 func (c *Cluster) apiServerArgs(port int, auditLog string) []string {
 	bind := c.Config.Node.Address
-	if !c.ownBridge() { // the VM's ways in, too
+	if !c.ownBridge() { // the host's other addresses, too: those by which clients enter a VM
 		bind = "0.0.0.0"
 	}
 	return []string{filepath.Join(c.Config.Bin, "kube-apiserver"),
@@ -74,7 +75,7 @@ func (c *Cluster) apiServerArgs(port int, auditLog string) []string {
 		"--admission-control-config-file=" + c.data("admission.yaml")}
 }
 
-// WriteAdmissionConfiguration writes kube-apiserver's file as Config has it.
+// WriteAdmissionConfiguration writes kube-apiserver's file of that kind, as Config has it.
 func (c *Cluster) WriteAdmissionConfiguration() error {
 	content := c.Config.AdmissionConfiguration
 	if content == "" {
@@ -96,7 +97,7 @@ func (c *Cluster) UseAPIServer(path string) {
 }
 
 // unprivilegedHost reports whether root lacks CAP_SYS_RESOURCE, as in some VMs
-// and containers: OOM scores can then not be lowered.
+// and containers. Then nobody can lower OOM scores.
 func unprivilegedHost() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -117,7 +118,7 @@ func (c *Cluster) configureRuntime() error {
 	return nil
 }
 
-// runtimeFiles are those of configureRuntime, by their paths.
+// runtimeFiles returns the files of configureRuntime, by their paths.
 func (c *Cluster) runtimeFiles() map[string]string {
 	containerd := fmt.Sprintf(`version = 3
 root = %[1]q
@@ -183,7 +184,7 @@ func (c *Cluster) configureKubelet() error {
 	return os.WriteFile(partition.PinningFilePath, []byte(c.Config.Pinning), 0o600)
 }
 
-// kubeletConfiguration is the content of the kubelet's file of that kind.
+// kubeletConfiguration returns the content of the kubelet's file of that kind.
 func (c *Cluster) kubeletConfiguration() string {
 	runtime := c.Config.RuntimeSocket
 	if runtime == "" {
@@ -213,14 +214,14 @@ staticPodPath: %s
 syncFrequency: 10s
 `, c.pki("ca.crt"), c.CgroupDriver(), runtime, policy, c.Config.Paths.Manifests())
 	if !c.Config.WithoutReservation {
-		config.WriteString("kubeReserved: {cpu: 500m} # the static policy wants some; CPUs of a pool replace it\n")
+		config.WriteString("kubeReserved: {cpu: 500m} # the static policy requires some; the CPUs of pools replace it\n")
 	}
 	config.WriteString(c.Config.KubeletConfiguration)
 	if c.Config.StaticPodURL != "" {
 		fmt.Fprintf(&config, "staticPodURL: %s\nhttpCheckFrequency: 2s\n", c.Config.StaticPodURL)
 	}
 	if !c.Config.Dedicated {
-		// A container's root may have no figures of file systems. Without them the kubelet
+		// The root file system of a container may have no statistics, without which the kubelet
 		// evicts nothing.
 		config.WriteString("localStorageCapacityIsolation: false\n")
 	}

@@ -10,7 +10,7 @@ import (
 	"workload.openshift.io/kubernetes/cluster/image"
 )
 
-// importImages gives the images to containerd.
+// importImages imports the images into containerd.
 func (c *Cluster) importImages(ctx context.Context) error {
 	dir := c.Config.Images
 	if dir == "" {

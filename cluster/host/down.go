@@ -30,7 +30,7 @@ import (
 // ([Config.Beside]) end first. It does what is left to do after a crash, or after a Down that
 // was interrupted, too.
 func (c *Cluster) Down(ctx context.Context) error {
-	// An interrupt's, and that of the main program: the second finds nothing left.
+	// An interrupt and the main program may both call Down. The second call finds nothing left.
 	downs.Lock()
 	defer downs.Unlock()
 	return c.down(ctx)
@@ -57,7 +57,7 @@ func (c *Cluster) down(ctx context.Context) error {
 
 	data, err := os.ReadFile(c.data("host.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		// Up records the host before it does anything to it.
+		// Up writes this record before it changes anything else on the host.
 		return errors.Join(os.RemoveAll(c.Config.Paths.Run), os.RemoveAll(c.Config.Paths.Data))
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Cluster) down(ctx context.Context) error {
 			}
 			errs = append(errs, p.Stop(10*time.Second), p.Remove())
 		}
-		// An interrupt that ends Down ends it between two steps and not within one.
+		// An interrupt does not end Down in the middle of a step.
 		ctx := context.WithoutCancel(ctx)
 		if !r.WithoutNode {
 			errs = append(errs, c.removePods(r))
@@ -92,7 +92,7 @@ func (c *Cluster) down(ctx context.Context) error {
 			return err
 		}
 	} else {
-		c.say("the host has booted since; removing files only")
+		c.say("the host has rebooted since; removing files only")
 	}
 	if !r.WithoutNode {
 		if err := c.restoreHost(r); err != nil {
@@ -105,8 +105,8 @@ func (c *Cluster) down(ctx context.Context) error {
 
 var downs sync.Mutex
 
-// End stops everything from being started until the function that it returns is
-// called: what an interrupt calls for before a Down, while an Up may be under way.
+// End lets nothing be started until the function that it returns is called. After an interrupt
+// it comes before Down, since an Up may be under way.
 func End() (resume func()) {
 	starting.Lock()
 	defer starting.Unlock()
@@ -118,7 +118,7 @@ func End() (resume func()) {
 	})
 }
 
-// end is End for this cluster alone. It is called by Down, which has locked downs.
+// end is End for this cluster alone. The caller holds downs.
 func (c *Cluster) end() (resume func()) {
 	starting.Lock()
 	defer starting.Unlock()
@@ -130,8 +130,7 @@ func (c *Cluster) end() (resume func()) {
 	}
 }
 
-// removePods ends all pods and then their runtime, and removes what the kernel has of
-// them.
+// removePods ends all pods and then their runtime, and removes their mounts and cgroups.
 func (c *Cluster) removePods(r record) error {
 	var errs []error
 	if c.CgroupDriver() == SystemdDriver {
@@ -141,7 +140,7 @@ func (c *Cluster) removePods(r record) error {
 	return errors.Join(errs...)
 }
 
-// nodeCgroups returns the cgroups in which our kubelet puts pods, one a controller.
+// nodeCgroups returns the cgroups in which our kubelet puts pods, one for each controller.
 func (c *Cluster) nodeCgroups() ([]string, error) {
 	if c.CgroupDriver() == SystemdDriver {
 		return topCgroups("kubepods.slice")
@@ -149,7 +148,7 @@ func (c *Cluster) nodeCgroups() ([]string, error) {
 	return topCgroups("kubepods")
 }
 
-// topCgroups returns the cgroups of a name right below the root, one a controller.
+// topCgroups returns the cgroups with a name directly below the root, one for each controller.
 func topCgroups(name string) ([]string, error) {
 	var found []string
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
@@ -162,7 +161,7 @@ func topCgroups(name string) ([]string, error) {
 	return found, nil
 }
 
-// killPods kills all processes in the node's cgroups, until there are none.
+// killPods kills the processes in the node's cgroups until none is left.
 func (c *Cluster) killPods() error {
 	return poll.Until(context.Background(), endPause, 20*time.Second, func(context.Context) error {
 		groups, err := c.nodeCgroups()
@@ -184,13 +183,13 @@ func (c *Cluster) killPods() error {
 			}
 		}
 		if len(left) > 0 {
-			return fmt.Errorf("processes %v of pods do not end", left)
+			return fmt.Errorf("processes %v of pods have been killed and do not end", left)
 		}
 		return nil
 	})
 }
 
-// killShims kills the shims of our containerd, known by its socket's path.
+// killShims kills the shims of our containerd, which have its socket's path as an argument.
 func (c *Cluster) killShims() error {
 	return poll.Until(context.Background(), endPause, 10*time.Second, func(context.Context) error {
 		processes, err := procfs.AllProcs()
@@ -209,13 +208,13 @@ func (c *Cluster) killShims() error {
 			}
 		}
 		if len(left) > 0 {
-			return fmt.Errorf("shims %v do not end", left)
+			return fmt.Errorf("shims %v have been killed and do not end", left)
 		}
 		return nil
 	})
 }
 
-// unmount removes all mounts below the cluster's directories, the last one first.
+// unmount removes all mounts in the cluster's directories, the last one first.
 func (c *Cluster) unmount(r record) error {
 	dirs := []string{c.Config.Paths.Data, c.Config.Paths.Run}
 	if slices.Contains(r.Absent, kubeletDir) {
@@ -237,7 +236,7 @@ func (c *Cluster) unmount(r record) error {
 	return nil
 }
 
-// removeCgroups removes the node's cgroups, which have no processes any more.
+// removeCgroups removes the node's cgroups, which have no processes left.
 func (c *Cluster) removeCgroups() error {
 	return poll.Until(context.Background(), endPause, 10*time.Second, func(context.Context) error {
 		groups, err := c.nodeCgroups()
@@ -252,7 +251,7 @@ func (c *Cluster) removeCgroups() error {
 	})
 }
 
-// bridge returns the name of the bridge that Down removes, or nothing if there is none.
+// bridge returns the name of the bridge that Down removes; empty means none.
 func (c *Cluster) bridge(r record) string {
 	if r.WithoutNode {
 		return r.Bridge
@@ -265,7 +264,7 @@ func removeBridge(ctx context.Context, name string) error {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join("/sys/class/net", name)); err != nil {
-		return nil // it is gone
+		return nil // there is none
 	}
 	if output, err := exec.CommandContext(ctx, "ip", "link", "delete", name).CombinedOutput(); err != nil {
 		return fmt.Errorf("ip link delete %s: %w: %s", name, err, output)
@@ -273,8 +272,8 @@ func removeBridge(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeRules removes the rules of the kubelet and kube-proxy, whose chains all start with
-// KUBE-.
+// removeRules removes the rules of the kubelet and kube-proxy: the names of all their chains
+// begin with KUBE-.
 func removeRules(ctx context.Context) error {
 	for _, family := range []string{"iptables", "ip6tables"} {
 		rules, err := exec.CommandContext(ctx, family+"-save").Output()

@@ -2,7 +2,7 @@ package host
 
 import "os"
 
-// Own notes that what is in a directory is to end with this process.
+// Own records that what is in a directory must end with this process.
 func Own(dir string) error {
 	pid := os.Getpid()
 	started, err := startTime(pid)
@@ -12,8 +12,8 @@ func Own(dir string) error {
 	return owner(dir).remember(identity{pid, started})
 }
 
-// Abandoned reports whether what is in a directory was to end with a process that has ended
-// and left it: that was killed.
+// Abandoned reports whether the process that owned a directory ([Own]) has ended without
+// removing it: it was killed.
 func Abandoned(dir string) bool {
 	p := owner(dir)
 	_, err := os.Stat(p.file())

@@ -23,22 +23,22 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// pki is the cluster's certificate authority, which lives as long as the command
-// that brings the cluster up, but on a host of its own.
+// pki is the cluster's certificate authority. Its key is forgotten when the command that starts
+// the cluster ends, except on a dedicated host.
 type pki struct {
 	dir  string
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// validity is as long as a development cluster may live.
+// validity is how long a development cluster can be used.
 const validity = 365 * 24 * time.Hour
 
 func newPKI(dir string) (*pki, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	// Of another host, whose cluster this one joins.
+	// The authority of another host, whose cluster this one joins.
 	if p, err := readPKI(dir); !errors.Is(err, fs.ErrNotExist) {
 		return p, err
 	}
@@ -62,7 +62,7 @@ func newPKI(dir string) (*pki, error) {
 	return p, p.writeCert("ca.crt", p.cert)
 }
 
-// readPKI finds the authority whose certificate and key are in a directory.
+// readPKI reads the authority whose certificate and key are in a directory.
 func readPKI(dir string) (*pki, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"))
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *pki) keep() error { return p.writeKey("ca.key", p.key) }
 
 func (p *pki) path(name string) string { return filepath.Join(p.dir, name) }
 
-// issue writes NAME.crt and NAME.key, for a server if there are addresses.
+// issue writes NAME.crt and NAME.key: a server's if there are addresses, otherwise a client's.
 func (p *pki) issue(name string, subject pkix.Name, addresses ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

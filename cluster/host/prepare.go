@@ -15,13 +15,13 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Unfit returns why this host cannot run a node, or nil if nothing speaks against it.
+// Unfit returns why this host cannot run a node, or nil if it can.
 func Unfit() error {
 	switch {
 	case runtime.GOOS != "linux":
-		return errors.New("this is not Linux")
+		return errors.New("this host does not run Linux")
 	case os.Getuid() != 0:
-		return errors.New("a node needs root; run as root")
+		return errors.New("a node needs root; run this as root")
 	case runtime.NumCPU() < 2:
 		return errors.New("a partitioned node needs two CPUs")
 	}
@@ -31,7 +31,7 @@ func Unfit() error {
 	return nil
 }
 
-// preflight says what the host lacks before anything is started.
+// preflight returns what the host lacks, before anything is started.
 func (c *Cluster) preflight(context.Context) error {
 	if err := Unfit(); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (c *Cluster) preflight(context.Context) error {
 	return nil
 }
 
-// foreign refuses to share the host with a node that is not ours, and with whoever has our
-// ports.
+// foreign refuses a host that has a node of somebody else's, or a program on one of the
+// cluster's ports.
 func (c *Cluster) foreign(context.Context) error {
 	ports := c.Config.Ports.fields()
 	if !c.Config.WithoutNode {
@@ -97,29 +97,29 @@ func (c *Cluster) foreign(context.Context) error {
 
 func (c *Cluster) foreignNode() error {
 	if _, err := os.Stat(partition.PinningFilePath); err == nil {
-		return fmt.Errorf("%s exists, and this command has not written it: the host is a node already", partition.PinningFilePath)
+		return fmt.Errorf("%s exists, and this command did not write it: the host is a node already", partition.PinningFilePath)
 	}
-	// With the cgroupfs driver, and with systemd's.
+	// The names of the two cgroup drivers, cgroupfs and systemd.
 	for _, name := range []string{"kubepods", "kubepods.slice"} {
 		groups, err := topCgroups(name)
 		if err != nil {
 			return err
 		}
 		if len(groups) > 0 {
-			return fmt.Errorf("%s exists, and this command has not made it: another kubelet runs here, or has", groups[0])
+			return fmt.Errorf("%s exists, and this command did not make it: another kubelet runs here, or has left it; if none runs, remove it", groups[0])
 		}
 	}
 	return nil
 }
 
-// prepare makes directories, certificates, kubeconfigs, configuration and the bridge.
+// prepare makes the directories, certificates, kubeconfigs, configuration files and the bridge.
 func (c *Cluster) prepare(ctx context.Context) error {
 	starting.Lock()
 	defer starting.Unlock()
 	if isEnding(c.Config.Paths.Data) {
 		return errEnding
 	}
-	// First of all, so that Down removes what comes next and nothing else.
+	// The directory and the record come first: by them Down knows what to remove.
 	if err := os.MkdirAll(c.Config.Paths.Data, 0o755); err != nil {
 		return err
 	}

@@ -18,22 +18,23 @@ import (
 	"workload.openshift.io/kubernetes/cluster/poll"
 )
 
-// process is a component that nobody supervises. A file with its identity finds it again.
+// process is a component without a supervisor. A file has its identity, so that the next command
+// finds it.
 type process struct {
 	program
-	// run has that file.
+	// run is the directory with that file.
 	run string
 }
 
-// NewProcess describes a program whose state is kept in a directory, and what it prints in
-// the directory logs in there.
+// NewProcess describes a program. A directory has the file with its identity, and, in logs, its
+// log.
 func NewProcess(dir, name string, args ...string) Component { return newProcess(dir, name, args...) }
 
 func newProcess(dir, name string, args ...string) *process {
 	return &process{program: program{name: name, args: args, data: dir}, run: dir}
 }
 
-// endPause is the pause between looks at something that is to end.
+// endPause is the pause between two looks at something that must end.
 const endPause = 20 * time.Millisecond
 
 // identity tells a process from a later one with the same number.
@@ -45,7 +46,7 @@ type identity struct {
 
 func (p *process) file() string { return filepath.Join(p.run, p.name+".json") }
 
-// Start starts the program in a session of its own, unless it runs.
+// Start starts the program in a session of its own, unless it is running.
 func (p *process) Start() error { return startUnlessEnding(p, p.data, p.start) }
 
 func (p *process) start() error {
@@ -62,20 +63,20 @@ func (p *process) start() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
-	// A child that nobody waits for would stay as a zombie for as long as we run.
+	// Without Wait, the process would stay a zombie until this one ends.
 	go func() { _ = cmd.Wait() }()
 	started, err := startTime(cmd.Process.Pid)
 	if err != nil {
 		return fmt.Errorf("%s ended at once: %s", p.name, lastLines(p.Log()))
 	}
 	if err := p.remember(identity{cmd.Process.Pid, started}); err != nil {
-		// Nobody would find it again.
+		// No command would find it.
 		return errors.Join(err, cmd.Process.Kill())
 	}
 	return nil
 }
 
-// remember writes the file by which the process is found again.
+// remember writes the file by which a command finds the process.
 func (p *process) remember(id identity) error {
 	data, err := json.Marshal(id)
 	if err != nil {
@@ -97,7 +98,7 @@ func (p *process) PID() int {
 	return id.PID
 }
 
-// signal sends a signal to the process, if it runs.
+// signal sends a signal to the process, if it is running.
 func (p *process) signal(signal syscall.Signal) error {
 	pid := p.PID()
 	if pid == 0 {
@@ -140,7 +141,7 @@ func (p *process) awaitEnd(limit time.Duration) error {
 	})
 }
 
-// Remove has nothing to do: Stop and Kill forget the process.
+// Remove does nothing: Stop and Kill have removed the file.
 func (p *process) Remove() error { return nil }
 
 func (p *process) forget() error {
@@ -160,8 +161,8 @@ func startTime(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A process that was killed is a zombie while its other threads still end, and has its
-	// ports until the last has.
+	// A killed process is a zombie while its other threads are ending, and keeps its ports until
+	// the last one has ended.
 	if threads, err := procfs.AllThreads(pid); err != nil || (stat.State == "Z" && len(threads) <= 1) {
 		return "", fs.ErrNotExist
 	}

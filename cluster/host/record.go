@@ -15,11 +15,11 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// kubeletDir has sockets of a kubelet, whatever its root directory is.
+// kubeletDir has sockets of the kubelet, whatever its root directory is.
 const kubeletDir = "/var/lib/kubelet"
 
-// hostPaths are written by a kubelet and its runtime at places that cannot be
-// configured. Those that are not there before Up are removed by Down.
+// hostPaths are written by a kubelet and its runtime, and cannot be configured. Down removes those
+// that did not exist before Up.
 var hostPaths = []string{
 	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pod-resources", kubeletDir,
 	"/var/lib/cni/results", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd/s", "/run/containerd",
@@ -27,25 +27,25 @@ var hostPaths = []string{
 	filepath.Dir(partition.PinningFilePath),
 }
 
-// sharedPaths are those of hostPaths in which others keep files too: they are removed
-// only if they are empty.
+// sharedPaths are those of hostPaths in which others keep files, too. Down removes them only if
+// they are empty.
 var sharedPaths = []string{kubeletDir, "/var/lib/cni", "/run/containerd", "/run/containerd/runc", "/usr/libexec/kubernetes", "/opt/containerd", "/run/netns", "/run/runc", filepath.Dir(partition.PinningFilePath)}
 
 // sysctls are set by the kubelet, kube-proxy and the bridge plugin.
 var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"}
 
-// record is what Up has found, so that Down can leave it as it was.
+// record is what Up found on the host, so that Down can restore it.
 type record struct {
-	// Boot identifies the boot of the host: processes, mounts and cgroups of ours are
-	// gone after another, and what is there then is somebody else's.
+	// Boot identifies the boot of the host. After another boot our processes, mounts and
+	// cgroups are gone, and any that exist are somebody else's.
 	Boot    string
 	Absent  []string
 	Sysctls map[string]string
-	// WithoutNode says that a cluster has nothing on the host but processes, the bridge and
-	// its own directories.
+	// WithoutNode means that the cluster has only processes, its bridge and its own directories
+	// on the host.
 	WithoutNode bool
-	// Bridge is the name of the bridge; it is empty if the cluster has none. Before there was
-	// this field, a cluster with a node had that of its configuration.
+	// Bridge is the name of the bridge; empty means none. Records from before this field was
+	// added leave it out: a cluster with a node then has the bridge of its configuration.
 	Bridge string
 }
 
@@ -88,7 +88,7 @@ func (c *Cluster) writeRecord(r record) error {
 	return atomicfile.Write(c.data("host.json"), data, 0o644)
 }
 
-// restoreHost undoes what a kubelet does to a host outside the cluster's directories.
+// restoreHost undoes what a kubelet has changed on the host outside of the cluster's directories.
 func (c *Cluster) restoreHost(r record) error {
 	for name, value := range r.Sysctls {
 		path := filepath.Join("/proc/sys", name)
@@ -102,7 +102,7 @@ func (c *Cluster) restoreHost(r record) error {
 	if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// In the order of the list, which has directories after what is in them.
+	// The list has directories after what is in them.
 	for _, path := range hostPaths {
 		if !slices.Contains(r.Absent, path) {
 			continue

@@ -16,9 +16,9 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Report prints the node's pools and what it offers, and for each container where
-// it may run, where it has run, and what its share is. The row of a whole pod counts its
-// sandbox, and the containers and commands that ended in it.
+// Report prints the node's pools and what it offers, and for each container where it may run,
+// where it has run, and its weight. The row of a whole pod includes its sandbox, and the
+// containers and commands that have ended in it.
 func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
 	node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{})
 	if err != nil {
@@ -60,7 +60,6 @@ func (c *Cluster) Report(ctx context.Context, w io.Writer) error {
 			workloadType = "-"
 		}
 		if pod.Status.Phase == v1.PodRunning {
-			// With its sandbox, and with what ended in it.
 			whole, err := PodUsage(pod)
 			if err != nil {
 				return err

@@ -22,7 +22,7 @@ func (c *Cluster) Names() []string {
 	return names
 }
 
-// Component returns the one of a name.
+// Component returns the component with a name.
 func (c *Cluster) Component(name string) (Component, error) {
 	for _, component := range c.components() {
 		if component.Name() == name {
@@ -32,10 +32,9 @@ func (c *Cluster) Component(name string) (Component, error) {
 	return nil, fmt.Errorf("there is no component %q; the cluster has %s", name, strings.Join(c.Names(), ", "))
 }
 
-// Restart ends a component that runs, and starts it as it was started: with the same arguments
-// and environment, and the program as it is now at the same path. It waits until the component
-// is ready. With kube-apiserver it restarts the components that would wait for their watches;
-// see RestartAPIServer.
+// Restart stops a running component and starts it again, with the same arguments and environment,
+// and with the program that is at its path now. It waits until the component is ready. With
+// kube-apiserver it restarts the controllers; see RestartAPIServer.
 func (c *Cluster) Restart(ctx context.Context, name string) error {
 	component, err := c.Component(name)
 	if err != nil {
@@ -98,7 +97,7 @@ func (c *Cluster) asRunning(component Component) (Component, error) {
 	}
 	pid := component.PID()
 	if pid == 0 {
-		return nil, fmt.Errorf("%s does not run; %s has what it printed last", component.Name(), component.Log())
+		return nil, fmt.Errorf("%s is not running; its log is %s", component.Name(), component.Log())
 	}
 	process, err := procfs.NewProc(pid)
 	if err != nil {

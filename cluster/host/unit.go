@@ -14,22 +14,22 @@ import (
 	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
 )
 
-// unitDir is where an administrator's units of systemd are.
+// unitDir has the administrator's systemd units.
 const unitDir = "/etc/systemd/system"
 
-// unit is a component that systemd runs, as a service that also starts with the host.
+// unit is a component that systemd runs as a service, and starts again when the host boots.
 type unit struct {
 	program
-	// prefix comes before its name.
+	// prefix begins the name of the service.
 	prefix string
 }
 
-// serviceName is the name by which systemd knows it.
+// serviceName returns the name by which systemd knows the service.
 func (u *unit) serviceName() string { return u.prefix + u.name }
 
 func (u *unit) file() string { return filepath.Join(unitDir, u.serviceName()+".service") }
 
-// content is that of the unit file.
+// content returns the content of the unit file.
 func (u *unit) content() string {
 	content := &strings.Builder{}
 	fmt.Fprintf(content, "[Unit]\nDescription=%s\nAfter=network.target payload.mount containerd.service\nStartLimitIntervalSec=0\n\n[Service]\nType=exec\n", u.name)
@@ -48,7 +48,7 @@ func (u *unit) content() string {
 	return content.String()
 }
 
-// Start makes the service, unless it is there as it should be, and starts it.
+// Start starts the service. If its file is missing or has changed, Start writes it first.
 func (u *unit) Start() error { return startUnlessEnding(u, u.data, u.start) }
 
 func (u *unit) start() error {
@@ -67,8 +67,8 @@ func (u *unit) start() error {
 	return systemctl("start", u.serviceName())
 }
 
-// PID returns the number of the service's main process, or zero. It looks at the
-// service's cgroup: it is asked often, and systemd would be slow to answer.
+// PID returns the number of the service's main process, or zero. It looks at the service's
+// cgroup, since it is called often and systemd is slow to answer.
 func (u *unit) PID() int {
 	program, err := filepath.EvalSymlinks(u.args[0])
 	if err != nil {
@@ -91,14 +91,13 @@ func (u *unit) PID() int {
 	return 0
 }
 
-// exists reports whether the service has been started once.
+// exists reports whether Start has written the unit file.
 func (u *unit) exists() bool {
 	_, err := os.Stat(u.file())
 	return err == nil
 }
 
-// Stop ends the service, and stays silent of one that never was. The grace period is that
-// of systemd.
+// Stop stops the service, and does nothing if there is none. The grace period is systemd's.
 func (u *unit) Stop(time.Duration) error {
 	if !u.exists() {
 		return nil
@@ -106,7 +105,8 @@ func (u *unit) Stop(time.Duration) error {
 	return systemctl("stop", u.serviceName())
 }
 
-// Kill ends the service as a crash would, and stops it, or systemd would start it again.
+// Kill ends the service as a crash would. It then stops the service, or systemd would start it
+// again.
 func (u *unit) Kill() error {
 	if u.PID() == 0 {
 		return u.Stop(0)
@@ -114,7 +114,7 @@ func (u *unit) Kill() error {
 	return errors.Join(systemctl("kill", "--kill-whom=main", "--signal=KILL", u.serviceName()), systemctl("stop", u.serviceName()))
 }
 
-// Remove makes systemd forget the service, which has ended.
+// Remove makes systemd forget the service, which must have ended.
 func (u *unit) Remove() error {
 	if !u.exists() {
 		return nil

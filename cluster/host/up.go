@@ -7,13 +7,13 @@ import (
 
 // step is a part of Up.
 type step struct {
-	// progress is what Up says before the step. It is empty where the step before has said
-	// it, or where there is nothing to wait for.
+	// progress is what Up says before the step. Empty means that an earlier step has said it, or
+	// that the step takes no time.
 	progress string
 	run      func(context.Context) error
 }
 
-// steps are those of Up, in their order.
+// steps returns the steps of Up, in their order.
 func (c *Cluster) steps() []step {
 	steps := []step{
 		{"", c.preflight},
@@ -59,13 +59,13 @@ func (c *Cluster) steps() []step {
 	}
 }
 
-// plain makes a step of what waits for nothing.
+// plain makes a step of a function that waits for nothing.
 func plain(run func() error) func(context.Context) error {
 	return func(context.Context) error { return run() }
 }
 
-// Up starts the cluster and waits until its node is Ready. What is left of an
-// earlier one is removed first.
+// Up starts the cluster and waits until its node is Ready. It first removes what an earlier
+// cluster has left.
 func (c *Cluster) Up(ctx context.Context) error {
 	for _, step := range c.steps() {
 		if step.progress != "" {
@@ -78,12 +78,12 @@ func (c *Cluster) Up(ctx context.Context) error {
 	return nil
 }
 
-// removeLast removes what is left of an earlier cluster. A host that joins another has the
-// files of an authority, and nothing else.
+// removeLast removes what an earlier cluster has left. A host that joins another has only the
+// authority's files, which stay.
 func (c *Cluster) removeLast(ctx context.Context) error {
 	if !c.Exists() || c.Config.Join != "" {
 		return nil
 	}
-	c.say("removing what is left of the last cluster")
+	c.say("removing what an earlier cluster has left")
 	return c.Down(ctx)
 }

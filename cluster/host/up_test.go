@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a user reads while a cluster starts.
+// A user reads this while a cluster starts.
 func TestUpSaysWhatItStarts(t *testing.T) {
 	for name, test := range map[string]struct {
 		config Config

@@ -1,6 +1,6 @@
-// Package image builds the container images that a cluster has without a registry, and
-// writes them as archives that a runtime imports. It knows what is in an image; it must
-// not know of clusters, nor which runtime imports the archives.
+// Package image builds the container images that a cluster needs, since there is no registry, and
+// writes them as archives that a runtime imports. It knows what is in an image. It must
+// know neither clusters nor the runtime that imports the archives.
 package image
 
 import (
@@ -24,22 +24,22 @@ import (
 
 // References of the images.
 const (
-	// Pause is the sandbox of every pod.
+	// Pause is the image of every sandbox.
 	Pause = "workload.openshift.io/pause:3.10.2"
-	// Busybox has Debian's static busybox, under the names of its applets.
+	// Busybox has Debian's static busybox, with a link for each applet.
 	Busybox = "workload.openshift.io/busybox:1.35"
 )
 
 const busyboxPath = "/bin/busybox"
 
-// entry is a file of an image, or a symbolic link if it has a target.
+// entry is a file of an image, or a symbolic link if link is its target.
 type entry struct {
 	path, link string
 	data       []byte
 }
 
-// Save builds the images, with the pause program of a release's source tree, and
-// writes their archives to a directory. The same images give the same bytes.
+// Save builds the images, with the pause program from a release's source tree, and
+// writes their archives to a directory. The same content gives the same bytes.
 func Save(ctx context.Context, tree, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package poll waits for what nobody announces. It knows time, and must not know what is
-// waited for.
+// Package poll waits for what nothing announces. It knows time, and must not know what it waits
+// for.
 package poll
 
 import (
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Until calls the condition until it returns nil, with a pause after each call, and at least
-// once. When the limit is over or the context ends, it returns what the condition returned last.
-// The condition's context ends then, too.
+// Until calls the condition until it returns nil, at least once and with a pause after each call.
+// When the limit has passed or the context ends, it returns the condition's last error. The
+// context that it gives the condition ends then, too.
 func Until(ctx context.Context, pause, limit time.Duration, condition func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -11,13 +11,13 @@ import (
 
 const emulation = "tcg,thread=multi"
 
-// kernelArgs are those of every VM. Without the word on the time stamp counter a
-// kernel under emulation takes the time from a device, which makes everything two times
-// slower; and there are no secrets in a VM to be kept from those in it.
+// kernelArgs are the kernel arguments of every VM. tsc=reliable: otherwise a kernel under emulation
+// reads the time from a device, which makes everything twice as slow. mitigations=off: a VM has
+// no secrets to keep from those in it.
 const kernelArgs = "root=/dev/vda rw console=ttyS0 net.ifnames=0 panic=10 tsc=reliable mitigations=off cryptomgr.notests"
 
-// cpuModel is the host's own CPU under KVM. Under emulation it is a plain one: programs
-// use what it lacks if it is there, and QEMU is slow at vectors of more than 128 bits.
+// cpuModel returns the host's own CPU under KVM, and an older one under emulation: programs use
+// vectors of more than 128 bits if the CPU has them, and QEMU emulates these slowly.
 func cpuModel(accelerator string) string {
 	if accelerator == emulation {
 		return "Westmere" // Intel's, since a kernel sees no threads of a core on qemu64
@@ -25,9 +25,9 @@ func cpuModel(accelerator string) string {
 	return "host"
 }
 
-// accelerator is what QEMU is to use: KVM where a kernel starts under it, for a device
-// that is there may still not work, in a virtual machine or a container for example.
-// Anywhere else it is emulation, which always works.
+// accelerator returns what QEMU uses: KVM if a kernel starts under it, otherwise emulation, which
+// always works. That there is a device is not enough: in a virtual machine or a container it may
+// not work.
 func (vm *VM) accelerator(ctx context.Context, base string) string {
 	if _, err := os.Stat("/dev/kvm"); err != nil {
 		return emulation
@@ -41,6 +41,6 @@ func (vm *VM) accelerator(ctx context.Context, base string) string {
 	if bytes.Contains(console, []byte("Kernel panic")) {
 		return "kvm"
 	}
-	vm.say("there is /dev/kvm, but no kernel starts under it")
+	vm.say("there is /dev/kvm, but no kernel starts with it: using emulation")
 	return emulation
 }

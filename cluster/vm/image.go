@@ -20,15 +20,17 @@ import (
 	"time"
 )
 
-// packages are Debian's, beside those of a minimal system. busybox-static is for images.
+// packages are those that a VM has beside Debian's minimal system. busybox-static is for container
+// images.
 var packages = []string{"busybox-static", "conntrack", "initramfs-tools", "iproute2", "iptables", "kmod", "libseccomp2", "linux-image-cloud-amd64", "openssh-server", "systemd", "systemd-sysv", "udev"}
 
-// root has the files that are put over Debian's.
+// root has our files for the base image, some in place of Debian's.
 //
 //go:embed all:root
 var root embed.FS
 
-// cacheDir has images by the hash of what they are made of, and the key of all VMs.
+// cacheDir returns the directory of images, named after the hash of what they are made of, and of
+// the key to all VMs.
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -38,7 +40,7 @@ func cacheDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// lock keeps two programs from making images at once.
+// lock waits until no other program makes images, and keeps others from it until unlock.
 func lock(dir string) (unlock func(), err error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -50,9 +52,9 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// makeBase makes a Debian system, or finds that of an earlier call: it returns the raw image
-// of a root file system, never written to once it is made. Its kernel and initial RAM disk,
-// vmlinuz and initrd, are in the same directory.
+// makeBase makes a Debian system, unless an earlier call has made it. It returns the raw image of
+// the root file system, which never changes. The kernel and the initial RAM disk, vmlinuz and
+// initrd, are in the same directory.
 func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image string, err error) {
 	release, err := debian()
 	if err != nil {
@@ -80,7 +82,7 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 		return "", err
 	}
 	work := filepath.Join(dir, "base.new")
-	// A mount of debootstrap's that was left would be emptied with the directory.
+	// If an earlier debootstrap has left mounts, RemoveAll must not go into them.
 	for _, mount := range []string{"proc", "sys"} {
 		_ = syscall.Unmount(filepath.Join(work, "root", mount), syscall.MNT_DETACH)
 	}
@@ -113,7 +115,7 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 	for _, name := range []string{"vmlinuz", "initrd"} {
 		matches, err := filepath.Glob(filepath.Join(system, "boot", name+"*"))
 		if err != nil || len(matches) != 1 {
-			return "", fmt.Errorf("the package %s has %d files %s*, want one", "linux-image-cloud-amd64", len(matches), name)
+			return "", fmt.Errorf("package %s has %d files %s*, want one", "linux-image-cloud-amd64", len(matches), name)
 		}
 		if err := os.Rename(matches[0], filepath.Join(work, name)); err != nil {
 			return "", err
@@ -131,7 +133,7 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 	return image, os.Rename(work, base)
 }
 
-// diskSize is that of the root file system; the image has holes where it is empty.
+// diskSize is the size of the root file system. The image is sparse, and takes less.
 const diskSize = "8G"
 
 // debian returns the host's release of Debian.
@@ -151,8 +153,8 @@ func debian() (release string, err error) {
 	return values["VERSION_CODENAME"], nil
 }
 
-// mirror returns where the host has the release's packages from, or nothing if apt does
-// not say or says it in a way of its own; debootstrap knows a place then.
+// mirror returns the URL from which the host gets the release's packages. It is empty if apt names
+// none that debootstrap understands, which then uses its default.
 func mirror(ctx context.Context, release string) string {
 	targets, err := exec.CommandContext(ctx, "apt-get", "indextargets", "--format=$(CODENAME) $(COMPONENT) $(REPO_URI)", "Created-By: Packages").Output()
 	if err != nil {
@@ -166,7 +168,7 @@ func mirror(ctx context.Context, release string) string {
 	return ""
 }
 
-// overlay puts the files of root over the system's.
+// overlay writes the files of root into the system.
 func overlay(system string) error {
 	return fs.WalkDir(root, "root", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -187,8 +189,8 @@ func overlay(system string) error {
 	})
 }
 
-// makePayload makes the image of a disk with the files, by their paths in it, or finds
-// that of an earlier call with the same files. Links are followed.
+// makePayload returns the image of a disk with the files, by their paths on it. It makes the image,
+// unless an earlier call with the same files has. It follows links.
 func makePayload(ctx context.Context, dir string, files map[string]string) (string, error) {
 	hash := sha256.New()
 	names := slices.Sorted(maps.Keys(files))
@@ -224,7 +226,7 @@ func makePayload(ctx context.Context, dir string, files map[string]string) (stri
 		if err != nil {
 			return "", err
 		}
-		// A copy by link, where both are on one file system, takes no time.
+		// A reflink, where the file system has them, takes no time.
 		if err := run(ctx, "cp", "--reflink=auto", "--preserve=mode", from, to); err != nil {
 			return "", err
 		}
@@ -245,8 +247,7 @@ func makePayload(ctx context.Context, dir string, files map[string]string) (stri
 	return image, os.Rename(made, image)
 }
 
-// removeOthers removes images that were made of what has changed since, but for those
-// that VMs use.
+// removeOthers removes images of what has changed since, except those that VMs use.
 func removeOthers(dir, pattern string) error {
 	matches, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil {
@@ -266,8 +267,8 @@ func removeOthers(dir, pattern string) error {
 	return nil
 }
 
-// key returns the path of the private key with which this host's user enters VMs,
-// and makes it at the first call; the public one is beside it.
+// key returns the path of the private key with which this host's user enters VMs. The first call
+// makes it. The public key is beside it.
 func key(ctx context.Context, dir string) (string, error) {
 	file := filepath.Join(dir, "id_ed25519")
 	if _, err := os.Stat(file); err == nil {
@@ -278,7 +279,7 @@ func key(ctx context.Context, dir string) (string, error) {
 
 func run(ctx context.Context, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
-	// debootstrap then unmounts what it has mounted.
+	// On SIGTERM, debootstrap unmounts what it has mounted.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	output, err := cmd.CombinedOutput()

@@ -20,16 +20,16 @@ type Files struct {
 	// Bin has the Kubernetes binaries, Tools what runs beside them, and Tree the source of
 	// the pause program.
 	Bin, Tools, Tree string
-	// Cluster is our own command, for a VM; empty means the program that runs.
+	// Cluster is the path of the command cluster; empty means that of the running program.
 	Cluster string
 	// More are further files, by their paths below /payload.
 	More map[string]string
-	// images is a directory with archives.
+	// images is a directory with image archives.
 	images string
 }
 
-// Payload returns the files by their paths in a VM. Close removes those that were
-// made for it; a VM that was created keeps its own copies.
+// Payload returns the files, by their paths below /payload in a VM. Close removes those that
+// Payload has made; a VM that was created has copies of its own.
 func (f *Files) Payload(ctx context.Context) (payload map[string]string, err error) {
 	payload = map[string]string{"cluster": f.Cluster}
 	if f.Cluster == "" {
@@ -62,9 +62,8 @@ func (f *Files) Payload(ctx context.Context) (payload map[string]string, err err
 // Close removes what Payload has made.
 func (f *Files) Close() error { return os.RemoveAll(f.images) }
 
-// StartCluster makes the VM a node of a cluster, as the configuration says, whose
-// paths and node it sets, and waits until it is Ready. It returns the file with which a
-// client on this host reaches the cluster's API.
+// StartCluster makes the VM a node of a cluster and waits until the node is Ready. It sets the paths
+// and the node in the configuration. It returns the kubeconfig for clients on this host.
 func (vm *VM) StartCluster(ctx context.Context, config host.Config) (kubeconfig string, err error) {
 	config = config.OnDedicatedHost()
 	config.Bin, config.Tools, config.Images = "/payload/bin", "/payload/tools", "/payload/images"
@@ -73,15 +72,15 @@ func (vm *VM) StartCluster(ctx context.Context, config host.Config) (kubeconfig 
 	if err != nil {
 		return "", err
 	}
-	// What it says of its progress comes with an error.
+	// The error of Stream has what the command said about its progress.
 	if err := vm.Stream(ctx, "/payload/cluster vm node", bytes.NewReader(data), os.Stderr); err != nil {
 		return "", err
 	}
 	return vm.Kubeconfig(ctx)
 }
 
-// Join makes the VM a further node of the cluster whose control plane is in another,
-// and waits until it is Ready. The other runs, and both have their ends of the link.
+// Join makes the VM a further node of the cluster whose control plane is in another VM, and waits
+// until the node is Ready. The other VM must be running.
 func (vm *VM) Join(ctx context.Context, other *VM, config host.Config) error {
 	for _, file := range host.DefaultPaths.Authority() {
 		content, err := other.Run(ctx, "cat "+file)
@@ -97,7 +96,7 @@ func (vm *VM) Join(ctx context.Context, other *VM, config host.Config) error {
 	return err
 }
 
-// Kubeconfig writes the administrator's file for clients on this host, and returns its path.
+// Kubeconfig writes the administrator's kubeconfig for clients on this host, and returns its path.
 func (vm *VM) Kubeconfig(ctx context.Context) (string, error) {
 	text, err := vm.Run(ctx, "cat "+host.Kubeconfig)
 	if err != nil {
@@ -113,7 +112,7 @@ func (vm *VM) Kubeconfig(ctx context.Context) (string, error) {
 	return vm.file("kubeconfig"), clientcmd.WriteToFile(*config, vm.file("kubeconfig"))
 }
 
-// Client reaches the API of the cluster whose kube-apiserver is in the VM.
+// Client returns an administrator's client of the kube-apiserver in the VM.
 func (vm *VM) Client() (*kubernetes.Clientset, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", vm.file("kubeconfig"))
 	if err != nil {
@@ -127,8 +126,8 @@ func (vm *VM) sshOptions(port string) string {
 	return fmt.Sprintf("-i %s %s %d -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR", vm.state.Key, port, vm.state.SSH)
 }
 
-// ShellCommand is what gives a user a shell in the VM.
+// ShellCommand returns the command that gives a user a shell in the VM.
 func (vm *VM) ShellCommand() string { return "ssh " + vm.sshOptions("-p") + " root@127.0.0.1" }
 
-// CopyCommand is what copies a file into the VM.
+// CopyCommand returns the command that copies a file into the VM.
 func (vm *VM) CopyCommand() string { return "scp " + vm.sshOptions("-P") + " FILE root@127.0.0.1:" }

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// shell is a connection to a VM. A command takes one session of it, without the
-// seconds that a new connection costs under emulation.
+// shell is a connection to a VM. Each command is a session of it, since a new connection takes
+// seconds under emulation.
 type shell struct {
 	mu         sync.Mutex
 	connection *connection
@@ -39,7 +39,7 @@ func (s *shell) close() {
 	}
 }
 
-// drop closes a connection, which then is not the shell's any more.
+// drop closes a connection. If it is the shell's, the next command makes another.
 func (s *shell) drop(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,13 +69,13 @@ func (vm *VM) connect() (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	// QEMU accepts before the VM does.
+	// QEMU accepts the connection before the VM does.
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
 	}
 	config := &ssh.ClientConfig{
 		User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
-		// The port is this host's, and QEMU's that we started.
+		// The port is on this host, and belongs to the QEMU that we started.
 		HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	}
 	transport, channels, requests, err := ssh.NewClientConn(conn, address, config)
@@ -92,11 +92,11 @@ func (vm *VM) connect() (*connection, error) {
 	return c, nil
 }
 
-// answerLimit is for how long a VM that runs may be too busy to answer.
+// answerLimit is for how long a running VM may be too busy to answer.
 const answerLimit = 90 * time.Second
 
-// watch drops a connection to a VM that has stopped, so that nobody waits for it for
-// ever: QEMU keeps its end of the connection.
+// watch drops the connection if the VM stops answering. Nobody else would notice, since QEMU keeps
+// its end of the connection open.
 func (s *shell) watch(c *connection) {
 	for {
 		answered := make(chan error, 1)
@@ -120,17 +120,18 @@ func (s *shell) watch(c *connection) {
 
 // ErrStopped is the error of a command whose VM no longer answers. Under
 // emulation that may be QEMU's fault, as with a boot (docs/dev/vm.md).
-var ErrStopped = errors.New("the VM has stopped")
+var ErrStopped = errors.New("the VM no longer answers")
 
-// Run runs a script in the VM, as root, and returns what it printed on its standard
-// output, without blanks around it. An error has what it printed on the other one.
+// Run runs a script in the VM, as root, and returns its standard output without the space around
+// it. An error has its standard error.
 func (vm *VM) Run(ctx context.Context, script string) (string, error) {
 	var output bytes.Buffer
 	err := vm.Stream(ctx, script, nil, &output)
 	return strings.TrimSpace(output.String()), err
 }
 
-// Stream is Run with an input, which may be nil, and an output that is written as it comes.
+// Stream runs a script as Run does, with an input, which may be nil, and writes the output as it
+// comes.
 func (vm *VM) Stream(ctx context.Context, script string, input io.Reader, output io.Writer) error {
 	c, err := vm.connect()
 	if err != nil {
@@ -152,7 +153,7 @@ func (vm *VM) Stream(ctx context.Context, script string, input io.Reader, output
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		// That ends the session, too.
+		// This ends the session, too.
 		vm.shell.drop(c)
 		<-done
 		err = ctx.Err()
@@ -166,7 +167,7 @@ func (vm *VM) Stream(ctx context.Context, script string, input io.Reader, output
 	return fmt.Errorf("%s: %s: %w: %s", vm.Name(), abbreviate(script), err, strings.TrimSpace(complaints.String()))
 }
 
-// Write writes a file of the VM, for root alone.
+// Write writes a file in the VM that only root can read.
 func (vm *VM) Write(ctx context.Context, path string, content []byte) error {
 	return vm.Stream(ctx, "umask 077 && mkdir -p $(dirname '"+path+"') && cat > '"+path+"'", bytes.NewReader(content), io.Discard)
 }

@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// Topology is how a VM's CPUs hang together. Each socket is a NUMA node.
+// Topology is how many sockets, cores a socket and threads a core a VM has. Each socket is a NUMA
+// node.
 type Topology struct{ Sockets, Cores, Threads int }
 
-// DefaultTopology has 8 CPUs, with all that real hosts have.
+// DefaultTopology has 8 CPUs, in sockets, cores and threads as real hosts have them.
 var DefaultTopology = Topology{Sockets: 2, Cores: 2, Threads: 2}
 
-// CPUs is the number of CPUs.
+// CPUs returns the number of CPUs.
 func (t Topology) CPUs() int { return t.Sockets * t.Cores * t.Threads }
 
 func (t Topology) String() string { return fmt.Sprintf("%dx%dx%d", t.Sockets, t.Cores, t.Threads) }
 
-// mostCPUs is more than emulation is of use for.
+// mostCPUs is more than emulation can run in useful time.
 const mostCPUs = 64
 
-// ParseTopology reads sockets x cores x threads, such as 2x2x2; a missing last number
-// is 1. It returns an error that quotes the text if a number is missing or not positive,
-// or if it makes fewer than 2 or more than 64 CPUs.
+// ParseTopology reads sockets x cores x threads, such as 2x2x2. The threads may be missing, and are
+// 1 then. It returns an error that quotes the text if a number is missing or not positive, or if
+// there are fewer than 2 or more than 64 CPUs.
 func ParseTopology(text string) (Topology, error) {
 	t := Topology{Threads: 1}
 	fields := strings.Split(text, "x")
@@ -42,8 +43,8 @@ func ParseTopology(text string) (Topology, error) {
 	return t, nil
 }
 
-// args are those of QEMU for the CPUs and the memory, in mebibytes, of which each NUMA
-// node has its part.
+// args returns QEMU's arguments for the CPUs and for the memory, in mebibytes, of which each NUMA node
+// has an equal part.
 func (t Topology) args(memory int) []string {
 	args := []string{"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, t.Cores, t.Threads), "-m", fmt.Sprintf("%dM", memory/t.Sockets*t.Sockets)}
 	for node := range t.Sockets {

@@ -1,14 +1,14 @@
 // Package vm runs virtual machines that are nodes as users have them: Debian with
-// systemd and cgroup v2, with as many CPUs, threads of cores and NUMA nodes as one asks
-// for. They need QEMU and nothing else of the host: no KVM, no network of its own. Making
-// the image that they boot needs root.
+// systemd and cgroup v2, with any number of CPUs, threads and NUMA nodes. A VM needs QEMU, and
+// nothing else of the host: neither KVM nor a network. To make the image that VMs boot needs
+// root.
 //
-// A VM is a file that keeps what is written over a base image that nobody writes
-// to, and a second disk with our programs, which is mounted at /payload. All that belongs
-// to VMs is below [Dir], and [Down] ends and removes it.
+// A VM has two disks. What it writes to the first is kept in a file over a base image, which never
+// changes. The second has our programs, and is mounted at /payload. Everything that belongs to
+// VMs is in [Dir]; [Down] stops the VMs and removes it.
 //
-// The package knows how a VM is made, booted and entered. How a node is configured is
-// known to package host, which runs in the VM; the package must not repeat that.
+// The package knows how a VM is made, booted and entered. Package host, which runs in the VM,
+// knows how a node is configured, and this package must not repeat that.
 package vm
 
 import (
@@ -30,23 +30,23 @@ import (
 )
 
 // Dir has a directory for each VM: its disk, its state, and what it printed.
-// Its name is that of earlier versions, so that Down finds what they left.
+// The path is that of earlier versions, so that Down finds what they have left.
 const Dir = "/var/lib/workload-partitioning-machines"
 
 // Config says what VM to run.
 type Config struct {
-	// Number tells the VMs of a host apart, 1 or 2: it is the last byte of the address.
-	// Zero means 1.
+	// Number is 1 or 2, and differs between the VMs of a host: it is the last byte of the
+	// address. Zero means 1.
 	Number int
-	// Topology of its CPUs; its zero value means [DefaultTopology].
+	// Topology of the CPUs; its zero value means [DefaultTopology].
 	Topology Topology
 	// Memory in mebibytes; zero means 6144.
 	Memory int
 	// Append is added to the kernel's command line.
 	Append string
-	// Payload are files of the host by their paths below /payload.
+	// Payload are files of the host, by their paths below /payload.
 	Payload map[string]string
-	// Progress is told what is being done; it may be nil.
+	// Progress is called with what is being done; it may be nil.
 	Progress func(format string, args ...any)
 }
 
@@ -59,17 +59,17 @@ type VM struct {
 	shell  shell
 }
 
-// state is kept in a file, so that another command finds the VM.
+// state is kept in a file, by which another command finds the VM.
 type state struct {
-	// SSH and API are ports of the loopback interface that lead to those of the VM.
+	// SSH and API are ports of the loopback interface that QEMU forwards to the VM.
 	SSH, API int
 	// Base and Payload are images; Key is the file of the private key.
 	Base, Payload, Key string
-	// Accelerator is what QEMU uses.
+	// Accelerator is QEMU's: KVM or emulation.
 	Accelerator string
 }
 
-// New describes a VM; Start starts it.
+// New describes a VM; Create makes and starts it.
 func New(config Config) *VM {
 	if config.Number == 0 {
 		config.Number = 1
@@ -85,10 +85,10 @@ func New(config Config) *VM {
 	return vm
 }
 
-// Name is the VM's, and that of the node on it.
+// Name returns the name of the VM, and of the node in it.
 func (vm *VM) Name() string { return "node-" + strconv.Itoa(vm.Config.Number) }
 
-// Address is the VM's on the link between VMs.
+// Address returns the VM's address on the link between VMs.
 func (vm *VM) Address() string { return "10.248.0." + strconv.Itoa(vm.Config.Number) }
 
 func (vm *VM) say(format string, args ...any) {
@@ -99,10 +99,10 @@ func (vm *VM) say(format string, args ...any) {
 
 func (vm *VM) file(name string) string { return filepath.Join(vm.dir, name) }
 
-// Console is the file with all that the VM printed on its console.
+// Console returns the file with everything that the VM printed on its console.
 func (vm *VM) Console() string { return vm.file("console.log") }
 
-// Log is the file with what QEMU printed.
+// Log returns the file with everything that QEMU printed.
 func (vm *VM) Log() string { return vm.file(filepath.Join("logs", "qemu.log")) }
 
 // MakeBase makes the system that all VMs start from, unless it is there.
@@ -120,7 +120,7 @@ func MakeBase(ctx context.Context, say func(string, ...any)) error {
 	return err
 }
 
-// images makes what VMs are made of, or finds it.
+// images returns the images and the key that VMs are made of, and makes those that are missing.
 func images(ctx context.Context, payload map[string]string, say func(string, ...any)) (base, disk, private string, err error) {
 	dir, err := cacheDir()
 	if err != nil {
@@ -148,10 +148,10 @@ func images(ctx context.Context, payload map[string]string, say func(string, ...
 }
 
 // Create makes a new VM, with an empty disk over the base image, and starts it.
-// What was left of an earlier one of that number is removed.
+// It first removes what an earlier VM of that number has left.
 func (vm *VM) Create(ctx context.Context) error {
 	if vm.Config.Number > 2 {
-		return fmt.Errorf("VM number %d: there are two ends of the link, 1 and 2", vm.Config.Number)
+		return fmt.Errorf("VM number %d: it must be 1 or 2, since the link between VMs has two ends", vm.Config.Number)
 	}
 	if err := vm.Remove(); err != nil {
 		return err
@@ -181,8 +181,8 @@ func (vm *VM) Create(ctx context.Context) error {
 	return vm.Boot(ctx)
 }
 
-// Boot starts a VM that does not run, with the disk that it has, and waits until
-// one can enter it.
+// Boot starts a VM that is not running, with the disk that it has, and waits until one can enter
+// it.
 func (vm *VM) Boot(ctx context.Context) error {
 	if err := vm.start(); err != nil {
 		return err
@@ -207,8 +207,8 @@ func (vm *VM) start() error {
 	return vm.qemu.Start()
 }
 
-// link is the cable between VM 1 and VM 2, of which each has an end. Nobody
-// else can plug in: the ends are files of root's.
+// link returns QEMU's argument for the cable between VM 1 and VM 2, of which each has an end. Nobody
+// else can plug in: the ends are files that belong to root.
 func (vm *VM) link() string {
 	ends := []string{filepath.Join(Dir, "link-1"), filepath.Join(Dir, "link-2")}
 	if vm.Config.Number == 2 {
@@ -218,22 +218,22 @@ func (vm *VM) link() string {
 }
 
 const (
-	// bootLimit is what a boot takes at most: under emulation on two busy CPUs a few minutes.
+	// bootLimit is for a boot under emulation on two busy CPUs, which takes a few minutes.
 	bootLimit = 5 * time.Minute
-	// A VM that boots says something every ten seconds, even there, and one that shuts
-	// down every twenty.
+	// silenceLimit is for the console. Even under emulation a VM that boots prints something every
+	// ten seconds, and one that shuts down every twenty.
 	silenceLimit = time.Minute
 	// boots is how often a boot is tried that ends in silence.
 	boots = 3
 )
 
-// awaitBoot waits until one can enter the VM, which has booted since its boot ID was
-// the one before, or which boots for the first time if that is empty.
+// awaitBoot waits until one can enter the VM, and until its boot ID is no longer the one before,
+// which is empty for the first boot.
 //
-// About one boot in a hundred stops under QEMU 7.2's emulation with many threads: the
+// About one boot in a hundred gets stuck under QEMU 7.2's emulation with many threads: the
 // kernel changes its own code ("sched_clock: Marking stable") while all CPUs run it, and
-// by their registers they go on with a translation of what was there before. Such a
-// VM is started again.
+// their registers show that they still run a translation of the old code. awaitBoot starts such a
+// VM again.
 func (vm *VM) awaitBoot(ctx context.Context, before string) error {
 	for try := 1; ; try++ {
 		stuck, err := vm.awaitShell(ctx, before)
@@ -250,7 +250,7 @@ func (vm *VM) awaitBoot(ctx context.Context, before string) error {
 	}
 }
 
-// awaitShell does one try of awaitBoot; stuck says whether the kernel has stopped in it.
+// awaitShell is one try of awaitBoot; stuck means that the kernel got stuck in it.
 func (vm *VM) awaitShell(ctx context.Context, before string) (stuck bool, err error) {
 	begin, from := time.Now(), fileSize(vm.Console())
 	limited, cancel := context.WithTimeout(ctx, bootLimit)
@@ -271,10 +271,10 @@ func (vm *VM) awaitShell(ctx context.Context, before string) (stuck bool, err er
 			err = errors.New("it has not shut down")
 		}
 		quiet, text := vm.saidSince(begin, from)
-		// A VM that shuts down, or has come as far as a login, has not stopped in its boot.
+		// A VM that shuts down, or has reached the login, is not stuck in its boot.
 		stuck := quiet > silenceLimit && !strings.Contains(text, " login:") && (before == "" || strings.Contains(text, "Linux version"))
 		if limited.Err() != nil || stuck {
-			return stuck, fmt.Errorf("%s cannot be entered after %s (%w); its console %s, quiet for %s, ends with %q", vm.Name(),
+			return stuck, fmt.Errorf("%s cannot be entered after %s (%w); its console %s has been quiet for %s and ends with %q", vm.Name(),
 				time.Since(begin).Round(time.Second), errors.Join(err, ctx.Err()), vm.Console(), quiet.Round(time.Second), lastLine(vm.Console()))
 		}
 		select {
@@ -284,8 +284,8 @@ func (vm *VM) awaitShell(ctx context.Context, before string) (stuck bool, err er
 	}
 }
 
-// saidSince returns for how long the console has been quiet, at most since a time, and
-// what came there after a number of bytes.
+// saidSince returns for how long the console has been quiet, counted from a time at the earliest,
+// and what it has after a number of bytes.
 func (vm *VM) saidSince(since time.Time, from int64) (quiet time.Duration, text string) {
 	if info, err := os.Stat(vm.Console()); err == nil && info.ModTime().After(since) {
 		since = info.ModTime()
@@ -296,7 +296,7 @@ func (vm *VM) saidSince(since time.Time, from int64) (quiet time.Duration, text 
 	return time.Since(since), text
 }
 
-// fileSize is zero for a file that is not there.
+// fileSize returns the size of a file in bytes, and zero if there is none.
 func fileSize(file string) int64 {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -311,8 +311,7 @@ func (vm *VM) PowerOff() error {
 	return vm.qemu.Kill()
 }
 
-// Reboot has the VM shut down in order and boot again, and waits until one can
-// enter it.
+// Reboot has the VM shut down in an orderly way and boot again, and waits until one can enter it.
 func (vm *VM) Reboot(ctx context.Context) error {
 	before, err := vm.Run(ctx, "cat /proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -327,7 +326,7 @@ func (vm *VM) Reboot(ctx context.Context) error {
 	return vm.awaitBoot(ctx, before)
 }
 
-// Remove ends the VM and removes all that belongs to it.
+// Remove ends the VM and removes everything that belongs to it.
 func (vm *VM) Remove() error {
 	vm.shell.close()
 	if _, err := os.Stat(vm.dir); errors.Is(err, fs.ErrNotExist) {
@@ -339,7 +338,7 @@ func (vm *VM) Remove() error {
 	return os.RemoveAll(vm.dir)
 }
 
-// Down ends and removes all VMs of this host.
+// Down ends all VMs of this host and removes them.
 func Down() error {
 	entries, err := os.ReadDir(Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -360,7 +359,7 @@ func Down() error {
 	return os.RemoveAll(Dir)
 }
 
-// imagesInUse are those of all VMs that are there.
+// imagesInUse returns the images of all VMs that exist, running or not.
 func imagesInUse() ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(Dir, "*", "state.json"))
 	if err != nil {
@@ -388,7 +387,7 @@ func freePorts(count int) (ports []int, err error) {
 		if err != nil {
 			return nil, err
 		}
-		// Not before all are found, or one would be found twice.
+		// Not before all are found, or one port could be found twice.
 		defer listener.Close()
 		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
 	}

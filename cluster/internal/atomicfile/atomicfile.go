@@ -1,5 +1,5 @@
-// Package atomicfile writes files that are whole, whatever happens to the writer or to its
-// host. It must not know what is in them.
+// Package atomicfile writes files that are never incomplete, whatever happens to the writer or to
+// its host. It must not know what is in them.
 package atomicfile
 
 import (
@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Write leaves the old file or the new one, and no half of it, also if the power fails. The new
-// one has the mode, less what the umask takes from it. Two writers of one file must
-// not run at once.
+// Write replaces a file. After a power cut there is the old file or the new one, never a part of
+// it. The new one has the mode, less what the umask takes from it. Two writers must not write one
+// file at once.
 func Write(path string, data []byte, mode os.FileMode) error {
 	temporary := path + ".new"
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
