@@ -83,7 +83,7 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 		"a whole pod holds a CPU of the pool":                                                   {wasOn: true, pools: "0,2", shared: "1", exclusive: "3", podLevel: "2", want: "1", wantError: "pod other exclusively holds CPU 2"},
 		"a whole pod held a CPU of the pool, but has ended":                                     {wasOn: true, pools: "0,2", shared: "1", podLevel: "2", containers: []runtimeapi.ContainerState{exited}, want: "1,3", wantDropped: true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, inBubble(func(t *testing.T) {
 			logger, _ := ktesting.NewTestContext(t)
 			startedIn(t, t.TempDir())
 			host.podLogs = t.TempDir()
@@ -143,6 +143,6 @@ func TestStartPolicyFitsTheCheckpoint(t *testing.T) {
 				time.Sleep(10 * time.Millisecond) // StartPolicy does not wait for its removal
 			}
 			t.Errorf("there is a record: %v, want %v", test.pools == "-", test.pools != "-")
-		})
+		}))
 	}
 }
