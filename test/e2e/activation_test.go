@@ -54,9 +54,8 @@ func removeLatch(t *testing.T, c *host.Cluster) {
 	}
 }
 
-// When a type is active: by the rule of nodes, by the latch, and by the configuration. What
-// OpenShift's object Infrastructure decides is TestInfrastructure's.
-func TestActivation(t *testing.T) {
+// When a type is active: by the rule of nodes, by the latch, and by the configuration.
+func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	in(t)
 	with := config
 	with.WithoutNode = true

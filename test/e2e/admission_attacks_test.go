@@ -49,7 +49,7 @@ func ordinaryUser(t *testing.T, c *host.Cluster, namespace string) *kubernetes.C
 
 // What an ordinary user may try who has rights in one namespace that does not allow the
 // type: nothing of it reaches a pool.
-func TestAttacks(t *testing.T) {
+func TestAttacksReachNoPool(t *testing.T) {
 	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
@@ -263,7 +263,7 @@ func TestAttacks(t *testing.T) {
 // What somebody can hold without running who may have pods partitioned: what waits for a
 // gate and what has finished holds nothing, whatever keeps it. What stands on a node does,
 // and a quota on the cores bounds that.
-func TestHoldingCores(t *testing.T) {
+func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	reportingNode(t, c, "reporting", "management")

@@ -153,7 +153,7 @@ var texts = map[partition.Reason]string{
 }
 
 // Every row of the table of reasons with every shape of a pod, soft and hard.
-func TestAdmissionOfNewPods(t *testing.T) {
+func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 	in(t, core)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
@@ -353,7 +353,7 @@ func expectOrdinary(t *testing.T, c *host.Cluster, namespace string, without, go
 
 // Pods of each workload kind are partitioned, and the author of each is warned at once
 // if they would not be.
-func TestWorkloadKinds(t *testing.T) {
+func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")

@@ -42,7 +42,7 @@ func list(text string) v1.ResourceList {
 
 // Pods are as they were where the namespace would refuse them without cpu, their authors
 // are warned, and the mirrors of a control plane are seen and counted once in each.
-func TestNamespacesThatDemandCPU(t *testing.T) {
+func TestConstraintsRefuseNoPodForItsMissingCPU(t *testing.T) {
 	in(t, core)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
@@ -97,7 +97,7 @@ func TestNamespacesThatDemandCPU(t *testing.T) {
 
 // What is left at zero runs in its pool with the weight and the limit that it asked for, as
 // what has no cpu does.
-func TestZeroRequestOnANode(t *testing.T) {
+func TestZeroCPURequestChangesNothingOnTheNode(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	var usages []string

@@ -53,7 +53,7 @@ func manifest(t *testing.T, p *v1.Pod) string {
 }
 
 // A manifest that is sent again changes nothing, whether its pod has no cpu or a zero.
-func TestManifestsSentAgain(t *testing.T) {
+func TestSameManifestAgainChangesNothing(t *testing.T) {
 	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
@@ -145,7 +145,7 @@ func sendAgain(t *testing.T, c *host.Cluster, namespace string, zero bool) {
 }
 
 // What users do to a pod after its creation, mostly with kubectl.
-func TestLaterChanges(t *testing.T) {
+func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 	in(t, core)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")

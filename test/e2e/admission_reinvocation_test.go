@@ -188,7 +188,7 @@ func serveWebhooks(t *testing.T, c *host.Cluster) (hasPolicies bool) {
 
 // Whatever runs after the plugin, and makes it run again, the result is the same, and
 // what was injected is partitioned.
-func TestReinvocation(t *testing.T) {
+func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")

@@ -45,7 +45,7 @@ func alone(t *testing.T, with host.Config) *host.Cluster {
 
 // A whole control plane consists of partitioned static pods: nothing but the kubelet
 // is there to partition them, and they share the pool of one CPU.
-func TestControlPlaneInItsPool(t *testing.T) {
+func TestControlPlaneRunsInItsPool(t *testing.T) {
 	in(t)
 	with := config
 	with.Pinning, with.ControlPlaneType = pinning, "management"
@@ -107,7 +107,7 @@ func TestControlPlaneInItsPool(t *testing.T) {
 
 // Without the file the patched kubelet is upstream's. This test has a cluster of its
 // own, since a type that was active once stays so.
-func TestWithoutFileNothingHappens(t *testing.T) {
+func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
 	in(t)
 	needsUpstream(t)
 	c := alone(t, config)

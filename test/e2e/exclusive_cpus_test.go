@@ -16,7 +16,7 @@ import (
 
 // Containers with exclusive CPUs keep them, whatever becomes of the pools; a pool that
 // wants one of theirs keeps the kubelet from starting.
-func TestExclusiveCPUs(t *testing.T) {
+func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	t.Cleanup(func() {

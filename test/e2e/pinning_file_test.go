@@ -241,7 +241,7 @@ func expectRefusal(t *testing.T, c *host.Cluster, names, says string, flags ...s
 }
 
 // The pool is what the node keeps of its cpu, and nothing else is.
-func TestReservedCPUs(t *testing.T) {
+func TestNodeReservesItsPoolAndNothingElse(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
 	node := getNode(t, c)
@@ -254,7 +254,7 @@ func TestReservedCPUs(t *testing.T) {
 }
 
 // A second type, here one without CPUs of its own (a host of two CPUs has none for it).
-func TestTwoTypes(t *testing.T) {
+func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
 	restart(t, c, `{"management": {"cpuset": "0"}, "infra": {"cpuset": ""}}`)

@@ -28,7 +28,7 @@ import (
 
 // The cgroup of a partitioned pod, and each one below it, has the pool, whatever becomes of
 // the pools and of the kubelet. Those of other pods have what upstream gives them.
-func TestPodCgroups(t *testing.T) {
+func TestPodCgroupsHaveTheirPool(t *testing.T) {
 	in(t, core, vm)
 	underEachPolicy(t, podCgroups)
 }
@@ -132,7 +132,7 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 
 // A runtime may give each sandbox a set of its own, as CRI-O does with infra_ctr_cpuset: the
 // pool, or the union of the pools. Sandboxes of ordinary pods have it, too.
-func TestSandboxCPUs(t *testing.T) {
+func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 	in(t, vm)
 	for _, test := range []struct{ name, infra, file, moved string }{
 		{"the pool", "0", pinning, `{"management": {"cpuset": "1"}}`},
@@ -203,7 +203,7 @@ func sandboxAndContainer(p *v1.Pod, pool, infra cpuset.CPUSet) error {
 }
 
 // What upstream writes to the cgroup of a pod beside its CPUs leaves them as they are.
-func TestPodCgroupHasMemory(t *testing.T) {
+func TestMemorySettingsLeaveAPodItsCPUs(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
@@ -244,7 +244,7 @@ func TestPodCgroupHasMemory(t *testing.T) {
 // The command of docs/user/upgrade.md frees what a patched kubelet has left confined. What it
 // leaves is what a patched kubelet left that confined only containers: one that starts then
 // confines pods, too.
-func TestFreedByHand(t *testing.T) {
+func TestUpgradePageFreesPods(t *testing.T) {
 	in(t, vm)
 	freedByHand(t, partitioned(t))
 }
@@ -287,7 +287,7 @@ func freedByHand(t *testing.T, c *host.Cluster) {
 }
 
 // A VM's node has systemd's cgroups. With the kubelet's own on cgroup v2 it is the same.
-func TestCgroupfsDriver(t *testing.T) {
+func TestPodCgroupsWithTheCgroupfsDriver(t *testing.T) {
 	in(t, vm)
 	if config.CgroupDriver != host.SystemdDriver {
 		t.Skip("the other tests have this driver here")
@@ -301,7 +301,7 @@ func TestCgroupfsDriver(t *testing.T) {
 
 // A cgroup of all pods that lacks a CPU of the pool is told of; what runs where then is
 // nobody's promise.
-func TestPodCgroupLacksPoolCPUs(t *testing.T) {
+func TestEventNamesThePoolCPUsThatPodsLack(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	quietNode(t, c)
@@ -330,7 +330,7 @@ func TestPodCgroupLacksPoolCPUs(t *testing.T) {
 
 // Without cgroups of pods the kubelet says that only containers are confined, and confines
 // them.
-func TestWithoutPodCgroups(t *testing.T) {
+func TestContainersAreConfinedWithoutPodCgroups(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	quietNode(t, c)
@@ -652,7 +652,7 @@ func podPart(p *v1.Pod) string {
 // Exclusive CPUs are given out and come back again and again, and the kubelet is killed at
 // random: the kernel refuses nothing, no container is without a CPU, the exclusive ones are
 // alone, and in the end nothing is left narrowed.
-func TestExclusiveCPUsComeAndGo(t *testing.T) {
+func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 	in(t, vm)
 	needsCPUs(t, 4)
 	const times = 200

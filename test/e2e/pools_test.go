@@ -41,7 +41,7 @@ func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
 // Two types with a pool each, and pools of every shape: across NUMA nodes, with holes,
 // with one of two siblings. Whatever the shape, each pod is where it belongs, beside one
 // with exclusive CPUs.
-func TestPools(t *testing.T) {
+func TestPoolsOfEveryShape(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 8)
 	c := partitioned(t)
@@ -95,7 +95,7 @@ func TestPools(t *testing.T) {
 
 // Exclusive containers take every CPU outside the pool. A container that shares runs on
 // one of them then, and neither is spread over them nor comes onto the pool.
-func TestNoSharedCPUs(t *testing.T) {
+func TestSharedContainersKeepOneCPU(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 4)
 	c := partitioned(t)
@@ -170,7 +170,7 @@ func releaseExclusive(t *testing.T, c *host.Cluster, p *v1.Pod) {
 
 // The CPU manager gives whole cores of one NUMA node, as its options and the Topology
 // Manager's say, and none of a busy pool.
-func TestAlignedCPUs(t *testing.T) {
+func TestExclusiveCPUsAreWholeCores(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 8)
 	c := partitioned(t)

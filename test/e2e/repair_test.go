@@ -22,14 +22,14 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Containers that were here before the kubelet get the CPUs, weights and quotas that they
-// should have, once, and nothing that is right is touched.
-func TestContainersOfBefore(t *testing.T) {
+// A kubelet gives the containers that were there before it the CPUs, weights and quotas that they
+// should have, once. It does not touch what is right.
+func TestContainersAreRepairedOnce(t *testing.T) {
 	in(t, vm)
-	underEachPolicy(t, containersOfBefore)
+	underEachPolicy(t, repairedOnce)
 }
 
-func containersOfBefore(t *testing.T, c *host.Cluster) {
+func repairedOnce(t *testing.T, c *host.Cluster) {
 	proxy := sharedThroughProxy(t, c)
 	restart(t, c, "")
 	namespace := newNamespace(t, c, "management")
@@ -101,7 +101,7 @@ func containersOfBefore(t *testing.T, c *host.Cluster) {
 
 // OpenShift's kubelet annotates only containers that ask for CPU, and its shares are not
 // millicores. Such pods run in their pool all the same, with the weight of their cores.
-func TestPodsOfOpenShiftsKubelet(t *testing.T) {
+func TestPodsOfOpenShiftsKubeletRunInTheirPool(t *testing.T) {
 	in(t)
 	needsUpstream(t)
 	c := partitioned(t)

@@ -26,7 +26,7 @@ import (
 
 // The kubelet starts whatever the file held before, and nothing is deleted by hand.
 // What runs is moved, under either policy.
-func TestPoolsChange(t *testing.T) {
+func TestContainersFollowChangedPools(t *testing.T) {
 	in(t, core, vm)
 	underEachPolicy(t, poolsChange)
 }
@@ -118,7 +118,7 @@ metadata:
 `, name, annotations, extra, image.Busybox, awake, resources)
 }
 
-func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {
+func TestStaticPodsThatCannotBePartitionedRunAllTheSame(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	const burstable = "{requests: {cpu: 50m, memory: 16Mi}}"
@@ -165,7 +165,7 @@ func TestStaticPodsThatCanNotBePartitionedRunAllTheSame(t *testing.T) {
 }
 
 // What is edited on disk is rewritten again, and its mirror pod is made once.
-func TestStaticPodsAreEdited(t *testing.T) {
+func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	const name = "edited"
@@ -215,7 +215,7 @@ func TestStaticPodsAreEdited(t *testing.T) {
 }
 
 // A URL is a second source of static pods.
-func TestStaticPodsFromURL(t *testing.T) {
+func TestStaticPodsFromAURLArePartitioned(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	// Kubernetes decodes JSON there, and a list is allowed.
@@ -256,7 +256,7 @@ func asJSON(t *testing.T, manifest string) string {
 
 // The node is right after each start, whatever it was before, and what others have
 // given it is left alone.
-func TestRegistration(t *testing.T) {
+func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
 	nodes := c.Client.CoreV1().Nodes()

@@ -116,7 +116,7 @@ func getNode(t *testing.T, c *host.Cluster) *v1.Node {
 }
 
 // Step 5: the kubelet finds the file.
-func TestFileEnablesFeature(t *testing.T) {
+func TestPinningFileSwitchesPartitioningOn(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	log, err := os.ReadFile(c.Kubelet.Log())
@@ -164,7 +164,7 @@ spec:
 }
 
 // Step 7: static pods are rewritten.
-func TestStaticPod(t *testing.T) {
+func TestStaticPodsArePartitioned(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	writeStaticPod(t, c, "static", staticPod("400m"))
@@ -211,7 +211,7 @@ func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
 }
 
 // Steps 8 to 10: admission rewrites pods, and the scheduler places them.
-func TestAdmission(t *testing.T) {
+func TestPodsArePartitionedAtAdmission(t *testing.T) {
 	in(t, core)
 	c := partitioned(t)
 	t.Run("a Deployment's pods in an allowed namespace are rewritten, placed and run", func(t *testing.T) {
@@ -401,7 +401,7 @@ func TestPlacement(t *testing.T) {
 }
 
 // Weights and quotas are those of the original requests and limits.
-func TestWeights(t *testing.T) {
+func TestWeightsFollowTheOriginalRequests(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
@@ -434,7 +434,7 @@ func TestWeights(t *testing.T) {
 }
 
 // What partitioned containers use is counted as cores and not as cpu.
-func TestAccounting(t *testing.T) {
+func TestCoresAreCountedInsteadOfCPU(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
@@ -475,48 +475,6 @@ func TestAccounting(t *testing.T) {
 			t.Errorf("it says cpu %s and cores %s, want 0 and 400:\n%s", found["cpu"], found[string(cores)], allocated)
 		}
 	})
-	t.Run("the downward API tells the container its CPU", func(t *testing.T) {
-		of := func(name, field string) v1.EnvVar {
-			return v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: field, Divisor: resource.MustParse("1m")}}}
-		}
-		told := pod("told", asks, container("c", "env; "+awake, "cpu=300m memory=16Mi", "cpu=700m"), container("d", "", "cpu=100m memory=16Mi", ""))
-		always := v1.ContainerRestartPolicyAlways
-		sidecar := container("sidecar", "env; "+awake, "cpu=50m memory=16Mi", "")
-		sidecar.RestartPolicy = &always
-		told.Spec.InitContainers = []v1.Container{container("init", "env", "cpu=200m memory=16Mi", "cpu=250m"), sidecar}
-		for _, containers := range [][]v1.Container{told.Spec.InitContainers, told.Spec.Containers} {
-			for i := range containers {
-				named := of("NAMED", "requests.cpu")
-				named.ValueFrom.ResourceFieldRef.ContainerName = containers[i].Name
-				containers[i].Env = []v1.EnvVar{of("REQUEST", "requests.cpu"), of("LIMIT", "limits.cpu"), named}
-			}
-		}
-		file := func(container, field string) v1.DownwardAPIVolumeFile {
-			return v1.DownwardAPIVolumeFile{Path: container + "-" + field, ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: container, Resource: field, Divisor: resource.MustParse("1m")}}
-		}
-		told.Spec.Volumes = []v1.Volume{{Name: "told", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
-			{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{file("sidecar", "requests.cpu")}}}}}}},
-			{Name: "plain", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{file("c", "limits.cpu"), file("d", "limits.cpu")}}}}}
-		told.Spec.Containers[1].VolumeMounts = []v1.VolumeMount{{Name: "told", MountPath: "/told"}, {Name: "plain", MountPath: "/plain"}}
-		told.Spec.Containers[1].Args[1] = "env; for f in /told/* /plain/*; do echo $f=$(cat $f); done; " + awake
-		p := start(t, c, namespace, told)[0]
-		for container, want := range map[string][]string{
-			"c":       {"REQUEST=300\n", "LIMIT=700\n", "NAMED=300\n"},
-			"d":       {"REQUEST=100\n", "LIMIT=1000\n", "NAMED=100\n", "/told/sidecar-requests.cpu=50\n", "/plain/c-limits.cpu=700\n", "/plain/d-limits.cpu=1000\n"},
-			"init":    {"REQUEST=200\n", "LIMIT=250\n", "NAMED=200\n"},
-			"sidecar": {"REQUEST=50\n", "LIMIT=1000\n", "NAMED=50\n"},
-		} {
-			waitFor(t, 30*time.Second, "container "+container+" prints what it was told", func() error {
-				printed := logs(t, c, p, container) // some of it, as long as it is printing
-				for _, line := range want {
-					if !strings.Contains(printed, line) {
-						return fmt.Errorf("it printed\n%s, want %s", printed, line)
-					}
-				}
-				return nil
-			})
-		}
-	})
 	t.Run("an ordinary pod gets all of the node's allocatable cpu", func(t *testing.T) {
 		all := getNode(t, c).Status.Allocatable[v1.ResourceCPU]
 		full := pod("full", nil, container("c", "sleep 1000", "memory=16Mi", ""))
@@ -539,4 +497,52 @@ func TestAccounting(t *testing.T) {
 			return fmt.Errorf("its conditions are %v", p.Status.Conditions)
 		})
 	})
+}
+
+// Environment variables and volume files give what a container originally asked for, and the
+// size of its pool where it has no limit.
+func TestDownwardAPIGivesTheOriginalCPU(t *testing.T) {
+	in(t, core, vm)
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	of := func(name, field string) v1.EnvVar {
+		return v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: field, Divisor: resource.MustParse("1m")}}}
+	}
+	told := pod("told", asks, container("c", "env; "+awake, "cpu=300m memory=16Mi", "cpu=700m"), container("d", "", "cpu=100m memory=16Mi", ""))
+	always := v1.ContainerRestartPolicyAlways
+	sidecar := container("sidecar", "env; "+awake, "cpu=50m memory=16Mi", "")
+	sidecar.RestartPolicy = &always
+	told.Spec.InitContainers = []v1.Container{container("init", "env", "cpu=200m memory=16Mi", "cpu=250m"), sidecar}
+	for _, containers := range [][]v1.Container{told.Spec.InitContainers, told.Spec.Containers} {
+		for i := range containers {
+			named := of("NAMED", "requests.cpu")
+			named.ValueFrom.ResourceFieldRef.ContainerName = containers[i].Name
+			containers[i].Env = []v1.EnvVar{of("REQUEST", "requests.cpu"), of("LIMIT", "limits.cpu"), named}
+		}
+	}
+	file := func(container, field string) v1.DownwardAPIVolumeFile {
+		return v1.DownwardAPIVolumeFile{Path: container + "-" + field, ResourceFieldRef: &v1.ResourceFieldSelector{ContainerName: container, Resource: field, Divisor: resource.MustParse("1m")}}
+	}
+	told.Spec.Volumes = []v1.Volume{{Name: "told", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+		{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{file("sidecar", "requests.cpu")}}}}}}},
+		{Name: "plain", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{file("c", "limits.cpu"), file("d", "limits.cpu")}}}}}
+	told.Spec.Containers[1].VolumeMounts = []v1.VolumeMount{{Name: "told", MountPath: "/told"}, {Name: "plain", MountPath: "/plain"}}
+	told.Spec.Containers[1].Args[1] = "env; for f in /told/* /plain/*; do echo $f=$(cat $f); done; " + awake
+	p := start(t, c, namespace, told)[0]
+	for container, want := range map[string][]string{
+		"c":       {"REQUEST=300\n", "LIMIT=700\n", "NAMED=300\n"},
+		"d":       {"REQUEST=100\n", "LIMIT=1000\n", "NAMED=100\n", "/told/sidecar-requests.cpu=50\n", "/plain/c-limits.cpu=700\n", "/plain/d-limits.cpu=1000\n"},
+		"init":    {"REQUEST=200\n", "LIMIT=250\n", "NAMED=200\n"},
+		"sidecar": {"REQUEST=50\n", "LIMIT=1000\n", "NAMED=50\n"},
+	} {
+		waitFor(t, 30*time.Second, "container "+container+" prints what it was told", func() error {
+			printed := logs(t, c, p, container) // some of it, as long as it is printing
+			for _, line := range want {
+				if !strings.Contains(printed, line) {
+					return fmt.Errorf("it printed\n%s, want %s", printed, line)
+				}
+			}
+			return nil
+		})
+	}
 }
