@@ -19,41 +19,6 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// cleanup returns a context for what follows a test.
-func cleanup(t testing.TB) context.Context { return context.WithoutCancel(t.Context()) }
-
-// partitioningConfig is an admission configuration with one for the plugin.
-func partitioningConfig(configuration string) string {
-	return `{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [{"name": "workload.openshift.io/Partitioning", "configuration":
-		{"apiVersion": "partitioning.workload.openshift.io/v1alpha1", "kind": "PartitioningConfiguration", ` + configuration + `}}]}`
-}
-
-func restartAPIServer(t *testing.T, c *host.Cluster, configuration string) {
-	t.Helper()
-	c.Config.AdmissionConfiguration = configuration
-	if err := c.RestartAPIServer(cleanup(t)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// latched returns the enabled annotation of kube-system.
-func latched(t *testing.T, c *host.Cluster) string {
-	t.Helper()
-	namespace, err := c.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return namespace.Annotations[partition.EnabledAnnotation]
-}
-
-func removeLatch(t *testing.T, c *host.Cluster) {
-	t.Helper()
-	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
-	if _, err := c.Client.CoreV1().Namespaces().Patch(cleanup(t), metav1.NamespaceSystem, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // When a type is active: by the rule of nodes, by the latch, and by the configuration.
 func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	in(t)

@@ -260,68 +260,6 @@ func TestAttacksReachNoPool(t *testing.T) {
 	})
 }
 
-// What somebody can hold without running who may have pods partitioned: what waits for a
-// gate and what has finished holds nothing, whatever keeps it. What stands on a node does,
-// and a quota on the cores bounds that.
-func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
-	in(t)
-	c := partitioned(t)
-	reportingNode(t, c, "reporting", "management")
-	namespace := newNamespace(t, c, "management")
-	create := creating(t, c, namespace)
-	build := func(name string, millicores int) *v1.Pod {
-		p := pod(name, asks, container("c", "true", fmt.Sprintf("cpu=%dm memory=16Mi", millicores), ""))
-		p.Finalizers = []string{"example.com/for-good"}
-		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
-		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "reporting"}
-		return p
-	}
-	if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), "reporting", types.MergePatchType, []byte(`{"metadata": {"labels": {"`+v1.LabelHostname+`": "reporting"}}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	made := func(p *v1.Pod) *v1.Pod {
-		t.Helper()
-		p, err := create(p, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { removeFinalizers(t, c, p) })
-		return p
-	}
-	scheduled := func(name string) {
-		t.Helper()
-		waitFor(t, 20*time.Second, name+" is scheduled", func() error {
-			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
-			if err == nil && p.Spec.NodeName == "" {
-				err = fmt.Errorf("its status is %v", p.Status.Conditions)
-			}
-			return err
-		})
-	}
-	gated := build("gated", 4000)
-	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/never"}}
-	made(gated)
-	// The node has 4000.
-	made(build("first", 4000))
-	scheduled("first")
-	made(build("second", 4000))
-	time.Sleep(2 * time.Second)
-	if p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "second", metav1.GetOptions{}); err != nil || p.Spec.NodeName != "" {
-		t.Errorf("the node holds two such pods: %v", err)
-	}
-	// As its kubelet would say; then it is deleted, and its finalizer keeps it.
-	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status": {"phase": "Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	scheduled("second")
-	if p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "first", metav1.GetOptions{}); err != nil || p.DeletionTimestamp == nil {
-		t.Errorf("the finished pod: %v, %v", err, p)
-	}
-}
-
 func removeFinalizers(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
 	if _, err := c.Client.CoreV1().Pods(p.Namespace).Patch(cleanup(t), p.Name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -345,25 +283,4 @@ func expectOutside(t *testing.T, p *v1.Pod) {
 			t.Errorf("the pod has %v", of.Resources)
 		}
 	}
-}
-
-// podSeries scrapes kube-apiserver's counter of pods.
-func podSeries(t *testing.T, c *host.Cluster) map[string]float64 {
-	t.Helper()
-	data, err := c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	series := map[string]float64{}
-	for line := range strings.Lines(string(data)) {
-		if strings.HasPrefix(line, "apiserver_workload_partitioning_pods_total{") {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-			var count float64
-			if _, err := fmt.Sscan(value, &count); err != nil {
-				t.Fatal(err)
-			}
-			series[name+"}"] = count
-		}
-	}
-	return series
 }

@@ -10,78 +10,16 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
 
 const hard = `{"effect": "RequiredDuringScheduling"}`
-
-// reportingNode makes a node that reports the cores of types, and takes it away after
-// the test. No kubelet is behind it.
-func reportingNode(t testing.TB, c *host.Cluster, name string, workloadTypes ...string) {
-	t.Helper()
-	if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { deleteNode(t, c, name) })
-	reportCores(t, c, name, workloadTypes...)
-}
-
-func deleteNode(t testing.TB, c *host.Cluster, name string) {
-	t.Helper()
-	if err := c.Client.CoreV1().Nodes().Delete(cleanup(t), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		t.Error(err)
-	}
-}
-
-// reportCores makes a node report the cores of exactly these types.
-func reportCores(t testing.TB, c *host.Cluster, name string, workloadTypes ...string) {
-	t.Helper()
-	capacity := map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110"}
-	for _, workloadType := range workloadTypes {
-		capacity[partition.CoresResource(workloadType)] = "4k"
-	}
-	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status/capacity", "value": capacity}, {"op": "add", "path": "/status/allocatable", "value": capacity}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), name, types.JSONPatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// awaitActive waits until a pod that asks for the type would be partitioned, or not.
-func awaitActive(t testing.TB, create creator, want bool) {
-	t.Helper()
-	waitFor(t, 5*time.Second, fmt.Sprintf("the type is active: %v", want), func() error {
-		p, err := create(pod("probe", asks, container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			return err
-		}
-		if _, is := partition.PartitionedType(p); is != want {
-			return fmt.Errorf("the pod has annotations %v", p.Annotations)
-		}
-		return nil
-	})
-}
-
-// creator creates pods in a namespace, as a client.
-type creator func(*v1.Pod, metav1.CreateOptions) (*v1.Pod, error)
-
-func creating(t testing.TB, c *host.Cluster, namespace string) creator {
-	return func(p *v1.Pod, options metav1.CreateOptions) (*v1.Pod, error) {
-		return c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, options)
-	}
-}
 
 // shapes are pods of all kinds; want is the reason why one is not partitioned in a
 // namespace and a cluster that allow it.
@@ -268,36 +206,6 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 	})
 }
 
-var sent int
-
-// send creates a pod in one of the ways that clients have, and returns what a client is
-// told beside the answer.
-func send(t *testing.T, namespace string, p *v1.Pod, how string) (*v1.Pod, []string, error) {
-	t.Helper()
-	client, recorded := recording(t)
-	sent++
-	if p.Name == "" {
-		p.Name = fmt.Sprintf("p-%d", sent)
-	}
-	var options metav1.CreateOptions
-	switch how {
-	case "dry run":
-		options.DryRun = []string{metav1.DryRunAll}
-	case "generateName":
-		p.GenerateName, p.Name = p.Name+"-", ""
-	case "apply":
-		p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-		data, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := client.CoreV1().Pods(namespace).Patch(t.Context(), p.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: "e2e"})
-		return got, recorded.texts, err
-	}
-	got, err := client.CoreV1().Pods(namespace).Create(t.Context(), p, options)
-	return got, recorded.texts, err
-}
-
 func expectPartitioned(t *testing.T, p *v1.Pod, millicores []int64) {
 	t.Helper()
 	if p.Annotations["mine"] != "kept" || p.Annotations[partition.WarningAnnotation] != "" {
@@ -348,110 +256,5 @@ func expectOrdinary(t *testing.T, c *host.Cluster, namespace string, without, go
 	}
 	if keys := slices.Sorted(maps.Keys(got.Annotations)); !slices.Equal(keys, []string{"mine", partition.WarningAnnotation}) {
 		t.Errorf("the pod has annotations %v", got.Annotations)
-	}
-}
-
-// Pods of each workload kind are partitioned, and the author of each is warned at once
-// if they would not be.
-func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
-	in(t)
-	c := apiServer(t)
-	reportingNode(t, c, "reporting", "management")
-	open, plain := newNamespace(t, c, "management"), newNamespace(t, c, "")
-	awaitActive(t, creating(t, c, open), true)
-	labels := map[string]string{"app": "operator"}
-	selector := &metav1.LabelSelector{MatchLabels: labels}
-	template := func(restart v1.RestartPolicy) v1.PodTemplateSpec {
-		spec := pod("", nil, container("c", "true", "cpu=400m memory=16Mi", "")).Spec
-		spec.RestartPolicy = restart
-		return v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: spec}
-	}
-	always, never := template(v1.RestartPolicyAlways), template(v1.RestartPolicyNever)
-	one := int32(1)
-	meta := func(kind string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: kind} }
-	kinds := map[string]func(namespace string) ([]string, error){}
-	for name, create := range map[string]func(*kubernetes.Clientset, string) error{
-		"deployment": func(c *kubernetes.Clientset, ns string) error {
-			_, err := c.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta("deployment"), Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: selector, Template: always}}, metav1.CreateOptions{})
-			return err
-		},
-		"daemonset": func(c *kubernetes.Clientset, ns string) error {
-			_, err := c.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta("daemonset"), Spec: appsv1.DaemonSetSpec{Selector: selector, Template: always}}, metav1.CreateOptions{})
-			return err
-		},
-		"statefulset": func(c *kubernetes.Clientset, ns string) error {
-			_, err := c.AppsV1().StatefulSets(ns).Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: meta("statefulset"), Spec: appsv1.StatefulSetSpec{Replicas: &one, Selector: selector, Template: always}}, metav1.CreateOptions{})
-			return err
-		},
-		"replicaset": func(c *kubernetes.Clientset, ns string) error {
-			_, err := c.AppsV1().ReplicaSets(ns).Create(t.Context(), &appsv1.ReplicaSet{ObjectMeta: meta("replicaset"), Spec: appsv1.ReplicaSetSpec{Replicas: &one, Selector: selector, Template: always}}, metav1.CreateOptions{})
-			return err
-		},
-		"replicationcontroller": func(c *kubernetes.Clientset, ns string) error {
-			_, err := c.CoreV1().ReplicationControllers(ns).Create(t.Context(), &v1.ReplicationController{ObjectMeta: meta("replicationcontroller"), Spec: v1.ReplicationControllerSpec{Replicas: &one, Selector: labels, Template: &always}}, metav1.CreateOptions{})
-			return err
-		},
-		"job": func(c *kubernetes.Clientset, ns string) error {
-			_, err := c.BatchV1().Jobs(ns).Create(t.Context(), &batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: never}}, metav1.CreateOptions{})
-			return err
-		},
-		"cronjob": func(c *kubernetes.Clientset, ns string) error {
-			_, err := c.BatchV1().CronJobs(ns).Create(t.Context(), &batchv1.CronJob{ObjectMeta: meta("cronjob"), Spec: batchv1.CronJobSpec{Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: never}}}}, metav1.CreateOptions{})
-			return err
-		},
-	} {
-		kinds[name] = func(namespace string) ([]string, error) {
-			client, recorded := recording(t)
-			err := create(client, namespace)
-			return recorded.texts, err
-		}
-	}
-	for kind, create := range kinds {
-		told, err := create(open)
-		if err != nil || len(told) > 0 {
-			t.Errorf("%s in a namespace that allows it: %v, told %q", kind, err, told)
-		}
-		told, err = create(plain)
-		if err != nil || len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], "namespace is not annotated with workload.openshift.io/allowed") {
-			t.Errorf("%s in a namespace that does not: %v, told %q", kind, err, told)
-		}
-	}
-	t.Run("a template that only defaulting makes Guaranteed", func(t *testing.T) {
-		for _, resources := range [][2]string{{"", "cpu=400m memory=16Mi"}, {"cpu=400m", "cpu=400m memory=16Mi"}} {
-			client, recorded := recording(t)
-			guaranteed := *always.DeepCopy()
-			guaranteed.Spec.Containers = []v1.Container{container("c", "true", resources[0], resources[1])}
-			if _, err := client.AppsV1().Deployments(open).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta("guaranteed"), Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: selector, Template: guaranteed}},
-				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-				t.Fatal(err)
-			}
-			if told := recorded.texts; len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], texts[partition.ReasonGuaranteed]) {
-				t.Errorf("requests %q, limits %q: told %q", resources[0], resources[1], told)
-			}
-		}
-	})
-	// As the controller would at the next full minute.
-	mustKubectl(t, open, "", "create", "job", "cronjob-now", "--from=cronjob/cronjob")
-	for kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			waitFor(t, 20*time.Second, "it has a pod", func() error {
-				pods, err := c.Client.CoreV1().Pods(open).List(t.Context(), metav1.ListOptions{})
-				if err != nil {
-					return err
-				}
-				for i := range pods.Items {
-					p := &pods.Items[i]
-					// Those of a Deployment and a CronJob have a suffix of their owner's, too.
-					if !strings.HasPrefix(p.Name, kind+"-") {
-						continue
-					}
-					if _, is := partition.PartitionedType(p); !is || !equality.Semantic.DeepEqual(p.Spec.Containers[0].Resources.Requests[cores], resource.MustParse("400")) {
-						t.Errorf("pod %s has annotations %v and %v", p.Name, p.Annotations, p.Spec.Containers[0].Resources)
-					}
-					return nil
-				}
-				return fmt.Errorf("there are %d pods", len(pods.Items))
-			})
-		})
 	}
 }

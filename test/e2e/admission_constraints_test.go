@@ -95,30 +95,42 @@ func TestConstraintsRefuseNoPodForItsMissingCPU(t *testing.T) {
 	}
 }
 
-// What is left at zero runs in its pool with the weight and the limit that it asked for, as
-// what has no cpu does.
-func TestZeroCPURequestChangesNothingOnTheNode(t *testing.T) {
+// A ResourceQuota counts cores as it does any extended resource.
+func TestQuotasCountCores(t *testing.T) {
 	in(t)
-	c := partitioned(t)
-	var usages []string
-	for _, quota := range []*v1.ResourceQuotaSpec{nil, {Hard: list("requests.cpu=10")}} {
-		namespace := newNamespace(t, c, "management")
-		demand(t, c, namespace, nil, quota)
-		p := start(t, c, namespace, pod("p", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))[0]
-		if _, has := p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has != (quota != nil) {
-			t.Errorf("the pod has %v", p.Spec.Containers[0].Resources)
-		}
-		expectNoLeak(t, p)
-		of, err := host.PodUsage(p)
-		if err != nil {
+	c := apiServer(t)
+	reportingNode(t, c, "reporting", "management")
+	namespace := newNamespace(t, c, "management")
+	awaitActive(t, creating(t, c, namespace), true)
+	build := func(name string) *v1.Pod {
+		return pod(name, asks, container("c", "true", "cpu=400m memory=16Mi", ""), container("d", "true", "memory=16Mi", ""))
+	}
+	name := v1.ResourceName("requests." + string(cores))
+	if _, err := c.Client.CoreV1().ResourceQuotas(namespace).Create(t.Context(), &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "cores"}, Spec: v1.ResourceQuotaSpec{Hard: v1.ResourceList{name: resource.MustParse("1000")}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	used := func(want int64) {
+		t.Helper()
+		waitFor(t, 20*time.Second, "the quota counts", func() error {
+			quota, err := c.Client.CoreV1().ResourceQuotas(namespace).Get(t.Context(), "cores", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got, has := quota.Status.Used[name]; !has || got.Value() != want {
+				return fmt.Errorf("%v are used, want %d", quota.Status.Used, want)
+			}
+			return nil
+		})
+	}
+	used(0)
+	for i, want := range []int64{400, 800} {
+		if _, err := creating(t, c, namespace)(build(fmt.Sprintf("p-%d", i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, usage := range []host.Usage{of, containerUsage(t, p, 0)} {
-			usages = append(usages, fmt.Sprintf("CPUs %s, weight %d, quota %v", usage.CPUs, usage.Weight, usage.Quota))
-		}
+		used(want)
 	}
-	if usages[0] != usages[2] || usages[1] != usages[3] {
-		t.Errorf("pod and container have %q, and with a zero %q", usages[:2], usages[2:])
+	if _, err := creating(t, c, namespace)(build("too-many"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
+		t.Errorf("a pod too many got %v", err)
 	}
 }
 

@@ -3,9 +3,6 @@ package e2e
 import (
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,38 +16,6 @@ import (
 	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
 )
-
-// kubectl runs it in a namespace with something on its standard input, and returns what
-// it printed, warnings included.
-func kubectl(t *testing.T, namespace, input string, args ...string) (string, error) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(config.Bin, "kubectl"), append([]string{"--kubeconfig=" + host.Kubeconfig, "--namespace=" + namespace}, args...)...)
-	cmd.Stdin = strings.NewReader(input)
-	// Its caches do not belong into anybody's home.
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	output, err := cmd.CombinedOutput()
-	return string(output), err
-}
-
-func mustKubectl(t *testing.T, namespace, input string, args ...string) string {
-	t.Helper()
-	output, err := kubectl(t, namespace, input, args...)
-	if err != nil {
-		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, output)
-	}
-	return output
-}
-
-func manifest(t *testing.T, p *v1.Pod) string {
-	t.Helper()
-	p = p.DeepCopy()
-	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-	data, err := yaml.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
 
 // A manifest that is sent again changes nothing, whether its pod has no cpu or a zero.
 func TestSameManifestAgainChangesNothing(t *testing.T) {

@@ -330,38 +330,6 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("a quota on the cores", func(t *testing.T) {
-		namespace := newNamespace(t, c, "management")
-		name := v1.ResourceName("requests." + string(cores))
-		if _, err := c.Client.CoreV1().ResourceQuotas(namespace).Create(t.Context(), &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "cores"}, Spec: v1.ResourceQuotaSpec{Hard: v1.ResourceList{name: resource.MustParse("1000")}}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		used := func(want int64) {
-			t.Helper()
-			waitFor(t, 20*time.Second, "the quota counts", func() error {
-				quota, err := c.Client.CoreV1().ResourceQuotas(namespace).Get(t.Context(), "cores", metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
-				if got, has := quota.Status.Used[name]; !has || got.Value() != want {
-					return fmt.Errorf("%v are used, want %d", quota.Status.Used, want)
-				}
-				return nil
-			})
-		}
-		used(0)
-		for i, want := range []int64{400, 800} {
-			p := build()
-			p.Name = fmt.Sprintf("p-%d", i)
-			if _, err := creating(t, c, namespace)(p, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			used(want)
-		}
-		if _, err := creating(t, c, namespace)(build(), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
-			t.Errorf("a pod too many got %v", err)
-		}
-	})
 }
 
 // demandsKey has a policy that refuses containers without a cpu request: zero contents it,

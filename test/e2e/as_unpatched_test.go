@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,87 +21,6 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/criproxy"
 	"workload.openshift.io/partition"
 )
-
-// alone starts a cluster of the test's own, in place of the shared one.
-func alone(t *testing.T, with host.Config) *host.Cluster {
-	t.Helper()
-	endShared(t)
-	c := host.New(with)
-	t.Cleanup(func() {
-		if t.Failed() {
-			keepLogs(c)
-		}
-		if err := c.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := c.Up(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// A whole control plane consists of partitioned static pods: nothing but the kubelet
-// is there to partition them, and they share the pool of one CPU.
-func TestControlPlaneRunsInItsPool(t *testing.T) {
-	in(t)
-	with := config
-	with.Pinning, with.ControlPlaneType = pinning, "management"
-	c := alone(t, with)
-	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
-	healthy := func(t *testing.T) (restarts int32) {
-		t.Helper()
-		for _, name := range names {
-			var p *v1.Pod
-			waitFor(t, time.Minute, name+" runs in its pool", func() (err error) {
-				if p, err = c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name+"-"+host.NodeName, metav1.GetOptions{}); err != nil {
-					return err
-				}
-				if _, partitioned := partition.PartitionedType(p); !partitioned || p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
-					return fmt.Errorf("phase %s, annotations %v, %v", p.Status.Phase, p.Annotations, p.Status.ContainerStatuses)
-				}
-				return nil
-			})
-			expectNoLeak(t, p)
-			restarts += p.Status.ContainerStatuses[0].RestartCount
-		}
-		if _, err := c.Client.RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil {
-			t.Error(err)
-		}
-		return restarts
-	}
-	before := healthy(t)
-	t.Run("it runs a Deployment", func(t *testing.T) {
-		namespace := newNamespace(t, c, "management")
-		labels := map[string]string{"app": "operator"}
-		two := int32(2)
-		if _, err := c.Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
-			Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: pod("", nil, container("c", awake, "cpu=100m memory=16Mi", "")).Spec},
-		}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		waitFor(t, time.Minute, "the Deployment is available", func() error {
-			deployment, err := c.Client.AppsV1().Deployments(namespace).Get(t.Context(), "operator", metav1.GetOptions{})
-			if err == nil && deployment.Status.AvailableReplicas != two {
-				err = fmt.Errorf("its status is %v", deployment.Status)
-			}
-			return err
-		})
-	})
-	t.Run("the kubelet is killed and comes back", func(t *testing.T) {
-		if err := c.Kubelet.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.StartKubelet(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Second)
-		if after := healthy(t); after != before {
-			t.Errorf("the control plane has restarted %d times, and had %d times before", after, before)
-		}
-	})
-}
 
 // Without the file the patched kubelet is upstream's. This test has a cluster of its
 // own, since a type that was active once stays so.
@@ -365,4 +282,24 @@ func apiCalls(t *testing.T, c *host.Cluster, since int64) map[string]int {
 		}
 	}
 	return counts
+}
+
+// comparable prints what two kubelets of different versions must report alike.
+func comparable(node *v1.Node) string {
+	n := node.DeepCopy()
+	n.ObjectMeta = metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations, Finalizers: n.Finalizers}
+	n.Status.NodeInfo.KubeletVersion = ""
+	for i := range n.Status.Conditions {
+		n.Status.Conditions[i].LastHeartbeatTime, n.Status.Conditions[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
+	}
+	var lists []string
+	for name, list := range map[string]v1.ResourceList{"capacity": n.Status.Capacity, "allocatable": n.Status.Allocatable} {
+		for _, key := range slices.Sorted(maps.Keys(list)) {
+			quantity := list[key]
+			lists = append(lists, fmt.Sprintf("%s %s: %s", name, key, quantity.String()))
+		}
+	}
+	slices.Sort(lists)
+	n.Status.Capacity, n.Status.Allocatable = nil, nil
+	return strings.Join(lists, "\n") + "\n" + n.String()
 }

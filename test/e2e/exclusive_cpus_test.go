@@ -3,12 +3,15 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
@@ -143,14 +146,327 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 	restart(t, c, pinning)
 }
 
-// fails starts the kubelet with a pinning file, and expects it to end and say why.
-func fails(t *testing.T, c *host.Cluster, file, why string) {
+// Exclusive containers take every CPU outside the pool. A container that shares runs on
+// one of them then, and neither is spread over them nor comes onto the pool.
+func TestSharedContainersKeepOneCPU(t *testing.T) {
+	in(t, vm, vmCore)
+	needsCPUs(t, 4)
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	online := cpus(t, allCPUs(t))
+	exclusive := func(name string, count int) *v1.Pod {
+		amount := fmt.Sprintf("cpu=%d memory=32Mi", count)
+		return pod(name, nil, container("c", awake, amount, amount))
+	}
+	shared := start(t, c, namespace, pod("shared", nil, container("c", awake, "", "")))[0]
+	holders := []*v1.Pod{exclusive("most", online.Size()-3), exclusive("last-but-one", 1), exclusive("last", 1)}
+	holders = start(t, c, namespace, holders...)
+	onOne := func(t *testing.T, p *v1.Pod) string {
+		t.Helper()
+		found := ""
+		waitFor(t, time.Minute, "container of pod "+p.Name+" has one CPU outside the pool", func() error {
+			found = containerUsage(t, p, 0).CPUs
+			if set := cpus(t, found); set.Size() != 1 || set.Contains(0) {
+				return fmt.Errorf("it may use CPUs %s", found)
+			}
+			return nil
+		})
+		return found
+	}
+	first := onOne(t, shared)
+	late := start(t, c, namespace, pod("late", nil, container("c", awake, "", "")))[0]
+	if got, want := onOne(t, late), fmt.Sprint(slices.Max(online.List())); got != want {
+		t.Errorf("a container that starts now has CPU %s, want %s", got, want)
+	}
+	awaitEvent(t, c, "NoSharedCPUs", "disturb "+namespace+"/")
+	if value := metric(t, c, "kubelet_workload_partitioning_shared_cpus", "", ""); value != 0 {
+		t.Errorf("kubelet_workload_partitioning_shared_cpus is %v", value)
+	}
+	t.Run("the kubelet starts again", func(t *testing.T) {
+		restart(t, c, pinning)
+		time.Sleep(10 * time.Second)
+		if got := onOne(t, shared); got != first {
+			t.Errorf("the container that shared has CPU %s, and had %s", got, first)
+		}
+		onOne(t, late)
+		for _, p := range holders {
+			expectPlaced(t, p, cpus(t, containerUsage(t, p, 0).CPUs))
+		}
+	})
+	t.Run("a CPU is given back", func(t *testing.T) {
+		back := cpus(t, containerUsage(t, holders[2], 0).CPUs)
+		releaseExclusive(t, c, holders[2])
+		expectPlaced(t, shared, back)
+		expectPlaced(t, late, back)
+		awaitEvent(t, c, "NoSharedCPUs", fmt.Sprintf("share the CPUs %q again", back.String()))
+	})
+	for _, p := range holders[:2] {
+		releaseExclusive(t, c, p)
+	}
+}
+
+// releaseExclusive deletes a pod with exclusive CPUs, and waits until the CPU manager has
+// them back: no pool may have them before.
+func releaseExclusive(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
-	if err := c.StopKubelet(); err != nil {
+	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.Config.Pinning = file
-	if err := c.StartKubelet(t.Context()); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("the kubelet's start ended with %v, want %s", err, why)
+	waitFor(t, 2*time.Minute, "the CPU manager forgets pod "+p.Name, func() error {
+		data, err := os.ReadFile(filepath.Join(c.KubeletDir(), "cpu_manager_state"))
+		if err == nil && strings.Contains(string(data), string(p.UID)) {
+			err = fmt.Errorf("its checkpoint is %s", data)
+		}
+		return err
+	})
+}
+
+// The CPU manager gives whole cores of one NUMA node, as its options and the Topology
+// Manager's say, and none of a busy pool.
+func TestExclusiveCPUsAreWholeCores(t *testing.T) {
+	in(t, vm, vmCore)
+	needsCPUs(t, 8)
+	c := partitioned(t)
+	reconfigure := func(configuration string) {
+		if err := c.ChangeCPUManagerPolicy("static"); err != nil {
+			t.Fatal(err)
+		}
+		c.Config.KubeletConfiguration = configuration
+		restart(t, c, c.Config.Pinning)
+	}
+	t.Cleanup(func() {
+		c.Config.Pinning = pinning
+		reconfigure("")
+	})
+	c.Config.Pinning = `{"management": {"cpuset": "0-1"}}`
+	reconfigure("cpuManagerPolicyOptions: {full-pcpus-only: \"true\"}\ntopologyManagerPolicy: single-numa-node\n")
+	namespace := newNamespace(t, c, "management")
+	pods := start(t, c, namespace,
+		pod("busy", asks, container("c", busy+" & "+busy, "cpu=400m memory=16Mi", "")),
+		pod("ordinary", nil, container("c", busy, "cpu=100m memory=16Mi", "")),
+		pod("aligned", nil, container("c", awake, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")),
+		pod("larger", nil, container("c", awake, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")))
+	pool, taken := cpuset.New(0, 1), cpuset.New()
+	for _, p := range pods[2:] {
+		has := cpus(t, containerUsage(t, p, 0).CPUs)
+		if has.Size() != 2 || !has.Intersection(pool.Union(taken)).IsEmpty() {
+			t.Errorf("the container of pod %s has CPUs %s; the pool is %s, and others have %s", p.Name, has, pool, taken)
+		}
+		siblings := cpus(t, sysCPU(t, has.List()[0], "topology/thread_siblings_list"))
+		if (siblings.Size() > 1 || c.Config.Dedicated) && !siblings.Equals(has) {
+			t.Errorf("the container of pod %s has CPUs %s, and not the core %s", p.Name, has, siblings)
+		}
+		if numaNode(t, has.List()[0]) != numaNode(t, has.List()[1]) {
+			t.Errorf("the container of pod %s has CPUs %s of two NUMA nodes", p.Name, has)
+		}
+		taken = taken.Union(has)
+		expectPlaced(t, p, has)
+	}
+	for _, p := range pods[2:] {
+		defer releaseExclusive(t, c, p)
+	}
+	expectPlaced(t, pods[0], pool)
+	expectPlaced(t, pods[1], cpus(t, allCPUs(t)).Difference(pool).Difference(taken))
+}
+
+func sysCPU(t *testing.T, cpu int, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/%s", cpu, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func numaNode(t *testing.T, cpu int) string {
+	t.Helper()
+	nodes, err := filepath.Glob(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/node*", cpu))
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("CPU %d is in NUMA nodes %q (%v)", cpu, nodes, err)
+	}
+	return filepath.Base(nodes[0])
+}
+
+// An exclusive container has its CPUs alone from its first instruction on: no container that
+// shares, and no sandbox or helper of such a pod, runs there any more, although the CPU
+// manager moves them only later.
+func TestExclusiveFromTheFirstInstruction(t *testing.T) {
+	in(t, vm, vmCore)
+	needsCPUs(t, 4)
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	var sharing []*v1.Pod
+	for i := range cpus(t, otherCPUs(t)).Size() {
+		// Each works often, on whatever CPU it finds, and leaves time to an emulated VM.
+		sharing = append(sharing, pod(fmt.Sprint("shares-", i), nil, container("c", awake, "memory=16Mi", "")))
+	}
+	sharing = start(t, c, namespace, sharing...)
+	exclusive := start(t, c, namespace, pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))[0]
+	has := cpus(t, containerUsage(t, exclusive, 0).CPUs)
+	if has.Size() != 1 {
+		t.Fatalf("the exclusive container has CPUs %s", has)
+	}
+	// At once: the CPU manager need not have come round.
+	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		usage, err := host.QoSUsage(class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shared := cpus(t, usage.CPUs); !shared.Intersection(has).IsEmpty() {
+			t.Errorf("class %s has CPUs %s, and CPU %s is exclusive", class, usage.CPUs, has)
+		}
+	}
+	for _, p := range sharing {
+		usage := containerUsage(t, p, 0)
+		for _, list := range usage.Tasks {
+			if !cpus(t, list).Intersection(has).IsEmpty() {
+				t.Errorf("pod %s may use CPUs %s, and CPU %s is exclusive", p.Name, list, has)
+			}
+		}
+	}
+	t.Run("while ordinary pods come and go", func(t *testing.T) {
+		watch := watchCPUs(t, has)
+		for i := range 5 {
+			p := pod(fmt.Sprint("short-", i), nil, container("c", someWork, "memory=16Mi", ""))
+			p.Spec.RestartPolicy = v1.RestartPolicyNever
+			if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			awaitEnd(t, c, namespace, p.Name, 2*time.Minute)
+		}
+		seen := watch("")
+		for who, time := range seen.pods {
+			if !strings.Contains(who, podPart(exclusive)) {
+				t.Errorf("%s was on exclusive CPU %s for %s", who, has, time)
+			}
+		}
+		t.Logf("on CPU %s beside its owner: of pods %v, of the host %s", has, seen.pods, seen.host)
+	})
+	t.Run("given out again", func(t *testing.T) {
+		beside := func(name string) map[string]time.Duration {
+			watch := watchCPUs(t, has)
+			again := start(t, c, namespace, pod(name, nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))[0]
+			if got := containerUsage(t, again, 0).CPUs; got != has.String() {
+				t.Fatalf("the exclusive container has CPUs %s now, and had %s", got, has)
+			}
+			time.Sleep(10 * time.Second) // the CPU manager comes round every two
+			seen := watch(containerID(again))
+			releaseExclusive(t, c, again)
+			maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(again)) })
+			t.Logf("%s: on CPU %s from its first instruction on, beside its owner: of pods %v, of the host %s", name, has, seen.pods, seen.host)
+			return seen.pods
+		}
+		releaseExclusive(t, c, exclusive)
+		for who, time := range beside("patched") {
+			t.Errorf("%s was on exclusive CPU %s for %s", who, has, time)
+		}
+		if upstreamBin == "" {
+			return
+		}
+		t.Cleanup(func() {
+			c.UseKubelet("")
+			restart(t, c, pinning)
+		})
+		restart(t, c, "")
+		c.UseKubelet(upstreamKubelet)
+		restart(t, c, "")
+		beside("unpatched") // for comparison
+	})
+	t.Run("its end", func(t *testing.T) {
+		waitFor(t, 90*time.Second, "the class Burstable has the CPU back", func() error {
+			usage, err := host.QoSUsage(v1.PodQOSBurstable)
+			if err == nil && usage.CPUs != allCPUs(t) {
+				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
+			}
+			return err
+		})
+		for _, p := range sharing {
+			expectPlaced(t, p, cpus(t, otherCPUs(t)))
+		}
+	})
+}
+
+// podPart is what the names of all cgroups of a pod contain.
+func podPart(p *v1.Pod) string {
+	if config.CgroupDriver != host.SystemdDriver {
+		return string(p.UID)
+	}
+	return strings.ReplaceAll(string(p.UID), "-", "_")
+}
+
+// Exclusive CPUs are given out and come back again and again, and the kubelet is killed at
+// random: the kernel refuses nothing, no container is without a CPU, the exclusive ones are
+// alone, and in the end nothing is left narrowed.
+func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
+	in(t, vm)
+	needsCPUs(t, 4)
+	const times = 200
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	quietNode(t, c)
+	random := newRandom(t)
+	refused := refusals(t, c)
+	sharing := start(t, c, namespace, pod("shares", nil, container("c", awake, "memory=16Mi", "")), pod("besteffort", nil, container("c", awake, "", "")),
+		pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")))
+	var holders []*v1.Pod
+	free := cpus(t, otherCPUs(t)).Size() - 1
+	begin := time.Now()
+	for i := range times {
+		if i%20 == 0 {
+			t.Logf("change %d after %s", i, time.Since(begin).Round(time.Second))
+		}
+		switch {
+		case i%20 == 19:
+			if err := c.Kubelet.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.StartKubelet(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		case free > 0 && (len(holders) == 0 || random.Intn(2) == 0):
+			count := 1 + random.Intn(free)
+			amount := fmt.Sprintf("cpu=%d memory=16Mi", count)
+			p, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), pod(fmt.Sprint("exclusive-", i), nil, container("c", awake, amount, amount)), metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			free -= count
+			holders = append(holders, p)
+		default:
+			which := random.Intn(len(holders))
+			deleteNow(t, c, holders[which])
+			amount := holders[which].Spec.Containers[0].Resources.Requests[v1.ResourceCPU]
+			free += int(amount.Value())
+			holders = slices.Delete(holders, which, which+1)
+		}
+		time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond)
+		for _, p := range sharing {
+			if usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs == "" {
+				t.Fatalf("change %d: pod %s has CPUs %q (%v)", i, p.Name, usage.CPUs, err)
+			} else if has := cpus(t, usage.CPUs); p.Name == "partitioned" && usage.CPUs != "0" || p.Name != "partitioned" && has.Contains(0) {
+				t.Errorf("change %d: pod %s has CPUs %s", i, p.Name, usage.CPUs)
+			}
+		}
+	}
+	for _, p := range holders {
+		releaseExclusive(t, c, p)
+	}
+	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
+		waitFor(t, 2*time.Minute, "class "+string(class)+" has all CPUs again", func() error {
+			usage, err := host.QoSUsage(class)
+			if err == nil && usage.CPUs != allCPUs(t) {
+				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
+			}
+			return err
+		})
+	}
+	for _, p := range sharing[:2] {
+		expectPlaced(t, p, cpus(t, otherCPUs(t)))
+		if whole, err := host.PodUsage(p); err != nil || whole.CPUs != allCPUs(t) {
+			t.Errorf("the cgroup of pod %s has CPUs %s (%v)", p.Name, whole.CPUs, err)
+		}
+	}
+	for _, line := range refused() {
+		t.Errorf("the kernel refused the kubelet a set: %s", line)
 	}
 }

@@ -1,11 +1,9 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,10 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/partition"
 )
 
 const (
@@ -32,38 +27,6 @@ const (
 func TestNoLeak(t *testing.T) {
 	in(t, core, vm)
 	underEachPolicy(t, noLeak)
-}
-
-// underEachPolicy runs a test of the node whose pool is CPU 0 with both of the CPU
-// manager's policies.
-func underEachPolicy(t *testing.T, test func(*testing.T, *host.Cluster)) {
-	for _, policy := range []string{"static", "none"} {
-		t.Run("policy "+policy, func(t *testing.T) {
-			c := partitioned(t)
-			if policy != "static" {
-				usePolicy(t, c, policy)
-			}
-			test(t, c)
-		})
-	}
-}
-
-func usePolicy(t testing.TB, c *host.Cluster, policy string) {
-	t.Helper()
-	change := func(policy string) error {
-		if err := c.ChangeCPUManagerPolicy(policy); err != nil {
-			return err
-		}
-		return c.StartKubelet(context.Background())
-	}
-	t.Cleanup(func() {
-		if err := change("static"); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := change(policy); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func noLeak(t *testing.T, c *host.Cluster) {
@@ -189,61 +152,6 @@ func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 	return names
 }
 
-func logs(t *testing.T, c *host.Cluster, p *v1.Pod, container string) string {
-	t.Helper()
-	data, err := c.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &v1.PodLogOptions{Container: container}).DoRaw(t.Context())
-	if err != nil {
-		t.Fatalf("log of %s in pod %s: %v", container, p.Name, err)
-	}
-	return string(data)
-}
-
-// debug adds an ephemeral container, as kubectl debug does.
-func debug(t *testing.T, c *host.Cluster, namespace, name string) {
-	t.Helper()
-	p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon(container("debug", awake, "", ""))})
-	if _, err := c.Client.CoreV1().Pods(namespace).UpdateEphemeralContainers(t.Context(), name, p, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, 30*time.Second, "the ephemeral container of "+name+" runs", func() error {
-		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, status := range p.Status.EphemeralContainerStatuses {
-			if status.State.Running != nil {
-				return nil
-			}
-		}
-		return fmt.Errorf("it has the statuses %v", p.Status.EphemeralContainerStatuses)
-	})
-}
-
-// resizeMemory resizes the pod's container c in place, and waits until that is done.
-func resizeMemory(t *testing.T, c *host.Cluster, namespace, name, request, limit string) error {
-	t.Helper()
-	patch := fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": %q}, "limits": {"memory": %q}}}]}}`, request, limit)
-	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
-		return err
-	}
-	waitFor(t, 30*time.Second, "the resize of "+name+" has been done", func() error {
-		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		status := p.Status.ContainerStatuses[slices.IndexFunc(p.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.Name == "c" })]
-		if status.Resources == nil || status.Resources.Limits.Memory().String() != limit {
-			return fmt.Errorf("the container's resources are %v; conditions %v", status.Resources, p.Status.Conditions)
-		}
-		return nil
-	})
-	return nil
-}
-
 // comeAndGo has pods start and end, several at a time.
 func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 	pods, atOnce, limit := 100, 25, 2*time.Minute
@@ -269,50 +177,6 @@ func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 		p := awaitEnd(t, c, namespace, first, limit)
 		expectPrinted(t, p, logs(t, c, p, "c"))
 		deleteNow(t, c, p)
-	}
-}
-
-// allowed returns the CPUs on which a pod may run, with the pool 0.
-func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
-	t.Helper()
-	if _, ok := partition.PartitionedType(p); ok {
-		return cpuset.New(0)
-	}
-	return cpus(t, otherCPUs(t))
-}
-
-// expectNoLeak checks all running containers of a pod.
-func expectNoLeak(t *testing.T, p *v1.Pod) {
-	t.Helper()
-	may := allowed(t, p)
-	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
-		if status.State.Running == nil {
-			continue
-		}
-		usage, err := host.ContainerUsage(p, status.ContainerID)
-		if err != nil {
-			t.Errorf("container %s of pod %s: %v", status.Name, p.Name, err)
-			continue
-		}
-		expectWithin(t, p, status.Name, may, usage.CPUs, usage.Used)
-		for _, list := range usage.Tasks {
-			expectWithin(t, p, status.Name, may, list, nil)
-		}
-	}
-}
-
-func expectWithin(t *testing.T, p *v1.Pod, container string, may cpuset.CPUSet, list string, used []time.Duration) {
-	t.Helper()
-	if set := cpus(t, list); set.IsEmpty() || !set.IsSubsetOf(may) {
-		t.Errorf("container %s of pod %s may use CPUs %s, want only %s", container, p.Name, list, may)
-	}
-	if len(used) < 2 { // cgroup v2 has one account for all CPUs
-		return
-	}
-	for cpu, time := range used {
-		if time > 0 && !may.Contains(cpu) {
-			t.Errorf("container %s of pod %s has used CPU %d for %s, want only %s", container, p.Name, cpu, time, may)
-		}
 	}
 }
 

@@ -149,3 +149,22 @@ func endShared(t testing.TB) {
 	}
 	shared = nil
 }
+
+// alone starts a cluster of the test's own, in place of the shared one.
+func alone(t *testing.T, with host.Config) *host.Cluster {
+	t.Helper()
+	endShared(t)
+	c := host.New(with)
+	t.Cleanup(func() {
+		if t.Failed() {
+			keepLogs(c)
+		}
+		if err := c.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

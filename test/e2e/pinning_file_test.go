@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/partition"
 )
@@ -237,46 +236,5 @@ func expectRefusal(t *testing.T, c *host.Cluster, names, says string, flags ...s
 	says = strings.ReplaceAll(strings.ReplaceAll(says, `\"`, `"`), `"`, `\"`)
 	if len(found) != 1 || !strings.Contains(found[0], names) || !strings.Contains(found[0], says) {
 		t.Errorf("want one line with %s and %s, got %q", names, says, found)
-	}
-}
-
-// The pool is what the node keeps of its cpu, and nothing else is.
-func TestNodeReservesItsPoolAndNothingElse(t *testing.T) {
-	in(t, vm)
-	c := partitioned(t)
-	node := getNode(t, c)
-	if got, want := node.Status.Allocatable.Cpu().MilliValue(), int64(runtime.NumCPU()-1)*1000; got != want {
-		t.Errorf("with the pool 0 the node's allocatable cpu is %dm, want %dm", got, want)
-	}
-	if got, want := node.Status.Capacity.Cpu().Value(), int64(runtime.NumCPU()); got != want {
-		t.Errorf("the node's capacity is %d CPUs, want %d", got, want)
-	}
-}
-
-// A second type, here one without CPUs of its own (a host of two CPUs has none for it).
-func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
-	in(t, vm)
-	c := partitioned(t)
-	restart(t, c, `{"management": {"cpuset": "0"}, "infra": {"cpuset": ""}}`)
-	t.Cleanup(func() { restart(t, c, pinning) })
-	const infraCores = v1.ResourceName("infra.workload.openshift.io/cores")
-	node := getNode(t, c)
-	for _, name := range []v1.ResourceName{cores, infraCores} {
-		capacity, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]
-		if want := int64(runtime.NumCPU()) * 1000; capacity.Value() != want || allocatable.Value() != want {
-			t.Errorf("%s: capacity %d, allocatable %d, want %d", name, capacity.Value(), allocatable.Value(), want)
-		}
-	}
-	namespace := newNamespace(t, c, "management, infra")
-	pods := start(t, c, namespace, pod("management", asks, container("c", busy, "cpu=400m memory=16Mi", "")),
-		pod("infra", asksFor("infra"), container("c", busy, "cpu=200m memory=16Mi", "")))
-	if request := pods[1].Spec.Containers[0].Resources.Requests[infraCores]; request.Value() != 200 {
-		t.Errorf("the second pod has %v", pods[1].Spec.Containers[0].Resources)
-	}
-	time.Sleep(3 * time.Second)
-	expectCPUs(t, pods[0], 0, "0", 1)
-	expectCPUs(t, pods[1], 0, otherCPUs(t), 0)
-	if usage, err := host.PodUsage(pods[1]); err != nil || usage.Weight != weight(204) {
-		t.Errorf("the second pod has weight %d (%v), want that of 200m, %d", usage.Weight, err, weight(204))
 	}
 }

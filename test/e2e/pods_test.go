@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/kubernetes/cluster/poll"
@@ -27,6 +29,9 @@ const (
 	// busy keeps one CPU busy; its container ends at once when it is told to.
 	busy = "trap exit TERM; while :; do :; done"
 )
+
+// cleanup returns a context for what follows a test.
+func cleanup(t testing.TB) context.Context { return context.WithoutCancel(t.Context()) }
 
 // waitFor polls until the condition returns nil, and fails with what it said last.
 func waitFor(t testing.TB, limit time.Duration, what string, condition func() error) {
@@ -151,31 +156,6 @@ func deleteNow(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	}
 }
 
-func containerUsage(t *testing.T, p *v1.Pod, index int) host.Usage {
-	t.Helper()
-	usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[index].ContainerID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return usage
-}
-
-// expectCPUs checks where a container may run and where it has run.
-func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) {
-	t.Helper()
-	usage := containerUsage(t, p, index)
-	if usage.CPUs != cpus {
-		t.Errorf("container %s of pod %s may use CPUs %s, want %s", p.Spec.Containers[index].Name, p.Name, usage.CPUs, cpus)
-	}
-	if !slices.Equal(usage.Tasks, []string{cpus}) {
-		t.Errorf("tasks of container %s of pod %s may use CPUs %q, want %s", p.Spec.Containers[index].Name, p.Name, usage.Tasks, cpus)
-	}
-	// On cgroup v2 there is one account for all CPUs, which says nothing here.
-	if len(usage.Used) > 1 && usage.Used[forbidden] != 0 {
-		t.Errorf("container %s of pod %s has used CPU %d for %s, want 0", p.Spec.Containers[index].Name, p.Name, forbidden, usage.Used[forbidden])
-	}
-}
-
 // writeStaticPod gives the kubelet a manifest, and takes it away after the test.
 func writeStaticPod(t *testing.T, c *host.Cluster, name, manifest string) {
 	t.Helper()
@@ -209,4 +189,70 @@ func writeStaticPods(t *testing.T, c *host.Cluster, manifests map[string]string)
 			t.Fatal(err)
 		}
 	}
+}
+
+func logs(t *testing.T, c *host.Cluster, p *v1.Pod, container string) string {
+	t.Helper()
+	data, err := c.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &v1.PodLogOptions{Container: container}).DoRaw(t.Context())
+	if err != nil {
+		t.Fatalf("log of %s in pod %s: %v", container, p.Name, err)
+	}
+	return string(data)
+}
+
+// debug adds an ephemeral container, as kubectl debug does.
+func debug(t *testing.T, c *host.Cluster, namespace, name string) {
+	t.Helper()
+	p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon(container("debug", awake, "", ""))})
+	if _, err := c.Client.CoreV1().Pods(namespace).UpdateEphemeralContainers(t.Context(), name, p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, 30*time.Second, "the ephemeral container of "+name+" runs", func() error {
+		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, status := range p.Status.EphemeralContainerStatuses {
+			if status.State.Running != nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("it has the statuses %v", p.Status.EphemeralContainerStatuses)
+	})
+}
+
+// resizeMemory resizes the pod's container c in place, and waits until that is done.
+func resizeMemory(t *testing.T, c *host.Cluster, namespace, name, request, limit string) error {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": %q}, "limits": {"memory": %q}}}]}}`, request, limit)
+	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
+		return err
+	}
+	waitFor(t, 30*time.Second, "the resize of "+name+" has been done", func() error {
+		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		status := p.Status.ContainerStatuses[slices.IndexFunc(p.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.Name == "c" })]
+		if status.Resources == nil || status.Resources.Limits.Memory().String() != limit {
+			return fmt.Errorf("the container's resources are %v; conditions %v", status.Resources, p.Status.Conditions)
+		}
+		return nil
+	})
+	return nil
+}
+
+func manifest(t *testing.T, p *v1.Pod) string {
+	t.Helper()
+	p = p.DeepCopy()
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	data, err := yaml.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }

@@ -2,11 +2,7 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,25 +13,58 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// needsCPUs skips tests of what hosts with few CPUs can not have.
-func needsCPUs(t *testing.T, count int) {
-	t.Helper()
-	if runtime.NumCPU() < count {
-		t.Skipf("the host has %d CPUs, and this needs %d", runtime.NumCPU(), count)
-	}
+// The kubelet starts whatever the file held before, and nothing is deleted by hand.
+// What runs is moved, under either policy.
+func TestContainersFollowChangedPools(t *testing.T) {
+	in(t, core, vm)
+	underEachPolicy(t, poolsChange)
 }
 
-// expectPlaced checks that the first container of a pod, and each task of it, may use
-// exactly these CPUs, once the CPU manager has seen to it.
-func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
-	t.Helper()
-	waitFor(t, time.Minute, "container of pod "+p.Name+" is where it belongs", func() error {
-		usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
-		if err == nil && (usage.CPUs != want.String() || len(usage.Tasks) != 1 || usage.Tasks[0] != want.String()) {
-			err = fmt.Errorf("it may use CPUs %s, and its tasks %q; want %s", usage.CPUs, usage.Tasks, want)
+func poolsChange(t *testing.T, c *host.Cluster) {
+	namespace := newNamespace(t, c, "management")
+	start(t, c, namespace, pod("partitioned", asks, container("c", awake, "cpu=400m memory=16Mi", "")), pod("ordinary", nil, container("c", awake, "cpu=100m memory=16Mi", "")))
+	var pods []*v1.Pod
+	for _, name := range []string{"partitioned", "ordinary"} {
+		debug(t, c, namespace, name)
+		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
+		pods = append(pods, p)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			restart(t, c, pinning)
+		}
 	})
+	for _, step := range []struct{ name, file, partitioned, ordinary string }{
+		{"the pool moves", `{"management": {"cpuset": "1"}}`, "1", cpus(t, allCPUs(t)).Difference(cpuset.New(1)).String()},
+		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, allCPUs(t), allCPUs(t)},
+		{"the file goes", "", allCPUs(t), allCPUs(t)},
+		{"the file comes back", pinning, "0", otherCPUs(t)},
+		{"the file goes again", "", allCPUs(t), allCPUs(t)},
+		{"and comes back", pinning, "0", otherCPUs(t)},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			restart(t, c, step.file)
+			for i, want := range []string{step.partitioned, step.ordinary} {
+				p := pods[i]
+				for _, status := range []v1.ContainerStatus{p.Status.ContainerStatuses[0], p.Status.EphemeralContainerStatuses[0]} {
+					waitFor(t, 30*time.Second, "containers are where they belong", func() error {
+						usage, err := host.ContainerUsage(p, status.ContainerID)
+						if err == nil && usage.CPUs != want {
+							err = fmt.Errorf("container %s of pod %s may use CPUs %s, want %s", status.Name, p.Name, usage.CPUs, want)
+						}
+						return err
+					})
+				}
+			}
+			node := getNode(t, c)
+			if _, has := node.Status.Capacity[cores]; has != (step.file != "") {
+				t.Errorf("the node's capacity is %v", node.Status.Capacity)
+			}
+		})
+	}
 }
 
 // Two types with a pool each, and pools of every shape: across NUMA nodes, with holes,
@@ -93,143 +122,43 @@ func TestPoolsOfEveryShape(t *testing.T) {
 	}
 }
 
-// Exclusive containers take every CPU outside the pool. A container that shares runs on
-// one of them then, and neither is spread over them nor comes onto the pool.
-func TestSharedContainersKeepOneCPU(t *testing.T) {
-	in(t, vm, vmCore)
-	needsCPUs(t, 4)
+// The pool is what the node keeps of its cpu, and nothing else is.
+func TestNodeReservesItsPoolAndNothingElse(t *testing.T) {
+	in(t, vm)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
-	online := cpus(t, allCPUs(t))
-	exclusive := func(name string, count int) *v1.Pod {
-		amount := fmt.Sprintf("cpu=%d memory=32Mi", count)
-		return pod(name, nil, container("c", awake, amount, amount))
+	node := getNode(t, c)
+	if got, want := node.Status.Allocatable.Cpu().MilliValue(), int64(runtime.NumCPU()-1)*1000; got != want {
+		t.Errorf("with the pool 0 the node's allocatable cpu is %dm, want %dm", got, want)
 	}
-	shared := start(t, c, namespace, pod("shared", nil, container("c", awake, "", "")))[0]
-	holders := []*v1.Pod{exclusive("most", online.Size()-3), exclusive("last-but-one", 1), exclusive("last", 1)}
-	holders = start(t, c, namespace, holders...)
-	onOne := func(t *testing.T, p *v1.Pod) string {
-		t.Helper()
-		found := ""
-		waitFor(t, time.Minute, "container of pod "+p.Name+" has one CPU outside the pool", func() error {
-			found = containerUsage(t, p, 0).CPUs
-			if set := cpus(t, found); set.Size() != 1 || set.Contains(0) {
-				return fmt.Errorf("it may use CPUs %s", found)
-			}
-			return nil
-		})
-		return found
-	}
-	first := onOne(t, shared)
-	late := start(t, c, namespace, pod("late", nil, container("c", awake, "", "")))[0]
-	if got, want := onOne(t, late), fmt.Sprint(slices.Max(online.List())); got != want {
-		t.Errorf("a container that starts now has CPU %s, want %s", got, want)
-	}
-	awaitEvent(t, c, "NoSharedCPUs", "disturb "+namespace+"/")
-	if value := metric(t, c, "kubelet_workload_partitioning_shared_cpus", "", ""); value != 0 {
-		t.Errorf("kubelet_workload_partitioning_shared_cpus is %v", value)
-	}
-	t.Run("the kubelet starts again", func(t *testing.T) {
-		restart(t, c, pinning)
-		time.Sleep(10 * time.Second)
-		if got := onOne(t, shared); got != first {
-			t.Errorf("the container that shared has CPU %s, and had %s", got, first)
-		}
-		onOne(t, late)
-		for _, p := range holders {
-			expectPlaced(t, p, cpus(t, containerUsage(t, p, 0).CPUs))
-		}
-	})
-	t.Run("a CPU is given back", func(t *testing.T) {
-		back := cpus(t, containerUsage(t, holders[2], 0).CPUs)
-		releaseExclusive(t, c, holders[2])
-		expectPlaced(t, shared, back)
-		expectPlaced(t, late, back)
-		awaitEvent(t, c, "NoSharedCPUs", fmt.Sprintf("share the CPUs %q again", back.String()))
-	})
-	for _, p := range holders[:2] {
-		releaseExclusive(t, c, p)
+	if got, want := node.Status.Capacity.Cpu().Value(), int64(runtime.NumCPU()); got != want {
+		t.Errorf("the node's capacity is %d CPUs, want %d", got, want)
 	}
 }
 
-// releaseExclusive deletes a pod with exclusive CPUs, and waits until the CPU manager has
-// them back: no pool may have them before.
-func releaseExclusive(t *testing.T, c *host.Cluster, p *v1.Pod) {
-	t.Helper()
-	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, 2*time.Minute, "the CPU manager forgets pod "+p.Name, func() error {
-		data, err := os.ReadFile(filepath.Join(c.KubeletDir(), "cpu_manager_state"))
-		if err == nil && strings.Contains(string(data), string(p.UID)) {
-			err = fmt.Errorf("its checkpoint is %s", data)
-		}
-		return err
-	})
-}
-
-// The CPU manager gives whole cores of one NUMA node, as its options and the Topology
-// Manager's say, and none of a busy pool.
-func TestExclusiveCPUsAreWholeCores(t *testing.T) {
-	in(t, vm, vmCore)
-	needsCPUs(t, 8)
+// A second type, here one without CPUs of its own (a host of two CPUs has none for it).
+func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
+	in(t, vm)
 	c := partitioned(t)
-	reconfigure := func(configuration string) {
-		if err := c.ChangeCPUManagerPolicy("static"); err != nil {
-			t.Fatal(err)
+	restart(t, c, `{"management": {"cpuset": "0"}, "infra": {"cpuset": ""}}`)
+	t.Cleanup(func() { restart(t, c, pinning) })
+	const infraCores = v1.ResourceName("infra.workload.openshift.io/cores")
+	node := getNode(t, c)
+	for _, name := range []v1.ResourceName{cores, infraCores} {
+		capacity, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]
+		if want := int64(runtime.NumCPU()) * 1000; capacity.Value() != want || allocatable.Value() != want {
+			t.Errorf("%s: capacity %d, allocatable %d, want %d", name, capacity.Value(), allocatable.Value(), want)
 		}
-		c.Config.KubeletConfiguration = configuration
-		restart(t, c, c.Config.Pinning)
 	}
-	t.Cleanup(func() {
-		c.Config.Pinning = pinning
-		reconfigure("")
-	})
-	c.Config.Pinning = `{"management": {"cpuset": "0-1"}}`
-	reconfigure("cpuManagerPolicyOptions: {full-pcpus-only: \"true\"}\ntopologyManagerPolicy: single-numa-node\n")
-	namespace := newNamespace(t, c, "management")
-	pods := start(t, c, namespace,
-		pod("busy", asks, container("c", busy+" & "+busy, "cpu=400m memory=16Mi", "")),
-		pod("ordinary", nil, container("c", busy, "cpu=100m memory=16Mi", "")),
-		pod("aligned", nil, container("c", awake, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")),
-		pod("larger", nil, container("c", awake, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")))
-	pool, taken := cpuset.New(0, 1), cpuset.New()
-	for _, p := range pods[2:] {
-		has := cpus(t, containerUsage(t, p, 0).CPUs)
-		if has.Size() != 2 || !has.Intersection(pool.Union(taken)).IsEmpty() {
-			t.Errorf("the container of pod %s has CPUs %s; the pool is %s, and others have %s", p.Name, has, pool, taken)
-		}
-		siblings := cpus(t, sysCPU(t, has.List()[0], "topology/thread_siblings_list"))
-		if (siblings.Size() > 1 || c.Config.Dedicated) && !siblings.Equals(has) {
-			t.Errorf("the container of pod %s has CPUs %s, and not the core %s", p.Name, has, siblings)
-		}
-		if numaNode(t, has.List()[0]) != numaNode(t, has.List()[1]) {
-			t.Errorf("the container of pod %s has CPUs %s of two NUMA nodes", p.Name, has)
-		}
-		taken = taken.Union(has)
-		expectPlaced(t, p, has)
+	namespace := newNamespace(t, c, "management, infra")
+	pods := start(t, c, namespace, pod("management", asks, container("c", busy, "cpu=400m memory=16Mi", "")),
+		pod("infra", asksFor("infra"), container("c", busy, "cpu=200m memory=16Mi", "")))
+	if request := pods[1].Spec.Containers[0].Resources.Requests[infraCores]; request.Value() != 200 {
+		t.Errorf("the second pod has %v", pods[1].Spec.Containers[0].Resources)
 	}
-	for _, p := range pods[2:] {
-		defer releaseExclusive(t, c, p)
+	time.Sleep(3 * time.Second)
+	expectCPUs(t, pods[0], 0, "0", 1)
+	expectCPUs(t, pods[1], 0, otherCPUs(t), 0)
+	if usage, err := host.PodUsage(pods[1]); err != nil || usage.Weight != weight(204) {
+		t.Errorf("the second pod has weight %d (%v), want that of 200m, %d", usage.Weight, err, weight(204))
 	}
-	expectPlaced(t, pods[0], pool)
-	expectPlaced(t, pods[1], cpus(t, allCPUs(t)).Difference(pool).Difference(taken))
-}
-
-func sysCPU(t *testing.T, cpu int, file string) string {
-	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/%s", cpu, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(data))
-}
-
-func numaNode(t *testing.T, cpu int) string {
-	t.Helper()
-	nodes, err := filepath.Glob(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/node*", cpu))
-	if err != nil || len(nodes) != 1 {
-		t.Fatalf("CPU %d is in NUMA nodes %q (%v)", cpu, nodes, err)
-	}
-	return filepath.Base(nodes[0])
 }

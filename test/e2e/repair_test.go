@@ -2,23 +2,15 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/test/e2e/criproxy"
 	"workload.openshift.io/partition"
 )
 
@@ -131,139 +123,5 @@ func TestPodsOfOpenShiftsKubeletRunInTheirPool(t *testing.T) {
 	}
 	if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(409+2) && usage.Weight != weight(409) {
 		t.Errorf("the pod has weight %d (%v), want that of 400m, %d", usage.Weight, err, weight(409))
-	}
-}
-
-// throughProxy puts a proxy between the kubelet and the runtime for a test, whatever becomes
-// of the kubelet after it.
-func throughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
-	t.Helper()
-	proxy, err := criproxy.Listen(c.ProxySocket(), c.RuntimeSocket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c.Config.RuntimeSocket = c.ProxySocket()
-	return proxy
-}
-
-// sharedThroughProxy is throughProxy for the node that tests share: at the end of the test, and
-// before the proxy ends, its kubelet starts without it.
-func sharedThroughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
-	t.Helper()
-	proxy := throughProxy(t, c)
-	t.Cleanup(func() {
-		c.Config.RuntimeSocket = ""
-		restart(t, c, pinning)
-	})
-	return proxy
-}
-
-func updatesOf(t *testing.T, proxy *criproxy.Proxy) (updates []string) {
-	t.Helper()
-	calls, err := proxy.Calls()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, call := range calls {
-		if call.Method == "UpdateContainerResources" {
-			updates = append(updates, fmt.Sprint(call.Request))
-		}
-	}
-	return updates
-}
-
-// runtimeClient talks to the runtime as the kubelet does.
-func runtimeClient(t *testing.T, c *host.Cluster) runtimeapi.RuntimeServiceClient {
-	t.Helper()
-	connection, err := grpc.NewClient("unix://"+c.RuntimeSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = connection.Close() })
-	return runtimeapi.NewRuntimeServiceClient(connection)
-}
-
-// stopInRuntime ends all containers of a pod without the kubelet's knowledge, as crictl
-// stopp does.
-func stopInRuntime(t *testing.T, c *host.Cluster, p *v1.Pod) {
-	t.Helper()
-	runtime := runtimeClient(t, c)
-	label := map[string]string{"io.kubernetes.pod.uid": string(p.UID)}
-	sandboxes, err := runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, sandbox := range sandboxes.Items {
-		if _, err := runtime.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox.Id}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func containerID(p *v1.Pod) string {
-	return filepath.Base(p.Status.ContainerStatuses[0].ContainerID)
-}
-
-// The node never reports zero cores, whatever its device manager has lost: pods that find
-// none are rejected, and static ones for good. Upstream writes zero if the node registers
-// before the device manager has started, for which it waits until the runtime is ready.
-func TestCoresAreNeverZero(t *testing.T) {
-	in(t, vm)
-	c := partitioned(t)
-	proxy := sharedThroughProxy(t, c)
-	var readyAt atomic.Pointer[time.Time]
-	proxy.Then("Status", func(proto.Message) error {
-		if at := readyAt.Load(); at != nil && time.Now().Before(*at) {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	watching, err := c.Client.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: c.Config.Node.Name}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan int)
-	go func() {
-		states := 0
-		for event := range watching.ResultChan() {
-			node, ok := event.Object.(*v1.Node)
-			if !ok {
-				continue
-			}
-			states++
-			for what, list := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
-				if quantity := list[cores]; quantity.Sign() <= 0 {
-					t.Errorf("the node's %s has %s cores", what, quantity.String())
-				}
-			}
-		}
-		ended <- states
-	}()
-	for i := range 4 {
-		if err := c.StopKubelet(); err != nil {
-			t.Fatal(err)
-		}
-		if i%2 == 1 {
-			at := time.Now().Add(3 * time.Second)
-			readyAt.Store(&at)
-			// Without checkpoints upstream takes the node for a new one.
-			for _, directory := range []string{filepath.Join(c.KubeletDir(), "device-plugins"), "/var/lib/kubelet/device-plugins"} {
-				if err := os.RemoveAll(directory); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if err := c.StartKubelet(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	watching.Stop()
-	if states := <-ended; states < 4 {
-		t.Errorf("only %d states of the node were seen", states)
 	}
 }

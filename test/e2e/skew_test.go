@@ -244,12 +244,6 @@ func TestUnpatchedKubelet(t *testing.T) {
 	})
 }
 
-func useAPIServer(t *testing.T, c *host.Cluster, path string) {
-	t.Helper()
-	c.UseAPIServer(path)
-	restartAPIServer(t, c, c.Config.AdmissionConfiguration)
-}
-
 // An unpatched kube-apiserver partitions nothing: what asks runs as an ordinary pod,
 // off the pool. What was partitioned runs on.
 func TestUnpatchedServer(t *testing.T) {

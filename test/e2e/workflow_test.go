@@ -2,13 +2,11 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,102 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
 )
-
-// registered deletes the node, starts the kubelet again, and returns the node once
-// the control plane is done with it.
-func registered(t *testing.T, c *host.Cluster) (node *v1.Node) {
-	t.Helper()
-	if err := c.StopKubelet(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Client.CoreV1().Nodes().Delete(t.Context(), host.NodeName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.StartKubelet(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, time.Minute, "node is settled", func() (err error) {
-		if node, err = c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		if len(node.Spec.Taints) > 0 || node.Annotations["node.alpha.kubernetes.io/ttl"] == "" || len(node.Status.Images) == 0 {
-			return fmt.Errorf("taints %v, annotations %v, %d images", node.Spec.Taints, node.Annotations, len(node.Status.Images))
-		}
-		return nil
-	})
-	return node
-}
-
-// comparable prints what two kubelets of different versions must report alike.
-func comparable(node *v1.Node) string {
-	n := node.DeepCopy()
-	n.ObjectMeta = metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations, Finalizers: n.Finalizers}
-	n.Status.NodeInfo.KubeletVersion = ""
-	for i := range n.Status.Conditions {
-		n.Status.Conditions[i].LastHeartbeatTime, n.Status.Conditions[i].LastTransitionTime = metav1.Time{}, metav1.Time{}
-	}
-	var lists []string
-	for name, list := range map[string]v1.ResourceList{"capacity": n.Status.Capacity, "allocatable": n.Status.Allocatable} {
-		for _, key := range slices.Sorted(maps.Keys(list)) {
-			quantity := list[key]
-			lists = append(lists, fmt.Sprintf("%s %s: %s", name, key, quantity.String()))
-		}
-	}
-	slices.Sort(lists)
-	n.Status.Capacity, n.Status.Allocatable = nil, nil
-	return strings.Join(lists, "\n") + "\n" + n.String()
-}
-
-func allCPUs(t *testing.T) string {
-	t.Helper()
-	online, err := host.OnlineCPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return online.String()
-}
-
-// otherCPUs are all but the pool, CPU 0.
-func otherCPUs(t *testing.T) string {
-	t.Helper()
-	return cpus(t, allCPUs(t)).Difference(cpuset.New(0)).String()
-}
-
-// cpus reads a list in the kernel's format.
-func cpus(t *testing.T, list string) cpuset.CPUSet {
-	t.Helper()
-	set, err := cpuset.Parse(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
-}
-
-// weight is what the host's cgroup version makes of shares, for the pod; v2 is
-// upstream's own conversion (pkg/kubelet/cm/cgroup_manager_linux.go).
-func weight(shares int64) int64 {
-	if !host.CgroupV1() {
-		return 1 + ((shares-2)*9999)/262142
-	}
-	return shares
-}
-
-func getNode(t *testing.T, c *host.Cluster) *v1.Node {
-	t.Helper()
-	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return node
-}
 
 // Step 5: the kubelet finds the file.
 func TestPinningFileSwitchesPartitioningOn(t *testing.T) {
@@ -181,33 +87,6 @@ func TestStaticPodsArePartitioned(t *testing.T) {
 	if usage := containerUsage(t, p, 0); usage.Used[0] == 0 {
 		t.Error("the container has not run")
 	}
-}
-
-// warnings records what the API server tells a client beside its answer.
-type warnings struct {
-	sync.Mutex
-	texts []string
-}
-
-func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
-	w.Lock()
-	defer w.Unlock()
-	w.texts = append(w.texts, text)
-}
-
-func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorded := &warnings{}
-	config.WarningHandler = rest.WarningHandler(recorded)
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client, recorded
 }
 
 // Steps 8 to 10: admission rewrites pods, and the scheduler places them.

@@ -9,37 +9,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
 )
-
-// With CPUs that the kernel keeps its own work off, a pool and exclusive CPUs are where
-// they would be without.
-func TestIsolatedCPUs(t *testing.T) {
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{})
-	for _, file := range []string{"isolated", "nohz_full"} {
-		if list := n.run(t, "cat /sys/devices/system/cpu/"+file); list != "6-7" {
-			t.Errorf("the kernel's list %s is %q, want 6-7", file, list)
-		}
-	}
-	namespace := n.namespace(t, "management")
-	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
-		pod("exclusive", "", awake, "cpu=4 memory=32Mi", true))
-	n.awaitRunning(t, 2*time.Minute)
-	n.expectPlaced(t)
-}
-
-// Under the policy none nobody but the kernel's argument says what isolated CPUs are for: a
-// container that does not ask for them has none without a pinning file, nor with one.
-func TestIsolatedCPUsWithoutCPUManager(t *testing.T) {
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{CPUManagerPolicy: "none"})
-	namespace := n.namespace(t, "management")
-	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false))
-	n.awaitRunning(t, 2*time.Minute)
-	n.cpus = n.cpus.Difference(cpuset.New(6, 7))
-	n.expectPlaced(t)
-}
 
 // Memory that ends, and a pool of two CPUs with a hundred pods: the node stays Ready, and
 // the control plane runs on.
@@ -99,28 +71,4 @@ i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 
 			t.Errorf("the node's condition Ready is %s since %s, and was True since %s", status, now, since)
 		}
 	})
-}
-
-// controlPlane returns the containers of the static pods, once all run: one that finds no
-// API when a node starts ends, and starts again.
-func (n *node) controlPlane(t *testing.T) (containers []string) {
-	t.Helper()
-	waitFor(t, 3*time.Minute, "the control plane runs", func(ctx context.Context) error {
-		containers = nil
-		list, err := n.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, p := range list.Items {
-			for _, status := range p.Status.ContainerStatuses {
-				if status.State.Running == nil {
-					return fmt.Errorf("container %s of pod %s does not: %v", status.Name, p.Name, status.State)
-				}
-				containers = append(containers, p.Name+" "+status.ContainerID)
-			}
-		}
-		return nil
-	})
-	slices.Sort(containers)
-	return containers
 }

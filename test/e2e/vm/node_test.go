@@ -323,181 +323,26 @@ func (n *node) awaitEvent(t *testing.T, reason, text string) {
 	})
 }
 
-// The node goes through what happens to hosts, one after another: each finds the pods
-// that the last one has left running.
-func TestNode(t *testing.T) {
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{})
-	namespace := n.namespace(t, "management")
-	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
-		pod("exclusive", "", awake, "cpu=2 memory=32Mi", true))
-	n.awaitRunning(t, 2*time.Minute)
-	n.expectPlaced(t)
-
-	t.Run("it boots again", func(t *testing.T) { n.reboot(t) })
-	t.Run("it boots again, and the pool has the CPUs that a pod held exclusively", func(t *testing.T) {
-		// No container runs after a boot, so that pod gets others.
-		pool := set(t, n.exclusive(t))
-		if err := n.Write(t.Context(), partition.PinningFilePath, []byte(fmt.Sprintf(`{"management": {"cpuset": %q}}`, pool))); err != nil {
-			t.Fatal(err)
-		}
-		n.run(t, "chmod 600 "+partition.PinningFilePath)
-		n.reboot(t)
-	})
-	t.Run("its kubelet hangs, and systemd's watchdog ends it", func(t *testing.T) { n.watchdog(t) })
-	t.Run("a CPU goes offline", func(t *testing.T) { n.cpuOffline(t) })
-	t.Run("the power fails while pods are created", func(t *testing.T) { n.powerCut(t, namespace) })
-}
-
-// reboot boots the node in order, and expects everything to be as before.
-func (n *node) reboot(t *testing.T) {
+// controlPlane returns the containers of the static pods, once all run: one that finds no
+// API when a node starts ends, and starts again.
+func (n *node) controlPlane(t *testing.T) (containers []string) {
 	t.Helper()
-	before := n.awaitRunning(t, time.Minute)
-	begin := time.Now()
-	if err := n.Reboot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	booted := time.Now()
-	n.learn(t)
-	n.awaitReady(t, n.now(t).Add(-time.Duration(5)*time.Second))
-	t.Logf("down and up again in %s, Ready after another %s", booted.Sub(begin).Round(time.Second), time.Since(booted).Round(time.Second))
-	n.awaitRestarted(t, before)
-	n.expectPlaced(t)
-	n.expectClean(t)
-}
-
-// awaitRestarted waits until all pods run in other containers than before.
-func (n *node) awaitRestarted(t *testing.T, before []v1.Pod) {
-	t.Helper()
-	old := map[string]bool{}
-	for _, p := range before {
-		old[p.Status.ContainerStatuses[0].ContainerID] = true
-	}
-	waitFor(t, 3*time.Minute, "all pods run again", func(ctx context.Context) error {
-		list, err := n.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	waitFor(t, 3*time.Minute, "the control plane runs", func(ctx context.Context) error {
+		containers = nil
+		list, err := n.client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		for _, p := range list.Items {
-			if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running == nil || old[p.Status.ContainerStatuses[0].ContainerID] {
-				return fmt.Errorf("pod %s is %s: %v", p.Name, p.Status.Phase, p.Status.ContainerStatuses)
+			for _, status := range p.Status.ContainerStatuses {
+				if status.State.Running == nil {
+					return fmt.Errorf("container %s of pod %s does not: %v", status.Name, p.Name, status.State)
+				}
+				containers = append(containers, p.Name+" "+status.ContainerID)
 			}
 		}
 		return nil
 	})
-}
-
-// exclusive returns the CPUs that the CPU manager has given away.
-func (n *node) exclusive(t *testing.T) string {
-	t.Helper()
-	list, err := n.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range list.Items {
-		if p.Status.QOSClass == v1.PodQOSGuaranteed {
-			_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
-			return n.run(t, "cat $(find /sys/fs/cgroup/kubepods.slice -name cri-containerd-"+id+".scope)/cpuset.cpus.effective")
-		}
-	}
-	return ""
-}
-
-func (n *node) watchdog(t *testing.T) {
-	before := n.awaitRunning(t, time.Minute)
-	pid := n.run(t, "systemctl show --value --property=MainPID kubelet")
-	begin := n.now(t)
-	n.run(t, "kill -STOP "+pid)
-	waitFor(t, 3*time.Minute, "systemd starts another kubelet", func(ctx context.Context) error {
-		now, err := n.Run(ctx, "systemctl show --value --property=MainPID kubelet")
-		if err == nil && (now == pid || now == "0") {
-			err = fmt.Errorf("its process is %s, as it was", now)
-		}
-		return err
-	})
-	n.awaitReady(t, begin.Add(30*time.Second))
-	after := n.awaitRunning(t, time.Minute)
-	for _, p := range before {
-		if !slices.ContainsFunc(after, func(now v1.Pod) bool {
-			return now.UID == p.UID && now.Status.ContainerStatuses[0].ContainerID == p.Status.ContainerStatuses[0].ContainerID
-		}) {
-			t.Errorf("the container of pod %s does not run any more", p.Name)
-		}
-	}
-	n.expectPlaced(t)
-}
-
-// cpuOffline takes CPUs from the host: one of the pool, and one outside. The kernel takes
-// them out of all cpusets; the node says so, and a kubelet that starts names what is wrong.
-func (n *node) cpuOffline(t *testing.T) {
-	pool := n.pools["management"]
-	lost, other := pool.List()[pool.Size()-1], -1
-	for _, cpu := range n.cpus.Difference(pool).Difference(set(t, n.exclusive(t))).List() {
-		other = cpu
-	}
-	online := func(cpu, state int) string {
-		return fmt.Sprintf("echo %d > /sys/devices/system/cpu/cpu%d/online", state, cpu)
-	}
-	n.run(t, online(lost, 0))
-	n.awaitEvent(t, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d in the pool of workload type management was taken offline", lost))
-	n.expectPlaced(t, lost)
-	n.run(t, online(other, 0))
-	n.awaitEvent(t, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d, which is in no pool, was taken offline", other))
-	n.expectPlaced(t, lost, other)
-	n.run(t, online(other, 1))
-	n.run(t, "systemctl restart kubelet")
-	waitFor(t, time.Minute, "the kubelet says what is wrong", func(ctx context.Context) error {
-		_, err := n.Run(ctx, fmt.Sprintf("grep -q 'the host has no CPU %d;' /var/lib/workload-partitioning/logs/kubelet.log", lost))
-		return err
-	})
-	n.run(t, online(lost, 1))
-	n.awaitReady(t, n.now(t))
-	n.expectPlaced(t)
-}
-
-// powerCut ends the VM at once while pods are created.
-func (n *node) powerCut(t *testing.T, namespace string) {
-	const pods = 20
-	n.learn(t)
-	created := make(chan int)
-	go func() {
-		count := 0
-		defer func() { created <- count }()
-		for i := range pods {
-			p := pod(fmt.Sprintf("cut-%d", i), []string{"management", ""}[i%2], awake, "cpu=20m memory=16Mi", false)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			_, err := n.client.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
-			cancel()
-			if err != nil {
-				return
-			}
-			count++
-			time.Sleep(300 * time.Millisecond)
-		}
-	}()
-	time.Sleep(5 * time.Second)
-	if err := n.PowerOff(); err != nil {
-		t.Fatal(err)
-	}
-	count := <-created
-	begin := time.Now()
-	if err := n.Boot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	n.learn(t)
-	booted := time.Now()
-	n.awaitReady(t, n.now(t).Add(-time.Duration(5)*time.Second))
-	t.Logf("the power was cut after %d of %d pods; up again in %s, Ready after another %s", count, pods, booted.Sub(begin).Round(time.Second), time.Since(booted).Round(time.Second))
-	list := n.awaitRunning(t, 5*time.Minute)
-	// Each that the API has confirmed is there.
-	found := 0
-	for _, p := range list {
-		if strings.HasPrefix(p.Name, "cut-") {
-			found++
-		}
-	}
-	if found < count {
-		t.Errorf("of %d pods that were created, %d are there", count, found)
-	}
-	n.expectPlaced(t)
-	n.expectClean(t)
+	slices.Sort(containers)
+	return containers
 }

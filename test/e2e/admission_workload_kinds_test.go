@@ -1,0 +1,138 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"workload.openshift.io/partition"
+)
+
+// Pods of each workload kind are partitioned, and the author of each is warned at once
+// if they would not be.
+func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
+	in(t)
+	c := apiServer(t)
+	reportingNode(t, c, "reporting", "management")
+	open, plain := newNamespace(t, c, "management"), newNamespace(t, c, "")
+	awaitActive(t, creating(t, c, open), true)
+	labels := map[string]string{"app": "operator"}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	template := func(restart v1.RestartPolicy) v1.PodTemplateSpec {
+		spec := pod("", nil, container("c", "true", "cpu=400m memory=16Mi", "")).Spec
+		spec.RestartPolicy = restart
+		return v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: spec}
+	}
+	always, never := template(v1.RestartPolicyAlways), template(v1.RestartPolicyNever)
+	one := int32(1)
+	meta := func(kind string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: kind} }
+	kinds := map[string]func(namespace string) ([]string, error){}
+	for name, create := range map[string]func(*kubernetes.Clientset, string) error{
+		"deployment": func(c *kubernetes.Clientset, ns string) error {
+			_, err := c.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta("deployment"), Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: selector, Template: always}}, metav1.CreateOptions{})
+			return err
+		},
+		"daemonset": func(c *kubernetes.Clientset, ns string) error {
+			_, err := c.AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta("daemonset"), Spec: appsv1.DaemonSetSpec{Selector: selector, Template: always}}, metav1.CreateOptions{})
+			return err
+		},
+		"statefulset": func(c *kubernetes.Clientset, ns string) error {
+			_, err := c.AppsV1().StatefulSets(ns).Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: meta("statefulset"), Spec: appsv1.StatefulSetSpec{Replicas: &one, Selector: selector, Template: always}}, metav1.CreateOptions{})
+			return err
+		},
+		"replicaset": func(c *kubernetes.Clientset, ns string) error {
+			_, err := c.AppsV1().ReplicaSets(ns).Create(t.Context(), &appsv1.ReplicaSet{ObjectMeta: meta("replicaset"), Spec: appsv1.ReplicaSetSpec{Replicas: &one, Selector: selector, Template: always}}, metav1.CreateOptions{})
+			return err
+		},
+		"replicationcontroller": func(c *kubernetes.Clientset, ns string) error {
+			_, err := c.CoreV1().ReplicationControllers(ns).Create(t.Context(), &v1.ReplicationController{ObjectMeta: meta("replicationcontroller"), Spec: v1.ReplicationControllerSpec{Replicas: &one, Selector: labels, Template: &always}}, metav1.CreateOptions{})
+			return err
+		},
+		"job": func(c *kubernetes.Clientset, ns string) error {
+			_, err := c.BatchV1().Jobs(ns).Create(t.Context(), &batchv1.Job{ObjectMeta: meta("job"), Spec: batchv1.JobSpec{Template: never}}, metav1.CreateOptions{})
+			return err
+		},
+		"cronjob": func(c *kubernetes.Clientset, ns string) error {
+			_, err := c.BatchV1().CronJobs(ns).Create(t.Context(), &batchv1.CronJob{ObjectMeta: meta("cronjob"), Spec: batchv1.CronJobSpec{Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: never}}}}, metav1.CreateOptions{})
+			return err
+		},
+	} {
+		kinds[name] = func(namespace string) ([]string, error) {
+			client, recorded := recording(t)
+			err := create(client, namespace)
+			return recorded.texts, err
+		}
+	}
+	for kind, create := range kinds {
+		told, err := create(open)
+		if err != nil || len(told) > 0 {
+			t.Errorf("%s in a namespace that allows it: %v, told %q", kind, err, told)
+		}
+		told, err = create(plain)
+		if err != nil || len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], "namespace is not annotated with workload.openshift.io/allowed") {
+			t.Errorf("%s in a namespace that does not: %v, told %q", kind, err, told)
+		}
+	}
+	t.Run("a template that only defaulting makes Guaranteed", func(t *testing.T) {
+		for _, resources := range [][2]string{{"", "cpu=400m memory=16Mi"}, {"cpu=400m", "cpu=400m memory=16Mi"}} {
+			client, recorded := recording(t)
+			guaranteed := *always.DeepCopy()
+			guaranteed.Spec.Containers = []v1.Container{container("c", "true", resources[0], resources[1])}
+			if _, err := client.AppsV1().Deployments(open).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta("guaranteed"), Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: selector, Template: guaranteed}},
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				t.Fatal(err)
+			}
+			if told := recorded.texts; len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], texts[partition.ReasonGuaranteed]) {
+				t.Errorf("requests %q, limits %q: told %q", resources[0], resources[1], told)
+			}
+		}
+	})
+	// As the controller would at the next full minute.
+	mustKubectl(t, open, "", "create", "job", "cronjob-now", "--from=cronjob/cronjob")
+	for kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			waitFor(t, 20*time.Second, "it has a pod", func() error {
+				pods, err := c.Client.CoreV1().Pods(open).List(t.Context(), metav1.ListOptions{})
+				if err != nil {
+					return err
+				}
+				for i := range pods.Items {
+					p := &pods.Items[i]
+					// Those of a Deployment and a CronJob have a suffix of their owner's, too.
+					if !strings.HasPrefix(p.Name, kind+"-") {
+						continue
+					}
+					if _, is := partition.PartitionedType(p); !is || !equality.Semantic.DeepEqual(p.Spec.Containers[0].Resources.Requests[cores], resource.MustParse("400")) {
+						t.Errorf("pod %s has annotations %v and %v", p.Name, p.Annotations, p.Spec.Containers[0].Resources)
+					}
+					return nil
+				}
+				return fmt.Errorf("there are %d pods", len(pods.Items))
+			})
+		})
+	}
+}

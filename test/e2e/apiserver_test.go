@@ -1,0 +1,234 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/partition"
+)
+
+// partitioningConfig is an admission configuration with one for the plugin.
+func partitioningConfig(configuration string) string {
+	return `{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [{"name": "workload.openshift.io/Partitioning", "configuration":
+		{"apiVersion": "partitioning.workload.openshift.io/v1alpha1", "kind": "PartitioningConfiguration", ` + configuration + `}}]}`
+}
+
+func restartAPIServer(t *testing.T, c *host.Cluster, configuration string) {
+	t.Helper()
+	c.Config.AdmissionConfiguration = configuration
+	if err := c.RestartAPIServer(cleanup(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func useAPIServer(t *testing.T, c *host.Cluster, path string) {
+	t.Helper()
+	c.UseAPIServer(path)
+	restartAPIServer(t, c, c.Config.AdmissionConfiguration)
+}
+
+// latched returns the enabled annotation of kube-system.
+func latched(t *testing.T, c *host.Cluster) string {
+	t.Helper()
+	namespace, err := c.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return namespace.Annotations[partition.EnabledAnnotation]
+}
+
+func removeLatch(t *testing.T, c *host.Cluster) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
+	if _, err := c.Client.CoreV1().Namespaces().Patch(cleanup(t), metav1.NamespaceSystem, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reportingNode makes a node that reports the cores of types, and takes it away after
+// the test. No kubelet is behind it.
+func reportingNode(t testing.TB, c *host.Cluster, name string, workloadTypes ...string) {
+	t.Helper()
+	if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deleteNode(t, c, name) })
+	reportCores(t, c, name, workloadTypes...)
+}
+
+func deleteNode(t testing.TB, c *host.Cluster, name string) {
+	t.Helper()
+	if err := c.Client.CoreV1().Nodes().Delete(cleanup(t), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
+
+// reportCores makes a node report the cores of exactly these types.
+func reportCores(t testing.TB, c *host.Cluster, name string, workloadTypes ...string) {
+	t.Helper()
+	capacity := map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110"}
+	for _, workloadType := range workloadTypes {
+		capacity[partition.CoresResource(workloadType)] = "4k"
+	}
+	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status/capacity", "value": capacity}, {"op": "add", "path": "/status/allocatable", "value": capacity}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), name, types.JSONPatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitActive waits until a pod that asks for the type would be partitioned, or not.
+func awaitActive(t testing.TB, create creator, want bool) {
+	t.Helper()
+	waitFor(t, 5*time.Second, fmt.Sprintf("the type is active: %v", want), func() error {
+		p, err := create(pod("probe", asks, container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err
+		}
+		if _, is := partition.PartitionedType(p); is != want {
+			return fmt.Errorf("the pod has annotations %v", p.Annotations)
+		}
+		return nil
+	})
+}
+
+// creator creates pods in a namespace, as a client.
+type creator func(*v1.Pod, metav1.CreateOptions) (*v1.Pod, error)
+
+func creating(t testing.TB, c *host.Cluster, namespace string) creator {
+	return func(p *v1.Pod, options metav1.CreateOptions) (*v1.Pod, error) {
+		return c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, options)
+	}
+}
+
+var sent int
+
+// send creates a pod in one of the ways that clients have, and returns what a client is
+// told beside the answer.
+func send(t *testing.T, namespace string, p *v1.Pod, how string) (*v1.Pod, []string, error) {
+	t.Helper()
+	client, recorded := recording(t)
+	sent++
+	if p.Name == "" {
+		p.Name = fmt.Sprintf("p-%d", sent)
+	}
+	var options metav1.CreateOptions
+	switch how {
+	case "dry run":
+		options.DryRun = []string{metav1.DryRunAll}
+	case "generateName":
+		p.GenerateName, p.Name = p.Name+"-", ""
+	case "apply":
+		p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+		data, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := client.CoreV1().Pods(namespace).Patch(t.Context(), p.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: "e2e"})
+		return got, recorded.texts, err
+	}
+	got, err := client.CoreV1().Pods(namespace).Create(t.Context(), p, options)
+	return got, recorded.texts, err
+}
+
+// warnings records what the API server tells a client beside its answer.
+type warnings struct {
+	sync.Mutex
+	texts []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
+	w.Lock()
+	defer w.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := &warnings{}
+	config.WarningHandler = rest.WarningHandler(recorded)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, recorded
+}
+
+// kubectl runs it in a namespace with something on its standard input, and returns what
+// it printed, warnings included.
+func kubectl(t *testing.T, namespace, input string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(config.Bin, "kubectl"), append([]string{"--kubeconfig=" + host.Kubeconfig, "--namespace=" + namespace}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	// Its caches do not belong into anybody's home.
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	output, err := cmd.CombinedOutput()
+	return string(output), err
+}
+
+func mustKubectl(t *testing.T, namespace, input string, args ...string) string {
+	t.Helper()
+	output, err := kubectl(t, namespace, input, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, output)
+	}
+	return output
+}
+
+// podSeries scrapes kube-apiserver's counter of pods.
+func podSeries(t *testing.T, c *host.Cluster) map[string]float64 {
+	t.Helper()
+	data, err := c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string]float64{}
+	for line := range strings.Lines(string(data)) {
+		if strings.HasPrefix(line, "apiserver_workload_partitioning_pods_total{") {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+			var count float64
+			if _, err := fmt.Sscan(value, &count); err != nil {
+				t.Fatal(err)
+			}
+			series[name+"}"] = count
+		}
+	}
+	return series
+}

@@ -1,0 +1,91 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/partition"
+)
+
+// A whole control plane consists of partitioned static pods: nothing but the kubelet
+// is there to partition them, and they share the pool of one CPU.
+func TestControlPlaneRunsInItsPool(t *testing.T) {
+	in(t)
+	with := config
+	with.Pinning, with.ControlPlaneType = pinning, "management"
+	c := alone(t, with)
+	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+	healthy := func(t *testing.T) (restarts int32) {
+		t.Helper()
+		for _, name := range names {
+			var p *v1.Pod
+			waitFor(t, time.Minute, name+" runs in its pool", func() (err error) {
+				if p, err = c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name+"-"+host.NodeName, metav1.GetOptions{}); err != nil {
+					return err
+				}
+				if _, partitioned := partition.PartitionedType(p); !partitioned || p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
+					return fmt.Errorf("phase %s, annotations %v, %v", p.Status.Phase, p.Annotations, p.Status.ContainerStatuses)
+				}
+				return nil
+			})
+			expectNoLeak(t, p)
+			restarts += p.Status.ContainerStatuses[0].RestartCount
+		}
+		if _, err := c.Client.RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return restarts
+	}
+	before := healthy(t)
+	t.Run("it runs a Deployment", func(t *testing.T) {
+		namespace := newNamespace(t, c, "management")
+		labels := map[string]string{"app": "operator"}
+		two := int32(2)
+		if _, err := c.Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
+			Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: pod("", nil, container("c", awake, "cpu=100m memory=16Mi", "")).Spec},
+		}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, time.Minute, "the Deployment is available", func() error {
+			deployment, err := c.Client.AppsV1().Deployments(namespace).Get(t.Context(), "operator", metav1.GetOptions{})
+			if err == nil && deployment.Status.AvailableReplicas != two {
+				err = fmt.Errorf("its status is %v", deployment.Status)
+			}
+			return err
+		})
+	})
+	t.Run("the kubelet is killed and comes back", func(t *testing.T) {
+		if err := c.Kubelet.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.StartKubelet(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if after := healthy(t); after != before {
+			t.Errorf("the control plane has restarted %d times, and had %d times before", after, before)
+		}
+	})
+}

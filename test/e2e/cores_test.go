@@ -1,0 +1,251 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"workload.openshift.io/kubernetes/cluster/host"
+)
+
+// The node is right after each start, whatever it was before, and what others have
+// given it is left alone.
+func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
+	in(t, vm)
+	c := partitioned(t)
+	nodes := c.Client.CoreV1().Nodes()
+	expect := func(t *testing.T) *v1.Node {
+		t.Helper()
+		node := getNode(t, c)
+		for what, list := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
+			got := list[cores]
+			if want := int64(runtime.NumCPU()) * 1000; got.Value() != want {
+				t.Errorf("%s has %d cores, want %d", what, got.Value(), want)
+			}
+			if _, stale := list["stale.workload.openshift.io/cores"]; stale {
+				t.Errorf("%s still has the stale type: %v", what, list)
+			}
+		}
+		return node
+	}
+	t.Run("a node that others have marked, with a type that is gone", func(t *testing.T) {
+		if err := c.StopKubelet(); err != nil {
+			t.Fatal(err)
+		}
+		labels := `{"metadata": {"labels": {"example.com/theirs": "label"}, "annotations": {"example.com/theirs": "annotation"}}}`
+		if _, err := nodes.Patch(t.Context(), host.NodeName, types.MergePatchType, []byte(labels), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		status := `{"status": {"capacity": {"example.com/gpu": "3", "stale.workload.openshift.io/cores": "4k", "management.workload.openshift.io/cores": "1"},
+			"allocatable": {"example.com/gpu": "2", "stale.workload.openshift.io/cores": "4k"}}}`
+		if _, err := nodes.Patch(t.Context(), host.NodeName, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+		restart(t, c, pinning)
+		node := expect(t)
+		gpus, free := node.Status.Capacity["example.com/gpu"], node.Status.Allocatable["example.com/gpu"]
+		if node.Labels["example.com/theirs"] != "label" || node.Annotations["example.com/theirs"] != "annotation" || gpus.Value() != 3 || free.Value() != 3 {
+			t.Errorf("of others the node has labels %v, annotations %v, capacity %v, allocatable %v", node.Labels, node.Annotations, node.Status.Capacity, node.Status.Allocatable)
+		}
+	})
+	t.Run("a node that was deleted", func(t *testing.T) {
+		registered(t, c)
+		expect(t)
+	})
+	t.Run("a node that an unpatched kubelet has registered", func(t *testing.T) {
+		needsUpstream(t)
+		c.UseKubelet(upstreamKubelet)
+		t.Cleanup(func() { c.UseKubelet("") })
+		if err := c.ChangeCPUManagerPolicy("static"); err != nil {
+			t.Fatal(err)
+		}
+		registered(t, c)
+		if err := c.ChangeCPUManagerPolicy("static"); err != nil {
+			t.Fatal(err)
+		}
+		c.UseKubelet("")
+		restart(t, c, pinning)
+		expect(t)
+	})
+	t.Run("a type that is taken out of the file", func(t *testing.T) {
+		restart(t, c, `{"management": {"cpuset": "0"}, "stale": {"cpuset": ""}}`)
+		if _, has := getNode(t, c).Status.Capacity["stale.workload.openshift.io/cores"]; !has {
+			t.Error("the node has no second type")
+		}
+		restart(t, c, pinning)
+		expect(t)
+	})
+}
+
+// The node never reports zero cores, whatever its device manager has lost: pods that find
+// none are rejected, and static ones for good. Upstream writes zero if the node registers
+// before the device manager has started, for which it waits until the runtime is ready.
+func TestCoresAreNeverZero(t *testing.T) {
+	in(t, vm)
+	c := partitioned(t)
+	proxy := sharedThroughProxy(t, c)
+	var readyAt atomic.Pointer[time.Time]
+	proxy.Then("Status", func(proto.Message) error {
+		if at := readyAt.Load(); at != nil && time.Now().Before(*at) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	watching, err := c.Client.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: c.Config.Node.Name}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan int)
+	go func() {
+		states := 0
+		for event := range watching.ResultChan() {
+			node, ok := event.Object.(*v1.Node)
+			if !ok {
+				continue
+			}
+			states++
+			for what, list := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
+				if quantity := list[cores]; quantity.Sign() <= 0 {
+					t.Errorf("the node's %s has %s cores", what, quantity.String())
+				}
+			}
+		}
+		ended <- states
+	}()
+	for i := range 4 {
+		if err := c.StopKubelet(); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 1 {
+			at := time.Now().Add(3 * time.Second)
+			readyAt.Store(&at)
+			// Without checkpoints upstream takes the node for a new one.
+			for _, directory := range []string{filepath.Join(c.KubeletDir(), "device-plugins"), "/var/lib/kubelet/device-plugins"} {
+				if err := os.RemoveAll(directory); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := c.StartKubelet(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watching.Stop()
+	if states := <-ended; states < 4 {
+		t.Errorf("only %d states of the node were seen", states)
+	}
+}
+
+// What somebody can hold without running who may have pods partitioned: what waits for a
+// gate and what has finished holds nothing, whatever keeps it. What stands on a node does,
+// and a quota on the cores bounds that.
+func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
+	in(t)
+	c := partitioned(t)
+	reportingNode(t, c, "reporting", "management")
+	namespace := newNamespace(t, c, "management")
+	create := creating(t, c, namespace)
+	build := func(name string, millicores int) *v1.Pod {
+		p := pod(name, asks, container("c", "true", fmt.Sprintf("cpu=%dm memory=16Mi", millicores), ""))
+		p.Finalizers = []string{"example.com/for-good"}
+		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "reporting"}
+		return p
+	}
+	if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), "reporting", types.MergePatchType, []byte(`{"metadata": {"labels": {"`+v1.LabelHostname+`": "reporting"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	made := func(p *v1.Pod) *v1.Pod {
+		t.Helper()
+		p, err := create(p, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { removeFinalizers(t, c, p) })
+		return p
+	}
+	scheduled := func(name string) {
+		t.Helper()
+		waitFor(t, 20*time.Second, name+" is scheduled", func() error {
+			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err == nil && p.Spec.NodeName == "" {
+				err = fmt.Errorf("its status is %v", p.Status.Conditions)
+			}
+			return err
+		})
+	}
+	gated := build("gated", 4000)
+	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/never"}}
+	made(gated)
+	// The node has 4000.
+	made(build("first", 4000))
+	scheduled("first")
+	made(build("second", 4000))
+	time.Sleep(2 * time.Second)
+	if p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "second", metav1.GetOptions{}); err != nil || p.Spec.NodeName != "" {
+		t.Errorf("the node holds two such pods: %v", err)
+	}
+	// As its kubelet would say; then it is deleted, and its finalizer keeps it.
+	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status": {"phase": "Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	scheduled("second")
+	if p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "first", metav1.GetOptions{}); err != nil || p.DeletionTimestamp == nil {
+		t.Errorf("the finished pod: %v, %v", err, p)
+	}
+}
+
+// What is left at zero runs in its pool with the weight and the limit that it asked for, as
+// what has no cpu does.
+func TestZeroCPURequestChangesNothingOnTheNode(t *testing.T) {
+	in(t)
+	c := partitioned(t)
+	var usages []string
+	for _, quota := range []*v1.ResourceQuotaSpec{nil, {Hard: list("requests.cpu=10")}} {
+		namespace := newNamespace(t, c, "management")
+		demand(t, c, namespace, nil, quota)
+		p := start(t, c, namespace, pod("p", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))[0]
+		if _, has := p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has != (quota != nil) {
+			t.Errorf("the pod has %v", p.Spec.Containers[0].Resources)
+		}
+		expectNoLeak(t, p)
+		of, err := host.PodUsage(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, usage := range []host.Usage{of, containerUsage(t, p, 0)} {
+			usages = append(usages, fmt.Sprintf("CPUs %s, weight %d, quota %v", usage.CPUs, usage.Weight, usage.Quota))
+		}
+	}
+	if usages[0] != usages[2] || usages[1] != usages[3] {
+		t.Errorf("pod and container have %q, and with a zero %q", usages[:2], usages[2:])
+	}
+}

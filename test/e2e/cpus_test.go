@@ -1,0 +1,155 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/partition"
+)
+
+func allCPUs(t *testing.T) string {
+	t.Helper()
+	online, err := host.OnlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return online.String()
+}
+
+// otherCPUs are all but the pool, CPU 0.
+func otherCPUs(t *testing.T) string {
+	t.Helper()
+	return cpus(t, allCPUs(t)).Difference(cpuset.New(0)).String()
+}
+
+// cpus reads a list in the kernel's format.
+func cpus(t *testing.T, list string) cpuset.CPUSet {
+	t.Helper()
+	set, err := cpuset.Parse(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// weight is what the host's cgroup version makes of shares, for the pod; v2 is
+// upstream's own conversion (pkg/kubelet/cm/cgroup_manager_linux.go).
+func weight(shares int64) int64 {
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		return 1 + ((shares-2)*9999)/262142
+	}
+	return shares
+}
+
+// needsCPUs skips tests of what hosts with few CPUs can not have.
+func needsCPUs(t *testing.T, count int) {
+	t.Helper()
+	if runtime.NumCPU() < count {
+		t.Skipf("the host has %d CPUs, and this needs %d", runtime.NumCPU(), count)
+	}
+}
+
+// expectPlaced checks that the first container of a pod, and each task of it, may use
+// exactly these CPUs, once the CPU manager has seen to it.
+func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
+	t.Helper()
+	waitFor(t, time.Minute, "container of pod "+p.Name+" is where it belongs", func() error {
+		usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
+		if err == nil && (usage.CPUs != want.String() || len(usage.Tasks) != 1 || usage.Tasks[0] != want.String()) {
+			err = fmt.Errorf("it may use CPUs %s, and its tasks %q; want %s", usage.CPUs, usage.Tasks, want)
+		}
+		return err
+	})
+}
+
+func containerUsage(t *testing.T, p *v1.Pod, index int) host.Usage {
+	t.Helper()
+	usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[index].ContainerID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return usage
+}
+
+// expectCPUs checks where a container may run and where it has run.
+func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) {
+	t.Helper()
+	usage := containerUsage(t, p, index)
+	if usage.CPUs != cpus {
+		t.Errorf("container %s of pod %s may use CPUs %s, want %s", p.Spec.Containers[index].Name, p.Name, usage.CPUs, cpus)
+	}
+	if !slices.Equal(usage.Tasks, []string{cpus}) {
+		t.Errorf("tasks of container %s of pod %s may use CPUs %q, want %s", p.Spec.Containers[index].Name, p.Name, usage.Tasks, cpus)
+	}
+	// On cgroup v2 there is one account for all CPUs, which says nothing here.
+	if len(usage.Used) > 1 && usage.Used[forbidden] != 0 {
+		t.Errorf("container %s of pod %s has used CPU %d for %s, want 0", p.Spec.Containers[index].Name, p.Name, forbidden, usage.Used[forbidden])
+	}
+}
+
+// allowed returns the CPUs on which a pod may run, with the pool 0.
+func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
+	t.Helper()
+	if _, ok := partition.PartitionedType(p); ok {
+		return cpuset.New(0)
+	}
+	return cpus(t, otherCPUs(t))
+}
+
+// expectNoLeak checks all running containers of a pod.
+func expectNoLeak(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	may := allowed(t, p)
+	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+		if status.State.Running == nil {
+			continue
+		}
+		usage, err := host.ContainerUsage(p, status.ContainerID)
+		if err != nil {
+			t.Errorf("container %s of pod %s: %v", status.Name, p.Name, err)
+			continue
+		}
+		expectWithin(t, p, status.Name, may, usage.CPUs, usage.Used)
+		for _, list := range usage.Tasks {
+			expectWithin(t, p, status.Name, may, list, nil)
+		}
+	}
+}
+
+func expectWithin(t *testing.T, p *v1.Pod, container string, may cpuset.CPUSet, list string, used []time.Duration) {
+	t.Helper()
+	if set := cpus(t, list); set.IsEmpty() || !set.IsSubsetOf(may) {
+		t.Errorf("container %s of pod %s may use CPUs %s, want only %s", container, p.Name, list, may)
+	}
+	if len(used) < 2 { // cgroup v2 has one account for all CPUs
+		return
+	}
+	for cpu, time := range used {
+		if time > 0 && !may.Contains(cpu) {
+			t.Errorf("container %s of pod %s has used CPU %d for %s, want only %s", container, p.Name, cpu, time, may)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cluster/host"
+)
+
+func restart(t testing.TB, c *host.Cluster, file string) {
+	t.Helper()
+	if err := c.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	c.Config.Pinning = file
+	if err := c.StartKubelet(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// configureKubelet restarts the kubelet with lines added to its configuration, until the test
+// ends.
+func configureKubelet(t *testing.T, c *host.Cluster, lines string) {
+	t.Helper()
+	before := c.Config.KubeletConfiguration
+	t.Cleanup(func() {
+		c.Config.KubeletConfiguration = before
+		restart(t, c, pinning)
+	})
+	c.Config.KubeletConfiguration = before + lines
+	restart(t, c, pinning)
+}
+
+// fails starts the kubelet with a pinning file, and expects it to end and say why.
+func fails(t *testing.T, c *host.Cluster, file, why string) {
+	t.Helper()
+	if err := c.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	c.Config.Pinning = file
+	if err := c.StartKubelet(t.Context()); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("the kubelet's start ended with %v, want %s", err, why)
+	}
+}
+
+// underEachPolicy runs a test of the node whose pool is CPU 0 with both of the CPU
+// manager's policies.
+func underEachPolicy(t *testing.T, test func(*testing.T, *host.Cluster)) {
+	for _, policy := range []string{"static", "none"} {
+		t.Run("policy "+policy, func(t *testing.T) {
+			c := partitioned(t)
+			if policy != "static" {
+				usePolicy(t, c, policy)
+			}
+			test(t, c)
+		})
+	}
+}
+
+func usePolicy(t testing.TB, c *host.Cluster, policy string) {
+	t.Helper()
+	change := func(policy string) error {
+		if err := c.ChangeCPUManagerPolicy(policy); err != nil {
+			return err
+		}
+		return c.StartKubelet(context.Background())
+	}
+	t.Cleanup(func() {
+		if err := change("static"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := change(policy); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// registered deletes the node, starts the kubelet again, and returns the node once
+// the control plane is done with it.
+func registered(t *testing.T, c *host.Cluster) (node *v1.Node) {
+	t.Helper()
+	if err := c.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Client.CoreV1().Nodes().Delete(t.Context(), host.NodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartKubelet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, time.Minute, "node is settled", func() (err error) {
+		if node, err = c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if len(node.Spec.Taints) > 0 || node.Annotations["node.alpha.kubernetes.io/ttl"] == "" || len(node.Status.Images) == 0 {
+			return fmt.Errorf("taints %v, annotations %v, %d images", node.Spec.Taints, node.Annotations, len(node.Status.Images))
+		}
+		return nil
+	})
+	return node
+}
+
+func getNode(t *testing.T, c *host.Cluster) *v1.Node {
+	t.Helper()
+	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}

@@ -1,0 +1,87 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"workload.openshift.io/kubernetes/cluster/host"
+)
+
+func TestMetricsAndEvents(t *testing.T) {
+	in(t, core, vm)
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	awaitEvent(t, c, "WorkloadPartitioningEnabled", `Workload type management has the CPUs "0"`)
+	waitFor(t, 30*time.Second, "no pod of another test is active", func() error {
+		if pods := metric(t, c, "kubelet_workload_partitioning_pods", "workload_type", "management"); pods != 0 {
+			return fmt.Errorf("%v pods", pods)
+		}
+		return nil
+	})
+	start(t, c, namespace, pod("a", asks, container("c", busy, "cpu=400m memory=16Mi", "")), pod("b", asks, container("c", busy, "cpu=100m memory=16Mi", "")),
+		pod("ordinary", nil, container("c", busy, "cpu=100m memory=16Mi", "")))
+	for name, want := range map[string]float64{"pods": 2, "requested_millicores": 500, "pool_cpus": 1} {
+		if got := metric(t, c, "kubelet_workload_partitioning_"+name, "workload_type", "management"); got != want {
+			t.Errorf("kubelet_workload_partitioning_%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// metric scrapes the kubelet and returns a value; zero if there is no such series.
+func metric(t *testing.T, c *host.Cluster, name, label, value string) (found float64) {
+	t.Helper()
+	data, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(host.NodeName).SubResource("proxy").Suffix("metrics").
+		VersionedParams(&metav1.ListOptions{}, scheme.ParameterCodec).DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := fmt.Sprintf("%s{%s=%q} ", name, label, value)
+	if label == "" {
+		series = name + " "
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, series); ok {
+			if _, err := fmt.Sscan(rest, &found); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return found
+}
+
+// awaitEvent waits for an Event on the Node whose message has the text.
+func awaitEvent(t *testing.T, c *host.Cluster, reason, text string) {
+	t.Helper()
+	waitFor(t, 20*time.Second, "Event "+reason, func() error {
+		events, err := c.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,reason=" + reason})
+		if err != nil {
+			return err
+		}
+		for _, event := range events.Items {
+			if strings.Contains(event.Message, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d such Events, and none about %q", len(events.Items), text)
+	})
+}

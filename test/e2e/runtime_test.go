@@ -1,0 +1,105 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/criproxy"
+)
+
+// throughProxy puts a proxy between the kubelet and the runtime for a test, whatever becomes
+// of the kubelet after it.
+func throughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
+	t.Helper()
+	proxy, err := criproxy.Listen(c.ProxySocket(), c.RuntimeSocket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.Config.RuntimeSocket = c.ProxySocket()
+	return proxy
+}
+
+// sharedThroughProxy is throughProxy for the node that tests share: at the end of the test, and
+// before the proxy ends, its kubelet starts without it.
+func sharedThroughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
+	t.Helper()
+	proxy := throughProxy(t, c)
+	t.Cleanup(func() {
+		c.Config.RuntimeSocket = ""
+		restart(t, c, pinning)
+	})
+	return proxy
+}
+
+func updatesOf(t *testing.T, proxy *criproxy.Proxy) (updates []string) {
+	t.Helper()
+	calls, err := proxy.Calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range calls {
+		if call.Method == "UpdateContainerResources" {
+			updates = append(updates, fmt.Sprint(call.Request))
+		}
+	}
+	return updates
+}
+
+// runtimeClient talks to the runtime as the kubelet does.
+func runtimeClient(t *testing.T, c *host.Cluster) runtimeapi.RuntimeServiceClient {
+	t.Helper()
+	connection, err := grpc.NewClient("unix://"+c.RuntimeSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return runtimeapi.NewRuntimeServiceClient(connection)
+}
+
+// stopInRuntime ends all containers of a pod without the kubelet's knowledge, as crictl
+// stopp does.
+func stopInRuntime(t *testing.T, c *host.Cluster, p *v1.Pod) {
+	t.Helper()
+	runtime := runtimeClient(t, c)
+	label := map[string]string{"io.kubernetes.pod.uid": string(p.UID)}
+	sandboxes, err := runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sandbox := range sandboxes.Items {
+		if _, err := runtime.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox.Id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func containerID(p *v1.Pod) string {
+	return filepath.Base(p.Status.ContainerStatuses[0].ContainerID)
+}

@@ -1,0 +1,173 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cluster/host"
+)
+
+// A storm of partitioned pods that start, end, crash, and are asked in their containers. On
+// cgroup v1 the account of all pods, the deleted ones included, bounds what was used off
+// the pool: between joining one hierarchy and the next, a process may run anywhere. What a
+// process needs from its fork to its first instruction in a container is some milliseconds
+// of CPU time; a quarter of one of these may be elsewhere, of which a busy host needs a tenth. On v2, where there is
+// one hierarchy and no account for each CPU, no task of a pod is ever seen off the pool.
+func TestStorm(t *testing.T) {
+	in(t, vm)
+	c := partitioned(t)
+	namespace := newNamespace(t, c, "management")
+	quietNode(t, c)
+	pool := cpuset.New(0)
+	watch := watchCPUs(t, cpus(t, allCPUs(t)).Difference(pool))
+	before, err := host.AllPodsUsage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := storm(t, c, namespace, time.Minute)
+	after, err := host.AllPodsUsage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := watch("")
+	if !host.CgroupV1() {
+		for who, time := range seen.pods {
+			t.Errorf("%s of a pod was on a CPU outside the pool for %s", who, time)
+		}
+		t.Logf("%d processes of pods; off the pool: none of them, and of the host %s", processes, seen.host)
+		return
+	}
+	const each = 250 * time.Microsecond
+	bound := time.Duration(processes) * each
+	var off, on time.Duration
+	for cpu := range after.Used {
+		if used := after.Used[cpu] - before.Used[cpu]; pool.Contains(cpu) {
+			on += used
+		} else {
+			off += used
+		}
+	}
+	t.Logf("%d processes of pods used %s of the pool and %s of other CPUs, 1/%.0f; of the host, %s was there", processes, on, off, float64(on)/float64(max(off, 1)), seen.host)
+	if off > bound {
+		t.Errorf("pods used %s off the pool; for %d processes at most %s", off, processes, bound)
+	}
+}
+
+// storm returns about how many processes it made the runtime start in pods.
+func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration) (processes int) {
+	t.Helper()
+	var busyPods, probed, crashing, short, most = 6, 3, 3, 3, length
+	if config.Slow { // an emulated VM takes seconds for each
+		busyPods, probed, crashing, short, most = 2, 1, 1, 1, 8*length
+	}
+	create := func(p *v1.Pod) *v1.Pod {
+		created, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return created
+	}
+	begin := time.Now()
+	for i := range busyPods {
+		create(pod(fmt.Sprint("busy-", i), asks, container("c", busy, "cpu=10m memory=8Mi", "")))
+	}
+	for i := range probed {
+		p := pod(fmt.Sprint("probed-", i), asks, container("c", "trap exit TERM; while :; do echo a line of a log that nobody reads; done", "cpu=10m memory=8Mi", ""))
+		probeEachSecond(p)
+		create(p)
+	}
+	for i := range crashing {
+		create(pod(fmt.Sprint("crashes-", i), asks, container("c", someWork+"exit 1", "cpu=10m memory=8Mi", "")))
+	}
+	var running []string
+	ended := 0
+	for next := 0; time.Since(begin) < length || (ended < short && time.Since(begin) < most); {
+		for len(running) < short {
+			p := pod(fmt.Sprint("short-", next), asks, container("c", someWork, "cpu=10m memory=8Mi", ""))
+			p.Spec.RestartPolicy = v1.RestartPolicyNever
+			running = append(running, create(p).Name)
+			next++
+		}
+		time.Sleep(200 * time.Millisecond)
+		running = slices.DeleteFunc(running, func(name string) bool {
+			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Status.Phase != v1.PodSucceeded {
+				return false
+			}
+			ended++
+			deleteNow(t, c, p)
+			return true
+		})
+	}
+	if ended == 0 {
+		t.Error("no pod came to its end")
+	}
+	list, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes = 2 * ended // a sandbox and a container
+	for _, p := range list.Items {
+		processes++
+		for _, status := range p.Status.ContainerStatuses {
+			processes += 1 + int(status.RestartCount)
+		}
+	}
+	return processes + probed*int(time.Since(begin).Seconds()/2) // at least
+}
+
+// probeEachSecond has the kubelet run a command in the pod's container each second.
+func probeEachSecond(p *v1.Pod) {
+	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
+}
+
+// newRandom tells its seed, so that a failure can be had again.
+func newRandom(t *testing.T) *rand.Rand {
+	seed := time.Now().UnixNano()
+	t.Log("seed", seed)
+	return rand.New(rand.NewSource(seed))
+}
+
+// quietNode waits until the node runs no pod.
+func quietNode(t *testing.T, c *host.Cluster) {
+	t.Helper()
+	waitFor(t, 2*time.Minute, "pods of other tests have ended", func() error {
+		list, err := c.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			return fmt.Errorf("there are %d pods", len(list.Items))
+		}
+		if err != nil {
+			return err
+		}
+		left, err := host.PodCgroups()
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("there are the cgroups %q", left)
+		}
+		return err
+	})
+}

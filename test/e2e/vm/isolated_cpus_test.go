@@ -1,0 +1,53 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package vm
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/vm"
+)
+
+// With CPUs that the kernel keeps its own work off, a pool and exclusive CPUs are where
+// they would be without.
+func TestIsolatedCPUs(t *testing.T) {
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{})
+	for _, file := range []string{"isolated", "nohz_full"} {
+		if list := n.run(t, "cat /sys/devices/system/cpu/"+file); list != "6-7" {
+			t.Errorf("the kernel's list %s is %q, want 6-7", file, list)
+		}
+	}
+	namespace := n.namespace(t, "management")
+	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
+		pod("exclusive", "", awake, "cpu=4 memory=32Mi", true))
+	n.awaitRunning(t, 2*time.Minute)
+	n.expectPlaced(t)
+}
+
+// Under the policy none nobody but the kernel's argument says what isolated CPUs are for: a
+// container that does not ask for them has none without a pinning file, nor with one.
+func TestIsolatedCPUsWithoutCPUManager(t *testing.T) {
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{CPUManagerPolicy: "none"})
+	namespace := n.namespace(t, "management")
+	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false))
+	n.awaitRunning(t, 2*time.Minute)
+	n.cpus = n.cpus.Difference(cpuset.New(6, 7))
+	n.expectPlaced(t)
+}
