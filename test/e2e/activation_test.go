@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -132,7 +133,7 @@ func startsUnderLoad(t *testing.T, c *host.Cluster, namespace string) {
 	for i := range 4 {
 		clients.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				p, err := c.Client.CoreV1().Pods(namespace).Create(ctx, pod(fmt.Sprintf("load-%d-%d", i, n), asks, container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{})
+				p, err := c.Client.CoreV1().Pods(namespace).Create(ctx, fixture.Pod(fmt.Sprintf("load-%d-%d", i, n), asks, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{})
 				mu.Lock()
 				if err != nil {
 					refused[strings.SplitN(err.Error(), ":", 2)[0]]++

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -79,7 +80,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 		return p
 	}
 	burstable := func(annotations map[string]string) *v1.Pod {
-		return pod("", annotations, container("c", "true", "cpu=100m memory=16Mi", ""))
+		return fixture.Pod("", annotations, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
 	}
 	no := false
 	// holding asks for half of a node's cores, and would stay.
@@ -117,7 +118,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 		"a resources annotation":                {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":9000,"cpulimit":9000}`)), nil, ""},
 		"a cpuset":                              {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":100,"cpuset":"0"}`)), nil, ""},
 		"all that a partitioned pod has":        {withCores(burstable(forged(managementTarget, `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"), `{"cpushares":400}`)), cores), nil, says},
-		"the same without cpu, BestEffort":      {pod("", forged(managementTarget, `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"), `{"cpushares":2}`), container("c", "true", "", "")), nil, says},
+		"the same without cpu, BestEffort":      {fixture.Pod("", forged(managementTarget, `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"), `{"cpushares":2}`), fixture.Container("c", "true", "", "")), nil, says},
 		"cores of their own":                    {withCores(burstable(nil), cores), nil, "cores of a workload type were turned back into a cpu request"},
 		"cores of another type":                 {withCores(burstable(nil), "other.workload.openshift.io/cores"), nil, "cores of a workload type were turned back into a cpu request"},
 		"another type":                          {burstable(forged(partition.TargetPrefix+"other", "")), nil, says},
@@ -166,7 +167,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 		})
 	}
 	t.Run("a node is nominated by the scheduler alone", func(t *testing.T) {
-		p, err := pods.Create(t.Context(), nominated(pod("nominated", nil, container("c", "true", "", ""))), metav1.CreateOptions{})
+		p, err := pods.Create(t.Context(), nominated(fixture.Pod("nominated", nil, fixture.Container("c", "true", "", ""))), metav1.CreateOptions{})
 		if err != nil || p.Status.NominatedNodeName != "" {
 			t.Errorf("got %v, and the node %q", err, p.Status.NominatedNodeName)
 		}
@@ -176,7 +177,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 		}
 	})
 	t.Run("annotations that come later", func(t *testing.T) {
-		p, err := pods.Create(t.Context(), pod("later", nil, container("c", "true", "", "")), metav1.CreateOptions{})
+		p, err := pods.Create(t.Context(), fixture.Pod("later", nil, fixture.Container("c", "true", "", "")), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,11 +221,11 @@ func TestAttacksReachNoPool(t *testing.T) {
 		const invented = 50
 		for i := range invented {
 			annotations := forged(fmt.Sprintf("%sinvented-%d", partition.TargetPrefix, i), "")
-			if _, err := pods.Create(t.Context(), pod(fmt.Sprintf("invented-%d", i), annotations, container("c", "true", "", "")), metav1.CreateOptions{}); err != nil {
+			if _, err := pods.Create(t.Context(), fixture.Pod(fmt.Sprintf("invented-%d", i), annotations, fixture.Container("c", "true", "", "")), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			annotations = forged(fmt.Sprintf("%sdry-%d", partition.TargetPrefix, i), "")
-			if _, err := pods.Create(t.Context(), pod(fmt.Sprintf("dry-%d", i), annotations, container("c", "true", "", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			if _, err := pods.Create(t.Context(), fixture.Pod(fmt.Sprintf("dry-%d", i), annotations, fixture.Container("c", "true", "", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -241,11 +242,11 @@ func TestAttacksReachNoPool(t *testing.T) {
 		before := podSeries(t, c)
 		create := creating(t, c, open)
 		for i := range 7 {
-			if _, err := create(pod(fmt.Sprintf("counted-%d", i), asks, container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
+			if _, err := create(fixture.Pod(fmt.Sprintf("counted-%d", i), asks, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := create(pod("refused", map[string]string{managementTarget: hard}, container("c", "true", "cpu=100m", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		if _, err := create(fixture.Pod("refused", map[string]string{managementTarget: hard}, fixture.Container("c", "true", "cpu=100m", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("got %v", err)
 		}
 		after := podSeries(t, c)

@@ -16,10 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
-
-const hard = `{"effect": "RequiredDuringScheduling"}`
 
 // shapes are pods of all kinds; want is the reason why one is not partitioned in a
 // namespace and a cluster that allow it.
@@ -29,22 +28,24 @@ var shapes = map[string]struct {
 	// millicores of each container, init containers first; -1 is none.
 	millicores []int64
 }{
-	"requests": {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=400m memory=16Mi", "")) }, "", []int64{400}},
+	"requests": {func() *v1.Pod {
+		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""))
+	}, "", []int64{400}},
 	"requests and limit": {func() *v1.Pod {
-		return pod("", nil, container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
+		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
 	}, "", []int64{400}},
 	"init containers and sidecars": {func() *v1.Pod {
-		p := pod("", nil, container("c", "true", "cpu=400m memory=16Mi", ""))
+		p := fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""))
 		always := v1.ContainerRestartPolicyAlways
-		sidecar := container("sidecar", "true", "cpu=30m memory=16Mi", "")
+		sidecar := fixture.Container("sidecar", "true", "cpu=30m memory=16Mi", "")
 		sidecar.RestartPolicy = &always
-		p.Spec.InitContainers = []v1.Container{container("init", "true", "cpu=200m memory=16Mi", ""), sidecar}
+		p.Spec.InitContainers = []v1.Container{fixture.Container("init", "true", "cpu=200m memory=16Mi", ""), sidecar}
 		return p
 	}, "", []int64{200, 30, 400}},
 	"many containers": {func() *v1.Pod {
-		p := pod("", nil)
+		p := fixture.Pod("", nil)
 		for i := range 40 {
-			p.Spec.Containers = append(p.Spec.Containers, container(fmt.Sprintf("c-%d", i), "true", fmt.Sprintf("cpu=%dm memory=1Mi", i+1), ""))
+			p.Spec.Containers = append(p.Spec.Containers, fixture.Container(fmt.Sprintf("c-%d", i), "true", fmt.Sprintf("cpu=%dm memory=1Mi", i+1), ""))
 		}
 		return p
 	}, "", func() (all []int64) {
@@ -54,30 +55,40 @@ var shapes = map[string]struct {
 		return all
 	}()},
 	"a container without requests": {func() *v1.Pod {
-		return pod("", nil, container("c", "true", "cpu=400m memory=16Mi", ""), container("d", "true", "", ""))
+		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""), fixture.Container("d", "true", "", ""))
 	}, "", []int64{400, -1}},
-	"no requests":           {func() *v1.Pod { return pod("", nil, container("c", "true", "", "")) }, "", []int64{-1}},
-	"fractions":             {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=100500u memory=16Mi", "")) }, "", []int64{101}},
-	"very large":            {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=1000000 memory=16Mi", "")) }, "", []int64{1000000000}},
-	"too large":             {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=9E memory=16Mi", "")) }, partition.ReasonCPUOutOfRange, nil},
-	"too large for 64 bits": {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=9223372036854776 memory=16Mi", "")) }, partition.ReasonCPUOutOfRange, nil},
+	"no requests": {func() *v1.Pod { return fixture.Pod("", nil, fixture.Container("c", "true", "", "")) }, "", []int64{-1}},
+	"fractions": {func() *v1.Pod {
+		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=100500u memory=16Mi", ""))
+	}, "", []int64{101}},
+	"very large": {func() *v1.Pod {
+		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=1000000 memory=16Mi", ""))
+	}, "", []int64{1000000000}},
+	"too large": {func() *v1.Pod { return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=9E memory=16Mi", "")) }, partition.ReasonCPUOutOfRange, nil},
+	"too large for 64 bits": {func() *v1.Pod {
+		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=9223372036854776 memory=16Mi", ""))
+	}, partition.ReasonCPUOutOfRange, nil},
 	"huge pages without memory": {func() *v1.Pod {
-		return pod("", nil, container("c", "true", "cpu=400m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"), container("d", "true", "memory=16Mi", ""))
+		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"), fixture.Container("d", "true", "memory=16Mi", ""))
 	}, partition.ReasonHugePagesNeedCPU, nil},
 	"huge pages": {func() *v1.Pod {
-		return pod("", nil, container("c", "true", "cpu=400m memory=16Mi hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"))
+		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"))
 	}, "", []int64{400}},
-	"a cpu limit only, and memory": {func() *v1.Pod { return pod("", nil, container("c", "true", "memory=16Mi", "cpu=500m")) }, "", []int64{500}},
-	"requests without memory":      {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=400m", "")) }, partition.ReasonQoSChange, nil},
-	"limits only":                  {func() *v1.Pod { return pod("", nil, container("c", "true", "", "cpu=400m memory=16Mi")) }, partition.ReasonGuaranteed, nil},
-	"guaranteed":                   {func() *v1.Pod { return pod("", nil, container("c", "true", "cpu=1 memory=16Mi", "cpu=1 memory=16Mi")) }, partition.ReasonGuaranteed, nil},
+	"a cpu limit only, and memory": {func() *v1.Pod { return fixture.Pod("", nil, fixture.Container("c", "true", "memory=16Mi", "cpu=500m")) }, "", []int64{500}},
+	"requests without memory":      {func() *v1.Pod { return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m", "")) }, partition.ReasonQoSChange, nil},
+	"limits only": {func() *v1.Pod {
+		return fixture.Pod("", nil, fixture.Container("c", "true", "", "cpu=400m memory=16Mi"))
+	}, partition.ReasonGuaranteed, nil},
+	"guaranteed": {func() *v1.Pod {
+		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=1 memory=16Mi", "cpu=1 memory=16Mi"))
+	}, partition.ReasonGuaranteed, nil},
 	"pod-level memory": {func() *v1.Pod {
-		p := pod("", nil, container("c", "true", "cpu=1 memory=16Mi", "cpu=1 memory=16Mi"))
+		p := fixture.Pod("", nil, fixture.Container("c", "true", "cpu=1 memory=16Mi", "cpu=1 memory=16Mi"))
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}, Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}
 		return p
 	}, partition.ReasonPodLevelCPU, nil},
 	"pod-level cpu": {func() *v1.Pod {
-		p := pod("", nil, container("c", "true", "memory=16Mi", ""))
+		p := fixture.Pod("", nil, fixture.Container("c", "true", "memory=16Mi", ""))
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}
 		return p
 	}, partition.ReasonPodLevelCPU, nil},
@@ -141,7 +152,7 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 		}
 	}
 	t.Run("the audit log has each warning", func(t *testing.T) {
-		p, _, err := send(t, plain, pod("audited", asks, container("c", "true", "", "")), "create")
+		p, _, err := send(t, plain, fixture.Pod("audited", asks, fixture.Container("c", "true", "", "")), "create")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +187,7 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 		"a type in capitals":    {map[string]string{partition.TargetPrefix + "Management": ""}, "metadata.annotations[" + partition.TargetPrefix + "Management]", "workload type"},
 	} {
 		t.Run("invalid: "+name, func(t *testing.T) {
-			_, _, err := send(t, open, pod("", test.annotations, container("c", "true", "cpu=100m memory=16Mi", "")), "create")
+			_, _, err := send(t, open, fixture.Pod("", test.annotations, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), "create")
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.path) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want 422 with %s and %q", err, test.path, test.says)
 			}
@@ -185,7 +196,7 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 	t.Run("annotations that ours would make too large", func(t *testing.T) {
 		large := func(effect string) *v1.Pod {
 			const most = 256 << 10
-			return pod("", map[string]string{managementTarget: effect, "mine": strings.Repeat("x", most-len("mine")-len(managementTarget)-len(hard))}, container("c", "true", "cpu=100m memory=16Mi", ""))
+			return fixture.Pod("", map[string]string{managementTarget: effect, "mine": strings.Repeat("x", most-len("mine")-len(managementTarget)-len(hard))}, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
 		}
 		p, told, err := send(t, open, large(""), "create")
 		if err != nil {
@@ -199,7 +210,7 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 		}
 	})
 	t.Run("an effect that is empty is soft", func(t *testing.T) {
-		p, _, err := send(t, open, pod("", map[string]string{managementTarget: `{"effect": ""}`}, container("c", "true", "cpu=100m memory=16Mi", "")), "create")
+		p, _, err := send(t, open, fixture.Pod("", map[string]string{managementTarget: `{"effect": ""}`}, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), "create")
 		if err != nil || p.Annotations[managementTarget] != `{"effect":"PreferredDuringScheduling"}` {
 			t.Errorf("got %v, annotations %v", err, p.Annotations)
 		}

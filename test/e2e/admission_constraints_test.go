@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -24,20 +25,15 @@ var namespaceDemands = map[string]struct {
 	zero    bool
 	refuses string
 }{
-	"defaults":                  {limits: &v1.LimitRangeItem{Default: list("cpu=2"), DefaultRequest: list("cpu=100m")}},
-	"minimum":                   {limits: &v1.LimitRangeItem{Min: list("cpu=50m")}, refuses: "minimum cpu usage per Container is 50m"},
-	"maximum":                   {limits: &v1.LimitRangeItem{Max: list("cpu=4")}, refuses: "maximum cpu usage per Container is 4"},
-	"ratio":                     {limits: &v1.LimitRangeItem{MaxLimitRequestRatio: list("cpu=10")}, refuses: "cpu max limit to request ratio"},
-	"quota of cpu":              {quota: &v1.ResourceQuotaSpec{Hard: list("cpu=10")}, zero: true},
-	"quota of requests":         {quota: &v1.ResourceQuotaSpec{Hard: list("requests.cpu=10")}, zero: true},
-	"quota of limits":           {quota: &v1.ResourceQuotaSpec{Hard: list("limits.cpu=10")}, refuses: "must specify limits.cpu for: c"},
-	"quota that counts this":    {quota: &v1.ResourceQuotaSpec{Hard: list("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeNotBestEffort}}, refuses: "must specify limits.cpu for: c"},
-	"quota that counts another": {quota: &v1.ResourceQuotaSpec{Hard: list("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeTerminating}}},
-}
-
-func list(text string) v1.ResourceList {
-	name, value, _ := strings.Cut(text, "=")
-	return v1.ResourceList{v1.ResourceName(name): resource.MustParse(value)}
+	"defaults":                  {limits: &v1.LimitRangeItem{Default: fixture.Resources("cpu=2"), DefaultRequest: fixture.Resources("cpu=100m")}},
+	"minimum":                   {limits: &v1.LimitRangeItem{Min: fixture.Resources("cpu=50m")}, refuses: "minimum cpu usage per Container is 50m"},
+	"maximum":                   {limits: &v1.LimitRangeItem{Max: fixture.Resources("cpu=4")}, refuses: "maximum cpu usage per Container is 4"},
+	"ratio":                     {limits: &v1.LimitRangeItem{MaxLimitRequestRatio: fixture.Resources("cpu=10")}, refuses: "cpu max limit to request ratio"},
+	"quota of cpu":              {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("cpu=10")}, zero: true},
+	"quota of requests":         {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("requests.cpu=10")}, zero: true},
+	"quota of limits":           {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("limits.cpu=10")}, refuses: "must specify limits.cpu for: c"},
+	"quota that counts this":    {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeNotBestEffort}}, refuses: "must specify limits.cpu for: c"},
+	"quota that counts another": {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeTerminating}}},
 }
 
 // Pods are as they were where the namespace would refuse them without cpu, their authors
@@ -52,7 +48,7 @@ func TestConstraintsRefuseNoPodForItsMissingCPU(t *testing.T) {
 			namespace := newNamespace(t, c, "management")
 			demand(t, c, namespace, test.limits, test.quota)
 			build := func() *v1.Pod {
-				return pod("", map[string]string{managementTarget: ""}, container("c", "true", "cpu=400m memory=16Mi", "cpu=500m"))
+				return fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m"))
 			}
 			partitioned := func(p *v1.Pod) bool { _, is := partition.PartitionedType(p); return is }
 			var p *v1.Pod
@@ -103,7 +99,7 @@ func TestQuotasCountCores(t *testing.T) {
 	namespace := newNamespace(t, c, "management")
 	awaitActive(t, creating(t, c, namespace), true)
 	build := func(name string) *v1.Pod {
-		return pod(name, asks, container("c", "true", "cpu=400m memory=16Mi", ""), container("d", "true", "memory=16Mi", ""))
+		return fixture.Pod(name, asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""), fixture.Container("d", "true", "memory=16Mi", ""))
 	}
 	name := v1.ResourceName("requests." + string(cores))
 	if _, err := c.Client.CoreV1().ResourceQuotas(namespace).Create(t.Context(), &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "cores"}, Spec: v1.ResourceQuotaSpec{Hard: v1.ResourceList{name: resource.MustParse("1000")}}}, metav1.CreateOptions{}); err != nil {
@@ -175,8 +171,7 @@ func sendMirror(t *testing.T, c *host.Cluster, namespace string) (*v1.Pod, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := pod("static-reporting", map[string]string{managementTarget: ""}, container("c", "true", "cpu=400m memory=16Mi", "cpu=500m"))
-	partition.Mutate(partition.V1(p), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+	p := fixture.Partitioned(fixture.Pod("static-reporting", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m")))
 	p.Annotations[v1.MirrorPodAnnotationKey], p.Annotations["kubernetes.io/config.source"] = "hash", "file"
 	p.Spec.NodeName = "reporting"
 	yes, no := true, false

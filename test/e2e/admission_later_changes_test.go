@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/image"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -23,7 +24,7 @@ func TestSameManifestAgainChangesNothing(t *testing.T) {
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	awaitActive(t, creating(t, c, newNamespace(t, c, "management")), true)
-	for name, quota := range map[string]*v1.ResourceQuotaSpec{"no cpu": nil, "zero": {Hard: list("requests.cpu=10")}} {
+	for name, quota := range map[string]*v1.ResourceQuotaSpec{"no cpu": nil, "zero": {Hard: fixture.Resources("requests.cpu=10")}} {
 		t.Run(name, func(t *testing.T) {
 			namespace := newNamespace(t, c, "management")
 			demand(t, c, namespace, nil, quota)
@@ -45,10 +46,10 @@ func sendAgain(t *testing.T, c *host.Cluster, namespace string, zero bool) {
 		return p
 	}
 	build := func(name string) *v1.Pod {
-		return pod(name, map[string]string{managementTarget: ""}, container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
+		return fixture.Pod(name, asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
 	}
 	t.Run("kubectl apply of an unchanged manifest", func(t *testing.T) {
-		text := manifest(t, build("applied"))
+		text := fixture.Manifest(build("applied"))
 		mustKubectl(t, namespace, text, "apply", "-f", "-")
 		before := get(t, "applied")
 		for range 3 {
@@ -67,7 +68,7 @@ func sendAgain(t *testing.T, c *host.Cluster, namespace string, zero bool) {
 		}
 	})
 	t.Run("server-side apply of an unchanged manifest", func(t *testing.T) {
-		text := manifest(t, build("server-side"))
+		text := fixture.Manifest(build("server-side"))
 		mustKubectl(t, namespace, text, "apply", "--server-side", "-f", "-")
 		before := get(t, "server-side")
 		mustKubectl(t, namespace, text, "apply", "--server-side", "-f", "-")
@@ -125,9 +126,9 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 		return p
 	}
 	build := func(name string) *v1.Pod {
-		return pod(name, map[string]string{managementTarget: ""}, container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
+		return fixture.Pod(name, asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
 	}
-	mustKubectl(t, namespace, manifest(t, build("p")), "create", "-f", "-")
+	mustKubectl(t, namespace, fixture.Manifest(build("p")), "create", "-f", "-")
 	original := get(t, "p")
 	t.Run("an annotation of the user's own", func(t *testing.T) {
 		output := mustKubectl(t, namespace, "", "annotate", "pod/p", "example.com/mine=x")
@@ -149,7 +150,7 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 		}
 	})
 	t.Run("status, binding and ephemeral containers carry no annotation into it", func(t *testing.T) {
-		ordinary, err := creating(t, c, namespace)(pod("ordinary", nil, container("c", "true", "", "")), metav1.CreateOptions{})
+		ordinary, err := creating(t, c, namespace)(fixture.Pod("ordinary", nil, fixture.Container("c", "true", "", "")), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,5 +249,5 @@ func withoutIdentity(t *testing.T, text string) string {
 	p.ObjectMeta = metav1.ObjectMeta{Name: p.Name, Annotations: p.Annotations}
 	p.Spec.EphemeralContainers = nil
 	p.Status = v1.PodStatus{}
-	return manifest(t, &p)
+	return fixture.Manifest(&p)
 }

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/image"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -39,7 +40,7 @@ var patches = map[string]func(*v1.Pod) []map[string]any{
 		if slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.Name == "injected" }) {
 			return nil
 		}
-		injected := container("injected", "true", "cpu=100m memory=16Mi", "")
+		injected := fixture.Container("injected", "true", "cpu=100m memory=16Mi", "")
 		return []map[string]any{{"op": "add", "path": "/spec/containers/-", "value": injected}}
 	},
 	// As Kyverno's default requests have it: only what is absent, and in each run.
@@ -56,13 +57,13 @@ var patches = map[string]func(*v1.Pod) []map[string]any{
 		if slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.Name == "bare" }) {
 			return nil
 		}
-		return []map[string]any{{"op": "add", "path": "/spec/containers/-", "value": container("bare", "true", "", "")}}
+		return []map[string]any{{"op": "add", "path": "/spec/containers/-", "value": fixture.Container("bare", "true", "", "")}}
 	},
 	// It makes a whole partitioned pod of each, and has the last word.
 	"forge": func(p *v1.Pod) []map[string]any {
 		p = p.DeepCopy()
-		p.Annotations = map[string]string{managementTarget: ""}
-		partition.Mutate(partition.V1(p), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+		p.Annotations = asks
+		p = fixture.Partitioned(p)
 		return []map[string]any{{"op": "add", "path": "/metadata/annotations", "value": p.Annotations}, {"op": "add", "path": "/spec/containers", "value": p.Spec.Containers}}
 	},
 	// An autoscaler's.
@@ -199,7 +200,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 		Default:        v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("1Gi")},
 		DefaultRequest: v1.ResourceList{v1.ResourceCPU: resource.MustParse("25m"), v1.ResourceMemory: resource.MustParse("32Mi")}}}}}
 	build := func() *v1.Pod {
-		return pod("p", map[string]string{managementTarget: "", "mine": "kept"}, container("c", "true", "cpu=400m memory=16Mi", ""), container("d", "true", "memory=16Mi", ""))
+		return fixture.Pod("p", map[string]string{managementTarget: "", "mine": "kept"}, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""), fixture.Container("d", "true", "memory=16Mi", ""))
 	}
 	// What LimitRanger makes of the two containers: requests and limits of both.
 	plain := map[string]string{"c": `{"cpushares":400}`, "d": `{"cpushares":2}`}
@@ -276,7 +277,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 	t.Run("a webhook that forges a partitioned pod", func(t *testing.T) {
 		namespace := newNamespace(t, c, "")
 		labelNamespace(t, c, namespace, []string{"forge"})
-		for _, p := range []*v1.Pod{pod("p", nil, container("c", "true", "cpu=400m memory=16Mi", "")), pod("p", nil, container("c", "true", "", ""))} {
+		for _, p := range []*v1.Pod{fixture.Pod("p", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")), fixture.Pod("p", nil, fixture.Container("c", "true", "", ""))} {
 			waitFor(t, 20*time.Second, "the pod is refused", func() error {
 				_, err := creating(t, c, namespace)(p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "namespace is not annotated with workload.openshift.io/allowed") {
@@ -290,7 +291,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 		namespace := newNamespace(t, c, "management")
 		labelNamespace(t, c, namespace, []string{"inject"})
 		waitFor(t, 20*time.Second, "both containers are partitioned", func() error {
-			p, told, err := send(t, namespace, pod("", asks, container("c", "true", "cpu=400m memory=16Mi", "cpu=400m memory=16Mi")), "dry run")
+			p, told, err := send(t, namespace, fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=400m memory=16Mi")), "dry run")
 			if err != nil {
 				return err
 			}
@@ -305,7 +306,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 			namespace := newNamespace(t, c, "management")
 			labelNamespace(t, c, namespace, []string{recommended, "annotate"})
 			waitFor(t, 20*time.Second, "the recommendation is seen", func() error {
-				p, told, err := send(t, namespace, pod("", asks, container("c", "true", "cpu=400m memory=16Mi", "")), "dry run")
+				p, told, err := send(t, namespace, fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")), "dry run")
 				if err != nil {
 					return err
 				}
@@ -361,7 +362,9 @@ func demandsKey(t *testing.T, c *host.Cluster) {
 	})
 	namespace := newNamespace(t, c, "management")
 	labelNamespace(t, c, namespace, []string{"demand"})
-	build := func() *v1.Pod { return pod("p", asks, container("c", "true", "cpu=400m memory=16Mi", "")) }
+	build := func() *v1.Pod {
+		return fixture.Pod("p", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""))
+	}
 	create := func(p *v1.Pod) (*v1.Pod, error) {
 		return creating(t, c, namespace)(p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	}

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -43,7 +44,7 @@ func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 	labels := map[string]string{"app": "operator"}
 	selector := &metav1.LabelSelector{MatchLabels: labels}
 	template := func(restart v1.RestartPolicy) v1.PodTemplateSpec {
-		spec := pod("", nil, container("c", "true", "cpu=400m memory=16Mi", "")).Spec
+		spec := fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")).Spec
 		spec.RestartPolicy = restart
 		return v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: spec}
 	}
@@ -101,7 +102,7 @@ func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 		for _, resources := range [][2]string{{"", "cpu=400m memory=16Mi"}, {"cpu=400m", "cpu=400m memory=16Mi"}} {
 			client, recorded := recording(t)
 			guaranteed := *always.DeepCopy()
-			guaranteed.Spec.Containers = []v1.Container{container("c", "true", resources[0], resources[1])}
+			guaranteed.Spec.Containers = []v1.Container{fixture.Container("c", "true", resources[0], resources[1])}
 			if _, err := client.AppsV1().Deployments(open).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta("guaranteed"), Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: selector, Template: guaranteed}},
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				t.Fatal(err)

@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -114,7 +115,7 @@ func reportCores(t testing.TB, c *host.Cluster, name string, workloadTypes ...st
 func awaitActive(t testing.TB, create creator, want bool) {
 	t.Helper()
 	waitFor(t, 5*time.Second, fmt.Sprintf("the type is active: %v", want), func() error {
-		p, err := create(pod("probe", asks, container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		p, err := create(fixture.Pod("probe", asks, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/criproxy"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -29,7 +30,7 @@ func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
 	needsUpstream(t)
 	c := alone(t, config)
 	t.Run("a pod that asks runs as an ordinary one, with a warning", func(t *testing.T) {
-		p := start(t, c, newNamespace(t, c, "management"), pod("asks", asks, container("c", busy, "cpu=400m memory=16Mi", "")))[0]
+		p := start(t, c, newNamespace(t, c, "management"), fixture.Pod("asks", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")))[0]
 		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] != "" || !strings.Contains(p.Annotations[partition.WarningAnnotation], "active") {
 			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
 		}
@@ -41,7 +42,7 @@ func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
 		}
 	})
 	t.Run("a static pod that asks is left as it is", func(t *testing.T) {
-		writeStaticPod(t, c, "static", staticPod("400m"))
+		writeStaticPods(t, c, staticPod("static", map[string]string{managementTarget: soft}, fixture.Busy, "cpu=400m memory=16Mi", ""))
 		p := awaitRunning(t, c, "default", "static-"+host.NodeName)
 		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] == "" {
 			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
@@ -145,13 +146,10 @@ func observe(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, kubelet, file
 	})
 	proxy.Forget()
 	audited := auditSize(t, c)
-	always := v1.ContainerRestartPolicyAlways
-	sidecar := container("sidecar", awake, "cpu=50m memory=16Mi", "")
-	sidecar.RestartPolicy = &always
-	full := pod("full", annotations, container("c", awake, "cpu=100m memory=16Mi", "cpu=200m memory=32Mi"), container("d", awake, "cpu=50m memory=16Mi", ""))
+	full := fixture.Pod("full", annotations, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "cpu=200m memory=32Mi"), fixture.Container("d", fixture.Awake, "cpu=50m memory=16Mi", ""))
 	// An init container that ends may or may not be seen by a reconciliation.
-	full.Spec.InitContainers = []v1.Container{sidecar}
-	pods := []*v1.Pod{full, pod("besteffort", annotations, container("c", awake, "", "")), pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))}
+	full.Spec.InitContainers = []v1.Container{fixture.Sidecar("sidecar", fixture.Awake, "cpu=50m memory=16Mi", "")}
+	pods := []*v1.Pod{full, fixture.Pod("besteffort", annotations, fixture.Container("c", fixture.Awake, "", "")), fixture.Exclusive("exclusive", 1)}
 	no := false
 	for _, p := range pods {
 		p.Spec.AutomountServiceAccountToken, p.Spec.EnableServiceLinks = &no, &no

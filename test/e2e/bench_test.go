@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"os"
@@ -24,7 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/partition"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // BenchmarkPodStart measures the time from the creation of a pod to the start of its
@@ -92,7 +91,7 @@ type startKind struct {
 }
 
 func startOne(b *testing.B, c *host.Cluster, runtime runtimeapi.RuntimeServiceClient, namespace, name string, kind *startKind) time.Duration {
-	p := pod(name, kind.annotations, container("c", "trap exit TERM; sleep 1000 & wait", "cpu=100m memory=16Mi", ""))
+	p := fixture.Pod(name, kind.annotations, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", ""))
 	began := time.Now()
 	if _, err := c.Client.CoreV1().Pods(namespace).Create(b.Context(), p, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -163,9 +162,7 @@ func BenchmarkCreatePods(b *testing.B) {
 	const clients, blocks, rounds, pods = 16, 8, 10, 240
 	// A partitioned pod is a larger object than the one that asked, whoever makes it so:
 	// the plugin's own cost is that against a server that is given the same object.
-	objects := map[string]*v1.Pod{"ordinary": twoContainers(nil), "asking": twoContainers(asks)}
-	objects["partitioned"] = twoContainers(asks)
-	partition.Mutate(partition.V1(objects["partitioned"]), partition.Policy{Gate: func(string) partition.Reason { return "" }})
+	objects := map[string]*v1.Pod{"ordinary": twoContainers(nil), "asking": twoContainers(asks), "partitioned": fixture.Partitioned(twoContainers(asks))}
 	kinds := []string{"ordinary", "partitioned", "asking"}
 	turns := map[string]*results{}
 	for _, kind := range kinds {
@@ -306,7 +303,7 @@ func manyClients(b *testing.B, url string, n int) (clients []*kubernetes.Clients
 }
 
 func twoContainers(annotations map[string]string) *v1.Pod {
-	return pod("", maps.Clone(annotations), container("c", "true", "cpu=100m memory=16Mi", ""), container("d", "true", "cpu=50m memory=16Mi", ""))
+	return fixture.Pod("", annotations, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""), fixture.Container("d", "true", "cpu=50m memory=16Mi", ""))
 }
 
 // createMany returns how long the creation of the pods took.

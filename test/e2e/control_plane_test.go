@@ -25,6 +25,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -64,7 +65,7 @@ func TestControlPlaneRunsInItsPool(t *testing.T) {
 		two := int32(2)
 		if _, err := c.Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
 			Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: pod("", nil, container("c", awake, "cpu=100m memory=16Mi", "")).Spec},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: fixture.Pod("", nil, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")).Spec},
 		}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -31,6 +31,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // The node is right after each start, whatever it was before, and what others have
@@ -171,7 +172,7 @@ func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
 	namespace := newNamespace(t, c, "management")
 	create := creating(t, c, namespace)
 	build := func(name string, millicores int) *v1.Pod {
-		p := pod(name, asks, container("c", "true", fmt.Sprintf("cpu=%dm memory=16Mi", millicores), ""))
+		p := fixture.Pod(name, asks, fixture.Container("c", "true", fmt.Sprintf("cpu=%dm memory=16Mi", millicores), ""))
 		p.Finalizers = []string{"example.com/for-good"}
 		p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
 		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "reporting"}
@@ -229,10 +230,10 @@ func TestZeroCPURequestChangesNothingOnTheNode(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	var usages []string
-	for _, quota := range []*v1.ResourceQuotaSpec{nil, {Hard: list("requests.cpu=10")}} {
+	for _, quota := range []*v1.ResourceQuotaSpec{nil, {Hard: fixture.Resources("requests.cpu=10")}} {
 		namespace := newNamespace(t, c, "management")
 		demand(t, c, namespace, nil, quota)
-		p := start(t, c, namespace, pod("p", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))[0]
+		p := start(t, c, namespace, fixture.Pod("p", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")))[0]
 		if _, has := p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has != (quota != nil) {
 			t.Errorf("the pod has %v", p.Spec.Containers[0].Resources)
 		}

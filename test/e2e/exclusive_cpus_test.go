@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // Containers with exclusive CPUs keep them, whatever becomes of the pools; a pool that
@@ -30,8 +31,8 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 	restart(t, c, "")
 	namespace := newNamespace(t, c, "management")
 	// Without a pool the CPU manager keeps CPU 0 for the system, and gives away the last one.
-	exclusive := pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))
-	pods := start(t, c, namespace, exclusive, pod("shared", nil, container("c", awake, "memory=16Mi", "")))
+	exclusive := fixture.Exclusive("exclusive", 1)
+	pods := start(t, c, namespace, exclusive, fixture.Pod("shared", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	has := containerUsage(t, pods[0], 0).CPUs
 	if has != "1" {
 		t.Fatalf("the exclusive container has CPUs %s, want 1", has)
@@ -154,12 +155,8 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
 	online := cpus(t, allCPUs(t))
-	exclusive := func(name string, count int) *v1.Pod {
-		amount := fmt.Sprintf("cpu=%d memory=32Mi", count)
-		return pod(name, nil, container("c", awake, amount, amount))
-	}
-	shared := start(t, c, namespace, pod("shared", nil, container("c", awake, "", "")))[0]
-	holders := []*v1.Pod{exclusive("most", online.Size()-3), exclusive("last-but-one", 1), exclusive("last", 1)}
+	shared := start(t, c, namespace, fixture.Pod("shared", nil, fixture.Container("c", fixture.Awake, "", "")))[0]
+	holders := []*v1.Pod{fixture.Exclusive("most", online.Size()-3), fixture.Exclusive("last-but-one", 1), fixture.Exclusive("last", 1)}
 	holders = start(t, c, namespace, holders...)
 	onOne := func(t *testing.T, p *v1.Pod) string {
 		t.Helper()
@@ -174,7 +171,7 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 		return found
 	}
 	first := onOne(t, shared)
-	late := start(t, c, namespace, pod("late", nil, container("c", awake, "", "")))[0]
+	late := start(t, c, namespace, fixture.Pod("late", nil, fixture.Container("c", fixture.Awake, "", "")))[0]
 	if got, want := onOne(t, late), fmt.Sprint(slices.Max(online.List())); got != want {
 		t.Errorf("a container that starts now has CPU %s, want %s", got, want)
 	}
@@ -242,10 +239,10 @@ func TestExclusiveCPUsAreWholeCores(t *testing.T) {
 	reconfigure("cpuManagerPolicyOptions: {full-pcpus-only: \"true\"}\ntopologyManagerPolicy: single-numa-node\n")
 	namespace := newNamespace(t, c, "management")
 	pods := start(t, c, namespace,
-		pod("busy", asks, container("c", busy+" & "+busy, "cpu=400m memory=16Mi", "")),
-		pod("ordinary", nil, container("c", busy, "cpu=100m memory=16Mi", "")),
-		pod("aligned", nil, container("c", awake, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")),
-		pod("larger", nil, container("c", awake, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")))
+		fixture.Pod("busy", asks, fixture.Container("c", fixture.Busy+" & "+fixture.Busy, "cpu=400m memory=16Mi", "")),
+		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")),
+		fixture.Exclusive("aligned", 2),
+		fixture.Exclusive("larger", 2))
 	pool, taken := cpuset.New(0, 1), cpuset.New()
 	for _, p := range pods[2:] {
 		has := cpus(t, containerUsage(t, p, 0).CPUs)
@@ -298,10 +295,10 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	var sharing []*v1.Pod
 	for i := range cpus(t, otherCPUs(t)).Size() {
 		// Each works often, on whatever CPU it finds, and leaves time to an emulated VM.
-		sharing = append(sharing, pod(fmt.Sprint("shares-", i), nil, container("c", awake, "memory=16Mi", "")))
+		sharing = append(sharing, fixture.Pod(fmt.Sprint("shares-", i), nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	}
 	sharing = start(t, c, namespace, sharing...)
-	exclusive := start(t, c, namespace, pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))[0]
+	exclusive := start(t, c, namespace, fixture.Exclusive("exclusive", 1))[0]
 	has := cpus(t, containerUsage(t, exclusive, 0).CPUs)
 	if has.Size() != 1 {
 		t.Fatalf("the exclusive container has CPUs %s", has)
@@ -327,7 +324,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	t.Run("while ordinary pods come and go", func(t *testing.T) {
 		watch := watchCPUs(t, has)
 		for i := range 5 {
-			p := pod(fmt.Sprint("short-", i), nil, container("c", someWork, "memory=16Mi", ""))
+			p := fixture.Pod(fmt.Sprint("short-", i), nil, fixture.Container("c", someWork, "memory=16Mi", ""))
 			p.Spec.RestartPolicy = v1.RestartPolicyNever
 			if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
@@ -345,7 +342,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	t.Run("given out again", func(t *testing.T) {
 		beside := func(name string) map[string]time.Duration {
 			watch := watchCPUs(t, has)
-			again := start(t, c, namespace, pod(name, nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))[0]
+			again := start(t, c, namespace, fixture.Exclusive(name, 1))[0]
 			if got := containerUsage(t, again, 0).CPUs; got != has.String() {
 				t.Fatalf("the exclusive container has CPUs %s now, and had %s", got, has)
 			}
@@ -406,8 +403,8 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 	quietNode(t, c)
 	random := newRandom(t)
 	refused := refusals(t, c)
-	sharing := start(t, c, namespace, pod("shares", nil, container("c", awake, "memory=16Mi", "")), pod("besteffort", nil, container("c", awake, "", "")),
-		pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")))
+	sharing := start(t, c, namespace, fixture.Pod("shares", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")), fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Awake, "", "")),
+		fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))
 	var holders []*v1.Pod
 	free := cpus(t, otherCPUs(t)).Size() - 1
 	begin := time.Now()
@@ -425,8 +422,7 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 			}
 		case free > 0 && (len(holders) == 0 || random.Intn(2) == 0):
 			count := 1 + random.Intn(free)
-			amount := fmt.Sprintf("cpu=%d memory=16Mi", count)
-			p, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), pod(fmt.Sprint("exclusive-", i), nil, container("c", awake, amount, amount)), metav1.CreateOptions{})
+			p, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), fixture.Exclusive(fmt.Sprint("exclusive-", i), count), metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

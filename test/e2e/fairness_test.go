@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // Busy pods share a pool of one CPU in proportion to the requests that they had, and
@@ -19,13 +20,13 @@ func TestFairness(t *testing.T) {
 	namespace := newNamespace(t, c, "management")
 	names := []string{"four", "one", "besteffort", "limited", "inside"}
 	start(t, c, namespace,
-		pod("four", asks, container("c", busy, "cpu=400m memory=16Mi", "memory=32Mi")),
-		pod("one", asks, container("c", busy, "cpu=100m memory=16Mi", "")),
-		pod("besteffort", asks, container("c", busy, "", "")),
+		fixture.Pod("four", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "memory=32Mi")),
+		fixture.Pod("one", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")),
+		fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Busy, "", "")),
 		// Its share would be more than its limit.
-		pod("limited", asks, container("c", busy, "cpu=200m memory=16Mi", "cpu=200m")),
+		fixture.Pod("limited", asks, fixture.Container("c", fixture.Busy, "cpu=200m memory=16Mi", "cpu=200m")),
 		// Small, to leave the others theirs.
-		pod("inside", asks, container("c", busy, "cpu=40m memory=16Mi", ""), container("d", busy, "cpu=10m memory=16Mi", "")),
+		fixture.Pod("inside", asks, fixture.Container("c", fixture.Busy, "cpu=40m memory=16Mi", ""), fixture.Container("d", fixture.Busy, "cpu=10m memory=16Mi", "")),
 	)
 	// The kubelet adds up the requests of a class once a minute, and for new pods.
 	waitFor(t, 90*time.Second, "the class Burstable has the weight of its pods", func() error {

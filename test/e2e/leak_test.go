@@ -12,14 +12,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 const (
 	// usedCPUs prints where the container has run, at its end.
 	usedCPUs = "grep Cpus_allowed_list /proc/self/status; cat /sys/fs/cgroup/cpuacct/cpuacct.usage_percpu 2>/dev/null || true"
 	someWork = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; "
-	// awake works now and then, and leaves CPU time to the control plane.
-	awake = "trap exit TERM; while :; do i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; sleep 0.2; done"
 )
 
 // No partitioned container has a nanosecond off its pool, and no other has one on it,
@@ -103,17 +102,14 @@ func noLeak(t *testing.T, c *host.Cluster) {
 // startMix starts pods of each kind, all of them at work, and returns their names.
 func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 	t.Helper()
-	always := v1.ContainerRestartPolicyAlways
 	record := []v1.VolumeMount{{Name: "record", MountPath: "/record"}}
 	full := func(name string, annotations map[string]string, requests, limits string) *v1.Pod {
-		p := pod(name, annotations, container("c", awake, requests, limits), container("d", awake, requests, limits))
-		sidecar := container("sidecar", awake, requests, limits)
-		sidecar.RestartPolicy = &always
-		p.Spec.InitContainers = []v1.Container{container("init", someWork+usedCPUs, requests, limits), sidecar}
+		p := fixture.Pod(name, annotations, fixture.Container("c", fixture.Awake, requests, limits), fixture.Container("d", fixture.Awake, requests, limits))
+		p.Spec.InitContainers = []v1.Container{fixture.Container("init", someWork+usedCPUs, requests, limits), fixture.Sidecar("sidecar", fixture.Awake, requests, limits)}
 		return p
 	}
 	crashing := func(name string, annotations map[string]string, requests string) *v1.Pod {
-		p := pod(name, annotations, container("c", someWork+"("+usedCPUs+") >>/record/used; exit 1", requests, ""))
+		p := fixture.Pod(name, annotations, fixture.Container("c", someWork+"("+usedCPUs+") >>/record/used; exit 1", requests, ""))
 		p.Spec.Volumes = []v1.Volume{{Name: "record", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 		p.Spec.Containers[0].VolumeMounts = record
 		return p
@@ -124,13 +120,13 @@ func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 	}
 	steady := []*v1.Pod{
 		full("partitioned", asks, "cpu=100m memory=16Mi", "cpu=500m memory=32Mi"),
-		pod("partitioned-besteffort", asks, container("c", awake, "", "")),
-		onHost(pod("partitioned-on-host", asks, container("c", awake, "cpu=100m memory=16Mi", ""))),
+		fixture.Pod("partitioned-besteffort", asks, fixture.Container("c", fixture.Awake, "", "")),
+		onHost(fixture.Pod("partitioned-on-host", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))),
 		// All allocatable cpu is for the exclusive one, so these ask for memory only.
 		full("burstable", nil, "memory=16Mi", "memory=32Mi"),
-		pod("besteffort", nil, container("c", awake, "", "")),
-		onHost(pod("on-host", nil, container("c", awake, "memory=16Mi", ""))),
-		pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")),
+		fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Awake, "", "")),
+		onHost(fixture.Pod("on-host", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", ""))),
+		fixture.Exclusive("exclusive", 1),
 	}
 	for _, p := range []*v1.Pod{crashing("partitioned-crashes", asks, "cpu=100m memory=16Mi"), crashing("crashes", nil, "memory=16Mi")} {
 		if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
@@ -161,9 +157,9 @@ func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 	name := func(i int) string { return fmt.Sprintf("short-%d", i) }
 	for i := range pods + atOnce {
 		if i < pods {
-			p := pod(name(i), nil, container("c", someWork+usedCPUs, "memory=8Mi", ""))
+			p := fixture.Pod(name(i), nil, fixture.Container("c", someWork+usedCPUs, "memory=8Mi", ""))
 			if i%2 == 0 {
-				p = pod(p.Name, asks, container("c", someWork+usedCPUs, "cpu=50m memory=8Mi", ""))
+				p = fixture.Pod(p.Name, asks, fixture.Container("c", someWork+usedCPUs, "cpu=50m memory=8Mi", ""))
 			}
 			p.Spec.RestartPolicy = v1.RestartPolicyNever
 			if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {

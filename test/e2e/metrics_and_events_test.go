@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 func TestMetricsAndEvents(t *testing.T) {
@@ -38,8 +39,8 @@ func TestMetricsAndEvents(t *testing.T) {
 		}
 		return nil
 	})
-	start(t, c, namespace, pod("a", asks, container("c", busy, "cpu=400m memory=16Mi", "")), pod("b", asks, container("c", busy, "cpu=100m memory=16Mi", "")),
-		pod("ordinary", nil, container("c", busy, "cpu=100m memory=16Mi", "")))
+	start(t, c, namespace, fixture.Pod("a", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")), fixture.Pod("b", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")),
+		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")))
 	for name, want := range map[string]float64{"pods": 2, "requested_millicores": 500, "pool_cpus": 1} {
 		if got := metric(t, c, "kubelet_workload_partitioning_"+name, "workload_type", "management"); got != want {
 			t.Errorf("kubelet_workload_partitioning_%s is %v, want %v", name, got, want)

@@ -21,6 +21,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -34,12 +35,12 @@ func TestPodCgroupsHaveTheirPool(t *testing.T) {
 func podCgroups(t *testing.T, c *host.Cluster) {
 	t.Cleanup(func() { restart(t, c, pinning) })
 	namespace := newNamespace(t, c, "management")
-	onHost := pod("on-host", asks, container("c", awake, "cpu=100m memory=16Mi", ""))
+	onHost := fixture.Pod("on-host", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))
 	onHost.Spec.HostNetwork = true
-	probed := pod("probed", asks, container("c", awake, "cpu=100m memory=16Mi", "memory=32Mi"))
+	probed := fixture.Pod("probed", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "memory=32Mi"))
 	probeEachSecond(probed)
-	pods := start(t, c, namespace, onHost, probed, pod("besteffort", asks, container("c", awake, "", "")),
-		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+	pods := start(t, c, namespace, onHost, probed, fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Awake, "", "")),
+		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	all := cpus(t, allCPUs(t))
 	last := cpuset.New(slices.Max(all.List()))
 	if host.CgroupV1() {
@@ -103,7 +104,7 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 		})
 	}
 	t.Run("a pod went while no kubelet ran, and the pool moves", func(t *testing.T) {
-		left := start(t, c, namespace, pod("left", asks, container("c", awake, "cpu=100m memory=16Mi", "")))[0]
+		left := start(t, c, namespace, fixture.Pod("left", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))[0]
 		if err := c.StopKubelet(); err != nil {
 			t.Fatal(err)
 		}
@@ -154,8 +155,8 @@ func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 			})
 			refused := refusals(t, c)
 			namespace := newNamespace(t, c, "management")
-			pods := start(t, c, namespace, pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")),
-				pod("besteffort", asks, container("c", awake, "", "")))
+			pods := start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")),
+				fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Awake, "", "")))
 			if sandboxes.Load() < 2 {
 				t.Fatalf("the runtime gave sets to %d sandboxes", sandboxes.Load())
 			}
@@ -207,7 +208,7 @@ func TestMemorySettingsLeaveAPodItsCPUs(t *testing.T) {
 	namespace := newNamespace(t, c, "management")
 	memory := v1.ResourceList{v1.ResourceMemory: resource.MustParse("32Mi")}
 	podLevel := func(name string) *v1.Pod {
-		p := pod(name, asks, container("c", awake, "", ""))
+		p := fixture.Pod(name, asks, fixture.Container("c", fixture.Awake, "", ""))
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: memory, Limits: memory}
 		return p
 	}
@@ -225,7 +226,7 @@ func TestMemorySettingsLeaveAPodItsCPUs(t *testing.T) {
 			t.Skip("it needs cgroup v2")
 		}
 		configureKubelet(t, c, "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9\n")
-		p := start(t, c, namespace, pod("protected", asks, container("c", awake, "cpu=100m memory=16Mi", "memory=32Mi")))[0]
+		p := start(t, c, namespace, fixture.Pod("protected", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "memory=32Mi")))[0]
 		for _, kubelet := range []string{"that created it", "that starts again"} {
 			if err := confinedTo(p, cpuset.New(0), false); err != nil {
 				t.Errorf("with the kubelet %s: %v", kubelet, err)
@@ -265,7 +266,7 @@ func freedByHand(t *testing.T, c *host.Cluster) {
 		t.Fatalf("no command begins with %q", starts)
 	}
 	namespace := newNamespace(t, c, "management")
-	p := start(t, c, namespace, pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")))[0]
+	p := start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))[0]
 	if err := c.StopKubelet(); err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +321,7 @@ func TestEventNamesThePoolCPUsThatPodsLack(t *testing.T) {
 	})
 	restart(t, c, pinning)
 	namespace := newNamespace(t, c, "management")
-	if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	awaitEvent(t, c, "PodCgroupLacksPoolCPUs", "its pods cannot run on CPU 0")
@@ -338,7 +339,7 @@ func TestContainersAreConfinedWithoutPodCgroups(t *testing.T) {
 	}
 	namespace := newNamespace(t, c, "management")
 	for name, annotations := range map[string]map[string]string{"partitioned": asks, "ordinary": nil} {
-		p := pod(name, annotations, container("c", usedCPUs+"; "+awake, "memory=16Mi", ""))
+		p := fixture.Pod(name, annotations, fixture.Container("c", usedCPUs+"; "+fixture.Awake, "memory=16Mi", ""))
 		p = start(t, c, namespace, p)[0]
 		expectPrinted(t, p, logs(t, c, p, "c"))
 	}

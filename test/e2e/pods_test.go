@@ -3,31 +3,28 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/kubernetes/cluster/poll"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
 const (
 	managementTarget = partition.TargetPrefix + "management"
 	cores            = v1.ResourceName("management.workload.openshift.io/cores")
-	// busy keeps one CPU busy; its container ends at once when it is told to.
-	busy = "trap exit TERM; while :; do :; done"
+	// What a target annotation may hold: the effects.
+	soft = `{"effect": "PreferredDuringScheduling"}`
+	hard = `{"effect": "RequiredDuringScheduling"}`
 )
 
 // cleanup returns a context for what follows a test.
@@ -68,33 +65,8 @@ func newNamespace(t testing.TB, c *host.Cluster, allowed string) string {
 	return name
 }
 
-// container runs a script with requests and limits such as "cpu=400m memory=16Mi".
-func container(name, script, requests, limits string) v1.Container {
-	list := func(text string) v1.ResourceList {
-		l := v1.ResourceList{}
-		for _, field := range strings.Fields(text) {
-			key, value, _ := strings.Cut(field, "=")
-			l[v1.ResourceName(key)] = resource.MustParse(value)
-		}
-		return l
-	}
-	return v1.Container{
-		Name: name, Image: image.Busybox, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script},
-		Resources: v1.ResourceRequirements{Requests: list(requests), Limits: list(limits)},
-	}
-}
-
-func pod(name string, annotations map[string]string, containers ...v1.Container) *v1.Pod {
-	grace := int64(1)
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: v1.PodSpec{Containers: containers, TerminationGracePeriodSeconds: &grace}}
-}
-
-var asks = asksFor("management")
-
-// asksFor are the annotations of a pod that asks for a type.
-func asksFor(workloadType string) map[string]string {
-	return map[string]string{partition.TargetAnnotation(workloadType): ""}
-}
+// asks are the annotations of a pod that asks for the type of the tests' node.
+var asks = fixture.Asks("management")
 
 // start creates pods and returns them when all their containers run.
 func start(t testing.TB, c *host.Cluster, namespace string, pods ...*v1.Pod) []*v1.Pod {
@@ -156,22 +128,26 @@ func deleteNow(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	}
 }
 
-// writeStaticPod gives the kubelet a manifest, and takes it away after the test.
-func writeStaticPod(t *testing.T, c *host.Cluster, name, manifest string) {
-	t.Helper()
-	writeStaticPods(t, c, map[string]string{name: manifest})
+// staticPod returns a static pod of one container.
+func staticPod(name string, annotations map[string]string, script, requests, limits string) *v1.Pod {
+	p := fixture.Pod(name, annotations, fixture.Container("c", script, requests, limits))
+	p.Namespace = metav1.NamespaceDefault
+	return p
 }
 
-// writeStaticPods does it for several, by name.
-func writeStaticPods(t *testing.T, c *host.Cluster, manifests map[string]string) {
+// writeStaticPods gives the kubelet manifests, and takes them away after the test.
+func writeStaticPods(t *testing.T, c *host.Cluster, pods ...*v1.Pod) {
 	t.Helper()
-	path := func(name string) string { return filepath.Join(host.ManifestDir, name+".yaml") }
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.Name)
+	}
 	t.Cleanup(func() {
-		for name := range manifests {
-			_ = os.Remove(path(name))
+		for _, name := range names {
+			_ = os.Remove(manifestPath(name))
 		}
 		// The next test must not find their containers.
-		left := slices.Collect(maps.Keys(manifests))
+		left := names
 		for range 300 {
 			left = slices.DeleteFunc(left, func(name string) bool {
 				_, err := c.Client.CoreV1().Pods("default").Get(context.Background(), name+"-"+host.NodeName, metav1.GetOptions{})
@@ -184,10 +160,18 @@ func writeStaticPods(t *testing.T, c *host.Cluster, manifests map[string]string)
 		}
 		t.Errorf("static pods %s do not end", left)
 	})
-	for name, manifest := range manifests {
-		if err := os.WriteFile(path(name), []byte(manifest), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range pods {
+		writeManifest(t, p)
+	}
+}
+
+func manifestPath(name string) string { return filepath.Join(host.ManifestDir, name+".yaml") }
+
+// writeManifest writes or replaces the manifest of a static pod.
+func writeManifest(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	if err := os.WriteFile(manifestPath(p.Name), []byte(fixture.Manifest(p)), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -207,7 +191,7 @@ func debug(t *testing.T, c *host.Cluster, namespace, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon(container("debug", awake, "", ""))})
+	p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon(fixture.Container("debug", fixture.Awake, "", ""))})
 	if _, err := c.Client.CoreV1().Pods(namespace).UpdateEphemeralContainers(t.Context(), name, p, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -244,15 +228,4 @@ func resizeMemory(t *testing.T, c *host.Cluster, namespace, name, request, limit
 		return nil
 	})
 	return nil
-}
-
-func manifest(t *testing.T, p *v1.Pod) string {
-	t.Helper()
-	p = p.DeepCopy()
-	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-	data, err := yaml.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -22,7 +23,7 @@ func TestContainersFollowChangedPools(t *testing.T) {
 
 func poolsChange(t *testing.T, c *host.Cluster) {
 	namespace := newNamespace(t, c, "management")
-	start(t, c, namespace, pod("partitioned", asks, container("c", awake, "cpu=400m memory=16Mi", "")), pod("ordinary", nil, container("c", awake, "cpu=100m memory=16Mi", "")))
+	start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))
 	var pods []*v1.Pod
 	for _, name := range []string{"partitioned", "ordinary"} {
 		debug(t, c, namespace, name)
@@ -100,10 +101,10 @@ func TestPoolsOfEveryShape(t *testing.T) {
 			}
 			namespace := newNamespace(t, c, "management,infra")
 			pods := start(t, c, namespace,
-				pod("management", asks, container("c", busy, "cpu=400m memory=16Mi", "")),
-				pod("infra", asksFor("infra"), container("c", busy, "cpu=200m memory=16Mi", "")),
-				pod("ordinary", nil, container("c", busy, "cpu=100m memory=16Mi", "")),
-				pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))
+				fixture.Pod("management", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")),
+				fixture.Pod("infra", fixture.Asks("infra"), fixture.Container("c", fixture.Busy, "cpu=200m memory=16Mi", "")),
+				fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")),
+				fixture.Exclusive("exclusive", 1))
 			shared := online.Difference(management).Difference(infra)
 			exclusive := cpus(t, containerUsage(t, pods[3], 0).CPUs)
 			if exclusive.Size() != 1 || !exclusive.IsSubsetOf(shared) {
@@ -150,8 +151,8 @@ func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
 		}
 	}
 	namespace := newNamespace(t, c, "management, infra")
-	pods := start(t, c, namespace, pod("management", asks, container("c", busy, "cpu=400m memory=16Mi", "")),
-		pod("infra", asksFor("infra"), container("c", busy, "cpu=200m memory=16Mi", "")))
+	pods := start(t, c, namespace, fixture.Pod("management", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")),
+		fixture.Pod("infra", fixture.Asks("infra"), fixture.Container("c", fixture.Busy, "cpu=200m memory=16Mi", "")))
 	if request := pods[1].Spec.Containers[0].Resources.Requests[infraCores]; request.Value() != 200 {
 		t.Errorf("the second pod has %v", pods[1].Spec.Containers[0].Resources)
 	}

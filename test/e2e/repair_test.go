@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -32,10 +33,10 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 		return p
 	}
 	pods := start(t, c, namespace,
-		here(pod("limited", asks, container("c", awake, "cpu=400m memory=16Mi", "cpu=500m memory=64Mi"))),
-		here(pod("unlimited", asks, container("c", awake, "cpu=100m memory=16Mi", ""))),
-		here(pod("besteffort", asks, container("c", awake, "", ""))),
-		here(pod("ordinary", nil, container("c", awake, "cpu=50m memory=16Mi", ""))))
+		here(fixture.Pod("limited", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "cpu=500m memory=64Mi"))),
+		here(fixture.Pod("unlimited", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))),
+		here(fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Awake, "", ""))),
+		here(fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "cpu=50m memory=16Mi", ""))))
 	if usage := containerUsage(t, pods[0], 0); usage.Weight != weight(2) || usage.Quota != 0 {
 		t.Fatalf("without the file the container has weight %d and quota %v: there is nothing to repair", usage.Weight, usage.Quota)
 	}
@@ -108,13 +109,13 @@ func TestPodsOfOpenShiftsKubeletRunInTheirPool(t *testing.T) {
 	use(filepath.Join(upstreamBin, "kube-apiserver"))
 	t.Cleanup(func() { use("") })
 	with := func(name, list string) v1.Container {
-		c := container(name, awake, list, "")
+		c := fixture.Container(name, fixture.Awake, list, "")
 		if quantity, has := c.Resources.Requests[cores]; has {
 			c.Resources.Limits = v1.ResourceList{cores: quantity}
 		}
 		return c
 	}
-	p := pod("theirs", map[string]string{managementTarget: `{"effect": "PreferredDuringScheduling"}`, partition.ResourcesAnnotation("asks"): `{"cpushares": 409}`},
+	p := fixture.Pod("theirs", map[string]string{managementTarget: `{"effect": "PreferredDuringScheduling"}`, partition.ResourcesAnnotation("asks"): `{"cpushares": 409}`},
 		with("asks", string(cores)+"=400 memory=16Mi"), with("asks-nothing", "memory=16Mi"))
 	p = start(t, c, namespace, p)[0]
 	time.Sleep(3 * time.Second)

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -28,8 +29,8 @@ func survive(t *testing.T, c *host.Cluster) survivors {
 	t.Helper()
 	s := survivors{c: c, namespace: newNamespace(t, c, "management")}
 	s.before = start(t, c, s.namespace,
-		pod("partitioned", asks, container("c", awake, "cpu=400m memory=16Mi", "cpu=500m memory=32Mi")),
-		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+		fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "cpu=500m memory=32Mi")),
+		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	return s
 }
 
@@ -41,7 +42,7 @@ func (s survivors) withExclusive(t *testing.T) survivors {
 		p, err := pods.Get(t.Context(), "exclusive", metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			_, err = pods.Create(t.Context(), pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")), metav1.CreateOptions{})
+			_, err = pods.Create(t.Context(), fixture.Exclusive("exclusive", 1), metav1.CreateOptions{})
 			if err == nil {
 				err = errors.New("it was just created")
 			}
@@ -102,7 +103,7 @@ func (s survivors) expectPlaced(t *testing.T) {
 // node, since the scheduler of this release does not start under an older server.
 func (s survivors) expectNew(t *testing.T) {
 	t.Helper()
-	fresh := pod("", asks, container("c", busy, "cpu=100m memory=16Mi", ""))
+	fresh := fixture.Pod("", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", ""))
 	fresh.GenerateName, fresh.Spec.NodeName = "new-", host.NodeName
 	p := start(t, s.c, s.namespace, fresh)[0]
 	if _, ok := partition.PartitionedType(p); !ok {
@@ -211,7 +212,7 @@ func TestUnpatchedKubelet(t *testing.T) {
 			t.Errorf("the node still offers %v cores", quantity.String())
 		}
 		// The type stays active: what asks for it waits for a node that has it.
-		if _, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), pod("waits", asks, container("c", awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), fixture.Pod("waits", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		waitFor(t, 20*time.Second, "the scheduler says why", func() error {
@@ -253,7 +254,7 @@ func TestUnpatchedServer(t *testing.T) {
 	s := survive(t, c)
 	t.Cleanup(func() { useAPIServer(t, c, "") })
 	useAPIServer(t, c, filepath.Join(upstreamBin, "kube-apiserver"))
-	p := start(t, c, s.namespace, pod("asks", asks, container("c", busy, "cpu=100m memory=16Mi", "")))[0]
+	p := start(t, c, s.namespace, fixture.Pod("asks", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")))[0]
 	if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has {
 		t.Errorf("the pod requests %v", p.Spec.Containers[0].Resources.Requests)
 	}
@@ -267,7 +268,7 @@ func TestUnpatchedServer(t *testing.T) {
 		useAPIServer(t, c, "")
 		s.expectPlaced(t)
 		waitFor(t, 20*time.Second, "new pods are partitioned", func() error {
-			dry, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), pod("dry", asks, container("c", awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			dry, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), fixture.Pod("dry", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
 				if _, ok := partition.PartitionedType(dry); !ok {
 					err = fmt.Errorf("one has the annotations %v", dry.Annotations)

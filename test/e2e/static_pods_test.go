@@ -1,11 +1,11 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,52 +13,47 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/image"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
-
-// oneContainer is a static pod's manifest; extra is part of its spec.
-func oneContainer(name, annotations, resources, extra string) string {
-	return fmt.Sprintf(`apiVersion: v1
-kind: Pod
-metadata:
-  name: %s
-  namespace: default
-  annotations:
-%sspec:
-  terminationGracePeriodSeconds: 1
-%s
-  containers:
-  - {name: c, image: %q, imagePullPolicy: Never, args: [-c, %q], resources: %s}
-`, name, annotations, extra, image.Busybox, awake, resources)
-}
 
 func TestStaticPodsThatCannotBePartitionedRunAllTheSame(t *testing.T) {
 	in(t)
 	c := partitioned(t)
-	const burstable = "{requests: {cpu: 50m, memory: 16Mi}}"
-	const hard = `{"effect": "RequiredDuringScheduling"}`
-	tests := map[string]struct{ annotations, resources, extra, reason string }{
-		"guaranteed":      {target("management", ""), "{requests: {cpu: 50m, memory: 16Mi}, limits: {cpu: 50m, memory: 16Mi}}", "", "guaranteed"},
-		"guaranteed-hard": {target("management", hard), "{limits: {cpu: 50m, memory: 16Mi}}", "", "guaranteed"},
-		"qos-change":      {target("management", ""), "{requests: {cpu: 50m}}", "", "qos_change"},
-		"pod-level":       {target("management", ""), burstable, "  resources: {requests: {cpu: 80m}}", "pod_level_cpu"},
-		"pod-level-hard":  {target("management", hard), burstable, "  resources: {requests: {cpu: 80m}}", "pod_level_cpu"},
-		"broken-json":     {target("management", "{"), burstable, "", "invalid_target"},
-		"unknown-effect":  {target("management", `{"effect": "Sometimes"}`), burstable, "", "invalid_target"},
-		"two-targets":     {target("management", "") + target("other", ""), burstable, "", "invalid_target"},
-		"unknown-type":    {target("other", hard), burstable, "", "type_inactive"},
+	with := func(annotations map[string]string, requests, limits string) *v1.Pod {
+		return staticPod("", annotations, fixture.Awake, requests, limits)
+	}
+	podLevel := func(p *v1.Pod) *v1.Pod {
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: fixture.Resources("cpu=80m")}
+		return p
+	}
+	target := func(value string) map[string]string { return map[string]string{managementTarget: value} }
+	const burstable = "cpu=50m memory=16Mi"
+	tests := map[string]struct {
+		pod    *v1.Pod
+		reason string
+	}{
+		"guaranteed":      {with(asks, burstable, burstable), "guaranteed"},
+		"guaranteed-hard": {with(target(hard), "", burstable), "guaranteed"},
+		"qos-change":      {with(asks, "cpu=50m", ""), "qos_change"},
+		"pod-level":       {podLevel(with(asks, burstable, "")), "pod_level_cpu"},
+		"pod-level-hard":  {podLevel(with(target(hard), burstable, "")), "pod_level_cpu"},
+		"broken-json":     {with(target("{"), burstable, ""), "invalid_target"},
+		"unknown-effect":  {with(target(`{"effect": "Sometimes"}`), burstable, ""), "invalid_target"},
+		"two-targets":     {with(map[string]string{managementTarget: "", partition.TargetAnnotation("other"): ""}, burstable, ""), "invalid_target"},
+		"unknown-type":    {with(map[string]string{partition.TargetAnnotation("other"): hard}, burstable, ""), "type_inactive"},
 	}
 	const counter = "kubelet_workload_partitioning_static_pods_skipped_total"
-	before, skipped, manifests := map[string]float64{}, map[string]float64{}, map[string]string{}
+	before, skipped := map[string]float64{}, map[string]float64{}
+	var pods []*v1.Pod
 	for name, test := range tests {
 		before[test.reason] = metric(t, c, counter, "reason", test.reason)
 		skipped[test.reason]++
-		manifests[name] = oneContainer(name, test.annotations, test.resources, test.extra)
+		test.pod.Name = name
+		pods = append(pods, test.pod)
 	}
-	writeStaticPods(t, c, manifests)
+	writeStaticPods(t, c, pods...)
 	for name := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := awaitRunning(t, c, "default", name+"-"+host.NodeName)
@@ -86,10 +81,10 @@ func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	const name = "edited"
-	manifest := func(cpu, annotations string) string {
-		return oneContainer(name, annotations, "{requests: {cpu: "+cpu+", memory: 16Mi}}", "")
+	build := func(annotations map[string]string, cpu string) *v1.Pod {
+		return staticPod(name, annotations, fixture.Awake, "memory=16Mi cpu="+cpu, "")
 	}
-	writeStaticPod(t, c, name, manifest("100m", target("management", "")))
+	writeStaticPods(t, c, build(asks, "100m"))
 	settled := func(t *testing.T, partitioned bool, millicores int64) *v1.Pod {
 		t.Helper()
 		var p *v1.Pod
@@ -110,15 +105,10 @@ func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 		expectNoLeak(t, p)
 		return p
 	}
-	edit := func(content string) {
-		if err := os.WriteFile(filepath.Join(host.ManifestDir, name+".yaml"), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 	settled(t, true, 100)
-	edit(manifest("200m", target("other", "")))
+	writeManifest(t, build(fixture.Asks("other"), "200m"))
 	settled(t, false, 200)
-	edit(manifest("300m", target("management", "")))
+	writeManifest(t, build(asks, "300m"))
 	before := settled(t, true, 300)
 	// The kubelet reads manifests every two seconds here, and syncs pods every ten.
 	time.Sleep(12 * time.Second)
@@ -135,11 +125,14 @@ func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 func TestStaticPodsFromAURLArePartitioned(t *testing.T) {
 	in(t)
 	c := partitioned(t)
-	// Kubernetes decodes JSON there, and a list is allowed.
-	manifests := fmt.Sprintf(`{"apiVersion": "v1", "kind": "PodList", "items": [%s, %s]}`,
-		asJSON(t, oneContainer("url-partitioned", target("management", ""), "{requests: {cpu: 400m, memory: 16Mi}}", "")),
-		asJSON(t, oneContainer("url-skipped", target("other", ""), "{requests: {cpu: 100m, memory: 16Mi}}", "")))
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, manifests) }))
+	manifests, err := json.Marshal(v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{
+		*staticPod("url-partitioned", asks, fixture.Awake, "cpu=400m memory=16Mi", ""),
+		*staticPod("url-skipped", fixture.Asks("other"), fixture.Awake, "cpu=100m memory=16Mi", ""),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(manifests) }))
 	t.Cleanup(server.Close)
 	c.Config.StaticPodURL = server.URL
 	restart(t, c, pinning)
@@ -160,17 +153,4 @@ func TestStaticPodsFromAURLArePartitioned(t *testing.T) {
 		t.Errorf("the other pod has annotations %v", skipped.Annotations)
 	}
 	expectNoLeak(t, skipped)
-}
-
-func asJSON(t *testing.T, manifest string) string {
-	t.Helper()
-	data, err := yaml.ToJSON([]byte(manifest))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
-func target(workloadType, value string) string {
-	return fmt.Sprintf("    target.workload.openshift.io/%s: '%s'\n", workloadType, value)
 }

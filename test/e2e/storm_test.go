@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // A storm of partitioned pods that start, end, crash, and are asked in their containers. On
@@ -91,21 +92,21 @@ func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration
 	}
 	begin := time.Now()
 	for i := range busyPods {
-		create(pod(fmt.Sprint("busy-", i), asks, container("c", busy, "cpu=10m memory=8Mi", "")))
+		create(fixture.Pod(fmt.Sprint("busy-", i), asks, fixture.Container("c", fixture.Busy, "cpu=10m memory=8Mi", "")))
 	}
 	for i := range probed {
-		p := pod(fmt.Sprint("probed-", i), asks, container("c", "trap exit TERM; while :; do echo a line of a log that nobody reads; done", "cpu=10m memory=8Mi", ""))
+		p := fixture.Pod(fmt.Sprint("probed-", i), asks, fixture.Container("c", "trap exit TERM; while :; do echo a line of a log that nobody reads; done", "cpu=10m memory=8Mi", ""))
 		probeEachSecond(p)
 		create(p)
 	}
 	for i := range crashing {
-		create(pod(fmt.Sprint("crashes-", i), asks, container("c", someWork+"exit 1", "cpu=10m memory=8Mi", "")))
+		create(fixture.Pod(fmt.Sprint("crashes-", i), asks, fixture.Container("c", someWork+"exit 1", "cpu=10m memory=8Mi", "")))
 	}
 	var running []string
 	ended := 0
 	for next := 0; time.Since(begin) < length || (ended < short && time.Since(begin) < most); {
 		for len(running) < short {
-			p := pod(fmt.Sprint("short-", next), asks, container("c", someWork, "cpu=10m memory=8Mi", ""))
+			p := fixture.Pod(fmt.Sprint("short-", next), asks, fixture.Container("c", someWork, "cpu=10m memory=8Mi", ""))
 			p.Spec.RestartPolicy = v1.RestartPolicyNever
 			running = append(running, create(p).Name)
 			next++

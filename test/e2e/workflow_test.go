@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/image"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -49,31 +49,11 @@ func TestNodeAdvertisesCores(t *testing.T) {
 	}
 }
 
-func staticPod(cpu string) string {
-	return fmt.Sprintf(`apiVersion: v1
-kind: Pod
-metadata:
-  name: static
-  namespace: default
-  annotations:
-    target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: c
-    image: %s
-    imagePullPolicy: Never
-    args: [-c, %q]
-    resources:
-      requests: {cpu: %s, memory: 16Mi}
-`, image.Busybox, busy, cpu)
-}
-
 // Step 7: static pods are rewritten.
 func TestStaticPodsArePartitioned(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
-	writeStaticPod(t, c, "static", staticPod("400m"))
+	writeStaticPods(t, c, staticPod("static", map[string]string{managementTarget: soft}, fixture.Busy, "cpu=400m memory=16Mi", ""))
 	p := awaitRunning(t, c, "default", "static-"+host.NodeName)
 	if got := p.Annotations[partition.ResourcesAnnotation("c")]; got != `{"cpushares":400}` {
 		t.Errorf("the container's annotation is %q", got)
@@ -98,7 +78,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 		labels := map[string]string{"app": "operator"}
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: pod("", nil, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")).Spec},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: fixture.Pod("", nil, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")).Spec},
 		}}
 		if _, err := c.Client.AppsV1().Deployments(namespace).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -131,7 +111,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 	t.Run("the namespace decides", func(t *testing.T) {
 		client, recorded := recording(t)
 		plain := newNamespace(t, c, "")
-		p, err := client.CoreV1().Pods(plain).Create(t.Context(), pod("soft", asks, container("c", busy, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{})
+		p, err := client.CoreV1().Pods(plain).Create(t.Context(), fixture.Pod("soft", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,18 +130,18 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 			return err
 		})
 		hard := map[string]string{managementTarget: `{"effect": "RequiredDuringScheduling"}`}
-		if _, err := client.CoreV1().Pods(plain).Create(t.Context(), pod("hard", hard, container("c", busy, "", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		if _, err := client.CoreV1().Pods(plain).Create(t.Context(), fixture.Pod("hard", hard, fixture.Container("c", fixture.Busy, "", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the hard effect got %v", err)
 		}
 		others := newNamespace(t, c, "other")
-		if _, err := client.CoreV1().Pods(others).Create(t.Context(), pod("soft", asks, container("c", busy, "", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		if _, err := client.CoreV1().Pods(others).Create(t.Context(), fixture.Pod("soft", asks, fixture.Container("c", fixture.Busy, "", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("a namespace with other types gave %v", err)
 		}
 	})
 	t.Run("nobody enters a partition later", func(t *testing.T) {
 		client, recorded := recording(t)
 		namespace := newNamespace(t, c, "management")
-		start(t, c, namespace, pod("besteffort", nil, container("c", busy, "", "")))
+		start(t, c, namespace, fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Busy, "", "")))
 		patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "", %q: "{\"cpushares\":2}", "mine": "x"}}}`, managementTarget, partition.ResourcesAnnotation("c"))
 		p, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "besteffort", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 		if err != nil {
@@ -173,7 +153,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 	})
 	t.Run("CPU is not resized in place", func(t *testing.T) {
 		namespace := newNamespace(t, c, "management")
-		start(t, c, namespace, pod("partitioned", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))
+		start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")))
 		resize := `{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "300m"}}}]}}`
 		_, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "partitioned", types.StrategicMergePatchType, []byte(resize), metav1.PatchOptions{}, "resize")
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "it is counted as management.workload.openshift.io/cores") {
@@ -187,7 +167,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 		zero := int32(0)
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
 			Replicas: &zero, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: pod("", nil, container("c", busy, "", "")).Spec},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: asks}, Spec: fixture.Pod("", nil, fixture.Container("c", fixture.Busy, "", "")).Spec},
 		}}
 		if _, err := client.AppsV1().Deployments(plain).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -234,16 +214,13 @@ func TestPlacement(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
-	inited := pod("partitioned", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m"))
-	inited.Spec.InitContainers = []v1.Container{container("init", "grep Cpus_allowed_list /proc/self/status", "cpu=100m memory=16Mi", "")}
-	always := v1.ContainerRestartPolicyAlways
-	sidecar := container("sidecar", busy, "cpu=100m memory=16Mi", "")
-	sidecar.RestartPolicy = &always
-	inited.Spec.InitContainers = append(inited.Spec.InitContainers, sidecar)
+	inited := fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m"))
+	inited.Spec.InitContainers = []v1.Container{fixture.Container("init", "grep Cpus_allowed_list /proc/self/status", "cpu=100m memory=16Mi", ""),
+		fixture.Sidecar("sidecar", fixture.Busy, "cpu=100m memory=16Mi", "")}
 	pods := start(t, c, namespace, inited,
-		pod("partitioned-besteffort", asks, container("c", busy, "", "")),
-		pod("burstable", nil, container("c", busy, "cpu=100m memory=16Mi", "")),
-		pod("besteffort", nil, container("c", busy, "", "")),
+		fixture.Pod("partitioned-besteffort", asks, fixture.Container("c", fixture.Busy, "", "")),
+		fixture.Pod("burstable", nil, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")),
+		fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Busy, "", "")),
 	)
 	check := func(t *testing.T) {
 		t.Helper()
@@ -284,7 +261,7 @@ func TestWeightsFollowTheOriginalRequests(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
-	both := start(t, c, namespace, pod("weighted", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")), pod("resized", asks, container("c", "trap exit TERM; sleep 1000 & wait", "cpu=200m memory=16Mi", "cpu=300m memory=32Mi")))
+	both := start(t, c, namespace, fixture.Pod("weighted", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")), fixture.Pod("resized", asks, fixture.Container("c", fixture.Idle, "cpu=200m memory=16Mi", "cpu=300m memory=32Mi")))
 	p, resized := both[0], both[1]
 	before := containerUsage(t, resized, 0)
 	of := containerUsage(t, p, 0)
@@ -317,7 +294,7 @@ func TestCoresAreCountedInsteadOfCPU(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	namespace := newNamespace(t, c, "management")
-	start(t, c, namespace, pod("partitioned", asks, container("c", busy, "cpu=400m memory=16Mi", "cpu=500m")))
+	start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")))
 	// The runtime's figures arrive with a later sync.
 	time.Sleep(3 * time.Second)
 	p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "partitioned", metav1.GetOptions{})
@@ -356,10 +333,10 @@ func TestCoresAreCountedInsteadOfCPU(t *testing.T) {
 	})
 	t.Run("an ordinary pod gets all of the node's allocatable cpu", func(t *testing.T) {
 		all := getNode(t, c).Status.Allocatable[v1.ResourceCPU]
-		full := pod("full", nil, container("c", "sleep 1000", "memory=16Mi", ""))
+		full := fixture.Pod("full", nil, fixture.Container("c", fixture.Idle, "memory=16Mi", ""))
 		full.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = all
 		start(t, c, namespace, full)
-		more := pod("more", nil, container("c", "sleep 1000", "cpu=1m memory=16Mi", ""))
+		more := fixture.Pod("more", nil, fixture.Container("c", fixture.Idle, "cpu=1m memory=16Mi", ""))
 		if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), more, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -387,11 +364,9 @@ func TestDownwardAPIGivesTheOriginalCPU(t *testing.T) {
 	of := func(name, field string) v1.EnvVar {
 		return v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: field, Divisor: resource.MustParse("1m")}}}
 	}
-	told := pod("told", asks, container("c", "env; "+awake, "cpu=300m memory=16Mi", "cpu=700m"), container("d", "", "cpu=100m memory=16Mi", ""))
-	always := v1.ContainerRestartPolicyAlways
-	sidecar := container("sidecar", "env; "+awake, "cpu=50m memory=16Mi", "")
-	sidecar.RestartPolicy = &always
-	told.Spec.InitContainers = []v1.Container{container("init", "env", "cpu=200m memory=16Mi", "cpu=250m"), sidecar}
+	told := fixture.Pod("told", asks, fixture.Container("c", "env; "+fixture.Awake, "cpu=300m memory=16Mi", "cpu=700m"), fixture.Container("d", "", "cpu=100m memory=16Mi", ""))
+	told.Spec.InitContainers = []v1.Container{fixture.Container("init", "env", "cpu=200m memory=16Mi", "cpu=250m"),
+		fixture.Sidecar("sidecar", "env; "+fixture.Awake, "cpu=50m memory=16Mi", "")}
 	for _, containers := range [][]v1.Container{told.Spec.InitContainers, told.Spec.Containers} {
 		for i := range containers {
 			named := of("NAMED", "requests.cpu")
@@ -406,7 +381,7 @@ func TestDownwardAPIGivesTheOriginalCPU(t *testing.T) {
 		{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{file("sidecar", "requests.cpu")}}}}}}},
 		{Name: "plain", VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{file("c", "limits.cpu"), file("d", "limits.cpu")}}}}}
 	told.Spec.Containers[1].VolumeMounts = []v1.VolumeMount{{Name: "told", MountPath: "/told"}, {Name: "plain", MountPath: "/plain"}}
-	told.Spec.Containers[1].Args[1] = "env; for f in /told/* /plain/*; do echo $f=$(cat $f); done; " + awake
+	told.Spec.Containers[1].Args[1] = "env; for f in /told/* /plain/*; do echo $f=$(cat $f); done; " + fixture.Awake
 	p := start(t, c, namespace, told)[0]
 	for container, want := range map[string][]string{
 		"c":       {"REQUEST=300\n", "LIMIT=700\n", "NAMED=300\n"},

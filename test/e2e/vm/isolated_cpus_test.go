@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // With CPUs that the kernel keeps its own work off, a pool and exclusive CPUs are where
@@ -35,8 +36,8 @@ func TestIsolatedCPUs(t *testing.T) {
 		}
 	}
 	namespace := n.namespace(t, "management")
-	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
-		pod("exclusive", "", awake, "cpu=4 memory=32Mi", true))
+	n.create(t, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", "")),
+		fixture.Exclusive("exclusive", 4))
 	n.awaitRunning(t, 2*time.Minute)
 	n.expectPlaced(t)
 }
@@ -46,7 +47,7 @@ func TestIsolatedCPUs(t *testing.T) {
 func TestIsolatedCPUsWithoutCPUManager(t *testing.T) {
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{CPUManagerPolicy: "none"})
 	namespace := n.namespace(t, "management")
-	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false))
+	n.create(t, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", "")))
 	n.awaitRunning(t, 2*time.Minute)
 	n.cpus = n.cpus.Difference(cpuset.New(6, 7))
 	n.expectPlaced(t)

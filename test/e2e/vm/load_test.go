@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // Memory that ends, and a pool of two CPUs with a hundred pods: the node stays Ready, and
@@ -36,8 +37,8 @@ func TestLoad(t *testing.T) {
 	t.Run("memory ends", func(t *testing.T) {
 		namespace := n.namespace(t, "management")
 		before := n.controlPlane(t)
-		hog := pod("hog", "", `dd if=/dev/zero of=/memory/first bs=1M count=$(($(sed -n 's/^MemAvailable: *\([0-9]*\)[0-9][0-9][0-9] kB/\1/p' /proc/meminfo) - 1300))
-i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 1; done`, "memory=16Mi", false)
+		hog := fixture.Pod("hog", nil, fixture.Container("c", `dd if=/dev/zero of=/memory/first bs=1M count=$(($(sed -n 's/^MemAvailable: *\([0-9]*\)[0-9][0-9][0-9] kB/\1/p' /proc/meminfo) - 1300))
+i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 1; done`, "memory=16Mi", ""))
 		hog.Spec.Volumes = []v1.Volume{{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}}}
 		hog.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "memory", MountPath: "/memory"}}
 		n.create(t, namespace, hog)
@@ -58,7 +59,7 @@ i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 
 		namespace := n.namespace(t, "management")
 		begin := time.Now()
 		for i := range 100 {
-			n.create(t, namespace, pod(fmt.Sprintf("p%d", i), "management", "exec sleep 1000000", "cpu=10m memory=1Mi", false))
+			n.create(t, namespace, fixture.Pod(fmt.Sprintf("p%d", i), asks, fixture.Container("c", "exec sleep 1000000", "cpu=10m memory=1Mi", "")))
 			// All at once are too many for an emulated node: containerd takes longer for
 			// each than the kubelet waits, and begins again.
 			if i%10 == 9 {

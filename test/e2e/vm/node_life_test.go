@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -36,8 +37,8 @@ import (
 func TestNode(t *testing.T) {
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{})
 	namespace := n.namespace(t, "management")
-	n.create(t, namespace, pod("partitioned", "management", busy, "cpu=400m memory=16Mi", false), pod("ordinary", "", awake, "cpu=100m memory=16Mi", false),
-		pod("exclusive", "", awake, "cpu=2 memory=32Mi", true))
+	n.create(t, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", "")),
+		fixture.Exclusive("exclusive", 2))
 	n.awaitRunning(t, 2*time.Minute)
 	n.expectPlaced(t)
 
@@ -171,7 +172,7 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 		count := 0
 		defer func() { created <- count }()
 		for i := range pods {
-			p := pod(fmt.Sprintf("cut-%d", i), []string{"management", ""}[i%2], awake, "cpu=20m memory=16Mi", false)
+			p := fixture.Pod(fmt.Sprintf("cut-%d", i), []map[string]string{asks, nil}[i%2], fixture.Container("c", fixture.Idle, "cpu=20m memory=16Mi", ""))
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			_, err := n.client.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
 			cancel()

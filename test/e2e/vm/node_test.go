@@ -9,21 +9,18 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
-const (
-	busy  = "trap exit TERM; while :; do :; done"
-	awake = "trap exit TERM; while :; do sleep 1; done"
-)
+// asks are the annotations of a pod that asks for the type of the tests' nodes.
+var asks = fixture.Asks("management")
 
 // node is a VM whose control plane consists of partitioned static pods.
 type node struct {
@@ -136,30 +133,6 @@ func (n *node) namespace(t *testing.T, allowed string) string {
 		_ = n.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 	})
 	return name
-}
-
-// pod is one of a container, of a workload type unless that is empty, with requests such
-// as "cpu=400m memory=16Mi", and the same as limits if it is guaranteed.
-func pod(name, workloadType, script, requests string, guaranteed bool) *v1.Pod {
-	grace := int64(1)
-	list := v1.ResourceList{}
-	for _, field := range strings.Fields(requests) {
-		key, value, _ := strings.Cut(field, "=")
-		list[v1.ResourceName(key)] = resource.MustParse(value)
-	}
-	p := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{{
-			Name: "c", Image: image.Busybox, ImagePullPolicy: v1.PullNever, Args: []string{"-c", script}, Resources: v1.ResourceRequirements{Requests: list},
-		}}},
-	}
-	if guaranteed {
-		p.Spec.Containers[0].Resources.Limits = list
-	}
-	if workloadType != "" {
-		p.Annotations = map[string]string{partition.TargetAnnotation(workloadType): ""}
-	}
-	return p
 }
 
 func (n *node) create(t *testing.T, namespace string, pods ...*v1.Pod) {

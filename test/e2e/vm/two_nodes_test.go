@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -54,8 +55,8 @@ func TestTwoNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	namespace := first.namespace(t, "management")
-	asks := func(name string) *v1.Pod {
-		p := pod(name, "management", awake, "cpu=50m memory=16Mi", false)
+	create := func(name string) *v1.Pod {
+		p := fixture.Pod(name, asks, fixture.Container("c", fixture.Idle, "cpu=50m memory=16Mi", ""))
 		created, err := first.client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +68,7 @@ func TestTwoNodes(t *testing.T) {
 		if active() {
 			t.Error("the type is active though a node lacks it")
 		}
-		if _, is := partition.PartitionedType(asks("early")); is {
+		if _, is := partition.PartitionedType(create("early")); is {
 			t.Error("a pod is partitioned though a node lacks the type")
 		}
 	})
@@ -84,7 +85,7 @@ func TestTwoNodes(t *testing.T) {
 			}
 			return nil
 		})
-		if _, is := partition.PartitionedType(asks("partitioned")); !is {
+		if _, is := partition.PartitionedType(create("partitioned")); !is {
 			t.Error("a pod is not partitioned")
 		}
 	})
@@ -102,7 +103,7 @@ func TestTwoNodes(t *testing.T) {
 		const kubectl = "/payload/bin/kubectl --kubeconfig " + "/var/lib/workload-partitioning/admin.kubeconfig "
 		first.run(t, kubectl+"drain "+second.Name()+" --ignore-daemonsets --force --timeout=120s")
 		for i := range 3 {
-			if _, is := partition.PartitionedType(asks(fmt.Sprintf("meanwhile-%d", i))); !is {
+			if _, is := partition.PartitionedType(create(fmt.Sprintf("meanwhile-%d", i))); !is {
 				t.Error("a pod is not partitioned while a node is drained")
 			}
 		}
@@ -113,7 +114,7 @@ func TestTwoNodes(t *testing.T) {
 			t.Errorf("the kubelet still is %s", version())
 		}
 		first.run(t, kubectl+"uncordon "+second.Name())
-		p := asks("upgraded")
+		p := create("upgraded")
 		first.awaitRunning(t, 2*time.Minute)
 		first.expectPlaced(t)
 		second.expectPlaced(t)
