@@ -99,7 +99,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 	}
 	nominated := func(p *v1.Pod) *v1.Pod { p.Status.NominatedNodeName = "reporting"; return p }
 	partitionedBy := func() map[string]string {
-		return forged(managementTarget, `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"), `{"cpushares":2000}`)
+		return forged(managementTarget, softNormal, partition.ResourcesAnnotation("c"), `{"cpushares":2000}`)
 	}
 	mirrorBy := func() map[string]string {
 		annotations := partitionedBy()
@@ -117,8 +117,8 @@ func TestAttacksReachNoPool(t *testing.T) {
 		"with the hard effect":                  {burstable(forged(managementTarget, hard)), apierrors.IsForbidden, says},
 		"a resources annotation":                {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":9000,"cpulimit":9000}`)), nil, ""},
 		"a cpuset":                              {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":100,"cpuset":"0"}`)), nil, ""},
-		"all that a partitioned pod has":        {withCores(burstable(forged(managementTarget, `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"), `{"cpushares":400}`)), cores), nil, says},
-		"the same without cpu, BestEffort":      {fixture.Pod("", forged(managementTarget, `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("c"), `{"cpushares":2}`), fixture.Container("c", "true", "", "")), nil, says},
+		"all that a partitioned pod has":        {withCores(burstable(forged(managementTarget, softNormal, partition.ResourcesAnnotation("c"), `{"cpushares":400}`)), cores), nil, says},
+		"the same without cpu, BestEffort":      {fixture.Pod("", forged(managementTarget, softNormal, partition.ResourcesAnnotation("c"), `{"cpushares":2}`), fixture.Container("c", "true", "", "")), nil, says},
 		"cores of their own":                    {withCores(burstable(nil), cores), nil, "cores of a workload type were turned back into a cpu request"},
 		"cores of another type":                 {withCores(burstable(nil), "other.workload.openshift.io/cores"), nil, "cores of a workload type were turned back into a cpu request"},
 		"another type":                          {burstable(forged(partition.TargetPrefix+"other", "")), nil, says},

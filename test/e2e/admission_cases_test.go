@@ -13,143 +13,40 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest"
 )
 
-// shapes are pods of all kinds; want is the reason why one is not partitioned in a
-// namespace and a cluster that allow it.
-var shapes = map[string]struct {
-	build func() *v1.Pod
-	want  partition.Reason
-	// millicores of each container, init containers first; -1 is none.
-	millicores []int64
-}{
-	"requests": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""))
-	}, "", []int64{400}},
-	"requests and limit": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
-	}, "", []int64{400}},
-	"init containers and sidecars": {func() *v1.Pod {
-		p := fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""))
-		always := v1.ContainerRestartPolicyAlways
-		sidecar := fixture.Container("sidecar", "true", "cpu=30m memory=16Mi", "")
-		sidecar.RestartPolicy = &always
-		p.Spec.InitContainers = []v1.Container{fixture.Container("init", "true", "cpu=200m memory=16Mi", ""), sidecar}
-		return p
-	}, "", []int64{200, 30, 400}},
-	"many containers": {func() *v1.Pod {
-		p := fixture.Pod("", nil)
-		for i := range 40 {
-			p.Spec.Containers = append(p.Spec.Containers, fixture.Container(fmt.Sprintf("c-%d", i), "true", fmt.Sprintf("cpu=%dm memory=1Mi", i+1), ""))
-		}
-		return p
-	}, "", func() (all []int64) {
-		for i := range 40 {
-			all = append(all, int64(i+1))
-		}
-		return all
-	}()},
-	"a container without requests": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""), fixture.Container("d", "true", "", ""))
-	}, "", []int64{400, -1}},
-	"no requests": {func() *v1.Pod { return fixture.Pod("", nil, fixture.Container("c", "true", "", "")) }, "", []int64{-1}},
-	"fractions": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=100500u memory=16Mi", ""))
-	}, "", []int64{101}},
-	"very large": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=1000000 memory=16Mi", ""))
-	}, "", []int64{1000000000}},
-	"too large": {func() *v1.Pod { return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=9E memory=16Mi", "")) }, partition.ReasonCPUOutOfRange, nil},
-	"too large for 64 bits": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=9223372036854776 memory=16Mi", ""))
-	}, partition.ReasonCPUOutOfRange, nil},
-	"huge pages without memory": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"), fixture.Container("d", "true", "memory=16Mi", ""))
-	}, partition.ReasonHugePagesNeedCPU, nil},
-	"huge pages": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi hugepages-2Mi=2Mi", "hugepages-2Mi=2Mi"))
-	}, "", []int64{400}},
-	"a cpu limit only, and memory": {func() *v1.Pod { return fixture.Pod("", nil, fixture.Container("c", "true", "memory=16Mi", "cpu=500m")) }, "", []int64{500}},
-	"requests without memory":      {func() *v1.Pod { return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=400m", "")) }, partition.ReasonQoSChange, nil},
-	"limits only": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "", "cpu=400m memory=16Mi"))
-	}, partition.ReasonGuaranteed, nil},
-	"guaranteed": {func() *v1.Pod {
-		return fixture.Pod("", nil, fixture.Container("c", "true", "cpu=1 memory=16Mi", "cpu=1 memory=16Mi"))
-	}, partition.ReasonGuaranteed, nil},
-	"pod-level memory": {func() *v1.Pod {
-		p := fixture.Pod("", nil, fixture.Container("c", "true", "cpu=1 memory=16Mi", "cpu=1 memory=16Mi"))
-		p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}, Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}
-		return p
-	}, partition.ReasonPodLevelCPU, nil},
-	"pod-level cpu": {func() *v1.Pod {
-		p := fixture.Pod("", nil, fixture.Container("c", "true", "memory=16Mi", ""))
-		p.Spec.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}
-		return p
-	}, partition.ReasonPodLevelCPU, nil},
-}
+// ways are those in which clients create pods; see send.
+var ways = []string{"create", "dry run", "generateName", "apply"}
 
-// texts are parts of what a client reads.
-var texts = map[partition.Reason]string{
-	partition.ReasonGuaranteed: "QoS class Guaranteed", partition.ReasonQoSChange: "would become BestEffort", partition.ReasonPodLevelCPU: "spec.resources has CPU",
-	partition.ReasonTypeInactive: "no pool of this type is active", partition.ReasonNamespaceNotAnnotated: "namespace is not annotated with workload.openshift.io/allowed", partition.ReasonNamespaceOtherTypes: "does not list it",
-	partition.ReasonCPUOutOfRange: "more than 1000000 CPUs", partition.ReasonHugePagesNeedCPU: "has huge pages and neither cpu nor memory",
-}
-
-// Every row of the table of reasons with every shape of a pod, soft and hard.
+// A new pod becomes what its case says, in whatever way it is created. The core and the plugin run
+// the same cases.
 func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 	in(t, core)
 	c := apiServer(t)
-	reportingNode(t, c, "reporting", "management")
-	open, plain, others := newNamespace(t, c, "management, absent"), newNamespace(t, c, ""), newNamespace(t, c, "other")
+	reportingNode(t, c, "reporting", partitiontest.Type)
+	namespaces := map[string]string{}
+	for _, n := range partitiontest.Namespaces() {
+		namespaces[n.Name] = newNamespace(t, c, n.Annotations[partition.AllowedAnnotation])
+	}
+	open, plain := namespaces[partitiontest.Open], namespaces[partitiontest.Plain]
 	awaitActive(t, creating(t, c, open), true)
-	for shape, of := range shapes {
-		for _, row := range []struct {
-			name, namespace, workloadType string
-			reason                        partition.Reason
-			alwaysRefused                 bool
-		}{
-			{"allowed", open, "management", of.want, false},
-			{"an inactive type", open, "absent", partition.ReasonTypeInactive, false},
-			{"a plain namespace", plain, "management", partition.ReasonNamespaceNotAnnotated, false},
-			{"other types only", others, "management", partition.ReasonNamespaceOtherTypes, true},
-		} {
-			for _, effect := range []string{"", hard} {
-				for _, how := range []string{"create", "dry run", "generateName", "apply"} {
-					t.Run(fmt.Sprintf("%s/%s/%s%s", shape, row.name, how, map[bool]string{true: "/hard"}[effect == hard]), func(t *testing.T) {
-						p := of.build()
-						p.Annotations = map[string]string{partition.TargetAnnotation(row.workloadType): effect, "mine": "kept"}
-						got, told, err := send(t, row.namespace, p, how)
-						if row.reason != "" && (effect == hard || row.alwaysRefused) {
-							if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), texts[row.reason]) || !strings.Contains(err.Error(), row.workloadType) {
-								t.Errorf("got %v, want 403 with %q", err, texts[row.reason])
-							}
-							return
-						}
-						if err != nil {
-							t.Fatal(err)
-						}
-						if row.reason == "" {
-							if len(told) > 0 {
-								t.Errorf("the client was told %q", told)
-							}
-							expectPartitioned(t, got, of.millicores)
-							return
-						}
-						warning := got.Annotations[partition.WarningAnnotation]
-						if !strings.Contains(warning, texts[row.reason]) || !slices.Equal(told, []string{warning}) {
-							t.Errorf("the annotation says %q, the client was told %q, want %q", warning, told, texts[row.reason])
-						}
-						expectOrdinary(t, c, row.namespace, of.build(), got)
-					})
+	for _, test := range slices.Concat(partitiontest.Cases(), furtherCases()) {
+		t.Run(test.Name, func(t *testing.T) {
+			if gate := test.FeatureGate; gate != "" && !enabled(t, c, gate) {
+				t.Skipf("the feature gate %s is off in this release, and kube-apiserver drops what the case is about", gate)
+			}
+			for _, variant := range variants(test) {
+				for _, how := range ways {
+					t.Run(variant.Name+"/"+how, func(t *testing.T) { expectCase(t, c, namespaces[variant.Namespace], variant, how) })
 				}
 			}
-		}
+		})
 	}
 	t.Run("the audit log has each warning", func(t *testing.T) {
 		p, _, err := send(t, plain, fixture.Pod("audited", asks, fixture.Container("c", "true", "", "")), "create")
@@ -177,7 +74,7 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 		annotations map[string]string
 		path, says  string
 	}{
-		"two targets":           {map[string]string{managementTarget: "", partition.TargetPrefix + "absent": ""}, "metadata.annotations", "a pod may ask for one workload type"},
+		"two targets":           {map[string]string{managementTarget: "", partition.TargetAnnotation("other"): ""}, "metadata.annotations", "a pod may ask for one workload type"},
 		"no JSON":               {map[string]string{managementTarget: "yes"}, "metadata.annotations[" + managementTarget + "]", "must be a JSON object"},
 		"a list":                {map[string]string{managementTarget: "[]"}, "metadata.annotations[" + managementTarget + "]", "must be a JSON object"},
 		"an unknown effect":     {map[string]string{managementTarget: `{"effect": "Sometimes"}`}, "metadata.annotations[" + managementTarget + "]", "unknown effect"},
@@ -193,68 +90,202 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 			}
 		})
 	}
-	t.Run("annotations that ours would make too large", func(t *testing.T) {
-		large := func(effect string) *v1.Pod {
-			const most = 256 << 10
-			return fixture.Pod("", map[string]string{managementTarget: effect, "mine": strings.Repeat("x", most-len("mine")-len(managementTarget)-len(hard))}, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
-		}
-		p, told, err := send(t, open, large(""), "create")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, is := partition.PartitionedType(p); is || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 100 || len(p.Annotations) > 2 || len(told) != 1 || !strings.Contains(told[0], "larger than Kubernetes accepts") {
-			t.Errorf("the pod has %d annotations, %v, the client was told %q", len(p.Annotations), p.Spec.Containers[0].Resources, told)
-		}
-		if _, _, err := send(t, open, large(hard), "create"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "larger than Kubernetes accepts") {
-			t.Errorf("with the hard effect got %v", err)
-		}
-	})
-	t.Run("an effect that is empty is soft", func(t *testing.T) {
-		p, _, err := send(t, open, fixture.Pod("", map[string]string{managementTarget: `{"effect": ""}`}, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), "create")
-		if err != nil || p.Annotations[managementTarget] != `{"effect":"PreferredDuringScheduling"}` {
-			t.Errorf("got %v, annotations %v", err, p.Annotations)
-		}
-	})
 }
 
-func expectPartitioned(t *testing.T, p *v1.Pod, millicores []int64) {
-	t.Helper()
-	if p.Annotations["mine"] != "kept" || p.Annotations[partition.WarningAnnotation] != "" {
-		t.Errorf("the pod has annotations %v", p.Annotations)
+// furtherCases are about what only the API does, and about pods too large for a table.
+func furtherCases() []partitiontest.Case {
+	limited := fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
+	partitionedLimited := fixture.Pod("", map[string]string{managementTarget: softNormal, partition.ResourcesAnnotation("c"): `{"cpushares":400,"cpulimit":500}`},
+		fixture.Container("c", "true", string(cores)+"=400 memory=16Mi", string(cores)+"=400 memory=32Mi"))
+
+	emptyEffect := limited.DeepCopy()
+	emptyEffect.Annotations[managementTarget] = `{"effect": ""}`
+
+	many, partitionedMany := fixture.Pod("", asks), fixture.Pod("", map[string]string{managementTarget: softNormal})
+	for i := range 40 {
+		name := fmt.Sprintf("c-%d", i)
+		many.Spec.Containers = append(many.Spec.Containers, fixture.Container(name, "true", fmt.Sprintf("cpu=%dm memory=1Mi", i+1), ""))
+		amount := fmt.Sprintf("%s=%d", cores, i+1)
+		partitionedMany.Spec.Containers = append(partitionedMany.Spec.Containers, fixture.Container(name, "true", amount+" memory=1Mi", amount))
+		partitionedMany.Annotations[partition.ResourcesAnnotation(name)] = fmt.Sprintf(`{"cpushares":%d}`, max(i+1, 2))
 	}
-	containers := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
-	if len(containers) != len(millicores) {
-		t.Fatalf("the pod has %d containers, want %d", len(containers), len(millicores))
+
+	const guaranteed = "cpu=400m memory=16Mi"
+	podLevel := fixture.Pod("", asks, fixture.Container("c", "true", guaranteed, guaranteed))
+	podLevel.Spec.Resources = &v1.ResourceRequirements{Requests: fixture.Resources("memory=1Gi"), Limits: fixture.Resources("memory=1Gi")}
+
+	cases := []partitiontest.Case{{
+		Name: "a limit of memory stays",
+		Pod:  limited, Want: partitiontest.Want{Outcome: partition.Partitioned, Pod: partitionedLimited},
+	}, {
+		Name: "an effect that is empty is soft",
+		Pod:  emptyEffect, Want: partitiontest.Want{Outcome: partition.Partitioned, Pod: partitionedLimited},
+	}, {
+		Name: "forty containers",
+		Pod:  many, Want: partitiontest.Want{Outcome: partition.Partitioned, Pod: partitionedMany},
+	}, {
+		Name: "a pod that defaults make Guaranteed",
+		Pod:  fixture.Pod("", asks, fixture.Container("c", "true", "", guaranteed)),
+		Want: partitiontest.Want{Outcome: partition.Skipped, Reason: partition.ReasonGuaranteed, Pod: ordinary(fixture.Pod("", nil, fixture.Container("c", "true", "", guaranteed)))},
+	}, {
+		Name:        "CPU of the pod as a whole that defaults derive from its containers",
+		FeatureGate: "PodLevelResources",
+		Pod:         podLevel, Want: partitiontest.Want{Outcome: partition.Skipped, Reason: partition.ReasonPodLevelCPU, Pod: ordinary(podLevel)},
+	}}
+	for i := range cases {
+		cases[i].Namespace = partitiontest.Open
 	}
-	if ours := len(p.Annotations) - 1; ours != len(containers)+1 {
-		t.Errorf("the pod has annotations %v, want one a container and the target", p.Annotations)
-	}
-	for i, want := range millicores {
-		of := containers[i].Resources
-		request, has := of.Requests[cores]
-		limit := of.Limits[cores]
-		_, cpuRequest := of.Requests[v1.ResourceCPU]
-		_, cpuLimit := of.Limits[v1.ResourceCPU]
-		if has != (want >= 0) || (has && (request.Value() != want || limit.Value() != want)) || cpuRequest || cpuLimit {
-			t.Errorf("container %s has %v, want %d cores", containers[i].Name, of, want)
+	return cases
+}
+
+// ordinary is the pod without any annotation of ours, and with the requests that the API derives
+// from limits.
+func ordinary(p *v1.Pod) *v1.Pod {
+	p = p.DeepCopy()
+	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return partition.OwnsAnnotation(key) })
+	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			requests := maps.Clone(containers[i].Resources.Limits)
+			if requests == nil {
+				requests = v1.ResourceList{}
+			}
+			maps.Copy(requests, containers[i].Resources.Requests)
+			containers[i].Resources.Requests = requests
 		}
-		if annotation := p.Annotations[partition.ResourcesAnnotation(containers[i].Name)]; !strings.HasPrefix(annotation, fmt.Sprintf(`{"cpushares":%d`, max(want, 2))) {
-			t.Errorf("container %s has the annotation %s, want %d shares", containers[i].Name, annotation, want)
+	}
+	return p
+}
+
+// variants returns the case itself and, where its pod asks with the soft effect, what becomes of
+// that pod with the hard one, and where the namespace or the type decides, whatever the pod is like.
+func variants(test partitiontest.Case) []partitiontest.Case {
+	itself := test
+	itself.Name = "as it is"
+	value, asks := test.Pod.Annotations[managementTarget]
+	hasCores := slices.ContainsFunc(test.Pod.Spec.Containers, func(of v1.Container) bool { return partition.CarriesCores(of.Resources.Requests) })
+	if !asks || value != "" && value != softNormal || test.Want.Outcome == partition.Refused || test.Namespace != partitiontest.Open || test.Want.NoRoom || hasCores {
+		return []partitiontest.Case{itself}
+	}
+	// with returns the case with another target, decided for a reason.
+	with := func(name, namespace string, target partition.Target, reason partition.Reason) partitiontest.Case {
+		p := test.Pod.DeepCopy()
+		delete(p.Annotations, managementTarget)
+		p.Annotations[partition.TargetAnnotation(target.Type)] = target.AnnotationValue()
+		want := partitiontest.Want{Outcome: partition.Skipped, Reason: reason, Pod: ordinary(p)}
+		if rule, _ := partition.RuleOf(reason); rule.Response(target.Effect) != partition.Warning {
+			want = partitiontest.Want{Outcome: partition.Refused, Reason: reason}
+		}
+		return partitiontest.Case{Name: fmt.Sprintf("%s, %s", name, target.Effect), Namespace: namespace, Pod: p, Want: want}
+	}
+	hardened := with("as it is", test.Namespace, partition.Target{Type: partitiontest.Type, Effect: partition.Required}, test.Want.Reason)
+	if test.Want.Outcome == partition.Partitioned {
+		hardened.Want = partitiontest.Want{Outcome: partition.Partitioned, Pod: test.Want.Pod.DeepCopy()}
+		hardened.Want.Pod.Annotations[managementTarget] = hardened.Pod.Annotations[managementTarget]
+	}
+	all := []partitiontest.Case{itself, hardened}
+	for _, effect := range []partition.Effect{partition.Preferred, partition.Required} {
+		all = append(all,
+			with("of an inactive type", test.Namespace, partition.Target{Type: partitiontest.InactiveType, Effect: effect}, partition.ReasonTypeInactive),
+			with("in a namespace without annotation", partitiontest.Plain, partition.Target{Type: partitiontest.Type, Effect: effect}, partition.ReasonNamespaceNotAnnotated),
+			with("in a namespace with other types only", partitiontest.Others, partition.Target{Type: partitiontest.Type, Effect: effect}, partition.ReasonNamespaceOtherTypes))
+	}
+	return all
+}
+
+// enabled reports whether a feature gate of kube-apiserver is on.
+func enabled(t *testing.T, c *host.Cluster, gate string) bool {
+	t.Helper()
+	for line := range strings.Lines(scrape(t, c)) {
+		if strings.HasPrefix(line, fmt.Sprintf("kubernetes_feature_enabled{name=%q,", gate)) {
+			return strings.HasSuffix(line, " 1\n")
+		}
+	}
+	t.Fatalf("kube-apiserver has no metric of the feature gate %s", gate)
+	return false
+}
+
+// expectCase creates a case's pod, and compares what is stored, and what the client reads, with
+// what the case wants.
+func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiontest.Case, how string) {
+	t.Helper()
+	got, warned, err := send(t, namespace, withImages(test.Pod), how)
+	rule, _ := partition.RuleOf(test.Want.Reason)
+	if test.Want.Outcome == partition.Refused {
+		refused, texts := apierrors.IsForbidden, []string{rule.Text, partitiontest.Type}
+		if rule.Hard == partition.Unprocessable {
+			refused, texts = apierrors.IsInvalid, []string{"metadata.annotations"}
+		} else if test.Want.Reason == partition.ReasonTypeInactive {
+			texts[1] = partitiontest.InactiveType
+		}
+		if !refused(err) || slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(err.Error(), text) }) {
+			t.Errorf("got %v, want a refusal with %q", err, texts)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if difference := test.Want.Diff(got); difference != "" {
+		t.Error(difference)
+	}
+	warning := got.Annotations[partition.WarningAnnotation]
+	delete(got.Annotations, partition.WarningAnnotation)
+	if !maps.Equal(got.Annotations, test.Want.Pod.Annotations) {
+		t.Errorf("the pod has the annotations %v, want %v", slices.Sorted(maps.Keys(got.Annotations)), slices.Sorted(maps.Keys(test.Want.Pod.Annotations)))
+	}
+	switch {
+	case test.Want.Reason == partition.NoReason:
+		if len(warned) > 0 {
+			t.Errorf("the client was warned: %q", warned)
+		}
+	case test.Want.NoRoom:
+		if len(warned) != 1 || !strings.Contains(warned[0], rule.Text) {
+			t.Errorf("the client was warned with %q, want %q", warned, rule.Text)
+		}
+	case !slices.Equal(warned, []string{warning}):
+		t.Errorf("the client was warned with %q, and the annotation says %q", warned, warning)
+	}
+	if test.Want.Outcome == partition.Partitioned {
+		expectResources(t, got, test.Want.Pod)
+	} else {
+		expectSpecOf(t, c, namespace, got, test.Want.Pod)
+	}
+}
+
+// withImages returns a copy of a pod with what the API server demands of every container.
+func withImages(p *v1.Pod) *v1.Pod {
+	p = p.DeepCopy()
+	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			containers[i].Image = image.Busybox
+		}
+	}
+	return p
+}
+
+// expectResources compares the resources of containers. In the first run of the plugin, and where
+// no quota counts cpu, no zero is left either.
+func expectResources(t *testing.T, got, want *v1.Pod) {
+	t.Helper()
+	wanted := slices.Concat(want.Spec.InitContainers, want.Spec.Containers)
+	for i, of := range slices.Concat(got.Spec.InitContainers, got.Spec.Containers) {
+		if i < len(wanted) && !equality.Semantic.DeepEqual(of.Resources, wanted[i].Resources) {
+			t.Errorf("container %s has %v, want %v", of.Name, of.Resources, wanted[i].Resources)
 		}
 	}
 }
 
-// expectOrdinary checks that a pod is what the same one without the request is.
-func expectOrdinary(t *testing.T, c *host.Cluster, namespace string, without, got *v1.Pod) {
+// expectSpecOf checks that a pod has the spec of another one that is created now.
+func expectSpecOf(t *testing.T, c *host.Cluster, namespace string, got, other *v1.Pod) {
 	t.Helper()
-	without.Name = "without"
-	want, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), without, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	other = withImages(other)
+	other.Name = "other"
+	want, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), other, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The volume of the token has a random name.
-	a, b := got.DeepCopy(), want
-	for _, p := range []*v1.Pod{a, b} {
+	for _, p := range []*v1.Pod{got, want} {
 		p.Spec.Volumes = nil
 		for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 			for i := range containers {
@@ -262,10 +293,7 @@ func expectOrdinary(t *testing.T, c *host.Cluster, namespace string, without, go
 			}
 		}
 	}
-	if !equality.Semantic.DeepEqual(a.Spec, b.Spec) {
-		t.Errorf("the pod has\n%v\nand without its request\n%v", a.Spec, b.Spec)
-	}
-	if keys := slices.Sorted(maps.Keys(got.Annotations)); !slices.Equal(keys, []string{"mine", partition.WarningAnnotation}) {
-		t.Errorf("the pod has annotations %v", got.Annotations)
+	if !equality.Semantic.DeepEqual(got.Spec, want.Spec) {
+		t.Errorf("the pod has\n%v\nand one that does not ask has\n%v", got.Spec, want.Spec)
 	}
 }

@@ -107,7 +107,7 @@ func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				t.Fatal(err)
 			}
-			if told := recorded.texts; len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], texts[partition.ReasonGuaranteed]) {
+			if told := recorded.texts; len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], "QoS class Guaranteed") {
 				t.Errorf("requests %q, limits %q: told %q", resources[0], resources[1], told)
 			}
 		}

@@ -213,15 +213,21 @@ func mustKubectl(t *testing.T, namespace, input string, args ...string) string {
 	return output
 }
 
-// podSeries scrapes kube-apiserver's counter of pods.
-func podSeries(t *testing.T, c *host.Cluster) map[string]float64 {
+// scrape returns kube-apiserver's metrics.
+func scrape(t *testing.T, c *host.Cluster) string {
 	t.Helper()
 	data, err := c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(data)
+}
+
+// podSeries returns kube-apiserver's counter of pods.
+func podSeries(t *testing.T, c *host.Cluster) map[string]float64 {
+	t.Helper()
 	series := map[string]float64{}
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(scrape(t, c)) {
 		if strings.HasPrefix(line, "apiserver_workload_partitioning_pods_total{") {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
 			var count float64

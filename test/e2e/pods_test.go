@@ -25,6 +25,8 @@ const (
 	// What a target annotation may hold: the effects.
 	soft = `{"effect": "PreferredDuringScheduling"}`
 	hard = `{"effect": "RequiredDuringScheduling"}`
+	// softNormal is the normal form of soft.
+	softNormal = `{"effect":"PreferredDuringScheduling"}`
 )
 
 // cleanup returns a context for what follows a test.

@@ -96,7 +96,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 		if p.Spec.NodeName != host.NodeName {
 			t.Errorf("the pod is on node %q", p.Spec.NodeName)
 		}
-		if got := p.Annotations[managementTarget]; got != `{"effect":"PreferredDuringScheduling"}` {
+		if got := p.Annotations[managementTarget]; got != softNormal {
 			t.Errorf("the target annotation is %q", got)
 		}
 		if got := p.Annotations[partition.ResourcesAnnotation("c")]; got != `{"cpushares":400,"cpulimit":500}` {
@@ -187,16 +187,13 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 			}
 		}()
 		awaitEvent(t, c, "NodeMissingPartition", "management.workload.openshift.io/cores")
-		data, err := c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		metrics := scrape(t, c)
 		for _, want := range []string{
 			`apiserver_workload_partitioning_active{workload_type="management"} 1`, `apiserver_workload_partitioning_nodes_missing{workload_type="management"} 1`,
 			`apiserver_workload_partitioning_pods_total{outcome="partitioned",reason="",workload_type="management"}`,
 			`apiserver_workload_partitioning_pods_total{outcome="refused",reason="namespace_other_types",workload_type="management"} 1`,
 		} {
-			if !strings.Contains(string(data), want) {
+			if !strings.Contains(metrics, want) {
 				t.Errorf("kube-apiserver's metrics do not have %s", want)
 			}
 		}
