@@ -13,8 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/dynamic"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -26,13 +25,13 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	with := config
 	with.WithoutNode = true
 	c := alone(t, with)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	first := creating(t, c, namespace)
 	awaitActive(t, first, false)
 	reportingNode(t, c, "a")
 	reportingNode(t, c, "b", "management")
 	awaitActive(t, first, false)
-	if got := latched(t, c); got != "" {
+	if got := fixture.Latched(t, c.Client); got != "" {
 		t.Errorf("with some nodes the latch is %q", got)
 	}
 	allow := guardKubeSystem(t, c)
@@ -62,7 +61,7 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 		return err
 	})
 	waitFor(t, 5*time.Second, "the type is latched", func() error {
-		if got := latched(t, c); got != "management" {
+		if got := fixture.Latched(t, c.Client); got != "management" {
 			return fmt.Errorf("the latch is %q", got)
 		}
 		return nil
@@ -70,7 +69,7 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	t.Run("a node without joins", func(t *testing.T) {
 		reportingNode(t, c, "late")
 		awaitActive(t, first, true)
-		awaitEvent(t, c, "NodeMissingPartition", "management.workload.openshift.io/cores")
+		fixture.AwaitEvent(t, c.Client, eventLimit, "NodeMissingPartition", "management.workload.openshift.io/cores")
 		t.Run("and kube-apiserver starts again, under load", func(t *testing.T) { startsUnderLoad(t, c, namespace) })
 		t.Run("a second kube-apiserver agrees", func(t *testing.T) { twoServers(t, c, namespace) })
 	})
@@ -78,11 +77,11 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			deleteNode(t, c, name)
 		}
-		removeLatch(t, c)
+		fixture.RemoveLatch(t, c.Client)
 		awaitActive(t, first, false)
 		restartAPIServer(t, c, partitioningConfig(`"activation": {"source": "Types", "types": ["management"]}`))
 		awaitActive(t, creating(t, c, namespace), true)
-		if got := latched(t, c); got != "" {
+		if got := fixture.Latched(t, c.Client); got != "" {
 			t.Errorf("what the configuration decides was latched: %q", got)
 		}
 	})
@@ -171,14 +170,7 @@ func twoServers(t *testing.T, c *host.Cluster, namespace string) {
 			t.Error(err)
 		}
 	})
-	rest, err := clientcmd.BuildConfigFromFlags(url, host.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientFor(t, clientConfig(t, url))
 	first := creating(t, c, namespace)
 	second := func(p *v1.Pod, options metav1.CreateOptions) (*v1.Pod, error) {
 		return client.CoreV1().Pods(namespace).Create(t.Context(), p, options)
@@ -194,18 +186,62 @@ func twoServers(t *testing.T, c *host.Cluster, namespace string) {
 		}
 	}
 	agree("at first", true)
-	removeLatch(t, c)
+	fixture.RemoveLatch(t, c.Client)
 	agree("without the latch, and a node without the type", false)
 	reportCores(t, c, "late", "management")
 	agree("when the rule holds again", true)
 	waitFor(t, 5*time.Second, "the type is latched once", func() error {
-		if got := latched(t, c); got != "management" {
+		if got := fixture.Latched(t, c.Client); got != "management" {
 			return fmt.Errorf("the latch is %q", got)
 		}
 		return nil
 	})
 	reportCores(t, c, "late")
 	agree("with the latch", true)
+}
+
+func followsInfrastructure(t *testing.T, c *host.Cluster, create creator) {
+	client, err := dynamic.NewForConfig(clientConfig(t, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitActive(t, create, false)
+	definition := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "infrastructures.config.openshift.io"}, "spec": {
+		"group": "config.openshift.io", "scope": "Cluster", "names": {"plural": "infrastructures", "singular": "infrastructure", "kind": "Infrastructure", "listKind": "InfrastructureList"},
+		"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`), definition); err != nil {
+		t.Fatal(err)
+	}
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := definitions.Delete(cleanup(t), definition.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	resource := client.Resource(schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "infrastructures"})
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"}}}
+	waitFor(t, 20*time.Second, "the kind is served", func() error {
+		_, err := resource.Create(t.Context(), object, metav1.CreateOptions{})
+		return err
+	})
+	awaitActive(t, create, false)
+	for _, step := range []struct {
+		value string
+		want  bool
+	}{{"None", false}, {"AllNodes", true}, {"None", false}, {"AllNodes", true}} {
+		patch := fmt.Sprintf(`{"status": {"cpuPartitioning": %q}}`, step.value)
+		if _, err := resource.Patch(t.Context(), "cluster", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		awaitActive(t, create, step.want)
+	}
+	if err := resource.Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitActive(t, create, false)
 }
 
 // mistakes runs a kube-apiserver that is to end with a line that names the field.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -30,17 +29,11 @@ func ordinaryUser(t *testing.T, c *host.Cluster, namespace string) *kubernetes.C
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "mallory"}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := clientConfig(t, "")
 	config.WarningHandler = rest.NoWarnings{}
 	config.Impersonate.UserName = "mallory"
 	config.QPS, config.Burst = 200, 400
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientFor(t, config)
 	waitFor(t, 10*time.Second, "the role is seen", func() error {
 		_, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		return err
@@ -54,9 +47,9 @@ func TestAttacksReachNoPool(t *testing.T) {
 	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
-	open := newNamespace(t, c, "management")
+	open := fixture.Namespace(t, c.Client, "management")
 	awaitActive(t, creating(t, c, open), true)
-	namespace := newNamespace(t, c, "")
+	namespace := fixture.Namespace(t, c.Client, "")
 	mallory := ordinaryUser(t, c, namespace)
 	pods := mallory.CoreV1().Pods(namespace)
 	forged := func(more ...string) map[string]string {

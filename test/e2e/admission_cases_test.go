@@ -32,7 +32,7 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 	reportingNode(t, c, "reporting", partitiontest.Type)
 	namespaces := map[string]string{}
 	for _, n := range partitiontest.Namespaces() {
-		namespaces[n.Name] = newNamespace(t, c, n.Annotations[partition.AllowedAnnotation])
+		namespaces[n.Name] = fixture.Namespace(t, c.Client, n.Annotations[partition.AllowedAnnotation])
 	}
 	open, plain := namespaces[partitiontest.Open], namespaces[partitiontest.Plain]
 	awaitActive(t, creating(t, c, open), true)

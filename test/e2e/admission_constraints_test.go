@@ -10,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -42,10 +40,10 @@ func TestConstraintsRefuseNoPodForItsMissingCPU(t *testing.T) {
 	in(t, core)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
-	awaitActive(t, creating(t, c, newNamespace(t, c, "management")), true)
+	awaitActive(t, creating(t, c, fixture.Namespace(t, c.Client, "management")), true)
 	for name, test := range namespaceDemands {
 		t.Run(name, func(t *testing.T) {
-			namespace := newNamespace(t, c, "management")
+			namespace := fixture.Namespace(t, c.Client, "management")
 			demand(t, c, namespace, test.limits, test.quota)
 			build := func() *v1.Pod {
 				return fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m"))
@@ -96,7 +94,7 @@ func TestQuotasCountCores(t *testing.T) {
 	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	awaitActive(t, creating(t, c, namespace), true)
 	build := func(name string) *v1.Pod {
 		return fixture.Pod(name, asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""), fixture.Container("d", "true", "memory=16Mi", ""))
@@ -158,15 +156,8 @@ func demand(t *testing.T, c *host.Cluster, namespace string, limits *v1.LimitRan
 // sendMirror creates the mirror of a partitioned static pod, as the kubelet of the node does.
 func sendMirror(t *testing.T, c *host.Cluster, namespace string) (*v1.Pod, error) {
 	t.Helper()
-	rest, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rest.Impersonate.UserName, rest.Impersonate.Groups = "system:node:reporting", []string{"system:nodes", "system:authenticated"}
-	kubelet, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := clientConfig(t, "")
+	config.Impersonate.UserName, config.Impersonate.Groups = "system:node:reporting", []string{"system:nodes", "system:authenticated"}
 	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), "reporting", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -177,5 +168,5 @@ func sendMirror(t *testing.T, c *host.Cluster, namespace string) (*v1.Pod, error
 	yes, no := true, false
 	p.Spec.AutomountServiceAccountToken = &no
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID, Controller: &yes}}
-	return kubelet.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
+	return clientFor(t, config).CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
 }

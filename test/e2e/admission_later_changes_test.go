@@ -23,10 +23,10 @@ func TestSameManifestAgainChangesNothing(t *testing.T) {
 	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
-	awaitActive(t, creating(t, c, newNamespace(t, c, "management")), true)
+	awaitActive(t, creating(t, c, fixture.Namespace(t, c.Client, "management")), true)
 	for name, quota := range map[string]*v1.ResourceQuotaSpec{"no cpu": nil, "zero": {Hard: fixture.Resources("requests.cpu=10")}} {
 		t.Run(name, func(t *testing.T) {
-			namespace := newNamespace(t, c, "management")
+			namespace := fixture.Namespace(t, c.Client, "management")
 			demand(t, c, namespace, nil, quota)
 			sendAgain(t, c, namespace, quota != nil)
 		})
@@ -115,7 +115,7 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 	in(t, core)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	awaitActive(t, creating(t, c, namespace), true)
 	get := func(t *testing.T, name string) *v1.Pod {
 		t.Helper()

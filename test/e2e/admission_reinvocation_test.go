@@ -194,7 +194,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	hasPolicies := serveWebhooks(t, c)
-	base := newNamespace(t, c, "management")
+	base := fixture.Namespace(t, c.Client, "management")
 	awaitActive(t, creating(t, c, base), true)
 	defaults := &v1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "defaults"}, Spec: v1.LimitRangeSpec{Limits: []v1.LimitRangeItem{{Type: v1.LimitTypeContainer,
 		Default:        v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("1Gi")},
@@ -239,7 +239,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 			delete(test.want, "by-policy")
 		}
 		t.Run(fmt.Sprintf("%v, limited %v", test.labels, test.limited), func(t *testing.T) {
-			namespace := newNamespace(t, c, "management")
+			namespace := fixture.Namespace(t, c.Client, "management")
 			labelNamespace(t, c, namespace, test.labels)
 			if test.limited {
 				if _, err := c.Client.CoreV1().LimitRanges(namespace).Create(t.Context(), defaults, metav1.CreateOptions{}); err != nil {
@@ -275,7 +275,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 		})
 	}
 	t.Run("a webhook that forges a partitioned pod", func(t *testing.T) {
-		namespace := newNamespace(t, c, "")
+		namespace := fixture.Namespace(t, c.Client, "")
 		labelNamespace(t, c, namespace, []string{"forge"})
 		for _, p := range []*v1.Pod{fixture.Pod("p", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")), fixture.Pod("p", nil, fixture.Container("c", "true", "", ""))} {
 			waitFor(t, 20*time.Second, "the pod is refused", func() error {
@@ -288,7 +288,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 		}
 	})
 	t.Run("a Guaranteed pod into which a webhook injects a sidecar", func(t *testing.T) {
-		namespace := newNamespace(t, c, "management")
+		namespace := fixture.Namespace(t, c.Client, "management")
 		labelNamespace(t, c, namespace, []string{"inject"})
 		waitFor(t, 20*time.Second, "both containers are partitioned", func() error {
 			p, told, err := send(t, namespace, fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=400m memory=16Mi")), "dry run")
@@ -303,7 +303,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 	})
 	for recommended, want := range map[string]string{"recommend-memory": "", "recommend-cpu": `the cpu that was set in container "c" after the pod had been partitioned is ignored`} {
 		t.Run(recommended, func(t *testing.T) {
-			namespace := newNamespace(t, c, "management")
+			namespace := fixture.Namespace(t, c.Client, "management")
 			labelNamespace(t, c, namespace, []string{recommended, "annotate"})
 			waitFor(t, 20*time.Second, "the recommendation is seen", func() error {
 				p, told, err := send(t, namespace, fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")), "dry run")
@@ -321,7 +321,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 	}
 	t.Run("a policy that demands the key", func(t *testing.T) { demandsKey(t, c) })
 	t.Run("a webhook that insists on cpu", func(t *testing.T) {
-		namespace := newNamespace(t, c, "management")
+		namespace := fixture.Namespace(t, c.Client, "management")
 		labelNamespace(t, c, namespace, []string{"cpu"})
 		waitFor(t, 20*time.Second, "the pod is refused", func() error {
 			_, err := creating(t, c, namespace)(build(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -360,7 +360,7 @@ func demandsKey(t *testing.T, c *host.Cluster) {
 			}
 		}
 	})
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	labelNamespace(t, c, namespace, []string{"demand"})
 	build := func() *v1.Pod {
 		return fixture.Pod("p", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""))

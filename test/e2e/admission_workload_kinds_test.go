@@ -39,7 +39,7 @@ func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 	in(t)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
-	open, plain := newNamespace(t, c, "management"), newNamespace(t, c, "")
+	open, plain := fixture.Namespace(t, c.Client, "management"), fixture.Namespace(t, c.Client, "")
 	awaitActive(t, creating(t, c, open), true)
 	labels := map[string]string{"app": "operator"}
 	selector := &metav1.LabelSelector{MatchLabels: labels}

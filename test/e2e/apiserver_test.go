@@ -59,24 +59,6 @@ func useAPIServer(t *testing.T, c *host.Cluster, path string) {
 	restartAPIServer(t, c, c.Config.AdmissionConfiguration)
 }
 
-// latched returns the enabled annotation of kube-system.
-func latched(t *testing.T, c *host.Cluster) string {
-	t.Helper()
-	namespace, err := c.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return namespace.Annotations[partition.EnabledAnnotation]
-}
-
-func removeLatch(t *testing.T, c *host.Cluster) {
-	t.Helper()
-	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
-	if _, err := c.Client.CoreV1().Namespaces().Patch(cleanup(t), metav1.NamespaceSystem, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // reportingNode makes a node that reports the cores of types, and takes it away after
 // the test. No kubelet is behind it.
 func reportingNode(t testing.TB, c *host.Cluster, name string, workloadTypes ...string) {
@@ -177,19 +159,30 @@ func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
 	w.texts = append(w.texts, text)
 }
 
-func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
+// clientConfig is the administrator's, for a kube-apiserver; an empty URL means the first one.
+func clientConfig(t testing.TB, url string) *rest.Config {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags(url, host.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded := &warnings{}
-	config.WarningHandler = rest.WarningHandler(recorded)
+	return config
+}
+
+func clientFor(t testing.TB, config *rest.Config) *kubernetes.Clientset {
+	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client, recorded
+	return client
+}
+
+func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
+	t.Helper()
+	config, recorded := clientConfig(t, ""), &warnings{}
+	config.WarningHandler = recorded
+	return clientFor(t, config), recorded
 }
 
 // kubectl runs it in a namespace with something on its standard input, and returns what

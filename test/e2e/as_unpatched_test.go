@@ -30,7 +30,7 @@ func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
 	needsUpstream(t)
 	c := alone(t, config)
 	t.Run("a pod that asks runs as an ordinary one, with a warning", func(t *testing.T) {
-		p := start(t, c, newNamespace(t, c, "management"), fixture.Pod("asks", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")))[0]
+		p := start(t, c, fixture.Namespace(t, c.Client, "management"), fixture.Pod("asks", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")))[0]
 		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] != "" || !strings.Contains(p.Annotations[partition.WarningAnnotation], "active") {
 			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
 		}

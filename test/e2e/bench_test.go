@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
@@ -38,7 +37,7 @@ func BenchmarkPodStart(b *testing.B) {
 		}
 		restart(b, c, pinning)
 	})
-	namespace := newNamespace(b, c, "management")
+	namespace := fixture.Namespace(b, c.Client, "management")
 	connection, err := grpc.NewClient("unix://"+c.RuntimeSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		b.Fatal(err)
@@ -93,7 +92,8 @@ type startKind struct {
 func startOne(b *testing.B, c *host.Cluster, runtime runtimeapi.RuntimeServiceClient, namespace, name string, kind *startKind) time.Duration {
 	p := fixture.Pod(name, kind.annotations, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", ""))
 	began := time.Now()
-	if _, err := c.Client.CoreV1().Pods(namespace).Create(b.Context(), p, metav1.CreateOptions{}); err != nil {
+	p, err := c.Client.CoreV1().Pods(namespace).Create(b.Context(), p, metav1.CreateOptions{})
+	if err != nil {
 		b.Fatal(err)
 	}
 	var started int64
@@ -112,10 +112,7 @@ func startOne(b *testing.B, c *host.Cluster, runtime runtimeapi.RuntimeServiceCl
 		}
 		return err
 	})
-	var grace int64
-	if err := c.Client.CoreV1().Pods(namespace).Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
-		b.Fatal(err)
-	}
+	deleteNow(b, c, p)
 	waitFor(b, time.Minute, "pod "+name+" is gone from the runtime", func() error {
 		listed, err := runtime.ListPodSandbox(b.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 			State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}, LabelSelector: map[string]string{"io.kubernetes.pod.name": name}}})
@@ -154,7 +151,7 @@ func BenchmarkCreatePods(b *testing.B) {
 		b.Fatal(err)
 	}
 	reportingNode(b, c, "reporting", "management")
-	namespace := newNamespace(b, c, "management")
+	namespace := fixture.Namespace(b, c.Client, "management")
 	// Its work for each pod would be that of one of the servers alone.
 	if err := c.ControllerManager.Stop(10 * time.Second); err != nil {
 		b.Fatal(err)
@@ -193,8 +190,7 @@ func BenchmarkCreatePods(b *testing.B) {
 						turns[kind].add(block, took, cpu)
 					}
 				}
-				var grace int64
-				if err := servers[first][0].CoreV1().Pods(namespace).DeleteCollection(b.Context(), metav1.DeleteOptions{GracePeriodSeconds: &grace}, metav1.ListOptions{}); err != nil {
+				if err := servers[first][0].CoreV1().Pods(namespace).DeleteCollection(b.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
 					b.Fatal(err)
 				}
 				// Until the servers' caches have seen it.
@@ -283,10 +279,7 @@ func cpuTime(b *testing.B, processes []int) (used time.Duration) {
 // manyClients returns clients of a server, each with a connection of its own.
 func manyClients(b *testing.B, url string, n int) (clients []*kubernetes.Clientset) {
 	b.Helper()
-	config, err := clientcmd.BuildConfigFromFlags(url, host.Kubeconfig)
-	if err != nil {
-		b.Fatal(err)
-	}
+	config := clientConfig(b, url)
 	config.QPS = -1
 	for range n {
 		tls, err := rest.TLSConfigFor(config)

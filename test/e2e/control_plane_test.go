@@ -60,7 +60,7 @@ func TestControlPlaneRunsInItsPool(t *testing.T) {
 	}
 	before := healthy(t)
 	t.Run("it runs a Deployment", func(t *testing.T) {
-		namespace := newNamespace(t, c, "management")
+		namespace := fixture.Namespace(t, c.Client, "management")
 		labels := map[string]string{"app": "operator"}
 		two := int32(2)
 		if _, err := c.Client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{

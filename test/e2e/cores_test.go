@@ -169,7 +169,7 @@ func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	reportingNode(t, c, "reporting", "management")
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	create := creating(t, c, namespace)
 	build := func(name string, millicores int) *v1.Pod {
 		p := fixture.Pod(name, asks, fixture.Container("c", "true", fmt.Sprintf("cpu=%dm memory=16Mi", millicores), ""))
@@ -231,7 +231,7 @@ func TestZeroCPURequestChangesNothingOnTheNode(t *testing.T) {
 	c := partitioned(t)
 	var usages []string
 	for _, quota := range []*v1.ResourceQuotaSpec{nil, {Hard: fixture.Resources("requests.cpu=10")}} {
-		namespace := newNamespace(t, c, "management")
+		namespace := fixture.Namespace(t, c.Client, "management")
 		demand(t, c, namespace, nil, quota)
 		p := start(t, c, namespace, fixture.Pod("p", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")))[0]
 		if _, has := p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has != (quota != nil) {

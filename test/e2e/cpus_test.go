@@ -27,6 +27,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -42,17 +43,7 @@ func allCPUs(t *testing.T) string {
 // otherCPUs are all but the pool, CPU 0.
 func otherCPUs(t *testing.T) string {
 	t.Helper()
-	return cpus(t, allCPUs(t)).Difference(cpuset.New(0)).String()
-}
-
-// cpus reads a list in the kernel's format.
-func cpus(t *testing.T, list string) cpuset.CPUSet {
-	t.Helper()
-	set, err := cpuset.Parse(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	return fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(0)).String()
 }
 
 // weight is what the host's cgroup version makes of shares, for the pod; v2 is
@@ -116,7 +107,7 @@ func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
 	if _, ok := partition.PartitionedType(p); ok {
 		return cpuset.New(0)
 	}
-	return cpus(t, otherCPUs(t))
+	return fixture.CPUs(t, otherCPUs(t))
 }
 
 // expectNoLeak checks all running containers of a pod.
@@ -141,7 +132,7 @@ func expectNoLeak(t *testing.T, p *v1.Pod) {
 
 func expectWithin(t *testing.T, p *v1.Pod, container string, may cpuset.CPUSet, list string, used []time.Duration) {
 	t.Helper()
-	if set := cpus(t, list); set.IsEmpty() || !set.IsSubsetOf(may) {
+	if set := fixture.CPUs(t, list); set.IsEmpty() || !set.IsSubsetOf(may) {
 		t.Errorf("container %s of pod %s may use CPUs %s, want only %s", container, p.Name, list, may)
 	}
 	if len(used) < 2 { // cgroup v2 has one account for all CPUs

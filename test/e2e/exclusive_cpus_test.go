@@ -29,7 +29,7 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 		}
 	})
 	restart(t, c, "")
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	// Without a pool the CPU manager keeps CPU 0 for the system, and gives away the last one.
 	exclusive := fixture.Exclusive("exclusive", 1)
 	pods := start(t, c, namespace, exclusive, fixture.Pod("shared", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
@@ -48,11 +48,11 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 		}
 	}
 	// What is shared beside the pool: where nothing is left, the exclusive CPU is.
-	beside := cpus(t, allCPUs(t)).Difference(cpuset.New(0, 1))
+	beside := fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(0, 1))
 	if beside.IsEmpty() {
 		beside = cpuset.New(1)
 	}
-	without := cpus(t, allCPUs(t)).Difference(cpuset.New(1))
+	without := fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(1))
 	for _, step := range []struct {
 		name, file string
 		shared     cpuset.CPUSet
@@ -127,7 +127,7 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 				return err
 			}
 			usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
-			if err == nil && (cpus(t, usage.CPUs).Size() != 1 || usage.CPUs == "1") {
+			if err == nil && (fixture.CPUs(t, usage.CPUs).Size() != 1 || usage.CPUs == "1") {
 				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
 			}
 			pods[0], has = p, usage.CPUs
@@ -153,8 +153,8 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 4)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
-	online := cpus(t, allCPUs(t))
+	namespace := fixture.Namespace(t, c.Client, "management")
+	online := fixture.CPUs(t, allCPUs(t))
 	shared := start(t, c, namespace, fixture.Pod("shared", nil, fixture.Container("c", fixture.Awake, "", "")))[0]
 	holders := []*v1.Pod{fixture.Exclusive("most", online.Size()-3), fixture.Exclusive("last-but-one", 1), fixture.Exclusive("last", 1)}
 	holders = start(t, c, namespace, holders...)
@@ -163,7 +163,7 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 		found := ""
 		waitFor(t, time.Minute, "container of pod "+p.Name+" has one CPU outside the pool", func() error {
 			found = containerUsage(t, p, 0).CPUs
-			if set := cpus(t, found); set.Size() != 1 || set.Contains(0) {
+			if set := fixture.CPUs(t, found); set.Size() != 1 || set.Contains(0) {
 				return fmt.Errorf("it may use CPUs %s", found)
 			}
 			return nil
@@ -175,7 +175,7 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 	if got, want := onOne(t, late), fmt.Sprint(slices.Max(online.List())); got != want {
 		t.Errorf("a container that starts now has CPU %s, want %s", got, want)
 	}
-	awaitEvent(t, c, "NoSharedCPUs", "disturb "+namespace+"/")
+	fixture.AwaitEvent(t, c.Client, eventLimit, "NoSharedCPUs", "disturb "+namespace+"/")
 	if value := metric(t, c, "kubelet_workload_partitioning_shared_cpus", "", ""); value != 0 {
 		t.Errorf("kubelet_workload_partitioning_shared_cpus is %v", value)
 	}
@@ -187,15 +187,15 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 		}
 		onOne(t, late)
 		for _, p := range holders {
-			expectPlaced(t, p, cpus(t, containerUsage(t, p, 0).CPUs))
+			expectPlaced(t, p, fixture.CPUs(t, containerUsage(t, p, 0).CPUs))
 		}
 	})
 	t.Run("a CPU is given back", func(t *testing.T) {
-		back := cpus(t, containerUsage(t, holders[2], 0).CPUs)
+		back := fixture.CPUs(t, containerUsage(t, holders[2], 0).CPUs)
 		releaseExclusive(t, c, holders[2])
 		expectPlaced(t, shared, back)
 		expectPlaced(t, late, back)
-		awaitEvent(t, c, "NoSharedCPUs", fmt.Sprintf("share the CPUs %q again", back.String()))
+		fixture.AwaitEvent(t, c.Client, eventLimit, "NoSharedCPUs", fmt.Sprintf("share the CPUs %q again", back.String()))
 	})
 	for _, p := range holders[:2] {
 		releaseExclusive(t, c, p)
@@ -237,7 +237,7 @@ func TestExclusiveCPUsAreWholeCores(t *testing.T) {
 	})
 	c.Config.Pinning = `{"management": {"cpuset": "0-1"}}`
 	reconfigure("cpuManagerPolicyOptions: {full-pcpus-only: \"true\"}\ntopologyManagerPolicy: single-numa-node\n")
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	pods := start(t, c, namespace,
 		fixture.Pod("busy", asks, fixture.Container("c", fixture.Busy+" & "+fixture.Busy, "cpu=400m memory=16Mi", "")),
 		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")),
@@ -245,11 +245,11 @@ func TestExclusiveCPUsAreWholeCores(t *testing.T) {
 		fixture.Exclusive("larger", 2))
 	pool, taken := cpuset.New(0, 1), cpuset.New()
 	for _, p := range pods[2:] {
-		has := cpus(t, containerUsage(t, p, 0).CPUs)
+		has := fixture.CPUs(t, containerUsage(t, p, 0).CPUs)
 		if has.Size() != 2 || !has.Intersection(pool.Union(taken)).IsEmpty() {
 			t.Errorf("the container of pod %s has CPUs %s; the pool is %s, and others have %s", p.Name, has, pool, taken)
 		}
-		siblings := cpus(t, sysCPU(t, has.List()[0], "topology/thread_siblings_list"))
+		siblings := fixture.CPUs(t, sysCPU(t, has.List()[0], "topology/thread_siblings_list"))
 		if (siblings.Size() > 1 || c.Config.Dedicated) && !siblings.Equals(has) {
 			t.Errorf("the container of pod %s has CPUs %s, and not the core %s", p.Name, has, siblings)
 		}
@@ -263,7 +263,7 @@ func TestExclusiveCPUsAreWholeCores(t *testing.T) {
 		defer releaseExclusive(t, c, p)
 	}
 	expectPlaced(t, pods[0], pool)
-	expectPlaced(t, pods[1], cpus(t, allCPUs(t)).Difference(pool).Difference(taken))
+	expectPlaced(t, pods[1], fixture.CPUs(t, allCPUs(t)).Difference(pool).Difference(taken))
 }
 
 func sysCPU(t *testing.T, cpu int, file string) string {
@@ -291,15 +291,15 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 4)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	var sharing []*v1.Pod
-	for i := range cpus(t, otherCPUs(t)).Size() {
+	for i := range fixture.CPUs(t, otherCPUs(t)).Size() {
 		// Each works often, on whatever CPU it finds, and leaves time to an emulated VM.
 		sharing = append(sharing, fixture.Pod(fmt.Sprint("shares-", i), nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	}
 	sharing = start(t, c, namespace, sharing...)
 	exclusive := start(t, c, namespace, fixture.Exclusive("exclusive", 1))[0]
-	has := cpus(t, containerUsage(t, exclusive, 0).CPUs)
+	has := fixture.CPUs(t, containerUsage(t, exclusive, 0).CPUs)
 	if has.Size() != 1 {
 		t.Fatalf("the exclusive container has CPUs %s", has)
 	}
@@ -309,14 +309,14 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if shared := cpus(t, usage.CPUs); !shared.Intersection(has).IsEmpty() {
+		if shared := fixture.CPUs(t, usage.CPUs); !shared.Intersection(has).IsEmpty() {
 			t.Errorf("class %s has CPUs %s, and CPU %s is exclusive", class, usage.CPUs, has)
 		}
 	}
 	for _, p := range sharing {
 		usage := containerUsage(t, p, 0)
 		for _, list := range usage.Tasks {
-			if !cpus(t, list).Intersection(has).IsEmpty() {
+			if !fixture.CPUs(t, list).Intersection(has).IsEmpty() {
 				t.Errorf("pod %s may use CPUs %s, and CPU %s is exclusive", p.Name, list, has)
 			}
 		}
@@ -347,7 +347,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 				t.Fatalf("the exclusive container has CPUs %s now, and had %s", got, has)
 			}
 			time.Sleep(10 * time.Second) // the CPU manager comes round every two
-			seen := watch(containerID(again))
+			seen := watch(fixture.ContainerID(again.Status.ContainerStatuses[0]))
 			releaseExclusive(t, c, again)
 			maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(again)) })
 			t.Logf("%s: on CPU %s from its first instruction on, beside its owner: of pods %v, of the host %s", name, has, seen.pods, seen.host)
@@ -378,7 +378,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 			return err
 		})
 		for _, p := range sharing {
-			expectPlaced(t, p, cpus(t, otherCPUs(t)))
+			expectPlaced(t, p, fixture.CPUs(t, otherCPUs(t)))
 		}
 	})
 }
@@ -399,14 +399,14 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 	needsCPUs(t, 4)
 	const times = 200
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	quietNode(t, c)
 	random := newRandom(t)
 	refused := refusals(t, c)
 	sharing := start(t, c, namespace, fixture.Pod("shares", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")), fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Awake, "", "")),
 		fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))
 	var holders []*v1.Pod
-	free := cpus(t, otherCPUs(t)).Size() - 1
+	free := fixture.CPUs(t, otherCPUs(t)).Size() - 1
 	begin := time.Now()
 	for i := range times {
 		if i%20 == 0 {
@@ -439,7 +439,7 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 		for _, p := range sharing {
 			if usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs == "" {
 				t.Fatalf("change %d: pod %s has CPUs %q (%v)", i, p.Name, usage.CPUs, err)
-			} else if has := cpus(t, usage.CPUs); p.Name == "partitioned" && usage.CPUs != "0" || p.Name != "partitioned" && has.Contains(0) {
+			} else if has := fixture.CPUs(t, usage.CPUs); p.Name == "partitioned" && usage.CPUs != "0" || p.Name != "partitioned" && has.Contains(0) {
 				t.Errorf("change %d: pod %s has CPUs %s", i, p.Name, usage.CPUs)
 			}
 		}
@@ -457,7 +457,7 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 		})
 	}
 	for _, p := range sharing[:2] {
-		expectPlaced(t, p, cpus(t, otherCPUs(t)))
+		expectPlaced(t, p, fixture.CPUs(t, otherCPUs(t)))
 		if whole, err := host.PodUsage(p); err != nil || whole.CPUs != allCPUs(t) {
 			t.Errorf("the cgroup of pod %s has CPUs %s (%v)", p.Name, whole.CPUs, err)
 		}

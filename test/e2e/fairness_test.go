@@ -17,7 +17,7 @@ import (
 func TestFairness(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	names := []string{"four", "one", "besteffort", "limited", "inside"}
 	start(t, c, namespace,
 		fixture.Pod("four", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "memory=32Mi")),

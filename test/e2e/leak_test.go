@@ -29,7 +29,7 @@ func TestNoLeak(t *testing.T) {
 }
 
 func noLeak(t *testing.T, c *host.Cluster) {
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	names := startMix(t, c, namespace)
 	for _, name := range []string{"partitioned", "burstable"} {
 		debug(t, c, namespace, name)

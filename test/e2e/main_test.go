@@ -15,9 +15,9 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
@@ -61,10 +61,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("SKIPPED: the end-to-end tests do not run, because", why)
 		return
 	}
-	start := time.Now()
-	config.Progress = func(format string, args ...any) {
-		fmt.Printf("%5.1fs %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
-	}
+	config.Progress = fixture.Progress()
 	os.Exit(run(m))
 }
 

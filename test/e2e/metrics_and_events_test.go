@@ -31,8 +31,8 @@ import (
 func TestMetricsAndEvents(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
-	awaitEvent(t, c, "WorkloadPartitioningEnabled", `Workload type management has the CPUs "0"`)
+	namespace := fixture.Namespace(t, c.Client, "management")
+	fixture.AwaitEvent(t, c.Client, eventLimit, "WorkloadPartitioningEnabled", `Workload type management has the CPUs "0"`)
 	waitFor(t, 30*time.Second, "no pod of another test is active", func() error {
 		if pods := metric(t, c, "kubelet_workload_partitioning_pods", "workload_type", "management"); pods != 0 {
 			return fmt.Errorf("%v pods", pods)
@@ -68,21 +68,4 @@ func metric(t *testing.T, c *host.Cluster, name, label, value string) (found flo
 		}
 	}
 	return found
-}
-
-// awaitEvent waits for an Event on the Node whose message has the text.
-func awaitEvent(t *testing.T, c *host.Cluster, reason, text string) {
-	t.Helper()
-	waitFor(t, 20*time.Second, "Event "+reason, func() error {
-		events, err := c.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,reason=" + reason})
-		if err != nil {
-			return err
-		}
-		for _, event := range events.Items {
-			if strings.Contains(event.Message, text) {
-				return nil
-			}
-		}
-		return fmt.Errorf("%d such Events, and none about %q", len(events.Items), text)
-	})
 }

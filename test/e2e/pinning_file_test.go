@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -152,7 +153,7 @@ func TestKubeletStartsOnWhatInstallersLeave(t *testing.T) {
 				t.Errorf("%dm are reserved, want only kubeReserved's 500m", reserved)
 			}
 			if test.event != "" {
-				awaitEvent(t, c, test.event, "")
+				fixture.AwaitEvent(t, c.Client, eventLimit, test.event, "")
 			}
 		})
 	}
@@ -166,7 +167,7 @@ func TestKubeletStartsOnWhatInstallersLeave(t *testing.T) {
 	t.Run("a reserved cgroup", func(t *testing.T) {
 		reconfigure("systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n", false)
 		restart(t, c, pinning)
-		awaitEvent(t, c, "ReservedCgroupDropped", "dropped: systemReservedCgroup=/system.slice, enforceNodeAllocatable: system-reserved-compressible")
+		fixture.AwaitEvent(t, c.Client, eventLimit, "ReservedCgroupDropped", "dropped: systemReservedCgroup=/system.slice, enforceNodeAllocatable: system-reserved-compressible")
 		log, err := os.ReadFile(c.Kubelet.Log())
 		if err != nil || !strings.Contains(string(log), `replaced=["kubeReserved cpu=500m","systemReserved cpu=100m"]`) {
 			t.Errorf("the log does not say which amounts the pools replace (%v)", err)
@@ -175,7 +176,7 @@ func TestKubeletStartsOnWhatInstallersLeave(t *testing.T) {
 	t.Run("a directory of a user's own", func(t *testing.T) {
 		changeDirectory(t, filepath.Dir(partition.PinningFilePath), 0o755, 65534)
 		restart(t, c, pinning)
-		awaitEvent(t, c, "PinningFileDirectoryOwner", filepath.Dir(partition.PinningFilePath)+" on the way to "+partition.PinningFilePath+" belongs to user 65534")
+		fixture.AwaitEvent(t, c.Client, eventLimit, "PinningFileDirectoryOwner", filepath.Dir(partition.PinningFilePath)+" on the way to "+partition.PinningFilePath+" belongs to user 65534")
 	})
 	t.Run("no reservation but the pools", func(t *testing.T) {
 		reconfigure("", true)

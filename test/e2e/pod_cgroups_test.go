@@ -34,14 +34,14 @@ func TestPodCgroupsHaveTheirPool(t *testing.T) {
 
 func podCgroups(t *testing.T, c *host.Cluster) {
 	t.Cleanup(func() { restart(t, c, pinning) })
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	onHost := fixture.Pod("on-host", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))
 	onHost.Spec.HostNetwork = true
 	probed := fixture.Pod("probed", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "memory=32Mi"))
 	probeEachSecond(probed)
 	pods := start(t, c, namespace, onHost, probed, fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Awake, "", "")),
 		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
-	all := cpus(t, allCPUs(t))
+	all := fixture.CPUs(t, allCPUs(t))
 	last := cpuset.New(slices.Max(all.List()))
 	if host.CgroupV1() {
 		// As CRI-O does with infra_ctr_cpuset. On v2 such a set stays: the kernel intersects.
@@ -138,7 +138,7 @@ func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 		{"the union of the pools", "0-1", `{"management": {"cpuset": "0"}, "other": {"cpuset": "1"}}`, `{"management": {"cpuset": "1"}, "other": {"cpuset": "0"}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if cpus(t, test.infra).Size() > 1 {
+			if fixture.CPUs(t, test.infra).Size() > 1 {
 				needsCPUs(t, 4) // pools that hold every CPU confine nothing
 			}
 			c := partitioned(t)
@@ -154,13 +154,13 @@ func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 				return host.SetCPUs(response.PodSandboxId, test.infra)
 			})
 			refused := refusals(t, c)
-			namespace := newNamespace(t, c, "management")
+			namespace := fixture.Namespace(t, c.Client, "management")
 			pods := start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")),
 				fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Awake, "", "")))
 			if sandboxes.Load() < 2 {
 				t.Fatalf("the runtime gave sets to %d sandboxes", sandboxes.Load())
 			}
-			infra := cpus(t, test.infra)
+			infra := fixture.CPUs(t, test.infra)
 			expect := func(pool cpuset.CPUSet) {
 				t.Helper()
 				for _, p := range pods {
@@ -191,7 +191,7 @@ func sandboxAndContainer(p *v1.Pod, pool, infra cpuset.CPUSet) error {
 	}
 	for name, usage := range below {
 		want := pool
-		if !strings.Contains(name, containerID(p)) && host.CgroupV1() && pool.IsSubsetOf(infra) {
+		if !strings.Contains(name, fixture.ContainerID(p.Status.ContainerStatuses[0])) && host.CgroupV1() && pool.IsSubsetOf(infra) {
 			want = infra
 		}
 		if usage.CPUs != want.String() {
@@ -205,7 +205,7 @@ func sandboxAndContainer(p *v1.Pod, pool, infra cpuset.CPUSet) error {
 func TestMemorySettingsLeaveAPodItsCPUs(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	memory := v1.ResourceList{v1.ResourceMemory: resource.MustParse("32Mi")}
 	podLevel := func(name string) *v1.Pod {
 		p := fixture.Pod(name, asks, fixture.Container("c", fixture.Awake, "", ""))
@@ -265,7 +265,7 @@ func freedByHand(t *testing.T, c *host.Cluster) {
 	if !found {
 		t.Fatalf("no command begins with %q", starts)
 	}
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	p := start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))[0]
 	if err := c.StopKubelet(); err != nil {
 		t.Fatal(err)
@@ -320,11 +320,11 @@ func TestEventNamesThePoolCPUsThatPodsLack(t *testing.T) {
 		restart(t, c, pinning)
 	})
 	restart(t, c, pinning)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitEvent(t, c, "PodCgroupLacksPoolCPUs", "its pods cannot run on CPU 0")
+	fixture.AwaitEvent(t, c.Client, eventLimit, "PodCgroupLacksPoolCPUs", "its pods cannot run on CPU 0")
 }
 
 // Without cgroups of pods the kubelet says that only containers are confined, and confines
@@ -337,7 +337,7 @@ func TestContainersAreConfinedWithoutPodCgroups(t *testing.T) {
 	if log, err := os.ReadFile(c.Kubelet.Log()); err != nil || !bytes.Contains(log, []byte("Pods have no cgroups of their own, so only their containers are confined")) {
 		t.Error("the kubelet does not say so:", err)
 	}
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	for name, annotations := range map[string]map[string]string{"partitioned": asks, "ordinary": nil} {
 		p := fixture.Pod(name, annotations, fixture.Container("c", usedCPUs+"; "+fixture.Awake, "memory=16Mi", ""))
 		p = start(t, c, namespace, p)[0]
@@ -363,7 +363,7 @@ func confinedTo(p *v1.Pod, want cpuset.CPUSet, ordinary bool) error {
 		return fmt.Errorf("below it there are only %d cgroups", len(below))
 	}
 	for name, usage := range below {
-		if ordinary && strings.Contains(name, containerID(p)) {
+		if ordinary && strings.Contains(name, fixture.ContainerID(p.Status.ContainerStatuses[0])) {
 			continue
 		}
 		if usage.CPUs != want.String() {

@@ -14,12 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
 const (
+	// eventLimit is how long an Event may take from the kubelet, or from kube-apiserver, to the API.
+	eventLimit = 20 * time.Second
+
 	managementTarget = partition.TargetPrefix + "management"
 	cores            = v1.ResourceName("management.workload.openshift.io/cores")
 	// What a target annotation may hold: the effects.
@@ -32,39 +34,10 @@ const (
 // cleanup returns a context for what follows a test.
 func cleanup(t testing.TB) context.Context { return context.WithoutCancel(t.Context()) }
 
-// waitFor polls until the condition returns nil, and fails with what it said last.
+// waitFor is [fixture.WaitFor] with the pause of this package.
 func waitFor(t testing.TB, limit time.Duration, what string, condition func() error) {
 	t.Helper()
-	// Not until the test's context ends: cleanups wait, too.
-	if err := poll.Until(context.Background(), 100*time.Millisecond, limit, func(context.Context) error { return condition() }); err != nil {
-		t.Fatalf("%s: not within %s: %v", what, limit, err)
-	}
-}
-
-// newNamespace makes a namespace for a test and removes it with all its pods.
-func newNamespace(t testing.TB, c *host.Cluster, allowed string) string {
-	t.Helper()
-	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
-	if allowed != "" {
-		namespace.Annotations = map[string]string{partition.AllowedAnnotation: allowed}
-	}
-	created, err := c.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := created.Name
-	t.Cleanup(func() {
-		// The test's context has ended by now.
-		ctx := context.Background()
-		var grace int64
-		_ = c.Client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &grace}, metav1.ListOptions{})
-		_ = c.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
-	})
-	waitFor(t, time.Minute, "default service account", func() error {
-		_, err := c.Client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
-		return err
-	})
-	return name
+	fixture.WaitFor(t, 100*time.Millisecond, limit, what, func(context.Context) error { return condition() })
 }
 
 // asks are the annotations of a pod that asks for the type of the tests' node.
@@ -95,16 +68,7 @@ func awaitRunning(t testing.TB, c *host.Cluster, namespace, name string) (runnin
 		if running, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
 		}
-		ready := 0
-		for _, status := range running.Status.ContainerStatuses {
-			if status.State.Running != nil {
-				ready++
-			}
-		}
-		if running.Status.Phase != v1.PodRunning || ready < len(running.Spec.Containers) {
-			return fmt.Errorf("phase %s, conditions %v, containers %v", running.Status.Phase, running.Status.Conditions, running.Status.ContainerStatuses)
-		}
-		return nil
+		return fixture.Running(running)
 	})
 	return running
 }
@@ -122,10 +86,9 @@ func awaitEnd(t *testing.T, c *host.Cluster, namespace, name string, limit time.
 }
 
 // deleteNow deletes a pod without grace.
-func deleteNow(t *testing.T, c *host.Cluster, p *v1.Pod) {
+func deleteNow(t testing.TB, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
-	var grace int64
-	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
 	}
 }

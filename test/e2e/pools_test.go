@@ -22,7 +22,7 @@ func TestContainersFollowChangedPools(t *testing.T) {
 }
 
 func poolsChange(t *testing.T, c *host.Cluster) {
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))
 	var pods []*v1.Pod
 	for _, name := range []string{"partitioned", "ordinary"} {
@@ -39,7 +39,7 @@ func poolsChange(t *testing.T, c *host.Cluster) {
 		}
 	})
 	for _, step := range []struct{ name, file, partitioned, ordinary string }{
-		{"the pool moves", `{"management": {"cpuset": "1"}}`, "1", cpus(t, allCPUs(t)).Difference(cpuset.New(1)).String()},
+		{"the pool moves", `{"management": {"cpuset": "1"}}`, "1", fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(1)).String()},
 		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, allCPUs(t), allCPUs(t)},
 		{"the file goes", "", allCPUs(t), allCPUs(t)},
 		{"the file comes back", pinning, "0", otherCPUs(t)},
@@ -76,7 +76,7 @@ func TestPoolsOfEveryShape(t *testing.T) {
 	needsCPUs(t, 8)
 	c := partitioned(t)
 	t.Cleanup(func() { restart(t, c, pinning) })
-	online := cpus(t, allCPUs(t))
+	online := fixture.CPUs(t, allCPUs(t))
 	for _, test := range []struct{ name, management, infra string }{
 		{"a core for each of two types", "0-1", "4-5"},
 		{"holes across NUMA nodes and siblings", "0,4,2-3", "7"},
@@ -87,7 +87,7 @@ func TestPoolsOfEveryShape(t *testing.T) {
 				in(t, vm)
 			}
 			restart(t, c, fmt.Sprintf(`{"management": {"cpuset": %q}, "infra": {"cpuset": %q}}`, test.management, test.infra))
-			management, infra := cpus(t, test.management), cpus(t, test.infra)
+			management, infra := fixture.CPUs(t, test.management), fixture.CPUs(t, test.infra)
 			node := getNode(t, c)
 			if got, want := node.Status.Allocatable.Cpu().MilliValue(), int64(online.Size()-management.Size()-infra.Size())*1000; got != want {
 				t.Errorf("the node's allocatable cpu is %dm, want %dm", got, want)
@@ -99,14 +99,14 @@ func TestPoolsOfEveryShape(t *testing.T) {
 					t.Errorf("%s: capacity %d, allocatable %d, want %d", name, capacity.Value(), allocatable.Value(), want)
 				}
 			}
-			namespace := newNamespace(t, c, "management,infra")
+			namespace := fixture.Namespace(t, c.Client, "management,infra")
 			pods := start(t, c, namespace,
 				fixture.Pod("management", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")),
 				fixture.Pod("infra", fixture.Asks("infra"), fixture.Container("c", fixture.Busy, "cpu=200m memory=16Mi", "")),
 				fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")),
 				fixture.Exclusive("exclusive", 1))
 			shared := online.Difference(management).Difference(infra)
-			exclusive := cpus(t, containerUsage(t, pods[3], 0).CPUs)
+			exclusive := fixture.CPUs(t, containerUsage(t, pods[3], 0).CPUs)
 			if exclusive.Size() != 1 || !exclusive.IsSubsetOf(shared) {
 				t.Errorf("the exclusive container has CPUs %s, want one of %s", exclusive, shared)
 			}
@@ -150,7 +150,7 @@ func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
 			t.Errorf("%s: capacity %d, allocatable %d, want %d", name, capacity.Value(), allocatable.Value(), want)
 		}
 	}
-	namespace := newNamespace(t, c, "management, infra")
+	namespace := fixture.Namespace(t, c.Client, "management, infra")
 	pods := start(t, c, namespace, fixture.Pod("management", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")),
 		fixture.Pod("infra", fixture.Asks("infra"), fixture.Container("c", fixture.Busy, "cpu=200m memory=16Mi", "")))
 	if request := pods[1].Spec.Containers[0].Resources.Requests[infraCores]; request.Value() != 200 {

@@ -25,7 +25,7 @@ func TestContainersAreRepairedOnce(t *testing.T) {
 func repairedOnce(t *testing.T, c *host.Cluster) {
 	proxy := sharedThroughProxy(t, c)
 	restart(t, c, "")
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	// The type is latched, so these are partitioned, and the kubelet knows nothing of it:
 	// as on a node whose file was away, or that had an unpatched kubelet.
 	here := func(p *v1.Pod) *v1.Pod {
@@ -77,9 +77,9 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 		if c.Config.CPUManagerPolicy != "none" {
 			t.Skip("the policy static moves what it has not placed, as upstream's does")
 		}
-		last := fmt.Sprint(slices.Max(cpus(t, otherCPUs(t)).List()))
+		last := fmt.Sprint(slices.Max(fixture.CPUs(t, otherCPUs(t)).List()))
 		p := pods[3]
-		id := containerID(p)
+		id := fixture.ContainerID(p.Status.ContainerStatuses[0])
 		update := &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{CpusetCpus: last}}
 		if _, err := runtimeClient(t, c).UpdateContainerResources(t.Context(), update); err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestPodsOfOpenShiftsKubeletRunInTheirPool(t *testing.T) {
 	in(t)
 	needsUpstream(t)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	use := func(path string) {
 		c.UseAPIServer(path)
 		if err := c.RestartAPIServer(context.Background()); err != nil {

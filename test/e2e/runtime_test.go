@@ -18,7 +18,6 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -98,8 +97,4 @@ func stopInRuntime(t *testing.T, c *host.Cluster, p *v1.Pod) {
 			t.Fatal(err)
 		}
 	}
-}
-
-func containerID(p *v1.Pod) string {
-	return filepath.Base(p.Status.ContainerStatuses[0].ContainerID)
 }

@@ -27,7 +27,7 @@ type survivors struct {
 
 func survive(t *testing.T, c *host.Cluster) survivors {
 	t.Helper()
-	s := survivors{c: c, namespace: newNamespace(t, c, "management")}
+	s := survivors{c: c, namespace: fixture.Namespace(t, c.Client, "management")}
 	s.before = start(t, c, s.namespace,
 		fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "cpu=500m memory=32Mi")),
 		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
@@ -47,7 +47,7 @@ func (s survivors) withExclusive(t *testing.T) survivors {
 				err = errors.New("it was just created")
 			}
 		case err == nil && p.Status.Phase == v1.PodFailed:
-			s.remove(t, p.Name)
+			deleteNow(t, s.c, p)
 			err = errors.New(p.Status.Message)
 		case err == nil && p.Status.Phase != v1.PodRunning:
 			err = fmt.Errorf("it is %s", p.Status.Phase)
@@ -110,15 +110,7 @@ func (s survivors) expectNew(t *testing.T) {
 		t.Errorf("a new pod is not partitioned: %v", p.Annotations)
 	}
 	expectNoLeak(t, p)
-	s.remove(t, p.Name)
-}
-
-func (s survivors) remove(t *testing.T, name string) {
-	t.Helper()
-	now := int64(0)
-	if err := s.c.Client.CoreV1().Pods(s.namespace).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-		t.Error(err)
-	}
+	deleteNow(t, s.c, p)
 }
 
 func expectKubelet(t *testing.T, c *host.Cluster, version string) {

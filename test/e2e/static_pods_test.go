@@ -62,7 +62,7 @@ func TestStaticPodsThatCannotBePartitionedRunAllTheSame(t *testing.T) {
 				t.Errorf("the pod has annotations %v and requests %v", p.Annotations, p.Spec.Containers[0].Resources.Requests)
 			}
 			expectNoLeak(t, p)
-			awaitEvent(t, c, "StaticPodNotPartitioned", "Static pod default/"+name+": "+warning)
+			fixture.AwaitEvent(t, c.Client, eventLimit, "StaticPodNotPartitioned", "Static pod default/"+name+": "+warning)
 			log, err := os.ReadFile(c.Kubelet.Log())
 			if line := fmt.Sprintf("Static pod runs as an ordinary pod\" pod=%q", "default/"+name); err != nil || strings.Count(string(log), line) != 1 {
 				t.Errorf("the log has %d lines with %s, want one (%v)", strings.Count(string(log), line), line, err)

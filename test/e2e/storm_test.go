@@ -39,10 +39,10 @@ import (
 func TestStorm(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	quietNode(t, c)
 	pool := cpuset.New(0)
-	watch := watchCPUs(t, cpus(t, allCPUs(t)).Difference(pool))
+	watch := watchCPUs(t, fixture.CPUs(t, allCPUs(t)).Difference(pool))
 	before, err := host.AllPodsUsage()
 	if err != nil {
 		t.Fatal(err)

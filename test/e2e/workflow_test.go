@@ -74,7 +74,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 	in(t, core)
 	c := partitioned(t)
 	t.Run("a Deployment's pods in an allowed namespace are rewritten, placed and run", func(t *testing.T) {
-		namespace := newNamespace(t, c, "management")
+		namespace := fixture.Namespace(t, c.Client, "management")
 		labels := map[string]string{"app": "operator"}
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -110,7 +110,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 	})
 	t.Run("the namespace decides", func(t *testing.T) {
 		client, recorded := recording(t)
-		plain := newNamespace(t, c, "")
+		plain := fixture.Namespace(t, c.Client, "")
 		p, err := client.CoreV1().Pods(plain).Create(t.Context(), fixture.Pod("soft", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -133,14 +133,14 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 		if _, err := client.CoreV1().Pods(plain).Create(t.Context(), fixture.Pod("hard", hard, fixture.Container("c", fixture.Busy, "", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the hard effect got %v", err)
 		}
-		others := newNamespace(t, c, "other")
+		others := fixture.Namespace(t, c.Client, "other")
 		if _, err := client.CoreV1().Pods(others).Create(t.Context(), fixture.Pod("soft", asks, fixture.Container("c", fixture.Busy, "", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("a namespace with other types gave %v", err)
 		}
 	})
 	t.Run("nobody enters a partition later", func(t *testing.T) {
 		client, recorded := recording(t)
-		namespace := newNamespace(t, c, "management")
+		namespace := fixture.Namespace(t, c.Client, "management")
 		start(t, c, namespace, fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Busy, "", "")))
 		patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "", %q: "{\"cpushares\":2}", "mine": "x"}}}`, managementTarget, partition.ResourcesAnnotation("c"))
 		p, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "besteffort", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
@@ -152,7 +152,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 		}
 	})
 	t.Run("CPU is not resized in place", func(t *testing.T) {
-		namespace := newNamespace(t, c, "management")
+		namespace := fixture.Namespace(t, c.Client, "management")
 		start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")))
 		resize := `{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "300m"}}}]}}`
 		_, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "partitioned", types.StrategicMergePatchType, []byte(resize), metav1.PatchOptions{}, "resize")
@@ -162,7 +162,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 	})
 	t.Run("the author of a workload is warned at once", func(t *testing.T) {
 		client, recorded := recording(t)
-		plain := newNamespace(t, c, "")
+		plain := fixture.Namespace(t, c.Client, "")
 		labels := map[string]string{"app": "operator"}
 		zero := int32(0)
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Spec: appsv1.DeploymentSpec{
@@ -186,7 +186,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		awaitEvent(t, c, "NodeMissingPartition", "management.workload.openshift.io/cores")
+		fixture.AwaitEvent(t, c.Client, eventLimit, "NodeMissingPartition", "management.workload.openshift.io/cores")
 		metrics := scrape(t, c)
 		for _, want := range []string{
 			`apiserver_workload_partitioning_active{workload_type="management"} 1`, `apiserver_workload_partitioning_nodes_missing{workload_type="management"} 1`,
@@ -210,7 +210,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 func TestPlacement(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	inited := fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m"))
 	inited.Spec.InitContainers = []v1.Container{fixture.Container("init", "grep Cpus_allowed_list /proc/self/status", "cpu=100m memory=16Mi", ""),
 		fixture.Sidecar("sidecar", fixture.Busy, "cpu=100m memory=16Mi", "")}
@@ -257,7 +257,7 @@ func TestPlacement(t *testing.T) {
 func TestWeightsFollowTheOriginalRequests(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	both := start(t, c, namespace, fixture.Pod("weighted", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")), fixture.Pod("resized", asks, fixture.Container("c", fixture.Idle, "cpu=200m memory=16Mi", "cpu=300m memory=32Mi")))
 	p, resized := both[0], both[1]
 	before := containerUsage(t, resized, 0)
@@ -290,7 +290,7 @@ func TestWeightsFollowTheOriginalRequests(t *testing.T) {
 func TestCoresAreCountedInsteadOfCPU(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")))
 	// The runtime's figures arrive with a later sync.
 	time.Sleep(3 * time.Second)
@@ -357,7 +357,7 @@ func TestCoresAreCountedInsteadOfCPU(t *testing.T) {
 func TestDownwardAPIGivesTheOriginalCPU(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	of := func(name, field string) v1.EnvVar {
 		return v1.EnvVar{Name: name, ValueFrom: &v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: field, Divisor: resource.MustParse("1m")}}}
 	}

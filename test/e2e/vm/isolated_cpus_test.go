@@ -35,7 +35,7 @@ func TestIsolatedCPUs(t *testing.T) {
 			t.Errorf("the kernel's list %s is %q, want 6-7", file, list)
 		}
 	}
-	namespace := n.namespace(t, "management")
+	namespace := fixture.Namespace(t, n.client, "management")
 	n.create(t, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", "")),
 		fixture.Exclusive("exclusive", 4))
 	n.awaitRunning(t, 2*time.Minute)
@@ -46,7 +46,7 @@ func TestIsolatedCPUs(t *testing.T) {
 // container that does not ask for them has none without a pinning file, nor with one.
 func TestIsolatedCPUsWithoutCPUManager(t *testing.T) {
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{CPUManagerPolicy: "none"})
-	namespace := n.namespace(t, "management")
+	namespace := fixture.Namespace(t, n.client, "management")
 	n.create(t, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", "")))
 	n.awaitRunning(t, 2*time.Minute)
 	n.cpus = n.cpus.Difference(cpuset.New(6, 7))

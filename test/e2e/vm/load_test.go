@@ -35,7 +35,7 @@ func TestLoad(t *testing.T) {
 		return v1.ConditionUnknown, time.Time{}
 	}
 	t.Run("memory ends", func(t *testing.T) {
-		namespace := n.namespace(t, "management")
+		namespace := fixture.Namespace(t, n.client, "management")
 		before := n.controlPlane(t)
 		hog := fixture.Pod("hog", nil, fixture.Container("c", `dd if=/dev/zero of=/memory/first bs=1M count=$(($(sed -n 's/^MemAvailable: *\([0-9]*\)[0-9][0-9][0-9] kB/\1/p' /proc/meminfo) - 1300))
 i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 1; done`, "memory=16Mi", ""))
@@ -56,7 +56,7 @@ i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 
 	})
 	t.Run("a hundred partitioned pods on two CPUs", func(t *testing.T) {
 		_, since := transition()
-		namespace := n.namespace(t, "management")
+		namespace := fixture.Namespace(t, n.client, "management")
 		begin := time.Now()
 		for i := range 100 {
 			n.create(t, namespace, fixture.Pod(fmt.Sprintf("p%d", i), asks, fixture.Container("c", "exec sleep 1000000", "cpu=10m memory=1Mi", "")))

@@ -18,6 +18,7 @@ import (
 
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
@@ -28,7 +29,7 @@ var (
 	// consoles is where consoles of failed tests are kept.
 	consoles string
 	kept     = map[*vm.VM]bool{}
-	started  = time.Now()
+	progress = fixture.Progress()
 )
 
 func TestMain(m *testing.M) {
@@ -69,10 +70,6 @@ func run(m *testing.M) int {
 		}
 		return m.Run()
 	})
-}
-
-func progress(format string, args ...any) {
-	fmt.Printf("%5.1fs %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
 }
 
 // boot starts a VM of its own for the test, without a node in it.

@@ -29,14 +29,13 @@ import (
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
-	"workload.openshift.io/partition"
 )
 
 // The node goes through what happens to hosts, one after another: each finds the pods
 // that the last one has left running.
 func TestNode(t *testing.T) {
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{})
-	namespace := n.namespace(t, "management")
+	namespace := fixture.Namespace(t, n.client, "management")
 	n.create(t, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", "")),
 		fixture.Exclusive("exclusive", 2))
 	n.awaitRunning(t, 2*time.Minute)
@@ -45,11 +44,8 @@ func TestNode(t *testing.T) {
 	t.Run("it boots again", func(t *testing.T) { n.reboot(t) })
 	t.Run("it boots again, and the pool has the CPUs that a pod held exclusively", func(t *testing.T) {
 		// No container runs after a boot, so that pod gets others.
-		pool := set(t, n.exclusive(t))
-		if err := n.Write(t.Context(), partition.PinningFilePath, []byte(fmt.Sprintf(`{"management": {"cpuset": %q}}`, pool))); err != nil {
-			t.Fatal(err)
-		}
-		n.run(t, "chmod 600 "+partition.PinningFilePath)
+		pool := fixture.CPUs(t, n.exclusive(t))
+		n.writePinningFile(t, fmt.Sprintf(`{"management": {"cpuset": %q}}`, pool))
 		n.reboot(t)
 	})
 	t.Run("its kubelet hangs, and systemd's watchdog ends it", func(t *testing.T) { n.watchdog(t) })
@@ -104,8 +100,7 @@ func (n *node) exclusive(t *testing.T) string {
 	}
 	for _, p := range list.Items {
 		if p.Status.QOSClass == v1.PodQOSGuaranteed {
-			_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
-			return n.run(t, "cat $(find /sys/fs/cgroup/kubepods.slice -name cri-containerd-"+id+".scope)/cpuset.cpus.effective")
+			return n.run(t, "cat $(find /sys/fs/cgroup/kubepods.slice -name cri-containerd-"+fixture.ContainerID(p.Status.ContainerStatuses[0])+".scope)/cpuset.cpus.effective")
 		}
 	}
 	return ""
@@ -140,22 +135,22 @@ func (n *node) watchdog(t *testing.T) {
 func (n *node) cpuOffline(t *testing.T) {
 	pool := n.pools["management"]
 	lost, other := pool.List()[pool.Size()-1], -1
-	for _, cpu := range n.cpus.Difference(pool).Difference(set(t, n.exclusive(t))).List() {
+	for _, cpu := range n.cpus.Difference(pool).Difference(fixture.CPUs(t, n.exclusive(t))).List() {
 		other = cpu
 	}
 	online := func(cpu, state int) string {
 		return fmt.Sprintf("echo %d > /sys/devices/system/cpu/cpu%d/online", state, cpu)
 	}
 	n.run(t, online(lost, 0))
-	n.awaitEvent(t, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d of workload type management was taken offline", lost))
+	fixture.AwaitEvent(t, n.client, time.Minute, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d of workload type management was taken offline", lost))
 	n.expectPlaced(t, lost)
 	n.run(t, online(other, 0))
-	n.awaitEvent(t, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d, of no workload type, was taken offline", other))
+	fixture.AwaitEvent(t, n.client, time.Minute, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d, of no workload type, was taken offline", other))
 	n.expectPlaced(t, lost, other)
 	n.run(t, online(other, 1))
 	n.run(t, "systemctl restart kubelet")
 	waitFor(t, time.Minute, "the kubelet says what is wrong", func(ctx context.Context) error {
-		_, err := n.Run(ctx, fmt.Sprintf("grep -q 'the host has no CPU %d;' /var/lib/workload-partitioning/logs/kubelet.log", lost))
+		_, err := n.Run(ctx, fmt.Sprintf("grep -q 'the host has no CPU %d;' %s/logs/kubelet.log", lost, host.Dir))
 		return err
 	})
 	n.run(t, online(lost, 1))

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -52,11 +51,20 @@ func bootNode(t *testing.T, pinning string, config vm.Config, cluster host.Confi
 // learn reads the node's CPUs and its pinning file.
 func (n *node) learn(t *testing.T) {
 	t.Helper()
-	n.cpus = set(t, n.run(t, "cat /sys/devices/system/cpu/present"))
+	n.cpus = fixture.CPUs(t, n.run(t, "cat /sys/devices/system/cpu/present"))
 	var err error
 	if n.pools, err = partition.Parse([]byte(n.run(t, "cat "+partition.PinningFilePath)), n.cpus); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// writePinningFile replaces the node's; a kubelet that starts reads it.
+func (n *node) writePinningFile(t *testing.T, content string) {
+	t.Helper()
+	if err := n.Write(t.Context(), partition.PinningFilePath, []byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	n.run(t, "chmod 600 "+partition.PinningFilePath)
 }
 
 func (n *node) run(t *testing.T, script string) string {
@@ -68,20 +76,10 @@ func (n *node) run(t *testing.T, script string) string {
 	return output
 }
 
-func set(t *testing.T, list string) cpuset.CPUSet {
-	t.Helper()
-	cpus, err := cpuset.Parse(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cpus
-}
-
+// waitFor is [fixture.WaitFor] with the pause of this package: to ask takes a VM much of its CPUs.
 func waitFor(t *testing.T, limit time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
-	if err := poll.Until(t.Context(), 500*time.Millisecond, limit, condition); err != nil {
-		t.Fatalf("%s: not within %s: %v", what, limit, err)
-	}
+	fixture.WaitFor(t, 500*time.Millisecond, limit, what, condition)
 }
 
 // awaitReady waits until the node's kubelet has said, after a time, that it is Ready.
@@ -111,30 +109,6 @@ func (n *node) now(t *testing.T) time.Time {
 	return now
 }
 
-// namespace makes a namespace whose pods may ask for the types, once the API answers.
-func (n *node) namespace(t *testing.T, allowed string) string {
-	t.Helper()
-	var name string
-	waitFor(t, time.Minute, "a namespace", func(ctx context.Context) error {
-		created, err := n.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "vm-", Annotations: map[string]string{partition.AllowedAnnotation: allowed}}}, metav1.CreateOptions{})
-		if err == nil {
-			name = created.Name
-		}
-		return err
-	})
-	waitFor(t, time.Minute, "its service account", func(ctx context.Context) error {
-		_, err := n.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-	t.Cleanup(func() {
-		var grace int64
-		ctx := context.WithoutCancel(t.Context())
-		_ = n.client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &grace}, metav1.ListOptions{})
-		_ = n.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
-	})
-	return name
-}
-
 func (n *node) create(t *testing.T, namespace string, pods ...*v1.Pod) {
 	t.Helper()
 	for _, p := range pods {
@@ -155,8 +129,7 @@ func (n *node) awaitRunning(t *testing.T, limit time.Duration) []v1.Pod {
 		}
 		var not []string
 		for _, p := range list.Items {
-			running := slices.ContainsFunc(p.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.State.Running != nil })
-			if p.Status.Phase != v1.PodRunning || !running {
+			if fixture.Running(&p) != nil {
 				not = append(not, p.Name+" is "+string(p.Status.Phase))
 			}
 		}
@@ -222,7 +195,7 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
 			if p.Status.Phase != v1.PodRunning || len(p.Status.ContainerStatuses) == 0 {
 				continue
 			}
-			_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+			id := fixture.ContainerID(p.Status.ContainerStatuses[0])
 			cpus, ok := found[id]
 			if !ok {
 				return fmt.Errorf("pod %s has no container %s", p.Name, id)
@@ -232,7 +205,7 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
 			case partitioned:
 				shared = append(shared, container{p, cpus, n.pools[workloadType].Difference(gone)})
 			case p.Status.QOSClass == v1.PodQOSGuaranteed:
-				own := set(t, cpus[0])
+				own := fixture.CPUs(t, cpus[0])
 				if !own.IsSubsetOf(others.Difference(taken)) || int64(own.Size()) != p.Spec.Containers[0].Resources.Requests.Cpu().Value() {
 					return fmt.Errorf("pod %s has CPUs %s for itself; others have %s, and pools %s", p.Name, own, taken, n.pools.Union())
 				}
@@ -274,25 +247,6 @@ func (n *node) expectClean(t *testing.T) {
 			}
 		}
 		return nil
-	})
-}
-
-// awaitEvent waits for an Event of the Node with a reason and a text.
-func (n *node) awaitEvent(t *testing.T, reason, text string) {
-	t.Helper()
-	waitFor(t, time.Minute, "an Event "+reason, func(ctx context.Context) error {
-		events, err := n.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
-		if err != nil {
-			return err
-		}
-		var said []string
-		for _, event := range events.Items {
-			if strings.Contains(event.Message, text) {
-				return nil
-			}
-			said = append(said, event.Message)
-		}
-		return fmt.Errorf("there are %q, want %q", said, text)
 	})
 }
 

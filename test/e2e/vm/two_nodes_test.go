@@ -11,7 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
@@ -32,11 +31,7 @@ func TestTwoNodes(t *testing.T) {
 	const pinning = `{"management": {"cpuset": "0"}}`
 	first := bootNode(t, pinning, vm.Config{Topology: topology, Memory: 4096}, host.Config{})
 	active := func() bool {
-		namespace, err := first.client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return partition.ListsType(namespace.Annotations[partition.EnabledAnnotation], "management")
+		return partition.ListsType(fixture.Latched(t, first.client), "management")
 	}
 	waitFor(t, time.Minute, "the type is active with one node that has it", func(context.Context) error {
 		if !active() {
@@ -44,17 +39,12 @@ func TestTwoNodes(t *testing.T) {
 		}
 		return nil
 	})
-	// As an administrator would to start again.
-	remove := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, partition.EnabledAnnotation)
-
 	second := &node{VM: boot(t, vm.Config{Number: 2, Topology: topology, Memory: 2048}), client: first.client}
 	if err := second.Join(t.Context(), first.VM, host.Config{Kubelet: "/payload/older/kubelet"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.client.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, remove, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	namespace := first.namespace(t, "management")
+	fixture.RemoveLatch(t, first.client)
+	namespace := fixture.Namespace(t, first.client, "management")
 	create := func(name string) *v1.Pod {
 		p := fixture.Pod(name, asks, fixture.Container("c", fixture.Idle, "cpu=50m memory=16Mi", ""))
 		created, err := first.client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
@@ -73,10 +63,8 @@ func TestTwoNodes(t *testing.T) {
 		}
 	})
 	t.Run("both have it", func(t *testing.T) {
-		if err := second.Write(t.Context(), partition.PinningFilePath, []byte(pinning)); err != nil {
-			t.Fatal(err)
-		}
-		second.run(t, "chmod 600 "+partition.PinningFilePath+" && systemctl restart kubelet")
+		second.writePinningFile(t, pinning)
+		second.run(t, "systemctl restart kubelet")
 		second.awaitReady(t, second.now(t))
 		second.learn(t)
 		waitFor(t, time.Minute, "the type is active", func(context.Context) error {
@@ -100,7 +88,7 @@ func TestTwoNodes(t *testing.T) {
 		if !strings.HasPrefix(version(), release) {
 			t.Errorf("the kubelet is %s, want %s", version(), release)
 		}
-		const kubectl = "/payload/bin/kubectl --kubeconfig " + "/var/lib/workload-partitioning/admin.kubeconfig "
+		kubectl := "/payload/bin/kubectl --kubeconfig " + host.Kubeconfig + " "
 		first.run(t, kubectl+"drain "+second.Name()+" --ignore-daemonsets --force --timeout=120s")
 		for i := range 3 {
 			if _, is := partition.PartitionedType(create(fmt.Sprintf("meanwhile-%d", i))); !is {
