@@ -143,20 +143,36 @@ func startsUnderLoad(t *testing.T, c *host.Cluster, namespace string) {
 					}
 				}
 				mu.Unlock()
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(5 * time.Millisecond) // the rate of the load, not a wait
 			}
 		})
 	}
-	time.Sleep(500 * time.Millisecond)
+	end := func() {
+		stop()
+		clients.Wait()
+	}
+	defer end()
+	awaitMore := func() {
+		t.Helper()
+		mu.Lock()
+		before := created
+		mu.Unlock()
+		const more = 100
+		waitFor(t, time.Minute, fmt.Sprintf("%d more pods are created", more), func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if created < before+more {
+				return fmt.Errorf("%d are, and the others got %v", created-before, refused)
+			}
+			return nil
+		})
+	}
+	awaitMore()
 	if err := c.RestartAPIServer(t.Context()); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(500 * time.Millisecond)
-	stop()
-	clients.Wait()
-	if created == 0 {
-		t.Errorf("no pod was created; errors %v", refused)
-	}
+	awaitMore()
+	end()
 	t.Logf("%d pods were created and partitioned, the others got %v", created, refused)
 }
 

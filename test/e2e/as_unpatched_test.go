@@ -158,7 +158,8 @@ func observe(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, kubelet, file
 	// or not, has more to do.
 	start(t, c, namespace, pods[2])
 	start(t, c, namespace, pods[:2]...)
-	// The CPU manager reconciles every two seconds here.
+	// What is counted below is what the kubelet does in these two periods, in each of which the CPU
+	// manager reconciles twice.
 	time.Sleep(5 * time.Second)
 	if err := resizeMemory(t, c, namespace, "full", "24Mi", "64Mi"); err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func TestControlPlaneRunsInItsPool(t *testing.T) {
 		if err := c.StartKubelet(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // the period in which restarts are counted
 		if after := healthy(t); after != before {
 			t.Errorf("the control plane has restarted %d times, and had %d times before", after, before)
 		}

@@ -207,10 +207,7 @@ func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
 	made(build("first", 4000))
 	scheduled("first")
 	made(build("second", 4000))
-	time.Sleep(2 * time.Second)
-	if p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "second", metav1.GetOptions{}); err != nil || p.Spec.NodeName != "" {
-		t.Errorf("the node holds two such pods: %v", err)
-	}
+	awaitUnschedulable(t, c, namespace, "second", string(cores))
 	// As its kubelet would say; then it is deleted, and its finalizer keeps it.
 	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status": {"phase": "Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)

@@ -85,6 +85,22 @@ func containerUsage(t *testing.T, p *v1.Pod, index int) host.Usage {
 	return usage
 }
 
+// awaitWork waits until a container has used an amount of CPU time: enough to show on a CPU where
+// it must not run.
+func awaitWork(t *testing.T, p *v1.Pod, index int, amount time.Duration) {
+	t.Helper()
+	waitFor(t, time.Minute, fmt.Sprintf("container %s of pod %s uses CPU time", p.Spec.Containers[index].Name, p.Name), func() error {
+		var used time.Duration
+		for _, onCPU := range containerUsage(t, p, index).Used {
+			used += onCPU
+		}
+		if used < amount {
+			return fmt.Errorf("it has used %s, want %s", used, amount)
+		}
+		return nil
+	})
+}
+
 // expectCPUs checks where a container may run and where it has run.
 func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) {
 	t.Helper()

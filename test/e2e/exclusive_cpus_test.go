@@ -39,7 +39,7 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 	}
 	keeps := func(t *testing.T) {
 		t.Helper()
-		// As long as it takes the CPU manager to reconcile twice.
+		// It is looked at for as long as it takes the CPU manager to reconcile once more.
 		for range 6 {
 			if now := containerUsage(t, pods[0], 0).CPUs; now != has {
 				t.Errorf("the exclusive container has CPUs %s, and had %s", now, has)
@@ -181,7 +181,7 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 	}
 	t.Run("the kubelet starts again", func(t *testing.T) {
 		restart(t, c, pinning)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) // the period in which the CPU manager must not move it, in five reconciliations
 		if got := onOne(t, shared); got != first {
 			t.Errorf("the container that shared has CPU %s, and had %s", got, first)
 		}
@@ -346,7 +346,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 			if got := containerUsage(t, again, 0).CPUs; got != has.String() {
 				t.Fatalf("the exclusive container has CPUs %s now, and had %s", got, has)
 			}
-			time.Sleep(10 * time.Second) // the CPU manager comes round every two
+			time.Sleep(10 * time.Second) // the period that is traced: five reconciliations of the CPU manager
 			seen := watch(fixture.ContainerID(again.Status.ContainerStatuses[0]))
 			releaseExclusive(t, c, again)
 			maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(again)) })
@@ -435,7 +435,7 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 			free += int(amount.Value())
 			holders = slices.Delete(holders, which, which+1)
 		}
-		time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond)
+		time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond) // at random, so that changes meet the kubelet in any state
 		for _, p := range sharing {
 			if usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs == "" {
 				t.Fatalf("change %d: pod %s has CPUs %q (%v)", i, p.Name, usage.CPUs, err)

@@ -59,7 +59,7 @@ func TestFairness(t *testing.T) {
 			return all
 		}
 		before, began := used(), time.Now()
-		time.Sleep(window)
+		time.Sleep(window) // the period over which CPU time is compared
 		after, took := used(), time.Since(began)
 		for i := range after {
 			after[i] -= before[i]

@@ -44,7 +44,7 @@ func noLeak(t *testing.T, c *host.Cluster) {
 			expectNoLeak(t, p)
 		}
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // the period in which they work, and in which the kernel counts where
 	check(t)
 	for _, event := range []struct {
 		name string
@@ -57,8 +57,7 @@ func noLeak(t *testing.T, c *host.Cluster) {
 			if err := c.StartKubelet(t.Context()); err != nil {
 				return err
 			}
-			// The CPU manager reconciles every two seconds here.
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second) // the period in which the CPU manager reconciles twice, and must move nothing
 			return nil
 		}},
 		{"containerd is killed and comes back", func() error { return c.RestartContainerd(t.Context()) }},

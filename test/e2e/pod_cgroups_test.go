@@ -74,7 +74,7 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 		{"the kubelet starts again", pinning, cpuset.New(0)},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			// One is killed in the middle of its work.
+			// One is killed in the middle of its work: at random, so that it is anywhere in it.
 			restart(t, c, step.file)
 			time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond)
 			if err := c.Kubelet.Kill(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +86,21 @@ func awaitEnd(t *testing.T, c *host.Cluster, namespace, name string, limit time.
 	return ended
 }
 
+// awaitUnschedulable waits until the scheduler has found no node for a pod, and says why in a message
+// with the text.
+func awaitUnschedulable(t *testing.T, c *host.Cluster, namespace, name, text string) {
+	t.Helper()
+	waitFor(t, 30*time.Second, "the scheduler finds no node for pod "+name, func() error {
+		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil && !slices.ContainsFunc(p.Status.Conditions, func(condition v1.PodCondition) bool {
+			return condition.Type == v1.PodScheduled && condition.Reason == v1.PodReasonUnschedulable && strings.Contains(condition.Message, text)
+		}) {
+			err = fmt.Errorf("it is on node %q, with the conditions %v, want one with %q", p.Spec.NodeName, p.Status.Conditions, text)
+		}
+		return err
+	})
+}
+
 // deleteNow deletes a pod without grace.
 func deleteNow(t testing.TB, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
@@ -113,17 +129,16 @@ func writeStaticPods(t *testing.T, c *host.Cluster, pods ...*v1.Pod) {
 		}
 		// The next test must not find their containers.
 		left := names
-		for range 300 {
+		waitFor(t, time.Minute/2, "the static pods end", func() error {
 			left = slices.DeleteFunc(left, func(name string) bool {
-				_, err := c.Client.CoreV1().Pods("default").Get(context.Background(), name+"-"+host.NodeName, metav1.GetOptions{})
+				_, err := c.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(cleanup(t), name+"-"+host.NodeName, metav1.GetOptions{})
 				return apierrors.IsNotFound(err)
 			})
-			if len(left) == 0 {
-				return
+			if len(left) > 0 {
+				return fmt.Errorf("%q do not", left)
 			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		t.Errorf("static pods %s do not end", left)
+			return nil
+		})
 	})
 	for _, p := range pods {
 		writeManifest(t, p)

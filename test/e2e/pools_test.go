@@ -156,7 +156,9 @@ func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
 	if request := pods[1].Spec.Containers[0].Resources.Requests[infraCores]; request.Value() != 200 {
 		t.Errorf("the second pod has %v", pods[1].Spec.Containers[0].Resources)
 	}
-	time.Sleep(3 * time.Second)
+	for _, p := range pods {
+		awaitWork(t, p, 0, 2*time.Second)
+	}
 	expectCPUs(t, pods[0], 0, "0", 1)
 	expectCPUs(t, pods[1], 0, otherCPUs(t), 0)
 	if usage, err := host.PodUsage(pods[1]); err != nil || usage.Weight != weight(204) {

@@ -66,8 +66,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 	t.Run("a second start sends no update", func(t *testing.T) {
 		proxy.Forget()
 		restart(t, c, pinning)
-		// The CPU manager reconciles every two seconds here.
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) // the period in which updates are counted: five reconciliations of the CPU manager
 		if updates := updatesOf(t, proxy); len(updates) > 0 {
 			t.Errorf("the runtime was asked for %v", updates)
 		}
@@ -85,7 +84,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 			t.Fatal(err)
 		}
 		restart(t, c, pinning)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) // the period in which nobody must move it: five reconciliations of the CPU manager
 		if usage := containerUsage(t, p, 0); usage.CPUs != last {
 			t.Errorf("the container has CPUs %s, and somebody gave it %s", usage.CPUs, last)
 		}
@@ -118,8 +117,8 @@ func TestPodsOfOpenShiftsKubeletRunInTheirPool(t *testing.T) {
 	p := fixture.Pod("theirs", map[string]string{managementTarget: `{"effect": "PreferredDuringScheduling"}`, partition.ResourcesAnnotation("asks"): `{"cpushares": 409}`},
 		with("asks", string(cores)+"=400 memory=16Mi"), with("asks-nothing", "memory=16Mi"))
 	p = start(t, c, namespace, p)[0]
-	time.Sleep(3 * time.Second)
 	for i := range p.Spec.Containers {
+		awaitWork(t, p, i, 20*time.Millisecond)
 		expectCPUs(t, p, i, "0", 1)
 	}
 	if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(409+2) && usage.Weight != weight(409) {

@@ -207,15 +207,7 @@ func TestUnpatchedKubelet(t *testing.T) {
 		if _, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), fixture.Pod("waits", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, 20*time.Second, "the scheduler says why", func() error {
-			p, err := c.Client.CoreV1().Pods(s.namespace).Get(t.Context(), "waits", metav1.GetOptions{})
-			if err == nil && !slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-				return c.Type == v1.PodScheduled && strings.Contains(c.Message, string(cores))
-			}) {
-				err = fmt.Errorf("its conditions are %v", p.Status.Conditions)
-			}
-			return err
-		})
+		awaitUnschedulable(t, c, s.namespace, "waits", string(cores))
 	})
 	t.Run("a patched one without the file", func(t *testing.T) {
 		c.UseKubelet("")

@@ -110,7 +110,8 @@ func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 	settled(t, false, 200)
 	writeManifest(t, build(asks, "300m"))
 	before := settled(t, true, 300)
-	// The kubelet reads manifests every two seconds here, and syncs pods every ten.
+	// The period in which nothing must be made again: the kubelet reads manifests every two seconds
+	// here, and syncs pods every ten.
 	time.Sleep(12 * time.Second)
 	after := settled(t, true, 300)
 	if after.UID != before.UID {

@@ -55,13 +55,12 @@ func watchCPUs(t *testing.T, on cpuset.CPUSet) func(begins string) onCPUs {
 		t.Cleanup(func() {
 			write("tracing_on", "0")
 			write("events/enable", "0")
-			for range 50 {
-				if err := os.Remove(directory); err == nil || errors.Is(err, fs.ErrNotExist) {
-					return
+			waitFor(t, 5*time.Second, directory+" is removed", func() error {
+				if err := os.Remove(directory); !errors.Is(err, fs.ErrNotExist) {
+					return err
 				}
-				time.Sleep(100 * time.Millisecond)
-			}
-			t.Errorf("%s cannot be removed", directory)
+				return nil
+			})
 		})
 		write("trace_clock", "mono")
 		set(write)

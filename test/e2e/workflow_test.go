@@ -62,7 +62,7 @@ func TestStaticPodsArePartitioned(t *testing.T) {
 	if got := requests[cores]; got.Value() != 400 || !requests.Cpu().IsZero() {
 		t.Errorf("the container requests %v", requests)
 	}
-	time.Sleep(time.Second)
+	awaitWork(t, p, 0, time.Second/2)
 	expectCPUs(t, p, 0, "0", 1)
 	if usage := containerUsage(t, p, 0); usage.Used[0] == 0 {
 		t.Error("the container has not run")
@@ -232,7 +232,10 @@ func TestPlacement(t *testing.T) {
 			t.Errorf("the sidecar has %+v (%v)", usage, err)
 		}
 	}
-	time.Sleep(2 * time.Second)
+	// Those without requests get little beside the others.
+	for i, amount := range []time.Duration{time.Second, time.Millisecond, time.Second, time.Millisecond} {
+		awaitWork(t, pods[i], 0, amount)
+	}
 	check(t)
 	t.Run("an init container ran on the pool", func(t *testing.T) {
 		log, err := c.Client.CoreV1().Pods(namespace).GetLogs("partitioned", &v1.PodLogOptions{Container: "init"}).DoRaw(t.Context())
@@ -247,8 +250,7 @@ func TestPlacement(t *testing.T) {
 		if err := c.StartKubelet(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// The CPU manager reconciles every two seconds here.
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // the period in which the CPU manager reconciles twice, and must move nothing
 		check(t)
 	})
 }
@@ -277,8 +279,7 @@ func TestWeightsFollowTheOriginalRequests(t *testing.T) {
 		if err := resizeMemory(t, c, namespace, "resized", "24Mi", "64Mi"); err != nil {
 			t.Fatal(err)
 		}
-		// Syncs that follow must not move it, either.
-		time.Sleep(3 * time.Second)
+		time.Sleep(3 * time.Second) // the period in which syncs that follow must not change it, either
 		after := containerUsage(t, resized, 0)
 		if after.Weight != before.Weight || after.Quota != before.Quota || after.CPUs != before.CPUs {
 			t.Errorf("before the resize the container had %+v, after it %+v", before, after)
@@ -292,14 +293,20 @@ func TestCoresAreCountedInsteadOfCPU(t *testing.T) {
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")))
-	// The runtime's figures arrive with a later sync.
-	time.Sleep(3 * time.Second)
-	p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "partitioned", metav1.GetOptions{})
+	get := func() (*v1.Pod, error) {
+		return c.Client.CoreV1().Pods(namespace).Get(t.Context(), "partitioned", metav1.GetOptions{})
+	}
+	waitFor(t, time.Minute, "the container has resources in its status", func() error {
+		p, err := get()
+		if err == nil && p.Status.ContainerStatuses[0].Resources == nil {
+			err = fmt.Errorf("its status is %v", p.Status)
+		}
+		return err
+	})
+	time.Sleep(3 * time.Second) // the period in which a later sync must not report what the runtime says of its CPU
+	p, err := get()
 	if err != nil {
 		t.Fatal(err)
-	}
-	if p.Status.ContainerStatuses[0].Resources == nil {
-		t.Fatal("the container has no resources in its status")
 	}
 	for what, list := range map[string]v1.ResourceList{
 		"requests of the container": p.Status.ContainerStatuses[0].Resources.Requests, "limits of the container": p.Status.ContainerStatuses[0].Resources.Limits,
@@ -337,18 +344,7 @@ func TestCoresAreCountedInsteadOfCPU(t *testing.T) {
 		if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), more, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, 30*time.Second, "a pod more does not fit", func() error {
-			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "more", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			for _, condition := range p.Status.Conditions {
-				if condition.Reason == v1.PodReasonUnschedulable && strings.Contains(condition.Message, "Insufficient cpu") {
-					return nil
-				}
-			}
-			return fmt.Errorf("its conditions are %v", p.Status.Conditions)
-		})
+		awaitUnschedulable(t, c, namespace, "more", "Insufficient cpu")
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,10 +163,10 @@ func (n *node) cpuOffline(t *testing.T) {
 func (n *node) powerCut(t *testing.T, namespace string) {
 	const pods = 20
 	n.learn(t)
-	created := make(chan int)
+	var created atomic.Int64
+	ended := make(chan struct{})
 	go func() {
-		count := 0
-		defer func() { created <- count }()
+		defer close(ended)
 		for i := range pods {
 			p := fixture.Pod(fmt.Sprintf("cut-%d", i), []map[string]string{asks, nil}[i%2], fixture.Container("c", fixture.Idle, "cpu=20m memory=16Mi", ""))
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -174,15 +175,21 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 			if err != nil {
 				return
 			}
-			count++
-			time.Sleep(300 * time.Millisecond)
+			created.Add(1)
+			time.Sleep(300 * time.Millisecond) // the rate of the load, not a wait
 		}
 	}()
-	time.Sleep(5 * time.Second)
+	waitFor(t, time.Minute, "most of the pods are created", func(context.Context) error {
+		if count := created.Load(); count < pods*6/10 {
+			return fmt.Errorf("%d of %d are", count, pods)
+		}
+		return nil
+	})
 	if err := n.PowerOff(); err != nil {
 		t.Fatal(err)
 	}
-	count := <-created
+	<-ended
+	count := int(created.Load())
 	begin := time.Now()
 	if err := n.Boot(t.Context()); err != nil {
 		t.Fatal(err)

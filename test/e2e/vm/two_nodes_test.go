@@ -54,7 +54,7 @@ func TestTwoNodes(t *testing.T) {
 		return created
 	}
 	t.Run("one of two nodes has the type", func(t *testing.T) {
-		time.Sleep(3 * time.Second)
+		time.Sleep(3 * time.Second) // the period in which nobody must latch it
 		if active() {
 			t.Error("the type is active though a node lacks it")
 		}
