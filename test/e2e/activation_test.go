@@ -19,7 +19,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// When a type is active: by the rule of nodes, by the latch, and by the configuration.
+// A type becomes active when every node that counts reports its cores, and then stays active,
+// whatever joins and restarts. The plugin's configuration can decide instead.
 func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	in(t)
 	with := config
@@ -32,11 +33,11 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	reportingNode(t, c, "b", "management")
 	awaitActive(t, first, false)
 	if got := fixture.Latched(t, c.Client); got != "" {
-		t.Errorf("with some nodes the latch is %q", got)
+		t.Errorf("the latch is %q though one of two nodes lacks the type", got)
 	}
 	allow := guardKubeSystem(t, c)
 	reportCores(t, c, "a", "management")
-	// What has no kubelet of ours keeps no type from becoming active.
+	// Nodes that never have a pool do not count.
 	for name, labels := range map[string]string{"windows": `{"kubernetes.io/os": "windows"}`, "virtual": `{"type": "virtual-kubelet"}`, "ignored": `{"workload.openshift.io/partitioning": "ignore"}`} {
 		reportingNode(t, c, name)
 		if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata": {"labels": `+labels+`}}`), metav1.PatchOptions{}); err != nil {
@@ -45,18 +46,18 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	}
 	awaitActive(t, first, true)
 	const unlatched = `apiserver_workload_partitioning_unlatched{workload_type="management"} 1`
-	waitFor(t, 5*time.Second, "the gauge tells that it could not be latched", func() error {
+	waitFor(t, 5*time.Second, "a metric says that the type cannot be latched", func() error {
 		data, err := c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 		if err == nil && !strings.Contains(string(data), unlatched) {
-			err = fmt.Errorf("there is no %s", unlatched)
+			err = fmt.Errorf("there is no series %s", unlatched)
 		}
 		return err
 	})
 	allow()
-	waitFor(t, 20*time.Second, "an Event tells of it", func() error {
+	waitFor(t, 20*time.Second, "one Event says that the type is active", func() error {
 		events, err := c.Client.CoreV1().Events(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Namespace,reason=WorkloadTypeActivated"})
 		if err == nil && (len(events.Items) != 1 || !strings.Contains(events.Items[0].Message, "management")) {
-			err = fmt.Errorf("there are %v", events.Items)
+			err = fmt.Errorf("there are the Events %v", events.Items)
 		}
 		return err
 	})
@@ -66,12 +67,12 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 		}
 		return nil
 	})
-	t.Run("a node without joins", func(t *testing.T) {
+	t.Run("a node without the type joins", func(t *testing.T) {
 		reportingNode(t, c, "late")
 		awaitActive(t, first, true)
 		fixture.AwaitEvent(t, c.Client, eventLimit, "NodeMissingPartition", "management.workload.openshift.io/cores")
-		t.Run("and kube-apiserver starts again, under load", func(t *testing.T) { startsUnderLoad(t, c, namespace) })
-		t.Run("a second kube-apiserver agrees", func(t *testing.T) { twoServers(t, c, namespace) })
+		t.Run("and kube-apiserver restarts under load", func(t *testing.T) { startsUnderLoad(t, c, namespace) })
+		t.Run("and a second kube-apiserver starts", func(t *testing.T) { twoServers(t, c, namespace) })
 	})
 	t.Run("the configuration lists types", func(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
@@ -82,14 +83,18 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 		restartAPIServer(t, c, partitioningConfig(`"activation": {"source": "Types", "types": ["management"]}`))
 		awaitActive(t, creating(t, c, namespace), true)
 		if got := fixture.Latched(t, c.Client); got != "" {
-			t.Errorf("what the configuration decides was latched: %q", got)
+			t.Errorf("the latch is %q, and what the configuration decides is not to be latched", got)
 		}
 	})
-	t.Run("a mistake in the configuration", func(t *testing.T) { mistakes(t, c) })
+	t.Run("the configuration leaves it to OpenShift's Infrastructure", func(t *testing.T) {
+		restartAPIServer(t, c, partitioningConfig(`"activation": {"source": "Infrastructure"}`))
+		followsInfrastructure(t, c, creating(t, c, namespace))
+	})
+	t.Run("the configuration has a mistake", func(t *testing.T) { mistakes(t, c) })
 }
 
-// guardKubeSystem has a policy that lets nobody change the namespace kube-system, until the
-// function is called.
+// guardKubeSystem creates a policy that lets nobody change the namespace kube-system. The
+// function that it returns deletes the policy.
 func guardKubeSystem(t *testing.T, c *host.Cluster) (allow func()) {
 	t.Helper()
 	policies, bindings := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
@@ -105,10 +110,10 @@ func guardKubeSystem(t *testing.T, c *host.Cluster) (allow func()) {
 		ValidationActions: []admissionregistration.ValidationAction{admissionregistration.Deny}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 20*time.Second, "kube-system is guarded", func() error {
+	waitFor(t, 20*time.Second, "nobody can change kube-system", func() error {
 		_, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, []byte(`{"metadata": {"labels": {"guarded": "no"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil || !strings.Contains(err.Error(), "guarded") {
-			return fmt.Errorf("got %v", err)
+			return fmt.Errorf("a change returned %v", err)
 		}
 		return nil
 	})
@@ -122,8 +127,8 @@ func guardKubeSystem(t *testing.T, c *host.Cluster) (allow func()) {
 	}
 }
 
-// startsUnderLoad creates pods while kube-apiserver starts: each is partitioned or not
-// created.
+// startsUnderLoad restarts kube-apiserver while clients create pods. Each pod is either
+// partitioned or not created.
 func startsUnderLoad(t *testing.T, c *host.Cluster, namespace string) {
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
@@ -139,7 +144,7 @@ func startsUnderLoad(t *testing.T, c *host.Cluster, namespace string) {
 				} else {
 					created++
 					if _, is := partition.PartitionedType(p); !is {
-						t.Errorf("pod %s has annotations %v", p.Name, p.Annotations)
+						t.Errorf("pod %s is not partitioned: it has the annotations %v", p.Name, p.Annotations)
 					}
 				}
 				mu.Unlock()
@@ -158,11 +163,11 @@ func startsUnderLoad(t *testing.T, c *host.Cluster, namespace string) {
 		before := created
 		mu.Unlock()
 		const more = 100
-		waitFor(t, time.Minute, fmt.Sprintf("%d more pods are created", more), func() error {
+		waitFor(t, time.Minute, fmt.Sprintf("clients have created %d more pods", more), func() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if created < before+more {
-				return fmt.Errorf("%d are, and the others got %v", created-before, refused)
+				return fmt.Errorf("they have created %d; all errors until now: %v", created-before, refused)
 			}
 			return nil
 		})
@@ -173,9 +178,10 @@ func startsUnderLoad(t *testing.T, c *host.Cluster, namespace string) {
 	}
 	awaitMore()
 	end()
-	t.Logf("%d pods were created and partitioned, the others got %v", created, refused)
+	t.Logf("%d pods were created, all of them partitioned; errors: %v", created, refused)
 }
 
+// twoServers checks that two kube-apiservers decide alike within a second of each other.
 func twoServers(t *testing.T, c *host.Cluster, namespace string) {
 	url, err := c.StartSecondAPIServer(t.Context())
 	if err != nil {
@@ -198,24 +204,26 @@ func twoServers(t *testing.T, c *host.Cluster, namespace string) {
 			awaitActive(t, create, want)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("%s: both agree after %s", what, took)
+			t.Errorf("%s, both agreed only after %s, want a second at most", what, took)
 		}
 	}
-	agree("at first", true)
+	agree("at the start of the second", true)
 	fixture.RemoveLatch(t, c.Client)
-	agree("without the latch, and a node without the type", false)
+	agree("when the latch was removed and a node lacked the type", false)
 	reportCores(t, c, "late", "management")
-	agree("when the rule holds again", true)
-	waitFor(t, 5*time.Second, "the type is latched once", func() error {
+	agree("when all nodes had the type again", true)
+	waitFor(t, 5*time.Second, "the type is in the latch, once", func() error {
 		if got := fixture.Latched(t, c.Client); got != "management" {
 			return fmt.Errorf("the latch is %q", got)
 		}
 		return nil
 	})
 	reportCores(t, c, "late")
-	agree("with the latch", true)
+	agree("when the type was latched and a node lacked it", true)
 }
 
+// followsInfrastructure checks that the type is active exactly when the Infrastructure object
+// says so.
 func followsInfrastructure(t *testing.T, c *host.Cluster, create creator) {
 	client, err := dynamic.NewForConfig(clientConfig(t, ""))
 	if err != nil {
@@ -239,7 +247,7 @@ func followsInfrastructure(t *testing.T, c *host.Cluster, create creator) {
 	})
 	resource := client.Resource(schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "infrastructures"})
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"}}}
-	waitFor(t, 20*time.Second, "the kind is served", func() error {
+	waitFor(t, 20*time.Second, "the kind Infrastructure is served", func() error {
 		_, err := resource.Create(t.Context(), object, metav1.CreateOptions{})
 		return err
 	})
@@ -260,7 +268,8 @@ func followsInfrastructure(t *testing.T, c *host.Cluster, create creator) {
 	awaitActive(t, create, false)
 }
 
-// mistakes runs a kube-apiserver that is to end with a line that names the field.
+// mistakes checks that a kube-apiserver with a mistake in the plugin's configuration does not
+// start, and names the field in one line.
 func mistakes(t *testing.T, c *host.Cluster) {
 	t.Cleanup(func() { restartAPIServer(t, c, "") })
 	for name, test := range map[string]struct{ configuration, want string }{
@@ -282,7 +291,7 @@ func mistakes(t *testing.T, c *host.Cluster) {
 			defer cancel()
 			output, err := exec.CommandContext(ctx, c.APIServer.Args()[0], c.APIServer.Args()[1:]...).CombinedOutput()
 			if err == nil || ctx.Err() != nil {
-				t.Fatalf("kube-apiserver ended with %v, and printed\n%s", err, output)
+				t.Fatalf("kube-apiserver did not end by itself within 30 seconds, or ended without an error: %v. It printed\n%s", err, output)
 			}
 			var found []string
 			for line := range strings.Lines(string(output)) {
@@ -292,7 +301,7 @@ func mistakes(t *testing.T, c *host.Cluster) {
 			}
 			want := strings.ReplaceAll(test.want, `\"`, `"`)
 			if len(found) != 1 || !strings.Contains(strings.ReplaceAll(found[0], `\"`, `"`), want) {
-				t.Errorf("want one line with %s, got %q", want, found)
+				t.Errorf("kube-apiserver printed %q about its configuration, want one line with %s", found, want)
 			}
 		})
 	}

@@ -20,8 +20,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// ordinaryUser returns a client of somebody who may do in a namespace what the role
-// admin may, and nothing elsewhere.
+// ordinaryUser returns a client of a user who has the role admin in one namespace, and no rights
+// elsewhere.
 func ordinaryUser(t *testing.T, c *host.Cluster, namespace string) *kubernetes.Clientset {
 	t.Helper()
 	if _, err := c.Client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "mallory"},
@@ -34,15 +34,15 @@ func ordinaryUser(t *testing.T, c *host.Cluster, namespace string) *kubernetes.C
 	config.Impersonate.UserName = "mallory"
 	config.QPS, config.Burst = 200, 400
 	client := clientFor(t, config)
-	waitFor(t, 10*time.Second, "the role is seen", func() error {
+	waitFor(t, 10*time.Second, "the role is in force", func() error {
 		_, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		return err
 	})
 	return client
 }
 
-// What an ordinary user may try who has rights in one namespace that does not allow the
-// type: nothing of it reaches a pool.
+// A user whose only namespace does not allow the type cannot bring a pod into a pool, hold
+// cores, or make metrics grow.
 func TestAttacksReachNoPool(t *testing.T) {
 	in(t)
 	c := apiServer(t)
@@ -76,7 +76,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 		return fixture.Pod("", annotations, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
 	}
 	no := false
-	// holding asks for half of a node's cores, and would stay.
+	// holding asks for half of a node's cores, and has a finalizer that nobody removes.
 	holding := func(p *v1.Pod) *v1.Pod {
 		p = withCores(p, cores)
 		for _, list := range []v1.ResourceList{p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[0].Resources.Limits} {
@@ -102,36 +102,38 @@ func TestAttacksReachNoPool(t *testing.T) {
 	const says = "namespace is not annotated with workload.openshift.io/allowed"
 	for name, test := range map[string]struct {
 		pod *v1.Pod
-		// status is nil if the pod is created, as an ordinary one.
-		status func(error) bool
-		says   string
+		// refused recognises the answer to a pod that is refused. It is nil if the pod is
+		// created as an ordinary one.
+		refused func(error) bool
+		// says is part of the answer, or of the warning; empty means that there is no warning.
+		says string
 	}{
-		"the target annotation":                 {burstable(forged(managementTarget, "")), nil, says},
-		"with the hard effect":                  {burstable(forged(managementTarget, hard)), apierrors.IsForbidden, says},
-		"a resources annotation":                {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":9000,"cpulimit":9000}`)), nil, ""},
-		"a cpuset":                              {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":100,"cpuset":"0"}`)), nil, ""},
-		"all that a partitioned pod has":        {withCores(burstable(forged(managementTarget, softNormal, partition.ResourcesAnnotation("c"), `{"cpushares":400}`)), cores), nil, says},
-		"the same without cpu, BestEffort":      {fixture.Pod("", forged(managementTarget, softNormal, partition.ResourcesAnnotation("c"), `{"cpushares":2}`), fixture.Container("c", "true", "", "")), nil, says},
-		"cores of their own":                    {withCores(burstable(nil), cores), nil, "cores of a workload type were turned back into a cpu request"},
-		"cores of another type":                 {withCores(burstable(nil), "other.workload.openshift.io/cores"), nil, "cores of a workload type were turned back into a cpu request"},
-		"another type":                          {burstable(forged(partition.TargetPrefix+"other", "")), nil, says},
-		"a forged warning":                      {burstable(forged(partition.WarningAnnotation, "all is well")), nil, ""},
-		"a forged source":                       {burstable(forged("kubernetes.io/config.source", "file", managementTarget, "", partition.ResourcesAnnotation("c"), `{"cpushares":2}`)), nil, says},
-		"a forged mirror":                       {burstable(forged(v1.MirrorPodAnnotationKey, "x", managementTarget, "", partition.ResourcesAnnotation("c"), `{"cpushares":2}`)), apierrors.IsInvalid, "mirror"},
-		"a mirror on a node, with a finalizer":  {holding(onNode(burstable(mirrorBy()))), nil, says},
-		"a mirror without a target":             {holding(onNode(burstable(forged(v1.MirrorPodAnnotationKey, "x")))), nil, "cores of a workload type were turned back into a cpu request"},
-		"a pod on a node, with a finalizer":     {holding(onNode(burstable(partitionedBy()))), nil, says},
-		"a pod with a scheduling gate":          {holding(gated(burstable(partitionedBy()))), nil, says},
-		"a pod that nominates its node":         {holding(nominated(burstable(partitionedBy()))), nil, says},
-		"a thousand targets":                    {burstable(thousand), apierrors.IsInvalid, "and 997 more"},
-		"a thousand resources annotations":      {burstable(manyResources), nil, ""},
-		"200 KiB of JSON":                       {burstable(forged(managementTarget, `{"effect": "`+strings.Repeat("x", 200<<10)+`"}`)), apierrors.IsInvalid, "unknown effect"},
-		"200 KiB of nested JSON":                {burstable(forged(managementTarget, strings.Repeat(`{"effect":`, 20<<10))), apierrors.IsInvalid, "unknown effect"},
-		"256 KiB of JSON":                       {burstable(forged(managementTarget, strings.Repeat("[", 256<<10))), apierrors.IsInvalid, "metadata.annotations"},
-		"a target in capitals":                  {burstable(forged("Target.workload.openshift.io/management", "")), nil, ""},
-		"a type in capitals":                    {burstable(forged(partition.TargetPrefix+"Management", "")), apierrors.IsInvalid, "workload type"},
-		"a type with a letter that looks alike": {burstable(forged(partition.TargetPrefix+"mаnagement", "")), apierrors.IsInvalid, "metadata.annotations"},
-		"a target without a type":               {burstable(forged(partition.TargetPrefix, "")), apierrors.IsInvalid, "metadata.annotations"},
+		"the target annotation":                  {burstable(forged(managementTarget, "")), nil, says},
+		"the hard effect":                        {burstable(forged(managementTarget, hard)), apierrors.IsForbidden, says},
+		"a resources annotation":                 {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":9000,"cpulimit":9000}`)), nil, ""},
+		"a cpuset":                               {burstable(forged(partition.ResourcesAnnotation("c"), `{"cpushares":100,"cpuset":"0"}`)), nil, ""},
+		"a partitioned pod":                      {withCores(burstable(forged(managementTarget, softNormal, partition.ResourcesAnnotation("c"), `{"cpushares":400}`)), cores), nil, says},
+		"a partitioned pod without requests":     {fixture.Pod("", forged(managementTarget, softNormal, partition.ResourcesAnnotation("c"), `{"cpushares":2}`), fixture.Container("c", "true", "", "")), nil, says},
+		"cores":                                  {withCores(burstable(nil), cores), nil, "cores of a workload type were turned back into a cpu request"},
+		"cores of another type":                  {withCores(burstable(nil), "other.workload.openshift.io/cores"), nil, "cores of a workload type were turned back into a cpu request"},
+		"another type":                           {burstable(forged(partition.TargetPrefix+"other", "")), nil, says},
+		"a warning":                              {burstable(forged(partition.WarningAnnotation, "all is well")), nil, ""},
+		"a source of static pods":                {burstable(forged("kubernetes.io/config.source", "file", managementTarget, "", partition.ResourcesAnnotation("c"), `{"cpushares":2}`)), nil, says},
+		"a mirror pod":                           {burstable(forged(v1.MirrorPodAnnotationKey, "x", managementTarget, "", partition.ResourcesAnnotation("c"), `{"cpushares":2}`)), apierrors.IsInvalid, "mirror"},
+		"a mirror pod that stays on a node":      {holding(onNode(burstable(mirrorBy()))), nil, says},
+		"a mirror pod without a target":          {holding(onNode(burstable(forged(v1.MirrorPodAnnotationKey, "x")))), nil, "cores of a workload type were turned back into a cpu request"},
+		"a partitioned pod that stays on a node": {holding(onNode(burstable(partitionedBy()))), nil, says},
+		"a pod with a scheduling gate":           {holding(gated(burstable(partitionedBy()))), nil, says},
+		"a pod that nominates its node":          {holding(nominated(burstable(partitionedBy()))), nil, says},
+		"a thousand targets":                     {burstable(thousand), apierrors.IsInvalid, "and 997 more"},
+		"a thousand resources annotations":       {burstable(manyResources), nil, ""},
+		"200 KiB of JSON":                        {burstable(forged(managementTarget, `{"effect": "`+strings.Repeat("x", 200<<10)+`"}`)), apierrors.IsInvalid, "unknown effect"},
+		"200 KiB of nested JSON":                 {burstable(forged(managementTarget, strings.Repeat(`{"effect":`, 20<<10))), apierrors.IsInvalid, "unknown effect"},
+		"256 KiB of JSON":                        {burstable(forged(managementTarget, strings.Repeat("[", 256<<10))), apierrors.IsInvalid, "metadata.annotations"},
+		"a target in capitals":                   {burstable(forged("Target.workload.openshift.io/management", "")), nil, ""},
+		"a type in capitals":                     {burstable(forged(partition.TargetPrefix+"Management", "")), apierrors.IsInvalid, "workload type"},
+		"a type with a Cyrillic letter":          {burstable(forged(partition.TargetPrefix+"mаnagement", "")), apierrors.IsInvalid, "metadata.annotations"},
+		"a target without a type":                {burstable(forged(partition.TargetPrefix, "")), apierrors.IsInvalid, "metadata.annotations"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent++
@@ -140,13 +142,13 @@ func TestAttacksReachNoPool(t *testing.T) {
 			if err == nil && len(p.Finalizers) > 0 {
 				t.Cleanup(func() { removeFinalizers(t, c, p) })
 			}
-			if test.status != nil {
-				if err == nil || !test.status(err) || !strings.Contains(err.Error(), test.says) {
-					t.Errorf("got %v, want an error with %q", err, test.says)
+			if test.refused != nil {
+				if err == nil || !test.refused(err) || !strings.Contains(err.Error(), test.says) {
+					t.Errorf("the answer is %v, want a refusal with %q", err, test.says)
 				}
 				const most = 4 << 10
 				if err != nil && len(err.Error()) > most {
-					t.Errorf("the error has %d bytes", len(err.Error()))
+					t.Errorf("the answer has %d bytes, want %d at most", len(err.Error()), most)
 				}
 				return
 			}
@@ -159,17 +161,17 @@ func TestAttacksReachNoPool(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a node is nominated by the scheduler alone", func(t *testing.T) {
+	t.Run("only the scheduler nominates a node", func(t *testing.T) {
 		p, err := pods.Create(t.Context(), nominated(fixture.Pod("nominated", nil, fixture.Container("c", "true", "", ""))), metav1.CreateOptions{})
 		if err != nil || p.Status.NominatedNodeName != "" {
-			t.Errorf("got %v, and the node %q", err, p.Status.NominatedNodeName)
+			t.Errorf("a pod that nominates a node was created with %q (%v), want none", p.Status.NominatedNodeName, err)
 		}
 		patch := []byte(`{"status": {"nominatedNodeName": "reporting"}}`)
 		if _, err := pods.Patch(t.Context(), "nominated", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); !apierrors.IsForbidden(err) {
-			t.Errorf("the status got %v", err)
+			t.Errorf("a patch of the status returned %v, want 403", err)
 		}
 	})
-	t.Run("annotations that come later", func(t *testing.T) {
+	t.Run("annotations of a pod that is there", func(t *testing.T) {
 		p, err := pods.Create(t.Context(), fixture.Pod("later", nil, fixture.Container("c", "true", "", "")), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -181,9 +183,9 @@ func TestAttacksReachNoPool(t *testing.T) {
 		}
 		for _, subresource := range [][]string{nil, {"status"}, {"ephemeralcontainers"}, {"resize"}} {
 			for _, kind := range []types.PatchType{types.MergePatchType, types.StrategicMergePatchType} {
-				// What the role does not allow is fine, too.
+				// The role need not allow it.
 				if _, err := pods.Patch(t.Context(), "later", kind, patch, metav1.PatchOptions{}, subresource...); err != nil && !apierrors.IsForbidden(err) {
-					t.Errorf("%s: %v", subresource, err)
+					t.Errorf("a patch of the subresource %s returned %v", subresource, err)
 				}
 			}
 		}
@@ -199,17 +201,17 @@ func TestAttacksReachNoPool(t *testing.T) {
 		}
 		expectOutside(t, p)
 	})
-	t.Run("the namespace is not theirs to annotate", func(t *testing.T) {
+	t.Run("annotations of namespaces", func(t *testing.T) {
 		patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "management"}}}`, partition.AllowedAnnotation)
 		if _, err := mallory.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("got %v", err)
+			t.Errorf("a patch of their own namespace returned %v, want 403", err)
 		}
 		latch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "invented"}}}`, partition.EnabledAnnotation)
 		if _, err := mallory.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, []byte(latch), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("got %v", err)
+			t.Errorf("a patch of kube-system returned %v, want 403", err)
 		}
 	})
-	t.Run("invented types make no series of metrics", func(t *testing.T) {
+	t.Run("invented types make no metrics of their own", func(t *testing.T) {
 		before := podSeries(t, c)
 		const invented = 50
 		for i := range invented {
@@ -224,14 +226,14 @@ func TestAttacksReachNoPool(t *testing.T) {
 		}
 		after := podSeries(t, c)
 		if added := len(after) - len(before); added > 1 {
-			t.Errorf("there were %d series, and are %d", len(before), len(after))
+			t.Errorf("there were %d series, and are %d, want one more at most", len(before), len(after))
 		}
 		const series = `apiserver_workload_partitioning_pods_total{outcome="skipped",reason="namespace_not_annotated",workload_type="other"}`
 		if counted := after[series] - before[series]; counted != invented {
-			t.Errorf("%v pods were counted as other, want %d", counted, invented)
+			t.Errorf("%s has grown by %v, want %d", series, counted, invented)
 		}
 	})
-	t.Run("metrics are what has happened", func(t *testing.T) {
+	t.Run("metrics count each pod once", func(t *testing.T) {
 		before := podSeries(t, c)
 		create := creating(t, c, open)
 		for i := range 7 {
@@ -240,7 +242,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 			}
 		}
 		if _, err := create(fixture.Pod("refused", map[string]string{managementTarget: hard}, fixture.Container("c", "true", "cpu=100m", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("got %v", err)
+			t.Errorf("the pod with the hard effect got %v, want 403", err)
 		}
 		after := podSeries(t, c)
 		for series, want := range map[string]float64{
@@ -261,11 +263,12 @@ func removeFinalizers(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	}
 }
 
-// expectOutside checks that a pod has nothing by which it could reach a pool.
+// expectOutside checks that a pod is in no partition, and has no target annotation, no resources
+// annotation and no cores.
 func expectOutside(t *testing.T, p *v1.Pod) {
 	t.Helper()
 	if workloadType, is := partition.PartitionedType(p); is {
-		t.Errorf("the pod is in the partition %s: %v", workloadType, p.Annotations)
+		t.Errorf("the pod is in the partition %s, with the annotations %v", workloadType, p.Annotations)
 	}
 	for key := range p.Annotations {
 		if strings.HasPrefix(key, partition.TargetPrefix) || strings.HasPrefix(key, partition.ResourcesPrefix) {
@@ -274,7 +277,7 @@ func expectOutside(t *testing.T, p *v1.Pod) {
 	}
 	for _, of := range p.Spec.Containers {
 		if partition.CarriesCores(of.Resources.Requests) || partition.CarriesCores(of.Resources.Limits) {
-			t.Errorf("the pod has %v", of.Resources)
+			t.Errorf("container %s has %v, want no cores", of.Name, of.Resources)
 		}
 	}
 }

@@ -21,11 +21,11 @@ import (
 	"workload.openshift.io/partition/partitiontest"
 )
 
-// ways are those in which clients create pods; see send.
+// ways are the ways in which send creates pods.
 var ways = []string{"create", "dry run", "generateName", "apply"}
 
-// A new pod becomes what its case says, in whatever way it is created. The core and the plugin run
-// the same cases.
+// A new pod becomes what its case says, whichever way a client creates it. The core and the
+// plugin run the same cases.
 func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 	in(t, core)
 	c := apiServer(t)
@@ -38,8 +38,8 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 	awaitActive(t, creating(t, c, open), true)
 	for _, test := range slices.Concat(partitiontest.Cases(), furtherCases()) {
 		t.Run(test.Name, func(t *testing.T) {
-			if gate := test.FeatureGate; gate != "" && !enabled(t, c, gate) {
-				t.Skipf("the feature gate %s is off in this release, and kube-apiserver drops what the case is about", gate)
+			if gate := test.FeatureGate; gate != "" && !featureEnabled(t, c, gate) {
+				t.Skipf("the feature gate %s is off in this release, so kube-apiserver drops what the case is about", gate)
 			}
 			for _, variant := range variants(test) {
 				for _, how := range ways {
@@ -53,7 +53,7 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, 10*time.Second, "the audit log has it", func() error {
+		waitFor(t, 10*time.Second, "the audit log has the warning", func() error {
 			data, err := os.ReadFile(c.AuditLog())
 			if err != nil {
 				return err
@@ -67,32 +67,32 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 					return nil
 				}
 			}
-			return fmt.Errorf("it does not")
+			return fmt.Errorf("%s has no such line", c.AuditLog())
 		})
 	})
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		path, says  string
 	}{
-		"two targets":           {map[string]string{managementTarget: "", partition.TargetAnnotation("other"): ""}, "metadata.annotations", "a pod may ask for one workload type"},
-		"no JSON":               {map[string]string{managementTarget: "yes"}, "metadata.annotations[" + managementTarget + "]", "must be a JSON object"},
-		"a list":                {map[string]string{managementTarget: "[]"}, "metadata.annotations[" + managementTarget + "]", "must be a JSON object"},
-		"an unknown effect":     {map[string]string{managementTarget: `{"effect": "Sometimes"}`}, "metadata.annotations[" + managementTarget + "]", "unknown effect"},
-		"an unknown key":        {map[string]string{managementTarget: `{"cpuset": "0"}`}, "metadata.annotations[" + managementTarget + "]", "unknown key"},
-		"a key in another case": {map[string]string{managementTarget: `{"Effect": "PreferredDuringScheduling"}`}, "metadata.annotations[" + managementTarget + "]", "unknown key"},
-		"a key twice":           {map[string]string{managementTarget: `{"effect": "", "effect": ""}`}, "metadata.annotations[" + managementTarget + "]", "more than once"},
-		"a type in capitals":    {map[string]string{partition.TargetPrefix + "Management": ""}, "metadata.annotations[" + partition.TargetPrefix + "Management]", "workload type"},
+		"two targets":            {map[string]string{managementTarget: "", partition.TargetAnnotation("other"): ""}, "metadata.annotations", "a pod may ask for one workload type"},
+		"not JSON":               {map[string]string{managementTarget: "yes"}, "metadata.annotations[" + managementTarget + "]", "must be a JSON object"},
+		"a list":                 {map[string]string{managementTarget: "[]"}, "metadata.annotations[" + managementTarget + "]", "must be a JSON object"},
+		"an unknown effect":      {map[string]string{managementTarget: `{"effect": "Sometimes"}`}, "metadata.annotations[" + managementTarget + "]", "unknown effect"},
+		"an unknown key":         {map[string]string{managementTarget: `{"cpuset": "0"}`}, "metadata.annotations[" + managementTarget + "]", "unknown key"},
+		"a key in other letters": {map[string]string{managementTarget: `{"Effect": "PreferredDuringScheduling"}`}, "metadata.annotations[" + managementTarget + "]", "unknown key"},
+		"a key twice":            {map[string]string{managementTarget: `{"effect": "", "effect": ""}`}, "metadata.annotations[" + managementTarget + "]", "more than once"},
+		"a type in capitals":     {map[string]string{partition.TargetPrefix + "Management": ""}, "metadata.annotations[" + partition.TargetPrefix + "Management]", "workload type"},
 	} {
-		t.Run("invalid: "+name, func(t *testing.T) {
+		t.Run("an invalid target: "+name, func(t *testing.T) {
 			_, _, err := send(t, open, fixture.Pod("", test.annotations, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), "create")
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.path) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got %v, want 422 with %s and %q", err, test.path, test.says)
+				t.Errorf("the answer is %v, want 422 with %s and %q", err, test.path, test.says)
 			}
 		})
 	}
 }
 
-// furtherCases are about what only the API does, and about pods too large for a table.
+// furtherCases returns cases that need defaults of the API, and others that only this test has.
 func furtherCases() []partitiontest.Case {
 	limited := fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))
 	partitionedLimited := fixture.Pod("", map[string]string{managementTarget: softNormal, partition.ResourcesAnnotation("c"): `{"cpushares":400,"cpulimit":500}`},
@@ -115,20 +115,20 @@ func furtherCases() []partitiontest.Case {
 	podLevel.Spec.Resources = &v1.ResourceRequirements{Requests: fixture.Resources("memory=1Gi"), Limits: fixture.Resources("memory=1Gi")}
 
 	cases := []partitiontest.Case{{
-		Name: "a limit of memory stays",
+		Name: "a memory limit stays",
 		Pod:  limited, Want: partitiontest.Want{Outcome: partition.Partitioned, Pod: partitionedLimited},
 	}, {
-		Name: "an effect that is empty is soft",
+		Name: "an empty effect is the soft one",
 		Pod:  emptyEffect, Want: partitiontest.Want{Outcome: partition.Partitioned, Pod: partitionedLimited},
 	}, {
-		Name: "forty containers",
+		Name: "each of forty containers is partitioned",
 		Pod:  many, Want: partitiontest.Want{Outcome: partition.Partitioned, Pod: partitionedMany},
 	}, {
-		Name: "a pod that defaults make Guaranteed",
+		Name: "a pod that only defaults make Guaranteed",
 		Pod:  fixture.Pod("", asks, fixture.Container("c", "true", "", guaranteed)),
 		Want: partitiontest.Want{Outcome: partition.Skipped, Reason: partition.ReasonGuaranteed, Pod: ordinary(fixture.Pod("", nil, fixture.Container("c", "true", "", guaranteed)))},
 	}, {
-		Name:        "CPU of the pod as a whole that defaults derive from its containers",
+		Name:        "CPU of the pod as a whole that only defaults give it",
 		FeatureGate: "PodLevelResources",
 		Pod:         podLevel, Want: partitiontest.Want{Outcome: partition.Skipped, Reason: partition.ReasonPodLevelCPU, Pod: ordinary(podLevel)},
 	}}
@@ -138,8 +138,8 @@ func furtherCases() []partitiontest.Case {
 	return cases
 }
 
-// ordinary is the pod without any annotation of ours, and with the requests that the API derives
-// from limits.
+// ordinary returns the pod without annotations of ours, and with the requests that the API
+// derives from limits.
 func ordinary(p *v1.Pod) *v1.Pod {
 	p = p.DeepCopy()
 	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return partition.OwnsAnnotation(key) })
@@ -156,8 +156,9 @@ func ordinary(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// variants returns the case itself and, where its pod asks with the soft effect, what becomes of
-// that pod with the hard one, and where the namespace or the type decides, whatever the pod is like.
+// variants returns the case itself. If its pod asks with the soft effect, there are more: the
+// same pod with the hard effect, with an inactive type, and in namespaces that do not allow the
+// type. Then the namespace or the type decides, whatever the pod is like.
 func variants(test partitiontest.Case) []partitiontest.Case {
 	itself := test
 	itself.Name = "as it is"
@@ -166,7 +167,7 @@ func variants(test partitiontest.Case) []partitiontest.Case {
 	if !asks || value != "" && value != softNormal || test.Want.Outcome == partition.Refused || test.Namespace != partitiontest.Open || test.Want.NoRoom || hasCores {
 		return []partitiontest.Case{itself}
 	}
-	// with returns the case with another target, decided for a reason.
+	// with returns the case with another target and namespace, and the reason that then decides.
 	with := func(name, namespace string, target partition.Target, reason partition.Reason) partitiontest.Case {
 		p := test.Pod.DeepCopy()
 		delete(p.Annotations, managementTarget)
@@ -192,8 +193,8 @@ func variants(test partitiontest.Case) []partitiontest.Case {
 	return all
 }
 
-// enabled reports whether a feature gate of kube-apiserver is on.
-func enabled(t *testing.T, c *host.Cluster, gate string) bool {
+// featureEnabled reports whether a feature gate of kube-apiserver is on.
+func featureEnabled(t *testing.T, c *host.Cluster, gate string) bool {
 	t.Helper()
 	for line := range strings.Lines(scrape(t, c)) {
 		if strings.HasPrefix(line, fmt.Sprintf("kubernetes_feature_enabled{name=%q,", gate)) {
@@ -204,8 +205,8 @@ func enabled(t *testing.T, c *host.Cluster, gate string) bool {
 	return false
 }
 
-// expectCase creates a case's pod, and compares what is stored, and what the client reads, with
-// what the case wants.
+// expectCase creates a case's pod. It compares what is stored, and what the client is warned
+// of, with what the case wants.
 func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiontest.Case, how string) {
 	t.Helper()
 	got, warned, err := send(t, namespace, withImages(test.Pod), how)
@@ -218,7 +219,7 @@ func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiont
 			texts[1] = partitiontest.InactiveType
 		}
 		if !refused(err) || slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(err.Error(), text) }) {
-			t.Errorf("got %v, want a refusal with %q", err, texts)
+			t.Errorf("the answer is %v, want a refusal with %q", err, texts)
 		}
 		return
 	}
@@ -236,7 +237,7 @@ func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiont
 	switch {
 	case test.Want.Reason == partition.NoReason:
 		if len(warned) > 0 {
-			t.Errorf("the client was warned: %q", warned)
+			t.Errorf("the client was warned with %q, want no warning", warned)
 		}
 	case test.Want.NoRoom:
 		if len(warned) != 1 || !strings.Contains(warned[0], rule.Text) {
@@ -252,7 +253,7 @@ func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiont
 	}
 }
 
-// withImages returns a copy of a pod with what the API server demands of every container.
+// withImages returns a copy of a pod whose containers have images, which the API requires.
 func withImages(p *v1.Pod) *v1.Pod {
 	p = p.DeepCopy()
 	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -263,8 +264,8 @@ func withImages(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// expectResources compares the resources of containers. In the first run of the plugin, and where
-// no quota counts cpu, no zero is left either.
+// expectResources compares the resources of containers. In these namespaces no quota counts
+// cpu, and the plugin runs once, so a partitioned container has no cpu of zero.
 func expectResources(t *testing.T, got, want *v1.Pod) {
 	t.Helper()
 	wanted := slices.Concat(want.Spec.InitContainers, want.Spec.Containers)
@@ -275,7 +276,7 @@ func expectResources(t *testing.T, got, want *v1.Pod) {
 	}
 }
 
-// expectSpecOf checks that a pod has the spec of another one that is created now.
+// expectSpecOf checks that a pod has the spec that another pod gets when it is created.
 func expectSpecOf(t *testing.T, c *host.Cluster, namespace string, got, other *v1.Pod) {
 	t.Helper()
 	other = withImages(other)
@@ -284,7 +285,7 @@ func expectSpecOf(t *testing.T, c *host.Cluster, namespace string, got, other *v
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The volume of the token has a random name.
+	// The volume with the service account's token has a random name.
 	for _, p := range []*v1.Pod{got, want} {
 		p.Spec.Volumes = nil
 		for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -294,6 +295,6 @@ func expectSpecOf(t *testing.T, c *host.Cluster, namespace string, got, other *v
 		}
 	}
 	if !equality.Semantic.DeepEqual(got.Spec, want.Spec) {
-		t.Errorf("the pod has\n%v\nand one that does not ask has\n%v", got.Spec, want.Spec)
+		t.Errorf("the pod has the spec\n%v\nand one that does not ask has\n%v", got.Spec, want.Spec)
 	}
 }

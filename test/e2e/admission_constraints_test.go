@@ -15,64 +15,65 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// namespaceDemands are LimitRanges and ResourceQuotas of cpu. refuses is what upstream says
-// of a pod whose cpu is gone; zero is set where a request of zero contents it.
-var namespaceDemands = map[string]struct {
-	limits  *v1.LimitRangeItem
-	quota   *v1.ResourceQuotaSpec
-	zero    bool
+// constraints are what a namespace may require of a pod's cpu.
+var constraints = map[string]struct {
+	limits *v1.LimitRangeItem
+	quota  *v1.ResourceQuotaSpec
+	// zero means that a partitioned pod has a request of zero there.
+	zero bool
+	// refuses is what upstream says of a pod without cpu. Empty means that it accepts the pod.
 	refuses string
 }{
-	"defaults":                  {limits: &v1.LimitRangeItem{Default: fixture.Resources("cpu=2"), DefaultRequest: fixture.Resources("cpu=100m")}},
-	"minimum":                   {limits: &v1.LimitRangeItem{Min: fixture.Resources("cpu=50m")}, refuses: "minimum cpu usage per Container is 50m"},
-	"maximum":                   {limits: &v1.LimitRangeItem{Max: fixture.Resources("cpu=4")}, refuses: "maximum cpu usage per Container is 4"},
-	"ratio":                     {limits: &v1.LimitRangeItem{MaxLimitRequestRatio: fixture.Resources("cpu=10")}, refuses: "cpu max limit to request ratio"},
-	"quota of cpu":              {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("cpu=10")}, zero: true},
-	"quota of requests":         {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("requests.cpu=10")}, zero: true},
-	"quota of limits":           {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("limits.cpu=10")}, refuses: "must specify limits.cpu for: c"},
-	"quota that counts this":    {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeNotBestEffort}}, refuses: "must specify limits.cpu for: c"},
-	"quota that counts another": {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeTerminating}}},
+	"LimitRange with defaults":                   {limits: &v1.LimitRangeItem{Default: fixture.Resources("cpu=2"), DefaultRequest: fixture.Resources("cpu=100m")}},
+	"LimitRange with a minimum":                  {limits: &v1.LimitRangeItem{Min: fixture.Resources("cpu=50m")}, refuses: "minimum cpu usage per Container is 50m"},
+	"LimitRange with a maximum":                  {limits: &v1.LimitRangeItem{Max: fixture.Resources("cpu=4")}, refuses: "maximum cpu usage per Container is 4"},
+	"LimitRange with a ratio":                    {limits: &v1.LimitRangeItem{MaxLimitRequestRatio: fixture.Resources("cpu=10")}, refuses: "cpu max limit to request ratio"},
+	"quota of cpu":                               {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("cpu=10")}, zero: true},
+	"quota of requests":                          {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("requests.cpu=10")}, zero: true},
+	"quota of limits":                            {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("limits.cpu=10")}, refuses: "must specify limits.cpu for: c"},
+	"quota of limits whose scope matches":        {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeNotBestEffort}}, refuses: "must specify limits.cpu for: c"},
+	"quota of limits whose scope does not match": {quota: &v1.ResourceQuotaSpec{Hard: fixture.Resources("limits.cpu=10"), Scopes: []v1.ResourceQuotaScope{v1.ResourceQuotaScopeTerminating}}},
 }
 
-// Pods are as they were where the namespace would refuse them without cpu, their authors
-// are warned, and the mirrors of a control plane are seen and counted once in each.
+// Where a namespace would refuse a pod without cpu, the pod is skipped, and its author is
+// warned. Mirror pods are created in every namespace, and are counted once.
 func TestConstraintsRefuseNoPodForItsMissingCPU(t *testing.T) {
 	in(t, core)
 	c := apiServer(t)
 	reportingNode(t, c, "reporting", "management")
 	awaitActive(t, creating(t, c, fixture.Namespace(t, c.Client, "management")), true)
-	for name, test := range namespaceDemands {
+	for name, test := range constraints {
 		t.Run(name, func(t *testing.T) {
 			namespace := fixture.Namespace(t, c.Client, "management")
-			demand(t, c, namespace, test.limits, test.quota)
+			constrain(t, c, namespace, test.limits, test.quota)
 			build := func() *v1.Pod {
 				return fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=500m"))
 			}
 			partitioned := func(p *v1.Pod) bool { _, is := partition.PartitionedType(p); return is }
 			var p *v1.Pod
-			var told []string
-			// LimitRanges are seen after a moment.
-			waitFor(t, 20*time.Second, "the pod is decided by it", func() (err error) {
-				if p, told, err = send(t, namespace, build(), "dry run"); err == nil && partitioned(p) != (test.refuses == "") {
-					err = fmt.Errorf("it has annotations %v", p.Annotations)
+			var warned []string
+			// kube-apiserver takes a moment to see a LimitRange.
+			waitFor(t, 20*time.Second, "the constraint is in force", func() (err error) {
+				if p, warned, err = send(t, namespace, build(), "dry run"); err == nil && partitioned(p) != (test.refuses == "") {
+					err = fmt.Errorf("the pod has the annotations %v", p.Annotations)
 				}
 				return err
 			})
 			requests := p.Spec.Containers[0].Resources.Requests
-			if _, has := requests[v1.ResourceCPU]; test.refuses == "" && (has != test.zero || !requests.Cpu().IsZero() || len(told) > 0) {
-				t.Errorf("the pod has %v, told %q, want a zero: %v", requests, told, test.zero)
+			if _, has := requests[v1.ResourceCPU]; test.refuses == "" && (has != test.zero || !requests.Cpu().IsZero() || len(warned) > 0) {
+				t.Errorf("the pod requests %v, want a cpu of zero: %v; its author was warned with %q", requests, test.zero, warned)
 			}
-			if said := strings.Join(told, ""); test.refuses != "" && (!strings.Contains(said, test.refuses) || !strings.Contains(said, `"of-cpu"`) || said != p.Annotations[partition.WarningAnnotation] || requests.Cpu().MilliValue() != 400) {
-				t.Errorf("the pod has %v, told %q", requests, told)
+			if said := strings.Join(warned, ""); test.refuses != "" && (!strings.Contains(said, test.refuses) || !strings.Contains(said, `"of-cpu"`) || said != p.Annotations[partition.WarningAnnotation] || requests.Cpu().MilliValue() != 400) {
+				t.Errorf("the pod requests %v, want 400m; its author was warned with %q, want %q and the name of the object", requests, warned, test.refuses)
 			}
 			if test.refuses != "" {
 				p := build()
 				p.Annotations[managementTarget] = hard
 				if _, _, err := send(t, namespace, p, "create"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"of-cpu"`) {
-					t.Errorf("with the hard effect got %v", err)
+					t.Errorf("a pod with the hard effect got %v, want 403 with the name of the object", err)
 				}
 			}
-			// To storage, so that the quota counts it.
+			// Not as a dry run, so that the quota decides, too.
 			if _, _, err := send(t, namespace, build(), "create"); err != nil {
 				t.Error(err)
 			}
@@ -83,13 +84,13 @@ func TestConstraintsRefuseNoPodForItsMissingCPU(t *testing.T) {
 			of := mirror.Spec.Containers[0].Resources
 			request := of.Requests[cores]
 			if byCores := test.refuses == ""; byCores != (request.Value() == 400) || byCores != of.Requests.Cpu().IsZero() || (!byCores && of.Requests.Cpu().MilliValue() != 400) || (byCores && !of.Limits.Cpu().IsZero()) {
-				t.Errorf("the mirror has %v, want it counted once, by cores: %v", of, byCores)
+				t.Errorf("the mirror pod has %v, want it counted once, by its cores (%v) or else by its cpu", of, byCores)
 			}
 		})
 	}
 }
 
-// A ResourceQuota counts cores as it does any extended resource.
+// A ResourceQuota counts cores like any extended resource.
 func TestQuotasCountCores(t *testing.T) {
 	in(t)
 	c := apiServer(t)
@@ -105,13 +106,13 @@ func TestQuotasCountCores(t *testing.T) {
 	}
 	used := func(want int64) {
 		t.Helper()
-		waitFor(t, 20*time.Second, "the quota counts", func() error {
+		waitFor(t, 20*time.Second, fmt.Sprintf("the quota counts %d", want), func() error {
 			quota, err := c.Client.CoreV1().ResourceQuotas(namespace).Get(t.Context(), "cores", metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			if got, has := quota.Status.Used[name]; !has || got.Value() != want {
-				return fmt.Errorf("%v are used, want %d", quota.Status.Used, want)
+				return fmt.Errorf("it counts %v", quota.Status.Used)
 			}
 			return nil
 		})
@@ -124,11 +125,13 @@ func TestQuotasCountCores(t *testing.T) {
 		used(want)
 	}
 	if _, err := creating(t, c, namespace)(build("too-many"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
-		t.Errorf("a pod too many got %v", err)
+		t.Errorf("a pod that exceeds the quota got %v, want 403", err)
 	}
 }
 
-func demand(t *testing.T, c *host.Cluster, namespace string, limits *v1.LimitRangeItem, quota *v1.ResourceQuotaSpec) {
+// constrain gives a namespace a LimitRange or a ResourceQuota, of the name of-cpu. Either may
+// be nil.
+func constrain(t *testing.T, c *host.Cluster, namespace string, limits *v1.LimitRangeItem, quota *v1.ResourceQuotaSpec) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "of-cpu"}
 	if limits != nil {
@@ -144,7 +147,7 @@ func demand(t *testing.T, c *host.Cluster, namespace string, limits *v1.LimitRan
 	if _, err := c.Client.CoreV1().ResourceQuotas(namespace).Create(t.Context(), &v1.ResourceQuota{ObjectMeta: meta, Spec: *quota}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 20*time.Second, "the quota counts", func() error {
+	waitFor(t, 20*time.Second, "the quota is in force", func() error {
 		q, err := c.Client.CoreV1().ResourceQuotas(namespace).Get(t.Context(), "of-cpu", metav1.GetOptions{})
 		if err == nil && len(q.Status.Used) == 0 {
 			err = fmt.Errorf("its status is %v", q.Status)
@@ -153,7 +156,8 @@ func demand(t *testing.T, c *host.Cluster, namespace string, limits *v1.LimitRan
 	})
 }
 
-// sendMirror creates the mirror of a partitioned static pod, as the kubelet of the node does.
+// sendMirror creates the mirror pod of a partitioned static pod, as the kubelet of the node
+// reporting would.
 func sendMirror(t *testing.T, c *host.Cluster, namespace string) (*v1.Pod, error) {
 	t.Helper()
 	config := clientConfig(t, "")

@@ -25,10 +25,11 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// webhookLabel, on a namespace, lists what is done to its pods: webhooks select by it.
+// webhookLabel is the prefix of labels by which webhooks and policies select namespaces: the
+// label of a namespace ends in the name of what changes its pods.
 const webhookLabel = "e2e.workload.openshift.io/"
 
-// patches are what webhooks do, by the path at which they are served.
+// patches are what webhooks do to pods, by their names.
 var patches = map[string]func(*v1.Pod) []map[string]any{
 	"annotate": func(p *v1.Pod) []map[string]any {
 		if p.Annotations["webhook"] != "" {
@@ -43,7 +44,7 @@ var patches = map[string]func(*v1.Pod) []map[string]any{
 		injected := fixture.Container("injected", "true", "cpu=100m memory=16Mi", "")
 		return []map[string]any{{"op": "add", "path": "/spec/containers/-", "value": injected}}
 	},
-	// As Kyverno's default requests have it: only what is absent, and in each run.
+	// It fills in what is absent, in every run, as Kyverno's default requests do.
 	"fill": func(p *v1.Pod) (patch []map[string]any) {
 		for i, of := range p.Spec.Containers {
 			if _, has := of.Resources.Requests[v1.ResourceCPU]; !has {
@@ -52,36 +53,37 @@ var patches = map[string]func(*v1.Pod) []map[string]any{
 		}
 		return patch
 	},
-	// A sidecar that says nothing of its needs.
+	// It injects a container without resources.
 	"inject-bare": func(p *v1.Pod) []map[string]any {
 		if slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return c.Name == "bare" }) {
 			return nil
 		}
 		return []map[string]any{{"op": "add", "path": "/spec/containers/-", "value": fixture.Container("bare", "true", "", "")}}
 	},
-	// It makes a whole partitioned pod of each, and has the last word.
+	// It forges a partitioned pod, and has the last word.
 	"forge": func(p *v1.Pod) []map[string]any {
 		p = p.DeepCopy()
 		p.Annotations = asks
 		p = fixture.Partitioned(p)
 		return []map[string]any{{"op": "add", "path": "/metadata/annotations", "value": p.Annotations}, {"op": "add", "path": "/spec/containers", "value": p.Spec.Containers}}
 	},
-	// An autoscaler's.
+	// An autoscaler does this, and the next.
 	"recommend-memory": func(p *v1.Pod) []map[string]any {
 		return []map[string]any{addRequest(0, p.Spec.Containers[0], v1.ResourceMemory, "48Mi")}
 	},
 	"recommend-cpu": func(p *v1.Pod) []map[string]any {
 		return []map[string]any{addRequest(0, p.Spec.Containers[0], v1.ResourceCPU, "800m")}
 	},
-	// It is wrong, and runs again and again.
+	// It has the last word about cpu.
 	"cpu": func(*v1.Pod) []map[string]any {
 		return []map[string]any{{"op": "add", "path": "/spec/containers/0/resources/requests/cpu", "value": "50m"}}
 	},
 }
 
-// once are the webhooks that are not run again.
+// once lists the webhooks that are never run again.
 var once = []string{"recommend-memory", "recommend-cpu"}
 
+// addRequest returns the patch that adds a request to a container, by its index in the pod.
 func addRequest(i int, of v1.Container, name v1.ResourceName, value string) map[string]any {
 	requests := of.Resources.Requests.DeepCopy()
 	if requests == nil {
@@ -91,8 +93,8 @@ func addRequest(i int, of v1.Container, name v1.ResourceName, value string) map[
 	return map[string]any{"op": "add", "path": fmt.Sprintf("/spec/containers/%d/resources/requests", i), "value": requests}
 }
 
-// serveWebhooks serves all patches and registers them for namespaces with their label. It
-// reports whether the server has MutatingAdmissionPolicies as well.
+// serveWebhooks serves and registers all webhooks, and creates the policies. It reports whether
+// the release serves MutatingAdmissionPolicies.
 func serveWebhooks(t *testing.T, c *host.Cluster) (hasPolicies bool) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -153,7 +155,7 @@ func serveWebhooks(t *testing.T, c *host.Cluster) (hasPolicies bool) {
 			Expression: `Object{metadata: Object.metadata{annotations: {"policy": "was here"}}, spec: Object.spec{initContainers: [Object.spec.initContainers{name: "by-policy", image: "` +
 				image.Busybox + `", restartPolicy: "Always", resources: Object.spec.initContainers.resources{requests: {"cpu": "70m", "memory": "8Mi"}}}]}}`}}},
 	}}
-	// As Kyverno's default requests have it, without any condition that ends it.
+	// It fills in what is absent, in every run, without a condition.
 	fill := policy.DeepCopy()
 	fill.Name, fill.Spec.MatchConditions = "e2e-fill", nil
 	fill.Spec.MatchConstraints.NamespaceSelector.MatchLabels = map[string]string{webhookLabel + "fill-policy": ""}
@@ -166,7 +168,7 @@ func serveWebhooks(t *testing.T, c *host.Cluster) (hasPolicies bool) {
 	})
 	for _, policy := range []*admissionregistration.MutatingAdmissionPolicy{policy, fill} {
 		if _, err := policies.Create(t.Context(), policy, metav1.CreateOptions{}); apierrors.IsNotFound(err) {
-			t.Log("this release serves no MutatingAdmissionPolicy by default: all but that is tested")
+			t.Log("this release serves no MutatingAdmissionPolicy by default, so policies are not tested")
 			return false
 		} else if err != nil {
 			t.Fatal(err)
@@ -187,8 +189,8 @@ func serveWebhooks(t *testing.T, c *host.Cluster) (hasPolicies bool) {
 	return true
 }
 
-// Whatever runs after the plugin, and makes it run again, the result is the same, and
-// what was injected is partitioned.
+// Webhooks and policies run after the plugin, and it then runs again. Pods are partitioned as
+// they would be without them, with what was injected, or they are refused.
 func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 	in(t)
 	c := apiServer(t)
@@ -197,12 +199,12 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 	base := fixture.Namespace(t, c.Client, "management")
 	awaitActive(t, creating(t, c, base), true)
 	defaults := &v1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "defaults"}, Spec: v1.LimitRangeSpec{Limits: []v1.LimitRangeItem{{Type: v1.LimitTypeContainer,
-		Default:        v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("1Gi")},
-		DefaultRequest: v1.ResourceList{v1.ResourceCPU: resource.MustParse("25m"), v1.ResourceMemory: resource.MustParse("32Mi")}}}}}
+		Default:        fixture.Resources("cpu=2 memory=1Gi"),
+		DefaultRequest: fixture.Resources("cpu=25m memory=32Mi")}}}}
 	build := func() *v1.Pod {
 		return fixture.Pod("p", map[string]string{managementTarget: "", "mine": "kept"}, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""), fixture.Container("d", "true", "memory=16Mi", ""))
 	}
-	// What LimitRanger makes of the two containers: requests and limits of both.
+	// The resources annotations of the two containers, without a LimitRange and with its defaults.
 	plain := map[string]string{"c": `{"cpushares":400}`, "d": `{"cpushares":2}`}
 	defaulted := map[string]string{"c": `{"cpushares":400,"cpulimit":2000}`, "d": `{"cpushares":25,"cpulimit":2000}`}
 	with := func(base map[string]string, more ...string) map[string]string {
@@ -238,7 +240,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 			test.labels = slices.DeleteFunc(test.labels, func(label string) bool { return label == "policy" })
 			delete(test.want, "by-policy")
 		}
-		t.Run(fmt.Sprintf("%v, limited %v", test.labels, test.limited), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%v, with a LimitRange: %v", test.labels, test.limited), func(t *testing.T) {
 			namespace := fixture.Namespace(t, c.Client, "management")
 			labelNamespace(t, c, namespace, test.labels)
 			if test.limited {
@@ -247,14 +249,14 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 				}
 			}
 			var p *v1.Pod
-			// The server takes a moment to see webhooks, policies and LimitRanges.
-			waitFor(t, 20*time.Second, "everything has been done to the pod", func() (err error) {
+			// kube-apiserver takes a moment to see labels, policies and LimitRanges.
+			waitFor(t, 20*time.Second, "webhooks, policies and LimitRange have changed the pod", func() (err error) {
 				if p, err = creating(t, c, namespace)(build(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 					return err
 				}
 				if got := len(p.Spec.Containers) + len(p.Spec.InitContainers); got != len(test.want) || (slices.Contains(test.labels, "annotate") && p.Annotations["webhook"] == "") ||
 					(test.limited && p.Spec.Containers[0].Resources.Limits.Memory().IsZero()) {
-					return fmt.Errorf("it has %d containers, annotations %v", got, p.Annotations)
+					return fmt.Errorf("it has %d containers, want %d, and the annotations %v", got, len(test.want), p.Annotations)
 				}
 				return nil
 			})
@@ -264,82 +266,82 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 				}
 			}
 			for _, of := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-				// A later run leaves zeros, which count nowhere.
+				// Later runs of the plugin leave zeros.
 				if !of.Resources.Requests.Cpu().IsZero() || !of.Resources.Limits.Cpu().IsZero() {
-					t.Errorf("container %s has %v", of.Name, of.Resources)
+					t.Errorf("container %s has %v, want no cpu", of.Name, of.Resources)
 				}
 			}
 			if p.Annotations["mine"] != "kept" || p.Annotations[partition.WarningAnnotation] != "" {
-				t.Errorf("the pod has annotations %v", p.Annotations)
+				t.Errorf("the pod has the annotations %v, want its own and no warning", p.Annotations)
 			}
 		})
 	}
-	t.Run("a webhook that forges a partitioned pod", func(t *testing.T) {
+	t.Run("a webhook forges a partitioned pod", func(t *testing.T) {
 		namespace := fixture.Namespace(t, c.Client, "")
 		labelNamespace(t, c, namespace, []string{"forge"})
 		for _, p := range []*v1.Pod{fixture.Pod("p", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")), fixture.Pod("p", nil, fixture.Container("c", "true", "", ""))} {
 			waitFor(t, 20*time.Second, "the pod is refused", func() error {
 				_, err := creating(t, c, namespace)(p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "namespace is not annotated with workload.openshift.io/allowed") {
-					return fmt.Errorf("got %v", err)
+					return fmt.Errorf("the answer is %v", err)
 				}
 				return nil
 			})
 		}
 	})
-	t.Run("a Guaranteed pod into which a webhook injects a sidecar", func(t *testing.T) {
+	t.Run("a webhook makes a Guaranteed pod Burstable", func(t *testing.T) {
 		namespace := fixture.Namespace(t, c.Client, "management")
 		labelNamespace(t, c, namespace, []string{"inject"})
 		waitFor(t, 20*time.Second, "both containers are partitioned", func() error {
-			p, told, err := send(t, namespace, fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=400m memory=16Mi")), "dry run")
+			p, warned, err := send(t, namespace, fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=400m memory=16Mi")), "dry run")
 			if err != nil {
 				return err
 			}
-			if _, is := partition.PartitionedType(p); !is || len(p.Spec.Containers) != 2 || len(told) > 0 || p.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400,"cpulimit":400}` {
-				return fmt.Errorf("it has annotations %v, and told was %q", p.Annotations, told)
+			if _, is := partition.PartitionedType(p); !is || len(p.Spec.Containers) != 2 || len(warned) > 0 || p.Annotations[partition.ResourcesAnnotation("c")] != `{"cpushares":400,"cpulimit":400}` {
+				return fmt.Errorf("the pod has %d containers and the annotations %v, and its author was warned with %q", len(p.Spec.Containers), p.Annotations, warned)
 			}
 			return nil
 		})
 	})
 	for recommended, want := range map[string]string{"recommend-memory": "", "recommend-cpu": `the cpu that was set in container "c" after the pod had been partitioned is ignored`} {
-		t.Run(recommended, func(t *testing.T) {
+		t.Run("an autoscaler's webhook, "+recommended, func(t *testing.T) {
 			namespace := fixture.Namespace(t, c.Client, "management")
 			labelNamespace(t, c, namespace, []string{recommended, "annotate"})
-			waitFor(t, 20*time.Second, "the recommendation is seen", func() error {
-				p, told, err := send(t, namespace, fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")), "dry run")
+			waitFor(t, 20*time.Second, "memory is as recommended, and cpu is not", func() error {
+				p, warned, err := send(t, namespace, fixture.Pod("", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")), "dry run")
 				if err != nil {
 					return err
 				}
 				requests := p.Spec.Containers[0].Resources.Requests
 				request := requests[cores]
-				if _, is := partition.PartitionedType(p); !is || request.Value() != 400 || (requests.Memory().String() == "48Mi") != (want == "") || !strings.Contains(strings.Join(told, ""), want) || (want == "") != (len(told) == 0) {
-					return fmt.Errorf("it has %v, and told was %q", requests, told)
+				if _, is := partition.PartitionedType(p); !is || request.Value() != 400 || (requests.Memory().String() == "48Mi") != (want == "") || !strings.Contains(strings.Join(warned, ""), want) || (want == "") != (len(warned) == 0) {
+					return fmt.Errorf("the pod requests %v, and its author was warned with %q", requests, warned)
 				}
 				return nil
 			})
 		})
 	}
-	t.Run("a policy that demands the key", func(t *testing.T) { demandsKey(t, c) })
-	t.Run("a webhook that insists on cpu", func(t *testing.T) {
+	t.Run("a policy requires a cpu request", func(t *testing.T) { requiresKey(t, c) })
+	t.Run("a webhook has the last word about cpu", func(t *testing.T) {
 		namespace := fixture.Namespace(t, c.Client, "management")
 		labelNamespace(t, c, namespace, []string{"cpu"})
 		waitFor(t, 20*time.Second, "the pod is refused", func() error {
 			_, err := creating(t, c, namespace)(build(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "was changed after it had been decided") {
-				return fmt.Errorf("got %v", err)
+				return fmt.Errorf("the answer is %v", err)
 			}
 			return nil
 		})
 	})
 }
 
-// demandsKey has a policy that refuses containers without a cpu request: zero contents it,
-// and it is there if some webhook changes the pod.
-func demandsKey(t *testing.T, c *host.Cluster) {
+// requiresKey creates a policy that refuses containers without a cpu request. A request of zero
+// satisfies it, which the plugin writes when it runs again.
+func requiresKey(t *testing.T, c *host.Cluster) {
 	policies, bindings := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	if _, err := policies.Create(t.Context(), &admissionregistration.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}, Spec: admissionregistration.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistration.MatchResources{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{webhookLabel + "demand": ""}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{webhookLabel + "require-key": ""}},
 			ResourceRules: []admissionregistration.NamedRuleWithOperations{{RuleWithOperations: admissionregistration.RuleWithOperations{Operations: []admissionregistration.OperationType{admissionregistration.Create},
 				Rule: admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}}},
 		},
@@ -361,7 +363,7 @@ func demandsKey(t *testing.T, c *host.Cluster) {
 		}
 	})
 	namespace := fixture.Namespace(t, c.Client, "management")
-	labelNamespace(t, c, namespace, []string{"demand"})
+	labelNamespace(t, c, namespace, []string{"require-key"})
 	build := func() *v1.Pod {
 		return fixture.Pod("p", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""))
 	}
@@ -370,22 +372,23 @@ func demandsKey(t *testing.T, c *host.Cluster) {
 	}
 	waitFor(t, 20*time.Second, "the policy is in force", func() error {
 		if _, err := create(build()); err == nil || !strings.Contains(err.Error(), "write a cpu request") {
-			return fmt.Errorf("got %v", err)
+			return fmt.Errorf("the answer is %v", err)
 		}
 		return nil
 	})
 	labelNamespace(t, c, namespace, []string{"annotate"})
-	waitFor(t, 20*time.Second, "the zero contents it", func() error {
+	waitFor(t, 20*time.Second, "a pod with a request of zero is created", func() error {
 		p, err := create(build())
 		if err == nil {
 			if _, is := partition.PartitionedType(p); !is {
-				err = fmt.Errorf("the pod has %v", p.Annotations)
+				err = fmt.Errorf("the pod has the annotations %v", p.Annotations)
 			}
 		}
 		return err
 	})
 }
 
+// labelNamespace has webhooks and policies, by their names, change the pods of a namespace.
 func labelNamespace(t *testing.T, c *host.Cluster, namespace string, labels []string) {
 	t.Helper()
 	object, err := c.Client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})

@@ -33,8 +33,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Pods of each workload kind are partitioned, and the author of each is warned at once
-// if they would not be.
+// Pods of each workload kind are partitioned. Where they would be skipped, whoever creates the
+// workload is warned at once.
 func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 	in(t)
 	c := apiServer(t)
@@ -89,16 +89,16 @@ func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 		}
 	}
 	for kind, create := range kinds {
-		told, err := create(open)
-		if err != nil || len(told) > 0 {
-			t.Errorf("%s in a namespace that allows it: %v, told %q", kind, err, told)
+		warned, err := create(open)
+		if err != nil || len(warned) > 0 {
+			t.Errorf("in a namespace that allows the type, a %s got %v and the warnings %q, want neither", kind, err, warned)
 		}
-		told, err = create(plain)
-		if err != nil || len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], "namespace is not annotated with workload.openshift.io/allowed") {
-			t.Errorf("%s in a namespace that does not: %v, told %q", kind, err, told)
+		warned, err = create(plain)
+		if err != nil || len(warned) != 1 || !strings.HasPrefix(warned[0], "pods of this template: ") || !strings.Contains(warned[0], "namespace is not annotated with workload.openshift.io/allowed") {
+			t.Errorf("in a namespace without annotation, a %s got %v and the warnings %q, want one warning", kind, err, warned)
 		}
 	}
-	t.Run("a template that only defaulting makes Guaranteed", func(t *testing.T) {
+	t.Run("a template that only defaults make Guaranteed", func(t *testing.T) {
 		for _, resources := range [][2]string{{"", "cpu=400m memory=16Mi"}, {"cpu=400m", "cpu=400m memory=16Mi"}} {
 			client, recorded := recording(t)
 			guaranteed := *always.DeepCopy()
@@ -107,32 +107,31 @@ func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				t.Fatal(err)
 			}
-			if told := recorded.texts; len(told) != 1 || !strings.HasPrefix(told[0], "pods of this template: ") || !strings.Contains(told[0], "QoS class Guaranteed") {
-				t.Errorf("requests %q, limits %q: told %q", resources[0], resources[1], told)
+			if warned := recorded.texts; len(warned) != 1 || !strings.HasPrefix(warned[0], "pods of this template: ") || !strings.Contains(warned[0], "QoS class Guaranteed") {
+				t.Errorf("with the requests %q and the limits %q the client was warned with %q", resources[0], resources[1], warned)
 			}
 		}
 	})
-	// As the controller would at the next full minute.
+	// The controller would do this at the next full minute.
 	mustKubectl(t, open, "", "create", "job", "cronjob-now", "--from=cronjob/cronjob")
 	for kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			waitFor(t, 20*time.Second, "it has a pod", func() error {
+			waitFor(t, 20*time.Second, "there is a pod of the "+kind, func() error {
 				pods, err := c.Client.CoreV1().Pods(open).List(t.Context(), metav1.ListOptions{})
 				if err != nil {
 					return err
 				}
 				for i := range pods.Items {
 					p := &pods.Items[i]
-					// Those of a Deployment and a CronJob have a suffix of their owner's, too.
 					if !strings.HasPrefix(p.Name, kind+"-") {
 						continue
 					}
 					if _, is := partition.PartitionedType(p); !is || !equality.Semantic.DeepEqual(p.Spec.Containers[0].Resources.Requests[cores], resource.MustParse("400")) {
-						t.Errorf("pod %s has annotations %v and %v", p.Name, p.Annotations, p.Spec.Containers[0].Resources)
+						t.Errorf("pod %s has the annotations %v and %v", p.Name, p.Annotations, p.Spec.Containers[0].Resources)
 					}
 					return nil
 				}
-				return fmt.Errorf("there are %d pods", len(pods.Items))
+				return fmt.Errorf("there are %d pods, and none of it", len(pods.Items))
 			})
 		})
 	}

@@ -39,12 +39,15 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// partitioningConfig is an admission configuration with one for the plugin.
+// partitioningConfig returns an admission configuration file with fields of the plugin's
+// configuration.
 func partitioningConfig(configuration string) string {
 	return `{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [{"name": "workload.openshift.io/Partitioning", "configuration":
 		{"apiVersion": "partitioning.workload.openshift.io/v1alpha1", "kind": "PartitioningConfiguration", ` + configuration + `}}]}`
 }
 
+// restartAPIServer restarts kube-apiserver with an admission configuration file; the empty one
+// means that there is none.
 func restartAPIServer(t *testing.T, c *host.Cluster, configuration string) {
 	t.Helper()
 	c.Config.AdmissionConfiguration = configuration
@@ -53,14 +56,15 @@ func restartAPIServer(t *testing.T, c *host.Cluster, configuration string) {
 	}
 }
 
+// useAPIServer restarts the control plane with another kube-apiserver; the empty path means ours.
 func useAPIServer(t *testing.T, c *host.Cluster, path string) {
 	t.Helper()
 	c.UseAPIServer(path)
 	restartAPIServer(t, c, c.Config.AdmissionConfiguration)
 }
 
-// reportingNode makes a node that reports the cores of types, and takes it away after
-// the test. No kubelet is behind it.
+// reportingNode creates a node without a kubelet that reports the cores of workload types. It
+// deletes the node after the test.
 func reportingNode(t testing.TB, c *host.Cluster, name string, workloadTypes ...string) {
 	t.Helper()
 	if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
@@ -77,7 +81,7 @@ func deleteNode(t testing.TB, c *host.Cluster, name string) {
 	}
 }
 
-// reportCores makes a node report the cores of exactly these types.
+// reportCores has a node report the cores of these types, and of no others.
 func reportCores(t testing.TB, c *host.Cluster, name string, workloadTypes ...string) {
 	t.Helper()
 	capacity := map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110"}
@@ -93,34 +97,36 @@ func reportCores(t testing.TB, c *host.Cluster, name string, workloadTypes ...st
 	}
 }
 
-// awaitActive waits until a pod that asks for the type would be partitioned, or not.
+// awaitActive waits until pods that ask are partitioned, or until they no longer are.
 func awaitActive(t testing.TB, create creator, want bool) {
 	t.Helper()
-	waitFor(t, 5*time.Second, fmt.Sprintf("the type is active: %v", want), func() error {
+	waitFor(t, 5*time.Second, fmt.Sprintf("the type is active (%v)", want), func() error {
 		p, err := create(fixture.Pod("probe", asks, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return err
 		}
 		if _, is := partition.PartitionedType(p); is != want {
-			return fmt.Errorf("the pod has annotations %v", p.Annotations)
+			return fmt.Errorf("a pod that asks has the annotations %v", p.Annotations)
 		}
 		return nil
 	})
 }
 
-// creator creates pods in a namespace, as a client.
+// creator creates a pod.
 type creator func(*v1.Pod, metav1.CreateOptions) (*v1.Pod, error)
 
+// creating returns the administrator's creator for a namespace.
 func creating(t testing.TB, c *host.Cluster, namespace string) creator {
 	return func(p *v1.Pod, options metav1.CreateOptions) (*v1.Pod, error) {
 		return c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, options)
 	}
 }
 
+// sent counts the pods of send, and names them.
 var sent int
 
-// send creates a pod in one of the ways that clients have, and returns what a client is
-// told beside the answer.
+// send creates a pod, and returns what is stored and the warnings that come with the answer. It
+// does so in one of the ways that clients have: create, dry run, generateName or apply.
 func send(t *testing.T, namespace string, p *v1.Pod, how string) (*v1.Pod, []string, error) {
 	t.Helper()
 	client, recorded := recording(t)
@@ -147,7 +153,7 @@ func send(t *testing.T, namespace string, p *v1.Pod, how string) (*v1.Pod, []str
 	return got, recorded.texts, err
 }
 
-// warnings records what the API server tells a client beside its answer.
+// warnings records the HTTP warnings that come with answers.
 type warnings struct {
 	sync.Mutex
 	texts []string
@@ -159,7 +165,8 @@ func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
 	w.texts = append(w.texts, text)
 }
 
-// clientConfig is the administrator's, for a kube-apiserver; an empty URL means the first one.
+// clientConfig returns the administrator's configuration for a kube-apiserver; the empty URL
+// means the first one.
 func clientConfig(t testing.TB, url string) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags(url, host.Kubeconfig)
@@ -178,6 +185,7 @@ func clientFor(t testing.TB, config *rest.Config) *kubernetes.Clientset {
 	return client
 }
 
+// recording returns a client of the administrator's and the warnings that it gets.
 func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
 	t.Helper()
 	config, recorded := clientConfig(t, ""), &warnings{}
@@ -185,18 +193,18 @@ func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
 	return clientFor(t, config), recorded
 }
 
-// kubectl runs it in a namespace with something on its standard input, and returns what
-// it printed, warnings included.
+// kubectl runs kubectl in a namespace, and returns what it printed, warnings included.
 func kubectl(t *testing.T, namespace, input string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(config.Bin, "kubectl"), append([]string{"--kubeconfig=" + host.Kubeconfig, "--namespace=" + namespace}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
-	// Its caches do not belong into anybody's home.
+	// Its caches do not belong in anybody's home.
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	output, err := cmd.CombinedOutput()
 	return string(output), err
 }
 
+// mustKubectl is kubectl for a command that succeeds.
 func mustKubectl(t *testing.T, namespace, input string, args ...string) string {
 	t.Helper()
 	output, err := kubectl(t, namespace, input, args...)
@@ -216,7 +224,7 @@ func scrape(t *testing.T, c *host.Cluster) string {
 	return string(data)
 }
 
-// podSeries returns kube-apiserver's counter of pods.
+// podSeries returns the series of kube-apiserver's counter of pods, by their names with labels.
 func podSeries(t *testing.T, c *host.Cluster) map[string]float64 {
 	t.Helper()
 	series := map[string]float64{}

@@ -23,8 +23,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Without the file the patched kubelet is upstream's. This test has a cluster of its
-// own, since a type that was active once stays so.
+// Without a pinning file, a patched kubelet does what an unpatched one does. This test has a
+// cluster of its own because a type that was once active stays active.
 func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
 	in(t)
 	needsUpstream(t)
@@ -32,10 +32,10 @@ func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
 	t.Run("a pod that asks runs as an ordinary one, with a warning", func(t *testing.T) {
 		p := start(t, c, fixture.Namespace(t, c.Client, "management"), fixture.Pod("asks", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")))[0]
 		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] != "" || !strings.Contains(p.Annotations[partition.WarningAnnotation], "active") {
-			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
+			t.Errorf("the pod has the annotations %v and %v", p.Annotations, p.Spec.Containers[0].Resources)
 		}
 		if usage := containerUsage(t, p, 0); usage.CPUs != allCPUs(t) {
-			t.Errorf("its container has CPUs %s", usage.CPUs)
+			t.Errorf("its container has CPUs %s, want %s", usage.CPUs, allCPUs(t))
 		}
 		if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(409) {
 			t.Errorf("the pod has weight %d (%v), want %d", usage.Weight, err, weight(409))
@@ -45,69 +45,70 @@ func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
 		writeStaticPods(t, c, staticPod("static", map[string]string{managementTarget: soft}, fixture.Busy, "cpu=400m memory=16Mi", ""))
 		p := awaitRunning(t, c, "default", "static-"+host.NodeName)
 		if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has || p.Annotations[managementTarget] == "" {
-			t.Errorf("the pod has annotations %v, resources %v", p.Annotations, p.Spec.Containers[0].Resources)
+			t.Errorf("the pod has the annotations %v and %v, want those of its manifest", p.Annotations, p.Spec.Containers[0].Resources)
 		}
 	})
-	t.Run("the node object equals an unpatched kubelet's", func(t *testing.T) {
+	t.Run("the node object is the same", func(t *testing.T) {
 		patched := registered(t, c)
 		c.UseKubelet(upstreamKubelet)
 		unpatched := registered(t, c)
 		if patched.Status.NodeInfo.KubeletVersion == unpatched.Status.NodeInfo.KubeletVersion {
-			t.Fatalf("both kubelets have the version %s", patched.Status.NodeInfo.KubeletVersion)
+			t.Fatalf("both kubelets have the version %s, so one binary is compared with itself", patched.Status.NodeInfo.KubeletVersion)
 		}
 		if a, b := comparable(patched), comparable(unpatched); a != b {
-			t.Errorf("the patched kubelet's node is\n%s\nthe unpatched one's\n%s", a, b)
+			t.Errorf("the node of the patched kubelet is\n%s\nand that of the unpatched one\n%s", a, b)
 		}
 	})
 	proxy := throughProxy(t, c)
 	unpatched := observe(t, c, proxy, upstreamKubelet, "", nil)
-	t.Run("the runtime is asked for what an unpatched kubelet asks for", func(t *testing.T) {
+	t.Run("the requests to the runtime are the same", func(t *testing.T) {
 		patched := observe(t, c, proxy, "", "", nil)
-		for method := range unpatched.requests {
-			if slices.Contains(exact, method) && len(unpatched.requests[method]) == 0 {
-				t.Errorf("there was no %s, so nothing is compared", method)
-			}
-		}
 		for _, method := range exact {
+			if len(unpatched.requests[method]) == 0 {
+				t.Errorf("the unpatched kubelet sent no %s, so nothing is compared", method)
+			}
 			expectSame(t, method, patched.requests[method], unpatched.requests[method])
 		}
 		expectSame(t, "methods", patched.methods(), unpatched.methods())
 		expectSame(t, "names of metrics", patched.metrics, unpatched.metrics)
 	})
-	t.Run("a partition costs no call", func(t *testing.T) {
+	t.Run("a partition adds no call", func(t *testing.T) {
 		partitioned := observe(t, c, proxy, "", pinning, asks)
 		for _, method := range slices.Sorted(maps.Keys(unpatched.requests)) {
 			t.Logf("%-28s unpatched %3d, partitioned %3d", method, len(unpatched.requests[method]), len(partitioned.requests[method]))
 		}
 		t.Logf("API: unpatched %v, partitioned %v", unpatched.apiCalls, partitioned.apiCalls)
 		for call, got := range partitioned.apiCalls {
-			// Two changes of a status are reported together, or not.
+			// The kubelet may or may not report two changes of a status together.
 			if want := unpatched.apiCalls[call]; got > want+1 {
-				t.Errorf("%d API calls %s, and %d of an unpatched kubelet", got, call, want)
+				t.Errorf("there were %d API calls %s, and an unpatched kubelet made %d", got, call, want)
 			}
 		}
 		for _, method := range exact {
 			if got, want := len(partitioned.requests[method]), len(unpatched.requests[method]); got > want {
-				t.Errorf("%d calls of %s, and %d of an unpatched kubelet", got, method, want)
+				t.Errorf("there were %d calls of %s, and an unpatched kubelet made %d", got, method, want)
 			}
 		}
 		expectSame(t, "methods", partitioned.methods(), unpatched.methods())
 	})
 }
 
-// exact are the requests that must be the same, and as many. How often a kubelet lists
-// and looks is a matter of time.
+// exact lists the methods whose requests must be the same, one by one. How often a kubelet
+// lists and looks is a matter of time.
 var exact = []string{"RunPodSandbox", "CreateContainer", "StartContainer", "UpdateContainerResources"}
 
 // observed is what a kubelet has done for a fixed set of pods.
 type observed struct {
+	// requests are those to the runtime, by their methods, without what identifies a pod.
 	requests map[string][]string
-	metrics  []string
+	// metrics are the names of the kubelet's metrics.
+	metrics []string
+	// apiCalls counts changes of pods that the kubelet has asked for.
 	apiCalls map[string]int
 }
 
-// methods returns what the runtime was asked for, without what garbage collection asks
-// for once in a minute or five.
+// methods returns the methods that were called, but for those of garbage collection, which runs
+// every minute or every five.
 func (o observed) methods() []string {
 	methods := slices.Sorted(maps.Keys(o.requests))
 	return slices.DeleteFunc(methods, func(method string) bool {
@@ -115,8 +116,8 @@ func (o observed) methods() []string {
 	})
 }
 
-// observe starts a kubelet, has it run a fixed set of pods with the given annotations,
-// resizes one, and removes them.
+// observe starts a kubelet with a pinning file, and has it run, resize and end a fixed set of
+// pods. Those that may be partitioned have the annotations.
 func observe(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, kubelet, file string, annotations map[string]string) observed {
 	t.Helper()
 	if err := c.ChangeCPUManagerPolicy("static"); err != nil {
@@ -140,26 +141,26 @@ func observe(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, kubelet, file
 		})
 	}
 	awaitPods(0)
-	waitFor(t, 20*time.Second, "default service account", func() error {
+	waitFor(t, 20*time.Second, "the default service account of "+namespace, func() error {
 		_, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
 	proxy.Forget()
 	audited := auditSize(t, c)
 	full := fixture.Pod("full", annotations, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "cpu=200m memory=32Mi"), fixture.Container("d", fixture.Awake, "cpu=50m memory=16Mi", ""))
-	// An init container that ends may or may not be seen by a reconciliation.
+	// A sidecar, since a reconciliation may or may not see an init container that ends.
 	full.Spec.InitContainers = []v1.Container{fixture.Sidecar("sidecar", fixture.Awake, "cpu=50m memory=16Mi", "")}
 	pods := []*v1.Pod{full, fixture.Pod("besteffort", annotations, fixture.Container("c", fixture.Awake, "", "")), fixture.Exclusive("exclusive", 1)}
 	no := false
 	for _, p := range pods {
 		p.Spec.AutomountServiceAccountToken, p.Spec.EnableServiceLinks = &no, &no
 	}
-	// What is shared must not change while the others run, or a reconciliation, which may come
-	// or not, has more to do.
+	// The exclusive one first: if the shared CPUs changed while the others ran, a
+	// reconciliation might or might not come in between, and move them.
 	start(t, c, namespace, pods[2])
 	start(t, c, namespace, pods[:2]...)
-	// What is counted below is what the kubelet does in these two periods, in each of which the CPU
-	// manager reconciles twice.
+	// Calls are counted over this period and the one after the resize. The CPU manager
+	// reconciles twice in each.
 	time.Sleep(5 * time.Second)
 	if err := resizeMemory(t, c, namespace, "full", "24Mi", "64Mi"); err != nil {
 		t.Fatal(err)
@@ -178,14 +179,14 @@ func observe(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, kubelet, file
 	}
 	for _, call := range calls {
 		if create, ok := call.Request.(*runtimeapi.CreateContainerRequest); ok {
-			// The kubelet takes the variables of Services from a map.
+			// The kubelet takes variables of Services from a map, in any order.
 			slices.SortFunc(create.Config.Envs, func(a, b *runtimeapi.KeyValue) int { return strings.Compare(a.Key, b.Key) })
 		}
 		data, err := protojson.Marshal(call.Request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// protojson varies its blanks on purpose.
+		// protojson varies its white space on purpose.
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, data); err != nil {
 			t.Fatal(err)
@@ -202,7 +203,7 @@ func observe(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, kubelet, file
 	return o
 }
 
-// identities differ between two pods of one manifest.
+// identities match what differs between two pods of one manifest.
 var identities = []*regexp.Regexp{
 	regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), // UIDs
 	regexp.MustCompile(`"kubernetes.io/config.seen":"[^"]*"`),
@@ -210,6 +211,7 @@ var identities = []*regexp.Regexp{
 	regexp.MustCompile(`containers/[a-z]+/[0-9a-f]{8}\b`), // termination logs
 }
 
+// expectSame compares what both kubelets did, and reports what only one of them did.
 func expectSame(t *testing.T, what string, patched, unpatched []string) {
 	t.Helper()
 	if slices.Equal(patched, unpatched) {
@@ -226,10 +228,10 @@ func expectSame(t *testing.T, what string, patched, unpatched []string) {
 		}
 		return found
 	}
-	t.Errorf("%s: only of the patched kubelet:\n%s\nonly of the unpatched one:\n%s", what, strings.Join(only(patched, unpatched), "\n"), strings.Join(only(unpatched, patched), "\n"))
+	t.Errorf("%s: only the patched kubelet has\n%s\nonly the unpatched one has\n%s", what, strings.Join(only(patched, unpatched), "\n"), strings.Join(only(unpatched, patched), "\n"))
 }
 
-// metricNames returns the names of all metrics that the kubelet has.
+// metricNames returns the names and types of the kubelet's metrics.
 func metricNames(t *testing.T, c *host.Cluster) []string {
 	t.Helper()
 	names := map[string]bool{}
@@ -244,11 +246,12 @@ func metricNames(t *testing.T, c *host.Cluster) []string {
 			}
 		}
 	}
-	// It comes when the kubelet first looks for pods to evict, sooner or later.
+	// This one appears when the kubelet first looks for pods to evict, sooner or later.
 	delete(names, "metrics kubelet_metrics_provider gauge")
 	return slices.Sorted(maps.Keys(names))
 }
 
+// auditSize returns the size of the audit log, for apiCalls.
 func auditSize(t *testing.T, c *host.Cluster) int64 {
 	t.Helper()
 	info, err := os.Stat(c.AuditLog())
@@ -258,8 +261,8 @@ func auditSize(t *testing.T, c *host.Cluster) int64 {
 	return info.Size()
 }
 
-// apiCalls counts what the kubelet has asked the API server to change of pods, by verb
-// and subresource, since the audit log had a size.
+// apiCalls counts the changes of pods that the kubelet has asked for since the audit log had a
+// size, by verb, pod and subresource.
 func apiCalls(t *testing.T, c *host.Cluster, since int64) map[string]int {
 	t.Helper()
 	data, err := os.ReadFile(c.AuditLog())
@@ -283,7 +286,7 @@ func apiCalls(t *testing.T, c *host.Cluster, since int64) map[string]int {
 	return counts
 }
 
-// comparable prints what two kubelets of different versions must report alike.
+// comparable prints what two kubelets of different versions must report alike in their node.
 func comparable(node *v1.Node) string {
 	n := node.DeepCopy()
 	n.ObjectMeta = metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations, Finalizers: n.Finalizers}

@@ -25,9 +25,9 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// BenchmarkPodStart measures the time from the creation of a pod to the start of its
-// container, as the runtime tells it, with an unpatched kubelet and with ours. They
-// take turns in one run, and what counts is the ratio of medians.
+// BenchmarkPodStart compares how long it takes from the creation of a pod to the start of its
+// container, which the runtime reports, with an unpatched kubelet and with a patched one. They
+// take turns in one run. The result is the ratio of medians.
 func BenchmarkPodStart(b *testing.B) {
 	c := partitioned(b)
 	b.Cleanup(func() {
@@ -54,7 +54,7 @@ func BenchmarkPodStart(b *testing.B) {
 	for b.Loop() {
 		for round := range rounds {
 			for i := range kinds {
-				// There and back, so that a host that gets slower does so for all.
+				// Forward and backward, so that a host that gets slower slows all of them.
 				kind := kinds[i]
 				if round%2 == 1 {
 					kind = kinds[len(kinds)-1-i]
@@ -64,8 +64,8 @@ func BenchmarkPodStart(b *testing.B) {
 					b.Fatal(err)
 				}
 				restart(b, c, kind.file)
-				// Neither what a kubelet does right after its start is measured, nor how the first pod
-				// fills its caches. Nothing tells when the former is over.
+				// Not measured: what a kubelet does right after its start, of which nothing
+				// marks the end, and the first pod, which fills its caches.
 				time.Sleep(3 * time.Second)
 				for n := range pods + 1 {
 					took := startOne(b, c, runtime, namespace, fmt.Sprintf("%s-%d-%d", kind.name, round, n), kind)
@@ -84,12 +84,15 @@ func BenchmarkPodStart(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
+// startKind is a kubelet, its pinning file, and the pods that it starts.
 type startKind struct {
 	name, kubelet, file string
 	annotations         map[string]string
-	took                []time.Duration
+	// took has the results.
+	took []time.Duration
 }
 
+// startOne creates a pod, returns how long its container took to start, and deletes the pod.
 func startOne(b *testing.B, c *host.Cluster, runtime runtimeapi.RuntimeServiceClient, namespace, name string, kind *startKind) time.Duration {
 	p := fixture.Pod(name, kind.annotations, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", ""))
 	began := time.Now()
@@ -105,7 +108,7 @@ func startOne(b *testing.B, c *host.Cluster, runtime runtimeapi.RuntimeServiceCl
 			return err
 		}
 		if len(listed.Containers) != 1 {
-			return fmt.Errorf("it has %d running containers", len(listed.Containers))
+			return fmt.Errorf("it has %d running containers, want one", len(listed.Containers))
 		}
 		status, err := runtime.ContainerStatus(b.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: listed.Containers[0].Id})
 		if err == nil {
@@ -118,25 +121,28 @@ func startOne(b *testing.B, c *host.Cluster, runtime runtimeapi.RuntimeServiceCl
 		listed, err := runtime.ListPodSandbox(b.Context(), &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 			State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}, LabelSelector: map[string]string{"io.kubernetes.pod.name": name}}})
 		if err == nil && len(listed.Items) > 0 {
-			err = fmt.Errorf("it has a sandbox")
+			err = fmt.Errorf("it still has a sandbox")
 		}
 		return err
 	})
 	return time.Unix(0, started).Sub(began)
 }
 
+// median returns the median, and sorts the durations.
 func median(of []time.Duration) time.Duration {
 	slices.Sort(of)
 	return of[len(of)/2]
 }
 
-// BenchmarkCreatePods compares how many pods a second 16 clients create through our
-// kube-apiserver and through an unpatched one on the same etcd. They take turns; what
-// counts is the mean ratio. Two processes of one binary differ by some percent for as long
-// as they run, so both start again for each block of turns, each in the other's place, and
-// the error of the mean is that of blocks. The ratio of the CPU time that a pod takes in
-// all is told, too. Garbage is collected between turns, not in them: how often depends on
-// a server's heap, which is not the plugin's doing.
+// BenchmarkCreatePods compares how many pods a second 16 clients create through a patched
+// kube-apiserver and through an unpatched one on the same etcd. They take turns. The results
+// are the mean ratio of their throughputs, its standard error, and the ratio of the CPU time
+// that all processes take.
+//
+// Two processes of one binary differ by some percent for as long as they run. So both restart
+// before each block of turns, each in the other's place, and the error is that of blocks.
+// Garbage is collected between turns: how often it is collected depends on the heap, and not
+// on the plugin.
 func BenchmarkCreatePods(b *testing.B) {
 	b.Setenv("GOGC", "1000") // of both servers and etcd
 	endShared(b)
@@ -153,13 +159,13 @@ func BenchmarkCreatePods(b *testing.B) {
 	}
 	reportingNode(b, c, "reporting", "management")
 	namespace := fixture.Namespace(b, c.Client, "management")
-	// Its work for each pod would be that of one of the servers alone.
+	// It would cost time for each pod, and only in the kube-apiserver to which it is connected.
 	if err := c.ControllerManager.Stop(10 * time.Second); err != nil {
 		b.Fatal(err)
 	}
 	const clients, blocks, rounds, pods = 16, 8, 10, 240
-	// A partitioned pod is a larger object than the one that asked, whoever makes it so:
-	// the plugin's own cost is that against a server that is given the same object.
+	// A partitioned pod is a larger object than the pod that asked. The plugin's own cost shows
+	// where the unpatched kube-apiserver is given the partitioned pod.
 	objects := map[string]*v1.Pod{"ordinary": twoContainers(nil), "asking": twoContainers(asks), "partitioned": fixture.Partitioned(twoContainers(asks))}
 	kinds := []string{"ordinary", "partitioned", "asking"}
 	turns := map[string]*results{}
@@ -178,7 +184,7 @@ func BenchmarkCreatePods(b *testing.B) {
 				}
 				first := round%2 == 0
 				for i := range kinds {
-					// Each kind is first as often as the others.
+					// Each kind comes first as often as the others.
 					kind := kinds[(i+round)%len(kinds)]
 					took, cpu := map[bool]time.Duration{}, map[bool]time.Duration{}
 					for _, patched := range []bool{first, !first} {
@@ -195,11 +201,11 @@ func BenchmarkCreatePods(b *testing.B) {
 					b.Fatal(err)
 				}
 				for _, clients := range servers {
-					waitFor(b, time.Minute, "the server's cache has no pod any more", func() error {
-						// Version 0 is whatever the cache has.
+					waitFor(b, time.Minute, "the cache of kube-apiserver has no pods", func() error {
+						// With version 0 the answer comes from the cache.
 						left, err := clients[0].CoreV1().Pods(namespace).List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
 						if err == nil && len(left.Items) > 0 {
-							err = fmt.Errorf("it has %d", len(left.Items))
+							err = fmt.Errorf("it has %d pods", len(left.Items))
 						}
 						return err
 					})
@@ -218,8 +224,8 @@ func BenchmarkCreatePods(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// bothServers starts both kube-apiservers again, and the patched one in the first's place
-// or in the second's. It returns clients of each.
+// bothServers restarts both kube-apiservers, with the patched one in the first or in the second
+// place. It returns clients of both, those of the patched one under true.
 func bothServers(b *testing.B, c *host.Cluster, namespace string, clients int, patchedFirst bool) map[bool][]*kubernetes.Clientset {
 	b.Helper()
 	if err := errors.Join(c.APIServer.Kill(), c.SecondAPIServer.Kill()); err != nil {
@@ -244,15 +250,17 @@ func bothServers(b *testing.B, c *host.Cluster, namespace string, clients int, p
 	return servers
 }
 
-// results are those of turns in pairs: of the patched server, and of the unpatched.
+// results are those of pairs of turns, one of each kube-apiserver.
 type results struct {
-	// blocks have the sums of the logarithms of the ratios of their throughputs.
+	// blocks has for each block the sum of the logarithms of the ratios of throughputs.
 	blocks []float64
-	// took is the unpatched server's time, and cpu the CPU time of all processes.
+	// took is the time that the unpatched one took.
 	took time.Duration
-	cpu  map[bool]time.Duration
+	// cpu is the CPU time of all processes, for the patched one under true.
+	cpu map[bool]time.Duration
 }
 
+// add adds a pair of turns, with the times of the patched one under true.
 func (r *results) add(block int, took, cpu map[bool]time.Duration) {
 	r.blocks[block] += math.Log(took[false].Seconds() / took[true].Seconds())
 	r.took += took[false]
@@ -260,7 +268,7 @@ func (r *results) add(block int, took, cpu map[bool]time.Duration) {
 	r.cpu[false] += cpu[false]
 }
 
-// ratio returns the geometric mean of the ratios, and its standard error.
+// ratio returns the geometric mean of the ratios, patched to unpatched, and its standard error.
 func (r *results) ratio(rounds float64) (mean, standardError float64) {
 	n := float64(len(r.blocks))
 	var sum, squares float64
@@ -271,11 +279,11 @@ func (r *results) ratio(rounds float64) (mean, standardError float64) {
 	return math.Exp(sum / n), math.Sqrt((squares/n - sum/n*sum/n) / (n - 1))
 }
 
-// cpuTime returns what the processes have used in all.
+// cpuTime returns the CPU time that the processes have used together.
 func cpuTime(b *testing.B, processes []int) (used time.Duration) {
 	b.Helper()
 	for _, pid := range processes {
-		// A process's clock, as clock_getcpuclockid(3) names it.
+		// The number of a process's clock is that of clock_getcpuclockid(3).
 		var clock unix.Timespec
 		if err := unix.ClockGettime(int32(^pid<<3|unix.CLOCK_PROCESS_CPUTIME_ID), &clock); err != nil {
 			b.Fatalf("the CPU time of process %d: %v", pid, err)
@@ -285,7 +293,7 @@ func cpuTime(b *testing.B, processes []int) (used time.Duration) {
 	return used
 }
 
-// manyClients returns clients of a server, each with a connection of its own.
+// manyClients returns clients of a kube-apiserver, each with a connection of its own.
 func manyClients(b *testing.B, url string, n int) (clients []*kubernetes.Clientset) {
 	b.Helper()
 	config := clientConfig(b, url)
@@ -304,11 +312,12 @@ func manyClients(b *testing.B, url string, n int) (clients []*kubernetes.Clients
 	return clients
 }
 
+// twoContainers returns a pod of two containers.
 func twoContainers(annotations map[string]string) *v1.Pod {
 	return fixture.Pod("", annotations, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""), fixture.Container("d", "true", "cpu=50m memory=16Mi", ""))
 }
 
-// createMany returns how long the creation of the pods took.
+// createMany creates pods, and returns how long it took.
 func createMany(b *testing.B, clients []*kubernetes.Clientset, namespace string, object *v1.Pod, pods int) time.Duration {
 	b.Helper()
 	var all sync.WaitGroup

@@ -29,8 +29,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// A whole control plane consists of partitioned static pods: nothing but the kubelet
-// is there to partition them, and they share the pool of one CPU.
+// A whole control plane runs as partitioned static pods, which share a pool of one CPU. Only
+// the kubelet can partition them: there is no kube-apiserver before them.
 func TestControlPlaneRunsInItsPool(t *testing.T) {
 	in(t)
 	with := config
@@ -46,7 +46,7 @@ func TestControlPlaneRunsInItsPool(t *testing.T) {
 					return err
 				}
 				if _, partitioned := partition.PartitionedType(p); !partitioned || p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
-					return fmt.Errorf("phase %s, annotations %v, %v", p.Status.Phase, p.Annotations, p.Status.ContainerStatuses)
+					return fmt.Errorf("it is %s, with the annotations %v and the containers %v", p.Status.Phase, p.Annotations, p.Status.ContainerStatuses)
 				}
 				return nil
 			})
@@ -77,7 +77,7 @@ func TestControlPlaneRunsInItsPool(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("the kubelet is killed and comes back", func(t *testing.T) {
+	t.Run("it runs on when the kubelet is killed and comes back", func(t *testing.T) {
 		if err := c.Kubelet.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestControlPlaneRunsInItsPool(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second) // the period in which restarts are counted
 		if after := healthy(t); after != before {
-			t.Errorf("the control plane has restarted %d times, and had %d times before", after, before)
+			t.Errorf("its containers had restarted %d times, and have restarted %d times", before, after)
 		}
 	})
 }

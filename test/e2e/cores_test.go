@@ -34,8 +34,8 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// The node is right after each start, whatever it was before, and what others have
-// given it is left alone.
+// After each start of the kubelet the node reports the cores of the types in the file, and of
+// no others, whatever it reported before. What others have added to the node stays.
 func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
@@ -46,15 +46,15 @@ func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
 		for what, list := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
 			got := list[cores]
 			if want := int64(runtime.NumCPU()) * 1000; got.Value() != want {
-				t.Errorf("%s has %d cores, want %d", what, got.Value(), want)
+				t.Errorf("the node's %s has %d cores, want %d", what, got.Value(), want)
 			}
 			if _, stale := list["stale.workload.openshift.io/cores"]; stale {
-				t.Errorf("%s still has the stale type: %v", what, list)
+				t.Errorf("the node's %s still has the stale type: %v", what, list)
 			}
 		}
 		return node
 	}
-	t.Run("a node that others have marked, with a type that is gone", func(t *testing.T) {
+	t.Run("a node to which others have added, with a stale type", func(t *testing.T) {
 		if err := c.StopKubelet(); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
 		node := expect(t)
 		gpus, free := node.Status.Capacity["example.com/gpu"], node.Status.Allocatable["example.com/gpu"]
 		if node.Labels["example.com/theirs"] != "label" || node.Annotations["example.com/theirs"] != "annotation" || gpus.Value() != 3 || free.Value() != 3 {
-			t.Errorf("of others the node has labels %v, annotations %v, capacity %v, allocatable %v", node.Labels, node.Annotations, node.Status.Capacity, node.Status.Allocatable)
+			t.Errorf("the node lacks what others have added: labels %v, annotations %v, capacity %v, allocatable %v", node.Labels, node.Annotations, node.Status.Capacity, node.Status.Allocatable)
 		}
 	})
 	t.Run("a node that was deleted", func(t *testing.T) {
@@ -96,16 +96,16 @@ func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
 	t.Run("a type that is taken out of the file", func(t *testing.T) {
 		restart(t, c, `{"management": {"cpuset": "0"}, "stale": {"cpuset": ""}}`)
 		if _, has := getNode(t, c).Status.Capacity["stale.workload.openshift.io/cores"]; !has {
-			t.Error("the node has no second type")
+			t.Error("the node does not report the cores of the second type")
 		}
 		restart(t, c, pinning)
 		expect(t)
 	})
 }
 
-// The node never reports zero cores, whatever its device manager has lost: pods that find
-// none are rejected, and static ones for good. Upstream writes zero if the node registers
-// before the device manager has started, for which it waits until the runtime is ready.
+// The node never reports zero cores. The kubelet would reject pods then, and static pods for
+// good. Upstream reports zero of an extended resource if the node registers before the device
+// manager has started, and that waits until the runtime is ready.
 func TestCoresAreNeverZero(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
@@ -113,7 +113,7 @@ func TestCoresAreNeverZero(t *testing.T) {
 	var readyAt atomic.Pointer[time.Time]
 	proxy.Then("Status", func(proto.Message) error {
 		if at := readyAt.Load(); at != nil && time.Now().Before(*at) {
-			return errors.New("not yet")
+			return errors.New("the runtime is not ready yet")
 		}
 		return nil
 	})
@@ -132,7 +132,7 @@ func TestCoresAreNeverZero(t *testing.T) {
 			states++
 			for what, list := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
 				if quantity := list[cores]; quantity.Sign() <= 0 {
-					t.Errorf("the node's %s has %s cores", what, quantity.String())
+					t.Errorf("the node's %s had %s cores", what, quantity.String())
 				}
 			}
 		}
@@ -145,7 +145,7 @@ func TestCoresAreNeverZero(t *testing.T) {
 		if i%2 == 1 {
 			at := time.Now().Add(3 * time.Second)
 			readyAt.Store(&at)
-			// Without checkpoints upstream takes the node for a new one.
+			// Without checkpoints of the device manager, upstream takes the node for a new one.
 			for _, directory := range []string{filepath.Join(c.KubeletDir(), "device-plugins"), "/var/lib/kubelet/device-plugins"} {
 				if err := os.RemoveAll(directory); err != nil {
 					t.Fatal(err)
@@ -158,13 +158,12 @@ func TestCoresAreNeverZero(t *testing.T) {
 	}
 	watching.Stop()
 	if states := <-ended; states < 4 {
-		t.Errorf("only %d states of the node were seen", states)
+		t.Errorf("only %d states of the node were seen, want 4 at least", states)
 	}
 }
 
-// What somebody can hold without running who may have pods partitioned: what waits for a
-// gate and what has finished holds nothing, whatever keeps it. What stands on a node does,
-// and a quota on the cores bounds that.
+// Only a pod on a node holds cores, until it has finished. A pod that waits for a scheduling
+// gate holds none, nor does a finished one that a finalizer keeps.
 func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
 	in(t)
 	c := partitioned(t)
@@ -192,10 +191,10 @@ func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
 	}
 	scheduled := func(name string) {
 		t.Helper()
-		waitFor(t, 20*time.Second, name+" is scheduled", func() error {
+		waitFor(t, 20*time.Second, "pod "+name+" is scheduled", func() error {
 			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 			if err == nil && p.Spec.NodeName == "" {
-				err = fmt.Errorf("its status is %v", p.Status.Conditions)
+				err = fmt.Errorf("its conditions are %v", p.Status.Conditions)
 			}
 			return err
 		})
@@ -203,12 +202,12 @@ func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
 	gated := build("gated", 4000)
 	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/never"}}
 	made(gated)
-	// The node has 4000.
+	// The node has 4000 cores.
 	made(build("first", 4000))
 	scheduled("first")
 	made(build("second", 4000))
 	awaitUnschedulable(t, c, namespace, "second", string(cores))
-	// As its kubelet would say; then it is deleted, and its finalizer keeps it.
+	// Its kubelet would write this. Then the pod is deleted, and its finalizer keeps it.
 	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status": {"phase": "Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -217,22 +216,22 @@ func TestOnlyPodsOnANodeHoldCores(t *testing.T) {
 	}
 	scheduled("second")
 	if p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "first", metav1.GetOptions{}); err != nil || p.DeletionTimestamp == nil {
-		t.Errorf("the finished pod: %v, %v", err, p)
+		t.Errorf("the finished pod is not being deleted: %v (%v)", p, err)
 	}
 }
 
-// What is left at zero runs in its pool with the weight and the limit that it asked for, as
-// what has no cpu does.
+// A partitioned pod with a cpu request of zero has the same CPUs, weight and quota on a node as
+// one without cpu.
 func TestZeroCPURequestChangesNothingOnTheNode(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	var usages []string
 	for _, quota := range []*v1.ResourceQuotaSpec{nil, {Hard: fixture.Resources("requests.cpu=10")}} {
 		namespace := fixture.Namespace(t, c.Client, "management")
-		demand(t, c, namespace, nil, quota)
+		constrain(t, c, namespace, nil, quota)
 		p := start(t, c, namespace, fixture.Pod("p", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")))[0]
 		if _, has := p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has != (quota != nil) {
-			t.Errorf("the pod has %v", p.Spec.Containers[0].Resources)
+			t.Errorf("the pod has %v, want a cpu of zero: %v", p.Spec.Containers[0].Resources, quota != nil)
 		}
 		expectNoLeak(t, p)
 		of, err := host.PodUsage(p)
@@ -244,6 +243,6 @@ func TestZeroCPURequestChangesNothingOnTheNode(t *testing.T) {
 		}
 	}
 	if usages[0] != usages[2] || usages[1] != usages[3] {
-		t.Errorf("pod and container have %q, and with a zero %q", usages[:2], usages[2:])
+		t.Errorf("without cpu, pod and container have %q; with a cpu of zero %q", usages[:2], usages[2:])
 	}
 }

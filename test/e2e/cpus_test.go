@@ -18,7 +18,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -31,6 +30,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
+// allCPUs returns the host's CPUs, as a CPU list.
 func allCPUs(t *testing.T) string {
 	t.Helper()
 	online, err := host.OnlineCPUs()
@@ -40,34 +40,34 @@ func allCPUs(t *testing.T) string {
 	return online.String()
 }
 
-// otherCPUs are all but the pool, CPU 0.
+// otherCPUs returns all CPUs but the pool, CPU 0.
 func otherCPUs(t *testing.T) string {
 	t.Helper()
 	return fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(0)).String()
 }
 
-// weight is what the host's cgroup version makes of shares, for the pod; v2 is
-// upstream's own conversion (pkg/kubelet/cm/cgroup_manager_linux.go).
+// weight returns the weight that shares give a pod, in the host's cgroup version. For v2 it
+// converts as upstream does (pkg/kubelet/cm/cgroup_manager_linux.go).
 func weight(shares int64) int64 {
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-		return 1 + ((shares-2)*9999)/262142
+	if host.CgroupV1() {
+		return shares
 	}
-	return shares
+	return 1 + ((shares-2)*9999)/262142
 }
 
-// needsCPUs skips tests of what hosts with few CPUs can not have.
+// needsCPUs skips a test on a host with fewer CPUs than it needs.
 func needsCPUs(t *testing.T, count int) {
 	t.Helper()
 	if runtime.NumCPU() < count {
-		t.Skipf("the host has %d CPUs, and this needs %d", runtime.NumCPU(), count)
+		t.Skipf("the host has %d CPUs, and this test needs %d", runtime.NumCPU(), count)
 	}
 }
 
-// expectPlaced checks that the first container of a pod, and each task of it, may use
-// exactly these CPUs, once the CPU manager has seen to it.
+// expectPlaced waits until the first container of a pod, and each of its tasks, may use exactly
+// these CPUs: the CPU manager may move it later.
 func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
 	t.Helper()
-	waitFor(t, time.Minute, "container of pod "+p.Name+" is where it belongs", func() error {
+	waitFor(t, time.Minute, "the container of pod "+p.Name+" has its CPUs", func() error {
 		usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
 		if err == nil && (usage.CPUs != want.String() || len(usage.Tasks) != 1 || usage.Tasks[0] != want.String()) {
 			err = fmt.Errorf("it may use CPUs %s, and its tasks %q; want %s", usage.CPUs, usage.Tasks, want)
@@ -76,6 +76,7 @@ func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
 	})
 }
 
+// containerUsage returns what the kernel says of a container, by its index in the pod's status.
 func containerUsage(t *testing.T, p *v1.Pod, index int) host.Usage {
 	t.Helper()
 	usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[index].ContainerID)
@@ -85,11 +86,11 @@ func containerUsage(t *testing.T, p *v1.Pod, index int) host.Usage {
 	return usage
 }
 
-// awaitWork waits until a container has used an amount of CPU time: enough to show on a CPU where
-// it must not run.
+// awaitWork waits until a container has used an amount of CPU time. If it ran where it must
+// not, the account of that CPU shows it by then.
 func awaitWork(t *testing.T, p *v1.Pod, index int, amount time.Duration) {
 	t.Helper()
-	waitFor(t, time.Minute, fmt.Sprintf("container %s of pod %s uses CPU time", p.Spec.Containers[index].Name, p.Name), func() error {
+	waitFor(t, time.Minute, fmt.Sprintf("container %s of pod %s has worked", p.Spec.Containers[index].Name, p.Name), func() error {
 		var used time.Duration
 		for _, onCPU := range containerUsage(t, p, index).Used {
 			used += onCPU
@@ -101,7 +102,8 @@ func awaitWork(t *testing.T, p *v1.Pod, index int, amount time.Duration) {
 	})
 }
 
-// expectCPUs checks where a container may run and where it has run.
+// expectCPUs checks that a container and its tasks may use exactly these CPUs, and that it has
+// not run on the forbidden one.
 func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) {
 	t.Helper()
 	usage := containerUsage(t, p, index)
@@ -109,15 +111,15 @@ func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) 
 		t.Errorf("container %s of pod %s may use CPUs %s, want %s", p.Spec.Containers[index].Name, p.Name, usage.CPUs, cpus)
 	}
 	if !slices.Equal(usage.Tasks, []string{cpus}) {
-		t.Errorf("tasks of container %s of pod %s may use CPUs %q, want %s", p.Spec.Containers[index].Name, p.Name, usage.Tasks, cpus)
+		t.Errorf("the tasks of container %s of pod %s may use CPUs %q, want %s", p.Spec.Containers[index].Name, p.Name, usage.Tasks, cpus)
 	}
-	// On cgroup v2 there is one account for all CPUs, which says nothing here.
+	// Cgroup v2 has one account for all CPUs, which says nothing here.
 	if len(usage.Used) > 1 && usage.Used[forbidden] != 0 {
-		t.Errorf("container %s of pod %s has used CPU %d for %s, want 0", p.Spec.Containers[index].Name, p.Name, forbidden, usage.Used[forbidden])
+		t.Errorf("container %s of pod %s has run on CPU %d for %s, want never", p.Spec.Containers[index].Name, p.Name, forbidden, usage.Used[forbidden])
 	}
 }
 
-// allowed returns the CPUs on which a pod may run, with the pool 0.
+// allowed returns the CPUs on which a pod may run where the pool is CPU 0.
 func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
 	t.Helper()
 	if _, ok := partition.PartitionedType(p); ok {
@@ -126,7 +128,8 @@ func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
 	return fixture.CPUs(t, otherCPUs(t))
 }
 
-// expectNoLeak checks all running containers of a pod.
+// expectNoLeak checks that the running containers of a pod may run, and have run, on allowed
+// CPUs only.
 func expectNoLeak(t *testing.T, p *v1.Pod) {
 	t.Helper()
 	may := allowed(t, p)
@@ -146,17 +149,18 @@ func expectNoLeak(t *testing.T, p *v1.Pod) {
 	}
 }
 
+// expectWithin checks that a container may use only some CPUs, and has used no others.
 func expectWithin(t *testing.T, p *v1.Pod, container string, may cpuset.CPUSet, list string, used []time.Duration) {
 	t.Helper()
 	if set := fixture.CPUs(t, list); set.IsEmpty() || !set.IsSubsetOf(may) {
-		t.Errorf("container %s of pod %s may use CPUs %s, want only %s", container, p.Name, list, may)
+		t.Errorf("container %s of pod %s may use CPUs %s, want some of %s", container, p.Name, list, may)
 	}
 	if len(used) < 2 { // cgroup v2 has one account for all CPUs
 		return
 	}
 	for cpu, time := range used {
 		if time > 0 && !may.Contains(cpu) {
-			t.Errorf("container %s of pod %s has used CPU %d for %s, want only %s", container, p.Name, cpu, time, may)
+			t.Errorf("container %s of pod %s has run on CPU %d for %s, want only CPUs %s", container, p.Name, cpu, time, may)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// Containers with exclusive CPUs keep them, whatever becomes of the pools; a pool that
-// wants one of theirs keeps the kubelet from starting.
+// A container with exclusive CPUs keeps them, whatever becomes of the pools. The kubelet does
+// not start with a pool that has one of these CPUs while the container may be running.
 func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
@@ -30,7 +30,7 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 	})
 	restart(t, c, "")
 	namespace := fixture.Namespace(t, c.Client, "management")
-	// Without a pool the CPU manager keeps CPU 0 for the system, and gives away the last one.
+	// Without a pool, the CPU manager reserves CPU 0 for the system.
 	exclusive := fixture.Exclusive("exclusive", 1)
 	pods := start(t, c, namespace, exclusive, fixture.Pod("shared", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	has := containerUsage(t, pods[0], 0).CPUs
@@ -39,7 +39,8 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 	}
 	keeps := func(t *testing.T) {
 		t.Helper()
-		// It is looked at for as long as it takes the CPU manager to reconcile once more.
+		// Three seconds are the period in which it must not be moved: the CPU manager
+		// reconciles every two.
 		for range 6 {
 			if now := containerUsage(t, pods[0], 0).CPUs; now != has {
 				t.Errorf("the exclusive container has CPUs %s, and had %s", now, has)
@@ -47,7 +48,8 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 		}
 	}
-	// What is shared beside the pool: where nothing is left, the exclusive CPU is.
+	// The shared CPUs beside the pool. If none are left, a shared container runs on the
+	// exclusive one.
 	beside := fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(0, 1))
 	if beside.IsEmpty() {
 		beside = cpuset.New(1)
@@ -58,7 +60,7 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 		shared     cpuset.CPUSet
 	}{
 		{"the file comes", pinning, beside},
-		{"the kubelet starts again, with nothing left to share", pinning, beside},
+		{"the kubelet starts again", pinning, beside},
 		{"the pool shrinks", `{"management": {"cpuset": ""}}`, without},
 		{"the pool grows", pinning, beside},
 		{"the file goes", "", without},
@@ -67,7 +69,7 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 			restart(t, c, step.file)
 			keeps(t)
 			if got := containerUsage(t, pods[1], 0).CPUs; got != step.shared.String() {
-				t.Errorf("the container without exclusive CPUs has %s, want %s", got, step.shared)
+				t.Errorf("the shared container has CPUs %s, want %s", got, step.shared)
 			}
 		})
 	}
@@ -86,16 +88,16 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 		}
 		return data
 	}
-	t.Run("a pool wants an exclusive CPU", func(t *testing.T) {
+	t.Run("a pool with the exclusive CPU keeps the kubelet from starting", func(t *testing.T) {
 		before := read(t)
-		fails(t, c, `{"management": {"cpuset": "1"}}`, "container c of pod "+namespace+"/exclusive (UID "+string(pods[0].UID)+") exclusively holds CPU 1")
+		expectNoStart(t, c, `{"management": {"cpuset": "1"}}`, "container c of pod "+namespace+"/exclusive (UID "+string(pods[0].UID)+") exclusively holds CPU 1")
 		unharmed(t, before)
 	})
 	t.Run("the kubelet starts with the previous pool", func(t *testing.T) {
 		restart(t, c, pinning)
 		keeps(t)
 	})
-	t.Run("a checkpoint that can not be read is upstream's business", func(t *testing.T) {
+	t.Run("a checkpoint that cannot be read keeps it from starting, as upstream", func(t *testing.T) {
 		before := read(t)
 		if err := c.StopKubelet(); err != nil {
 			t.Fatal(err)
@@ -109,13 +111,13 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		fails(t, c, pinning, "could not restore state from checkpoint")
+		expectNoStart(t, c, pinning, "could not restore state from checkpoint")
 		unharmed(t, damaged)
 	})
 	restart(t, c, pinning)
 	keeps(t)
 	taken := `{"management": {"cpuset": "1"}}`
-	t.Run("nothing of the pod runs, so the pool gets its CPU, and the pod another", func(t *testing.T) {
+	t.Run("the pool gets the CPU of a pod that does not run, and the pod another one", func(t *testing.T) {
 		if err := c.StopKubelet(); err != nil {
 			t.Fatal(err)
 		}
@@ -134,21 +136,21 @@ func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("the pod has been deleted while the kubelet was away", func(t *testing.T) {
+	t.Run("the pool gets the CPU of a deleted pod once it does not run", func(t *testing.T) {
 		if err := c.StopKubelet(); err != nil {
 			t.Fatal(err)
 		}
 		deleteNow(t, c, pods[0])
 		takes := `{"management": {"cpuset": "` + has + `"}}`
-		fails(t, c, takes, "container c of pod "+namespace+"/exclusive (UID "+string(pods[0].UID)+") exclusively holds CPU "+has)
+		expectNoStart(t, c, takes, "container c of pod "+namespace+"/exclusive (UID "+string(pods[0].UID)+") exclusively holds CPU "+has)
 		stopInRuntime(t, c, pods[0])
 		restart(t, c, takes)
 	})
 	restart(t, c, pinning)
 }
 
-// Exclusive containers take every CPU outside the pool. A container that shares runs on
-// one of them then, and neither is spread over them nor comes onto the pool.
+// Where exclusive containers have every CPU outside the pool, a shared container runs on one of
+// these CPUs. It is neither spread over them nor moved to the pool.
 func TestSharedContainersKeepOneCPU(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 4)
@@ -161,7 +163,7 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 	onOne := func(t *testing.T, p *v1.Pod) string {
 		t.Helper()
 		found := ""
-		waitFor(t, time.Minute, "container of pod "+p.Name+" has one CPU outside the pool", func() error {
+		waitFor(t, time.Minute, "the container of pod "+p.Name+" has one CPU outside the pool", func() error {
 			found = containerUsage(t, p, 0).CPUs
 			if set := fixture.CPUs(t, found); set.Size() != 1 || set.Contains(0) {
 				return fmt.Errorf("it may use CPUs %s", found)
@@ -173,24 +175,24 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 	first := onOne(t, shared)
 	late := start(t, c, namespace, fixture.Pod("late", nil, fixture.Container("c", fixture.Awake, "", "")))[0]
 	if got, want := onOne(t, late), fmt.Sprint(slices.Max(online.List())); got != want {
-		t.Errorf("a container that starts now has CPU %s, want %s", got, want)
+		t.Errorf("a shared container that starts now has CPU %s, want %s", got, want)
 	}
 	fixture.AwaitEvent(t, c.Client, eventLimit, "NoSharedCPUs", "disturb "+namespace+"/")
 	if value := metric(t, c, "kubelet_workload_partitioning_shared_cpus", "", ""); value != 0 {
-		t.Errorf("kubelet_workload_partitioning_shared_cpus is %v", value)
+		t.Errorf("kubelet_workload_partitioning_shared_cpus is %v, want 0", value)
 	}
 	t.Run("the kubelet starts again", func(t *testing.T) {
 		restart(t, c, pinning)
 		time.Sleep(10 * time.Second) // the period in which the CPU manager must not move it, in five reconciliations
 		if got := onOne(t, shared); got != first {
-			t.Errorf("the container that shared has CPU %s, and had %s", got, first)
+			t.Errorf("the shared container has CPU %s, and had %s", got, first)
 		}
 		onOne(t, late)
 		for _, p := range holders {
 			expectPlaced(t, p, fixture.CPUs(t, containerUsage(t, p, 0).CPUs))
 		}
 	})
-	t.Run("a CPU is given back", func(t *testing.T) {
+	t.Run("a CPU comes back", func(t *testing.T) {
 		back := fixture.CPUs(t, containerUsage(t, holders[2], 0).CPUs)
 		releaseExclusive(t, c, holders[2])
 		expectPlaced(t, shared, back)
@@ -203,23 +205,23 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 }
 
 // releaseExclusive deletes a pod with exclusive CPUs, and waits until the CPU manager has
-// them back: no pool may have them before.
+// dropped the assignment. Before that, no pool may have these CPUs.
 func releaseExclusive(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
 	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 2*time.Minute, "the CPU manager forgets pod "+p.Name, func() error {
+	waitFor(t, 2*time.Minute, "the CPU manager has dropped the assignment to pod "+p.Name, func() error {
 		data, err := os.ReadFile(filepath.Join(c.KubeletDir(), "cpu_manager_state"))
 		if err == nil && strings.Contains(string(data), string(p.UID)) {
-			err = fmt.Errorf("its checkpoint is %s", data)
+			err = fmt.Errorf("the checkpoint is %s", data)
 		}
 		return err
 	})
 }
 
-// The CPU manager gives whole cores of one NUMA node, as its options and the Topology
-// Manager's say, and none of a busy pool.
+// With full-pcpus-only and single-numa-node, exclusive containers get whole cores of one NUMA
+// node beside a busy pool, as they would without it.
 func TestExclusiveCPUsAreWholeCores(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 8)
@@ -247,14 +249,14 @@ func TestExclusiveCPUsAreWholeCores(t *testing.T) {
 	for _, p := range pods[2:] {
 		has := fixture.CPUs(t, containerUsage(t, p, 0).CPUs)
 		if has.Size() != 2 || !has.Intersection(pool.Union(taken)).IsEmpty() {
-			t.Errorf("the container of pod %s has CPUs %s; the pool is %s, and others have %s", p.Name, has, pool, taken)
+			t.Errorf("the container of pod %s has CPUs %s, want two that are neither in the pool %s nor taken: %s", p.Name, has, pool, taken)
 		}
 		siblings := fixture.CPUs(t, sysCPU(t, has.List()[0], "topology/thread_siblings_list"))
 		if (siblings.Size() > 1 || c.Config.Dedicated) && !siblings.Equals(has) {
-			t.Errorf("the container of pod %s has CPUs %s, and not the core %s", p.Name, has, siblings)
+			t.Errorf("the container of pod %s has CPUs %s, want the whole core %s", p.Name, has, siblings)
 		}
 		if numaNode(t, has.List()[0]) != numaNode(t, has.List()[1]) {
-			t.Errorf("the container of pod %s has CPUs %s of two NUMA nodes", p.Name, has)
+			t.Errorf("the container of pod %s has CPUs %s of two NUMA nodes, want one", p.Name, has)
 		}
 		taken = taken.Union(has)
 		expectPlaced(t, p, has)
@@ -266,6 +268,7 @@ func TestExclusiveCPUsAreWholeCores(t *testing.T) {
 	expectPlaced(t, pods[1], fixture.CPUs(t, allCPUs(t)).Difference(pool).Difference(taken))
 }
 
+// sysCPU reads what the kernel says of a CPU.
 func sysCPU(t *testing.T, cpu int, file string) string {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/%s", cpu, file))
@@ -275,6 +278,7 @@ func sysCPU(t *testing.T, cpu int, file string) string {
 	return strings.TrimSpace(string(data))
 }
 
+// numaNode returns the name of a CPU's NUMA node.
 func numaNode(t *testing.T, cpu int) string {
 	t.Helper()
 	nodes, err := filepath.Glob(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/node*", cpu))
@@ -284,9 +288,9 @@ func numaNode(t *testing.T, cpu int) string {
 	return filepath.Base(nodes[0])
 }
 
-// An exclusive container has its CPUs alone from its first instruction on: no container that
-// shares, and no sandbox or helper of such a pod, runs there any more, although the CPU
-// manager moves them only later.
+// From the first instruction of an exclusive container on, nothing of other pods runs on its
+// CPU: no shared container, sandbox or helper of the runtime. The CPU manager moves containers
+// only later.
 func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 4)
@@ -294,30 +298,30 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	namespace := fixture.Namespace(t, c.Client, "management")
 	var sharing []*v1.Pod
 	for i := range fixture.CPUs(t, otherCPUs(t)).Size() {
-		// Each works often, on whatever CPU it finds, and leaves time to an emulated VM.
+		// As many as there are CPUs, so that one would run on the exclusive CPU.
 		sharing = append(sharing, fixture.Pod(fmt.Sprint("shares-", i), nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	}
 	sharing = start(t, c, namespace, sharing...)
 	exclusive := start(t, c, namespace, fixture.Exclusive("exclusive", 1))[0]
 	has := fixture.CPUs(t, containerUsage(t, exclusive, 0).CPUs)
 	if has.Size() != 1 {
-		t.Fatalf("the exclusive container has CPUs %s", has)
+		t.Fatalf("the exclusive container has CPUs %s, want one", has)
 	}
-	// At once: the CPU manager need not have come round.
+	// At once: this does not wait for the CPU manager's reconciliation.
 	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
 		usage, err := host.QoSUsage(class)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if shared := fixture.CPUs(t, usage.CPUs); !shared.Intersection(has).IsEmpty() {
-			t.Errorf("class %s has CPUs %s, and CPU %s is exclusive", class, usage.CPUs, has)
+			t.Errorf("the QoS class %s has CPUs %s, want all but the exclusive CPU %s", class, usage.CPUs, has)
 		}
 	}
 	for _, p := range sharing {
 		usage := containerUsage(t, p, 0)
 		for _, list := range usage.Tasks {
 			if !fixture.CPUs(t, list).Intersection(has).IsEmpty() {
-				t.Errorf("pod %s may use CPUs %s, and CPU %s is exclusive", p.Name, list, has)
+				t.Errorf("a task of pod %s may use CPUs %s, want all but the exclusive CPU %s", p.Name, list, has)
 			}
 		}
 	}
@@ -334,28 +338,28 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 		seen := watch("")
 		for who, time := range seen.pods {
 			if !strings.Contains(who, podPart(exclusive)) {
-				t.Errorf("%s was on exclusive CPU %s for %s", who, has, time)
+				t.Errorf("%s was on the exclusive CPU %s for %s", who, has, time)
 			}
 		}
-		t.Logf("on CPU %s beside its owner: of pods %v, of the host %s", has, seen.pods, seen.host)
+		t.Logf("on the exclusive CPU %s were the pods %v, and the host for %s", has, seen.pods, seen.host)
 	})
-	t.Run("given out again", func(t *testing.T) {
+	t.Run("when the CPU is given to another container", func(t *testing.T) {
 		beside := func(name string) map[string]time.Duration {
 			watch := watchCPUs(t, has)
 			again := start(t, c, namespace, fixture.Exclusive(name, 1))[0]
 			if got := containerUsage(t, again, 0).CPUs; got != has.String() {
-				t.Fatalf("the exclusive container has CPUs %s now, and had %s", got, has)
+				t.Fatalf("the exclusive container has CPUs %s, want those of the previous one, %s", got, has)
 			}
 			time.Sleep(10 * time.Second) // the period that is traced: five reconciliations of the CPU manager
 			seen := watch(fixture.ContainerID(again.Status.ContainerStatuses[0]))
 			releaseExclusive(t, c, again)
 			maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(again)) })
-			t.Logf("%s: on CPU %s from its first instruction on, beside its owner: of pods %v, of the host %s", name, has, seen.pods, seen.host)
+			t.Logf("%s: from its first instruction on, there were on its CPU %s the pods %v, and the host for %s", name, has, seen.pods, seen.host)
 			return seen.pods
 		}
 		releaseExclusive(t, c, exclusive)
 		for who, time := range beside("patched") {
-			t.Errorf("%s was on exclusive CPU %s for %s", who, has, time)
+			t.Errorf("%s was on the exclusive CPU %s for %s", who, has, time)
 		}
 		if upstreamBin == "" {
 			return
@@ -367,10 +371,10 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 		restart(t, c, "")
 		c.UseKubelet(upstreamKubelet)
 		restart(t, c, "")
-		beside("unpatched") // for comparison
+		beside("unpatched") // for comparison, in the log
 	})
-	t.Run("its end", func(t *testing.T) {
-		waitFor(t, 90*time.Second, "the class Burstable has the CPU back", func() error {
+	t.Run("until it ends", func(t *testing.T) {
+		waitFor(t, 90*time.Second, "the QoS class Burstable has the CPU back", func() error {
 			usage, err := host.QoSUsage(v1.PodQOSBurstable)
 			if err == nil && usage.CPUs != allCPUs(t) {
 				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
@@ -383,7 +387,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 	})
 }
 
-// podPart is what the names of all cgroups of a pod contain.
+// podPart returns a part of the names of all cgroups of a pod, which no other pod's have.
 func podPart(p *v1.Pod) string {
 	if config.CgroupDriver != host.SystemdDriver {
 		return string(p.UID)
@@ -391,9 +395,9 @@ func podPart(p *v1.Pod) string {
 	return strings.ReplaceAll(string(p.UID), "-", "_")
 }
 
-// Exclusive CPUs are given out and come back again and again, and the kubelet is killed at
-// random: the kernel refuses nothing, no container is without a CPU, the exclusive ones are
-// alone, and in the end nothing is left narrowed.
+// Exclusive CPUs are given away and come back 200 times, while the kubelet is killed now and
+// then. No container is ever without a CPU or on another's pool, the kernel refuses no cpuset,
+// and in the end no cpuset is still narrowed.
 func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 	in(t, vm)
 	needsCPUs(t, 4)
@@ -435,12 +439,12 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 			free += int(amount.Value())
 			holders = slices.Delete(holders, which, which+1)
 		}
-		time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond) // at random, so that changes meet the kubelet in any state
+		time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond) // a random moment, to meet the kubelet in any state
 		for _, p := range sharing {
 			if usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs == "" {
 				t.Fatalf("change %d: pod %s has CPUs %q (%v)", i, p.Name, usage.CPUs, err)
 			} else if has := fixture.CPUs(t, usage.CPUs); p.Name == "partitioned" && usage.CPUs != "0" || p.Name != "partitioned" && has.Contains(0) {
-				t.Errorf("change %d: pod %s has CPUs %s", i, p.Name, usage.CPUs)
+				t.Errorf("change %d: pod %s has CPUs %s; the pool is CPU 0", i, p.Name, usage.CPUs)
 			}
 		}
 	}
@@ -448,7 +452,7 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 		releaseExclusive(t, c, p)
 	}
 	for _, class := range []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort} {
-		waitFor(t, 2*time.Minute, "class "+string(class)+" has all CPUs again", func() error {
+		waitFor(t, 2*time.Minute, "the QoS class "+string(class)+" has all CPUs again", func() error {
 			usage, err := host.QoSUsage(class)
 			if err == nil && usage.CPUs != allCPUs(t) {
 				err = fmt.Errorf("it has CPUs %s", usage.CPUs)
@@ -459,10 +463,10 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 	for _, p := range sharing[:2] {
 		expectPlaced(t, p, fixture.CPUs(t, otherCPUs(t)))
 		if whole, err := host.PodUsage(p); err != nil || whole.CPUs != allCPUs(t) {
-			t.Errorf("the cgroup of pod %s has CPUs %s (%v)", p.Name, whole.CPUs, err)
+			t.Errorf("the cgroup of pod %s has CPUs %s (%v), want %s", p.Name, whole.CPUs, err, allCPUs(t))
 		}
 	}
 	for _, line := range refused() {
-		t.Errorf("the kernel refused the kubelet a set: %s", line)
+		t.Errorf("the kernel refused a cpuset: %s", line)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// Busy pods share a pool of one CPU in proportion to the requests that they had, and
-// no limit is exceeded; a resize and a restart change nothing about that.
+// Busy pods share a pool of one CPU in proportion to their original requests, and stay within
+// their original limits. A resize of memory and a restart of the kubelet do not change that.
 func TestFairness(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
@@ -23,13 +23,13 @@ func TestFairness(t *testing.T) {
 		fixture.Pod("four", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "memory=32Mi")),
 		fixture.Pod("one", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")),
 		fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Busy, "", "")),
-		// Its share would be more than its limit.
+		// Its weight would give it more than its limit.
 		fixture.Pod("limited", asks, fixture.Container("c", fixture.Busy, "cpu=200m memory=16Mi", "cpu=200m")),
-		// Small, to leave the others theirs.
+		// Small, so that it takes little from the others.
 		fixture.Pod("inside", asks, fixture.Container("c", fixture.Busy, "cpu=40m memory=16Mi", ""), fixture.Container("d", fixture.Busy, "cpu=10m memory=16Mi", "")),
 	)
-	// The kubelet adds up the requests of a class once a minute, and for new pods.
-	waitFor(t, 90*time.Second, "the class Burstable has the weight of its pods", func() error {
+	// The kubelet sets the weight of a QoS class once a minute, and for new pods.
+	waitFor(t, 90*time.Second, "the QoS class Burstable has the weight of its pods", func() error {
 		class, err := host.QoSUsage(v1.PodQOSBurstable)
 		if err == nil && class.Weight < weight(409+102+204+51) {
 			err = fmt.Errorf("its weight is %d", class.Weight)
@@ -67,21 +67,21 @@ func TestFairness(t *testing.T) {
 		four, one, bestEffort, limited, insideFour, insideOne := after[0], after[1], after[2], after[3], after[4], after[5]
 		ratio, inside := float64(four)/float64(one), float64(insideFour)/float64(insideOne)
 		share, quota := float64(bestEffort)/float64(took), float64(limited)/float64(took)
-		t.Logf("in %s: 400m and 100m used %.2f to 1 (%s, %s), the same in one pod %.2f to 1, a BestEffort pod %.2f%%, a limit of 200m %.1fm",
+		t.Logf("in %s: pods of 400m and 100m used %.2f to 1 (%s, %s), containers of 40m and 10m in one pod %.2f to 1, a BestEffort pod %.2f%%, a pod with a limit of 200m %.1fm",
 			took.Round(time.Millisecond), ratio, four, one, inside, share*100, quota*1000)
 		const tolerance = 0.05
 		if math.Abs(ratio/4-1) > tolerance {
-			t.Errorf("400m and 100m used %s and %s: %.2f to 1, want 4 to 1", four, one, ratio)
+			t.Errorf("the pods of 400m and 100m used %s and %s, which is %.2f to 1, want 4 to 1", four, one, ratio)
 		}
-		// On cgroup v2 the runtime converts a container's shares in a way of its own.
+		// On cgroup v2, a runtime converts shares to weights in a way of its own.
 		if host.CgroupV1() && math.Abs(inside/4-1) > tolerance {
-			t.Errorf("in one pod 40m and 10m used %s and %s: %.2f to 1, want 4 to 1", insideFour, insideOne, inside)
+			t.Errorf("the containers of 40m and 10m in one pod used %s and %s, which is %.2f to 1, want 4 to 1", insideFour, insideOne, inside)
 		}
 		if bestEffort == 0 || share > tolerance {
-			t.Errorf("the BestEffort pod used %s, want little but not nothing", bestEffort)
+			t.Errorf("the BestEffort pod used %s in %s, want more than nothing and less than %.0f%%", bestEffort, took, tolerance*100)
 		}
 		if math.Abs(quota/0.2-1) > tolerance {
-			t.Errorf("the pod with a limit of 200m used %s in %s: %.0fm", limited, took, quota*1000)
+			t.Errorf("the pod with a limit of 200m used %s in %s, which is %.0fm, want 200m", limited, took, quota*1000)
 		}
 	}
 	measure(t)

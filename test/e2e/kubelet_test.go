@@ -28,6 +28,7 @@ import (
 	"workload.openshift.io/kubernetes/cluster/host"
 )
 
+// restart restarts the kubelet with a pinning file; the empty one means that there is none.
 func restart(t testing.TB, c *host.Cluster, file string) {
 	t.Helper()
 	if err := c.StopKubelet(); err != nil {
@@ -39,8 +40,8 @@ func restart(t testing.TB, c *host.Cluster, file string) {
 	}
 }
 
-// configureKubelet restarts the kubelet with lines added to its configuration, until the test
-// ends.
+// configureKubelet adds lines to the kubelet's configuration for a test. It restarts the
+// kubelet, with the pool 0, and again after the test.
 func configureKubelet(t *testing.T, c *host.Cluster, lines string) {
 	t.Helper()
 	before := c.Config.KubeletConfiguration
@@ -52,20 +53,20 @@ func configureKubelet(t *testing.T, c *host.Cluster, lines string) {
 	restart(t, c, pinning)
 }
 
-// fails starts the kubelet with a pinning file, and expects it to end and say why.
-func fails(t *testing.T, c *host.Cluster, file, why string) {
+// expectNoStart restarts the kubelet with a pinning file, and expects it to end with an error
+// that has the text.
+func expectNoStart(t *testing.T, c *host.Cluster, file, text string) {
 	t.Helper()
 	if err := c.StopKubelet(); err != nil {
 		t.Fatal(err)
 	}
 	c.Config.Pinning = file
-	if err := c.StartKubelet(t.Context()); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("the kubelet's start ended with %v, want %s", err, why)
+	if err := c.StartKubelet(t.Context()); err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("the kubelet's start returned %v, want an error with %q", err, text)
 	}
 }
 
-// underEachPolicy runs a test of the node whose pool is CPU 0 with both of the CPU
-// manager's policies.
+// underEachPolicy runs a test of the shared node with each policy of the CPU manager.
 func underEachPolicy(t *testing.T, test func(*testing.T, *host.Cluster)) {
 	for _, policy := range []string{"static", "none"} {
 		t.Run("policy "+policy, func(t *testing.T) {
@@ -78,6 +79,7 @@ func underEachPolicy(t *testing.T, test func(*testing.T, *host.Cluster)) {
 	}
 }
 
+// usePolicy gives the CPU manager another policy until the test ends.
 func usePolicy(t testing.TB, c *host.Cluster, policy string) {
 	t.Helper()
 	change := func(policy string) error {
@@ -96,8 +98,8 @@ func usePolicy(t testing.TB, c *host.Cluster, policy string) {
 	}
 }
 
-// registered deletes the node, starts the kubelet again, and returns the node once
-// the control plane is done with it.
+// registered deletes the node, restarts the kubelet, and returns the node once the kubelet has
+// listed its images, and the control plane has removed all taints.
 func registered(t *testing.T, c *host.Cluster) (node *v1.Node) {
 	t.Helper()
 	if err := c.StopKubelet(); err != nil {
@@ -109,12 +111,12 @@ func registered(t *testing.T, c *host.Cluster) (node *v1.Node) {
 	if err := c.StartKubelet(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, time.Minute, "node is settled", func() (err error) {
+	waitFor(t, time.Minute, "the node is registered", func() (err error) {
 		if node, err = c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		if len(node.Spec.Taints) > 0 || node.Annotations["node.alpha.kubernetes.io/ttl"] == "" || len(node.Status.Images) == 0 {
-			return fmt.Errorf("taints %v, annotations %v, %d images", node.Spec.Taints, node.Annotations, len(node.Status.Images))
+			return fmt.Errorf("it has the taints %v, the annotations %v and %d images", node.Spec.Taints, node.Annotations, len(node.Status.Images))
 		}
 		return nil
 	})

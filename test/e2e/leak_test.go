@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// usedCPUs prints where the container has run, at its end.
+	// usedCPUs prints which CPUs a container may use and, on cgroup v1, how long it has used each.
 	usedCPUs = "grep Cpus_allowed_list /proc/self/status; cat /sys/fs/cgroup/cpuacct/cpuacct.usage_percpu 2>/dev/null || true"
+	// someWork takes some milliseconds.
 	someWork = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; "
 )
 
-// No partitioned container has a nanosecond off its pool, and no other has one on it,
-// whatever kind of container it is and whatever happens to the node.
+// No partitioned container runs off its pool for a nanosecond, and no other container runs on
+// it. This holds for every kind of container, and whatever happens to the node.
 func TestNoLeak(t *testing.T) {
 	in(t, core, vm)
 	underEachPolicy(t, noLeak)
@@ -44,13 +45,13 @@ func noLeak(t *testing.T, c *host.Cluster) {
 			expectNoLeak(t, p)
 		}
 	}
-	time.Sleep(2 * time.Second) // the period in which they work, and in which the kernel counts where
+	time.Sleep(2 * time.Second) // the period in which they work, and the kernel counts where
 	check(t)
 	for _, event := range []struct {
 		name string
 		do   func() error
 	}{
-		{"the kubelet is killed, and reconciles after its restart", func() error {
+		{"the kubelet was killed and has reconciled", func() error {
 			if err := c.Kubelet.Kill(); err != nil {
 				return err
 			}
@@ -60,8 +61,8 @@ func noLeak(t *testing.T, c *host.Cluster) {
 			time.Sleep(5 * time.Second) // the period in which the CPU manager reconciles twice, and must move nothing
 			return nil
 		}},
-		{"containerd is killed and comes back", func() error { return c.RestartContainerd(t.Context()) }},
-		{"memory is resized in place", func() error {
+		{"containerd was killed and came back", func() error { return c.RestartContainerd(t.Context()) }},
+		{"memory was resized in place", func() error {
 			for _, name := range []string{"partitioned", "burstable"} {
 				if err := resizeMemory(t, c, namespace, name, "24Mi", "64Mi"); err != nil {
 					return err
@@ -90,7 +91,7 @@ func noLeak(t *testing.T, c *host.Cluster) {
 			}
 			lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 			if perRun := 2; host.CgroupV1() && len(lines) < 2*perRun || len(lines) < 2 {
-				t.Errorf("pod %s has run only once: %q", name, lines)
+				t.Errorf("pod %s has run only once, and printed %q", name, lines)
 			}
 			expectPrinted(t, p, string(data))
 		}
@@ -98,7 +99,8 @@ func noLeak(t *testing.T, c *host.Cluster) {
 	check(t)
 }
 
-// startMix starts pods of each kind, all of them at work, and returns their names.
+// startMix starts pods of every kind, all of which work, and returns the names of those that
+// run on.
 func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 	t.Helper()
 	record := []v1.VolumeMount{{Name: "record", MountPath: "/record"}}
@@ -121,7 +123,7 @@ func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 		full("partitioned", asks, "cpu=100m memory=16Mi", "cpu=500m memory=32Mi"),
 		fixture.Pod("partitioned-besteffort", asks, fixture.Container("c", fixture.Awake, "", "")),
 		onHost(fixture.Pod("partitioned-on-host", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))),
-		// All allocatable cpu is for the exclusive one, so these ask for memory only.
+		// The exclusive container may take all allocatable cpu, so the others request memory only.
 		full("burstable", nil, "memory=16Mi", "memory=32Mi"),
 		fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Awake, "", "")),
 		onHost(fixture.Pod("on-host", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", ""))),
@@ -147,10 +149,10 @@ func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 	return names
 }
 
-// comeAndGo has pods start and end, several at a time.
+// comeAndGo starts and ends many short pods, several at a time, and checks where each has run.
 func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 	pods, atOnce, limit := 100, 25, 2*time.Minute
-	if config.Slow { // an emulated VM takes seconds for each
+	if config.Slow { // an emulated VM takes seconds for each pod
 		pods, atOnce, limit = 30, 10, 10*time.Minute
 	}
 	name := func(i int) string { return fmt.Sprintf("short-%d", i) }
@@ -175,7 +177,7 @@ func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 	}
 }
 
-// expectPrinted checks what usedCPUs has printed, once or more.
+// expectPrinted checks what usedCPUs has printed in a pod, once or more.
 func expectPrinted(t *testing.T, p *v1.Pod, printed string) {
 	t.Helper()
 	list := ""
@@ -189,13 +191,13 @@ func expectPrinted(t *testing.T, p *v1.Pod, printed string) {
 		for field := range strings.FieldsSeq(line) {
 			nanoseconds, err := strconv.ParseInt(field, 10, 64)
 			if err != nil {
-				t.Fatalf("pod %s printed %q", p.Name, printed)
+				t.Fatalf("pod %s printed %q, want CPU times: %v", p.Name, printed, err)
 			}
 			used = append(used, time.Duration(nanoseconds))
 		}
 		expectWithin(t, p, "that ended", allowed(t, p), list, used)
 	}
 	if list == "" {
-		t.Errorf("pod %s has printed nothing of its CPUs: %q", p.Name, printed)
+		t.Errorf("pod %s printed %q, want its CPUs", p.Name, printed)
 	}
 }

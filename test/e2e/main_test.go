@@ -1,10 +1,9 @@
-// Package e2e checks a real node on this host: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler, containerd and kubelet, built from the
-// tree. The tests follow the source document's workflow, steps 5 to 12. Each names
-// in its failure what was observed.
+// Package e2e tests a real node on this host: etcd, kube-apiserver, kube-controller-manager,
+// kube-scheduler, containerd and kubelet. Tests take their proof from the kernel, the runtime and
+// the API, and each failure says what was observed.
 //
-// The tests share one cluster and run one after another. They skip, and say why,
-// where a host cannot run a node.
+// The tests run one after another, and most of them share a cluster. Where a host cannot run a
+// node they are skipped, and say why.
 package e2e
 
 import (
@@ -23,19 +22,21 @@ import (
 
 var (
 	config host.Config
-	// upstreamKubelet is that of upstreamBin.
+	// upstreamBin has unpatched binaries of the same release, and upstreamKubelet is one of them.
 	upstreamBin, upstreamKubelet string
 	// runSuite selects tests; see suite.
 	runSuite string
-	// docs has the documentation's pages for users.
+	// docs is the directory of the documentation for users.
 	docs string
-	// olderBin is a list of directories of patched binaries of older releases.
+	// olderBin lists directories of patched binaries of older releases, separated by colons.
 	olderBin string
-	// shared is the cluster that tests share, if there is one, and sharedKind which.
+	// shared is the cluster that tests share, of the kind sharedKind. It is nil while there is
+	// none.
 	shared     *host.Cluster
 	sharedKind string
 )
 
+// pinning is the pinning file of the node that tests share.
 const pinning = `{"management": {"cpuset": "0"}}`
 
 func TestMain(m *testing.M) {
@@ -67,7 +68,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	if config.Bin == "" || config.Tools == "" || (config.Tree == "" && config.Images == "") {
-		fmt.Println("run make e2e, which builds what the tests need and names it with flags")
+		fmt.Println("-bin, -tools and -tree or -images are missing; run make e2e, which builds all of it and sets them")
 		return 1
 	}
 	config.Temporary = true
@@ -81,8 +82,8 @@ func run(m *testing.M) int {
 	})
 }
 
-// needsUpstream skips tests that compare with upstream's own binaries where there are
-// none: make e2e-core leaves them out.
+// needsUpstream skips a test that compares with unpatched binaries if none were given, as in make
+// e2e-core.
 func needsUpstream(t testing.TB) {
 	t.Helper()
 	if upstreamBin == "" {
@@ -90,7 +91,8 @@ func needsUpstream(t testing.TB) {
 	}
 }
 
-// keepLogs saves the logs of a cluster in which a test has failed.
+// keepLogs copies the logs of a cluster in which a test has failed to a directory, and prints
+// which.
 func keepLogs(c *host.Cluster) {
 	if !c.Exists() {
 		return
@@ -99,10 +101,14 @@ func keepLogs(c *host.Cluster) {
 	if err == nil {
 		err = c.SaveLogs(logs)
 	}
-	fmt.Println("the logs of all components are kept in", logs, err)
+	if err != nil {
+		fmt.Println("the logs cannot be kept:", err)
+		return
+	}
+	fmt.Println("the logs of all components are kept in", logs)
 }
 
-// partitioned returns the node whose pool is CPU 0, and starts it at the first call.
+// partitioned returns the shared node, whose pool is CPU 0.
 func partitioned(t testing.TB) *host.Cluster {
 	t.Helper()
 	with := config
@@ -110,7 +116,7 @@ func partitioned(t testing.TB) *host.Cluster {
 	return share(t, "node", with)
 }
 
-// apiServer returns a control plane without a node.
+// apiServer returns the shared control plane, which has no node.
 func apiServer(t testing.TB) *host.Cluster {
 	t.Helper()
 	with := config
@@ -118,8 +124,8 @@ func apiServer(t testing.TB) *host.Cluster {
 	return share(t, "control plane", with)
 }
 
-// share returns the cluster of a kind that tests share. There is one at a time on this
-// host.
+// share returns the shared cluster of a kind. If there is another kind, it ends that one first:
+// a host has room for one.
 func share(t testing.TB, kind string, with host.Config) *host.Cluster {
 	t.Helper()
 	if shared == nil || sharedKind != kind {
@@ -147,7 +153,7 @@ func endShared(t testing.TB) {
 	shared = nil
 }
 
-// alone starts a cluster of the test's own, in place of the shared one.
+// alone starts a cluster for one test. It ends the shared one first.
 func alone(t *testing.T, with host.Config) *host.Cluster {
 	t.Helper()
 	endShared(t)

@@ -28,14 +28,16 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
+// The kubelet sends an Event that names the pool, and its metrics count partitioned pods, their
+// original requests and the CPUs of the pool.
 func TestMetricsAndEvents(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	fixture.AwaitEvent(t, c.Client, eventLimit, "WorkloadPartitioningEnabled", `Workload type management has the CPUs "0"`)
-	waitFor(t, 30*time.Second, "no pod of another test is active", func() error {
+	waitFor(t, 30*time.Second, "the kubelet has forgotten the pods of other tests", func() error {
 		if pods := metric(t, c, "kubelet_workload_partitioning_pods", "workload_type", "management"); pods != 0 {
-			return fmt.Errorf("%v pods", pods)
+			return fmt.Errorf("it counts %v", pods)
 		}
 		return nil
 	})
@@ -48,7 +50,8 @@ func TestMetricsAndEvents(t *testing.T) {
 	}
 }
 
-// metric scrapes the kubelet and returns a value; zero if there is no such series.
+// metric returns the value of one of the kubelet's metrics, with a label unless that is empty.
+// A series that does not exist has the value zero.
 func metric(t *testing.T, c *host.Cluster, name, label, value string) (found float64) {
 	t.Helper()
 	data, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(host.NodeName).SubResource("proxy").Suffix("metrics").

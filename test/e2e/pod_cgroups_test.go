@@ -16,7 +16,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
@@ -25,8 +24,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// The cgroup of a partitioned pod, and each one below it, has the pool, whatever becomes of
-// the pools and of the kubelet. Those of other pods have what upstream gives them.
+// The cgroup of a partitioned pod, and every cgroup below it, has the pool, whatever becomes of
+// the pools and the kubelet. The cgroups of ordinary pods stay as upstream makes them.
 func TestPodCgroupsHaveTheirPool(t *testing.T) {
 	in(t, core, vm)
 	underEachPolicy(t, podCgroups)
@@ -44,19 +43,20 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 	all := fixture.CPUs(t, allCPUs(t))
 	last := cpuset.New(slices.Max(all.List()))
 	if host.CgroupV1() {
-		// As CRI-O does with infra_ctr_cpuset. On v2 such a set stays: the kernel intersects.
+		// CRI-O does this with infra_ctr_cpuset. On v2 such a cpuset would stay, since the
+		// kernel intersects.
 		for _, p := range pods[:3] {
 			if err := host.SetSandboxCPUs(p, "0"); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	t.Run("memory is resized in place", func(t *testing.T) {
+	t.Run("memory is resized", func(t *testing.T) {
 		if err := resizeMemory(t, c, namespace, probed.Name, "24Mi", "64Mi"); err != nil {
 			t.Fatal(err)
 		}
 		if err := confinedTo(pods[1], cpuset.New(0), false); err != nil {
-			t.Error("pod probed:", err)
+			t.Errorf("pod %s: %v", probed.Name, err)
 		}
 	})
 	refused := refusals(t, c)
@@ -65,7 +65,7 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 		name, file string
 		want       cpuset.CPUSet
 	}{
-		{"created with the pool", pinning, cpuset.New(0)},
+		{"the pool is as it was", pinning, cpuset.New(0)},
 		{"the pool moves", `{"management": {"cpuset": "` + last.String() + `"}}`, last},
 		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all},
 		{"the pool comes back", pinning, cpuset.New(0)},
@@ -74,7 +74,7 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 		{"the kubelet starts again", pinning, cpuset.New(0)},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			// One is killed in the middle of its work: at random, so that it is anywhere in it.
+			// One kubelet is killed at a random moment, in the middle of its work.
 			restart(t, c, step.file)
 			time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond)
 			if err := c.Kubelet.Kill(); err != nil {
@@ -94,16 +94,16 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 				return
 			}
 			if output, err := exec.CommandContext(t.Context(), "systemctl", "daemon-reload").CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, output)
+				t.Fatalf("systemctl daemon-reload: %v: %s", err, output)
 			}
 			for _, p := range pods[:3] {
 				if err := confinedTo(p, step.want, false); err != nil {
-					t.Errorf("after systemd's daemon-reload, pod %s: %v", p.Name, err)
+					t.Errorf("after systemctl daemon-reload, pod %s: %v", p.Name, err)
 				}
 			}
 		})
 	}
-	t.Run("a pod went while no kubelet ran, and the pool moves", func(t *testing.T) {
+	t.Run("a pod ends while no kubelet runs, and the pool moves", func(t *testing.T) {
 		left := start(t, c, namespace, fixture.Pod("left", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))[0]
 		if err := c.StopKubelet(); err != nil {
 			t.Fatal(err)
@@ -111,12 +111,12 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 		stopInRuntime(t, c, left)
 		deleteNow(t, c, left)
 		if _, err := host.PodUsage(left); err != nil {
-			t.Fatal("its cgroup is not there any more: ", err)
+			t.Fatalf("its cgroup is already gone, so nothing is tested: %v", err)
 		}
 		restart(t, c, `{"management": {"cpuset": "`+last.String()+`"}}`)
 		waitFor(t, 2*time.Minute, "its cgroup is removed", func() error {
 			if _, err := host.PodUsage(left); !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("it is there (%v)", err)
+				return fmt.Errorf("it is still there (%v)", err)
 			}
 			return nil
 		})
@@ -125,12 +125,13 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 		}
 	})
 	for _, line := range refused() {
-		t.Errorf("the kernel refused the kubelet a set: %s", line)
+		t.Errorf("the kernel refused a cpuset: %s", line)
 	}
 }
 
-// A runtime may give each sandbox a set of its own, as CRI-O does with infra_ctr_cpuset: the
-// pool, or the union of the pools. Sandboxes of ordinary pods have it, too.
+// A runtime may give all sandboxes a cpuset, as CRI-O does with infra_ctr_cpuset: the pool, or
+// the union of the pools. Containers have their pool all the same, and the kernel refuses no
+// cpuset.
 func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 	in(t, vm)
 	for _, test := range []struct{ name, infra, file, moved string }{
@@ -139,7 +140,7 @@ func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if fixture.CPUs(t, test.infra).Size() > 1 {
-				needsCPUs(t, 4) // pools that hold every CPU confine nothing
+				needsCPUs(t, 4) // on two CPUs the pools would hold every CPU, and confine nothing
 			}
 			c := partitioned(t)
 			proxy := sharedThroughProxy(t, c)
@@ -148,7 +149,7 @@ func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 			proxy.Then("RunPodSandbox", func(answer proto.Message) error {
 				response, ok := answer.(*runtimeapi.RunPodSandboxResponse)
 				if !ok {
-					return fmt.Errorf("the answer is %T", answer)
+					return fmt.Errorf("the answer to RunPodSandbox is %T", answer)
 				}
 				sandboxes.Add(1)
 				return host.SetCPUs(response.PodSandboxId, test.infra)
@@ -158,7 +159,7 @@ func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 			pods := start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")),
 				fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Awake, "", "")))
 			if sandboxes.Load() < 2 {
-				t.Fatalf("the runtime gave sets to %d sandboxes", sandboxes.Load())
+				t.Fatalf("only %d sandboxes got a cpuset, want 2 at least", sandboxes.Load())
 			}
 			infra := fixture.CPUs(t, test.infra)
 			expect := func(pool cpuset.CPUSet) {
@@ -173,21 +174,21 @@ func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 			restart(t, c, test.file)
 			expect(cpuset.New(0))
 			for _, line := range refused() {
-				t.Errorf("the kernel refused the kubelet a set: %s", line)
+				t.Errorf("the kernel refused a cpuset: %s", line)
 			}
 		})
 	}
 }
 
-// sandboxAndContainer checks that a pod's container has the pool, and its sandbox that, or, on
-// cgroup v1, the CPUs that the runtime gave it.
+// sandboxAndContainer checks that a pod's container has the pool, and that its sandbox has the
+// pool, too, or on cgroup v1 the cpuset from the runtime.
 func sandboxAndContainer(p *v1.Pod, pool, infra cpuset.CPUSet) error {
 	below, err := host.Below(p)
 	if err != nil {
 		return err
 	}
 	if len(below) < 2 {
-		return fmt.Errorf("below it there are only %d cgroups", len(below))
+		return fmt.Errorf("there are only %d cgroups below it, want 2 at least", len(below))
 	}
 	for name, usage := range below {
 		want := pool
@@ -195,27 +196,23 @@ func sandboxAndContainer(p *v1.Pod, pool, infra cpuset.CPUSet) error {
 			want = infra
 		}
 		if usage.CPUs != want.String() {
-			return fmt.Errorf("%s below it has CPUs %s, want %s", name, usage.CPUs, want)
+			return fmt.Errorf("the cgroup %s below it has CPUs %s, want %s", name, usage.CPUs, want)
 		}
 	}
 	return nil
 }
 
-// What upstream writes to the cgroup of a pod beside its CPUs leaves them as they are.
+// The pod's cgroup keeps its CPUs when upstream writes memory settings to it.
 func TestMemorySettingsLeaveAPodItsCPUs(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
-	memory := v1.ResourceList{v1.ResourceMemory: resource.MustParse("32Mi")}
-	podLevel := func(name string) *v1.Pod {
-		p := fixture.Pod(name, asks, fixture.Container("c", fixture.Awake, "", ""))
-		p.Spec.Resources = &v1.ResourceRequirements{Requests: memory, Limits: memory}
-		return p
-	}
-	t.Run("resources of the pod as a whole", func(t *testing.T) {
-		p := start(t, c, namespace, podLevel("whole"))[0]
+	t.Run("memory of the pod as a whole", func(t *testing.T) {
+		p := fixture.Pod("whole", asks, fixture.Container("c", fixture.Awake, "", ""))
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: fixture.Resources("memory=32Mi"), Limits: fixture.Resources("memory=32Mi")}
+		p = start(t, c, namespace, p)[0]
 		if _, is := partition.PartitionedType(p); !is {
-			t.Fatalf("the pod is not partitioned: %v", p.Annotations)
+			t.Fatalf("the pod is not partitioned: it has the annotations %v", p.Annotations)
 		}
 		if err := confinedTo(p, cpuset.New(0), false); err != nil {
 			t.Error(err)
@@ -223,32 +220,31 @@ func TestMemorySettingsLeaveAPodItsCPUs(t *testing.T) {
 	})
 	t.Run("memory QoS", func(t *testing.T) {
 		if host.CgroupV1() {
-			t.Skip("it needs cgroup v2")
+			t.Skip("memory QoS needs cgroup v2")
 		}
 		configureKubelet(t, c, "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9\n")
 		p := start(t, c, namespace, fixture.Pod("protected", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "memory=32Mi")))[0]
-		for _, kubelet := range []string{"that created it", "that starts again"} {
+		for _, kubelet := range []string{"that created it", "after a restart"} {
 			if err := confinedTo(p, cpuset.New(0), false); err != nil {
 				t.Errorf("with the kubelet %s: %v", kubelet, err)
 			}
 			usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
 			if err != nil || usage.MemoryHigh == 0 {
-				t.Errorf("with the kubelet %s the container has no memory.high (%v): memory QoS is not at work", kubelet, err)
+				t.Errorf("with the kubelet %s the container has no memory.high (%v), so memory QoS is not at work", kubelet, err)
 			}
 			restart(t, c, pinning)
 		}
 	})
 }
 
-// The command of docs/user/upgrade.md frees what a patched kubelet has left confined. What it
-// leaves is what a patched kubelet left that confined only containers: one that starts then
-// confines pods, too.
+// The command in docs/user/upgrade.md frees the cgroups of pods that a patched kubelet has left
+// confined. A patched kubelet that starts then confines them again.
 func TestUpgradePageFreesPods(t *testing.T) {
 	in(t, vm)
-	freedByHand(t, partitioned(t))
+	freedByUpgradePage(t, partitioned(t))
 }
 
-func freedByHand(t *testing.T, c *host.Cluster) {
+func freedByUpgradePage(t *testing.T, c *host.Cluster) {
 	data, err := os.ReadFile(filepath.Join(docs, "upgrade.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +259,7 @@ func freedByHand(t *testing.T, c *host.Cluster) {
 	_, rest, found := strings.Cut(string(data), "\n"+starts)
 	command, _, _ := strings.Cut(rest, "\n")
 	if !found {
-		t.Fatalf("no command begins with %q", starts)
+		t.Fatalf("no command in %s begins with %q", filepath.Join(docs, "upgrade.md"), starts)
 	}
 	namespace := fixture.Namespace(t, c.Client, "management")
 	p := start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))[0]
@@ -272,34 +268,35 @@ func freedByHand(t *testing.T, c *host.Cluster) {
 	}
 	t.Cleanup(func() { restart(t, c, pinning) })
 	if output, err := exec.CommandContext(t.Context(), "bash", "-c", starts+command).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
+		t.Fatalf("the command failed: %v: %s", err, output)
 	}
 	whole, err := host.PodUsage(p)
 	if err != nil || whole.CPUs != allCPUs(t) {
 		t.Errorf("the pod's cgroup has CPUs %s (%v), want %s", whole.CPUs, err, allCPUs(t))
 	}
 	if container := containerUsage(t, p, 0); container.CPUs != "0" {
-		t.Errorf("its container has CPUs %s: an unpatched kubelet moves it, not this command", container.CPUs)
+		t.Errorf("its container has CPUs %s, want 0: not this command moves it, but an unpatched kubelet", container.CPUs)
 	}
 	restart(t, c, pinning)
 	waitFor(t, time.Minute, "the pod's cgroup has the pool again", func() error { return confinedTo(p, cpuset.New(0), false) })
 }
 
-// A VM's node has systemd's cgroups. With the kubelet's own on cgroup v2 it is the same.
+// Cgroups of pods are confined and freed with the cgroupfs driver on cgroup v2, too. Other
+// tests in a VM have the systemd driver.
 func TestPodCgroupsWithTheCgroupfsDriver(t *testing.T) {
 	in(t, vm)
 	if config.CgroupDriver != host.SystemdDriver {
-		t.Skip("the other tests have this driver here")
+		t.Skip("the other tests have the cgroupfs driver on this host")
 	}
 	with := config
 	with.Pinning, with.CgroupDriver = pinning, host.Cgroupfs
 	c := share(t, "node with the cgroupfs driver", with)
-	t.Run("pools that change", func(t *testing.T) { podCgroups(t, c) })
-	t.Run("freed by hand", func(t *testing.T) { freedByHand(t, c) })
+	t.Run("they have their pool", func(t *testing.T) { podCgroups(t, c) })
+	t.Run("the upgrade page frees them", func(t *testing.T) { freedByUpgradePage(t, c) })
 }
 
-// A cgroup of all pods that lacks a CPU of the pool is told of; what runs where then is
-// nobody's promise.
+// An Event names the CPUs of the pool that the cgroup of all pods lacks. Nobody promises where
+// pods run then.
 func TestEventNamesThePoolCPUsThatPodsLack(t *testing.T) {
 	in(t)
 	c := partitioned(t)
@@ -327,15 +324,15 @@ func TestEventNamesThePoolCPUsThatPodsLack(t *testing.T) {
 	fixture.AwaitEvent(t, c.Client, eventLimit, "PodCgroupLacksPoolCPUs", "its pods cannot run on CPU 0")
 }
 
-// Without cgroups of pods the kubelet says that only containers are confined, and confines
-// them.
+// Where pods have no cgroups of their own, the kubelet confines their containers, and the log
+// says so.
 func TestContainersAreConfinedWithoutPodCgroups(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	quietNode(t, c)
 	configureKubelet(t, c, "cgroupsPerQOS: false\nenforceNodeAllocatable: []\n")
 	if log, err := os.ReadFile(c.Kubelet.Log()); err != nil || !bytes.Contains(log, []byte("Pods have no cgroups of their own, so only their containers are confined")) {
-		t.Error("the kubelet does not say so:", err)
+		t.Errorf("the log %s does not say that only containers are confined (%v)", c.Kubelet.Log(), err)
 	}
 	namespace := fixture.Namespace(t, c.Client, "management")
 	for name, annotations := range map[string]map[string]string{"partitioned": asks, "ordinary": nil} {
@@ -345,36 +342,36 @@ func TestContainersAreConfinedWithoutPodCgroups(t *testing.T) {
 	}
 }
 
-// confinedTo compares the sets of a pod's cgroup and of those below it. The containers of an
-// ordinary pod have others than its cgroup has.
+// confinedTo checks that a pod's cgroup and those below it have exactly these CPUs. It leaves
+// out the container of an ordinary pod, which has fewer.
 func confinedTo(p *v1.Pod, want cpuset.CPUSet, ordinary bool) error {
 	whole, err := host.PodUsage(p)
 	if err != nil {
 		return err
 	}
 	if whole.CPUs != want.String() {
-		return fmt.Errorf("it has CPUs %s", whole.CPUs)
+		return fmt.Errorf("it has CPUs %s, want %s", whole.CPUs, want)
 	}
 	below, err := host.Below(p)
 	if err != nil {
 		return err
 	}
 	if len(below) < 1+len(p.Spec.Containers) {
-		return fmt.Errorf("below it there are only %d cgroups", len(below))
+		return fmt.Errorf("there are only %d cgroups below it, want %d at least", len(below), 1+len(p.Spec.Containers))
 	}
 	for name, usage := range below {
 		if ordinary && strings.Contains(name, fixture.ContainerID(p.Status.ContainerStatuses[0])) {
 			continue
 		}
 		if usage.CPUs != want.String() {
-			return fmt.Errorf("%s below it has CPUs %s", name, usage.CPUs)
+			return fmt.Errorf("the cgroup %s below it has CPUs %s, want %s", name, usage.CPUs, want)
 		}
 	}
 	return nil
 }
 
-// refusals returns the lines of the kubelet's log, from now on, that say that a set was not
-// accepted.
+// refusals returns a function that returns lines of the kubelet's log: those, from now on,
+// which say that the kernel refused a cpuset.
 func refusals(t *testing.T, c *host.Cluster) func() []string {
 	t.Helper()
 	read := func() []byte {

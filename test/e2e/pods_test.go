@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// eventLimit is how long an Event may take from the kubelet, or from kube-apiserver, to the API.
+	// eventLimit is how long it may take until the API has an Event.
 	eventLimit = 20 * time.Second
 
 	managementTarget = partition.TargetPrefix + "management"
 	cores            = v1.ResourceName("management.workload.openshift.io/cores")
-	// What a target annotation may hold: the effects.
+	// The values of a target annotation for both effects.
 	soft = `{"effect": "PreferredDuringScheduling"}`
 	hard = `{"effect": "RequiredDuringScheduling"}`
-	// softNormal is the normal form of soft.
+	// softNormal is what a partitioned pod has in place of soft.
 	softNormal = `{"effect":"PreferredDuringScheduling"}`
 )
 
-// cleanup returns a context for what follows a test.
+// cleanup returns a context that outlives the test, for its cleanups.
 func cleanup(t testing.TB) context.Context { return context.WithoutCancel(t.Context()) }
 
 // waitFor is [fixture.WaitFor] with the pause of this package.
@@ -41,10 +41,10 @@ func waitFor(t testing.TB, limit time.Duration, what string, condition func() er
 	fixture.WaitFor(t, 100*time.Millisecond, limit, what, func(context.Context) error { return condition() })
 }
 
-// asks are the annotations of a pod that asks for the type of the tests' node.
+// asks are the annotations of a pod that asks for the type of the shared node.
 var asks = fixture.Asks("management")
 
-// start creates pods and returns them when all their containers run.
+// start creates pods, and returns them when all their containers run.
 func start(t testing.TB, c *host.Cluster, namespace string, pods ...*v1.Pod) []*v1.Pod {
 	t.Helper()
 	var names []string
@@ -64,7 +64,7 @@ func start(t testing.TB, c *host.Cluster, namespace string, pods ...*v1.Pod) []*
 
 func awaitRunning(t testing.TB, c *host.Cluster, namespace, name string) (running *v1.Pod) {
 	t.Helper()
-	// A kubelet whose server was away looks again after up to a minute.
+	// A kubelet may take a minute to connect again to a kube-apiserver that was away.
 	waitFor(t, 3*time.Minute, "pod "+name+" runs", func() (err error) {
 		if running, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 			return err
@@ -79,18 +79,18 @@ func awaitEnd(t *testing.T, c *host.Cluster, namespace, name string, limit time.
 	t.Helper()
 	waitFor(t, limit, "pod "+name+" ends", func() (err error) {
 		if ended, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err == nil && ended.Status.Phase != v1.PodSucceeded {
-			err = fmt.Errorf("phase %s, %v", ended.Status.Phase, ended.Status.ContainerStatuses)
+			err = fmt.Errorf("it is %s, with the containers %v", ended.Status.Phase, ended.Status.ContainerStatuses)
 		}
 		return err
 	})
 	return ended
 }
 
-// awaitUnschedulable waits until the scheduler has found no node for a pod, and says why in a message
-// with the text.
+// awaitUnschedulable waits until the scheduler says, in a message that has the text, that no
+// node has room for a pod.
 func awaitUnschedulable(t *testing.T, c *host.Cluster, namespace, name, text string) {
 	t.Helper()
-	waitFor(t, 30*time.Second, "the scheduler finds no node for pod "+name, func() error {
+	waitFor(t, 30*time.Second, "the scheduler says that no node has room for pod "+name, func() error {
 		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err == nil && !slices.ContainsFunc(p.Status.Conditions, func(condition v1.PodCondition) bool {
 			return condition.Type == v1.PodScheduled && condition.Reason == v1.PodReasonUnschedulable && strings.Contains(condition.Message, text)
@@ -101,7 +101,7 @@ func awaitUnschedulable(t *testing.T, c *host.Cluster, namespace, name, text str
 	})
 }
 
-// deleteNow deletes a pod without grace.
+// deleteNow deletes a pod without a grace period.
 func deleteNow(t testing.TB, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
 	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, *metav1.NewDeleteOptions(0)); err != nil {
@@ -109,14 +109,15 @@ func deleteNow(t testing.TB, c *host.Cluster, p *v1.Pod) {
 	}
 }
 
-// staticPod returns a static pod of one container.
+// staticPod returns a static pod with one container.
 func staticPod(name string, annotations map[string]string, script, requests, limits string) *v1.Pod {
 	p := fixture.Pod(name, annotations, fixture.Container("c", script, requests, limits))
 	p.Namespace = metav1.NamespaceDefault
 	return p
 }
 
-// writeStaticPods gives the kubelet manifests, and takes them away after the test.
+// writeStaticPods writes the manifests of static pods. After the test it removes them, and
+// waits until the pods have ended.
 func writeStaticPods(t *testing.T, c *host.Cluster, pods ...*v1.Pod) {
 	t.Helper()
 	var names []string
@@ -127,7 +128,6 @@ func writeStaticPods(t *testing.T, c *host.Cluster, pods ...*v1.Pod) {
 		for _, name := range names {
 			_ = os.Remove(manifestPath(name))
 		}
-		// The next test must not find their containers.
 		left := names
 		waitFor(t, time.Minute/2, "the static pods end", func() error {
 			left = slices.DeleteFunc(left, func(name string) bool {
@@ -135,7 +135,7 @@ func writeStaticPods(t *testing.T, c *host.Cluster, pods ...*v1.Pod) {
 				return apierrors.IsNotFound(err)
 			})
 			if len(left) > 0 {
-				return fmt.Errorf("%q do not", left)
+				return fmt.Errorf("the API still has %q", left)
 			}
 			return nil
 		})
@@ -155,16 +155,17 @@ func writeManifest(t *testing.T, p *v1.Pod) {
 	}
 }
 
+// logs returns the log of a container.
 func logs(t *testing.T, c *host.Cluster, p *v1.Pod, container string) string {
 	t.Helper()
 	data, err := c.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &v1.PodLogOptions{Container: container}).DoRaw(t.Context())
 	if err != nil {
-		t.Fatalf("log of %s in pod %s: %v", container, p.Name, err)
+		t.Fatalf("the log of container %s of pod %s: %v", container, p.Name, err)
 	}
 	return string(data)
 }
 
-// debug adds an ephemeral container, as kubectl debug does.
+// debug adds an ephemeral container to a pod, as kubectl debug does, and waits until it runs.
 func debug(t *testing.T, c *host.Cluster, namespace, name string) {
 	t.Helper()
 	p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
@@ -175,7 +176,7 @@ func debug(t *testing.T, c *host.Cluster, namespace, name string) {
 	if _, err := c.Client.CoreV1().Pods(namespace).UpdateEphemeralContainers(t.Context(), name, p, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 30*time.Second, "the ephemeral container of "+name+" runs", func() error {
+	waitFor(t, 30*time.Second, "the ephemeral container of pod "+name+" runs", func() error {
 		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -185,25 +186,26 @@ func debug(t *testing.T, c *host.Cluster, namespace, name string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("it has the statuses %v", p.Status.EphemeralContainerStatuses)
+		return fmt.Errorf("the pod has the ephemeral containers %v", p.Status.EphemeralContainerStatuses)
 	})
 }
 
-// resizeMemory resizes the pod's container c in place, and waits until that is done.
+// resizeMemory resizes container c of a pod in place, and waits until the runtime has the new
+// limit.
 func resizeMemory(t *testing.T, c *host.Cluster, namespace, name, request, limit string) error {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": %q}, "limits": {"memory": %q}}}]}}`, request, limit)
 	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
 		return err
 	}
-	waitFor(t, 30*time.Second, "the resize of "+name+" has been done", func() error {
+	waitFor(t, 30*time.Second, "pod "+name+" is resized", func() error {
 		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		status := p.Status.ContainerStatuses[slices.IndexFunc(p.Status.ContainerStatuses, func(s v1.ContainerStatus) bool { return s.Name == "c" })]
 		if status.Resources == nil || status.Resources.Limits.Memory().String() != limit {
-			return fmt.Errorf("the container's resources are %v; conditions %v", status.Resources, p.Status.Conditions)
+			return fmt.Errorf("the container has %v, and the pod the conditions %v", status.Resources, p.Status.Conditions)
 		}
 		return nil
 	})

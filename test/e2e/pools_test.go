@@ -14,8 +14,9 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// The kubelet starts whatever the file held before, and nothing is deleted by hand.
-// What runs is moved, under either policy.
+// When the pools change, running containers move to their new CPUs, under either policy of the
+// CPU manager. The kubelet starts whatever the file held before, and nobody deletes a
+// checkpoint.
 func TestContainersFollowChangedPools(t *testing.T) {
 	in(t, core, vm)
 	underEachPolicy(t, poolsChange)
@@ -44,17 +45,17 @@ func poolsChange(t *testing.T, c *host.Cluster) {
 		{"the file goes", "", allCPUs(t), allCPUs(t)},
 		{"the file comes back", pinning, "0", otherCPUs(t)},
 		{"the file goes again", "", allCPUs(t), allCPUs(t)},
-		{"and comes back", pinning, "0", otherCPUs(t)},
+		{"the file comes back again", pinning, "0", otherCPUs(t)},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			restart(t, c, step.file)
 			for i, want := range []string{step.partitioned, step.ordinary} {
 				p := pods[i]
 				for _, status := range []v1.ContainerStatus{p.Status.ContainerStatuses[0], p.Status.EphemeralContainerStatuses[0]} {
-					waitFor(t, 30*time.Second, "containers are where they belong", func() error {
+					waitFor(t, 30*time.Second, fmt.Sprintf("container %s of pod %s has its CPUs", status.Name, p.Name), func() error {
 						usage, err := host.ContainerUsage(p, status.ContainerID)
 						if err == nil && usage.CPUs != want {
-							err = fmt.Errorf("container %s of pod %s may use CPUs %s, want %s", status.Name, p.Name, usage.CPUs, want)
+							err = fmt.Errorf("it may use CPUs %s, want %s", usage.CPUs, want)
 						}
 						return err
 					})
@@ -62,15 +63,14 @@ func poolsChange(t *testing.T, c *host.Cluster) {
 			}
 			node := getNode(t, c)
 			if _, has := node.Status.Capacity[cores]; has != (step.file != "") {
-				t.Errorf("the node's capacity is %v", node.Status.Capacity)
+				t.Errorf("the node's capacity is %v, want cores: %v", node.Status.Capacity, step.file != "")
 			}
 		})
 	}
 }
 
-// Two types with a pool each, and pools of every shape: across NUMA nodes, with holes,
-// with one of two siblings. Whatever the shape, each pod is where it belongs, beside one
-// with exclusive CPUs.
+// Two types have a pool each, of any shape: with holes, across NUMA nodes, with one of two
+// siblings. Each pod has exactly its CPUs, beside one with an exclusive CPU.
 func TestPoolsOfEveryShape(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 8)
@@ -78,8 +78,8 @@ func TestPoolsOfEveryShape(t *testing.T) {
 	t.Cleanup(func() { restart(t, c, pinning) })
 	online := fixture.CPUs(t, allCPUs(t))
 	for _, test := range []struct{ name, management, infra string }{
-		{"a core for each of two types", "0-1", "4-5"},
-		{"holes across NUMA nodes and siblings", "0,4,2-3", "7"},
+		{"a physical core for each type", "0-1", "4-5"},
+		{"holes, across NUMA nodes and siblings", "0,4,2-3", "7"},
 		{"siblings in different pools", "0", "1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestPoolsOfEveryShape(t *testing.T) {
 				name := v1.ResourceName(partition.CoresResource(workloadType))
 				capacity, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]
 				if want := int64(online.Size()) * 1000; capacity.Value() != want || allocatable.Value() != want {
-					t.Errorf("%s: capacity %d, allocatable %d, want %d", name, capacity.Value(), allocatable.Value(), want)
+					t.Errorf("the node has a capacity of %d and an allocatable amount of %d %s, want %d", capacity.Value(), allocatable.Value(), name, want)
 				}
 			}
 			namespace := fixture.Namespace(t, c.Client, "management,infra")
@@ -123,20 +123,21 @@ func TestPoolsOfEveryShape(t *testing.T) {
 	}
 }
 
-// The pool is what the node keeps of its cpu, and nothing else is.
+// The node's allocatable cpu is its capacity less the pool, and less nothing else.
 func TestNodeReservesItsPoolAndNothingElse(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
 	node := getNode(t, c)
 	if got, want := node.Status.Allocatable.Cpu().MilliValue(), int64(runtime.NumCPU()-1)*1000; got != want {
-		t.Errorf("with the pool 0 the node's allocatable cpu is %dm, want %dm", got, want)
+		t.Errorf("the node's allocatable cpu is %dm, want %dm", got, want)
 	}
 	if got, want := node.Status.Capacity.Cpu().Value(), int64(runtime.NumCPU()); got != want {
 		t.Errorf("the node's capacity is %d CPUs, want %d", got, want)
 	}
 }
 
-// A second type, here one without CPUs of its own (a host of two CPUs has none for it).
+// A type without CPUs is on, and its pods run on all CPUs in no pool, with the weights of their
+// original requests.
 func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
@@ -147,14 +148,14 @@ func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
 	for _, name := range []v1.ResourceName{cores, infraCores} {
 		capacity, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]
 		if want := int64(runtime.NumCPU()) * 1000; capacity.Value() != want || allocatable.Value() != want {
-			t.Errorf("%s: capacity %d, allocatable %d, want %d", name, capacity.Value(), allocatable.Value(), want)
+			t.Errorf("the node has a capacity of %d and an allocatable amount of %d %s, want %d", capacity.Value(), allocatable.Value(), name, want)
 		}
 	}
 	namespace := fixture.Namespace(t, c.Client, "management, infra")
 	pods := start(t, c, namespace, fixture.Pod("management", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")),
 		fixture.Pod("infra", fixture.Asks("infra"), fixture.Container("c", fixture.Busy, "cpu=200m memory=16Mi", "")))
 	if request := pods[1].Spec.Containers[0].Resources.Requests[infraCores]; request.Value() != 200 {
-		t.Errorf("the second pod has %v", pods[1].Spec.Containers[0].Resources)
+		t.Errorf("pod infra has %v, want 200 cores of its type", pods[1].Spec.Containers[0].Resources)
 	}
 	for _, p := range pods {
 		awaitWork(t, p, 0, 2*time.Second)
@@ -162,6 +163,6 @@ func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
 	expectCPUs(t, pods[0], 0, "0", 1)
 	expectCPUs(t, pods[1], 0, otherCPUs(t), 0)
 	if usage, err := host.PodUsage(pods[1]); err != nil || usage.Weight != weight(204) {
-		t.Errorf("the second pod has weight %d (%v), want that of 200m, %d", usage.Weight, err, weight(204))
+		t.Errorf("pod infra has weight %d (%v), want that of 200m, %d", usage.Weight, err, weight(204))
 	}
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,8 +14,9 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// A kubelet gives the containers that were there before it the CPUs, weights and quotas that they
-// should have, once. It does not touch what is right.
+// After its start, a kubelet repairs the containers and pods that were there before: it gives
+// them the CPUs, weights and quotas that they should have, once. It does not touch what is
+// right.
 func TestContainersAreRepairedOnce(t *testing.T) {
 	in(t, vm)
 	underEachPolicy(t, repairedOnce)
@@ -26,10 +26,11 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 	proxy := sharedThroughProxy(t, c)
 	restart(t, c, "")
 	namespace := fixture.Namespace(t, c.Client, "management")
-	// The type is latched, so these are partitioned, and the kubelet knows nothing of it:
-	// as on a node whose file was away, or that had an unpatched kubelet.
+	// The type is latched, so kube-apiserver partitions these pods, and without the file the
+	// kubelet does not confine them. This happens on a node whose file was away, or that had an
+	// unpatched kubelet.
 	here := func(p *v1.Pod) *v1.Pod {
-		p.Spec.NodeName = c.Config.Node.Name // it has no cores for a scheduler to see
+		p.Spec.NodeName = c.Config.Node.Name // the scheduler would not place them: the node reports no cores
 		return p
 	}
 	pods := start(t, c, namespace,
@@ -38,7 +39,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 		here(fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Awake, "", ""))),
 		here(fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "cpu=50m memory=16Mi", ""))))
 	if usage := containerUsage(t, pods[0], 0); usage.Weight != weight(2) || usage.Quota != 0 {
-		t.Fatalf("without the file the container has weight %d and quota %v: there is nothing to repair", usage.Weight, usage.Quota)
+		t.Fatalf("without the file the container has weight %d and quota %v, so there is nothing to repair", usage.Weight, usage.Quota)
 	}
 	restart(t, c, pinning)
 	for i, want := range []struct {
@@ -47,34 +48,34 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 		cpus       string
 	}{{400, 0.5, "0"}, {100, 0, "0"}, {0, 0, "0"}, {50, 0, otherCPUs(t)}} {
 		shares := max(want.millicores*1024/1000, 2)
-		waitFor(t, time.Minute, "pod "+pods[i].Name+" has what it should have", func() error {
+		waitFor(t, time.Minute, "pod "+pods[i].Name+" is repaired", func() error {
 			container, err := host.ContainerUsage(pods[i], pods[i].Status.ContainerStatuses[0].ContainerID)
 			if err != nil {
 				return err
 			}
-			// Inside a pod the runtime converts shares as it likes; see TestFairness.
+			// On cgroup v2, a runtime converts shares to weights in a way of its own.
 			if container.CPUs != want.cpus || container.Quota != want.quota || (host.CgroupV1() && container.Weight != shares) {
-				return fmt.Errorf("its container has CPUs %s, weight %d, quota %v; want %s, %d, %v", container.CPUs, container.Weight, container.Quota, want.cpus, shares, want.quota)
+				return fmt.Errorf("its container has CPUs %s, weight %d and quota %v, want %s, %d and %v", container.CPUs, container.Weight, container.Quota, want.cpus, shares, want.quota)
 			}
 			whole, err := host.PodUsage(pods[i])
 			if err == nil && (whole.Weight != weight(shares) || whole.Quota != want.quota) {
-				err = fmt.Errorf("it has weight %d and quota %v as a whole, want %d and %v", whole.Weight, whole.Quota, weight(shares), want.quota)
+				err = fmt.Errorf("as a whole it has weight %d and quota %v, want %d and %v", whole.Weight, whole.Quota, weight(shares), want.quota)
 			}
 			return err
 		})
 	}
-	t.Run("a second start sends no update", func(t *testing.T) {
+	t.Run("a second start updates nothing", func(t *testing.T) {
 		proxy.Forget()
 		restart(t, c, pinning)
 		time.Sleep(10 * time.Second) // the period in which updates are counted: five reconciliations of the CPU manager
 		if updates := updatesOf(t, proxy); len(updates) > 0 {
-			t.Errorf("the runtime was asked for %v", updates)
+			t.Errorf("the kubelet sent the updates %v, want none", updates)
 		}
 	})
-	t.Run("what somebody else has put off the pools stays there", func(t *testing.T) {
+	t.Run("a container that others have put outside the pools stays there", func(t *testing.T) {
 		needsCPUs(t, 4)
 		if c.Config.CPUManagerPolicy != "none" {
-			t.Skip("the policy static moves what it has not placed, as upstream's does")
+			t.Skip("the static policy moves containers that it has not placed, as it does upstream")
 		}
 		last := fmt.Sprint(slices.Max(fixture.CPUs(t, otherCPUs(t)).List()))
 		p := pods[3]
@@ -86,27 +87,21 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 		restart(t, c, pinning)
 		time.Sleep(10 * time.Second) // the period in which nobody must move it: five reconciliations of the CPU manager
 		if usage := containerUsage(t, p, 0); usage.CPUs != last {
-			t.Errorf("the container has CPUs %s, and somebody gave it %s", usage.CPUs, last)
+			t.Errorf("the container has CPUs %s, want those that others gave it, %s", usage.CPUs, last)
 		}
 	})
 }
 
-// OpenShift's kubelet annotates only containers that ask for CPU, and its shares are not
-// millicores. Such pods run in their pool all the same, with the weight of their cores.
+// OpenShift's kubelet annotates only containers with a CPU request, and writes shares in
+// 1024ths. Such pods run in their pool, with the weight of their cores.
 func TestPodsOfOpenShiftsKubeletRunInTheirPool(t *testing.T) {
 	in(t)
 	needsUpstream(t)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
-	use := func(path string) {
-		c.UseAPIServer(path)
-		if err := c.RestartAPIServer(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Only without the plugin can such a pod come into the cluster.
-	use(filepath.Join(upstreamBin, "kube-apiserver"))
-	t.Cleanup(func() { use("") })
+	// The plugin would change such a pod.
+	useAPIServer(t, c, filepath.Join(upstreamBin, "kube-apiserver"))
+	t.Cleanup(func() { useAPIServer(t, c, "") })
 	with := func(name, list string) v1.Container {
 		c := fixture.Container(name, fixture.Awake, list, "")
 		if quantity, has := c.Resources.Requests[cores]; has {
@@ -114,7 +109,7 @@ func TestPodsOfOpenShiftsKubeletRunInTheirPool(t *testing.T) {
 		}
 		return c
 	}
-	p := fixture.Pod("theirs", map[string]string{managementTarget: `{"effect": "PreferredDuringScheduling"}`, partition.ResourcesAnnotation("asks"): `{"cpushares": 409}`},
+	p := fixture.Pod("theirs", map[string]string{managementTarget: soft, partition.ResourcesAnnotation("asks"): `{"cpushares": 409}`},
 		with("asks", string(cores)+"=400 memory=16Mi"), with("asks-nothing", "memory=16Mi"))
 	p = start(t, c, namespace, p)[0]
 	for i := range p.Spec.Containers {
@@ -122,6 +117,6 @@ func TestPodsOfOpenShiftsKubeletRunInTheirPool(t *testing.T) {
 		expectCPUs(t, p, i, "0", 1)
 	}
 	if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(409+2) && usage.Weight != weight(409) {
-		t.Errorf("the pod has weight %d (%v), want that of 400m, %d", usage.Weight, err, weight(409))
+		t.Errorf("the pod has weight %d (%v), want %d or %d, as 400m have", usage.Weight, err, weight(409), weight(409+2))
 	}
 }

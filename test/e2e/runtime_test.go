@@ -28,8 +28,8 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/criproxy"
 )
 
-// throughProxy puts a proxy between the kubelet and the runtime for a test, whatever becomes
-// of the kubelet after it.
+// throughProxy starts a proxy for a test, and has kubelets that start from now on reach the runtime
+// through it. The proxy ends with the test; the kubelet is not restarted.
 func throughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
 	t.Helper()
 	proxy, err := criproxy.Listen(c.ProxySocket(), c.RuntimeSocket())
@@ -45,8 +45,8 @@ func throughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
 	return proxy
 }
 
-// sharedThroughProxy is throughProxy for the node that tests share: at the end of the test, and
-// before the proxy ends, its kubelet starts without it.
+// sharedThroughProxy is throughProxy for the shared node. After the test, and before the proxy
+// ends, it restarts the kubelet without the proxy.
 func sharedThroughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
 	t.Helper()
 	proxy := throughProxy(t, c)
@@ -57,6 +57,7 @@ func sharedThroughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
 	return proxy
 }
 
+// updatesOf returns the updates of containers that the kubelet has asked for.
 func updatesOf(t *testing.T, proxy *criproxy.Proxy) (updates []string) {
 	t.Helper()
 	calls, err := proxy.Calls()
@@ -71,7 +72,7 @@ func updatesOf(t *testing.T, proxy *criproxy.Proxy) (updates []string) {
 	return updates
 }
 
-// runtimeClient talks to the runtime as the kubelet does.
+// runtimeClient returns a client of the runtime.
 func runtimeClient(t *testing.T, c *host.Cluster) runtimeapi.RuntimeServiceClient {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+c.RuntimeSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -82,8 +83,7 @@ func runtimeClient(t *testing.T, c *host.Cluster) runtimeapi.RuntimeServiceClien
 	return runtimeapi.NewRuntimeServiceClient(connection)
 }
 
-// stopInRuntime ends all containers of a pod without the kubelet's knowledge, as crictl
-// stopp does.
+// stopInRuntime stops a pod in the runtime, behind the kubelet's back, as crictl stopp does.
 func stopInRuntime(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
 	runtime := runtimeClient(t, c)

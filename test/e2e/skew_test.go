@@ -18,13 +18,15 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// survivors are pods that run through every change of kubelet and server.
+// survivors are pods that run on while kubelets and kube-apiservers are replaced.
 type survivors struct {
 	c         *host.Cluster
 	namespace string
-	before    []*v1.Pod
+	// before are the pods as they were at first.
+	before []*v1.Pod
 }
 
+// survive starts a partitioned pod and an ordinary one.
 func survive(t *testing.T, c *host.Cluster) survivors {
 	t.Helper()
 	s := survivors{c: c, namespace: fixture.Namespace(t, c.Client, "management")}
@@ -34,17 +36,18 @@ func survive(t *testing.T, c *host.Cluster) survivors {
 	return s
 }
 
-// withExclusive adds a pod that has a CPU of its own: the only one that is in no pool.
+// withExclusive adds a pod with an exclusive CPU.
 func (s survivors) withExclusive(t *testing.T) survivors {
 	t.Helper()
 	pods := s.c.Client.CoreV1().Pods(s.namespace)
-	waitFor(t, time.Minute, "there is a CPU that no earlier test's container holds", func() error {
+	// A container of an earlier test may still hold the only CPU that is in no pool.
+	waitFor(t, time.Minute, "the pod exclusive runs", func() error {
 		p, err := pods.Get(t.Context(), "exclusive", metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			_, err = pods.Create(t.Context(), fixture.Exclusive("exclusive", 1), metav1.CreateOptions{})
 			if err == nil {
-				err = errors.New("it was just created")
+				err = errors.New("it has just been created")
 			}
 		case err == nil && p.Status.Phase == v1.PodFailed:
 			deleteNow(t, s.c, p)
@@ -58,7 +61,7 @@ func (s survivors) withExclusive(t *testing.T) survivors {
 	return s
 }
 
-// expect checks that the same containers run as before, and returns their pods.
+// expect checks that the same containers run as at first, and returns their pods.
 func (s survivors) expect(t *testing.T) []*v1.Pod {
 	t.Helper()
 	var pods []*v1.Pod
@@ -69,23 +72,24 @@ func (s survivors) expect(t *testing.T) []*v1.Pod {
 		}
 		was, is := before.Status.ContainerStatuses[0], p.Status.ContainerStatuses[0]
 		if is.ContainerID != was.ContainerID || is.State.Running == nil {
-			t.Errorf("container of pod %s was %s, and is %s: %v", p.Name, was.ContainerID, is.ContainerID, is.State)
+			t.Errorf("the container of pod %s was %s, and is %s, with the state %v", p.Name, was.ContainerID, is.ContainerID, is.State)
 		}
 		pods = append(pods, p)
 	}
 	return pods
 }
 
-// expectPlaced checks in addition that each has its CPUs, weight and exclusive CPU.
+// expectPlaced also checks that each container has its CPUs, and the partitioned pod its weight
+// and quota.
 func (s survivors) expectPlaced(t *testing.T) {
 	t.Helper()
 	pods := s.expect(t)
-	// As long as it takes the CPU manager to reconcile.
+	// The CPU manager may have to reconcile first.
 	waitFor(t, 10*time.Second, "all containers have their CPUs", func() error {
 		for _, p := range pods {
 			want := allowed(t, p).String()
 			if usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs != want {
-				return fmt.Errorf("container of pod %s has CPUs %s (%v), want %s", p.Name, usage.CPUs, err, want)
+				return fmt.Errorf("the container of pod %s has CPUs %s (%v), want %s", p.Name, usage.CPUs, err, want)
 			}
 		}
 		return nil
@@ -99,31 +103,31 @@ func (s survivors) expectPlaced(t *testing.T) {
 	}
 }
 
-// expectNew checks that a new pod that asks is partitioned, and confined. It names its
-// node, since the scheduler of this release does not start under an older server.
+// expectNew checks that a new pod that asks is partitioned and confined. The pod names its
+// node: the scheduler of a newer release does not start with an older kube-apiserver.
 func (s survivors) expectNew(t *testing.T) {
 	t.Helper()
 	fresh := fixture.Pod("", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", ""))
 	fresh.GenerateName, fresh.Spec.NodeName = "new-", host.NodeName
 	p := start(t, s.c, s.namespace, fresh)[0]
 	if _, ok := partition.PartitionedType(p); !ok {
-		t.Errorf("a new pod is not partitioned: %v", p.Annotations)
+		t.Errorf("a new pod is not partitioned: it has the annotations %v", p.Annotations)
 	}
 	expectNoLeak(t, p)
 	deleteNow(t, s.c, p)
 }
 
+// expectKubelet checks that the node reports a version of the kubelet that begins like this.
 func expectKubelet(t *testing.T, c *host.Cluster, version string) {
 	t.Helper()
 	node, err := c.Client.CoreV1().Nodes().Get(t.Context(), host.NodeName, metav1.GetOptions{})
 	if err != nil || !strings.HasPrefix(node.Status.NodeInfo.KubeletVersion, version) {
-		t.Fatalf("the kubelet is %s (%v), want %s", node.Status.NodeInfo.KubeletVersion, err, version)
+		t.Fatalf("the kubelet has the version %s (%v), want %s", node.Status.NodeInfo.KubeletVersion, err, version)
 	}
 }
 
-// Kubelets of up to three minor versions before work with a server: those of older
-// releases of this project keep pools as the present one does, and a node goes from one
-// to the other and back with its pods running.
+// Patched kubelets of older releases keep pools as the newest one does. A node goes from one to
+// the other and back while its pods run on, and so does kube-apiserver.
 func TestKubeletsOfOlderReleases(t *testing.T) {
 	in(t)
 	if olderBin == "" {
@@ -138,13 +142,13 @@ func TestKubeletsOfOlderReleases(t *testing.T) {
 	s.expectPlaced(t)
 	for _, dir := range filepath.SplitList(olderBin) {
 		release := filepath.Base(filepath.Dir(dir))
-		t.Run(release, func(t *testing.T) {
+		t.Run("down to "+release, func(t *testing.T) {
 			c.UseKubelet(filepath.Join(dir, "kubelet"))
 			restart(t, c, pinning)
 			expectKubelet(t, c, release+"+wp.")
 			s.expectPlaced(t)
 			s.expectNew(t)
-			restart(t, c, "") // off
+			restart(t, c, "")
 			s.expect(t)
 			restart(t, c, pinning)
 			s.expectPlaced(t)
@@ -159,8 +163,8 @@ func TestKubeletsOfOlderReleases(t *testing.T) {
 		if _, err := os.Stat(server); err != nil {
 			continue
 		}
-		// Down: kubelets first. Up: the server first.
-		t.Run("the server, too, down to "+release+" and up", func(t *testing.T) {
+		// The kubelet goes down first, and up last.
+		t.Run("with kube-apiserver down to "+release+" and up", func(t *testing.T) {
 			c.UseKubelet(filepath.Join(dir, "kubelet"))
 			restart(t, c, pinning)
 			useAPIServer(t, c, server)
@@ -176,8 +180,8 @@ func TestKubeletsOfOlderReleases(t *testing.T) {
 	}
 }
 
-// A node goes from an unpatched kubelet to a patched one and back with its pods
-// running, in the order that docs/user/upgrade.md gives.
+// A node goes from a patched kubelet to an unpatched one and back while its pods run on, in the
+// order of docs/user/upgrade.md.
 func TestUnpatchedKubelet(t *testing.T) {
 	in(t)
 	needsUpstream(t)
@@ -188,11 +192,11 @@ func TestUnpatchedKubelet(t *testing.T) {
 		restart(t, c, pinning)
 	})
 	s.expectPlaced(t)
-	t.Run("the file goes first", func(t *testing.T) {
+	t.Run("the file goes", func(t *testing.T) {
 		restart(t, c, "")
 		s.expect(t)
 	})
-	t.Run("then the patched kubelet", func(t *testing.T) {
+	t.Run("an unpatched kubelet comes", func(t *testing.T) {
 		c.UseKubelet(upstreamKubelet)
 		restart(t, c, "")
 		s.expect(t)
@@ -201,36 +205,36 @@ func TestUnpatchedKubelet(t *testing.T) {
 			t.Fatal(err)
 		}
 		if quantity, ok := node.Status.Allocatable[cores]; ok && !quantity.IsZero() {
-			t.Errorf("the node still offers %v cores", quantity.String())
+			t.Errorf("the node still reports %s cores, want none", quantity.String())
 		}
-		// The type stays active: what asks for it waits for a node that has it.
+		// The type stays active, so a pod that asks waits for a node with cores.
 		if _, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), fixture.Pod("waits", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		awaitUnschedulable(t, c, s.namespace, "waits", string(cores))
 	})
-	t.Run("a patched one without the file", func(t *testing.T) {
+	t.Run("a patched kubelet comes back without the file", func(t *testing.T) {
 		c.UseKubelet("")
 		restart(t, c, "")
 		s.expect(t)
 	})
-	t.Run("and with it", func(t *testing.T) {
+	t.Run("the file comes back", func(t *testing.T) {
 		restart(t, c, pinning)
 		s.expectPlaced(t)
 		expectNoLeak(t, awaitRunning(t, c, s.namespace, "waits"))
 		s.expectNew(t)
 	})
-	t.Run("an unpatched kubelet beside the file does not start, and harms nothing", func(t *testing.T) {
+	t.Run("an unpatched kubelet does not start beside the file, and does no harm", func(t *testing.T) {
 		c.UseKubelet(upstreamKubelet)
-		fails(t, c, pinning, "please drain node and remove policy state file")
+		expectNoStart(t, c, pinning, "please drain node and remove policy state file")
 		c.UseKubelet("")
 		restart(t, c, pinning)
 		s.expectPlaced(t)
 	})
 }
 
-// An unpatched kube-apiserver partitions nothing: what asks runs as an ordinary pod,
-// off the pool. What was partitioned runs on.
+// An unpatched kube-apiserver partitions no pods: those that ask run as ordinary pods, outside
+// the pool. Partitioned pods run on.
 func TestUnpatchedServer(t *testing.T) {
 	in(t)
 	needsUpstream(t)
@@ -240,22 +244,22 @@ func TestUnpatchedServer(t *testing.T) {
 	useAPIServer(t, c, filepath.Join(upstreamBin, "kube-apiserver"))
 	p := start(t, c, s.namespace, fixture.Pod("asks", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")))[0]
 	if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has {
-		t.Errorf("the pod requests %v", p.Spec.Containers[0].Resources.Requests)
+		t.Errorf("the pod requests %v, want no cores", p.Spec.Containers[0].Resources.Requests)
 	}
 	expectNoLeak(t, p)
 	s.expectPlaced(t)
-	t.Run("the kubelet starts again", func(t *testing.T) {
+	t.Run("the kubelet restarts", func(t *testing.T) {
 		restart(t, c, pinning)
 		s.expectPlaced(t)
 	})
-	t.Run("and the server is a patched one again", func(t *testing.T) {
+	t.Run("a patched kube-apiserver comes back", func(t *testing.T) {
 		useAPIServer(t, c, "")
 		s.expectPlaced(t)
 		waitFor(t, 20*time.Second, "new pods are partitioned", func() error {
 			dry, err := c.Client.CoreV1().Pods(s.namespace).Create(t.Context(), fixture.Pod("dry", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
 				if _, ok := partition.PartitionedType(dry); !ok {
-					err = fmt.Errorf("one has the annotations %v", dry.Annotations)
+					err = fmt.Errorf("a new pod has the annotations %v", dry.Annotations)
 				}
 			}
 			return err

@@ -18,6 +18,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
+// A static pod that cannot be partitioned runs as an ordinary pod, whatever its effect. Its
+// annotation, an Event, a line of the log and a metric say why.
 func TestStaticPodsThatCannotBePartitionedRunAllTheSame(t *testing.T) {
 	in(t)
 	c := partitioned(t)
@@ -59,24 +61,25 @@ func TestStaticPodsThatCannotBePartitionedRunAllTheSame(t *testing.T) {
 			p := awaitRunning(t, c, "default", name+"-"+host.NodeName)
 			warning := p.Annotations[partition.WarningAnnotation]
 			if warning == "" || p.Annotations[managementTarget] != "" || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 50 {
-				t.Errorf("the pod has annotations %v and requests %v", p.Annotations, p.Spec.Containers[0].Resources.Requests)
+				t.Errorf("the pod has the annotations %v and requests %v, want a warning and 50m", p.Annotations, p.Spec.Containers[0].Resources.Requests)
 			}
 			expectNoLeak(t, p)
 			fixture.AwaitEvent(t, c.Client, eventLimit, "StaticPodNotPartitioned", "Static pod default/"+name+": "+warning)
 			log, err := os.ReadFile(c.Kubelet.Log())
-			if line := fmt.Sprintf("Static pod runs as an ordinary pod\" pod=%q", "default/"+name); err != nil || strings.Count(string(log), line) != 1 {
-				t.Errorf("the log has %d lines with %s, want one (%v)", strings.Count(string(log), line), line, err)
+			if line := fmt.Sprintf("Static pod runs unpartitioned\" pod=%q", "default/"+name); err != nil || strings.Count(string(log), line) != 1 {
+				t.Errorf("the log has %d lines with %s (%v), want one", strings.Count(string(log), line), line, err)
 			}
 		})
 	}
 	for reason, want := range skipped {
 		if counted := metric(t, c, counter, "reason", reason) - before[reason]; counted != want {
-			t.Errorf("%v static pods were counted as %s, want %v", counted, reason, want)
+			t.Errorf("%s counts %v static pods with the reason %s, want %v", counter, counted, reason, want)
 		}
 	}
 }
 
-// What is edited on disk is rewritten again, and its mirror pod is made once.
+// A static pod whose manifest was edited is partitioned again, or skipped. Its mirror pod and
+// its container are replaced once.
 func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 	in(t)
 	c := partitioned(t)
@@ -88,7 +91,7 @@ func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 	settled := func(t *testing.T, partitioned bool, millicores int64) *v1.Pod {
 		t.Helper()
 		var p *v1.Pod
-		waitFor(t, time.Minute, "the pod is as the manifest has it", func() error {
+		waitFor(t, time.Minute, "the pod is as its manifest says", func() error {
 			var err error
 			if p, err = c.Client.CoreV1().Pods("default").Get(t.Context(), name+"-"+host.NodeName, metav1.GetOptions{}); err != nil {
 				return err
@@ -98,7 +101,7 @@ func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 				request = *resource.NewQuantity(p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(), resource.DecimalSI)
 			}
 			if p.Status.Phase != v1.PodRunning || is != partitioned || request.Value() != millicores {
-				return fmt.Errorf("phase %s, %v, annotations %v", p.Status.Phase, p.Spec.Containers[0].Resources, p.Annotations)
+				return fmt.Errorf("it is %s, with %v and the annotations %v", p.Status.Phase, p.Spec.Containers[0].Resources, p.Annotations)
 			}
 			return nil
 		})
@@ -110,19 +113,19 @@ func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 	settled(t, false, 200)
 	writeManifest(t, build(asks, "300m"))
 	before := settled(t, true, 300)
-	// The period in which nothing must be made again: the kubelet reads manifests every two seconds
-	// here, and syncs pods every ten.
+	// The period in which nothing must be replaced again: the kubelet reads manifests every two
+	// seconds here, and syncs pods every ten.
 	time.Sleep(12 * time.Second)
 	after := settled(t, true, 300)
 	if after.UID != before.UID {
-		t.Error("the mirror pod was made again")
+		t.Errorf("the mirror pod %s was replaced by %s", before.UID, after.UID)
 	}
 	if before, after := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]; after.ContainerID != before.ContainerID {
 		t.Errorf("container %s was replaced by %s", before.ContainerID, after.ContainerID)
 	}
 }
 
-// A URL is a second source of static pods.
+// Static pods from a URL are partitioned, or skipped, like those from files.
 func TestStaticPodsFromAURLArePartitioned(t *testing.T) {
 	in(t)
 	c := partitioned(t)
@@ -143,7 +146,7 @@ func TestStaticPodsFromAURLArePartitioned(t *testing.T) {
 	})
 	p := awaitRunning(t, c, "default", "url-partitioned-"+host.NodeName)
 	if request := p.Spec.Containers[0].Resources.Requests[cores]; request.Value() != 400 {
-		t.Errorf("the pod has %v", p.Spec.Containers[0].Resources)
+		t.Errorf("the pod has %v, want 400 cores", p.Spec.Containers[0].Resources)
 	}
 	expectNoLeak(t, p)
 	if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(409) {
@@ -151,7 +154,7 @@ func TestStaticPodsFromAURLArePartitioned(t *testing.T) {
 	}
 	skipped := awaitRunning(t, c, "default", "url-skipped-"+host.NodeName)
 	if skipped.Annotations[partition.WarningAnnotation] == "" {
-		t.Errorf("the other pod has annotations %v", skipped.Annotations)
+		t.Errorf("the pod that was skipped has the annotations %v, want a warning", skipped.Annotations)
 	}
 	expectNoLeak(t, skipped)
 }

@@ -33,12 +33,17 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// A storm of partitioned pods that start, end, crash, and are asked in their containers. On
-// cgroup v1 the account of all pods, the deleted ones included, bounds what was used off
-// the pool: between joining one hierarchy and the next, a process may run anywhere. What a
-// process needs from its fork to its first instruction in a container is some milliseconds
-// of CPU time; a quarter of one of these may be elsewhere, of which a busy host needs a tenth. On v2, where there is
-// one hierarchy and no account for each CPU, no task of a pod is ever seen off the pool.
+// While partitioned pods start, are probed, crash and end for a minute, next to nothing of them
+// runs off the pool.
+//
+// On cgroup v1, the kernel's account of all pods, deleted ones included, must not exceed a
+// quarter of a millisecond for each process. A process joins one hierarchy after another, and
+// in between it may run anywhere. From its fork to its first instruction in a container it
+// needs some milliseconds of CPU time, of which a busy host was seen to spend 25 microseconds
+// off the pool.
+//
+// Cgroup v2 has one hierarchy, and no account for each CPU. There the kernel's tracer must not
+// see any task of a pod off the pool.
 func TestStorm(t *testing.T) {
 	in(t, vm)
 	c := partitioned(t)
@@ -58,9 +63,9 @@ func TestStorm(t *testing.T) {
 	seen := watch("")
 	if !host.CgroupV1() {
 		for who, time := range seen.pods {
-			t.Errorf("%s of a pod was on a CPU outside the pool for %s", who, time)
+			t.Errorf("%s was off the pool for %s", who, time)
 		}
-		t.Logf("%d processes of pods; off the pool: none of them, and of the host %s", processes, seen.host)
+		t.Logf("of %d processes in pods, %d were seen off the pool; the host was there for %s", processes, len(seen.pods), seen.host)
 		return
 	}
 	const each = 250 * time.Microsecond
@@ -73,17 +78,18 @@ func TestStorm(t *testing.T) {
 			off += used
 		}
 	}
-	t.Logf("%d processes of pods used %s of the pool and %s of other CPUs, 1/%.0f; of the host, %s was there", processes, on, off, float64(on)/float64(max(off, 1)), seen.host)
+	t.Logf("%d processes in pods used %s of the pool and 1/%.0f of that off it, %s; the host used other CPUs for %s", processes, on, float64(on)/float64(max(off, 1)), off, seen.host)
 	if off > bound {
-		t.Errorf("pods used %s off the pool; for %d processes at most %s", off, processes, bound)
+		t.Errorf("pods used %s off the pool, want %s at most, for %d processes", off, bound, processes)
 	}
 }
 
-// storm returns about how many processes it made the runtime start in pods.
+// storm creates and ends pods for a while. It returns how many processes the runtime has
+// started in them, at least.
 func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration) (processes int) {
 	t.Helper()
 	var busyPods, probed, crashing, short, most = 6, 3, 3, 3, length
-	if config.Slow { // an emulated VM takes seconds for each
+	if config.Slow { // an emulated VM takes seconds for each pod
 		busyPods, probed, crashing, short, most = 2, 1, 1, 1, 8*length
 	}
 	create := func(p *v1.Pod) *v1.Pod {
@@ -108,8 +114,8 @@ func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration
 	var running []string
 	ended := 0
 	next := 0
-	// The storm is the measurement. It lasts for its length, and longer only where no host is fast
-	// enough to end the short ones in that.
+	// The storm is the measurement. It lasts for its length, or longer on a slow host, until
+	// short pods have ended.
 	_ = poll.Until(t.Context(), 200*time.Millisecond, most, func(context.Context) error {
 		for len(running) < short {
 			p := fixture.Pod(fmt.Sprint("short-", next), asks, fixture.Container("c", someWork, "cpu=10m memory=8Mi", ""))
@@ -130,12 +136,12 @@ func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration
 			return true
 		})
 		if time.Since(begin) < length || ended < short {
-			return errors.New("it goes on")
+			return errors.New("the storm goes on")
 		}
 		return nil
 	})
 	if ended == 0 {
-		t.Error("no pod came to its end")
+		t.Error("no short pod has ended")
 	}
 	list, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -148,22 +154,22 @@ func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration
 			processes += 1 + int(status.RestartCount)
 		}
 	}
-	return processes + probed*int(time.Since(begin).Seconds()/2) // at least
+	return processes + probed*int(time.Since(begin).Seconds()/2) // a probe every two seconds, at least
 }
 
-// probeEachSecond has the kubelet run a command in the pod's container each second.
+// probeEachSecond has the kubelet run a command in the pod's container every second.
 func probeEachSecond(p *v1.Pod) {
 	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{PeriodSeconds: 1, ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
 }
 
-// newRandom tells its seed, so that a failure can be had again.
+// newRandom returns a source of random numbers, and logs its seed.
 func newRandom(t *testing.T) *rand.Rand {
 	seed := time.Now().UnixNano()
-	t.Log("seed", seed)
+	t.Log("the seed of random numbers is", seed)
 	return rand.New(rand.NewSource(seed))
 }
 
-// quietNode waits until the node runs no pod.
+// quietNode waits until the node has no pods, and no cgroups of pods.
 func quietNode(t *testing.T, c *host.Cluster) {
 	t.Helper()
 	waitFor(t, 2*time.Minute, "pods of other tests have ended", func() error {

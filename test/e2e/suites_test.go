@@ -10,24 +10,24 @@ import (
 	"testing"
 )
 
-// suite is a selection of the tests. Each test names its suites in its first statement; without
-// the flag -suite all tests run.
+// suite is a selection of the tests. Each test names its suites in its first statement. Without the
+// flag -suite all tests run.
 type suite string
 
 const (
-	// core has the tests that say most, and need neither unpatched nor older binaries.
+	// core has the tests that say most. They need neither unpatched nor older binaries.
 	core suite = "core"
-	// vm has those of a node, whatever host it is on: they run in a virtual machine, too.
+	// vm has the tests of a node that also run in a virtual machine.
 	vm suite = "vm"
-	// vmCore has those of vm that say most of what only a virtual machine can show.
+	// vmCore has the tests of vm that need what only a virtual machine has, such as more CPUs.
 	vmCore suite = "vm-core"
 )
 
-// in skips a test, or a subtest, unless it is in the suite that was asked for.
+// in names the suites of a test or subtest, and skips it unless one of them is to run.
 func in(t *testing.T, suites ...suite) {
 	t.Helper()
 	if runSuite != "" && !slices.Contains(suites, suite(runSuite)) {
-		t.Skipf("it is not in the suite %s", runSuite)
+		t.Skipf("not in the suite %s", runSuite)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestEveryTestNamesItsSuites(t *testing.T) {
 				continue
 			}
 			if !startsWithIn(function.Body) {
-				t.Errorf("%s: %s does not say with in(t, ...) which suites it is in", file.Name(), function.Name.Name)
+				t.Errorf("%s: %s does not begin with in(t, ...), which names its suites", file.Name(), function.Name.Name)
 			}
 		}
 	}

@@ -20,18 +20,20 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// onCPUs is who was on some CPUs for how long.
+// onCPUs says how long tasks ran on some CPUs.
 type onCPUs struct {
-	// pods are tasks in cgroups of pods, by cgroup and command.
+	// pods are tasks of pods, by cgroup and command.
 	pods map[string]time.Duration
-	// host is everything else but idling.
+	// host is the time of all other tasks.
 	host time.Duration
 }
 
-// watchCPUs has the kernel trace who runs on some CPUs, until the function that it returns is
-// called: one instance of its tracer has the switches of tasks on these CPUs, and another one
-// which task is in which cgroup, whatever CPU tells of it. The account begins when a task runs
-// there whose cgroup has a name with begins in it.
+// watchCPUs has the kernel trace which tasks run on some CPUs, until the function that it
+// returns is called. The account begins when a task runs there whose cgroup has begins in its
+// name.
+//
+// One instance of the tracer records when these CPUs switch tasks. Another one records, on all
+// CPUs, which task is in which cgroup.
 func watchCPUs(t *testing.T, on cpuset.CPUSet) func(begins string) onCPUs {
 	t.Helper()
 	root := "/sys/kernel/tracing"
@@ -43,7 +45,7 @@ func watchCPUs(t *testing.T, on cpuset.CPUSet) func(begins string) onCPUs {
 	}
 	instance := func(name string, set func(write func(file, value string))) string {
 		directory := filepath.Join(root, "instances", "workload-partitioning-"+name)
-		_ = os.Remove(directory) // of a test that was killed
+		_ = os.Remove(directory) // a test that was killed may have left it
 		if err := os.Mkdir(directory, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +98,7 @@ func watchCPUs(t *testing.T, on cpuset.CPUSet) func(begins string) onCPUs {
 	}
 }
 
-// cgroupsOfTasks returns the cgroup of each task that is in one of pods.
+// cgroupsOfTasks returns the cgroups of the tasks of pods.
 func cgroupsOfTasks(t *testing.T) map[int]string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*/cgroup")
@@ -105,7 +107,7 @@ func cgroupsOfTasks(t *testing.T) map[int]string {
 	}
 	tasks := map[int]string{}
 	for _, file := range files {
-		data, _ := os.ReadFile(file) // it may have ended
+		data, _ := os.ReadFile(file) // the task may have ended
 		for line := range strings.Lines(string(data)) {
 			if fields := strings.SplitN(strings.TrimSpace(line), ":", 3); len(fields) == 3 && strings.Contains(fields[2], "kubepods") {
 				task, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
@@ -116,11 +118,15 @@ func cgroupsOfTasks(t *testing.T) map[int]string {
 	return tasks
 }
 
+// traceEvent is a line of a trace.
 type traceEvent struct {
-	at        time.Duration
-	cpu       int
-	name      string
-	from, to  int
+	at   time.Duration
+	cpu  int
+	name string
+	// from is the previous task or the parent, and to the next task, the child, or the task
+	// that is attached.
+	from, to int
+	// comm is the command of the previous task, and dst the cgroup to which a task is attached.
 	comm, dst string
 }
 
@@ -129,6 +135,8 @@ var (
 	attachEvent = regexp.MustCompile(`dst_path=(\S+) pid=(\d+) comm=(.*)$`)
 )
 
+// readTrace returns what an instance of the tracer has recorded, and fails the test if it has
+// lost events.
 func readTrace(t *testing.T, directory string) (events []traceEvent) {
 	t.Helper()
 	lost, err := filepath.Glob(filepath.Join(directory, "per_cpu/cpu*/stats"))
@@ -153,9 +161,9 @@ func readTrace(t *testing.T, directory string) (events []traceEvent) {
 	return events
 }
 
-// parseTrace reads a line of the form "comm-pid [cpu] flags seconds: event: fields". There are
-// hundreds of thousands of them, so no regular expression reads those of the most frequent
-// event.
+// parseTrace reads a line of the form "comm-pid [cpu] flags seconds: event: fields". The most
+// frequent event comes in hundreds of thousands of lines, so it is read without a regular
+// expression.
 func parseTrace(line string) (event traceEvent, ok bool) {
 	head, rest, found := strings.Cut(line, ": ")
 	from, to := strings.LastIndex(head, "["), strings.LastIndex(head, "]")
@@ -198,7 +206,7 @@ func parseTrace(line string) (event traceEvent, ok bool) {
 	return event, ok
 }
 
-// The lines are those of a Linux 6.18.
+// The tracer's lines are read as Linux 6.18 writes them.
 func TestParseTrace(t *testing.T) {
 	in(t)
 	for line, want := range map[string]traceEvent{
@@ -208,16 +216,16 @@ func TestParseTrace(t *testing.T) {
 		"            runc-811     [000] .....  3645.000002: cgroup_attach_task: dst_root=5 dst_id=77 dst_level=3 dst_path=/kubepods/burstable/pod1/c pid=812 comm=runc:[0:PARENT]":           {at: 3645000002 * time.Microsecond, name: "cgroup_attach_task", dst: "/kubepods/burstable/pod1/c", to: 812},
 	} {
 		if got, ok := parseTrace(line); !ok || got != want {
-			t.Errorf("%s\nis %+v (%v), want %+v", line, got, ok, want)
+			t.Errorf("%s\nis read as %+v (%v), want %+v", line, got, ok, want)
 		}
 	}
 	if got, ok := parseTrace("# tracer: nop"); ok {
-		t.Errorf("a comment is %+v", got)
+		t.Errorf("a comment is read as %+v", got)
 	}
 }
 
-// sumUp follows which task is in which cgroup, and adds up the time of each. A task is where
-// its parent was when it was forked, until it is attached elsewhere.
+// sumUp follows tasks through cgroups, and adds up how long each runs. A task begins in the
+// cgroup of its parent, and stays there until it is attached to another.
 func sumUp(events []traceEvent, tasks map[int]string, begins string) onCPUs {
 	seen := onCPUs{pods: map[string]time.Duration{}}
 	begun := begins == ""

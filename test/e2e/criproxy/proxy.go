@@ -1,6 +1,6 @@
-// Package criproxy stands between a kubelet and its container runtime and records what
-// the kubelet asks for. It passes every message on unread, so it knows no version of
-// the CRI, and decodes what it has recorded only when it is asked to.
+// Package criproxy stands between a kubelet and its container runtime, and records what the
+// kubelet asks for. It passes on every message unread, so it works with every version of the
+// CRI. What it has recorded it decodes only when asked.
 package criproxy
 
 import (
@@ -21,32 +21,34 @@ import (
 	_ "k8s.io/cri-api/pkg/apis/runtime/v1" // registers the messages
 )
 
-// Call is a request of the kubelet's.
+// Call is a request of the kubelet.
 type Call struct {
 	// Method is the last part of the gRPC method, such as CreateContainer.
 	Method string
-	// Request is the decoded message, nil for methods that this version of the CRI does
+	// Request is the decoded message. It is nil for a method that our version of the CRI does
 	// not have.
 	Request proto.Message
 }
 
-// Proxy listens on a Unix socket.
+// Proxy passes on and records calls. [Listen] starts one.
 type Proxy struct {
 	server *grpc.Server
 	client *grpc.ClientConn
 
 	mu    sync.Mutex
 	calls []raw
-	// then is what is called with the answers to a method.
+	// then has the functions of Then, by method.
 	then map[string]func(answer proto.Message) error
 }
 
+// raw is a request as it was received.
 type raw struct {
 	method string
 	data   []byte
 }
 
-// Listen starts a proxy to the runtime's socket.
+// Listen starts a proxy that listens on a Unix socket and connects to the runtime's.
+// [Proxy.Close] ends it.
 func Listen(socket, runtime string) (*Proxy, error) {
 	client, err := grpc.NewClient("unix://"+runtime, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(unread{}), grpc.MaxCallRecvMsgSize(mostBytes)))
@@ -63,7 +65,7 @@ func Listen(socket, runtime string) (*Proxy, error) {
 	return p, nil
 }
 
-// mostBytes is the kubelet's own limit for a message (k8s.io/cri-client).
+// mostBytes is the kubelet's limit for a message (k8s.io/cri-client).
 const mostBytes = 16 << 20
 
 // Close ends the proxy and its connections.
@@ -72,14 +74,14 @@ func (p *Proxy) Close() error {
 	return p.client.Close()
 }
 
-// Forget drops what has been recorded.
+// Forget drops what was recorded.
 func (p *Proxy) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls = nil
 }
 
-// Calls returns the requests since the last Forget, in their order.
+// Calls returns the requests since the last Forget, in the order in which they came.
 func (p *Proxy) Calls() ([]Call, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,9 +100,9 @@ func (p *Proxy) Calls() ([]Call, error) {
 	return calls, nil
 }
 
-// Then has a function called with each answer to a method, such as RunPodSandbox, before the
-// kubelet has it: what a runtime of another kind would have done by then. The function may
-// change the answer into what such a runtime would say. The kubelet has an error of it instead.
+// Then calls a function with each answer to a method, such as RunPodSandbox, before the kubelet
+// gets the answer. The function may do what another runtime would have done by then. If it
+// returns an error, the kubelet gets the error instead.
 func (p *Proxy) Then(method string, do func(answer proto.Message) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,8 +112,8 @@ func (p *Proxy) Then(method string, do func(answer proto.Message) error) {
 	p.then[method] = do
 }
 
-// answered returns the answer that the kubelet gets.
-func (p *Proxy) answered(method string, data []byte) ([]byte, error) {
+// answered calls the function of Then for an answer, if there is one.
+func (p *Proxy) answered(method string, data []byte) error {
 	p.mu.Lock()
 	do := p.then[path.Base(method)]
 	p.mu.Unlock()
@@ -131,8 +133,8 @@ func (p *Proxy) answered(method string, data []byte) ([]byte, error) {
 	return proto.Marshal(message)
 }
 
-// newMessage returns an empty message of a method such as
-// /runtime.v1.RuntimeService/CreateContainer: its request or its answer.
+// newMessage returns an empty request or answer of a method such as
+// /runtime.v1.RuntimeService/CreateContainer.
 func newMessage(method string, which func(protoreflect.MethodDescriptor) protoreflect.MessageDescriptor) (proto.Message, error) {
 	service, name := path.Split(method)
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(path.Base(service)))
@@ -141,7 +143,7 @@ func newMessage(method string, which func(protoreflect.MethodDescriptor) protore
 	}
 	descriptor, ok := found.(protoreflect.ServiceDescriptor)
 	if !ok {
-		return nil, fmt.Errorf("%s is no service", service)
+		return nil, fmt.Errorf("%s is not a service", service)
 	}
 	of := descriptor.Methods().ByName(protoreflect.Name(name))
 	if of == nil {
@@ -154,7 +156,7 @@ func newMessage(method string, which func(protoreflect.MethodDescriptor) protore
 	return message.New().Interface(), nil
 }
 
-// pass relays one call, of any kind of stream.
+// pass passes on one call, which may be a stream in either direction.
 func (p *Proxy) pass(_ any, fromKubelet grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(fromKubelet)
 	ctx, cancel := context.WithCancel(fromKubelet.Context())
@@ -178,7 +180,7 @@ func (p *Proxy) pass(_ any, fromKubelet grpc.ServerStream) error {
 			p.calls = append(p.calls, raw{method, message})
 			p.mu.Unlock()
 			if err := toRuntime.SendMsg(&message); err != nil {
-				return // RecvMsg below says why
+				return // RecvMsg below returns the reason
 			}
 		}
 	}()
@@ -207,7 +209,7 @@ func (unread) Name() string { return "proto" }
 func (unread) Marshal(v any) (mem.BufferSlice, error) {
 	data, ok := v.(*[]byte)
 	if !ok {
-		return nil, fmt.Errorf("%T is not a message that was passed on", v)
+		return nil, fmt.Errorf("%T is not an unread message", v)
 	}
 	return mem.BufferSlice{mem.SliceBuffer(*data)}, nil
 }
@@ -215,7 +217,7 @@ func (unread) Marshal(v any) (mem.BufferSlice, error) {
 func (unread) Unmarshal(data mem.BufferSlice, v any) error {
 	into, ok := v.(*[]byte)
 	if !ok {
-		return fmt.Errorf("%T is not a place for a message", v)
+		return fmt.Errorf("%T is not a place for an unread message", v)
 	}
 	*into = data.Materialize()
 	return nil

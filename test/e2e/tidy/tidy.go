@@ -1,4 +1,4 @@
-// Package tidy has tests leave nothing on their host.
+// Package tidy sees to it that tests leave nothing on their host.
 package tidy
 
 import (
@@ -13,26 +13,28 @@ import (
 	"workload.openshift.io/kubernetes/cluster/host"
 )
 
-// Run returns the status of tests that make a directory, own it ([host.Own]), and put there
-// what tells down what to remove. Down is called when the tests end, when they are
-// interrupted, and before go test's time limit would end the process without it. If they
-// are killed, the next ones call it.
+// Run runs tests and returns their status. The tests make a directory, own it ([host.Own]), and
+// keep in it what down needs to remove all that they have made.
+//
+// Down is called when the tests end, when they are interrupted, and shortly before go test's
+// time limit would end the process. If the tests are killed, the next call of Run calls it
+// first.
 func Run(dir string, down func() error, tests func() int) (status int) {
 	var removing sync.Mutex
 	remove := func() {
 		removing.Lock()
 		defer removing.Unlock()
 		if err := down(); err != nil {
-			fmt.Println("down:", err)
+			fmt.Println("not everything could be removed:", err)
 			status = 1
 		}
 	}
 	if _, err := os.Stat(dir); err == nil {
 		if !host.Abandoned(dir) {
-			fmt.Printf("%s is in use, or was: by tests that still run, or by what make down or make vm-down removes\n", dir)
+			fmt.Printf("%s is in use: other tests run, or there is a cluster that make down or make vm-down removes\n", dir)
 			return 1
 		}
-		fmt.Println("removing what tests left that were killed")
+		fmt.Println("removing what killed tests have left")
 		if remove(); status != 0 {
 			return status
 		}

@@ -26,8 +26,7 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// With CPUs that the kernel keeps its own work off, a pool and exclusive CPUs are where
-// they would be without.
+// The kernel argument isolcpus changes neither the pool nor exclusive CPUs under the static policy.
 func TestIsolatedCPUs(t *testing.T) {
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{})
 	for _, file := range []string{"isolated", "nohz_full"} {
@@ -42,8 +41,8 @@ func TestIsolatedCPUs(t *testing.T) {
 	n.expectPlaced(t)
 }
 
-// Under the policy none nobody but the kernel's argument says what isolated CPUs are for: a
-// container that does not ask for them has none without a pinning file, nor with one.
+// Under the policy none, containers do not run on CPUs that isolcpus isolates: neither without
+// a pinning file nor with one.
 func TestIsolatedCPUsWithoutCPUManager(t *testing.T) {
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{CPUManagerPolicy: "none"})
 	namespace := fixture.Namespace(t, n.client, "management")

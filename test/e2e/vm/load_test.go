@@ -14,12 +14,13 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// Memory that ends, and a pool of two CPUs with a hundred pods: the node stays Ready, and
+// When memory runs out, and with a hundred pods in a pool of two CPUs, the node stays Ready and
 // the control plane runs on.
 func TestLoad(t *testing.T) {
-	// The kubelet does not count the kernel's own memory, some hundred megabytes: before
-	// its count comes to the usual threshold, the VM only reads its programs again.
-	// While the node's memory counts as scarce, no pod is scheduled to it.
+	// The usual threshold would be too low: the kubelet does not count the kernel's own memory,
+	// some hundred megabytes, and before its count is that low the VM does little but read its
+	// programs again. The transition period is short because no pod is scheduled to a node with
+	// memory pressure.
 	const eviction = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 5s}\nevictionPressureTransitionPeriod: 10s\n"
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Memory: 6144}, host.Config{KubeletConfiguration: eviction})
 	transition := func() (v1.ConditionStatus, time.Time) {
@@ -34,7 +35,7 @@ func TestLoad(t *testing.T) {
 		}
 		return v1.ConditionUnknown, time.Time{}
 	}
-	t.Run("memory ends", func(t *testing.T) {
+	t.Run("memory runs out", func(t *testing.T) {
 		namespace := fixture.Namespace(t, n.client, "management")
 		before := n.controlPlane(t)
 		hog := fixture.Pod("hog", nil, fixture.Container("c", `dd if=/dev/zero of=/memory/first bs=1M count=$(($(sed -n 's/^MemAvailable: *\([0-9]*\)[0-9][0-9][0-9] kB/\1/p' /proc/meminfo) - 1300))
@@ -45,12 +46,12 @@ i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 
 		waitFor(t, 10*time.Minute, "the ordinary pod is evicted", func(ctx context.Context) error {
 			p, err := n.client.CoreV1().Pods(namespace).Get(ctx, "hog", metav1.GetOptions{})
 			if err == nil && (p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted") {
-				err = fmt.Errorf("it is %s (%s)", p.Status.Phase, p.Status.Reason)
+				err = fmt.Errorf("it is %s, with the reason %q", p.Status.Phase, p.Status.Reason)
 			}
 			return err
 		})
 		if after := n.controlPlane(t); !slices.Equal(after, before) {
-			t.Errorf("the control plane's containers were %q, and are %q", before, after)
+			t.Errorf("the containers of the control plane were %q, and are %q", before, after)
 		}
 		n.awaitReady(t, n.now(t))
 	})
@@ -60,16 +61,16 @@ i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 
 		begin := time.Now()
 		for i := range 100 {
 			n.create(t, namespace, fixture.Pod(fmt.Sprintf("p%d", i), asks, fixture.Container("c", "exec sleep 1000000", "cpu=10m memory=1Mi", "")))
-			// All at once are too many for an emulated node: containerd takes longer for
-			// each than the kubelet waits, and begins again.
+			// All at once are too many for an emulated VM: containerd would take longer for
+			// each than the kubelet waits, and begin again.
 			if i%10 == 9 {
 				n.awaitRunning(t, 3*time.Minute)
 			}
 		}
-		t.Logf("all run after %s", time.Since(begin).Round(time.Second))
+		t.Logf("all of them run after %s", time.Since(begin).Round(time.Second))
 		n.expectPlaced(t)
 		if status, now := transition(); status != v1.ConditionTrue || !now.Equal(since) {
-			t.Errorf("the node's condition Ready is %s since %s, and was True since %s", status, now, since)
+			t.Errorf("the node's condition Ready is %s since %s, want True since %s", status, now, since)
 		}
 	})
 }

@@ -1,8 +1,8 @@
-// Package vm runs what only a VM of its own can show: the tests of package
-// e2e with systemd and cgroup v2, on many CPUs, and tests that boot a node, cut its
-// power, or take a CPU from it. They run in virtual machines of QEMU.
+// Package vm tests what only a virtual machine can show. It runs the tests of package e2e in
+// one, with systemd, cgroup v2 and many CPUs. Its own tests boot a node, cut its power, take
+// CPUs from it, and join two nodes.
 //
-// The tests skip, and say why, where there is no QEMU.
+// Where there is no QEMU the tests are skipped, and say why.
 package vm
 
 import (
@@ -24,10 +24,12 @@ import (
 
 var (
 	files vm.Files
-	// payload are files, by their paths in every VM.
+	// payload has the files of every VM, by their paths there.
 	payload map[string]string
-	// consoles is where consoles of failed tests are kept.
+	// consoles is the directory in which the consoles of failed tests are kept. It is empty
+	// before the first one.
 	consoles string
+	// kept has the VMs whose consoles are there.
 	kept     = map[*vm.VM]bool{}
 	progress = fixture.Progress()
 )
@@ -37,8 +39,8 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&files.Bin, "bin", "", "directory of the patched Kubernetes binaries")
 	flag.StringVar(&files.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	flag.StringVar(&files.Tree, "tree", "", "source tree of the release")
-	flag.StringVar(&files.Cluster, "cluster", "", "the command cluster")
-	flag.StringVar(&suite, "suite", "", "the tests of package e2e, compiled")
+	flag.StringVar(&files.Cluster, "cluster", "", "the command of module cluster")
+	flag.StringVar(&suite, "suite", "", "the compiled tests of package e2e")
 	flag.Parse()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		fmt.Println("SKIPPED: the tests in VMs do not run, because", err)
@@ -72,7 +74,7 @@ func run(m *testing.M) int {
 	})
 }
 
-// boot starts a VM of its own for the test, without a node in it.
+// boot starts a VM for a test. There is no node in it yet.
 func boot(t *testing.T, config vm.Config) *vm.VM {
 	t.Helper()
 	config.Payload, config.Progress = payload, progress
@@ -91,7 +93,7 @@ func boot(t *testing.T, config vm.Config) *vm.VM {
 	return m
 }
 
-// keep saves the console and the logs of a VM in which a test has failed, once.
+// keep copies the console and the logs of a VM in which a test has failed to a directory, once.
 func keep(t *testing.T, m *vm.VM) {
 	if kept[m] {
 		return
@@ -117,7 +119,7 @@ func keep(t *testing.T, m *vm.VM) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()
 	if logs, err := os.Create(filepath.Join(dir, m.Name()+"-logs.tar")); err == nil {
-		// The second has those of a cluster that the tests in the VM have ended.
+		// The tests of package e2e keep their logs in /tmp.
 		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+host.Dir+"/logs /tmp/workload-partitioning-e2e-* 2>/dev/null; true", nil, logs)
 		logs.Close()
 	}

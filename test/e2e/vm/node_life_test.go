@@ -32,8 +32,8 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// The node goes through what happens to hosts, one after another: each finds the pods
-// that the last one has left running.
+// What happens to hosts happens to one node: it reboots, its kubelet hangs, a CPU goes offline,
+// the power fails. Each time its pods run again, on their CPUs.
 func TestNode(t *testing.T) {
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{})
 	namespace := fixture.Namespace(t, n.client, "management")
@@ -42,9 +42,10 @@ func TestNode(t *testing.T) {
 	n.awaitRunning(t, 2*time.Minute)
 	n.expectPlaced(t)
 
-	t.Run("it boots again", func(t *testing.T) { n.reboot(t) })
-	t.Run("it boots again, and the pool has the CPUs that a pod held exclusively", func(t *testing.T) {
-		// No container runs after a boot, so that pod gets others.
+	t.Run("it reboots", func(t *testing.T) { n.reboot(t) })
+	t.Run("it reboots, and its pool has the CPUs that a pod held exclusively", func(t *testing.T) {
+		// No container of that pod runs after a boot, so the pool gets its CPUs, and the pod
+		// others.
 		pool := fixture.CPUs(t, n.exclusive(t))
 		n.writePinningFile(t, fmt.Sprintf(`{"management": {"cpuset": %q}}`, pool))
 		n.reboot(t)
@@ -54,7 +55,7 @@ func TestNode(t *testing.T) {
 	t.Run("the power fails while pods are created", func(t *testing.T) { n.powerCut(t, namespace) })
 }
 
-// reboot boots the node in order, and expects everything to be as before.
+// reboot reboots the node, and expects all pods to run again on their CPUs.
 func (n *node) reboot(t *testing.T) {
 	t.Helper()
 	before := n.awaitRunning(t, time.Minute)
@@ -65,13 +66,13 @@ func (n *node) reboot(t *testing.T) {
 	booted := time.Now()
 	n.learn(t)
 	n.awaitReady(t, n.now(t).Add(-time.Duration(5)*time.Second))
-	t.Logf("down and up again in %s, Ready after another %s", booted.Sub(begin).Round(time.Second), time.Since(booted).Round(time.Second))
+	t.Logf("rebooted in %s, and Ready after another %s", booted.Sub(begin).Round(time.Second), time.Since(booted).Round(time.Second))
 	n.awaitRestarted(t, before)
 	n.expectPlaced(t)
 	n.expectClean(t)
 }
 
-// awaitRestarted waits until all pods run in other containers than before.
+// awaitRestarted waits until all pods run, and in other containers than before.
 func (n *node) awaitRestarted(t *testing.T, before []v1.Pod) {
 	t.Helper()
 	old := map[string]bool{}
@@ -85,14 +86,15 @@ func (n *node) awaitRestarted(t *testing.T, before []v1.Pod) {
 		}
 		for _, p := range list.Items {
 			if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Running == nil || old[p.Status.ContainerStatuses[0].ContainerID] {
-				return fmt.Errorf("pod %s is %s: %v", p.Name, p.Status.Phase, p.Status.ContainerStatuses)
+				return fmt.Errorf("pod %s is %s, with the containers %v", p.Name, p.Status.Phase, p.Status.ContainerStatuses)
 			}
 		}
 		return nil
 	})
 }
 
-// exclusive returns the CPUs that the CPU manager has given away.
+// exclusive returns the CPUs of the Guaranteed pod, as a CPU list. It is empty if there is no
+// such pod.
 func (n *node) exclusive(t *testing.T) string {
 	t.Helper()
 	list, err := n.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -107,6 +109,7 @@ func (n *node) exclusive(t *testing.T) string {
 	return ""
 }
 
+// watchdog has the kubelet hang, and expects another one to start while the pods run on.
 func (n *node) watchdog(t *testing.T) {
 	before := n.awaitRunning(t, time.Minute)
 	pid := n.run(t, "systemctl show --value --property=MainPID kubelet")
@@ -115,7 +118,7 @@ func (n *node) watchdog(t *testing.T) {
 	waitFor(t, 3*time.Minute, "systemd starts another kubelet", func(ctx context.Context) error {
 		now, err := n.Run(ctx, "systemctl show --value --property=MainPID kubelet")
 		if err == nil && (now == pid || now == "0") {
-			err = fmt.Errorf("its process is %s, as it was", now)
+			err = fmt.Errorf("its process is %s, and was %s", now, pid)
 		}
 		return err
 	})
@@ -125,14 +128,15 @@ func (n *node) watchdog(t *testing.T) {
 		if !slices.ContainsFunc(after, func(now v1.Pod) bool {
 			return now.UID == p.UID && now.Status.ContainerStatuses[0].ContainerID == p.Status.ContainerStatuses[0].ContainerID
 		}) {
-			t.Errorf("the container of pod %s does not run any more", p.Name)
+			t.Errorf("the container of pod %s no longer runs", p.Name)
 		}
 	}
 	n.expectPlaced(t)
 }
 
-// cpuOffline takes CPUs from the host: one of the pool, and one outside. The kernel takes
-// them out of all cpusets; the node says so, and a kubelet that starts names what is wrong.
+// cpuOffline takes one CPU of the pool and one outside it offline. The kernel takes them out of
+// all cpusets, and Events name them. A kubelet does not start while a CPU of the pool is
+// offline, and names it.
 func (n *node) cpuOffline(t *testing.T) {
 	pool := n.pools["management"]
 	lost, other := pool.List()[pool.Size()-1], -1
@@ -150,7 +154,7 @@ func (n *node) cpuOffline(t *testing.T) {
 	n.expectPlaced(t, lost, other)
 	n.run(t, online(other, 1))
 	n.run(t, "systemctl restart kubelet")
-	waitFor(t, time.Minute, "the kubelet says what is wrong", func(ctx context.Context) error {
+	waitFor(t, time.Minute, "the kubelet names the CPU that the host lacks", func(ctx context.Context) error {
 		_, err := n.Run(ctx, fmt.Sprintf("grep -q 'the host has no CPU %d;' %s/logs/kubelet.log", lost, host.Dir))
 		return err
 	})
@@ -159,7 +163,8 @@ func (n *node) cpuOffline(t *testing.T) {
 	n.expectPlaced(t)
 }
 
-// powerCut ends the VM at once while pods are created.
+// powerCut cuts the power of the VM while pods are created, and expects every pod to run that
+// the API had confirmed.
 func (n *node) powerCut(t *testing.T, namespace string) {
 	const pods = 20
 	n.learn(t)
@@ -179,9 +184,9 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 			time.Sleep(300 * time.Millisecond) // the rate of the load, not a wait
 		}
 	}()
-	waitFor(t, time.Minute, "most of the pods are created", func(context.Context) error {
+	waitFor(t, time.Minute, "more than half of the pods are created", func(context.Context) error {
 		if count := created.Load(); count < pods*6/10 {
-			return fmt.Errorf("%d of %d are", count, pods)
+			return fmt.Errorf("there are %d of %d", count, pods)
 		}
 		return nil
 	})
@@ -197,9 +202,8 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 	n.learn(t)
 	booted := time.Now()
 	n.awaitReady(t, n.now(t).Add(-time.Duration(5)*time.Second))
-	t.Logf("the power was cut after %d of %d pods; up again in %s, Ready after another %s", count, pods, booted.Sub(begin).Round(time.Second), time.Since(booted).Round(time.Second))
+	t.Logf("the power was cut after %d of %d pods; booted in %s, and Ready after another %s", count, pods, booted.Sub(begin).Round(time.Second), time.Since(booted).Round(time.Second))
 	list := n.awaitRunning(t, 5*time.Minute)
-	// Each that the API has confirmed is there.
 	found := 0
 	for _, p := range list {
 		if strings.HasPrefix(p.Name, "cut-") {
@@ -207,7 +211,7 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 		}
 	}
 	if found < count {
-		t.Errorf("of %d pods that were created, %d are there", count, found)
+		t.Errorf("of %d pods that the API had confirmed, %d are there", count, found)
 	}
 	n.expectPlaced(t)
 	n.expectClean(t)

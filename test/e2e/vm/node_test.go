@@ -18,19 +18,19 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// asks are the annotations of a pod that asks for the type of the tests' nodes.
+// asks are the annotations of a pod that asks for the type of the nodes.
 var asks = fixture.Asks("management")
 
-// node is a VM whose control plane consists of partitioned static pods.
+// node is a VM with a node in it. If it has a control plane, that runs as partitioned static pods.
 type node struct {
 	*vm.VM
 	client *kubernetes.Clientset
-	// pools are those of the node's pinning file.
+	// pools are those of the pinning file, and cpus all CPUs of the VM. See learn.
 	pools partition.Pools
 	cpus  cpuset.CPUSet
 }
 
-// bootNode starts a VM and makes it a node with the pinning file.
+// bootNode starts a VM with a single-node cluster in it, whose node has the pinning file.
 func bootNode(t *testing.T, pinning string, config vm.Config, cluster host.Config) *node {
 	t.Helper()
 	n := &node{VM: boot(t, config)}
@@ -39,7 +39,7 @@ func bootNode(t *testing.T, pinning string, config vm.Config, cluster host.Confi
 	if _, err := n.StartCluster(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("from the boot's end to Ready: %s", time.Since(begin).Round(time.Second))
+	t.Logf("Ready %s after the boot", time.Since(begin).Round(time.Second))
 	var err error
 	if n.client, err = n.Client(); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func bootNode(t *testing.T, pinning string, config vm.Config, cluster host.Confi
 	return n
 }
 
-// learn reads the node's CPUs and its pinning file.
+// learn reads the node's CPUs and pinning file.
 func (n *node) learn(t *testing.T) {
 	t.Helper()
 	n.cpus = fixture.CPUs(t, n.run(t, "cat /sys/devices/system/cpu/present"))
@@ -58,7 +58,7 @@ func (n *node) learn(t *testing.T) {
 	}
 }
 
-// writePinningFile replaces the node's; a kubelet that starts reads it.
+// writePinningFile replaces the pinning file. The next kubelet that starts reads it.
 func (n *node) writePinningFile(t *testing.T, content string) {
 	t.Helper()
 	if err := n.Write(t.Context(), partition.PinningFilePath, []byte(content)); err != nil {
@@ -67,6 +67,7 @@ func (n *node) writePinningFile(t *testing.T, content string) {
 	n.run(t, "chmod 600 "+partition.PinningFilePath)
 }
 
+// run returns the output of a script in the VM.
 func (n *node) run(t *testing.T, script string) string {
 	t.Helper()
 	output, err := n.Run(t.Context(), script)
@@ -76,13 +77,14 @@ func (n *node) run(t *testing.T, script string) string {
 	return output
 }
 
-// waitFor is [fixture.WaitFor] with the pause of this package: to ask takes a VM much of its CPUs.
+// waitFor is [fixture.WaitFor] with the pause of this package. It is long, since each call
+// costs an emulated VM CPU time.
 func waitFor(t *testing.T, limit time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
 	fixture.WaitFor(t, 500*time.Millisecond, limit, what, condition)
 }
 
-// awaitReady waits until the node's kubelet has said, after a time, that it is Ready.
+// awaitReady waits until the kubelet has reported its node as Ready after a time of the VM.
 func (n *node) awaitReady(t *testing.T, since time.Time) {
 	t.Helper()
 	waitFor(t, 5*time.Minute, n.Name()+" is Ready", func(ctx context.Context) error {
@@ -99,7 +101,7 @@ func (n *node) awaitReady(t *testing.T, since time.Time) {
 	})
 }
 
-// now is the VM's time: its clock need not be the host's.
+// now returns the time of the VM, which may differ from the host's.
 func (n *node) now(t *testing.T) time.Time {
 	t.Helper()
 	now, err := time.Parse(time.RFC3339, n.run(t, "date --utc +%Y-%m-%dT%H:%M:%SZ"))
@@ -109,6 +111,7 @@ func (n *node) now(t *testing.T) time.Time {
 	return now
 }
 
+// create creates pods.
 func (n *node) create(t *testing.T, namespace string, pods ...*v1.Pod) {
 	t.Helper()
 	for _, p := range pods {
@@ -118,7 +121,7 @@ func (n *node) create(t *testing.T, namespace string, pods ...*v1.Pod) {
 	}
 }
 
-// awaitRunning waits until all pods of the cluster run.
+// awaitRunning waits until all pods of the cluster run, and returns them.
 func (n *node) awaitRunning(t *testing.T, limit time.Duration) []v1.Pod {
 	t.Helper()
 	var pods []v1.Pod
@@ -142,13 +145,13 @@ func (n *node) awaitRunning(t *testing.T, limit time.Duration) []v1.Pod {
 	return pods
 }
 
-// expectPlaced waits until each container, of all pods that run on the node, may use its
-// CPUs and no other, and each task of it: the pool's, or its own, or those that are left.
-// CPUs that are offline are not looked for.
+// expectPlaced waits until each container on the node, and each of its tasks, may use exactly
+// its CPUs: those of its pool, its exclusive ones, or the shared ones. CPUs that are offline do
+// not count.
 func (n *node) expectPlaced(t *testing.T, offline ...int) {
 	t.Helper()
-	// Two processes, whatever the number of containers: they are slow to start under
-	// emulation. A task may have ended.
+	// It needs two processes for any number of containers, because processes are slow to start
+	// under emulation. A task may have ended when its status is read.
 	const script = `find /sys/fs/cgroup/kubepods.slice -name 'cri-containerd-*.scope' | awk '{
   group = $0
   found = ""
@@ -168,7 +171,7 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
   print group, found
 }'`
 	gone := cpuset.New(offline...)
-	waitFor(t, 90*time.Second, "all containers are where they belong", func(ctx context.Context) error {
+	waitFor(t, 90*time.Second, "all containers have their CPUs", func(ctx context.Context) error {
 		output, err := n.Run(ctx, script)
 		if err != nil {
 			return err
@@ -198,7 +201,7 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
 			id := fixture.ContainerID(p.Status.ContainerStatuses[0])
 			cpus, ok := found[id]
 			if !ok {
-				return fmt.Errorf("pod %s has no container %s", p.Name, id)
+				return fmt.Errorf("there is no cgroup of container %s of pod %s", id, p.Name)
 			}
 			workloadType, partitioned := partition.PartitionedType(p)
 			switch {
@@ -207,7 +210,7 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
 			case p.Status.QOSClass == v1.PodQOSGuaranteed:
 				own := fixture.CPUs(t, cpus[0])
 				if !own.IsSubsetOf(others.Difference(taken)) || int64(own.Size()) != p.Spec.Containers[0].Resources.Requests.Cpu().Value() {
-					return fmt.Errorf("pod %s has CPUs %s for itself; others have %s, and pools %s", p.Name, own, taken, n.pools.Union())
+					return fmt.Errorf("pod %s has the exclusive CPUs %s, want %s that are neither taken (%s) nor in a pool (%s)", p.Name, own, p.Spec.Containers[0].Resources.Requests.Cpu(), taken, n.pools.Union())
 				}
 				taken = taken.Union(own)
 			default:
@@ -218,7 +221,7 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
 			want := c.allowed.Difference(taken)
 			for _, cpus := range c.cpus {
 				if cpus != want.String() {
-					return fmt.Errorf("pod %s or a task of it may use CPUs %s, want %s", c.pod.Name, cpus, want)
+					return fmt.Errorf("the container of pod %s, or one of its tasks, may use CPUs %s, want %s", c.pod.Name, cpus, want)
 				}
 			}
 		}
@@ -226,10 +229,10 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
 	})
 }
 
-// expectClean checks that the node has the cgroups of its pods and of no other.
+// expectClean waits until the node has cgroups of its pods only.
 func (n *node) expectClean(t *testing.T) {
 	t.Helper()
-	waitFor(t, time.Minute, "nothing is left of pods that are gone", func(ctx context.Context) error {
+	waitFor(t, time.Minute, "no cgroup is left of a deleted pod", func(ctx context.Context) error {
 		output, err := n.Run(ctx, "find /sys/fs/cgroup/kubepods.slice -name 'kubepods*-pod*.slice' -printf '%f\\n'")
 		if err != nil {
 			return err
@@ -243,15 +246,15 @@ func (n *node) expectClean(t *testing.T) {
 				uid := strings.ReplaceAll(string(p.UID), "-", "_")
 				return strings.Contains(group, uid) || strings.Contains(group, p.Annotations[v1.MirrorPodAnnotationKey]) && p.Annotations[v1.MirrorPodAnnotationKey] != ""
 			}) {
-				return fmt.Errorf("%s is of no pod", group)
+				return fmt.Errorf("no pod has the cgroup %s", group)
 			}
 		}
 		return nil
 	})
 }
 
-// controlPlane returns the containers of the static pods, once all run: one that finds no
-// API when a node starts ends, and starts again.
+// controlPlane returns the containers of the control plane, once all of them run. Right after
+// the start of a node, one that does not reach the API may end and restart.
 func (n *node) controlPlane(t *testing.T) (containers []string) {
 	t.Helper()
 	waitFor(t, 3*time.Minute, "the control plane runs", func(ctx context.Context) error {
@@ -263,7 +266,7 @@ func (n *node) controlPlane(t *testing.T) (containers []string) {
 		for _, p := range list.Items {
 			for _, status := range p.Status.ContainerStatuses {
 				if status.State.Running == nil {
-					return fmt.Errorf("container %s of pod %s does not: %v", status.Name, p.Name, status.State)
+					return fmt.Errorf("container %s of pod %s is in the state %v", status.Name, p.Name, status.State)
 				}
 				containers = append(containers, p.Name+" "+status.ContainerID)
 			}

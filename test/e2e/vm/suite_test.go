@@ -12,17 +12,17 @@ import (
 )
 
 var (
-	suiteName   = flag.String("suite-name", "vm", "which suite of package e2e runs in a VM")
-	suiteRun    = flag.String("suite-run", "", "which of its tests, by name; empty means all")
-	kernelArgs  = flag.String("kernel-args", "", "what that VM's kernel gets beside its own arguments")
-	upstreamBin = flag.String("upstream-bin", "", "directory of the same release's kubelet without the series")
+	suiteName   = flag.String("suite-name", "vm", "suite of package e2e that runs in a VM")
+	suiteRun    = flag.String("suite-run", "", "regular expression of the names of its tests; empty means all")
+	upstreamBin = flag.String("upstream-bin", "", "directory of the unpatched kubelet of the same release; may be empty")
 )
 
-// TestSuite runs the tests of package e2e in a VM: they are on its node.
+// The tests of package e2e pass in a VM, on its node. If the VM stops, they run once more, in a
+// new one.
 func TestSuite(t *testing.T) {
 	err := suite(t)
 	if errors.Is(err, vm.ErrStopped) && !t.Failed() {
-		t.Logf("%v; once more, in a new VM", err)
+		t.Logf("%v; the tests run once more, in a new VM", err)
 		err = suite(t)
 	}
 	if err != nil {
@@ -30,6 +30,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
+// suite runs them in a new VM.
 func suite(t *testing.T) error {
 	m := boot(t, vm.Config{Append: *kernelArgs})
 	siblings, err := m.Run(t.Context(), "cat /sys/devices/system/cpu/cpu0/topology/thread_siblings_list")

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"path/filepath"
@@ -17,13 +18,13 @@ import (
 	"workload.openshift.io/partition"
 )
 
-var olderBin = flag.String("older-bin", "", "directory of the binaries of the release before")
+var olderBin = flag.String("older-bin", "", "directory of the patched kubelet of an older release; may be empty")
 
-// Two VMs in one cluster: a type becomes active when the last node has it, and stays
-// so; and a node is drained and its kubelet upgraded while the other serves.
+// In a cluster of two nodes, a type becomes active when both have it. It stays active while one
+// node is drained and its kubelet upgraded.
 func TestTwoNodes(t *testing.T) {
 	if *olderBin == "" {
-		t.Skip("no binaries of the release before; make e2e-vm names them")
+		t.Skip("no binaries of an older release were given; make e2e-vm builds them")
 	}
 	older := *olderBin
 	release := filepath.Base(filepath.Dir(older))
@@ -33,9 +34,9 @@ func TestTwoNodes(t *testing.T) {
 	active := func() bool {
 		return partition.ListsType(fixture.Latched(t, first.client), "management")
 	}
-	waitFor(t, time.Minute, "the type is active with one node that has it", func(context.Context) error {
+	waitFor(t, time.Minute, "the type is active with the first node alone", func(context.Context) error {
 		if !active() {
-			return fmt.Errorf("it is not")
+			return errors.New("it is not in the latch")
 		}
 		return nil
 	})
@@ -53,7 +54,7 @@ func TestTwoNodes(t *testing.T) {
 		}
 		return created
 	}
-	t.Run("one of two nodes has the type", func(t *testing.T) {
+	t.Run("one of two nodes lacks the type", func(t *testing.T) {
 		time.Sleep(3 * time.Second) // the period in which nobody must latch it
 		if active() {
 			t.Error("the type is active though a node lacks it")
@@ -62,14 +63,14 @@ func TestTwoNodes(t *testing.T) {
 			t.Error("a pod is partitioned though a node lacks the type")
 		}
 	})
-	t.Run("both have it", func(t *testing.T) {
+	t.Run("both nodes have the type", func(t *testing.T) {
 		second.writePinningFile(t, pinning)
 		second.run(t, "systemctl restart kubelet")
 		second.awaitReady(t, second.now(t))
 		second.learn(t)
 		waitFor(t, time.Minute, "the type is active", func(context.Context) error {
 			if !active() {
-				return fmt.Errorf("it is not")
+				return errors.New("it is not in the latch")
 			}
 			return nil
 		})
@@ -77,7 +78,7 @@ func TestTwoNodes(t *testing.T) {
 			t.Error("a pod is not partitioned")
 		}
 	})
-	t.Run("a node is drained and its kubelet upgraded, and the other serves", func(t *testing.T) {
+	t.Run("a node is drained and its kubelet upgraded", func(t *testing.T) {
 		version := func() string {
 			object, err := first.client.CoreV1().Nodes().Get(t.Context(), second.Name(), metav1.GetOptions{})
 			if err != nil {
@@ -86,20 +87,20 @@ func TestTwoNodes(t *testing.T) {
 			return object.Status.NodeInfo.KubeletVersion
 		}
 		if !strings.HasPrefix(version(), release) {
-			t.Errorf("the kubelet is %s, want %s", version(), release)
+			t.Errorf("the kubelet has the version %s, want %s", version(), release)
 		}
 		kubectl := "/payload/bin/kubectl --kubeconfig " + host.Kubeconfig + " "
 		first.run(t, kubectl+"drain "+second.Name()+" --ignore-daemonsets --force --timeout=120s")
 		for i := range 3 {
 			if _, is := partition.PartitionedType(create(fmt.Sprintf("meanwhile-%d", i))); !is {
-				t.Error("a pod is not partitioned while a node is drained")
+				t.Error("a pod is not partitioned while the node is drained")
 			}
 		}
 		second.run(t, "sed -i 's|/payload/older/kubelet|/payload/bin/kubelet|' /etc/systemd/system/kubelet.service && systemctl daemon-reload && systemctl restart kubelet")
-		// The previous kubelet may have reported until now.
+		// The old kubelet may have reported until now.
 		second.awaitReady(t, second.now(t))
 		if strings.HasPrefix(version(), release) {
-			t.Errorf("the kubelet still is %s", version())
+			t.Errorf("the kubelet still has the version %s", version())
 		}
 		first.run(t, kubectl+"uncordon "+second.Name())
 		p := create("upgraded")
@@ -107,7 +108,7 @@ func TestTwoNodes(t *testing.T) {
 		first.expectPlaced(t)
 		second.expectPlaced(t)
 		if _, is := partition.PartitionedType(p); !is || !active() {
-			t.Error("the type is not active any more")
+			t.Error("the type is no longer active")
 		}
 	})
 }
