@@ -13,14 +13,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
 // A type becomes active when every node that counts reports its cores, and then stays active,
-// whatever joins and restarts. The plugin's configuration can decide instead.
+// whatever joins and restarts. The plugin's configuration can decide instead. What OpenShift's
+// object Infrastructure decides is TestInfrastructure's.
 func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	in(t)
 	with := config
@@ -85,10 +85,6 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 		if got := fixture.Latched(t, c.Client); got != "" {
 			t.Errorf("the latch is %q, and what the configuration decides is not to be latched", got)
 		}
-	})
-	t.Run("the configuration leaves it to OpenShift's Infrastructure", func(t *testing.T) {
-		restartAPIServer(t, c, partitioningConfig(`"activation": {"source": "Infrastructure"}`))
-		followsInfrastructure(t, c, creating(t, c, namespace))
 	})
 	t.Run("the configuration has a mistake", func(t *testing.T) { mistakes(t, c) })
 }
@@ -220,52 +216,6 @@ func twoServers(t *testing.T, c *host.Cluster, namespace string) {
 	})
 	reportCores(t, c, "late")
 	agree("when the type was latched and a node lacked it", true)
-}
-
-// followsInfrastructure checks that the type is active exactly when the Infrastructure object
-// says so.
-func followsInfrastructure(t *testing.T, c *host.Cluster, create creator) {
-	client, err := dynamic.NewForConfig(clientConfig(t, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	awaitActive(t, create, false)
-	definition := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "infrastructures.config.openshift.io"}, "spec": {
-		"group": "config.openshift.io", "scope": "Cluster", "names": {"plural": "infrastructures", "singular": "infrastructure", "kind": "Infrastructure", "listKind": "InfrastructureList"},
-		"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`), definition); err != nil {
-		t.Fatal(err)
-	}
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := definitions.Delete(cleanup(t), definition.GetName(), metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	resource := client.Resource(schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "infrastructures"})
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"}}}
-	waitFor(t, 20*time.Second, "the kind Infrastructure is served", func() error {
-		_, err := resource.Create(t.Context(), object, metav1.CreateOptions{})
-		return err
-	})
-	awaitActive(t, create, false)
-	for _, step := range []struct {
-		value string
-		want  bool
-	}{{"None", false}, {"AllNodes", true}, {"None", false}, {"AllNodes", true}} {
-		patch := fmt.Sprintf(`{"status": {"cpuPartitioning": %q}}`, step.value)
-		if _, err := resource.Patch(t.Context(), "cluster", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		awaitActive(t, create, step.want)
-	}
-	if err := resource.Delete(t.Context(), "cluster", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	awaitActive(t, create, false)
 }
 
 // mistakes checks that a kube-apiserver with a mistake in the plugin's configuration does not

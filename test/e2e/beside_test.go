@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // A patched and an unpatched control plane run side by side, and the end of one leaves nothing
@@ -45,7 +46,7 @@ func TestControlPlanesRunBesideEachOther(t *testing.T) {
 	}
 	t.Run("each has its own objects and its own admission", func(t *testing.T) {
 		for name, c := range map[string]*host.Cluster{"patched": patched, "unpatched": unpatched} {
-			namespace := newNamespace(t, c, "management")
+			namespace := fixture.Namespace(t, c.Client, "management")
 			reportingNode(t, c, "only-"+name, "management")
 			awaitActive(t, creating(t, c, namespace), c == patched)
 		}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -35,7 +36,7 @@ func TestInfrastructure(t *testing.T) {
 	}
 	reportingNode(t, c, "reporting", "management", "other")
 	object := infrastructureOf(t)
-	namespaces := map[string]string{"allows it": newNamespace(t, c, "management, other"), "is not annotated": newNamespace(t, c, ""), "allows others": newNamespace(t, c, "other")}
+	namespaces := map[string]string{"allows it": fixture.Namespace(t, c.Client, "management, other"), "is not annotated": fixture.Namespace(t, c.Client, ""), "allows others": fixture.Namespace(t, c.Client, "other")}
 	open := namespaces["allows it"]
 	awaitOther(t, c, open)
 
@@ -80,7 +81,7 @@ func TestInfrastructure(t *testing.T) {
 	// A controller that creates pods before the object has decided tries again, as clients do.
 	t.Run("it is made once more, and filled in with AllNodes while requests wait", func(t *testing.T) {
 		object.delete()
-		early := pod("early", map[string]string{managementTarget: "", "mine": "kept"}, container("c", "true", "cpu=100m memory=16Mi", ""))
+		early := fixture.Pod("early", map[string]string{managementTarget: "", "mine": "kept"}, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
 		waitFor(t, 30*time.Second, "pods that ask are not created", func() error { return unavailable(createSoon(t, c, open, early, true), name+"does not exist; ") })
 		object.create()
 		waitFor(t, 30*time.Second, "pods that ask are not created", func() error { return unavailable(createSoon(t, c, open, early, true), name+"has no status; ") })
@@ -96,23 +97,23 @@ func TestInfrastructure(t *testing.T) {
 			return err
 		})
 		for _, p := range createWhile(t, c, open, func() { object.set("AllNodes") }) {
-			expectPartitioned(t, p, []int64{100})
+			expectCores(t, p, 100)
 		}
 		got, told, err := send(t, open, early, "create")
 		if err != nil || len(told) > 0 {
 			t.Fatalf("the pod that was early: %v, told %q", err, told)
 		}
-		expectPartitioned(t, got, []int64{100})
+		expectCores(t, got, 100)
 		if p := podOf(t, c, open, "early", "created"); p.Annotations[partition.ResourcesAnnotation("c")] == "" {
 			t.Errorf("the Deployment's pod has annotations %v", p.Annotations)
 		}
 	})
 	t.Run("on a cluster with AllNodes the namespace has its say", func(t *testing.T) {
-		_, told, err := send(t, namespaces["is not annotated"], pod("", asks, container("c", "true", "cpu=100m memory=16Mi", "")), "create")
-		if err != nil || len(told) != 1 || !strings.Contains(told[0], texts[partition.ReasonNamespaceNotAnnotated]) {
+		_, told, err := send(t, namespaces["is not annotated"], fixture.Pod("", asks, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), "create")
+		if err != nil || len(told) != 1 || !strings.Contains(told[0], "namespace is not annotated with workload.openshift.io/allowed") {
 			t.Errorf("got %v, told %q", err, told)
 		}
-		if _, _, err := send(t, namespaces["allows others"], pod("", asks, container("c", "true", "cpu=100m memory=16Mi", "")), "create"); !apierrors.IsForbidden(err) {
+		if _, _, err := send(t, namespaces["allows others"], fixture.Pod("", asks, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), "create"); !apierrors.IsForbidden(err) {
 			t.Errorf("got %v, want 403", err)
 		}
 	})
@@ -203,7 +204,7 @@ func (i *installer) delete() {
 func awaitOther(t *testing.T, c *host.Cluster, namespace string) {
 	t.Helper()
 	waitFor(t, 5*time.Second, "the nodes decide on another type", func() error {
-		p, err := creating(t, c, namespace)(pod("other", asksFor("other"), container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		p, err := creating(t, c, namespace)(fixture.Pod("other", fixture.Asks("other"), fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return err
 		}
@@ -239,13 +240,13 @@ func expectUndecided(t *testing.T, c *host.Cluster, lacks string, namespaces map
 	before := podSeries(t, c)
 	for which, namespace := range namespaces {
 		for _, effect := range []string{"", hard} {
-			p := pod("asks", map[string]string{managementTarget: effect}, container("c", "true", "cpu=100m memory=16Mi", ""))
+			p := fixture.Pod("asks", map[string]string{managementTarget: effect}, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
 			waitFor(t, 30*time.Second, "in a namespace that "+which+" a pod is not created", func() error { return unavailable(createSoon(t, c, namespace, p, false), lacks) })
 		}
 		if told := applyDeployment(t, namespace, "asks", asks, metav1.DryRunAll); len(told) > 0 {
 			t.Errorf("in a namespace that %s the author of a Deployment was told %q", which, told)
 		}
-		if _, told, err := send(t, namespace, pod("", nil, container("c", "true", "cpu=100m memory=16Mi", "")), "create"); err != nil || len(told) > 0 {
+		if _, told, err := send(t, namespace, fixture.Pod("", nil, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")), "create"); err != nil || len(told) > 0 {
 			t.Errorf("in a namespace that %s a pod that does not ask got %v, told %q", which, err, told)
 		}
 	}
@@ -267,7 +268,7 @@ func createWhile(t *testing.T, c *host.Cluster, namespace string, do func()) (cr
 	answers := make(chan answer, requests)
 	for range requests {
 		go func() {
-			p := pod("", map[string]string{managementTarget: "", "mine": "kept"}, container("c", "true", "cpu=100m memory=16Mi", ""))
+			p := fixture.Pod("", map[string]string{managementTarget: "", "mine": "kept"}, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
 			p.GenerateName = "waits-"
 			got, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
 			answers <- answer{got, err}
@@ -295,7 +296,7 @@ func expectDecidedAgainst(t *testing.T, c *host.Cluster, namespace string) {
 	t.Helper()
 	const series = `apiserver_workload_partitioning_pods_total{outcome="skipped",reason="decided_against",workload_type="management"}`
 	asking := func(effect string) *v1.Pod {
-		return pod("", map[string]string{managementTarget: effect, "mine": "kept"}, container("c", "true", "cpu=100m memory=16Mi", ""))
+		return fixture.Pod("", map[string]string{managementTarget: effect, "mine": "kept"}, fixture.Container("c", "true", "cpu=100m memory=16Mi", ""))
 	}
 	before := podSeries(t, c)[series]
 	for _, how := range []string{"create", "generateName", "apply"} {
@@ -366,7 +367,7 @@ func applyDeployment(t *testing.T, namespace, name string, annotations map[strin
 	labels := map[string]string{"app": name}
 	data, err := json.Marshal(&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}, Spec: pod("", nil, container("c", "true", "cpu=100m memory=16Mi", "")).Spec},
+		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}, Spec: fixture.Pod("", nil, fixture.Container("c", "true", "cpu=100m memory=16Mi", "")).Spec},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -417,4 +418,15 @@ func auditedAnnotations(t *testing.T, c *host.Cluster, namespace, name string) (
 		return fmt.Errorf("it does not")
 	})
 	return annotations
+}
+
+// expectCores checks that the pod's only container asks for so many millicores of the partition,
+// and for no cpu.
+func expectCores(t *testing.T, p *v1.Pod, want int64) {
+	t.Helper()
+	asked := p.Spec.Containers[0].Resources.Requests
+	has := asked[cores]
+	if _, cpu := asked[v1.ResourceCPU]; cpu || has.Value() != want {
+		t.Errorf("pod %s asks for %v, want %d cores and no cpu", p.Name, asked, want)
+	}
 }

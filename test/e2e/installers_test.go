@@ -30,6 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -52,7 +53,7 @@ func kubeletStartsInStatesOfInstallers(t *testing.T, c *host.Cluster) {
 		// Of the cluster's own configuration, where nothing else is reserved.
 		kubeReserved = 500
 	)
-	all := cpus(t, allCPUs(t))
+	all := fixture.CPUs(t, allCPUs(t))
 	for _, test := range []struct {
 		name, file, configuration string
 		// reserved is what cpu allocatable lacks, in millicores.
@@ -80,7 +81,7 @@ func kubeletStartsInStatesOfInstallers(t *testing.T, c *host.Cluster) {
 				t.Errorf("%dm are reserved, want %dm", reserved, test.reserved)
 			}
 			if test.event != "" {
-				awaitEvent(t, c, test.event, "")
+				fixture.AwaitEvent(t, c.Client, eventLimit, test.event, "")
 			}
 		})
 	}
@@ -151,11 +152,11 @@ func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
 		c.Config.KubeletConfiguration = before + fmt.Sprintf("reservedSystemCPUs: %q\n", cpus)
 	}
 	static := c.Config.CPUManagerPolicy != "none"
-	all := cpus(t, allCPUs(t))
+	all := fixture.CPUs(t, allCPUs(t))
 	last := slices.Max(all.List())
-	namespace := newNamespace(t, c, "management")
-	pods := start(t, c, namespace, pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")),
-		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+	namespace := fixture.Namespace(t, c.Client, "management")
+	pods := start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")),
+		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	exclusive := cpuset.New()
 	// expect checks where everything runs.
 	expect := func(t *testing.T, pool, reserved cpuset.CPUSet) {
@@ -197,7 +198,7 @@ func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
 				restart(t, c, `{"management": {"cpuset": "`+test.pool.String()+`"}}`)
 				expect(t, test.pool, test.reserved)
 				if test.missing != "" {
-					awaitEvent(t, c, "ReservedCPUsDiffer", test.missing)
+					fixture.AwaitEvent(t, c.Client, eventLimit, "ReservedCPUsDiffer", test.missing)
 				}
 			})
 		}
@@ -210,14 +211,14 @@ func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
 		needsCPUs(t, 4)
 		c.Config.KubeletConfiguration = before
 		restart(t, c, pinning)
-		holder := start(t, c, namespace, pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))[0]
+		holder := start(t, c, namespace, fixture.Pod("exclusive", nil, fixture.Container("c", fixture.Awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))[0]
 		t.Cleanup(func() {
 			c.Config.KubeletConfiguration = before
 			restart(t, c, pinning)
 			releaseExclusive(t, c, holder)
 		})
 		pods = append(pods, holder)
-		exclusive = cpus(t, containerUsage(t, holder, 0).CPUs)
+		exclusive = fixture.CPUs(t, containerUsage(t, holder, 0).CPUs)
 		expectHeld := func(t *testing.T) {
 			t.Helper()
 			if got, err := heldCPUs(c, holder); err != nil || got != exclusive.String() {
@@ -232,7 +233,7 @@ func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
 		t.Run("on a CPU that a pool wants", func(t *testing.T) {
 			for _, reserved := range []string{"0", cpuset.New(0, last).String()} {
 				reserve(reserved)
-				fails(t, c, fmt.Sprintf(`{"management": {"cpuset": "0,%d"}}`, last), fmt.Sprintf("exclusively holds CPU %d, which", last))
+				expectNoStart(t, c, fmt.Sprintf(`{"management": {"cpuset": "0,%d"}}`, last), fmt.Sprintf("exclusively holds CPU %d, which", last))
 				expectHeld(t)
 			}
 		})
@@ -248,7 +249,7 @@ func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
 				if err != nil {
 					return err
 				}
-				if status := p.Status.ContainerStatuses[0]; containerID(p) == containerID(holder) || status.State.Running == nil {
+				if status := p.Status.ContainerStatuses[0]; fixture.ContainerID(p.Status.ContainerStatuses[0]) == fixture.ContainerID(holder.Status.ContainerStatuses[0]) || status.State.Running == nil {
 					return fmt.Errorf("its container is %v", status)
 				}
 				pods[2] = p

@@ -34,7 +34,7 @@ func TestMetricsAndEvents(t *testing.T) {
 	in(t, core, vm)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
-	fixture.AwaitEvent(t, c.Client, eventLimit, "WorkloadPartitioningEnabled", `Workload type management has the CPUs "0"`)
+	fixture.AwaitEvent(t, c.Client, eventLimit, "WorkloadPartitioningEnabled", `The pool of workload type management has the CPUs "0"`)
 	waitFor(t, 30*time.Second, "the kubelet has forgotten the pods of other tests", func() error {
 		if pods := metric(t, c, "kubelet_workload_partitioning_pods", "workload_type", "management"); pods != 0 {
 			return fmt.Errorf("it counts %v", pods)

@@ -30,6 +30,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // Pools that grow take cpu from allocatable, and a kubelet that starts rejects what no longer
@@ -42,10 +43,10 @@ func TestPodsThatNoLongerFit(t *testing.T) {
 	t.Cleanup(func() { restart(t, c, pinning) })
 	// Both fit beside the 500m of kubeReserved, and not beside a CPU for the pool.
 	request := fmt.Sprintf("cpu=%dm memory=16Mi", (runtime.NumCPU()*1000-500)/2-50)
-	namespace := newNamespace(t, c, "management")
-	first := start(t, c, namespace, pod("first", nil, container("c", awake, request, "")))[0]
+	namespace := fixture.Namespace(t, c.Client, "management")
+	first := start(t, c, namespace, fixture.Pod("first", nil, fixture.Container("c", fixture.Awake, request, "")))[0]
 	time.Sleep(2 * time.Second) // the kubelet goes by the time of creation, in seconds
-	last := start(t, c, namespace, pod("last", nil, container("c", awake, request, "")))[0]
+	last := start(t, c, namespace, fixture.Pod("last", nil, fixture.Container("c", fixture.Awake, request, "")))[0]
 	// The kubelet frees the cgroups of the classes once a minute, and when a pod starts.
 	waitFor(t, 2*time.Minute, "the record of the pool is removed", func() error {
 		_, err := os.Stat(filepath.Join(c.KubeletDir(), "workload_partitioning_state"))
@@ -85,10 +86,10 @@ func TestPodsThatNoLongerFit(t *testing.T) {
 		}
 		return nil
 	})
-	if now := get(t, first); now.Status.Phase != v1.PodRunning || containerID(now) != containerID(first) {
-		t.Errorf("the first pod is %s, and its container was %s and is %s", now.Status.Phase, containerID(first), containerID(now))
+	if now := get(t, first); now.Status.Phase != v1.PodRunning || fixture.ContainerID(now.Status.ContainerStatuses[0]) != fixture.ContainerID(first.Status.ContainerStatuses[0]) {
+		t.Errorf("the first pod is %s, and its container was %s and is %s", now.Status.Phase, fixture.ContainerID(first.Status.ContainerStatuses[0]), fixture.ContainerID(now.Status.ContainerStatuses[0]))
 	}
-	awaitEvent(t, c, "PodsNoLongerFit", fmt.Sprintf(`went from the CPUs "" to "0" and leave too little cpu. Rejected when the kubelet started (OutOfcpu): %s/last`, namespace))
+	fixture.AwaitEvent(t, c.Client, eventLimit, "PodsNoLongerFit", fmt.Sprintf(`went from the CPUs "" to "0" and leave too little cpu. Rejected when the kubelet started (OutOfcpu): %s/last`, namespace))
 	t.Run("it is reported once", func(t *testing.T) {
 		before := countEvents(t, c, "PodsNoLongerFit")
 		restart(t, c, pinning)

@@ -25,6 +25,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/criproxy"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // A runtime that reads the annotations, as CRI-O can, gives containers other shares than the
@@ -59,12 +60,12 @@ func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
 		return nil
 	})
 	restart(t, c, pinning)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	pods := start(t, c, namespace,
-		pod("limited", asks, container("c", awake, "cpu=400m memory=16Mi", "cpu=500m memory=64Mi")),
-		pod("unlimited", asks, container("c", awake, "cpu=100m memory=16Mi", "")),
-		pod("besteffort", asks, container("c", awake, "", "")),
-		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+		fixture.Pod("limited", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "cpu=500m memory=64Mi")),
+		fixture.Pod("unlimited", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")),
+		fixture.Pod("besteffort", asks, fixture.Container("c", fixture.Awake, "", "")),
+		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	expectWritten := func(t *testing.T) {
 		t.Helper()
 		for _, p := range pods[:3] {
@@ -103,18 +104,18 @@ func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
 		t.Run(test.name, func(t *testing.T) {
 			restart(t, c, pinning)
 			restart(t, c, test.file)
-			free := pod("", nil, container("c", awake, "memory=16Mi", ""))
+			free := fixture.Pod("", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", ""))
 			free.GenerateName = "free-"
 			if test.file != "" {
 				free.Annotations = asks
 			}
 			free = start(t, c, namespace, free)[0]
 			for _, file := range []string{test.file, test.then} {
-				if updates := updatesAfterStart(t, c, proxy, file)[containerID(free)]; len(updates) > 0 {
+				if updates := updatesAfterStart(t, c, proxy, file)[fixture.ContainerID(free.Status.ContainerStatuses[0])]; len(updates) > 0 {
 					t.Errorf("with the file %q the runtime was asked for %v", file, updates)
 				}
 			}
-			status, err := runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: containerID(free)})
+			status, err := runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: fixture.ContainerID(free.Status.ContainerStatuses[0])})
 			if err != nil || status.Status.Resources.Linux.CpusetCpus != "" {
 				t.Errorf("the container has the cpuset %q (%v), want none", status.GetStatus().GetResources().GetLinux().GetCpusetCpus(), err)
 			}
@@ -138,15 +139,15 @@ func runtimeThatReportsNoResources(t *testing.T, c *host.Cluster) {
 		return nil
 	})
 	restart(t, c, pinning)
-	pods := start(t, c, newNamespace(t, c, "management"),
-		pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", "")),
-		pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))
+	pods := start(t, c, fixture.Namespace(t, c.Client, "management"),
+		fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")),
+		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
 	for _, when := range []string{"the kubelet starts again", "and once more"} {
 		t.Run(when, func(t *testing.T) {
 			updates := updatesAfterStart(t, c, proxy, pinning)
 			for _, p := range pods {
 				var sent []string
-				for _, update := range updates[containerID(p)] {
+				for _, update := range updates[fixture.ContainerID(p.Status.ContainerStatuses[0])] {
 					sent = append(sent, update.CpusetCpus)
 				}
 				if want := []string{allowed(t, p).String()}; !slices.Equal(sent, want) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -61,11 +62,11 @@ func TestSchedulerFillsPoolsOfManyNodes(t *testing.T) {
 	in(t)
 	const count = 50
 	c := simulatedNodes(t, count)
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	awaitActive(t, creating(t, c, namespace), true)
 	var pods []*v1.Pod
 	for i := range count {
-		pods = append(pods, pod(fmt.Sprintf("p-%d", i), asks, container("c", awake, "cpu=600m memory=16Mi", "")))
+		pods = append(pods, fixture.Pod(fmt.Sprintf("p-%d", i), asks, fixture.Container("c", fixture.Awake, "cpu=600m memory=16Mi", "")))
 	}
 	hosts := map[string]string{}
 	for _, p := range start(t, c, namespace, pods...) {
@@ -77,7 +78,7 @@ func TestSchedulerFillsPoolsOfManyNodes(t *testing.T) {
 		}
 		hosts[p.Spec.NodeName] = p.Name
 	}
-	more := pod("more", asks, container("c", awake, "cpu=600m memory=16Mi", ""))
+	more := fixture.Pod("more", asks, fixture.Container("c", fixture.Awake, "cpu=600m memory=16Mi", ""))
 	if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), more, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

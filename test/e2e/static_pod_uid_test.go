@@ -18,7 +18,6 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
 
@@ -39,10 +39,10 @@ func TestStaticPodWithItsOwnUID(t *testing.T) {
 func staticPodWithItsOwnUID(t *testing.T, c *host.Cluster) {
 	t.Cleanup(func() { restart(t, c, pinning) })
 	const name = "own-uid"
-	manifest := strings.Replace(oneContainer(name, target("management", ""), "{requests: {cpu: 400m, memory: 16Mi}}", ""),
-		"metadata:\n", "metadata:\n  uid: 0123456789abcdef0123456789abcdef\n", 1)
+	manifest := staticPod(name, asks, fixture.Awake, "cpu=400m memory=16Mi", "")
+	manifest.UID = "0123456789abcdef0123456789abcdef"
 	restart(t, c, "")
-	writeStaticPod(t, c, name, manifest)
+	writeStaticPods(t, c, manifest)
 	var p *v1.Pod
 	// expect waits until the pod has the form, with the CPUs and the weight that go with it.
 	expect := func(t *testing.T, partitioned bool) {
@@ -72,13 +72,13 @@ func staticPodWithItsOwnUID(t *testing.T, c *host.Cluster) {
 	// again waits until its container, which is killed behind the kubelet's back, runs again.
 	again := func(t *testing.T) {
 		t.Helper()
-		killed := containerID(p)
+		killed := fixture.ContainerID(p.Status.ContainerStatuses[0])
 		if _, err := runtimeClient(t, c).StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: killed}); err != nil {
 			t.Fatal(err)
 		}
 		waitFor(t, 2*time.Minute, "its container runs again", func() (err error) {
 			p, err = c.Client.CoreV1().Pods("default").Get(t.Context(), p.Name, metav1.GetOptions{})
-			if err == nil && (containerID(p) == killed || p.Status.ContainerStatuses[0].State.Running == nil) {
+			if err == nil && (fixture.ContainerID(p.Status.ContainerStatuses[0]) == killed || p.Status.ContainerStatuses[0].State.Running == nil) {
 				err = fmt.Errorf("its container is %v", p.Status.ContainerStatuses)
 			}
 			return err

@@ -66,7 +66,7 @@ func TestStaticPodsThatCannotBePartitionedRunAllTheSame(t *testing.T) {
 			expectNoLeak(t, p)
 			fixture.AwaitEvent(t, c.Client, eventLimit, "StaticPodNotPartitioned", "Static pod default/"+name+": "+warning)
 			log, err := os.ReadFile(c.Kubelet.Log())
-			if line := fmt.Sprintf("Static pod runs unpartitioned\" pod=%q", "default/"+name); err != nil || strings.Count(string(log), line) != 1 {
+			if line := fmt.Sprintf("Static pod runs as an ordinary pod\" pod=%q", "default/"+name); err != nil || strings.Count(string(log), line) != 1 {
 				t.Errorf("the log has %d lines with %s (%v), want one", strings.Count(string(log), line), line, err)
 			}
 		})

@@ -30,6 +30,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/criproxy"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // Runtimes size a virtual machine by the cpusets of its containers. So under the policy none on
@@ -57,24 +58,24 @@ func TestVirtualMachines(t *testing.T) {
 		p.Spec.RuntimeClassName = &class.Name
 		return p
 	}
-	all := cpus(t, allCPUs(t))
+	all := fixture.CPUs(t, allCPUs(t))
 	machines := virtualMachines{proxy: proxy}
 	restart(t, c, "")
-	namespace := newNamespace(t, c, "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
 	here := func(p *v1.Pod) *v1.Pod {
 		p.Spec.NodeName = c.Config.Node.Name // it has no cores for a scheduler to see
 		return inVM(p)
 	}
 	// The type is latched, so the first is partitioned, and the kubelet knows nothing of it.
 	before := start(t, c, namespace,
-		here(pod("partitioned-before", asks, container("c", awake, "cpu=100m memory=16Mi", ""))),
-		here(pod("ordinary-before", nil, container("c", awake, "memory=16Mi", ""))))
+		here(fixture.Pod("partitioned-before", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))),
+		here(fixture.Pod("ordinary-before", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", ""))))
 	restart(t, c, pinning)
 	fresh := start(t, c, namespace,
-		inVM(pod("partitioned", asks, container("c", awake, "cpu=100m memory=16Mi", ""), container("d", awake, "", ""))),
-		inVM(pod("ordinary", nil, container("c", awake, "memory=16Mi", ""), container("d", awake, "", ""))),
-		inVM(pod("besteffort", nil, container("c", awake, "", ""))),
-		inVM(pod("guaranteed", nil, container("c", awake, "cpu=10m memory=16Mi", "cpu=10m memory=16Mi"))))
+		inVM(fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""), fixture.Container("d", fixture.Awake, "", ""))),
+		inVM(fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", ""), fixture.Container("d", fixture.Awake, "", ""))),
+		inVM(fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Awake, "", ""))),
+		inVM(fixture.Pod("guaranteed", nil, fixture.Container("c", fixture.Awake, "cpu=10m memory=16Mi", "cpu=10m memory=16Mi"))))
 	machines.partitioned, machines.ordinary = []*v1.Pod{before[0], fresh[0]}, []*v1.Pod{before[1], fresh[1], fresh[2], fresh[3]}
 	machines.expect(t, cpuset.New(0), all.Difference(cpuset.New(0)))
 	for _, step := range []struct {

@@ -101,8 +101,9 @@ func (p *Proxy) Calls() ([]Call, error) {
 }
 
 // Then calls a function with each answer to a method, such as RunPodSandbox, before the kubelet
-// gets the answer. The function may do what another runtime would have done by then. If it
-// returns an error, the kubelet gets the error instead.
+// gets the answer. The function may do what another runtime would have done by then, and change
+// the answer into that of such a runtime. If it returns an error, the kubelet gets the error
+// instead.
 func (p *Proxy) Then(method string, do func(answer proto.Message) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,8 +113,9 @@ func (p *Proxy) Then(method string, do func(answer proto.Message) error) {
 	p.then[method] = do
 }
 
-// answered calls the function of Then for an answer, if there is one.
-func (p *Proxy) answered(method string, data []byte) error {
+// answered calls the function of Then for an answer, if there is one, and returns what the
+// kubelet gets.
+func (p *Proxy) answered(method string, data []byte) ([]byte, error) {
 	p.mu.Lock()
 	do := p.then[path.Base(method)]
 	p.mu.Unlock()

@@ -147,10 +147,10 @@ func (n *node) cpuOffline(t *testing.T) {
 		return fmt.Sprintf("echo %d > /sys/devices/system/cpu/cpu%d/online", state, cpu)
 	}
 	n.run(t, online(lost, 0))
-	fixture.AwaitEvent(t, n.client, time.Minute, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d of workload type management was taken offline", lost))
+	fixture.AwaitEvent(t, n.client, time.Minute, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d in the pool of workload type management was taken offline", lost))
 	n.expectPlaced(t, lost)
 	n.run(t, online(other, 0))
-	fixture.AwaitEvent(t, n.client, time.Minute, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d, of no workload type, was taken offline", other))
+	fixture.AwaitEvent(t, n.client, time.Minute, "WorkloadPartitioningCPUOffline", fmt.Sprintf("CPU %d, which is in no pool, was taken offline", other))
 	n.expectPlaced(t, lost, other)
 	n.run(t, online(other, 1))
 	n.run(t, "systemctl restart kubelet")

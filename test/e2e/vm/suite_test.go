@@ -14,6 +14,7 @@ import (
 var (
 	suiteName   = flag.String("suite-name", "vm", "suite of package e2e that runs in a VM")
 	suiteRun    = flag.String("suite-run", "", "regular expression of the names of its tests; empty means all")
+	kernelArgs  = flag.String("kernel-args", "", "arguments that the kernel of that VM gets beside its own; may be empty")
 	upstreamBin = flag.String("upstream-bin", "", "directory of the unpatched kubelet of the same release; may be empty")
 )
 
