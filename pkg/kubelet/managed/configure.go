@@ -188,7 +188,7 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 	if config.CPUManagerPolicy != staticPolicy {
 		return nil
 	}
-	if err := strictReservationAvailable(); err != nil {
+	if err := strictReservationAvailable(config.FeatureGates); err != nil {
 		return err
 	}
 	if value, set := config.CPUManagerPolicyOptions[strictReservation]; set {

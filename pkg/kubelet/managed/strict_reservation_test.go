@@ -20,33 +20,32 @@ import (
 	"strings"
 	"testing"
 
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	featuregatetesting "k8s.io/component-base/featuregate/testing"
-	"k8s.io/kubernetes/pkg/features"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
 
 func TestStrictReservationNeedsAGateUpToV134(t *testing.T) {
+	off := map[string]bool{betaOptions: false}
 	for name, test := range map[string]struct {
 		release, policy string
-		gate            bool
+		gates           map[string]bool
 		pool            cpuset.CPUSet
 		want            string
 	}{
-		"v1.34 without the gate":                       {release: "1.34", policy: staticPolicy, pool: cpuset.New(0), want: "featureGates: CPUManagerPolicyBetaOptions is false"},
-		"v1.34 with the gate":                          {release: "1.34", policy: staticPolicy, pool: cpuset.New(0), gate: true},
-		"v1.35 without the gate":                       {release: "1.35", policy: staticPolicy, pool: cpuset.New(0)},
-		"v1.34 without the gate, under policy none":    {release: "1.34", policy: "none", pool: cpuset.New(0)},
-		"v1.34 without the gate, and there is no pool": {release: "1.34", policy: staticPolicy},
+		"v1.34 without the gate":                       {release: "1.34", policy: staticPolicy, pool: cpuset.New(0), gates: off, want: "featureGates: CPUManagerPolicyBetaOptions is false"},
+		"v1.34 without any beta feature":               {release: "1.34", policy: staticPolicy, pool: cpuset.New(0), gates: map[string]bool{"AllBeta": false}, want: "featureGates: AllBeta is false"},
+		"v1.34 without any other beta feature":         {release: "1.34", policy: staticPolicy, pool: cpuset.New(0), gates: map[string]bool{"AllBeta": false, betaOptions: true}},
+		"v1.34 with what is the default":               {release: "1.34", policy: staticPolicy, pool: cpuset.New(0)},
+		"v1.35 without the gate":                       {release: "1.35", policy: staticPolicy, pool: cpuset.New(0), gates: off},
+		"v1.34 without the gate, under policy none":    {release: "1.34", policy: "none", pool: cpuset.New(0), gates: off},
+		"v1.34 without the gate, and there is no pool": {release: "1.34", policy: staticPolicy, gates: off},
 	} {
 		t.Run(name, func(t *testing.T) {
-			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.CPUManagerPolicyBetaOptions, test.gate)
 			before := release
 			release = test.release
 			t.Cleanup(func() { release = before })
-			config := &kubeletconfig.KubeletConfiguration{CPUManagerPolicy: test.policy, KubeReserved: map[string]string{"cpu": "500m"}}
+			config := &kubeletconfig.KubeletConfiguration{CPUManagerPolicy: test.policy, KubeReserved: map[string]string{"cpu": "500m"}, FeatureGates: test.gates}
 			err := reservePools(config, partition.Pools{"management": test.pool})
 			if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("the error is %v, want one with %q", err, test.want)
