@@ -38,6 +38,7 @@ func SetCores(_ context.Context, apiNode *v1.Node) error {
 	if n != nil {
 		pools = n.pools
 		n.reportOffline()
+		n.reportAdded()
 		n.reportShared()
 		n.reportRejected()
 	}

@@ -1,0 +1,66 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cluster/host"
+)
+
+// A CPU that comes after the kubelet has started belongs to nobody until it starts again, and an
+// Event says so.
+func TestAddedCPUs(t *testing.T) {
+	in(t, vm)
+	needsCPUs(t, 4)
+	if !config.Dedicated {
+		t.Skip("the CPUs of this host are not ours to switch off")
+	}
+	underEachPolicy(t, addedCPUs)
+}
+
+func addedCPUs(t *testing.T, c *host.Cluster) {
+	all := cpus(t, allCPUs(t))
+	last := slices.Max(all.List())
+	set := func(state string) {
+		if err := os.WriteFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", last), []byte(state), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		set("1")
+		restart(t, c, pinning)
+	})
+	set("0")
+	restart(t, c, pinning)
+	namespace := newNamespace(t, c, "")
+	ordinary := start(t, c, namespace, pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))[0]
+	others := all.Difference(cpuset.New(0))
+	expectPlaced(t, ordinary, others.Difference(cpuset.New(last)))
+	set("1")
+	awaitEvent(t, c, "WorkloadPartitioningCPUOnline", fmt.Sprintf("CPU %d came online after the kubelet had started, so no container may use it yet: restart the kubelet", last))
+	expectPlaced(t, ordinary, others.Difference(cpuset.New(last)))
+	restart(t, c, pinning)
+	expectPlaced(t, ordinary, others)
+}
