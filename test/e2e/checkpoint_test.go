@@ -1,0 +1,97 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/utils/cpuset"
+)
+
+// The shared CPUs in the CPU manager's checkpoint are derived when the kubelet starts, so a write
+// that was cut in two, and CPUs that came or went, do not keep it from starting.
+func TestCheckpointIsDerived(t *testing.T) {
+	in(t, vm)
+	needsCPUs(t, 4)
+	c := partitioned(t)
+	quietNode(t, c)
+	namespace := newNamespace(t, c, "management")
+	pods := start(t, c, namespace, pod("shared", nil, container("c", awake, "memory=16Mi", "")),
+		pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))
+	t.Cleanup(func() { releaseExclusive(t, c, pods[1]) })
+	path := filepath.Join(c.KubeletDir(), "cpu_manager_state")
+	// The oldest format, which every release reads, and for which zero is a valid checksum.
+	type checkpoint struct {
+		PolicyName    string                       `json:"policyName"`
+		DefaultCPUSet string                       `json:"defaultCpuSet"`
+		Entries       map[string]map[string]string `json:"entries"`
+		Checksum      int                          `json:"checksum"`
+	}
+	all, exclusive := cpus(t, allCPUs(t)), cpus(t, containerUsage(t, pods[1], 0).CPUs)
+	last := slices.Max(all.List())
+	shared := all.Difference(cpuset.New(0)).Difference(exclusive)
+	for _, test := range []struct {
+		name   string
+		shared cpuset.CPUSet
+		// gone is what a pod that has ended holds.
+		gone string
+	}{
+		{name: "a freed CPU has yet to be shared, or a CPU came", shared: shared.Difference(cpuset.New(shared.List()[0]))},
+		{name: "an exclusive CPU is still shared", shared: shared.Union(exclusive)},
+		{name: "a CPU went", shared: shared.Union(cpuset.New(last + 1))},
+		{name: "a CPU of the pool is shared", shared: all},
+		{name: "a pod that has ended holds a CPU of the pool", shared: shared, gone: "0"},
+		{name: "a pod that has ended holds a CPU that went", shared: shared, gone: fmt.Sprint(last + 1)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if err := c.StopKubelet(); err != nil {
+				t.Fatal(err)
+			}
+			cut := checkpoint{PolicyName: "static", DefaultCPUSet: test.shared.String(), Entries: map[string]map[string]string{string(pods[1].UID): {"c": exclusive.String()}}}
+			if test.gone != "" {
+				cut.Entries["00000000-0000-0000-0000-000000000000"] = map[string]string{"c": test.gone}
+			}
+			data, err := json.Marshal(cut)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			restart(t, c, pinning)
+			waitFor(t, time.Minute, "the checkpoint is right", func() error {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				var now checkpoint
+				if err := json.Unmarshal(data, &now); err != nil || now.DefaultCPUSet != shared.String() || len(now.Entries) != 1 {
+					return fmt.Errorf("it is %s (%v)", data, err)
+				}
+				return nil
+			})
+			expectPlaced(t, pods[0], shared)
+			expectPlaced(t, pods[1], exclusive)
+		})
+	}
+}
