@@ -24,6 +24,7 @@ import (
 
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // A CPU that comes after the kubelet has started belongs to nobody until it starts again, and an
@@ -38,7 +39,7 @@ func TestAddedCPUs(t *testing.T) {
 }
 
 func addedCPUs(t *testing.T, c *host.Cluster) {
-	all := cpus(t, allCPUs(t))
+	all := fixture.CPUs(t, allCPUs(t))
 	last := slices.Max(all.List())
 	set := func(state string) {
 		if err := os.WriteFile(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", last), []byte(state), 0); err != nil {
@@ -54,12 +55,12 @@ func addedCPUs(t *testing.T, c *host.Cluster) {
 	})
 	set("0")
 	restart(t, c, pinning)
-	namespace := newNamespace(t, c, "")
-	ordinary := start(t, c, namespace, pod("ordinary", nil, container("c", awake, "memory=16Mi", "")))[0]
+	namespace := fixture.Namespace(t, c.Client, "")
+	ordinary := start(t, c, namespace, fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))[0]
 	others := all.Difference(cpuset.New(0))
 	expectPlaced(t, ordinary, others.Difference(cpuset.New(last)))
 	set("1")
-	awaitEvent(t, c, "WorkloadPartitioningCPUOnline", fmt.Sprintf("CPU %d came online after the kubelet had started, so no container may use it yet: restart the kubelet", last))
+	fixture.AwaitEvent(t, c.Client, eventLimit, "WorkloadPartitioningCPUOnline", fmt.Sprintf("CPU %d came online after the kubelet had started, so no container may use it yet: restart the kubelet", last))
 	expectPlaced(t, ordinary, others.Difference(cpuset.New(last)))
 	restart(t, c, pinning)
 	expectPlaced(t, ordinary, others)

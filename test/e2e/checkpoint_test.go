@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // The shared CPUs in the CPU manager's checkpoint are derived when the kubelet starts, so a write
@@ -35,9 +36,9 @@ func TestCheckpointIsDerived(t *testing.T) {
 	needsCPUs(t, 4)
 	c := partitioned(t)
 	quietNode(t, c)
-	namespace := newNamespace(t, c, "management")
-	pods := start(t, c, namespace, pod("shared", nil, container("c", awake, "memory=16Mi", "")),
-		pod("exclusive", nil, container("c", awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))
+	namespace := fixture.Namespace(t, c.Client, "management")
+	pods := start(t, c, namespace, fixture.Pod("shared", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")),
+		fixture.Pod("exclusive", nil, fixture.Container("c", fixture.Awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))
 	t.Cleanup(func() { releaseExclusive(t, c, pods[1]) })
 	path := filepath.Join(c.KubeletDir(), "cpu_manager_state")
 	// The oldest format, which every release reads, and for which zero is a valid checksum.
@@ -47,7 +48,7 @@ func TestCheckpointIsDerived(t *testing.T) {
 		Entries       map[string]map[string]string `json:"entries"`
 		Checksum      int                          `json:"checksum"`
 	}
-	all, exclusive := cpus(t, allCPUs(t)), cpus(t, containerUsage(t, pods[1], 0).CPUs)
+	all, exclusive := fixture.CPUs(t, allCPUs(t)), fixture.CPUs(t, containerUsage(t, pods[1], 0).CPUs)
 	last := slices.Max(all.List())
 	shared := all.Difference(cpuset.New(0)).Difference(exclusive)
 	for _, test := range []struct {
