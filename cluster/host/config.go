@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"time"
 )
 
 // Config says what to run.
@@ -65,6 +66,9 @@ type Config struct {
 	Images string
 	// KubeletConfiguration is added to the kubelet's; it may be empty.
 	KubeletConfiguration string
+	// ReconcilePeriod is the time after which the CPU manager looks at each container again. Zero
+	// means 2 s, a fifth of the kubelet's default.
+	ReconcilePeriod time.Duration
 	// WithoutReservation leaves the kubelet without kubeReserved, as installers do whose
 	// only reservation is the pinning file.
 	WithoutReservation bool

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
@@ -205,14 +206,14 @@ authorization: {mode: Webhook}
 cgroupDriver: %s
 containerRuntimeEndpoint: unix://%s
 cpuManagerPolicy: %s
-cpuManagerReconcilePeriod: 2s
+cpuManagerReconcilePeriod: %s
 evictionHard: {memory.available: 300Mi}
 failSwapOn: false
 fileCheckFrequency: 2s
 nodeStatusReportFrequency: 10s
 staticPodPath: %s
 syncFrequency: 10s
-`, c.pki("ca.crt"), c.CgroupDriver(), runtime, policy, c.Config.Paths.Manifests())
+`, c.pki("ca.crt"), c.CgroupDriver(), runtime, policy, cmp.Or(c.Config.ReconcilePeriod, 2*time.Second), c.Config.Paths.Manifests())
 	if !c.Config.WithoutReservation {
 		config.WriteString("kubeReserved: {cpu: 500m} # the static policy requires some; the CPUs of pools replace it\n")
 	}

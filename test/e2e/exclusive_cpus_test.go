@@ -326,6 +326,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 		}
 	}
 	t.Run("while ordinary pods come and go", func(t *testing.T) {
+		in(t, vm)
 		watch := watchCPUs(t, has)
 		for i := range 5 {
 			p := fixture.Pod(fmt.Sprint("short-", i), nil, fixture.Container("c", someWork, "memory=16Mi", ""))
@@ -344,36 +345,41 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 		t.Logf("on the exclusive CPU %s were the pods %v, and the host for %s", has, seen.pods, seen.host)
 	})
 	t.Run("when the CPU is given to another container", func(t *testing.T) {
-		beside := func(name string) map[string]time.Duration {
-			watch := watchCPUs(t, has)
-			again := start(t, c, namespace, fixture.Exclusive(name, 1))[0]
-			if got := containerUsage(t, again, 0).CPUs; got != has.String() {
-				t.Fatalf("the exclusive container has CPUs %s, want those of the previous one, %s", got, has)
-			}
-			time.Sleep(10 * time.Second) // the period that is traced: five reconciliations of the CPU manager
-			seen := watch(fixture.ContainerID(again.Status.ContainerStatuses[0]))
-			releaseExclusive(t, c, again)
-			maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(again)) })
-			t.Logf("%s: from its first instruction on, there were on its CPU %s the pods %v, and the host for %s", name, has, seen.pods, seen.host)
-			return seen.pods
-		}
+		in(t, vm)
 		releaseExclusive(t, c, exclusive)
-		for who, time := range beside("patched") {
-			t.Errorf("%s was on the exclusive CPU %s for %s", who, has, time)
-		}
-		if upstreamBin == "" {
-			return
+		// An emulated VM starts containers slowly. The CPU manager must not come round before
+		// they run, or it would hide what is to be seen.
+		slowly := func(kubelet, file string) {
+			c.Config.ReconcilePeriod = 2 * time.Minute
+			c.UseKubelet(kubelet)
+			restart(t, c, file)
 		}
 		t.Cleanup(func() {
+			c.Config.ReconcilePeriod = 0
 			c.UseKubelet("")
 			restart(t, c, pinning)
 		})
+		slowly("", pinning)
+		t.Run("by the patched kubelet", func(t *testing.T) {
+			for who, time := range besideNextHolder(t, c, namespace, "patched", has) {
+				t.Errorf("%s was on the exclusive CPU %s for %s", who, has, time)
+			}
+		})
+		if upstreamBin == "" {
+			return
+		}
 		restart(t, c, "")
-		c.UseKubelet(upstreamKubelet)
-		restart(t, c, "")
-		beside("unpatched") // for comparison, in the log
+		slowly(upstreamKubelet, "")
+		t.Run("by the unpatched kubelet, for comparison", func(t *testing.T) {
+			var sum time.Duration
+			for _, time := range besideNextHolder(t, c, namespace, "unpatched", has) {
+				sum += time
+			}
+			t.Logf("other pods were on its exclusive CPU for %s in all", sum)
+		})
 	})
 	t.Run("until it ends", func(t *testing.T) {
+		_ = c.Client.CoreV1().Pods(namespace).Delete(t.Context(), exclusive.Name, metav1.DeleteOptions{}) // unless it has gone
 		waitFor(t, 90*time.Second, "the QoS class Burstable has the CPU back", func() error {
 			usage, err := host.QoSUsage(v1.PodQOSBurstable)
 			if err == nil && usage.CPUs != allCPUs(t) {
@@ -385,6 +391,23 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 			expectPlaced(t, p, fixture.CPUs(t, otherCPUs(t)))
 		}
 	})
+}
+
+// besideNextHolder starts a container that gets the given exclusive CPUs, and returns how long
+// other pods were on them, from its first instruction until 30 s later.
+func besideNextHolder(t *testing.T, c *host.Cluster, namespace, name string, has cpuset.CPUSet) map[string]time.Duration {
+	t.Helper()
+	watch := watchCPUs(t, has)
+	holder := start(t, c, namespace, fixture.Exclusive(name, 1))[0]
+	if got := containerUsage(t, holder, 0).CPUs; got != has.String() {
+		t.Fatalf("the exclusive container has CPUs %s, want those of the previous one, %s", got, has)
+	}
+	time.Sleep(30 * time.Second) // the period that is traced
+	seen := watch(fixture.ContainerID(holder.Status.ContainerStatuses[0]))
+	releaseExclusive(t, c, holder)
+	maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(holder)) })
+	t.Logf("on CPU %s, from its holder's first instruction on, were the pods %v, and the host for %s", has, seen.pods, seen.host)
+	return seen.pods
 }
 
 // podPart returns a part of the names of all cgroups of a pod, which no other pod's have.
