@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/image"
@@ -226,6 +227,7 @@ func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiont
 	if err != nil {
 		t.Fatal(err)
 	}
+	test.Want.Pod = rounded(test.Want.Pod)
 	if difference := test.Want.Diff(got); difference != "" {
 		t.Error(difference)
 	}
@@ -251,6 +253,23 @@ func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiont
 	} else {
 		expectSpecOf(t, c, namespace, got, test.Want.Pod)
 	}
+}
+
+// rounded returns a copy of a pod whose quantities are rounded up to thousandths, as kube-apiserver
+// does before admission (k8s.io/kubernetes/pkg/apis/core/v1, SetDefaults_ResourceList).
+func rounded(p *v1.Pod) *v1.Pod {
+	p = p.DeepCopy()
+	for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			for _, list := range []v1.ResourceList{containers[i].Resources.Requests, containers[i].Resources.Limits} {
+				for name, quantity := range list {
+					quantity.RoundUp(resource.Milli)
+					list[name] = quantity
+				}
+			}
+		}
+	}
+	return p
 }
 
 // withImages returns a copy of a pod whose containers have images, which the API requires.
