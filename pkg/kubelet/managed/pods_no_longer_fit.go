@@ -48,10 +48,11 @@ func knownPods(rootDirectory string) (uids []types.UID) {
 	return uids
 }
 
-// warnOfPods logs that the known pods ask for more cpu than the pools leave. Which of them fall
-// out is known when all are: upstream admits static pods first, then the oldest.
+// warnOfPods logs, when the pools have changed, that the known pods ask for more cpu than the
+// pools leave. Which of them fall out is known when all are: upstream admits static pods first,
+// then the oldest.
 func (n *node) warnOfPods(rootDirectory string, allocatableMillicores int64) {
-	if n.pooled.IsEmpty() {
+	if n.pooled.IsEmpty() || n.pooled.Equals(host.previous.pooled) {
 		return
 	}
 	allocated, err := allocatedCPU(rootDirectory)

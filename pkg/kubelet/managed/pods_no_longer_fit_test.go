@@ -66,15 +66,17 @@ func TestLogSaysBeforehandThatPodsDoNotFit(t *testing.T) {
 		directories []string
 		cpu         map[types.UID]string
 		pools       partition.Pools // nil means management
+		previous    cpuset.CPUSet
 		damaged     bool
 		want        []string // parts of the log; none means that it is empty
 	}{
-		"the pods fit":              {directories: []string{"a", "b"}, cpu: map[types.UID]string{"a": "500m", "b": "500m"}},
-		"the pods do not fit":       {directories: []string{"a", "b", "c"}, cpu: map[types.UID]string{"a": "500m", "b": "501m"}, want: []string{"allocatableMillicores=2000", "requestedMillicores=2002", "default/app (UID a): 1000m", "b: 1002m"}},
-		"one of the pods has gone":  {directories: []string{"a"}, cpu: map[types.UID]string{"a": "500m", "b": "501m"}},
-		"there is no pool":          {directories: []string{"a"}, cpu: map[types.UID]string{"a": "3"}, pools: partition.Pools{"management": cpuset.New()}},
-		"there is no checkpoint":    {directories: []string{"a"}},
-		"the checkpoint is damaged": {directories: []string{"a"}, cpu: map[types.UID]string{"a": "3"}, damaged: true, want: []string{"Cannot read what is allocated to pods"}},
+		"the pods fit":               {directories: []string{"a", "b"}, cpu: map[types.UID]string{"a": "500m", "b": "500m"}},
+		"the pods do not fit":        {directories: []string{"a", "b", "c"}, cpu: map[types.UID]string{"a": "500m", "b": "501m"}, want: []string{"allocatableMillicores=2000", "requestedMillicores=2002", "default/app (UID a): 1000m", "b: 1002m"}},
+		"one of the pods has gone":   {directories: []string{"a"}, cpu: map[types.UID]string{"a": "500m", "b": "501m"}},
+		"the pools are as they were": {directories: []string{"a"}, cpu: map[types.UID]string{"a": "3"}, previous: management.Union()},
+		"there is no pool":           {directories: []string{"a"}, cpu: map[types.UID]string{"a": "3"}, pools: partition.Pools{"management": cpuset.New()}},
+		"there is no checkpoint":     {directories: []string{"a"}},
+		"the checkpoint is damaged":  {directories: []string{"a"}, cpu: map[types.UID]string{"a": "3"}, damaged: true, want: []string{"Cannot read what is allocated to pods"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rootDirectory := synced(t, test.directories, test.cpu)
@@ -96,6 +98,7 @@ func TestLogSaysBeforehandThatPodsDoNotFit(t *testing.T) {
 			}
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 			host.log = logger
+			host.previous.pooled = test.previous
 			pools := management
 			if test.pools != nil {
 				pools = test.pools
