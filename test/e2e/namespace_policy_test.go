@@ -30,7 +30,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -201,7 +200,7 @@ func installNamespacePolicy(t *testing.T, c *host.Cluster) (name string) {
 			_, err = roles.Create(t.Context(), object, metav1.CreateOptions{})
 			remove = func() error { return roles.Delete(cleanup(t), object.Name, metav1.DeleteOptions{}) }
 		default:
-			t.Fatalf("the file has a %s", object.(runtime.Object).GetObjectKind().GroupVersionKind())
+			t.Fatalf("the file has a %s", object.GetObjectKind().GroupVersionKind())
 		}
 		if err != nil {
 			t.Fatal(err)
