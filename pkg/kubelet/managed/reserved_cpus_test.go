@@ -20,11 +20,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/utils/cpuset"
@@ -92,12 +90,10 @@ func TestReservedCPUsBesideThePools(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			startedIn(t, t.TempDir())
 			host.log, _ = ktesting.NewTestContext(t)
-			host.static, host.strict, host.previous.confined = true, !test.pool.IsEmpty(), true
+			host.static, host.strict = true, !test.pool.IsEmpty()
 			observed.runtime = &fakeRuntime{states: test.containers}
 			t.Cleanup(func() { observed = observation{} })
-			if test.noFile {
-				newNode(management, online, cpuset.New(), cpuset.New()).writeRecord(nil)
-			} else {
+			if !test.noFile {
 				on(t, partition.Pools{"management": test.pool})
 			}
 			reserved := test.reserved.Union(test.pool)
@@ -106,7 +102,10 @@ func TestReservedCPUsBesideThePools(t *testing.T) {
 			for container, cpus := range test.exclusive {
 				s.SetCPUSet("uid", container, cpus)
 			}
-			err := StartPolicy(func(klog.Logger, state.State) error { return validate(s, online, reserved, host.strict) }, s, online, online.Difference(reserved))
+			skip, err := deriveSharedCPUs(current.Load(), s, online, reserved)
+			if err == nil && !skip {
+				err = validate(s, online, reserved, host.strict)
+			}
 			if (err != nil) != test.wantError {
 				t.Errorf("the start ended with %v, want an error: %v", err, test.wantError)
 			}
@@ -115,9 +114,6 @@ func TestReservedCPUsBesideThePools(t *testing.T) {
 			}
 			if dropped := len(assignmentsOf(s)) < len(test.exclusive); dropped != test.wantDropped {
 				t.Errorf("the assignment was dropped: %v, want %v", dropped, test.wantDropped)
-			}
-			for record, _ := readRecord(); test.noFile && record.confined; record, _ = readRecord() {
-				time.Sleep(10 * time.Millisecond) // StartPolicy does not wait for its removal
 			}
 		})
 	}
