@@ -159,13 +159,12 @@ func observe(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, kubelet, file
 	// reconciliation might or might not come in between, and move them.
 	start(t, c, namespace, pods[2])
 	start(t, c, namespace, pods[:2]...)
-	// Calls are counted over this period and the one after the resize. The CPU manager
-	// reconciles twice in each.
-	time.Sleep(5 * time.Second)
+	// Calls are counted over this period and the one after the resize.
+	time.Sleep(reconciliations(2))
 	if err := resizeMemory(t, c, namespace, "full", "24Mi", "64Mi"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5 * time.Second)
+	time.Sleep(reconciliations(2))
 	o := observed{requests: map[string][]string{}, metrics: metricNames(t, c), apiCalls: apiCalls(t, c, audited)}
 	for i, p := range pods {
 		if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {

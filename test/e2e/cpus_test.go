@@ -17,6 +17,7 @@ limitations under the License.
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -29,6 +30,12 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
+
+// reconciliations returns the time in which the CPU manager of a kubelet that has just started
+// reconciles n times.
+func reconciliations(n int) time.Duration {
+	return 2*time.Second + time.Duration(n)*cmp.Or(config.ReconcilePeriod, 2*time.Second)
+}
 
 // allCPUs returns the host's CPUs, as a CPU list.
 func allCPUs(t *testing.T) string {

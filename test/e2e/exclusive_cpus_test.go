@@ -183,7 +183,7 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 	}
 	t.Run("the kubelet starts again", func(t *testing.T) {
 		restart(t, c, pinning)
-		time.Sleep(10 * time.Second) // the period in which the CPU manager must not move it, in five reconciliations
+		time.Sleep(reconciliations(5)) // the period in which the CPU manager must not move it
 		if got := onOne(t, shared); got != first {
 			t.Errorf("the shared container has CPU %s, and had %s", got, first)
 		}
@@ -355,7 +355,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 			restart(t, c, file)
 		}
 		t.Cleanup(func() {
-			c.Config.ReconcilePeriod = 0
+			c.Config.ReconcilePeriod = config.ReconcilePeriod
 			c.UseKubelet("")
 			restart(t, c, pinning)
 		})

@@ -58,7 +58,7 @@ func noLeak(t *testing.T, c *host.Cluster) {
 			if err := c.StartKubelet(t.Context()); err != nil {
 				return err
 			}
-			time.Sleep(5 * time.Second) // the period in which the CPU manager reconciles twice, and must move nothing
+			time.Sleep(reconciliations(2)) // the period in which the CPU manager must move nothing
 			return nil
 		}},
 		{"containerd was killed and came back", func() error { return c.RestartContainerd(t.Context()) }},

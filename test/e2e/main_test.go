@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
@@ -52,6 +53,8 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if *systemd {
 		config = config.OnDedicatedHost()
+	} else {
+		config.ReconcilePeriod = 500 * time.Millisecond // an emulated VM has no time for this
 	}
 	upstreamKubelet = filepath.Join(upstreamBin, "kubelet")
 	if !slices.Contains([]suite{"", core, vm, vmCore}, suite(runSuite)) {

@@ -67,7 +67,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 	t.Run("a second start updates nothing", func(t *testing.T) {
 		proxy.Forget()
 		restart(t, c, pinning)
-		time.Sleep(10 * time.Second) // the period in which updates are counted: five reconciliations of the CPU manager
+		time.Sleep(reconciliations(5)) // the period in which updates are counted
 		if updates := updatesOf(t, proxy); len(updates) > 0 {
 			t.Errorf("the kubelet sent the updates %v, want none", updates)
 		}
@@ -85,7 +85,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 			t.Fatal(err)
 		}
 		restart(t, c, pinning)
-		time.Sleep(10 * time.Second) // the period in which nobody must move it: five reconciliations of the CPU manager
+		time.Sleep(reconciliations(5)) // the period in which nobody must move it
 		if usage := containerUsage(t, p, 0); usage.CPUs != last {
 			t.Errorf("the container has CPUs %s, want those that others gave it, %s", usage.CPUs, last)
 		}

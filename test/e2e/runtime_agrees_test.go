@@ -160,12 +160,12 @@ func runtimeThatReportsNoResources(t *testing.T, c *host.Cluster) {
 }
 
 // updatesAfterStart restarts the kubelet, and returns the updates that it sends to the runtime, by
-// container, until its CPU manager has nothing more to do: it reconciles every two seconds here.
+// container, until its CPU manager has nothing more to do.
 func updatesAfterStart(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, file string) map[string][]*runtimeapi.LinuxContainerResources {
 	t.Helper()
 	proxy.Forget()
 	restart(t, c, file)
-	time.Sleep(10 * time.Second)
+	time.Sleep(reconciliations(5))
 	calls, err := proxy.Calls()
 	if err != nil {
 		t.Fatal(err)

@@ -135,7 +135,7 @@ func (m virtualMachines) expect(t *testing.T, partitioned, ordinary cpuset.CPUSe
 	if host.CgroupV1() {
 		return
 	}
-	time.Sleep(5 * time.Second) // the CPU manager comes round every two
+	time.Sleep(reconciliations(2)) // the period in which updates are counted
 	calls, err := m.proxy.Calls()
 	if err != nil {
 		t.Fatal(err)

@@ -249,7 +249,7 @@ func TestPlacement(t *testing.T) {
 		if err := c.StartKubelet(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second) // the period in which the CPU manager reconciles twice, and must move nothing
+		time.Sleep(reconciliations(2)) // the period in which the CPU manager must move nothing
 		check(t)
 	})
 }
