@@ -69,8 +69,8 @@ part() {
     record "$name" FAILED $took
     echo "=== $name FAILED after $took s" >&2
     printf '%-44s FAILED, %d s\n' "$name" $took >>"$work/summary"
-    touch "$work/failed"
-    exit 1
+    touch "$work/failed" # no further part begins
+    return
   fi
   echo "=== $name ok after $took s" >&2
   record "$name" ok $took
@@ -139,17 +139,18 @@ trap finish EXIT
 # soonest.
 run_checks() {
   beside=true
-  if [[ -z $(why_no_node)$(why_no_vm) ]]; then
-    part "the system of virtual machines" vm-base
-  fi
   part "unit tests" unit
   part "lint" lint
   part "round trip of the series" round-trip
   part "the series applied to every release" lint-series
+  if [[ -z $no_node$no_vm ]]; then
+    part "the system of virtual machines" vm-base
+  fi
   if [[ $target == test-all ]]; then
     local releases each
-    mapfile -t releases < <(basename --multiple build/releases/* | sort --version-sort --reverse)
-    for each in "${releases[@]}"; do
+    # The release of the nodes comes last: a verification keeps others from its tree.
+    mapfile -t releases < <(basename --multiple build/releases/* | grep -vFx "$release" | sort --version-sort --reverse)
+    for each in "${releases[@]}" "$release"; do
       part "the series verified on $each" verify "VERIFY=$each"
     done
     part "rebase to other releases" rebase-test
@@ -158,14 +159,13 @@ run_checks() {
 
 # run_nodes runs the parts that need a node.
 run_nodes() {
-  local skip
-  skip=$(why_no_node)
+  local skip=$no_node
   if [[ $target == test-all ]]; then
     node_part "end-to-end tests on a real node" e2e
     if [[ $oldest != "$release" ]]; then
       node_part "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
     fi
-    skip=${skip:-$(why_no_vm)}
+    skip=${skip:-$no_vm}
     node_part "virtual machine: the suite of a node" e2e-vm 'E2E_RUN=^TestSuite$$'
     node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
     node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
@@ -175,7 +175,7 @@ run_nodes() {
   # Without OLDER, no binaries of older releases are built.
   node_part "end-to-end tests on a real node" e2e OLDER=
   skip=${skip:-$(why_no_time)}
-  skip=${skip:-$(why_no_vm)}
+  skip=${skip:-$no_vm}
   node_part "virtual machine: core" e2e-vm-core
   if [[ $oldest != "$release" ]]; then
     skipped "end-to-end core on $oldest" "its binaries take long to build; make test-all or make e2e-core RELEASE=$oldest runs it"
@@ -187,17 +187,22 @@ run_nodes() {
 }
 
 make --no-print-directory packages # it is about this host, whatever passed before
-# What compiles beside must not keep a node waiting for its binaries.
-part "binaries" build
+# Once, before anything runs beside that needs memory, or installs packages.
+no_node=$(why_no_node)
+no_vm=$(why_no_vm)
+if [[ -z $no_node ]]; then
+  # What compiles beside must not keep a node waiting for its binaries.
+  part "binaries" build
+fi
 # A process group of its own, to end it as a whole. Its nice value counts against what is in
 # this session.
 set -m
-(renice -n 19 $BASHPID >/dev/null && run_checks) &
+(renice -n 19 $BASHPID >/dev/null && run_checks) </dev/null &
 checks=$!
 set +m
 run_nodes
-wait "$checks" || failed=true
+wait "$checks" || touch "$work/failed"
 checks=
 printf '=== make %s of %s, in %d minutes\n' "$target" "$release" $((SECONDS / 60))
 cat "$work/summary"
-[[ -z ${failed:-} ]]
+[[ ! -e $work/failed ]]
