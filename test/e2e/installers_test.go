@@ -73,6 +73,9 @@ func kubeletStartsInStatesOfInstallers(t *testing.T, c *host.Cluster) {
 		{"a file again", pinning, "", 1000, "management", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.event != "" {
+				fixture.ForgetEvents(t, c.Client, test.event)
+			}
 			c.Config.KubeletConfiguration = before + test.configuration
 			restart(t, c, test.file)
 			expectTypes(t, c, test.want)
@@ -194,6 +197,7 @@ func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
 				continue // those are others' rows
 			}
 			t.Run(test.name, func(t *testing.T) {
+				fixture.ForgetEvents(t, c.Client, "ReservedCPUsDiffer")
 				reserve(test.reserved.String())
 				restart(t, c, `{"management": {"cpuset": "`+test.pool.String()+`"}}`)
 				expect(t, test.pool, test.reserved)

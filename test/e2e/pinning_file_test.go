@@ -144,6 +144,9 @@ func TestKubeletStartsOnWhatInstallersLeave(t *testing.T) {
 		{"no file where there was one", "", "PinningFileMissing", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.event != "" {
+				fixture.ForgetEvents(t, c.Client, test.event)
+			}
 			restart(t, c, test.file)
 			got := coresOf(t)
 			slices.Sort(got)

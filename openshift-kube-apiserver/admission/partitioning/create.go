@@ -57,7 +57,9 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	earlier, _ := a.GetReinvocationContext().Value(PluginName).(run)
 	switch {
 	case decision.Outcome == partition.Refused:
-		p.count(a, decision)
+		if !earlier.counted {
+			p.count(a, decision)
+		}
 		if len(decision.Errors) > 0 {
 			return apierrors.NewInvalid(core.Kind("Pod"), name(pod), decision.Errors)
 		}

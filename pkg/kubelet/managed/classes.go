@@ -229,7 +229,8 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 			return cpus, otherwise, false
 		}
 		used, _ := n.unsharedNow()
-		cpus, otherwise = cpus.Union(used).Union(n.fallback), n.fallback
+		spare := n.spare()
+		cpus, otherwise = cpus.Union(used).Union(spare), spare
 	}
 	return cpus, otherwise, true
 }

@@ -19,6 +19,7 @@ package managed
 import (
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -59,9 +60,11 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	}
 	observed.Lock()
 	observed.activePods, observed.ready, observed.lastUpdates, observed.found = withEphemeral, ready, lastUpdates, ids
-	observed.statuses = statuses
 	observed.runtime, _ = runtime.(containerRuntime)
 	observed.Unlock()
+	if n := current.Load(); n != nil && !n.pooled.IsEmpty() && len(n.known) > 0 {
+		go n.reportRejected(ready, statuses, 100, 100*time.Millisecond)
+	}
 	return withEphemeral, ephemeralStatuses{statuses}
 }
 

@@ -79,9 +79,9 @@ type node struct {
 	// previous kubelet knew; see reportRejected.
 	before cpuset.CPUSet
 	known  []types.UID
-	// fallback are the CPUs for shared containers when exclusive containers have taken all
-	// others; see unshared.
-	fallback cpuset.CPUSet
+	// reserved are the reserved CPUs, those of pools included. fallback are the CPUs for shared
+	// containers when exclusive containers have taken all others; see unshared.
+	reserved, fallback cpuset.CPUSet
 }
 
 // current is the node that Configure found; nil without a pinning file.
@@ -106,7 +106,7 @@ var host struct {
 }
 
 func newNode(pools partition.Pools, online, isolated, reserved cpuset.CPUSet) *node {
-	n := &node{pools: pools, pooled: pools.Union()}
+	n := &node{pools: pools, pooled: pools.Union(), reserved: reserved}
 	n.others = online.Difference(n.pooled)
 	n.ordinary = without(n.others, isolated)
 	if n.fallback = reserved.Intersection(n.others); n.fallback.IsEmpty() && !n.others.IsEmpty() {

@@ -40,7 +40,6 @@ func SetCores(_ context.Context, apiNode *v1.Node) error {
 		n.reportOffline()
 		n.reportAdded()
 		n.reportShared()
-		n.reportRejected()
 	}
 	capacity := apiNode.Status.Capacity.Cpu().MilliValue()
 	for _, list := range []v1.ResourceList{apiNode.Status.Capacity, apiNode.Status.Allocatable} {

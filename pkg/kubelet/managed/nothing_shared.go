@@ -98,7 +98,7 @@ func (n *node) nothingShared() string {
 	}
 	used, names := n.unsharedNow()
 	if used.IsEmpty() {
-		used = n.fallback // where the next one would run
+		used = n.spare() // where the next one would run
 	}
 	assignments := assignmentsOf(assigned)
 	if len(assignments) == 0 {

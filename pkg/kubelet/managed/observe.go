@@ -41,10 +41,6 @@ type observation struct {
 	// all; see FollowPods.
 	activePods func() []*v1.Pod
 	ready      func() bool
-	// statuses are upstream's statuses of all pods, also of those that are not active.
-	// rejectedReported means that reportRejected has looked at them.
-	statuses         PodStatuses
-	rejectedReported bool
 	// state is the CPU manager's checkpoint, under the policy static only. lastUpdates are its
 	// notes of the cpuset that each container has.
 	state, lastUpdates state.State
@@ -91,6 +87,18 @@ func (o *observation) notes() state.State {
 	o.Lock()
 	defer o.Unlock()
 	return o.lastUpdates
+}
+
+// assignments are those of the CPU manager's checkpoint; none before it has started, and none
+// under the policy none.
+func (o *observation) assignments() []assignment {
+	o.Lock()
+	assigned := o.state
+	o.Unlock()
+	if assigned == nil {
+		return nil
+	}
+	return assignmentsOf(assigned)
 }
 
 // repaired reports whether this kubelet has repaired the pod's cgroup, or found nothing to

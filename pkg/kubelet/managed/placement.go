@@ -75,6 +75,8 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 		cpus = pool.String()
 	} else if cpus == "" {
 		cpus = n.starting().String()
+	} else if chosen, err := cpuset.Parse(cpus); err == nil {
+		cpus = n.unreserved(pod, config.GetMetadata().GetName(), chosen).String()
 	}
 	if !byPodCgroup(pod) {
 		config.Linux.Resources.CpusetCpus = cpus
@@ -90,7 +92,7 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 // none. Under the policy static that means that nothing is left to share.
 func (n *node) starting() cpuset.CPUSet {
 	if host.static {
-		return n.fallback
+		return n.spare()
 	}
 	return n.ordinary
 }
@@ -147,7 +149,7 @@ func (n *node) chooseFor(pod *v1.Pod, container string, examined outcome, chosen
 		return pool
 	}
 	if !chosen.IsEmpty() {
-		return chosen
+		return n.unreserved(pod, container, chosen)
 	}
 	if !host.static {
 		return n.offPools(pod, container, examined)
@@ -170,7 +172,39 @@ func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 	if kept := has.Difference(n.pooled); kept.Size() == 1 {
 		return kept
 	}
-	return n.fallback
+	return n.spare()
+}
+
+// spare returns the fallback, less the CPUs that exclusive containers hold if that leaves any: a
+// CPU may have been reserved while a container held it.
+func (n *node) spare() cpuset.CPUSet {
+	left := n.fallback
+	for _, a := range observed.assignments() {
+		left = left.Difference(a.cpus)
+	}
+	if left.IsEmpty() {
+		return n.fallback
+	}
+	return left
+}
+
+// unreserved returns the CPUs that the CPU manager chose for a container, less the reserved ones
+// if it shares them. An exclusive container may hold a CPU that has been reserved since. When it
+// ends, the CPU manager shares that CPU (pkg/kubelet/cm/cpumanager/policy_static.go,
+// RemoveContainer).
+func (n *node) unreserved(pod *v1.Pod, container string, chosen cpuset.CPUSet) cpuset.CPUSet {
+	if n == nil || !host.static || !host.strict || chosen.Intersection(n.reserved).IsEmpty() {
+		return chosen
+	}
+	for _, a := range observed.assignments() {
+		if a.pod == string(pod.UID) && (a.container == "" || a.container == container) {
+			return chosen
+		}
+	}
+	if left := chosen.Difference(n.reserved); !left.IsEmpty() {
+		return left
+	}
+	return n.unshared(noted(pod, container))
 }
 
 // offPools returns the CPUs for a running shared container under the policy none. It moves a

@@ -66,7 +66,7 @@ func PodCgroupCPUs(workloadType string) cpuset.CPUSet { return current.Load().po
 // also refuses CPUs that the cgroup of all pods lacks, so those are left out.
 func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
 	if workloadType == ordinaryVM {
-		return n.ordinary
+		return n.others
 	}
 	pool, confined := n.poolOf(workloadType)
 	if !confined || !host.podCgroups {
@@ -122,8 +122,13 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 	if observed.repaired(pod) {
 		return
 	}
-	// A cgroup that does not exist yet is upstream's to create, with the right values.
-	if manager.Exists(pod) {
+	// A cgroup that does not exist yet is upstream's to create, with the right values. Upstream only
+	// logs if that fails. For containers with a cpuset of their own that is enough.
+	exists := manager.Exists(pod)
+	if !exists && n != nil && byPodCgroup(pod) {
+		return
+	}
+	if exists {
 		if err := n.repairPodCgroup(pod, workloadType, path, func(cpus cpuset.CPUSet) error {
 			if !partitioned && cpus.IsEmpty() {
 				return nil // nobody has confined it, and nobody will

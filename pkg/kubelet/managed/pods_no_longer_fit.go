@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,7 +70,7 @@ func (n *node) warnOfPods(rootDirectory string, allocatableMillicores int64) {
 		}
 	}
 	if sum > allocatableMillicores {
-		host.log.Error(nil, "The pools do not leave the cpu that pods of this node ask for; those created last will be rejected with "+outOfCPU+", running or not, at this start or the next",
+		host.log.Info("The pools do not leave the cpu that pods of this node ask for; those created last may be rejected with "+outOfCPU+", running or not, at this start or the next. Pods that have ended, and static pods that become partitioned, count here and not then",
 			"pools", n.pooled.String(), "allocatableMillicores", allocatableMillicores, "requestedMillicores", sum, "pods", pods)
 	}
 }
@@ -102,33 +103,33 @@ func allocatedCPU(rootDirectory string) (map[types.UID]int64, error) {
 	return millicores, nil
 }
 
-// reportRejected sends an Event, once and when the kubelet has admitted all its pods, that names
-// the known pods that it has rejected.
-func (n *node) reportRejected() {
-	observed.Lock()
-	ready, statuses := observed.ready, observed.statuses
-	observed.Unlock()
-	if n.pooled.IsEmpty() || statuses == nil || ready == nil || !ready() {
-		return
+// reportRejected waits until the sources of pods are ready, and then looks for known pods that this
+// kubelet rejects. If there are any, it sends one Event that names them. It looks often, and for
+// looks times: as soon as the containers of a rejected pod have ended, upstream computes its status
+// from these, and the reason is gone.
+func (n *node) reportRejected(ready func() bool, statuses PodStatuses, looks int, pause time.Duration) {
+	found := map[types.UID]bool{}
+	for looks > 0 {
+		time.Sleep(pause)
+		if !ready() {
+			continue
+		}
+		looks--
+		for _, uid := range n.known {
+			status, known := statuses.GetPodStatus(uid)
+			// This kubelet has rejected it, and no previous one: it then knows nothing of its containers
+			// (pkg/kubelet/kubelet.go, rejectPod).
+			if known && status.Phase == v1.PodFailed && status.Reason == outOfCPU && len(status.ContainerStatuses) == 0 {
+				found[uid] = true
+			}
+		}
 	}
-	observed.Lock()
-	done := observed.rejectedReported
-	observed.rejectedReported = true
-	observed.Unlock()
-	if done {
+	if len(found) == 0 {
 		return
 	}
 	var rejected []string
-	for _, uid := range n.known {
-		status, known := statuses.GetPodStatus(uid)
-		// This kubelet has rejected it, and no previous one: it then knows nothing of its containers
-		// (pkg/kubelet/kubelet.go, rejectPod).
-		if known && status.Phase == v1.PodFailed && status.Reason == outOfCPU && len(status.ContainerStatuses) == 0 {
-			rejected = append(rejected, podName(string(uid)))
-		}
-	}
-	if len(rejected) == 0 {
-		return
+	for uid := range found {
+		rejected = append(rejected, podName(string(uid)))
 	}
 	slices.Sort(rejected)
 	host.log.Error(nil, "Pods were rejected because they no longer fit the node", "reason", outOfCPU, "pods", rejected, "poolsBefore", n.before.String(), "pools", n.pooled.String())

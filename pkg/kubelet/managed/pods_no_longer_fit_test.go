@@ -119,26 +119,46 @@ func TestLogSaysBeforehandThatPodsDoNotFit(t *testing.T) {
 	}
 }
 
+// changingStatuses are statuses of which each look sees the next.
+type changingStatuses struct {
+	looks []statuses
+}
+
+func (c *changingStatuses) GetPodStatus(uid types.UID) (v1.PodStatus, bool) {
+	status, known := c.looks[0][uid]
+	if uid == "last" && len(c.looks) > 1 { // it is asked about last
+		c.looks = c.looks[1:]
+	}
+	return status, known
+}
+
 func TestPodsThatNoLongerFitAreReportedOnce(t *testing.T) {
 	on(t, management)
 	restarted(t, &fakeRuntime{})
 	recorder := recordEvents(t)
 	n := current.Load()
-	n.before, n.known = cpuset.New(0), []types.UID{"a", "b", "failed-before", "out-of-memory", "running", "gone"}
-	isReady := false
+	n.before, n.known = cpuset.New(0), []types.UID{"a", "b", "failed-before", "out-of-memory", "running", "gone", "last"}
 	rejected := v1.PodStatus{Phase: v1.PodFailed, Reason: outOfCPU}
 	outOfMemory, before := rejected, rejected
 	outOfMemory.Reason = "OutOfmemory"
 	before.ContainerStatuses = []v1.ContainerStatus{{Name: "c"}}
-	observed.ready = func() bool { return isReady }
-	observed.statuses = statuses{"a": rejected, "b": rejected, "out-of-memory": outOfMemory, "failed-before": before, "running": {Phase: v1.PodRunning}, "new": rejected}
-	n.reportRejected()
-	expectEvent(t, recorder, "")
-	isReady = true
-	n.reportRejected()
+	running, ended := v1.PodStatus{Phase: v1.PodRunning}, v1.PodStatus{Phase: v1.PodSucceeded}
+	all := changingStatuses{[]statuses{
+		{"a": rejected, "b": running, "out-of-memory": outOfMemory, "failed-before": before, "running": running, "new": rejected, "last": running},
+		{"a": ended, "b": rejected, "running": running, "last": running},
+		{"a": ended, "b": ended, "running": running, "last": running},
+	}}
+	asked := 0
+	ready := func() bool {
+		asked++
+		return asked > 2
+	}
+	n.reportRejected(ready, &all, 5, 0)
 	expectEvent(t, recorder, `Warning PodsNoLongerFit The pools went from the CPUs "0" to "0-1" and leave too little cpu. Rejected when the kubelet started (OutOfcpu): a, b.`)
-	n.reportRejected()
 	expectEvent(t, recorder, "")
+	if asked != 7 {
+		t.Errorf("it asked %d times whether the pods are known, want 7", asked)
+	}
 }
 
 func TestRecordHasThePoolsBeforeTheLastChange(t *testing.T) {

@@ -133,6 +133,9 @@ func (g *Gate) awaitType(ctx context.Context, workloadType string) (partition.Re
 	const poll = 50 * time.Millisecond
 	// The server's own timeout would answer 504 in our place at the deadline.
 	limit := longestWait
+	if _, awaits := g.types.Reason(workloadType); awaits != "" {
+		limit = undecidedWait
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline)-time.Second)
 	}
@@ -150,5 +153,9 @@ func (g *Gate) awaitType(ctx context.Context, workloadType string) (partition.Re
 	return partition.NoReason, apierrors.NewServiceUnavailable(g.name + " has not seen the cluster's namespaces and nodes yet; try again")
 }
 
-// longestWait is for how long a request waits.
-const longestWait = 10 * time.Second
+// longestWait is for how long a request waits for caches, and undecidedWait for an object that
+// must decide. That may take long, and a controller's worker creates no other pods meanwhile.
+const (
+	longestWait   = 10 * time.Second
+	undecidedWait = 2 * time.Second
+)
