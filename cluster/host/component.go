@@ -73,8 +73,11 @@ var (
 
 var errEnding = errors.New("the cluster is being removed")
 
-// isEnding reports whether the cluster with this data directory ends. The caller holds starting.
-func isEnding(data string) bool { return endingAll > 0 || ending[data] }
+// isEnding reports whether the cluster with this data directory ends, or the one beside which it
+// is ([Config.Beside]). The caller holds starting.
+func isEnding(data string) bool {
+	return endingAll > 0 || ending[data] || ending[filepath.Dir(data)]
+}
 
 // startUnlessEnding starts a component, unless it is running or its cluster ends.
 func startUnlessEnding(c Component, data string, start func() error) error {

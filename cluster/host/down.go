@@ -45,19 +45,23 @@ func (c *Cluster) down(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// One that cannot be removed does not keep the others, nor this cluster, from ending.
+	var errs []error
 	for _, dir := range besides {
 		number, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), beside))
 		if err != nil {
-			return fmt.Errorf("%s is no control plane's: %w", dir, err)
+			errs = append(errs, fmt.Errorf("%s is not a control plane's directory: %w", dir, err))
+			continue
 		}
-		if err := New(c.Config.Beside(number)).down(ctx); err != nil {
-			return err
-		}
+		errs = append(errs, New(c.Config.Beside(number)).down(ctx))
 	}
 
 	data, err := os.ReadFile(c.data("host.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		// Up writes this record before it changes anything else on the host.
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
 		return errors.Join(os.RemoveAll(c.Config.Paths.Run), os.RemoveAll(c.Config.Paths.Data))
 	}
 	if err != nil {
@@ -72,7 +76,6 @@ func (c *Cluster) down(ctx context.Context) error {
 		return err
 	}
 	if boot == r.Boot {
-		var errs []error
 		for _, p := range c.components() {
 			if p == c.Containerd && !r.WithoutNode { // after the pods
 				continue
@@ -88,11 +91,11 @@ func (c *Cluster) down(ctx context.Context) error {
 		if !r.WithoutNode {
 			errs = append(errs, removeRules(ctx))
 		}
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
 	} else {
 		c.say("the host has rebooted since; removing files only")
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	if !r.WithoutNode {
 		if err := c.restoreHost(r); err != nil {

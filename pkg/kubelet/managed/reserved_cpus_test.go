@@ -135,3 +135,33 @@ func TestEveryCPUReserved(t *testing.T) {
 		t.Errorf("an ordinary container starts on the CPUs %q, want 1", config.Linux.Resources.CpusetCpus)
 	}
 }
+
+// A CPU that was reserved while an exclusive container held it is that container's alone, and
+// nobody's once the container has ended.
+func TestSharedContainersStayOffCPUsThatWereReservedLater(t *testing.T) {
+	restarted(t, &fakeRuntime{})
+	host.static, host.strict = true, true
+	// The pool is CPU 0, and 0-3 are reserved.
+	n := newNode(partition.Pools{"management": cpuset.New(0)}, cpuset.New(0, 1, 2, 3, 4, 5), cpuset.New(), cpuset.New(0, 1, 2, 3))
+	current.Store(n)
+	t.Cleanup(func() { current.Store(nil) })
+	observed.state = newMemoryState(host.log)
+	holder, sharing := withUID(ordinaryPod(), "holder"), withUID(ordinaryPod(), "sharing")
+	expect := func(what string, pod *v1.Pod, chosen, want cpuset.CPUSet) {
+		t.Helper()
+		if got := n.chooseFor(pod, "c", reported, chosen); !got.Equals(want) {
+			t.Errorf("%s: the container has CPUs %s, want %s", what, got, want)
+		}
+		config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpusetCpus: chosen.String()}}}
+		if PlaceContainer(pod, config); config.Linux.Resources.CpusetCpus != want.String() {
+			t.Errorf("%s: the container starts on CPUs %s, want %s", what, config.Linux.Resources.CpusetCpus, want)
+		}
+	}
+	observed.state.SetCPUSet("holder", "c", cpuset.New(2))
+	expect("the holder", holder, cpuset.New(2), cpuset.New(2))
+	expect("beside the holder", sharing, cpuset.New(4, 5), cpuset.New(4, 5))
+	expect("beside the holder, with nothing left to share", sharing, cpuset.New(), cpuset.New(1, 3))
+	observed.state.Delete("holder", "c")
+	expect("after the holder, whose CPU upstream shares", sharing, cpuset.New(2, 4, 5), cpuset.New(4, 5))
+	expect("after the holder, whose CPU is all that upstream shares", sharing, cpuset.New(2), cpuset.New(1, 2, 3))
+}
