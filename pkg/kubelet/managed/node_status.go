@@ -37,8 +37,7 @@ func SetCores(_ context.Context, apiNode *v1.Node) error {
 	var pools partition.Pools
 	if n != nil {
 		pools = n.pools
-		n.reportOffline()
-		n.reportAdded()
+		n.reportOnline()
 		n.reportShared()
 	}
 	capacity := apiNode.Status.Capacity.Cpu().MilliValue()

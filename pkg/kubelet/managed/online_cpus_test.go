@@ -32,10 +32,11 @@ func TestOfflineCPUsAreReportedOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "online")
 	before, had := onlineCPUsFile, host.online
 	onlineCPUsFile, host.online = file, cpuset.New(0, 1, 2, 3)
+	forgetOnline(t)
 	recorder := record.NewFakeRecorder(10)
 	SendEventsTo(recorder, "node")
 	t.Cleanup(func() {
-		onlineCPUsFile, host.online, offline.cpus = before, had, cpuset.New()
+		onlineCPUsFile, host.online = before, had
 		observed = observation{}
 	})
 	for range 2 {
@@ -67,4 +68,36 @@ func TestOfflineCPUsAreReportedOnce(t *testing.T) {
 			expectEvent(t, recorder, want)
 		}
 	}
+}
+
+func TestAddedCPUsNeedARestart(t *testing.T) {
+	on(t, management)
+	restarted(t, &fakeRuntime{}) // with the CPUs 0-3
+	forgetOnline(t)
+	recorder := recordEvents(t)
+	for _, step := range []struct{ online, want string }{
+		{"0-3", ""},
+		{"0-4", "Warning WorkloadPartitioningCPUOnline CPU 4 came online after the kubelet had started, so no container may use it yet: restart the kubelet"},
+		{"0-4", ""},
+		{"0-6", "CPU 5-6 came online"},
+		{"0-3", ""},
+		{"0-4", "CPU 4 came online"},
+	} {
+		onlineFile(t, step.online)
+		if err := SetCores(t.Context(), &v1.Node{}); err != nil {
+			t.Fatal(err)
+		}
+		expectEvent(t, recorder, step.want)
+	}
+	// Where nothing is confined, containers use whatever comes.
+	on(t, partition.Pools{"management": cpuset.New()})
+	onlineFile(t, "0-7")
+	current.Load().reportOnline()
+	expectEvent(t, recorder, "")
+}
+
+// forgetOnline makes reportOnline compare with what the kubelet found at its start.
+func forgetOnline(t *testing.T) {
+	lastOnline.Store(nil)
+	t.Cleanup(func() { lastOnline.Store(nil) })
 }

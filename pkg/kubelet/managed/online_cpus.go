@@ -17,34 +17,37 @@ limitations under the License.
 package managed
 
 import (
-	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
 
-// offline are the CPUs that reportOffline last found offline.
-var offline = struct {
-	sync.Mutex
-	cpus cpuset.CPUSet
-}{cpus: cpuset.New()} // to cpuset.Equals, the zero value is not an empty set
+// lastOnline are the CPUs that reportOnline last found online; nil before it has looked.
+var lastOnline atomic.Pointer[cpuset.CPUSet]
+
+// reportOnline sends Events about CPUs that went offline or came after the kubelet started.
+func (n *node) reportOnline() {
+	online, err := readCPUs(onlineCPUsFile)
+	if err != nil {
+		return // Configure could read it, so a later sync will, too
+	}
+	before := host.online
+	if last := lastOnline.Swap(&online); last != nil {
+		before = *last
+	}
+	n.reportOffline(before, online)
+	n.reportAdded(before, online)
+}
 
 // reportOffline sends Events about CPUs that went offline after the kubelet started. The
 // kernel silently takes such a CPU out of every cpuset, and nobody would notice that a pool is
 // smaller. A kubelet that starts while the CPU is offline refuses a pinning file that names
 // it.
-func (n *node) reportOffline() {
-	online, err := readCPUs(onlineCPUsFile)
-	if err != nil {
-		return // Configure could read it, so a later sync will, too
-	}
+func (n *node) reportOffline(before, online cpuset.CPUSet) {
 	gone := host.online.Difference(online)
-	offline.Lock()
-	unchanged := gone.Equals(offline.cpus)
-	offline.cpus = gone
-	offline.Unlock()
-	if unchanged {
+	if gone.Equals(host.online.Difference(before)) {
 		return
 	}
 	if gone.IsEmpty() {
@@ -61,5 +64,17 @@ func (n *node) reportOffline() {
 	if lost := n.others.Intersection(gone); !lost.IsEmpty() {
 		nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which is in no pool, was taken offline: ordinary pods have %q left; bring it online",
 			lost, n.others.Difference(gone).String())
+	}
+}
+
+// reportAdded sends an Event about CPUs that came after the kubelet started. Without pools and
+// under the policy none, containers have no cpuset and run there at once; with pools their
+// cpusets name the CPUs that the kubelet found.
+func (n *node) reportAdded(before, online cpuset.CPUSet) {
+	if n.pooled.IsEmpty() || host.online.IsEmpty() {
+		return
+	}
+	if added := online.Difference(before).Difference(host.online); !added.IsEmpty() {
+		nodeEvent(v1.EventTypeWarning, eventCPUOnline, "CPU %s came online after the kubelet had started, so no container may use it yet: restart the kubelet", added)
 	}
 }
