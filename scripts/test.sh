@@ -144,7 +144,7 @@ run_checks() {
   part "round trip of the series" round-trip
   part "the series applied to every release" lint-series
   if [[ -z $no_node$no_vm ]]; then
-    part "the system of virtual machines" vm-base
+    FORCE=1 part "the system of virtual machines" vm-base # of this host, whatever passed before
   fi
   if [[ $target == test-all ]]; then
     local releases each
@@ -192,7 +192,7 @@ no_node=$(why_no_node)
 no_vm=$(why_no_vm)
 if [[ -z $no_node ]]; then
   # What compiles beside must not keep a node waiting for its binaries.
-  part "binaries" build
+  FORCE=1 part "binaries" build # of this checkout, whatever passed before
 fi
 # A process group of its own, to end it as a whole. Its nice value counts against what is in
 # this session.
