@@ -107,34 +107,36 @@ func (vm *VM) Log() string { return vm.file(filepath.Join("logs", "qemu.log")) }
 
 // MakeBase makes the system that all VMs start from, unless it is there.
 func MakeBase(ctx context.Context, say func(string, ...any)) error {
-	dir, err := cacheDir()
-	if err != nil {
-		return err
+	_, _, unlock, err := lockBase(ctx, say)
+	if err == nil {
+		unlock()
 	}
-	unlock, err := lock(dir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	_, err = makeBase(ctx, dir, say)
 	return err
+}
+
+// lockBase returns the cache's directory and the base image in it, which it makes if it is missing.
+// Nobody else changes the directory until unlock is called.
+func lockBase(ctx context.Context, say func(string, ...any)) (dir, base string, unlock func(), err error) {
+	if dir, err = cacheDir(); err != nil {
+		return "", "", nil, err
+	}
+	if unlock, err = lock(dir); err != nil {
+		return "", "", nil, err
+	}
+	if base, err = makeBase(ctx, dir, say); err != nil {
+		unlock()
+		return "", "", nil, err
+	}
+	return dir, base, unlock, nil
 }
 
 // images returns the images and the key that VMs are made of, and makes those that are missing.
 func images(ctx context.Context, payload map[string]string, say func(string, ...any)) (base, disk, private string, err error) {
-	dir, err := cacheDir()
-	if err != nil {
-		return "", "", "", err
-	}
-	unlock, err := lock(dir)
+	dir, base, unlock, err := lockBase(ctx, say)
 	if err != nil {
 		return "", "", "", err
 	}
 	defer unlock()
-	base, err = makeBase(ctx, dir, say)
-	if err != nil {
-		return "", "", "", err
-	}
 	private, err = key(ctx, dir)
 	if err != nil {
 		return "", "", "", err
