@@ -62,6 +62,17 @@ func (r *fakeRuntime) UpdateContainerResources(_ context.Context, _ string, reso
 	return r.err
 }
 
+// expectUpdate checks that the container was given these resources, once, or nothing at all.
+func (r *fakeRuntime) expectUpdate(t *testing.T, want *runtimeapi.LinuxContainerResources) {
+	t.Helper()
+	if want == nil && len(r.updates) == 0 {
+		return
+	}
+	if want == nil || len(r.updates) != 1 || r.updates[0].String() != want.String() {
+		t.Errorf("the updates are %v, want %v", r.updates, want)
+	}
+}
+
 // found is upstream's map of containers, with one, by its ID.
 type found string
 

@@ -110,7 +110,7 @@ func (o *observation) repaired(pod *v1.Pod) bool {
 	return notes != nil && notes.repaired
 }
 
-// noteRepaired notes that the pod's cgroup needs no more repair.
+// noteRepaired notes that the pod's cgroup needs no further repair.
 func (o *observation) noteRepaired(pod *v1.Pod) {
 	o.notePod(pod.UID, func(notes *podNotes) { notes.repaired = true })
 }

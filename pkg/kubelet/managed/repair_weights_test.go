@@ -59,11 +59,7 @@ func TestWrongWeightsAndQuotasAreRepairedOnce(t *testing.T) {
 			for range 3 {
 				reconcile(pod, runtime, cpuset.New())
 			}
-			switch {
-			case test.want == nil && len(runtime.updates) == 0:
-			case test.want == nil || len(runtime.updates) != 1 || runtime.updates[0].String() != test.want.String():
-				t.Errorf("the updates are %v, want %v", runtime.updates, test.want)
-			}
+			runtime.expectUpdate(t, test.want)
 		})
 	}
 }

@@ -135,11 +135,7 @@ func TestPreviousContainersOfVirtualMachines(t *testing.T) {
 			for range 3 {
 				reconcile(pod, runtime, cpuset.New())
 			}
-			switch {
-			case test.want == nil && len(runtime.updates) == 0:
-			case test.want == nil || len(runtime.updates) != 1 || runtime.updates[0].String() != test.want.String():
-				t.Errorf("the updates are %v, want %v", runtime.updates, test.want)
-			}
+			runtime.expectUpdate(t, test.want)
 		})
 	}
 	t.Run("a runtime that does not answer is asked again", func(t *testing.T) {
