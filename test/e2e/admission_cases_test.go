@@ -1,14 +1,11 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -54,22 +51,10 @@ func TestNewPodsBecomeWhatTheCasesSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, 10*time.Second, "the audit log has the warning", func() error {
-			data, err := os.ReadFile(c.AuditLog())
-			if err != nil {
-				return err
-			}
-			for line := range strings.Lines(string(data)) {
-				var event struct {
-					ObjectRef   struct{ Name, Namespace string }
-					Annotations map[string]string
-				}
-				if json.Unmarshal([]byte(line), &event) == nil && event.ObjectRef.Name == "audited" && event.ObjectRef.Namespace == plain && event.Annotations[partition.WarningAnnotation] == p.Annotations[partition.WarningAnnotation] {
-					return nil
-				}
-			}
-			return fmt.Errorf("%s has no such line", c.AuditLog())
-		})
+		want := p.Annotations[partition.WarningAnnotation]
+		if got := auditedAnnotations(t, c, plain, p.Name)[partition.WarningAnnotation]; want == "" || got != want {
+			t.Errorf("the audit log has the warning %q, and the pod %q", got, want)
+		}
 	})
 	for name, test := range map[string]struct {
 		annotations map[string]string

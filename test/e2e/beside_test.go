@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,18 +24,7 @@ func TestControlPlanesRunBesideEachOther(t *testing.T) {
 	patched := apiServer(t)
 	with := config.Beside(1)
 	with.APIServer = filepath.Join(upstreamBin, "kube-apiserver")
-	unpatched := host.New(with)
-	t.Cleanup(func() {
-		if t.Failed() {
-			keepLogs(unpatched)
-		}
-		if err := unpatched.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := unpatched.Up(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	unpatched := up(t, with)
 	before := patched.APIServer.PID()
 	processes := map[string]int{}
 	for _, component := range []host.Component{unpatched.Etcd, unpatched.APIServer, unpatched.ControllerManager} {

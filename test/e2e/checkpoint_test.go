@@ -38,7 +38,7 @@ func TestCheckpointIsDerived(t *testing.T) {
 	quietNode(t, c)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	pods := start(t, c, namespace, fixture.Pod("shared", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")),
-		fixture.Pod("exclusive", nil, fixture.Container("c", fixture.Awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))
+		fixture.Exclusive("exclusive", 1))
 	t.Cleanup(func() { releaseExclusive(t, c, pods[1]) })
 	path := filepath.Join(c.KubeletDir(), "cpu_manager_state")
 	// The oldest format, which every release reads, and for which zero is a valid checksum.

@@ -17,7 +17,6 @@ limitations under the License.
 package e2e
 
 import (
-	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -34,7 +33,7 @@ import (
 // reconciliations returns the time in which the CPU manager of a kubelet that has just started
 // reconciles n times.
 func reconciliations(n int) time.Duration {
-	return 2*time.Second + time.Duration(n)*cmp.Or(config.ReconcilePeriod, 2*time.Second)
+	return 2*time.Second + time.Duration(n)*config.ReconcilePeriod
 }
 
 // allCPUs returns the host's CPUs, as a CPU list.

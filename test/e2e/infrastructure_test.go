@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -137,11 +136,7 @@ type installer struct {
 
 func infrastructureOf(t *testing.T) *installer {
 	t.Helper()
-	rest, err := clientcmd.BuildConfigFromFlags("", host.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(rest)
+	client, err := dynamic.NewForConfig(clientConfig(t, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,25 +371,6 @@ func applyDeployment(t *testing.T, namespace, name string, annotations map[strin
 		t.Fatal(err)
 	}
 	return recorded.texts
-}
-
-// podOf returns a pod of a Deployment, made from the template with this annotation.
-func podOf(t *testing.T, c *host.Cluster, namespace, deployment, template string) *v1.Pod {
-	t.Helper()
-	var found *v1.Pod
-	waitFor(t, 2*time.Minute, "the Deployment "+deployment+" has a pod", func() error {
-		pods, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + deployment})
-		if err != nil {
-			return err
-		}
-		for i := range pods.Items {
-			if found = &pods.Items[i]; found.Annotations["template"] == template {
-				return nil
-			}
-		}
-		return fmt.Errorf("%d pods, and none from the template %s", len(pods.Items), template)
-	})
-	return found
 }
 
 // auditedAnnotations returns what the audit log has of a pod's creation, beside the request.

@@ -42,11 +42,7 @@ func TestKubeletStartsInStatesOfInstallers(t *testing.T) {
 }
 
 func kubeletStartsInStatesOfInstallers(t *testing.T, c *host.Cluster) {
-	before := c.Config.KubeletConfiguration
-	t.Cleanup(func() {
-		c.Config.KubeletConfiguration = before
-		restart(t, c, pinning)
-	})
+	before := keepConfiguration(t, c)
 	const (
 		empty = `{"management": {"cpuset": ""}}`
 		slice = "systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n"
@@ -146,11 +142,7 @@ func TestReservedCPUsThatAreNotThePools(t *testing.T) {
 }
 
 func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
-	before := c.Config.KubeletConfiguration
-	t.Cleanup(func() {
-		c.Config.KubeletConfiguration = before
-		restart(t, c, pinning)
-	})
+	before := keepConfiguration(t, c)
 	reserve := func(cpus string) {
 		c.Config.KubeletConfiguration = before + fmt.Sprintf("reservedSystemCPUs: %q\n", cpus)
 	}
@@ -215,7 +207,7 @@ func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
 		needsCPUs(t, 4)
 		c.Config.KubeletConfiguration = before
 		restart(t, c, pinning)
-		holder := start(t, c, namespace, fixture.Pod("exclusive", nil, fixture.Container("c", fixture.Awake, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")))[0]
+		holder := start(t, c, namespace, fixture.Exclusive("exclusive", 1))[0]
 		t.Cleanup(func() {
 			c.Config.KubeletConfiguration = before
 			restart(t, c, pinning)

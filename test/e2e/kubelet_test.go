@@ -44,13 +44,21 @@ func restart(t testing.TB, c *host.Cluster, file string) {
 // kubelet, with the pool 0, and again after the test.
 func configureKubelet(t *testing.T, c *host.Cluster, lines string) {
 	t.Helper()
-	before := c.Config.KubeletConfiguration
+	keepConfiguration(t, c)
+	c.Config.KubeletConfiguration += lines
+	restart(t, c, pinning)
+}
+
+// keepConfiguration gives the kubelet its present configuration again after the test, and the
+// pool 0. It returns that configuration.
+func keepConfiguration(t *testing.T, c *host.Cluster) (before string) {
+	t.Helper()
+	before = c.Config.KubeletConfiguration
 	t.Cleanup(func() {
 		c.Config.KubeletConfiguration = before
 		restart(t, c, pinning)
 	})
-	c.Config.KubeletConfiguration = before + lines
-	restart(t, c, pinning)
+	return before
 }
 
 // expectNoStart restarts the kubelet with a pinning file, and expects it to end with an error

@@ -53,8 +53,9 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if *systemd {
 		config = config.OnDedicatedHost()
+		config.ReconcilePeriod = 2 * time.Second // an emulated VM has no time for more
 	} else {
-		config.ReconcilePeriod = 500 * time.Millisecond // an emulated VM has no time for this
+		config.ReconcilePeriod = 500 * time.Millisecond
 	}
 	upstreamKubelet = filepath.Join(upstreamBin, "kubelet")
 	if !slices.Contains([]suite{"", core, vm, vmCore}, suite(runSuite)) {
@@ -160,6 +161,12 @@ func endShared(t testing.TB) {
 func alone(t *testing.T, with host.Config) *host.Cluster {
 	t.Helper()
 	endShared(t)
+	return up(t, with)
+}
+
+// up starts a cluster for one test, beside the shared one if the configuration has it so.
+func up(t *testing.T, with host.Config) *host.Cluster {
+	t.Helper()
 	c := host.New(with)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -86,6 +86,26 @@ func awaitEnd(t *testing.T, c *host.Cluster, namespace, name string, limit time.
 	return ended
 }
 
+// podOf returns a pod of a Deployment, made from the template with this value of the annotation
+// "template".
+func podOf(t *testing.T, c *host.Cluster, namespace, deployment, template string) *v1.Pod {
+	t.Helper()
+	var found *v1.Pod
+	waitFor(t, 2*time.Minute, "the Deployment "+deployment+" has a pod", func() error {
+		pods, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + deployment})
+		if err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			if found = &pods.Items[i]; found.Annotations["template"] == template {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d pods, and none from the template %s", len(pods.Items), template)
+	})
+	return found
+}
+
 // awaitUnschedulable waits until the scheduler says, in a message that has the text, that no
 // node has room for a pod.
 func awaitUnschedulable(t *testing.T, c *host.Cluster, namespace, name, text string) {

@@ -65,10 +65,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 		})
 	}
 	t.Run("a second start updates nothing", func(t *testing.T) {
-		proxy.Forget()
-		restart(t, c, pinning)
-		time.Sleep(reconciliations(5)) // the period in which updates are counted
-		if updates := updatesOf(t, proxy); len(updates) > 0 {
+		if updates := updatesAfterStart(t, c, proxy, pinning); len(updates) > 0 {
 			t.Errorf("the kubelet sent the updates %v, want none", updates)
 		}
 	})

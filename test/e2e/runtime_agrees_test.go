@@ -19,12 +19,10 @@ package e2e
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/test/e2e/criproxy"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
@@ -157,24 +155,4 @@ func runtimeThatReportsNoResources(t *testing.T, c *host.Cluster) {
 			}
 		})
 	}
-}
-
-// updatesAfterStart restarts the kubelet, and returns the updates that it sends to the runtime, by
-// container, until its CPU manager has nothing more to do.
-func updatesAfterStart(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, file string) map[string][]*runtimeapi.LinuxContainerResources {
-	t.Helper()
-	proxy.Forget()
-	restart(t, c, file)
-	time.Sleep(reconciliations(5))
-	calls, err := proxy.Calls()
-	if err != nil {
-		t.Fatal(err)
-	}
-	updates := map[string][]*runtimeapi.LinuxContainerResources{}
-	for _, call := range calls {
-		if update, is := call.Request.(*runtimeapi.UpdateContainerResourcesRequest); is {
-			updates[update.ContainerId] = append(updates[update.ContainerId], update.Linux)
-		}
-	}
-	return updates
 }

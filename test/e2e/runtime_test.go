@@ -17,8 +17,8 @@ limitations under the License.
 package e2e
 
 import (
-	"fmt"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -57,16 +57,21 @@ func sharedThroughProxy(t *testing.T, c *host.Cluster) *criproxy.Proxy {
 	return proxy
 }
 
-// updatesOf returns the updates of containers that the kubelet has asked for.
-func updatesOf(t *testing.T, proxy *criproxy.Proxy) (updates []string) {
+// updatesAfterStart restarts the kubelet, and returns the updates that it sends to the runtime, by
+// container, until its CPU manager has nothing more to do.
+func updatesAfterStart(t *testing.T, c *host.Cluster, proxy *criproxy.Proxy, file string) map[string][]*runtimeapi.LinuxContainerResources {
 	t.Helper()
+	proxy.Forget()
+	restart(t, c, file)
+	time.Sleep(reconciliations(5)) // the period in which updates are counted
 	calls, err := proxy.Calls()
 	if err != nil {
 		t.Fatal(err)
 	}
+	updates := map[string][]*runtimeapi.LinuxContainerResources{}
 	for _, call := range calls {
-		if call.Method == "UpdateContainerResources" {
-			updates = append(updates, fmt.Sprint(call.Request))
+		if update, is := call.Request.(*runtimeapi.UpdateContainerResourcesRequest); is {
+			updates[update.ContainerId] = append(updates[update.ContainerId], update.Linux)
 		}
 	}
 	return updates

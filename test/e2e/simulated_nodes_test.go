@@ -82,16 +82,5 @@ func TestSchedulerFillsPoolsOfManyNodes(t *testing.T) {
 	if _, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), more, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, time.Minute, "the scheduler finds no node for one pod more", func() error {
-		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), more.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, condition := range p.Status.Conditions {
-			if condition.Type == v1.PodScheduled && condition.Reason == v1.PodReasonUnschedulable {
-				return nil
-			}
-		}
-		return fmt.Errorf("it is on node %q, with conditions %v", p.Spec.NodeName, p.Status.Conditions)
-	})
+	awaitUnschedulable(t, c, namespace, more.Name, string(cores))
 }

@@ -83,16 +83,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 		if _, err := c.Client.AppsV1().Deployments(namespace).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		var name string
-		waitFor(t, 30*time.Second, "the Deployment has a pod", func() error {
-			pods, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
-			if err != nil || len(pods.Items) != 1 {
-				return fmt.Errorf("there are %d pods (%v), want one", len(pods.Items), err)
-			}
-			name = pods.Items[0].Name
-			return nil
-		})
-		p := awaitRunning(t, c, namespace, name)
+		p := awaitRunning(t, c, namespace, podOf(t, c, namespace, deployment.Name, "").Name)
 		if p.Spec.NodeName != host.NodeName {
 			t.Errorf("the pod is on node %q, want %s", p.Spec.NodeName, host.NodeName)
 		}
@@ -122,13 +113,9 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 		if !slices.Equal(recorded.texts, []string{want}) {
 			t.Errorf("the client was warned with %q, want %q", recorded.texts, want)
 		}
-		waitFor(t, 10*time.Second, "the audit log has the warning", func() error {
-			data, err := os.ReadFile(c.AuditLog())
-			if err == nil && !strings.Contains(string(data), partition.WarningAnnotation) {
-				err = fmt.Errorf("%s does not name the annotation", c.AuditLog())
-			}
-			return err
-		})
+		if got := auditedAnnotations(t, c, plain, p.Name)[partition.WarningAnnotation]; got != want {
+			t.Errorf("the audit log has the warning %q, want %q", got, want)
+		}
 		if _, err := client.CoreV1().Pods(plain).Create(t.Context(), fixture.Pod("hard", map[string]string{managementTarget: hard}, fixture.Container("c", fixture.Busy, "", "")), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("a pod with the hard effect got %v, want 403", err)
 		}
