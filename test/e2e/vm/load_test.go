@@ -23,18 +23,6 @@ func TestLoad(t *testing.T) {
 	// memory pressure.
 	const eviction = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 5s}\nevictionPressureTransitionPeriod: 10s\n"
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Memory: 6144}, host.Config{KubeletConfiguration: eviction})
-	transition := func() (v1.ConditionStatus, time.Time) {
-		object, err := n.client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, condition := range object.Status.Conditions {
-			if condition.Type == v1.NodeReady {
-				return condition.Status, condition.LastTransitionTime.Time
-			}
-		}
-		return v1.ConditionUnknown, time.Time{}
-	}
 	t.Run("memory runs out", func(t *testing.T) {
 		namespace := fixture.Namespace(t, n.client, "management")
 		before := n.controlPlane(t)
@@ -56,7 +44,7 @@ i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 
 		n.awaitReady(t, n.now(t))
 	})
 	t.Run("a hundred partitioned pods on two CPUs", func(t *testing.T) {
-		_, since := transition()
+		ready := n.ready(t)
 		namespace := fixture.Namespace(t, n.client, "management")
 		begin := time.Now()
 		for i := range 100 {
@@ -69,8 +57,6 @@ i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 
 		}
 		t.Logf("all of them run after %s", time.Since(begin).Round(time.Second))
 		n.expectPlaced(t)
-		if status, now := transition(); status != v1.ConditionTrue || !now.Equal(since) {
-			t.Errorf("the node's condition Ready is %s since %s, want True since %s", status, now, since)
-		}
+		n.expectReadySince(t, ready)
 	})
 }

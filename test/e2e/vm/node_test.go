@@ -101,6 +101,29 @@ func (n *node) awaitReady(t *testing.T, since time.Time) {
 	})
 }
 
+// ready returns the node's condition Ready.
+func (n *node) ready(t *testing.T) (ready v1.NodeCondition) {
+	t.Helper()
+	object, err := n.client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, condition := range object.Status.Conditions {
+		if condition.Type == v1.NodeReady {
+			ready = condition
+		}
+	}
+	return ready
+}
+
+// expectReadySince checks that the node is Ready, and has been since a condition was read.
+func (n *node) expectReadySince(t *testing.T, before v1.NodeCondition) {
+	t.Helper()
+	if now := n.ready(t); now.Status != v1.ConditionTrue || !now.LastTransitionTime.Equal(&before.LastTransitionTime) {
+		t.Errorf("the node's condition Ready is %s since %s, want True since %s", now.Status, now.LastTransitionTime, before.LastTransitionTime)
+	}
+}
+
 // now returns the time of the VM, which may differ from the host's.
 func (n *node) now(t *testing.T) time.Time {
 	t.Helper()

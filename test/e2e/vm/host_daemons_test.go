@@ -1,0 +1,124 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package vm
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
+)
+
+// Kubelet, runtime and control plane are on a pool of two CPUs, with thirty busy partitioned pods.
+// With a weight that goes before that of the pods, the node stays Ready, no probe fails, and the
+// control plane runs on.
+func TestHostDaemonsOnThePool(t *testing.T) {
+	// Beside pools the kubelet drops this, which would have given the daemons a weight.
+	const reserved = "systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n"
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{KubeletConfiguration: reserved})
+	n.run(t, "systemctl set-property --runtime system.slice AllowedCPUs=0-1")
+	for _, daemon := range []string{"kubelet", "containerd"} {
+		if list := n.run(t, "awk '$1 == \"Cpus_allowed_list:\" {print $2}' /proc/$(pidof -s "+daemon+")/status"); list != "0-1" {
+			t.Fatalf("%s may use the CPUs %q, want 0-1", daemon, list)
+		}
+	}
+	namespace := fixture.Namespace(t, n.client, "management")
+	controlPlane := n.controlPlane(t)
+	const busy, probed = 30, 5
+	for i := range busy {
+		c := fixture.Container("c", fixture.Busy, "cpu=50m memory=4Mi", "")
+		name := "busy-" + strconv.Itoa(i)
+		if i < probed {
+			name = "probed-" + strconv.Itoa(i)
+			// The kubelet's own default is a second. An emulated VM needs some even when it is idle.
+			c.LivenessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}, PeriodSeconds: 10, TimeoutSeconds: 10, FailureThreshold: 3}
+		}
+		n.create(t, namespace, fixture.Pod(name, asks, c))
+		if i%10 == 9 {
+			n.awaitRunning(t, 5*time.Minute)
+		}
+	}
+	n.expectPlaced(t)
+	for _, phase := range []struct {
+		weight string
+		period time.Duration
+		holds  bool
+	}{{"100", 3 * time.Minute, false}, {"10000", 10 * time.Minute, true}} {
+		t.Run("weight "+phase.weight, func(t *testing.T) {
+			n.run(t, "systemctl set-property --runtime system.slice CPUWeight="+phase.weight)
+			if phase.holds {
+				n.awaitReady(t, n.now(t))
+				controlPlane = n.controlPlane(t)
+			}
+			ready, before := n.ready(t), n.probes(t)
+			time.Sleep(phase.period) // the period in which all of it must hold
+			after := n.probes(t)
+			count, failed := after.count-before.count, after.failed-before.failed
+			t.Logf("%.0f probes, %.0f of them failed; %.2f s each; pressure on the daemons: %s", count, failed, (after.seconds-before.seconds)/count,
+				n.run(t, "cat /sys/fs/cgroup/system.slice/cpu.pressure 2>&1 || true"))
+			if !phase.holds {
+				return
+			}
+			n.expectReadySince(t, ready)
+			if failed > 0 || count < phase.period.Seconds()/10*probed/2 {
+				t.Errorf("%.0f probes failed of %.0f, want none, and one for each pod in ten seconds", failed, count)
+			}
+			if now := n.controlPlane(t); fmt.Sprint(now) != fmt.Sprint(controlPlane) {
+				t.Errorf("the containers of the control plane were %q, and are %q", controlPlane, now)
+			}
+			for _, p := range n.awaitRunning(t, time.Minute) {
+				if p.Namespace == namespace && p.Status.ContainerStatuses[0].RestartCount > 0 {
+					t.Errorf("pod %s was restarted", p.Name)
+				}
+			}
+			n.expectPlaced(t)
+		})
+	}
+}
+
+type probes struct{ count, seconds, failed float64 }
+
+// probes returns what the kubelet counts of liveness probes of pods named probed-*.
+func (n *node) probes(t *testing.T) (sum probes) {
+	t.Helper()
+	data, err := n.client.CoreV1().RESTClient().Get().Resource("nodes").Name(n.Name()).SubResource("proxy").Suffix("metrics/probes").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range regexp.MustCompile(`(?m)^(prober_probe_[a-z_]+)\{(.*pod="probed-.*)\} (\S+)$`).FindAllStringSubmatch(string(data), -1) {
+		value, err := strconv.ParseFloat(series[3], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case series[1] == "prober_probe_duration_seconds_count":
+			sum.count += value
+		case series[1] == "prober_probe_duration_seconds_sum":
+			sum.seconds += value
+		case series[1] == "prober_probe_total" && strings.Contains(series[2], `result="failed"`):
+			sum.failed += value
+		}
+	}
+	return sum
+}
