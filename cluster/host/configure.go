@@ -195,6 +195,11 @@ func (c *Cluster) kubeletConfiguration() string {
 	if policy == "" {
 		policy = "static"
 	}
+	// A start is over once the kubelet has reported. Without a change it waits for its turn.
+	report := time.Second
+	if c.Config.Slow {
+		report = 5 * time.Second
+	}
 	var config strings.Builder
 	fmt.Fprintf(&config, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -210,10 +215,11 @@ cpuManagerReconcilePeriod: %s
 evictionHard: {memory.available: 300Mi}
 failSwapOn: false
 fileCheckFrequency: 2s
-nodeStatusReportFrequency: 10s
+nodeStatusReportFrequency: %s
+nodeStatusUpdateFrequency: %[6]s
 staticPodPath: %s
 syncFrequency: 10s
-`, c.pki("ca.crt"), c.CgroupDriver(), runtime, policy, cmp.Or(c.Config.ReconcilePeriod, 2*time.Second), c.Config.Paths.Manifests())
+`, c.pki("ca.crt"), c.CgroupDriver(), runtime, policy, cmp.Or(c.Config.ReconcilePeriod, 2*time.Second), report, c.Config.Paths.Manifests())
 	if !c.Config.WithoutReservation {
 		config.WriteString("kubeReserved: {cpu: 500m} # the static policy requires some; the CPUs of pools replace it\n")
 	}
