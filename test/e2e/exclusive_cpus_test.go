@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -208,7 +209,8 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 // dropped the assignment. Before that, no pool may have these CPUs.
 func releaseExclusive(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
-	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
+	// Also in a cleanup, when the test's context has ended.
+	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(context.WithoutCancel(t.Context()), p.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, 2*time.Minute, "the CPU manager has dropped the assignment to pod "+p.Name, func() error {

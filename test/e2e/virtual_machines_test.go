@@ -75,7 +75,8 @@ func TestVirtualMachines(t *testing.T) {
 		inVM(fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""), fixture.Container("d", fixture.Awake, "", ""))),
 		inVM(fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", ""), fixture.Container("d", fixture.Awake, "", ""))),
 		inVM(fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Awake, "", ""))),
-		inVM(fixture.Pod("guaranteed", nil, fixture.Container("c", fixture.Awake, "cpu=10m memory=16Mi", "cpu=10m memory=16Mi"))))
+		// Its sandbox starts with this quota, too: with 10m that takes minutes under emulation.
+		inVM(fixture.Pod("guaranteed", nil, fixture.Container("c", fixture.Awake, "cpu=300m memory=16Mi", "cpu=300m memory=16Mi"))))
 	machines.partitioned, machines.ordinary = []*v1.Pod{before[0], fresh[0]}, []*v1.Pod{before[1], fresh[1], fresh[2], fresh[3]}
 	machines.expect(t, cpuset.New(0), all.Difference(cpuset.New(0)))
 	for _, step := range []struct {
