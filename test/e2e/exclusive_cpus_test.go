@@ -213,7 +213,7 @@ func releaseExclusive(t *testing.T, c *host.Cluster, p *v1.Pod) {
 	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(context.WithoutCancel(t.Context()), p.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 2*time.Minute, "the CPU manager has dropped the assignment to pod "+p.Name, func() error {
+	waitFor(t, 2*time.Minute+c.Config.ReconcilePeriod, "the CPU manager has dropped the assignment to pod "+p.Name, func() error {
 		data, err := os.ReadFile(filepath.Join(c.KubeletDir(), "cpu_manager_state"))
 		if err == nil && strings.Contains(string(data), string(p.UID)) {
 			err = fmt.Errorf("the checkpoint is %s", data)
@@ -406,9 +406,9 @@ func besideNextHolder(t *testing.T, c *host.Cluster, namespace, name string, has
 	}
 	time.Sleep(30 * time.Second) // the period that is traced
 	seen := watch(fixture.ContainerID(holder.Status.ContainerStatuses[0]))
-	releaseExclusive(t, c, holder)
 	maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(holder)) })
 	t.Logf("on CPU %s, from its holder's first instruction on, were the pods %v, and the host for %s", has, seen.pods, seen.host)
+	releaseExclusive(t, c, holder)
 	return seen.pods
 }
 
