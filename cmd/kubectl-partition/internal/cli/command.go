@@ -1,0 +1,31 @@
+// Package cli is the command line of kubectl-partition: flags, help, and how results are
+// printed. What the commands find out is in packages of their own, which other programs may
+// use.
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// Command returns the command kubectl-partition. A file of this package, named after it, has
+// each of its commands.
+func Command(streams genericiooptions.IOStreams) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "kubectl-partition",
+		Short: "Set up, check and explain partitioned nodes",
+		Long: `Set up, check and explain workload partitioning.
+
+Exit codes of all commands:
+  0  nothing is wrong
+  1  the command did its work, and found something
+  2  the command could not do its work: its input is wrong, or it may not read what it needs`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl partition"},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	command.SetIn(streams.In)
+	command.SetOut(streams.Out)
+	command.SetErr(streams.ErrOut)
+	return command
+}

@@ -1,0 +1,81 @@
+// Package output is how the commands of kubectl-partition print a result: as a table for
+// people, or as a versioned object for programs.
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// APIVersion is that of all results.
+const APIVersion = "cli.workload.openshift.io/v1alpha1"
+
+// TypeMeta returns what a result of the kind begins with.
+func TypeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: APIVersion, Kind: kind}
+}
+
+// Format is the value of the flag -o. The zero value prints a table.
+type Format string
+
+// The formats that all commands have.
+const (
+	Table Format = ""
+	Wide  Format = "wide"
+	JSON  Format = "json"
+	YAML  Format = "yaml"
+)
+
+// Flag adds -o to a command, with its completion. Some commands have further formats.
+func (f *Format) Flag(command *cobra.Command, further ...Format) {
+	known := append([]Format{JSON, YAML, Wide}, further...)
+	names := make([]string, len(known))
+	for i, format := range known {
+		names[i] = string(format)
+	}
+	command.Flags().VarP(&value{f, known}, "output", "o", "print "+strings.Join(names, ", ")+"; a table is the default")
+	if err := command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag exists
+	}
+}
+
+// Print writes a result as JSON or YAML, or calls table.
+func (f Format) Print(w io.Writer, result any, table func(w io.Writer, wide bool) error) error {
+	switch f {
+	case JSON:
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(result)
+	case YAML:
+		data, err := yaml.Marshal(result)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	}
+	return table(w, f == Wide)
+}
+
+type value struct {
+	format *Format
+	known  []Format
+}
+
+func (v *value) String() string { return string(*v.format) }
+func (v *value) Type() string   { return "format" }
+func (v *value) Set(text string) error {
+	if !slices.Contains(v.known, Format(text)) {
+		return fmt.Errorf("the format must be one of %v", v.known)
+	}
+	*v.format = Format(text)
+	return nil
+}
