@@ -50,7 +50,6 @@ type Source struct {
 	limitRanger *limitranger.LimitRanger
 	limitRanges corev1listers.LimitRangeLister
 	quotas      corev1listers.ResourceQuotaLister
-	evaluator   quota.Evaluator
 	// seen tell whether the caches are filled.
 	seen []cache.InformerSynced
 }
@@ -59,8 +58,7 @@ type Source struct {
 func New() *Source {
 	// It has no error to return.
 	limitRanger, _ := limitranger.NewLimitRanger(nil)
-	// The evaluator is asked about pods that it is given, so it needs no lister.
-	return &Source{limitRanger: limitRanger, evaluator: quotacore.NewPodEvaluator(nil, clock.RealClock{})}
+	return &Source{limitRanger: limitRanger}
 }
 
 // SetClient gives the client that reads LimitRanges which the cache may be behind of.
@@ -114,7 +112,15 @@ func (s *Source) IsDefault(namespace, what string, amount resource.Quantity) boo
 type Demands struct {
 	limitRanges []*v1.LimitRange
 	quotas      []*v1.ResourceQuota
-	evaluator   quota.Evaluator
+}
+
+// evaluator is asked about pods that it is given, so it needs no lister.
+var evaluator = quotacore.NewPodEvaluator(nil, clock.RealClock{})
+
+// Given returns the demands of a namespace that has these objects. A quota counts with what
+// its status says.
+func Given(limitRanges []*v1.LimitRange, quotas []*v1.ResourceQuota) Demands {
+	return Demands{limitRanges, quotas}
 }
 
 // Of returns the demands of the request's namespace.
@@ -127,19 +133,26 @@ func (s *Source) Of(a admission.Attributes) (Demands, error) {
 	if err != nil {
 		return Demands{}, err
 	}
-	return Demands{limitRanges, quotas, s.evaluator}, nil
+	return Given(limitRanges, quotas), nil
 }
 
-// Complete adds to the policy what depends on the namespace's demands, and on whether an
-// earlier run of the same request has partitioned the pod already.
+// Complete completes the policy with the demands of the request's namespace; see
+// [Demands.Complete].
 func (s *Source) Complete(a admission.Attributes, pod *core.Pod, again bool, policy *partition.Policy) error {
 	d, err := s.Of(a)
 	if err != nil {
 		return err
 	}
+	d.Complete(pod, again, policy)
+	return nil
+}
+
+// Complete adds to the policy what depends on the demands, and on whether an earlier run of
+// the same request has partitioned the pod already.
+func (d Demands) Complete(pod *core.Pod, again bool, policy *partition.Policy) {
 	policy.KeepZero = again || d.CountsCPU(pod)
 	if len(d.limitRanges) == 0 && len(d.quotas) == 0 {
-		return nil
+		return
 	}
 	trial := *policy
 	policy.Constraint = func() string {
@@ -148,7 +161,6 @@ func (s *Source) Complete(a admission.Attributes, pod *core.Pod, again bool, pol
 		partition.RestoreCPU(internalpod.View(ordinary))
 		return d.Refusal(partitioned, ordinary)
 	}
-	return nil
 }
 
 // CountsCPU reports whether a ResourceQuota counts the pod's cpu requests, and so refuses
@@ -166,7 +178,7 @@ func (d Demands) CountsCPU(pod *core.Pod) bool {
 
 // matches reports whether the quota's scopes match the pod.
 func (d Demands) matches(q *v1.ResourceQuota, pod *core.Pod) bool {
-	matches, err := d.evaluator.Matches(q, pod)
+	matches, err := evaluator.Matches(q, pod)
 	return err == nil && matches
 }
 
@@ -185,8 +197,8 @@ func (d Demands) Refusal(partitioned, ordinary *core.Pod) string {
 		if !d.matches(q, partitioned) {
 			continue
 		}
-		names := d.evaluator.MatchingResources(quota.ResourceNames(q.Status.Hard))
-		if err := d.evaluator.Constraints(names, partitioned); err != nil && d.evaluator.Constraints(names, withCPU) == nil {
+		names := evaluator.MatchingResources(quota.ResourceNames(q.Status.Hard))
+		if err := evaluator.Constraints(names, partitioned); err != nil && evaluator.Constraints(names, withCPU) == nil {
 			return fmt.Sprintf("ResourceQuota %q: %v", q.Name, err)
 		}
 	}
