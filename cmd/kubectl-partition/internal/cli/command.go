@@ -27,5 +27,6 @@ Exit codes of all commands:
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
+	command.AddCommand(newLint(streams))
 	return command
 }

@@ -1,0 +1,135 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/resource"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/lint"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/activation"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
+	"workload.openshift.io/partition"
+)
+
+// namespaced are the resources that lint reads, beside namespaces and nodes.
+var namespaced = []schema.GroupResource{
+	{Resource: "limitranges"},
+	{Resource: "resourcequotas"},
+	{Resource: "pods"},
+	{Resource: "podtemplates"},
+	{Resource: "replicationcontrollers"},
+	{Group: "apps", Resource: "deployments"},
+	{Group: "apps", Resource: "daemonsets"},
+	{Group: "apps", Resource: "statefulsets"},
+	{Group: "apps", Resource: "replicasets"},
+	{Group: "batch", Resource: "jobs"},
+	{Group: "batch", Resource: "cronjobs"},
+	{Group: "autoscaling", Resource: "horizontalpodautoscalers"},
+	{Group: "autoscaling.k8s.io", Resource: "verticalpodautoscalers"},
+}
+
+// readCluster reads what lint needs, of one namespace if one is given. What may not be read is
+// a problem. The error is that of a cluster that cannot be reached.
+func (l *lintCommand) readCluster(context.Context) (sources []lint.Source, problems []lint.Problem, err error) {
+	mapper, err := l.config.ToRESTMapper()
+	if err != nil {
+		return nil, nil, err
+	}
+	add := func(object runtime.Object) {
+		data, err := json.Marshal(object)
+		if err != nil {
+			problems = append(problems, lint.Problem{Message: err.Error()})
+			return
+		}
+		sources = append(sources, lint.Source{Data: data})
+	}
+	list := func(what schema.GroupResource, visit func(runtime.Object), names ...string) {
+		if err := l.visit(what, visit, names...); err != nil {
+			problems = append(problems, lint.Problem{Message: fmt.Sprintf("%s: %v", what, err)})
+		}
+	}
+	var names []string
+	if l.options.Namespace != "" {
+		names = []string{l.options.Namespace}
+	}
+	list(schema.GroupResource{Resource: "namespaces"}, add, names...)
+	if l.options.Types == nil {
+		tracker := activation.New(config.Activation{Source: config.SourceNodes})
+		before := len(problems)
+		list(schema.GroupResource{Resource: "nodes"}, func(object runtime.Object) {
+			node := &v1.Node{}
+			if convert(object, node) == nil {
+				tracker.NodeChanged(nil, node)
+			}
+		})
+		list(schema.GroupResource{Resource: "namespaces"}, func(object runtime.Object) {
+			namespace := &v1.Namespace{}
+			if convert(object, namespace) == nil {
+				tracker.LatchChanged(namespace)
+			}
+		}, metav1.NamespaceSystem)
+		// Where these may not be read, it is not known which types are active.
+		if len(problems) == before {
+			l.options.Types = func(workloadType string) partition.Reason {
+				reason, _ := tracker.Reason(workloadType)
+				return reason
+			}
+		}
+	}
+	for _, what := range namespaced {
+		if _, err := mapper.ResourceFor(what.WithVersion("")); meta.IsNoMatchError(err) {
+			continue // The cluster does not have the autoscaler.
+		} else if err != nil {
+			return nil, nil, err
+		}
+		list(what, add)
+	}
+	return sources, problems, nil
+}
+
+// visit lists objects by pages, or gets those of the names.
+func (l *lintCommand) visit(what schema.GroupResource, visit func(runtime.Object), names ...string) error {
+	arguments := append([]string{what.String()}, names...)
+	return resource.NewBuilder(l.config).
+		Unstructured().
+		NamespaceParam(l.options.Namespace).DefaultNamespace().
+		AllNamespaces(l.options.Namespace == "").
+		ResourceTypeOrNameArgs(true, arguments...).
+		RequestChunksOf(500).
+		ContinueOnError().
+		Flatten().
+		Do().
+		Visit(func(info *resource.Info, err error) error {
+			if err == nil {
+				visit(info.Object)
+			}
+			return err
+		})
+}
+
+func convert(object runtime.Object, into any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, into)
+}

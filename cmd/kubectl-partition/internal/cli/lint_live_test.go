@@ -1,0 +1,126 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// fakeCluster answers like a kube-apiserver that has these objects, by the paths of their
+// lists, and no vertical autoscaler. It refuses the lists that are forbidden.
+func fakeCluster(t *testing.T, lists map[string][]any, forbidden ...string) (kubeconfig []string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := func(code int, object any) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_ = json.NewEncoder(w).Encode(object)
+		}
+		for _, path := range forbidden {
+			if r.URL.Path == path {
+				answer(http.StatusForbidden, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden,
+					Message: `nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`})
+				return
+			}
+		}
+		if object, ok := discovery()[r.URL.Path]; ok {
+			answer(http.StatusOK, object)
+			return
+		}
+		if items, ok := lists[r.URL.Path]; ok || strings.Count(r.URL.Path, "/") >= 3 {
+			if len(items) == 1 && strings.HasSuffix(r.URL.Path, "/kube-system") {
+				answer(http.StatusOK, items[0])
+				return
+			}
+			answer(http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": append([]any{}, items...)})
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	return []string{"--server", server.URL, "--cache-dir", t.TempDir()}
+}
+
+// discovery returns what says which kinds there are.
+func discovery() map[string]any {
+	resources := func(version string, kinds ...string) metav1.APIResourceList {
+		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version}
+		for _, kind := range kinds {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: kind != "Node" && kind != "Namespace", Verbs: metav1.Verbs{"get", "list"}})
+		}
+		return list
+	}
+	group := func(name, version string) metav1.APIGroup {
+		v := metav1.GroupVersionForDiscovery{GroupVersion: name + "/" + version, Version: version}
+		return metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v}
+	}
+	return map[string]any{
+		"/api":                 metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
+		"/apis":                metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{group("apps", "v1"), group("batch", "v1"), group("autoscaling", "v2")}},
+		"/api/v1":              resources("v1", "Namespace", "Node", "Pod", "LimitRange", "ResourceQuota", "PodTemplate", "ReplicationController"),
+		"/apis/apps/v1":        resources("apps/v1", "Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"),
+		"/apis/batch/v1":       resources("batch/v1", "Job", "CronJob"),
+		"/apis/autoscaling/v2": resources("autoscaling/v2", "HorizontalPodAutoscaler"),
+	}
+}
+
+func object(t *testing.T, text string) any {
+	t.Helper()
+	var object any
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func TestLintOfACluster(t *testing.T) {
+	deployment := object(t, `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "app", "namespace": "ours"}, "spec": {"template": {
+		"metadata": {"annotations": {"target.workload.openshift.io/management": ""}},
+		"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Mi"}}}]}}}}`)
+	namespace := object(t, `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ours", "annotations": {"workload.openshift.io/allowed": "management"}}}`)
+	node := object(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"capacity": {"cpu": "2"}}}`)
+	system := func(annotations string) any {
+		return object(t, `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "annotations": {`+annotations+`}}}`)
+	}
+	lists := func(system any) map[string][]any {
+		return map[string][]any{"/api/v1/namespaces": {namespace, system}, "/api/v1/namespaces/kube-system": {system}, "/api/v1/nodes": {node}, "/apis/apps/v1/deployments": {deployment}}
+	}
+	for name, test := range map[string]struct {
+		cluster   map[string][]any
+		forbidden []string
+		code      int
+		want      string
+	}{
+		"no node reports the type":   {lists(system("")), nil, 1, "Deployment ours/app: workload type \"management\" ignored: no pool of this type is active here (type_inactive)\nfindings: 1, workloads: 1, of which ask for a type: 1\n"},
+		"the type is latched":        {lists(system(`"workload.openshift.io/enabled": "management"`)), nil, 0, "findings: 0, workloads: 1"},
+		"a right to read is lacking": {lists(system("")), []string{"/api/v1/nodes"}, 2, `error: nodes: nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := runLint(t, "", append(fakeCluster(t, test.cluster, test.forbidden...), "--live")...)
+			if code != test.code || !strings.Contains(stdout, test.want) {
+				t.Errorf("exit code %d, want %d\n%s\nwant\n%s\n%s", code, test.code, stdout, test.want, stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+var updateLint = flag.Bool("update-lint", false, "rewrite the golden files of lint")
+
+// runLint runs the command in testdata/lint, so that file names are short.
+func runLint(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	command := Command(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut})
+	command.SetArgs(append([]string{"lint"}, args...))
+	code = ExitCode(command.Execute(), &errOut)
+	return out.String(), errOut.String(), code
+}
+
+func TestLintPrints(t *testing.T) {
+	t.Chdir("testdata/lint")
+	for file, test := range map[string]struct {
+		args []string
+		code int
+	}{
+		"table.txt":   {[]string{"manifests"}, 1},
+		"wide.txt":    {[]string{"manifests", "-o", "wide", "--require", "management", "--namespace-selector", "platform=true"}, 1},
+		"github.txt":  {[]string{"manifests", "-o", "github"}, 1},
+		"json.json":   {[]string{"manifests/operator.yaml", "-o", "json"}, 1},
+		"yaml.yaml":   {[]string{"manifests/operator.yaml", "-o", "yaml"}, 1},
+		"sarif.json":  {[]string{"manifests/namespace.yaml", "-o", "sarif", "--active-types", "infra"}, 0},
+		"broken.txt":  {[]string{"broken.yaml"}, 2},
+		"ignored.txt": {[]string{"manifests", "--ignore-file", "ignore.yaml"}, 1},
+		"rules.txt":   {[]string{"--list-rules"}, 0},
+	} {
+		t.Run(file, func(t *testing.T) {
+			got, stderr, code := runLint(t, "", test.args...)
+			if code != test.code {
+				t.Errorf("the exit code is %d, want %d: %s", code, test.code, stderr)
+			}
+			golden := filepath.Join("golden", file)
+			if *updateLint {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestLintReadsStandardInput(t *testing.T) {
+	manifest, err := os.ReadFile("testdata/lint/manifests/operator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, _, code := runLint(t, string(manifest), "-", "-n", "other")
+	if !strings.HasPrefix(stdout, "-:") || code != 1 {
+		t.Errorf("exit code %d: %s", code, stdout)
+	}
+}
+
+func TestLintFixesFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata/lint/manifests")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "namespace.yaml")
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code := runLint(t, "", dir, "--fix")
+	if !strings.Contains(stderr, "fixed "+filepath.Join(dir, "operator.yaml")) || code != 1 {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(got), "\n  annotations: # none yet\n    workload.openshift.io/allowed: management\n") {
+		t.Errorf("got %v\n%s", err, got)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the mode is %v, %v", info.Mode(), err)
+	}
+}
+
+func TestLintEscapesWhatMovesTheCursor(t *testing.T) {
+	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a\u001b[2J\n::error::x","annotations":{"workload.openshift.io/management":""}}}`
+	for _, format := range []string{"wide", "github"} {
+		stdout, _, _ := runLint(t, pod, "-", "-o", format)
+		if strings.Contains(stdout, "\x1b") || strings.Count(stdout, "\n::error") > 0 || !strings.Contains(stdout, `a\x1b[2J\n`) {
+			t.Errorf("%s: %q", format, stdout)
+		}
+	}
+}
+
+func TestLintRefusesWhatItCannotDo(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"nothing to lint":            {nil, "give files, directories, - for standard input, or --live"},
+		"a file and a cluster":       {[]string{"a", "--live"}, `"a" is a file`},
+		"fixing a cluster":           {[]string{"--live", "--fix"}, "--fix writes files"},
+		"fixing standard input":      {[]string{"-", "--fix"}, "cannot write standard input"},
+		"a file that does not exist": {[]string{"no/such.yaml"}, "no/such.yaml: no such file"},
+		"an invalid type":            {[]string{"-", "--require", "Management"}, `workload type "Management"`},
+		"an invalid selector":        {[]string{"-", "--require", "management", "--namespace-selector", "=="}, `--namespace-selector "=="`},
+		"a selector alone":           {[]string{"-", "--namespace-selector", "a=b"}, "give both"},
+		"an unknown format":          {[]string{"-", "-o", "xml"}, "the format must be one of"},
+		"no ignore file":             {[]string{"-", "--ignore-file", "no/such"}, "no/such: no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if stdout, stderr, code := runLint(t, "", test.args...); code != 2 || !strings.Contains(stderr, test.want) {
+				t.Errorf("exit code %d, %q, %q, want %q", code, stdout, stderr, test.want)
+			}
+		})
+	}
+}

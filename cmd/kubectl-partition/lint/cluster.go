@@ -1,0 +1,156 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"workload.openshift.io/partition"
+)
+
+// namespace reads what a namespace allows.
+func (l *linter) namespace(o *object) error {
+	if o.Kind != "Namespace" {
+		return nil
+	}
+	n := l.of(o.Name)
+	n.object = o
+	// Nil would mean that they are not known.
+	n.Annotations = map[string]string{}
+	maps.Copy(n.Annotations, o.metadata.Annotations)
+	maps.Copy(n.labels, o.metadata.Labels)
+	for _, key := range slices.Sorted(maps.Keys(n.Annotations)) {
+		path := annotationPath(nil, key)
+		switch workloadType, stale := staleType(key, n.Annotations[key]); {
+		case key == partition.AllowedAnnotation:
+			for _, name := range partition.ParseTypes(n.Annotations[key]) {
+				if err := partition.ValidateType(name); err != nil {
+					l.find(o, invalidAllowed, Warning, fmt.Sprintf("the annotation %s lists what no pod can ask for: %v", key, err), nil, path...)
+				}
+			}
+		case strings.HasPrefix(key, partition.TargetPrefix):
+			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing on a namespace: pods ask with it, and a namespace allows types with %s", key, partition.AllowedAnnotation), nil, path...)
+		case stale:
+			l.find(o, staleAnnotation, Warning, fmt.Sprintf("the annotation %s is of an early draft and does nothing; a namespace allows the type with %s: %s", key, partition.AllowedAnnotation, workloadType), nil, path...)
+		default:
+			l.unknown(o, key, nil)
+		}
+	}
+	return nil
+}
+
+func (l *linter) limitRange(o *object) error {
+	if o.Kind != "LimitRange" {
+		return nil
+	}
+	var limitRange v1.LimitRange
+	if err := o.read(&limitRange); err != nil {
+		return err
+	}
+	n := l.of(o.Namespace)
+	n.LimitRanges = append(n.LimitRanges, &limitRange)
+	return nil
+}
+
+func (l *linter) quota(o *object) error {
+	if o.Kind != "ResourceQuota" {
+		return nil
+	}
+	var quota v1.ResourceQuota
+	if err := o.read(&quota); err != nil {
+		return err
+	}
+	n := l.of(o.Namespace)
+	n.Quotas = append(n.Quotas, &quota)
+	return nil
+}
+
+// unbounded finds quotas that bound cpu where a type is allowed, and not its cores. It needs
+// all namespaces.
+func (l *linter) unbounded(o *object) error {
+	if o.Kind != "ResourceQuota" {
+		return nil
+	}
+	var quota v1.ResourceQuota
+	if err := o.read(&quota); err != nil {
+		return nil // It has been told.
+	}
+	var bounds v1.ResourceName
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceRequestsCPU, v1.ResourceLimitsCPU} {
+		if _, ok := quota.Spec.Hard[name]; ok {
+			bounds = name
+			break
+		}
+	}
+	if bounds == "" {
+		return nil
+	}
+	for _, workloadType := range partition.ParseTypes(l.of(o.Namespace).Annotations[partition.AllowedAnnotation]) {
+		cores := v1.ResourceName(v1.DefaultResourceRequestsPrefix + partition.CoresResource(workloadType))
+		if _, ok := quota.Spec.Hard[cores]; !ok {
+			l.find(o, quotaWithoutCores, Warning, fmt.Sprintf("it bounds %s, which partitioned pods of type %q do not have; bound %s as well", bounds, workloadType, cores), nil, "spec", "hard", string(bounds))
+		}
+	}
+	return nil
+}
+
+// drafts begin annotations of early drafts: of OpenShift before 4.8 (the pod's, without
+// "target."), and of the source document, where it describes the installer. The type follows.
+var drafts = []string{partition.Domain + "/", "cpu." + partition.Domain + "/"}
+
+// draftResources begins CRI-O's example of a resources annotation in those drafts; the type
+// follows.
+const draftResources = "io.openshift.workload."
+
+// staleType returns the type for which an annotation of an early draft was meant.
+func staleType(key, value string) (workloadType string, ok bool) {
+	for _, prefix := range drafts {
+		workloadType, found := strings.CutPrefix(key, prefix)
+		if !found || known(key) || partition.ValidateType(workloadType) != nil {
+			continue
+		}
+		// Its value tells it from a word that somebody misspelt.
+		if value = strings.TrimSpace(value); value == "" || strings.HasPrefix(value, "{") || workloadType == "management" {
+			return workloadType, true
+		}
+	}
+	return "", false
+}
+
+// inDomain reports whether an annotation's name has the domain of workload partitioning, or
+// one below it.
+func inDomain(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return domain == partition.Domain || strings.HasSuffix(domain, "."+partition.Domain)
+}
+
+// known reports whether an annotation means something, on whatever object.
+func known(key string) bool {
+	return partition.OwnsAnnotation(key) || key == partition.AllowedAnnotation || key == partition.EnabledAnnotation
+}
+
+// unknown finds an annotation of our domain that does not exist.
+func (l *linter) unknown(o *object, key string, path []string) {
+	if known(key) || (!inDomain(key) && !strings.HasPrefix(key, draftResources)) {
+		return
+	}
+	l.find(o, unknownAnnotation, Warning, fmt.Sprintf("there is no annotation %s, so it does nothing", key), nil, annotationPath(path, key)...)
+}

@@ -1,0 +1,261 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package lint finds in manifests what keeps pods out of the partition that they ask for, and
+// what does not work with partitioned pods.
+//
+// What becomes of a pod, package simulate knows; lint knows where it stands in a file. Which
+// kinds have pods, and which annotations somebody may have meant, is decided here. It prints
+// nothing and makes no request.
+package lint
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	kjson "sigs.k8s.io/json"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
+)
+
+// Options say what is known of the cluster, and what is wanted.
+type Options struct {
+	// Require is the type that workloads must ask for; empty if they need not ask.
+	Require string
+	// Selector selects the namespaces in which they must, by their labels. Nil selects all. A
+	// namespace that is not in the input has the label kubernetes.io/metadata.name only.
+	Selector labels.Selector
+	// Types says which types are active; nil if that is not known.
+	Types simulate.Types
+	// Namespace is that of objects which name none; empty if that is not known.
+	Namespace string
+	// StaticPods: the pods of files are static pods.
+	StaticPods bool
+	// Ignore has the findings that are accepted; it may be nil.
+	Ignore *Ignore
+}
+
+// Finding is something that is not as its author wants it.
+type Finding struct {
+	// Rule is the ID of a [Rule].
+	Rule  string `json:"rule"`
+	Level Level  `json:"level"`
+	// File and Line are where; empty and zero for an object of a cluster.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+	// Object is what it is about.
+	Object Object `json:"object"`
+	// Message says what is wrong.
+	Message string `json:"message"`
+	// Fixable: [Report.Fix] can correct it.
+	Fixable bool `json:"fixable,omitempty"`
+
+	fixes []change
+}
+
+// Report is all that was found. Findings and problems are in the order of the input.
+type Report struct {
+	metav1.TypeMeta `json:",inline"`
+	Findings        []Finding `json:"findings"`
+	// Problems are what could not be read. Everything else was linted all the same.
+	Problems []Problem `json:"problems,omitempty"`
+	// Workloads is the number of pods and pod templates, and Asking how many ask for a type.
+	Workloads int `json:"workloads"`
+	Asking    int `json:"asking"`
+	// Ignored is the number of findings that the ignore file accepts.
+	Ignored int `json:"ignored,omitempty"`
+	// UnknownNamespaces are those with workloads that ask which the input does not have, so
+	// that nobody knows whether they allow it.
+	UnknownNamespaces []string `json:"unknownNamespaces,omitempty"`
+}
+
+// Lint lints sources together: namespaces, LimitRanges and quotas of one decide about
+// workloads of another.
+func Lint(sources []Source, options Options) *Report {
+	l := &linter{
+		Options:    options,
+		report:     &Report{TypeMeta: output.TypeMeta("LintReport"), Findings: []Finding{}},
+		namespaces: map[string]*namespace{},
+		workloads:  map[Object][]*workload{},
+	}
+	var objects []*object
+	for i := range sources {
+		for _, document := range split(&sources[i]) {
+			found, err := document.objects()
+			if err != nil {
+				l.problem(err)
+				continue
+			}
+			if len(found) > 0 {
+				document.locate()
+			}
+			for _, o := range found {
+				usable, err := l.identify(o)
+				if l.problem(err); usable {
+					objects = append(objects, o)
+				}
+			}
+		}
+	}
+	// Whatever decides about workloads comes first, and what is about workloads last.
+	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota}, {l.workload}, {l.unbounded, l.horizontal, l.vertical}} {
+		for _, o := range objects {
+			for _, of := range kinds {
+				l.problem(of(o))
+			}
+		}
+	}
+	l.report.finish(sources, options.Ignore)
+	return l.report
+}
+
+type linter struct {
+	Options
+	report     *Report
+	namespaces map[string]*namespace
+	workloads  map[Object][]*workload
+}
+
+// namespace is what the input has of a namespace.
+type namespace struct {
+	simulate.Namespace
+	labels labels.Set
+	// object is nil if the input has the namespace's objects but not the namespace.
+	object *object
+}
+
+// of returns a namespace, which need not be in the input.
+func (l *linter) of(name string) *namespace {
+	n, ok := l.namespaces[name]
+	if !ok {
+		n = &namespace{labels: labels.Set{}}
+		if name != "" {
+			// kube-apiserver sets it (pkg/apis/core/v1, SetDefaults_Namespace).
+			n.labels[v1.LabelMetadataName] = name
+		}
+		l.namespaces[name] = n
+	}
+	return n
+}
+
+func (l *linter) problem(err error) {
+	var problem Problem
+	switch {
+	case err == nil:
+	case errors.As(err, &problem):
+		l.report.Problems = append(l.report.Problems, problem)
+	default:
+		l.report.Problems = append(l.report.Problems, Problem{Message: err.Error()})
+	}
+}
+
+// identify reads the metadata of an object. A finding or an error says that the object, as it
+// is, can be of no use.
+func (l *linter) identify(o *object) (usable bool, err error) {
+	var named struct {
+		Metadata struct {
+			Name         string `json:"name"`
+			GenerateName string `json:"generateName"`
+			Namespace    string `json:"namespace"`
+		} `json:"metadata"`
+	}
+	if err := o.read(&named); err != nil {
+		return false, err
+	}
+	o.Name = cmp.Or(named.Metadata.Name, named.Metadata.GenerateName)
+	if o.Kind != "Namespace" {
+		o.Namespace = cmp.Or(named.Metadata.Namespace, l.Options.Namespace)
+	}
+	usable = l.hasStrings(o, o.json) && l.hasStrings(o, o.templateJSON(), templates[o.Kind].path...)
+	if !usable {
+		return false, nil
+	}
+	var whole struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	err = o.read(&whole)
+	o.metadata = whole.Metadata
+	return err == nil, err
+}
+
+// hasStrings reports whether the annotations of ours are strings. An object in braces is the
+// usual mistake, and kube-apiserver's error names no line.
+func (l *linter) hasStrings(o *object, data json.RawMessage, path ...string) bool {
+	var loose struct {
+		Metadata struct {
+			Annotations map[string]json.RawMessage `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(data, &loose) != nil {
+		return true // Whoever reads it says what is wrong.
+	}
+	ok := true
+	for _, key := range slices.Sorted(maps.Keys(loose.Metadata.Annotations)) {
+		if value := loose.Metadata.Annotations[key]; inDomain(key) && value[0] != '"' && string(value) != "null" {
+			ok = false
+			l.find(o, notAString, Error, fmt.Sprintf("the value of the annotation %s is %s, and must be a string: put it in quotes", key, abbreviate(string(value))), nil, annotationPath(path, key)...)
+		}
+	}
+	return ok
+}
+
+// annotationPath returns the path of an annotation of what a path leads to.
+func annotationPath(path []string, key string) []string {
+	return append(path[:len(path):len(path)], "metadata", "annotations", key)
+}
+
+// find adds a finding at a path in an object.
+func (l *linter) find(o *object, rule string, level Level, message string, fixes []change, path ...string) {
+	f := Finding{Rule: rule, Level: level, Object: o.Object, Message: message, Fixable: len(fixes) > 0, fixes: fixes}
+	f.File, f.Line = o.at(path...)
+	l.report.Findings = append(l.report.Findings, f)
+}
+
+// abbreviate shortens a value that a message quotes.
+func abbreviate(value string) string {
+	const most = 80
+	if len(value) <= most {
+		return value
+	}
+	return strings.ToValidUTF8(value[:most], "") + "…"
+}
+
+// finish sorts what was found, and takes out what is accepted.
+func (r *Report) finish(sources []Source, ignore *Ignore) {
+	if ignore != nil {
+		r.Findings, r.Ignored = ignore.apply(r.Findings)
+	}
+	order := map[string]int{}
+	for i := range sources {
+		order[sources[i].Name] = i
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line))
+	})
+	slices.SortStableFunc(r.Problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line))
+	})
+	slices.Sort(r.UnknownNamespaces)
+	r.UnknownNamespaces = slices.Compact(r.UnknownNamespaces)
+}

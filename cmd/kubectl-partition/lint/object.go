@@ -1,0 +1,236 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+)
+
+// Object names an object.
+type Object struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// String returns the kind and the name, with the namespace where there is one.
+func (o Object) String() string {
+	name := cmp.Or(o.Name, "(no name)")
+	if o.Namespace != "" {
+		name = o.Namespace + "/" + name
+	}
+	return o.Kind + " " + name
+}
+
+// object is an object of a document. A list has several.
+type object struct {
+	Object
+	group    string
+	metadata metav1.ObjectMeta
+	document *document
+	// json is the object's, which kind says how to read.
+	json json.RawMessage
+	// path leads to the object in its document.
+	path []string
+}
+
+// templates says where kinds have their pod template, and which groups these kinds are in.
+// Their versions do not matter: it has always been there.
+var templates = map[string]struct {
+	groups []string
+	path   []string
+}{
+	"Pod":                   {[]string{""}, nil},
+	"PodTemplate":           {[]string{""}, []string{"template"}},
+	"ReplicationController": {[]string{""}, []string{"spec", "template"}},
+	"Deployment":            {[]string{"apps", "extensions"}, []string{"spec", "template"}},
+	"DaemonSet":             {[]string{"apps", "extensions"}, []string{"spec", "template"}},
+	"ReplicaSet":            {[]string{"apps", "extensions"}, []string{"spec", "template"}},
+	"StatefulSet":           {[]string{"apps"}, []string{"spec", "template"}},
+	"Job":                   {[]string{"batch"}, []string{"spec", "template"}},
+	"CronJob":               {[]string{"batch"}, []string{"spec", "jobTemplate", "spec", "template"}},
+}
+
+// others are the kinds, beside workloads, that decide what becomes of pods or do not work with
+// partitioned ones.
+var others = map[schema.GroupKind]bool{
+	{Kind: "Namespace"}:     true,
+	{Kind: "LimitRange"}:    true,
+	{Kind: "ResourceQuota"}: true,
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:      true,
+	{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}: true,
+}
+
+// head is what all objects and lists have.
+type head struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+// objects returns the objects of a document that concern us, in their order. Whatever else
+// there is passes. The error is the document's.
+func (d *document) objects() ([]*object, error) {
+	if err := d.parse(); err != nil {
+		return nil, err
+	}
+	return d.collect(d.json, nil, head{})
+}
+
+// collect adds what is in a list: a list of a kind, as kube-apiserver writes it, need not
+// repeat that in its elements.
+func (d *document) collect(data json.RawMessage, path []string, of head) ([]*object, error) {
+	var h head
+	if trimmed := strings.TrimSpace(string(data[:min(len(data), 1)])); trimmed != "{" {
+		return nil, nil // neither an object nor a list of the API
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &h); err != nil {
+		// Whatever it is, it is nothing that kube-apiserver reads.
+		return nil, nil
+	}
+	h.APIVersion, h.Kind = cmp.Or(h.APIVersion, of.APIVersion), cmp.Or(h.Kind, of.Kind)
+	if kind, isList := strings.CutSuffix(h.Kind, "List"); isList && h.Items != nil {
+		element := head{Kind: kind}
+		if kind != "" {
+			element.APIVersion = h.APIVersion
+		}
+		var objects []*object
+		for i, item := range h.Items {
+			found, err := d.collect(item, append(path[:len(path):len(path)], "items", strconv.Itoa(i)), element)
+			if err != nil {
+				return nil, err
+			}
+			objects = append(objects, found...)
+		}
+		return objects, nil
+	}
+	group, _ := schema.ParseGroupVersion(h.APIVersion)
+	o := &object{Object: Object{Kind: h.Kind}, group: group.Group, document: d, json: data, path: path}
+	if !o.isWorkload() && !others[schema.GroupKind{Group: o.group, Kind: o.Kind}] {
+		return nil, nil
+	}
+	return []*object{o}, nil
+}
+
+func (o *object) isWorkload() bool {
+	in, ok := templates[o.Kind]
+	if !ok {
+		return false
+	}
+	for _, group := range in.groups {
+		if group == o.group {
+			return true
+		}
+	}
+	return false
+}
+
+// read reads the object into a struct that has what matters of it.
+func (o *object) read(into any) error {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.json, into); err != nil {
+		file, line := o.at()
+		return Problem{File: file, Line: line, Message: fmt.Sprintf("%s: %v", o.Object, err)}
+	}
+	return nil
+}
+
+// templateJSON returns the workload's pod template, and what is empty if it has none. A pod is
+// its own.
+func (o *object) templateJSON() json.RawMessage {
+	data := o.json
+	for _, key := range templates[o.Kind].path {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(data, &fields); err != nil || fields[key] == nil {
+			return json.RawMessage("{}")
+		}
+		data = fields[key]
+	}
+	return data
+}
+
+// template reads the workload's pod template.
+func (o *object) template() (*v1.PodTemplateSpec, error) {
+	part := *o
+	part.json = o.templateJSON()
+	var template v1.PodTemplateSpec
+	err := part.read(&template)
+	if err != nil {
+		if better := o.badQuantity(part.json); better != nil {
+			err = better
+		}
+	}
+	return &template, err
+}
+
+// badQuantity returns the error of the first malformed quantity in the resources of a template.
+// The decoder's does not say where it is.
+func (o *object) badQuantity(template json.RawMessage) error {
+	type container struct {
+		Resources map[string]map[string]any `json:"resources"`
+	}
+	var loose struct {
+		Spec map[string]json.RawMessage `json:"spec"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(template, &loose) != nil {
+		return nil
+	}
+	for _, field := range []string{"initContainers", "containers"} {
+		var containers []container
+		if kjson.UnmarshalCaseSensitivePreserveInts(loose.Spec[field], &containers) != nil {
+			continue
+		}
+		for i, c := range containers {
+			for _, list := range []string{"requests", "limits"} {
+				for _, name := range slices.Sorted(maps.Keys(c.Resources[list])) {
+					value := fmt.Sprint(c.Resources[list][name])
+					if _, err := resource.ParseQuantity(value); err != nil {
+						path := append(templates[o.Kind].path[:len(templates[o.Kind].path):len(templates[o.Kind].path)], "spec", field, strconv.Itoa(i), "resources", list, name)
+						file, line := o.at(path...)
+						return Problem{File: file, Line: line, Message: fmt.Sprintf("%s: %s: %q is no quantity: %v", o.Object, strings.Join(path, "."), value, err)}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// at returns the file and the line of the deepest node that a path in the object leads to.
+// Without a file both are zero.
+func (o *object) at(path ...string) (file string, line int) {
+	if o.document.source.Name == "" {
+		return "", 0
+	}
+	line = o.document.line + 1
+	if o.document.root != nil {
+		key, _, _ := lookup(o.document.root, append(o.path[:len(o.path):len(o.path)], path...)...)
+		line = o.document.line + key.Line
+	}
+	return o.document.source.Name, line
+}

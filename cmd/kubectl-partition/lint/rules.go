@@ -1,0 +1,101 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"slices"
+
+	"workload.openshift.io/partition"
+)
+
+// Level says how bad a finding is.
+type Level string
+
+const (
+	// Error: kube-apiserver refuses the object or its pods.
+	Error Level = "error"
+	// Warning: something is not as its author wants it.
+	Warning Level = "warning"
+)
+
+// Rule is a row of the catalogue of what lint finds.
+type Rule struct {
+	// ID is stable. For what keeps a pod from being partitioned it is the core's reason.
+	ID string `json:"id"`
+	// Condition says when the rule holds: a clause, in Markdown.
+	Condition string `json:"condition"`
+	// Remedy says what to do: a sentence. It is empty where the finding's message says it.
+	Remedy string `json:"remedy,omitempty"`
+	// Fixable: some findings of the rule can be corrected by writing an annotation.
+	Fixable bool `json:"fixable,omitempty"`
+}
+
+// The rules that the core does not have.
+const (
+	targetMissing        = "target_missing"
+	severalTypes         = "several_types"
+	staleAnnotation      = "stale_annotation"
+	misplacedAnnotation  = "misplaced_annotation"
+	unknownAnnotation    = "unknown_annotation"
+	notAString           = "annotation_not_a_string"
+	invalidAllowed       = "invalid_allowed"
+	overwritten          = "annotation_overwritten"
+	requestLost          = "request_lost"
+	quotaWithoutCores    = "quota_without_cores"
+	hpaCPUUtilization    = "hpa_cpu_utilization"
+	vpaCPU               = "vpa_cpu"
+	staticPodHardEffect  = "static_pod_hard_effect"
+	staticPodUID         = "static_pod_uid"
+	unusedIgnore         = "unused_ignore"
+	namespaceUnannotated = string(partition.ReasonNamespaceNotAnnotated)
+)
+
+var ownRules = []Rule{
+	{ID: targetMissing, Condition: "a workload that must ask for a type (`--require`) does not", Remedy: "Annotate the pod template.", Fixable: true},
+	{ID: severalTypes, Condition: "a pod asks for more than one type", Remedy: "Keep one target annotation."},
+	{ID: staleAnnotation, Condition: "an annotation has the form of an early draft, such as `workload.openshift.io/management` on a pod, and does nothing", Remedy: "Rename it.", Fixable: true},
+	{ID: misplacedAnnotation, Condition: "a target annotation is not on a pod or pod template, or an allowed annotation is not on a namespace", Remedy: "Move it."},
+	{ID: unknownAnnotation, Condition: "an annotation of the domain workload.openshift.io does not exist, and does nothing", Remedy: "Correct its spelling or remove it."},
+	{ID: notAString, Condition: "the value of one of our annotations is not a string: Kubernetes refuses the object", Remedy: "Put the value in quotes."},
+	{ID: invalidAllowed, Condition: "an allowed annotation lists a name that no workload type can have", Remedy: "Correct the name."},
+	{ID: overwritten, Condition: "a manifest has a resources or warning annotation, which admission writes again or removes", Remedy: "Remove it: a pod never chooses its own CPUs."},
+	{ID: requestLost, Condition: "a container has `cpu`, or cores of another type, beside its cores: only the cores of the pod's type count", Remedy: "Write the `cpu` that the container needs, and no cores."},
+	{ID: quotaWithoutCores, Condition: "a ResourceQuota bounds `cpu` in a namespace that allows a type, and so does not bound partitioned pods", Remedy: "Bound the type's cores as well."},
+	{ID: hpaCPUUtilization, Condition: "a HorizontalPodAutoscaler scales a partitioned workload by the utilisation of `cpu`, which is relative to a request that its pods do not have", Remedy: "Scale by memory, by a custom metric, or by an AverageValue of `cpu`."},
+	{ID: vpaCPU, Condition: "a VerticalPodAutoscaler controls the `cpu` of a partitioned workload, and would evict its pods again and again", Remedy: "Set controlledResources to [memory]."},
+	{ID: staticPodHardEffect, Condition: "a static pod has the effect `RequiredDuringScheduling`, which refuses no static pod", Remedy: "Watch the Event StaticPodNotPartitioned instead."},
+	{ID: staticPodUID, Condition: "a static pod that asks has its own `metadata.uid`: up to v1.35 the kubelet keeps the resources that it had before", Remedy: "Remove metadata.uid."},
+	{ID: unusedIgnore, Condition: "an entry of the ignore file matches no finding", Remedy: "Remove the entry."},
+}
+
+// Rules returns the catalogue: what keeps pods from being partitioned, in the order of the
+// core's table, and then what else lint finds.
+func Rules() []Rule {
+	var rules []Rule
+	for _, rule := range partition.Rules() {
+		// A decision that a webhook changes afterwards shows in no manifest.
+		if rule.Reason == partition.ReasonChangedLater {
+			continue
+		}
+		rules = append(rules, Rule{ID: string(rule.Reason), Condition: rule.Condition, Fixable: rule.Reason == partition.ReasonNamespaceNotAnnotated})
+	}
+	return append(rules, ownRules...)
+}
+
+func knownRule(id string) bool {
+	return slices.ContainsFunc(Rules(), func(r Rule) bool { return r.ID == id })
+}

@@ -1,0 +1,323 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
+	"workload.openshift.io/partition"
+)
+
+// workload is a pod or a pod template that asks for a type.
+type workload struct {
+	*object
+	// workloadType is the type, if the pods would be partitioned.
+	workloadType string
+	containers   []string
+}
+
+// workload lints a pod, or whatever has a pod template.
+func (l *linter) workload(o *object) error {
+	if !o.isWorkload() || l.isOwned(o) {
+		return nil
+	}
+	template, err := o.template()
+	if err != nil {
+		return err
+	}
+	l.report.Workloads++
+	path := templates[o.Kind].path
+	if l.wasSkipped(o) {
+		return nil
+	}
+	if len(path) > 0 {
+		l.aboveTemplate(o)
+	}
+	stale := l.annotations(o, template, path)
+
+	asks := targets(template.Annotations)
+	at := append(path[:len(path):len(path)], "metadata")
+	switch {
+	case len(asks) == 1:
+		at = annotationPath(path, cmp.Or(stale, asks[0]))
+		if l.Require != "" && l.requires(o) && asks[0] != partition.TargetAnnotation(l.Require) {
+			l.find(o, targetMissing, Error, fmt.Sprintf("it must ask for the workload type %q, and asks for %q", l.Require, strings.TrimPrefix(asks[0], partition.TargetPrefix)), nil, at...)
+		}
+	case len(asks) == 0 && l.Require != "" && l.requires(o):
+		// What would become of it then is worth knowing, too.
+		target := partition.Target{Type: l.Require, Effect: partition.Preferred}
+		metav1.SetMetaDataAnnotation(&template.ObjectMeta, partition.TargetAnnotation(l.Require), target.AnnotationValue())
+		l.find(o, targetMissing, Error, fmt.Sprintf("it does not ask for the workload type %q; annotate its pods with %s", l.Require, partition.TargetAnnotation(l.Require)),
+			[]change{{object: o, path: annotationPath(path, partition.TargetAnnotation(l.Require)), value: softValue}}, at...)
+		asks = targets(template.Annotations)
+	}
+	if len(asks) > 0 {
+		l.report.Asking++
+	}
+	return l.decide(o, template, at)
+}
+
+// softValue is how people write the value of a target annotation.
+const softValue = `{"effect": "PreferredDuringScheduling"}`
+
+// targets returns the keys of the target annotations.
+func targets(annotations map[string]string) []string {
+	var keys []string
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if strings.HasPrefix(key, partition.TargetPrefix) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// isOwned reports whether another object that is linted has made this one. That happens in a
+// cluster only.
+func (l *linter) isOwned(o *object) bool {
+	owner := metav1.GetControllerOfNoCopy(&o.metadata)
+	if owner == nil {
+		return false
+	}
+	_, is := templates[owner.Kind]
+	return is
+}
+
+// wasSkipped finds a pod of a cluster that carries the warning with which it was skipped: it
+// no longer asks.
+func (l *linter) wasSkipped(o *object) bool {
+	warning, warned := o.metadata.Annotations[partition.WarningAnnotation]
+	if !warned || o.Kind != "Pod" || o.document.source.Name != "" {
+		return false
+	}
+	decision, ok := partition.ParseMessage(warning)
+	if ok {
+		l.report.Asking++
+		l.find(o, string(decision.Reason), Warning, warning, nil)
+	}
+	return ok
+}
+
+// requires reports whether Options.Require goes for the object's namespace.
+func (l *linter) requires(o *object) bool {
+	return l.Selector == nil || l.Selector.Matches(labels.Set(l.of(o.Namespace).labels))
+}
+
+// isStatic reports whether a pod is a static one: the kubelet reads the directory, and a
+// mirror pod shows one in a cluster.
+func (l *linter) isStatic(o *object) bool {
+	if o.Kind != "Pod" {
+		return false
+	}
+	_, mirror := o.metadata.Annotations[v1.MirrorPodAnnotationKey]
+	dir := filepath.ToSlash(filepath.Dir(o.document.source.Name))
+	return l.StaticPods || mirror || strings.HasSuffix("/"+dir, "/etc/kubernetes/manifests")
+}
+
+// aboveTemplate finds annotations on a workload that belong on its pods.
+func (l *linter) aboveTemplate(o *object) {
+	for _, key := range slices.Sorted(maps.Keys(o.metadata.Annotations)) {
+		_, stale := staleType(key, o.metadata.Annotations[key])
+		switch {
+		case stale || strings.HasPrefix(key, partition.TargetPrefix):
+			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the pod template, %s.metadata.annotations", key, strings.Join(templates[o.Kind].path, ".")), nil, annotationPath(nil, key)...)
+		case key == partition.AllowedAnnotation:
+			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the namespace", key), nil, annotationPath(nil, key)...)
+		default:
+			l.unknown(o, key, nil)
+		}
+	}
+}
+
+// annotations finds annotations of a pod that do not mean what their author meant. One of an
+// early draft counts as the target, from here on, if there is no other; then it returns its key.
+func (l *linter) annotations(o *object, template *v1.PodTemplateSpec, path []string) (counts string) {
+	fromFile := o.document.source.Name != ""
+	several := targets(template.Annotations)
+	for _, key := range slices.Sorted(maps.Keys(template.Annotations)) {
+		at := annotationPath(path, key)
+		workloadType, stale := staleType(key, template.Annotations[key])
+		switch {
+		case stale:
+			target, fixes := partition.TargetAnnotation(workloadType), []change(nil)
+			if len(several) == 0 {
+				fixes = []change{{object: o, path: at, key: target}}
+				several, counts = []string{target}, key
+				template.Annotations[target] = template.Annotations[key]
+			}
+			l.find(o, staleAnnotation, Error, fmt.Sprintf("the annotation %s is of an early draft and does nothing; pods ask with %s", key, target), fixes, at...)
+		case key == partition.AllowedAnnotation:
+			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the namespace", key), nil, at...)
+		case fromFile && key == partition.WarningAnnotation:
+			l.find(o, overwritten, Warning, fmt.Sprintf("the annotation %s will be removed: only admission writes it", key), nil, at...)
+		default:
+			l.unknown(o, key, path)
+		}
+	}
+	return counts
+}
+
+// decide finds what would become of the pods.
+func (l *linter) decide(o *object, template *v1.PodTemplateSpec, at []string) error {
+	pod := &v1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	n := l.of(o.Namespace)
+	target, errs := partition.ParseTarget(pod.Annotations)
+	asks := target.Type != "" && len(errs) == 0
+	var result simulate.Result
+	var err error
+	static := l.isStatic(o)
+	if static {
+		result, err = simulate.StaticPod(pod, l.Types)
+		if asks {
+			l.staticPod(o, pod, target, at)
+		}
+	} else {
+		// What is wrong with the namespace must not hide what is wrong with the pod.
+		unknown := n.Namespace
+		unknown.Annotations = nil
+		if result, err = simulate.Pod(pod, unknown, l.Types); asks {
+			l.ofNamespace(o, n, target, at)
+		}
+	}
+	if err != nil {
+		file, line := o.at()
+		return Problem{File: file, Line: line, Message: fmt.Sprintf("%s: %v", o.Object, err)}
+	}
+	l.decided(o, pod, result, at)
+	if asks {
+		l.overwritten(o, pod, result)
+	}
+	if result.Decision.Outcome == partition.Partitioned {
+		l.lost(o, pod, target)
+		w := &workload{object: o, workloadType: target.Type}
+		for _, c := range pod.Spec.Containers {
+			w.containers = append(w.containers, c.Name)
+		}
+		l.workloads[o.Object] = append(l.workloads[o.Object], w)
+	}
+	return nil
+}
+
+// decided tells of a pod that is not partitioned.
+func (l *linter) decided(o *object, pod *v1.Pod, result simulate.Result, at []string) {
+	decision := result.Decision
+	if decision.Reason == partition.NoReason || len(result.Messages) == 0 {
+		return
+	}
+	rule := string(decision.Reason)
+	if decision.Reason == partition.ReasonInvalidTarget && len(targets(pod.Annotations)) > 1 {
+		rule = severalTypes
+	}
+	l.find(o, rule, levelOf(decision), strings.Join(result.Messages, "; "), nil, at...)
+}
+
+func levelOf(decision partition.Decision) Level {
+	if decision.Outcome == partition.Refused {
+		return Error
+	}
+	return Warning
+}
+
+// ofNamespace tells of a namespace that does not allow the type.
+func (l *linter) ofNamespace(o *object, n *namespace, target partition.Target, at []string) {
+	if n.object == nil {
+		if o.Namespace != "" {
+			l.report.UnknownNamespaces = append(l.report.UnknownNamespaces, o.Namespace)
+		}
+		return
+	}
+	decision := partition.Decision{Outcome: partition.Skipped, Target: target, Reason: partition.NamespaceReason(n.Annotations, target.Type)}
+	if decision.Reason == partition.NoReason {
+		return
+	}
+	if rule, _ := partition.RuleOf(decision.Reason); rule.Response(target.Effect).Refuses() {
+		decision.Outcome = partition.Refused
+	}
+	var fixes []change
+	// Whoever has listed other types has decided against this one.
+	if decision.Reason == partition.ReasonNamespaceNotAnnotated {
+		fixes = []change{{object: n.object, path: annotationPath(nil, partition.AllowedAnnotation), value: target.Type, list: true}}
+	}
+	message := decision.Message()
+	if file, line := n.object.at(annotationPath(nil, partition.AllowedAnnotation)...); file != "" {
+		message = fmt.Sprintf("%s; namespace %q is at %s:%d", message, o.Namespace, file, line)
+	}
+	l.find(o, string(decision.Reason), levelOf(decision), message, fixes, at...)
+}
+
+// staticPod tells what is different for a static pod.
+func (l *linter) staticPod(o *object, pod *v1.Pod, target partition.Target, at []string) {
+	if target.Effect == partition.Required {
+		l.find(o, staticPodHardEffect, Warning, fmt.Sprintf("a static pod is never refused, whatever its effect is: if it cannot be partitioned as %q, it runs as an ordinary pod", target.Type), nil, at...)
+	}
+	if pod.UID != "" && o.document.source.Name != "" {
+		l.find(o, staticPodUID, Warning, "it has its own metadata.uid: up to v1.35 a kubelet that knows the uid keeps the resources that the pod had before it was partitioned", nil, "metadata", "uid")
+	}
+}
+
+// overwritten tells of resources annotations that somebody wrote by hand. Those of a pod that
+// was partitioned are as they were.
+func (l *linter) overwritten(o *object, pod *v1.Pod, result simulate.Result) {
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
+		if !strings.HasPrefix(key, partition.ResourcesPrefix) || result.Decision.Outcome == partition.Refused {
+			continue
+		}
+		becomes, stays := result.Pod.Annotations[key]
+		switch at := annotationPath(templates[o.Kind].path, key); {
+		case !stays:
+			l.find(o, overwritten, Warning, fmt.Sprintf("the annotation %s will be removed", key), nil, at...)
+		case becomes != pod.Annotations[key]:
+			l.find(o, overwritten, Warning, fmt.Sprintf("the annotation %s will be %s instead of %s: a pod does not choose its own", key, becomes, abbreviate(pod.Annotations[key])), nil, at...)
+		}
+	}
+}
+
+// lost tells of requests beside cores, which count for nothing.
+func (l *linter) lost(o *object, pod *v1.Pod, target partition.Target) {
+	cores := v1.ResourceName(partition.CoresResource(target.Type))
+	for _, of := range []struct {
+		field      string
+		containers []v1.Container
+	}{{"initContainers", pod.Spec.InitContainers}, {"containers", pod.Spec.Containers}} {
+		for i, c := range of.containers {
+			for _, list := range []struct {
+				field string
+				v1.ResourceList
+			}{{"requests", c.Resources.Requests}, {"limits", c.Resources.Limits}} {
+				for _, name := range slices.Sorted(maps.Keys(list.ResourceList)) {
+					quantity := list.ResourceList[name]
+					_, isCores := partition.TypeOfCores(string(name))
+					_, hasRequest := c.Resources.Requests[cores]
+					_, hasLimit := c.Resources.Limits[cores]
+					if quantity.IsZero() || name == cores || !(isCores || name == v1.ResourceCPU) || !(hasRequest || hasLimit) {
+						continue
+					}
+					path := append(templates[o.Kind].path[:len(templates[o.Kind].path):len(templates[o.Kind].path)], "spec", of.field, fmt.Sprint(i), "resources", list.field, string(name))
+					l.find(o, requestLost, Warning, fmt.Sprintf("container %q: %s.%s of %s will be lost, since the container has %s", c.Name, list.field, name, quantity.String(), cores), nil, path...)
+				}
+			}
+		}
+	}
+}
