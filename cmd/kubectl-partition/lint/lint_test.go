@@ -18,6 +18,7 @@ package lint
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -258,6 +259,22 @@ func TestCasesOfTheCoreHaveRules(t *testing.T) {
 	for _, rule := range partition.Rules() {
 		if knownRule(string(rule.Reason)) == (rule.Reason == partition.ReasonChangedLater) {
 			t.Errorf("the catalogue and the core's table differ in %s", rule.Reason)
+		}
+	}
+}
+
+func TestTheDocumentationHasAllRules(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/user/kubectl-partition-lint.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range ownRules {
+		fixable := ""
+		if rule.Fixable {
+			fixable = "yes"
+		}
+		if row := fmt.Sprintf("| `%s` | %s | %s | %s |\n", rule.ID, rule.Condition, rule.Remedy, fixable); !strings.Contains(string(page), row) {
+			t.Errorf("the page lacks the row\n%s", row)
 		}
 	}
 }
