@@ -131,6 +131,7 @@ fuzz: ## Run each fuzz target for a minute
 	cd staging/src/workload.openshift.io/partition && for target in FuzzParse FuzzAnnotations FuzzCores; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m .; done
 	go test -run=NONE -fuzz=FuzzAdmit -fuzztime=1m ./openshift-kube-apiserver/admission/partitioning
 	cd cmd/carry && go test -run=NONE -fuzz='^FuzzHunks$$' -fuzztime=1m ./internal/patch
+	cd cmd/kubectl-partition && go test -run=NONE -fuzz='^FuzzLint$$' -fuzztime=1m ./lint
 
 .PHONY: lint
 lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patches

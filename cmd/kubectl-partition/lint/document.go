@@ -45,10 +45,15 @@ type Source struct {
 const Stdin = "-"
 
 // Read reads files, the YAML and JSON files below directories, and standard input. It does not
-// look into hidden directories.
+// look into hidden directories, and reads a file once, however often it is named.
 func Read(paths []string, stdin io.Reader) ([]Source, error) {
 	var sources []Source
+	seen := map[string]bool{}
 	add := func(name string) error {
+		if seen[filepath.Clean(name)] {
+			return nil
+		}
+		seen[filepath.Clean(name)] = true
 		data, err := os.ReadFile(name)
 		if err == nil {
 			sources = append(sources, Source{Name: name, Data: data})
