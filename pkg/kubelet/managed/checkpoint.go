@@ -18,6 +18,7 @@ package managed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -32,20 +33,12 @@ import (
 )
 
 // StartPolicy calls start, which starts the CPU manager's policy, after it has derived the
-// shared CPUs for the checkpoint: all CPUs that exist, less the reserved ones, less those
-// that are assigned exclusively. So the kubelet starts even if pools have changed, a power
-// cut came between two writes, or CPUs have come or gone. Upstream would refuse to start
+// shared CPUs for the checkpoint (partition.Checkpoint.Derive). Upstream would refuse to start
 // until somebody deletes the checkpoint, and all exclusive assignments with it
 // (pkg/kubelet/cm/cpumanager/policy_static.go, validateState).
 //
-// Assignments stay as they are, with two exceptions:
-//
-//   - If an assignment holds a CPU of a pool and a container of its pod may be running,
-//     StartPolicy returns an error that names the pod, and leaves the whole checkpoint alone.
-//   - If an assignment holds a CPU of a pool, or one that does not exist, and no container of
-//     its pod can be running, StartPolicy drops the pod's assignments: the containers would be
-//     created there. The pod gets other CPUs when it is admitted again. Without a file the
-//     same goes for a reserved CPU, with which upstream would not start.
+// An error names a pod that may be running and holds a CPU of a pool. The whole checkpoint then
+// stays as it is.
 //
 // online are the CPUs of the host, and allocatable those that the policy may give away.
 func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpuset.CPUSet) error {
@@ -73,107 +66,70 @@ func StartPolicy[F policyStart](start F, s state.State, online, allocatable cpus
 }
 
 // deriveSharedCPUs brings the checkpoint up to date, as StartPolicy says. skip means that
-// upstream's start must not run, since it would take the checkpoint for damaged. That is so
-// if nothing is left to share (upstream gets into that state, and writes it, but does not
-// start from it; kubernetes/kubernetes issue 141196), or if a container was given a CPU that
-// is offline now and may be running there, or one that is reserved now and in no pool.
+// upstream's start must not run, since it would take the checkpoint for damaged.
 // deriveSharedCPUs then sets the metrics that upstream's start would have set.
 func deriveSharedCPUs(n *node, s state.State, online, reserved cpuset.CPUSet) (skip bool, err error) {
-	assignments := assignmentsOf(s)
-	if len(assignments) == 0 && s.GetDefaultCPUSet().IsEmpty() {
+	before := partition.Checkpoint{Shared: s.GetDefaultCPUSet(), Assignments: assignmentsOf(s)}
+	if len(before.Assignments) == 0 && before.Shared.IsEmpty() {
 		return false, nil // the checkpoint is new: upstream fills it
 	}
-	tenable := online.Difference(reserved)
+	from := partition.Derivation{Online: online, Reserved: reserved, Strict: host.strict, File: n != nil, MayRun: mayRun}
 	if n != nil {
-		tenable = online.Difference(n.pooled)
+		from.Pooled = n.Pooled
 	}
-	ended := map[string]bool{}
-	for _, a := range assignments {
-		if a.cpus.IsSubsetOf(tenable) {
-			continue
-		}
-		if _, asked := ended[a.pod]; !asked {
-			ended[a.pod] = !mayRun(a.pod)
-		}
-		if n == nil || ended[a.pod] {
-			continue
-		}
-		if held := a.cpus.Intersection(n.pooled); !held.IsEmpty() {
-			return false, fmt.Errorf("%s exclusively holds CPU %s, which %s gives to a pool, and may be running; stop its containers with the runtime's own tool (crictl stopp), or start the kubelet with the previous file and delete the pod, then start it with this one",
-				a, held, partition.PinningFilePath)
-		}
+	derived, err := before.Derive(from)
+	if taken := (*partition.TakenError)(nil); errors.As(err, &taken) {
+		err = errors.New(taken.Message(podName(taken.Pod)))
 	}
-	assigned := cpuset.New()
-	for _, a := range assignments {
-		if ended[a.pod] {
-			host.log.Info("Dropping exclusive CPUs of a pod that has no running container; it gets others when it is admitted again", "holder", a.String(), "cpus", a.cpus.String())
-			a.drop(s)
-			continue
-		}
-		assigned = assigned.Union(a.cpus)
-		if absent := a.cpus.Difference(online); !absent.IsEmpty() {
-			skip = true
-			host.log.Error(nil, "An exclusively held CPU is offline", "holder", a.String(), "cpus", absent.String())
-			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which %s holds exclusively, is offline: bring it online, or delete the pod", absent, a)
-		}
-		if held := a.cpus.Intersection(reserved); n != nil && !held.IsEmpty() {
-			skip = true
-			host.log.Info("An exclusively held CPU is reserved now; its container keeps it", "holder", a.String(), "cpus", held.String())
-		}
+	if err != nil {
+		return false, err
 	}
-	shared := online.Difference(assigned)
-	if host.strict {
-		shared = shared.Difference(reserved)
+	for _, a := range derived.Dropped {
+		host.log.Info("Dropping exclusive CPUs of a pod that has no running container; it gets others when it is admitted again", "holder", holder(a), "cpus", a.CPUs.String())
+		drop(s, a)
 	}
-	if before := s.GetDefaultCPUSet(); !before.Equals(shared) {
-		host.log.Info("Bringing the CPU manager's checkpoint up to date", "sharedBefore", before.String(), "sharedNow", shared.String())
-		s.SetDefaultCPUSet(shared)
+	for _, a := range derived.Offline {
+		host.log.Error(nil, "An exclusively held CPU is offline", "holder", holder(a.Assignment), "cpus", a.Of.String())
+		nodeEvent(v1.EventTypeWarning, partition.EventCPUOffline, "CPU %s, which %s holds exclusively, is offline: bring it online, or delete the pod", a.Of, holder(a.Assignment))
 	}
-	if shared.IsEmpty() && !assigned.IsEmpty() {
-		host.log.Info("Exclusive containers have every CPU outside the pools", "exclusive", assigned.String())
-		skip = true
+	for _, a := range derived.Reserved {
+		host.log.Info("An exclusively held CPU is reserved now; its container keeps it", "holder", holder(a.Assignment), "cpus", a.Of.String())
 	}
-	if skip {
-		initializeMetrics(shared.Difference(reserved), assigned)
+	if !before.Shared.Equals(derived.Shared) {
+		host.log.Info("Bringing the CPU manager's checkpoint up to date", "sharedBefore", before.Shared.String(), "sharedNow", derived.Shared.String())
+		s.SetDefaultCPUSet(derived.Shared)
 	}
-	return skip, nil
-}
-
-// assignment is a set of CPUs that a container, or a pod as a whole, holds exclusively.
-type assignment struct {
-	// pod is a UID. container is the name of one of its containers; empty means the whole pod.
-	pod, container string
-	cpus           cpuset.CPUSet
+	if derived.Shared.IsEmpty() && !derived.Exclusive.IsEmpty() {
+		host.log.Info("Exclusive containers have every CPU outside the pools", "exclusive", derived.Exclusive.String())
+	}
+	if derived.Untenable {
+		initializeMetrics(derived.Shared.Difference(reserved), derived.Exclusive)
+	}
+	return derived.Untenable, nil
 }
 
 // assignmentsOf returns all assignments, in a fixed order.
-func assignmentsOf(s state.State) (all []assignment) {
+func assignmentsOf(s state.State) (all []partition.Assignment) {
 	for pod, containers := range s.GetCPUAssignments() {
 		for container, cpus := range containers {
-			all = append(all, assignment{pod, container, cpus})
+			all = append(all, partition.Assignment{Pod: pod, Container: container, CPUs: cpus})
 		}
 	}
 	all = append(all, podAssignments(s)...)
-	slices.SortFunc(all, func(a, b assignment) int {
-		return strings.Compare(a.pod+"/"+a.container, b.pod+"/"+b.container)
-	})
+	partition.SortAssignments(all)
 	return all
 }
 
-func (a assignment) String() string {
-	if a.container == "" {
-		return "pod " + podName(a.pod)
-	}
-	return fmt.Sprintf("container %s of pod %s", a.container, podName(a.pod))
-}
+// holder says who holds the CPUs of an assignment.
+func holder(a partition.Assignment) string { return a.Holder(podName(a.Pod)) }
 
-// drop removes the assignment from the checkpoint.
-func (a assignment) drop(s state.State) {
-	if a.container == "" {
-		dropPodAssignment(s, a.pod)
+// drop removes an assignment from the checkpoint.
+func drop(s state.State, a partition.Assignment) {
+	if a.Container == "" {
+		dropPodAssignment(s, a.Pod)
 		return
 	}
-	s.Delete(a.pod, a.container)
+	s.Delete(a.Pod, a.Container)
 }
 
 // podUIDLabel is the label in which the kubelet gives each container the UID of its pod

@@ -151,7 +151,7 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 	}
 	holders := map[string]bool{}
 	for _, a := range assignmentsOf(assigned) {
-		holders[a.pod] = true
+		holders[a.Pod] = true
 	}
 	for _, pod := range activePods() {
 		uid := string(pod.UID)
@@ -208,7 +208,7 @@ func freePods(sets cpusets) bool {
 func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known bool) {
 	all := sets.all()
 	if !n.excludes() {
-		return all, all, host.previous.confined || (n != nil && !n.pooled.IsEmpty())
+		return all, all, host.previous.confined || (n != nil && !n.Pooled.IsEmpty())
 	}
 	observed.Lock()
 	assigned, ready := observed.state, observed.ready
@@ -218,7 +218,7 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 	}
 	exclusive := cpuset.New()
 	for _, a := range assignmentsOf(assigned) {
-		exclusive = exclusive.Union(a.cpus)
+		exclusive = exclusive.Union(a.CPUs)
 	}
 	cpus, otherwise = all.Difference(exclusive), assigned.GetDefaultCPUSet().Intersection(onlineCPUs())
 	if otherwise.IsEmpty() {
@@ -229,14 +229,14 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 			return cpus, otherwise, false
 		}
 		used, _ := n.unsharedNow()
-		spare := n.spare()
+		spare := n.unshared(cpuset.New())
 		cpus, otherwise = cpus.Union(used).Union(spare), spare
 	}
 	return cpus, otherwise, true
 }
 
 // excludes reports whether this kubelet keeps the classes off exclusive CPUs.
-func (n *node) excludes() bool { return n != nil && !n.pooled.IsEmpty() && host.static }
+func (n *node) excludes() bool { return n != nil && !n.Pooled.IsEmpty() && host.static }
 
 // freed reports whether this kubelet, which has no pools, has taken back the cpusets that a
 // previous one gave to the cgroups of pods and classes, as far as it can.

@@ -36,7 +36,7 @@ func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 	}
 	strict := func(value string) kubeletconfig.KubeletConfiguration {
 		return static(func(c *kubeletconfig.KubeletConfiguration) {
-			c.CPUManagerPolicyOptions = map[string]string{strictReservation: value}
+			c.CPUManagerPolicyOptions = map[string]string{partition.StrictReservation: value}
 		})
 	}
 	for name, test := range map[string]struct {
@@ -53,8 +53,8 @@ func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 		"reserved CPUs must be a list":                     {config: kubeletconfig.KubeletConfiguration{ReservedSystemCPUs: "x"}, pools: pools(0), wantError: `reservedSystemCPUs "x"`},
 		"the static policy becomes strict":                 {config: static(nil), pools: pools(0), wantReserved: "0", wantStrict: "true"},
 		"any value that upstream reads as true stays":      {config: strict("1"), pools: pools(0), wantReserved: "0", wantStrict: "1"},
-		"a policy that shares the pools is an error":       {config: strict("false"), pools: pools(0), wantError: strictReservation},
-		"a value that is no boolean is an error":           {config: strict("yes"), pools: pools(0), wantError: strictReservation + ` is "yes"`},
+		"a policy that shares the pools is an error":       {config: strict("false"), pools: pools(0), wantError: partition.StrictReservation},
+		"a value that is no boolean is an error":           {config: strict("yes"), pools: pools(0), wantError: partition.StrictReservation + ` is "yes"`},
 		"empty pools need a reservation":                   {config: static(nil), pools: pools(), wantError: "add reservedSystemCPUs, or cpu to kubeReserved or systemReserved"},
 		"a reservation of zero CPUs is none":               {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.KubeReserved = map[string]string{"cpu": "0"} }), pools: pools(), wantError: "add reservedSystemCPUs"},
 		"with a reservation empty pools change nothing":    {config: static(func(c *kubeletconfig.KubeletConfiguration) { c.SystemReserved = map[string]string{"cpu": "500m"} }), pools: pools()},
@@ -76,7 +76,7 @@ func TestConfigureFitsTheConfigurationToThePools(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || test.config.ReservedSystemCPUs != test.wantReserved || test.config.CPUManagerPolicyOptions[strictReservation] != test.wantStrict {
+			if err != nil || test.config.ReservedSystemCPUs != test.wantReserved || test.config.CPUManagerPolicyOptions[partition.StrictReservation] != test.wantStrict {
 				t.Errorf("got %v, reserved %q, options %v", err, test.config.ReservedSystemCPUs, test.config.CPUManagerPolicyOptions)
 			}
 			expectEvent(t, recorder, test.wantEvent)

@@ -20,23 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
-)
-
-// Reasons of Events on the Node (design, section 8, and more).
-const (
-	eventEnabled                 = "WorkloadPartitioningEnabled"
-	eventStaticPodNotPartitioned = "StaticPodNotPartitioned"
-	eventCPUOffline              = "WorkloadPartitioningCPUOffline"
-	eventCPUOnline               = "WorkloadPartitioningCPUOnline"
-	eventNoSharedCPUs            = "NoSharedCPUs"
-	eventReservedDiffer          = "ReservedCPUsDiffer"
-	eventReservationDropped      = "ReservedCgroupDropped"
-	eventEveryCPU                = "PoolsHoldEveryCPU"
-	eventFileMissing             = "PinningFileMissing"
-	eventDirectoryOwner          = "PinningFileDirectoryOwner"
-	eventRecordNotWritten        = "PoolsNotRecorded"
-	eventCgroupLacksCPUs         = "PodCgroupLacksPoolCPUs"
-	eventPodsNoLongerFit         = "PodsNoLongerFit"
+	"workload.openshift.io/partition"
 )
 
 // SendEventsTo takes the recorder of Events. It sends the pending Events, and one for each
@@ -58,7 +42,7 @@ func SendEventsTo(recorder record.EventRecorder, nodeName types.NodeName) {
 		return
 	}
 	for _, workloadType := range n.pools.Types() {
-		nodeEvent(v1.EventTypeNormal, eventEnabled, "The pool of workload type %s has the CPUs %q", workloadType, n.pools[workloadType].String())
+		nodeEvent(v1.EventTypeNormal, partition.EventEnabled, "The pool of workload type %s has the CPUs %q", workloadType, n.pools[workloadType].String())
 	}
 }
 

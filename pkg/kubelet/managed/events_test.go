@@ -21,12 +21,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
+	"workload.openshift.io/partition"
 )
 
 func TestEventsWaitForTheRecorder(t *testing.T) {
 	on(t, management)
 	t.Cleanup(func() { observed = observation{} })
-	nodeEvent(v1.EventTypeWarning, eventFileMissing, "early")
+	nodeEvent(v1.EventTypeWarning, partition.EventFileMissing, "early")
 	recorder := record.NewFakeRecorder(10)
 	SendEventsTo(recorder, "node")
 	expectEvent(t, recorder, "Warning PinningFileMissing early")

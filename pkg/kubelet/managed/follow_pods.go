@@ -62,7 +62,7 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	observed.activePods, observed.ready, observed.lastUpdates, observed.found = withEphemeral, ready, lastUpdates, ids
 	observed.runtime, _ = runtime.(containerRuntime)
 	observed.Unlock()
-	if n := current.Load(); n != nil && !n.pooled.IsEmpty() && len(n.known) > 0 {
+	if n := current.Load(); n != nil && !n.Pooled.IsEmpty() && len(n.known) > 0 {
 		go n.reportRejected(ready, statuses, 100, 100*time.Millisecond)
 	}
 	return withEphemeral, ephemeralStatuses{statuses}

@@ -70,18 +70,12 @@ func (p previousKubelet) gave(set cpuset.CPUSet) bool {
 // node is what the kubelet knows of its partitions. It never changes after Configure.
 type node struct {
 	pools partition.Pools
-	// pooled are the CPUs of all pools, and others the CPUs of the host that are in none.
-	pooled, others cpuset.CPUSet
-	// ordinary are the CPUs on which shared containers run under the policy none: the others,
-	// less the isolated ones, on which the kernel puts only what asks for them.
-	ordinary cpuset.CPUSet
+	// Division is how the pools divide the CPUs of the host.
+	partition.Division
 	// before are the CPUs of all pools before these last changed, and known the pods that a
 	// previous kubelet knew; see reportRejected.
 	before cpuset.CPUSet
 	known  []types.UID
-	// reserved are the reserved CPUs, those of pools included. fallback are the CPUs for shared
-	// containers when exclusive containers have taken all others; see unshared.
-	reserved, fallback cpuset.CPUSet
 }
 
 // current is the node that Configure found; nil without a pinning file.
@@ -106,11 +100,5 @@ var host struct {
 }
 
 func newNode(pools partition.Pools, online, isolated, reserved cpuset.CPUSet) *node {
-	n := &node{pools: pools, pooled: pools.Union(), reserved: reserved}
-	n.others = online.Difference(n.pooled)
-	n.ordinary = without(n.others, isolated)
-	if n.fallback = reserved.Intersection(n.others); n.fallback.IsEmpty() && !n.others.IsEmpty() {
-		n.fallback = cpuset.New(slices.Max(n.others.UnsortedList()))
-	}
-	return n
+	return &node{pools: pools, Division: pools.Divide(online, isolated, reserved)}
 }

@@ -24,6 +24,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
 )
 
 // shared returns the shared CPUs.
@@ -33,14 +34,14 @@ func (n *node) shared() cpuset.CPUSet {
 	if host.static && observed.state != nil {
 		return observed.state.GetDefaultCPUSet()
 	}
-	return n.ordinary
+	return n.Ordinary
 }
 
 // reportShared sends an Event when exclusive containers have taken every CPU that was shared,
 // or every CPU is reserved. The Event names the CPUs on which shared containers run then, and the pods that they
 // disturb there. A second Event reports the end.
 func (n *node) reportShared() {
-	if n.pooled.IsEmpty() {
+	if n.Pooled.IsEmpty() {
 		return
 	}
 	message := n.nothingShared()
@@ -51,9 +52,9 @@ func (n *node) reportShared() {
 	switch {
 	case message == before:
 	case message == "":
-		nodeEvent(v1.EventTypeNormal, eventNoSharedCPUs, "Containers without exclusive CPUs share the CPUs %q again", n.shared().String())
+		nodeEvent(v1.EventTypeNormal, partition.EventNoSharedCPUs, "Containers without exclusive CPUs share the CPUs %q again", n.shared().String())
 	default:
-		nodeEvent(v1.EventTypeWarning, eventNoSharedCPUs, "%s", message)
+		nodeEvent(v1.EventTypeWarning, partition.EventNoSharedCPUs, "%s", message)
 	}
 }
 
@@ -98,7 +99,7 @@ func (n *node) nothingShared() string {
 	}
 	used, names := n.unsharedNow()
 	if used.IsEmpty() {
-		used = n.spare() // where the next one would run
+		used = n.unshared(cpuset.New()) // where the next one would run
 	}
 	assignments := assignmentsOf(assigned)
 	if len(assignments) == 0 {
@@ -106,8 +107,8 @@ func (n *node) nothingShared() string {
 	}
 	var disturbed []string
 	for _, a := range assignments {
-		if !a.cpus.Intersection(used).IsEmpty() {
-			disturbed = append(disturbed, cmp.Or(names[a.pod], podName(a.pod)))
+		if !a.CPUs.Intersection(used).IsEmpty() {
+			disturbed = append(disturbed, cmp.Or(names[a.Pod], podName(a.Pod)))
 		}
 	}
 	if len(disturbed) == 0 {

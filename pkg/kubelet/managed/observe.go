@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
 )
 
 // observed is what the hooks have learned about the kubelet around them.
@@ -91,7 +92,7 @@ func (o *observation) notes() state.State {
 
 // assignments are those of the CPU manager's checkpoint; none before it has started, and none
 // under the policy none.
-func (o *observation) assignments() []assignment {
+func (o *observation) assignments() []partition.Assignment {
 	o.Lock()
 	assigned := o.state
 	o.Unlock()

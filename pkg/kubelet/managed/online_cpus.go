@@ -51,19 +51,19 @@ func (n *node) reportOffline(before, online cpuset.CPUSet) {
 		return
 	}
 	if gone.IsEmpty() {
-		nodeEvent(v1.EventTypeNormal, eventCPUOnline, "All CPUs %q of the host are online again", online.String())
+		nodeEvent(v1.EventTypeNormal, partition.EventCPUOnline, "All CPUs %q of the host are online again", online.String())
 		return
 	}
 	for _, workloadType := range n.pools.Types() {
 		pool := n.pools[workloadType]
 		if lost := pool.Intersection(gone); !lost.IsEmpty() {
-			nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s in the pool of workload type %s was taken offline: its pods have %q left of %q; bring it online, or remove it from %s and restart the kubelet",
+			nodeEvent(v1.EventTypeWarning, partition.EventCPUOffline, "CPU %s in the pool of workload type %s was taken offline: its pods have %q left of %q; bring it online, or remove it from %s and restart the kubelet",
 				lost, workloadType, pool.Difference(gone).String(), pool.String(), partition.PinningFilePath)
 		}
 	}
-	if lost := n.others.Intersection(gone); !lost.IsEmpty() {
-		nodeEvent(v1.EventTypeWarning, eventCPUOffline, "CPU %s, which is in no pool, was taken offline: ordinary pods have %q left; bring it online",
-			lost, n.others.Difference(gone).String())
+	if lost := n.Others.Intersection(gone); !lost.IsEmpty() {
+		nodeEvent(v1.EventTypeWarning, partition.EventCPUOffline, "CPU %s, which is in no pool, was taken offline: ordinary pods have %q left; bring it online",
+			lost, n.Others.Difference(gone).String())
 	}
 }
 
@@ -71,10 +71,10 @@ func (n *node) reportOffline(before, online cpuset.CPUSet) {
 // under the policy none, containers have no cpuset and run there at once; with pools their
 // cpusets name the CPUs that the kubelet found.
 func (n *node) reportAdded(before, online cpuset.CPUSet) {
-	if n.pooled.IsEmpty() || host.online.IsEmpty() {
+	if n.Pooled.IsEmpty() || host.online.IsEmpty() {
 		return
 	}
 	if added := online.Difference(before).Difference(host.online); !added.IsEmpty() {
-		nodeEvent(v1.EventTypeWarning, eventCPUOnline, "CPU %s came online after the kubelet had started, so no container may use it yet: restart the kubelet", added)
+		nodeEvent(v1.EventTypeWarning, partition.EventCPUOnline, "CPU %s came online after the kubelet had started, so no container may use it yet: restart the kubelet", added)
 	}
 }

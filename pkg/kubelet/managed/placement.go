@@ -67,7 +67,7 @@ func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
 // says where the container runs. One that is placed by its pod's cgroup gets no cpuset.
 func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 	n := current.Load()
-	if n == nil || n.pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
+	if n == nil || n.Pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
 		return
 	}
 	cpus := config.Linux.Resources.CpusetCpus
@@ -92,9 +92,9 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 // none. Under the policy static that means that nothing is left to share.
 func (n *node) starting() cpuset.CPUSet {
 	if host.static {
-		return n.spare()
+		return n.unshared(cpuset.New())
 	}
-	return n.ordinary
+	return n.Ordinary
 }
 
 // RunningContainerCPUs returns the CPUs on which the CPU manager must keep a running
@@ -154,38 +154,20 @@ func (n *node) chooseFor(pod *v1.Pod, container string, examined outcome, chosen
 	if !host.static {
 		return n.offPools(pod, container, examined)
 	}
-	if n == nil || n.pooled.IsEmpty() {
+	if n == nil || n.Pooled.IsEmpty() {
 		return chosen // as upstream does
 	}
 	return n.unshared(noted(pod, container))
 }
 
-// unshared returns the CPUs for a running shared container when exclusive containers have
-// taken every CPU that was shared. has are the CPUs that it has now.
-//
-// If exactly one of these is in no pool, the container stays on it. If several are, they were
-// taken between two passes of the CPU manager. Then, or if there are none, the container gets
-// the fallback: the reserved CPUs that are in no pool, or, if there are none, the
-// highest-numbered CPU that is in no pool. The fallback is always the same, so that few pods
-// are disturbed.
+// unshared returns the CPUs for a shared container when exclusive containers have taken every
+// CPU that was shared. has are the CPUs that it has now; none if it starts.
 func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
-	if kept := has.Difference(n.pooled); kept.Size() == 1 {
-		return kept
-	}
-	return n.spare()
-}
-
-// spare returns the fallback, less the CPUs that exclusive containers hold if that leaves any: a
-// CPU may have been reserved while a container held it.
-func (n *node) spare() cpuset.CPUSet {
-	left := n.fallback
+	exclusive := cpuset.New()
 	for _, a := range observed.assignments() {
-		left = left.Difference(a.cpus)
+		exclusive = exclusive.Union(a.CPUs)
 	}
-	if left.IsEmpty() {
-		return n.fallback
-	}
-	return left
+	return n.Unshared(has, exclusive)
 }
 
 // unreserved returns the CPUs that the CPU manager chose for a container, less the reserved ones
@@ -193,15 +175,15 @@ func (n *node) spare() cpuset.CPUSet {
 // ends, the CPU manager shares that CPU (pkg/kubelet/cm/cpumanager/policy_static.go,
 // RemoveContainer).
 func (n *node) unreserved(pod *v1.Pod, container string, chosen cpuset.CPUSet) cpuset.CPUSet {
-	if n == nil || !host.static || !host.strict || chosen.Intersection(n.reserved).IsEmpty() {
+	if n == nil || !host.static || !host.strict || chosen.Intersection(n.Reserved).IsEmpty() {
 		return chosen
 	}
 	for _, a := range observed.assignments() {
-		if a.pod == string(pod.UID) && (a.container == "" || a.container == container) {
+		if a.Pod == string(pod.UID) && (a.Container == "" || a.Container == container) {
 			return chosen
 		}
 	}
-	if left := chosen.Difference(n.reserved); !left.IsEmpty() {
+	if left := chosen.Difference(n.Reserved); !left.IsEmpty() {
 		return left
 	}
 	return n.unshared(noted(pod, container))
@@ -211,9 +193,9 @@ func (n *node) unreserved(pod *v1.Pod, container string, chosen cpuset.CPUSet) c
 // container only if it must: one that needs no cpuset is noted to have the CPUs that it may
 // use, so that upstream sends no update.
 func (n *node) offPools(pod *v1.Pod, container string, examined outcome) cpuset.CPUSet {
-	free, pooled := without(host.online, host.isolated), cpuset.New()
-	if n != nil && !n.pooled.IsEmpty() {
-		free, pooled = n.ordinary, n.pooled
+	free, pooled := partition.WithoutIsolated(host.online, host.isolated), cpuset.New()
+	if n != nil && !n.Pooled.IsEmpty() {
+		free, pooled = n.Ordinary, n.Pooled
 	}
 	has := noted(pod, container)
 	switch {

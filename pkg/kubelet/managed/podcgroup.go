@@ -66,7 +66,7 @@ func PodCgroupCPUs(workloadType string) cpuset.CPUSet { return current.Load().po
 // also refuses CPUs that the cgroup of all pods lacks, so those are left out.
 func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
 	if workloadType == ordinaryVM {
-		return n.others
+		return n.Others
 	}
 	pool, confined := n.poolOf(workloadType)
 	if !confined || !host.podCgroups {
@@ -78,11 +78,11 @@ func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
 	available := observed.cpusOfAllPods()
 	switch {
 	case available.IsEmpty():
-		return n.pooled
+		return n.Pooled
 	case pool.Intersection(available).IsEmpty():
 		return cpuset.CPUSet{} // the pod's containers cannot start in any case
 	}
-	return n.pooled.Intersection(available)
+	return n.Pooled.Intersection(available)
 }
 
 // podCgroups is the part of upstream's PodContainerManager (pkg/kubelet/cm/types.go) that all
@@ -226,7 +226,7 @@ func (n *node) checkCgroupOfAllPods(workloadType, cgroup string) {
 	// reportOffline reports the CPUs that are offline.
 	if lacks := n.pools[workloadType].Intersection(onlineCPUs()).Difference(available); !lacks.IsEmpty() {
 		host.log.Error(nil, "The cgroup of all pods lacks CPUs of a pool", "cgroup", cgroup, "cpus", available.String(), "workloadType", workloadType, "pool", n.pools[workloadType].String())
-		nodeEvent(v1.EventTypeWarning, eventCgroupLacksCPUs, "The cgroup %s has the CPUs %q, but the pool of workload type %s has %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the cgroup above it that is as narrow",
+		nodeEvent(v1.EventTypeWarning, partition.EventCgroupLacksCPUs, "The cgroup %s has the CPUs %q, but the pool of workload type %s has %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the cgroup above it that is as narrow",
 			cgroup, available.String(), workloadType, n.pools[workloadType].String(), lacks)
 	}
 }

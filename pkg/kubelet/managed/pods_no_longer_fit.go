@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/kubelet/allocation/state"
 	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
+	"workload.openshift.io/partition"
 )
 
 // This file reports the pods that no longer fit the node because its pools have grown. What the
@@ -53,7 +54,7 @@ func knownPods(rootDirectory string) (uids []types.UID) {
 // pools leave. Which of them fall out is known when all are: upstream admits static pods first,
 // then the oldest.
 func (n *node) warnOfPods(rootDirectory string, allocatableMillicores int64) {
-	if n.pooled.IsEmpty() || n.pooled.Equals(host.previous.pooled) {
+	if n.Pooled.IsEmpty() || n.Pooled.Equals(host.previous.pooled) {
 		return
 	}
 	allocated, err := allocatedCPU(rootDirectory)
@@ -71,7 +72,7 @@ func (n *node) warnOfPods(rootDirectory string, allocatableMillicores int64) {
 	}
 	if sum > allocatableMillicores {
 		host.log.Info("The pools do not leave the cpu that pods of this node ask for; those created last may be rejected with "+outOfCPU+", running or not, at this start or the next. Pods that have ended, and static pods that become partitioned, count here and not then",
-			"pools", n.pooled.String(), "allocatableMillicores", allocatableMillicores, "requestedMillicores", sum, "pods", pods)
+			"pools", n.Pooled.String(), "allocatableMillicores", allocatableMillicores, "requestedMillicores", sum, "pods", pods)
 	}
 }
 
@@ -132,7 +133,7 @@ func (n *node) reportRejected(ready func() bool, statuses PodStatuses, looks int
 		rejected = append(rejected, podName(string(uid)))
 	}
 	slices.Sort(rejected)
-	host.log.Error(nil, "Pods were rejected because they no longer fit the node", "reason", outOfCPU, "pods", rejected, "poolsBefore", n.before.String(), "pools", n.pooled.String())
-	nodeEvent(v1.EventTypeWarning, eventPodsNoLongerFit, "The pools went from the CPUs %q to %q and leave too little cpu. Rejected when the kubelet started (%s): %s. Delete these pods; the next time, drain the node or partition its pods before its pools grow",
-		n.before.String(), n.pooled.String(), outOfCPU, strings.Join(rejected, ", "))
+	host.log.Error(nil, "Pods were rejected because they no longer fit the node", "reason", outOfCPU, "pods", rejected, "poolsBefore", n.before.String(), "pools", n.Pooled.String())
+	nodeEvent(v1.EventTypeWarning, partition.EventPodsNoLongerFit, "The pools went from the CPUs %q to %q and leave too little cpu. Rejected when the kubelet started (%s): %s. Delete these pods; the next time, drain the node or partition its pods before its pools grow",
+		n.before.String(), n.Pooled.String(), outOfCPU, strings.Join(rejected, ", "))
 }

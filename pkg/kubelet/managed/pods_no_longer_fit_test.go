@@ -167,11 +167,11 @@ func TestRecordHasThePoolsBeforeTheLastChange(t *testing.T) {
 	n.before = cpuset.New(0)
 	n.writeRecord(nil)
 	previous, err := readRecord()
-	if err != nil || !previous.pooled.Equals(n.pooled) || !previous.before.Equals(n.before) {
+	if err != nil || !previous.pooled.Equals(n.Pooled) || !previous.before.Equals(n.before) {
 		t.Errorf("read the pools %q, and %q before (%v)", previous.pooled, previous.before, err)
 	}
 	// A version that does not know the field finds the same checksum.
-	with, without := poolRecord{ReservedCPUs: "0-1", Before: "0"}, poolRecord{ReservedCPUs: "0-1"}
+	with, without := poolRecord{Record: partition.Record{ReservedCPUs: "0-1", Before: "0"}}, poolRecord{Record: partition.Record{ReservedCPUs: "0-1"}}
 	if a, err := with.sum(); err != nil {
 		t.Error(err)
 	} else if b, err := without.sum(); err != nil || a != b {

@@ -30,19 +30,12 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
 	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager/checksum"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
 )
 
-// poolRecord is the record: the cpusets that the kubelet gave to containers. From it a later
-// kubelet knows which cpusets to take back. Any other was given by somebody else, and stays.
+// poolRecord is the record, with its checksum.
 type poolRecord struct {
-	// ReservedCPUs are the CPUs of all pools. Versions before Sets wrote nothing else.
-	ReservedCPUs string `json:"reservedCPUs"`
-	// Sets are the pools, and what they left for others: those of this pinning file, and of
-	// previous ones whose containers may not all have moved yet.
-	Sets []string `json:"sets,omitempty"`
-	// Before is what ReservedCPUs was before it last changed. Nothing but a message depends on
-	// it, so that the checksum leaves it out: versions before it know only the others.
-	Before string `json:"before,omitempty"`
+	partition.Record
 	// Checksum is the checksum of the record without this field and Before. Versions before it
 	// ignore it, and write none.
 	Checksum checksum.Checksum `json:"checksum,omitempty"`
@@ -83,13 +76,13 @@ func (r *poolRecord) sum() (checksum.Checksum, error) {
 	return checksum.New(string(data)), err
 }
 
-const recordName = "workload_partitioning_state"
-
 // recordPath is set by Configure, from the kubelet's root directory. Until then it names no
 // file, so there is no record, as in upstream's own tests.
 var recordPath string
 
-func setRecordPath(rootDirectory string) { recordPath = filepath.Join(rootDirectory, recordName) }
+func setRecordPath(rootDirectory string) {
+	recordPath = filepath.Join(rootDirectory, partition.RecordName)
+}
 
 // records returns upstream's manager of checkpoints, whose files survive a power cut whole.
 func records() (checkpointmanager.CheckpointManager, error) {
@@ -107,7 +100,7 @@ func readRecord() (previousKubelet, error) {
 	var r poolRecord
 	manager, err := records()
 	if err == nil {
-		err = manager.GetCheckpoint(recordName, &r)
+		err = manager.GetCheckpoint(partition.RecordName, &r)
 	}
 	var sets []cpuset.CPUSet
 	for _, list := range append(r.Sets, r.ReservedCPUs) {
@@ -138,25 +131,25 @@ func (n *node) writeRecord(previous []cpuset.CPUSet) {
 			sets = append(sets, set)
 		}
 	}
-	r := &poolRecord{ReservedCPUs: n.pooled.String(), Before: n.before.String()}
+	r := &poolRecord{Record: partition.Record{ReservedCPUs: n.Pooled.String(), Before: n.before.String()}}
 	for _, set := range sets {
 		r.Sets = append(r.Sets, set.String())
 	}
 	manager, err := records()
 	if err == nil {
-		err = manager.CreateCheckpoint(recordName, r)
+		err = manager.CreateCheckpoint(partition.RecordName, r)
 	}
 	if err != nil {
 		host.log.Error(err, "Cannot write the record of the pools; a kubelet that starts without the pinning file will not free every container of this one", "path", recordPath)
-		nodeEvent(v1.EventTypeWarning, eventRecordNotWritten, "Cannot write the record of the pools %s: %v", recordPath, err)
+		nodeEvent(v1.EventTypeWarning, partition.EventRecordNotWritten, "Cannot write the record of the pools %s: %v", recordPath, err)
 	}
 }
 
 // sets returns the cpusets that this kubelet gives to containers.
 func (n *node) sets() []cpuset.CPUSet {
-	sets := []cpuset.CPUSet{n.others}
-	if !n.ordinary.Equals(n.others) {
-		sets = append(sets, n.ordinary)
+	sets := []cpuset.CPUSet{n.Others}
+	if !n.Ordinary.Equals(n.Others) {
+		sets = append(sets, n.Ordinary)
 	}
 	for _, workloadType := range n.pools.Types() {
 		if pool := n.pools[workloadType]; !pool.IsEmpty() {
@@ -185,7 +178,7 @@ func removeRecordOnceFreed(period time.Duration) {
 func removeRecord() {
 	manager, err := records()
 	if err == nil {
-		err = manager.RemoveCheckpoint(recordName)
+		err = manager.RemoveCheckpoint(partition.RecordName)
 	}
 	if err != nil {
 		host.log.Error(err, "Cannot remove the record of the previous pools; the next start will look for their containers again", "path", recordPath)

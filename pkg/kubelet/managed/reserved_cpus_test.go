@@ -35,10 +35,10 @@ import (
 func validate(s state.State, online, reserved cpuset.CPUSet, strict bool) error {
 	shared, known := s.GetDefaultCPUSet(), s.GetDefaultCPUSet()
 	for _, a := range assignmentsOf(s) {
-		if !a.cpus.Intersection(shared).IsEmpty() {
-			return fmt.Errorf("%s overlaps with the shared CPUs", a)
+		if !a.CPUs.Intersection(shared).IsEmpty() {
+			return fmt.Errorf("%s overlaps with the shared CPUs", holder(a))
 		}
-		known = known.Union(a.cpus)
+		known = known.Union(a.CPUs)
 	}
 	held := shared.Intersection(reserved)
 	if strict {

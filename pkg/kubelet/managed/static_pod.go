@@ -42,7 +42,7 @@ func PartitionStaticPod(pod *core.Pod) {
 		host.log.Error(nil, "Static pod runs as an ordinary pod", "pod", klog.KObj(pod), "reason", decision.Reason, "message", message)
 		staticPodsSkipped.WithLabelValues(string(decision.Reason)).Inc()
 		// The kubelet has not set the default namespace yet.
-		nodeEvent(v1.EventTypeWarning, eventStaticPodNotPartitioned, "Static pod %s/%s: %s", cmp.Or(pod.Namespace, v1.NamespaceDefault), pod.Name, message)
+		nodeEvent(v1.EventTypeWarning, partition.EventStaticPodNotPartitioned, "Static pod %s/%s: %s", cmp.Or(pod.Namespace, v1.NamespaceDefault), pod.Name, message)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
 )
 
 // This file hides what differs between the supported releases of upstream.
@@ -70,14 +71,14 @@ func podLevelResources(status *v1.PodStatus) *v1.ResourceRequirements {
 
 // podAssignments returns the CPUs that pods as a whole hold exclusively, which upstream has
 // from v1.36 on (pkg/kubelet/cm/cpumanager/state, PodCPUAssignments).
-func podAssignments(s state.State) (all []assignment) {
+func podAssignments(s state.State) (all []partition.Assignment) {
 	get := reflect.ValueOf(s).MethodByName("GetPodCPUAssignments")
 	if !get.IsValid() {
 		return nil
 	}
 	pods := get.Call(nil)[0].MapRange()
 	for pods.Next() {
-		all = append(all, assignment{pod: pods.Key().String(), cpus: pods.Value().FieldByName("CPUSet").Interface().(cpuset.CPUSet)})
+		all = append(all, partition.Assignment{Pod: pods.Key().String(), CPUs: pods.Value().FieldByName("CPUSet").Interface().(cpuset.CPUSet)})
 	}
 	return all
 }

@@ -46,7 +46,7 @@ func byPodCgroup(pod *v1.Pod) bool {
 
 // isOrdinaryVM reports whether ordinaryVM stands for the pod.
 func (n *node) isOrdinaryVM(pod *v1.Pod) bool {
-	if n == nil || n.pooled.IsEmpty() || !byPodCgroup(pod) {
+	if n == nil || n.Pooled.IsEmpty() || !byPodCgroup(pod) {
 		return false
 	}
 	_, confined := n.pool(pod)
