@@ -217,7 +217,7 @@ func Parse(data []byte, online cpuset.CPUSet) (Pools, error) {
 		if err != nil {
 			return nil, fmt.Errorf("workload type %q: %w", workloadType, err)
 		}
-		cpus, err := parseCPUSet(list)
+		cpus, err := ParseCPUs(list)
 		if err != nil {
 			return nil, fmt.Errorf("workload type %q: cpuset %q: %w", workloadType, abbreviate(list), err)
 		}
@@ -265,9 +265,10 @@ func asJSON(value any) string {
 	return abbreviate(string(data))
 }
 
-// parseCPUSet is cpuset.Parse for input that nobody has checked: cpuset.Parse would enumerate
-// a range of any size, and accepts signs.
-func parseCPUSet(list string) (cpuset.CPUSet, error) {
+// ParseCPUs reads a CPU list as [Parse] does. It is cpuset.Parse for input that nobody has
+// checked: cpuset.Parse would enumerate a range of any size, and accepts signs. An empty list
+// has no CPU. Errors quote the part of the list that is wrong.
+func ParseCPUs(list string) (cpuset.CPUSet, error) {
 	if list == "" {
 		return cpuset.New(), nil
 	}
