@@ -35,7 +35,7 @@ func PartitionStaticPod(pod *core.Pod) {
 		return
 	}
 	delete(pod.Annotations, partition.WarningAnnotation)
-	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: n.gate, NeverRefuse: true})
+	decision := partition.Mutate(internalpod.View(pod), partition.Policy{Gate: n.pools.Gate, NeverRefuse: true})
 	distinguish(pod, decision)
 	message := decision.Message()
 	if firstTime(pod, message) {
@@ -44,15 +44,6 @@ func PartitionStaticPod(pod *core.Pod) {
 		// The kubelet has not set the default namespace yet.
 		nodeEvent(v1.EventTypeWarning, partition.EventStaticPodNotPartitioned, "Static pod %s/%s: %s", cmp.Or(pod.Namespace, v1.NamespaceDefault), pod.Name, message)
 	}
-}
-
-// gate lets static pods into the pools that this node has. A static pod is the node
-// administrator's, so no namespace has to allow it.
-func (n *node) gate(workloadType string) partition.Reason {
-	if _, ok := n.pools[workloadType]; !ok {
-		return partition.ReasonTypeInactive
-	}
-	return ""
 }
 
 // maxSkipped is how many static pods are remembered before all are forgotten, since manifests

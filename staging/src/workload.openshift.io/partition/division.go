@@ -89,3 +89,12 @@ func (d Division) Unshared(has, exclusive cpuset.CPUSet) cpuset.CPUSet {
 	}
 	return d.Fallback
 }
+
+// Gate is the [Gate] of static pods on a node with these pools. A static pod is the node
+// administrator's, so no namespace has to allow it.
+func (p Pools) Gate(workloadType string) Reason {
+	if _, ok := p[workloadType]; !ok {
+		return ReasonTypeInactive
+	}
+	return NoReason
+}
