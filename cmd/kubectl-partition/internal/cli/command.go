@@ -28,5 +28,6 @@ Exit codes of all commands:
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
 	command.AddCommand(newLint(streams))
+	command.AddCommand(newPlan(streams))
 	return command
 }

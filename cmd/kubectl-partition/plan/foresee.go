@@ -1,0 +1,613 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
+)
+
+// Plan says what the node's kubelet does at its next start with the wanted pinning file.
+func (n Node) Plan(wanted File) NodePlan {
+	if !n.InEffect || n.Configuration == nil {
+		return n.plan(wanted)
+	}
+	// The running kubelet shows its reserved CPUs with the pools in them. Of these CPUs the
+	// administrator may have written all, or as few as the pools leave.
+	shown, err := partition.ParseCPUs(n.Configuration.ReservedSystemCPUs)
+	if err != nil || shown.IsEmpty() || (n.Present.Known && n.Present.Data == nil) {
+		return n.plan(wanted) // there are no pools in them
+	}
+	least := cpuset.New()
+	if present := n.start(n.Present); n.Present.Known && present.refusal == "" {
+		least = shown.Difference(present.division.Pooled)
+	}
+	most, fewest := n.plan(wanted), n.withReserved(least).plan(wanted)
+	if most.After.ReservedCPUs == fewest.After.ReservedCPUs {
+		return most
+	}
+	const text = "the API does not show which reserved CPUs are configured and which come from the pools: after the change %q are reserved, or %q"
+	severity := Info
+	for i, problem := range most.Problems {
+		if problem.Severity == Error && !slices.Contains(fewest.Problems, problem) {
+			most.Problems[i].Severity, severity = Undecided, Undecided
+		}
+	}
+	if fewest.Verdict != Safe && most.Verdict == Safe {
+		severity = Undecided
+	}
+	most.add(Problem{Severity: severity, Code: CodeReservedUnknown, Text: fmt.Sprintf(text, most.After.ReservedCPUs, fewest.After.ReservedCPUs), Remedy: "give the kubelet's configuration file with --kubelet-config, or run this on the node with --on-host"})
+	most.finish()
+	return most
+}
+
+// withReserved returns the node with other reserved CPUs in its kubelet's configuration.
+func (n Node) withReserved(cpus cpuset.CPUSet) Node {
+	configuration := *n.Configuration
+	configuration.ReservedSystemCPUs = cpus.String()
+	n.Configuration = &configuration
+	return n
+}
+
+// foresight is a plan in the making.
+type foresight struct {
+	Node
+	NodePlan
+	before, after start
+	// pooled are the CPUs of the pools with which the kubelet runs now; ran is false if they are
+	// not known.
+	pooled cpuset.CPUSet
+	ran    bool
+	// sharedBefore and sharedAfter are where ordinary pods run; empty if that is not known.
+	sharedBefore, sharedAfter cpuset.CPUSet
+}
+
+func (n Node) plan(wanted File) NodePlan {
+	f := foresight{Node: n, before: n.start(n.Present), after: n.start(wanted), sharedBefore: cpuset.New(), sharedAfter: cpuset.New()}
+	f.NodePlan = NodePlan{Node: n.Name, Before: f.before.state(), After: f.after.state()}
+	f.lookBack()
+	if f.after.refusal != "" {
+		f.add(Problem{Severity: Error, Code: CodeNoStart, Text: f.after.refusal})
+		f.finish()
+		return f.NodePlan
+	}
+	if f.Access != nil && f.after.file() {
+		f.add(Problem{Severity: Error, Code: CodeNoStart, Text: f.Access.Error()})
+	}
+	f.unknowns()
+	for _, note := range f.after.notes(n) {
+		if !slices.Contains(f.before.notes(n), note) {
+			f.add(note)
+		}
+	}
+	f.reserve()
+	started := f.checkpoint()
+	f.report()
+	pods := f.staticPods()
+	if started {
+		f.move()
+		f.leave()
+	}
+	f.fit(pods)
+	f.steps()
+	f.finish()
+	return f.NodePlan
+}
+
+func (p *NodePlan) add(problem Problem) { p.Problems = append(p.Problems, problem) }
+
+func (p *NodePlan) act(kind ActionKind, object, from, to string, pods ...string) {
+	p.Actions = append(p.Actions, Action{Kind: kind, Object: object, From: from, To: to, Pods: pods})
+}
+
+// finish sorts the problems, and judges.
+func (p *NodePlan) finish() {
+	order := []Severity{Error, Undecided, Warning, Info}
+	slices.SortStableFunc(p.Problems, func(a, b Problem) int {
+		return slices.Index(order, a.Severity) - slices.Index(order, b.Severity)
+	})
+	p.judge()
+}
+
+// lookBack finds out with which pools the kubelet runs now.
+func (f *foresight) lookBack() {
+	if f.before.known && f.before.refusal == "" {
+		f.pooled, f.ran = f.before.division.Pooled, true
+	}
+	if f.Record == nil {
+		return
+	}
+	recorded, err := partition.ParseCPUs(f.Record.ReservedCPUs)
+	if err != nil {
+		return
+	}
+	if f.ran && !recorded.Equals(f.pooled) {
+		f.add(Problem{Severity: Warning, Code: CodeNotInEffect,
+			Text:   fmt.Sprintf("The kubelet was last started with pools of the CPUs %q, and the present file has %q: the kubelet has not read it yet", recorded, f.pooled),
+			Remedy: "what moves is said for the pools of the record"})
+	}
+	f.pooled, f.ran = recorded, true
+}
+
+// runsAsRead reports whether the kubelet runs with the present file.
+func (f *foresight) runsAsRead() bool {
+	return f.before.known && f.before.refusal == "" && f.pooled.Equals(f.before.division.Pooled)
+}
+
+// unknowns adds what nobody has said about the node.
+func (f *foresight) unknowns() {
+	if !f.after.beyond.IsEmpty() {
+		f.add(Problem{Severity: Undecided, Code: CodeOnlineUnknown,
+			Text:   fmt.Sprintf("the node has %d CPUs, and the API does not say which: the kubelet does not start if the host has no CPU %s", f.Online.Size(), f.after.beyond),
+			Remedy: "give the host's CPUs with --online (/sys/devices/system/cpu/online), or run this on the node with --on-host"})
+	}
+	if f.Configuration == nil {
+		f.add(Problem{Severity: Undecided, Code: CodeConfigUnknown,
+			Text:   because("the kubelet's configuration is not known: neither the policy of its CPU manager, nor what it reserves beside the pools", f.ConfigurationDenied),
+			Remedy: "give it with --kubelet-config, or run this on the node with --on-host"})
+	}
+	if !f.ran {
+		f.add(Problem{Severity: Info, Code: CodePresentUnknown,
+			Text: "the present pools are not known, so this does not say where containers run now", Remedy: "give the present file with --present-file, or run this on the node with --on-host"})
+	}
+}
+
+// because appends a reason to a sentence, if there is one.
+func because(text, reason string) string {
+	if reason == "" {
+		return text
+	}
+	return text + " (" + reason + ")"
+}
+
+// reserve compares what is reserved.
+func (f *foresight) reserve() {
+	capacity := int64(f.Online.Size()) * 1000
+	if f.Object != nil {
+		capacity = f.Object.Status.Capacity.Cpu().MilliValue()
+		allocatable := f.Object.Status.Allocatable.Cpu().MilliValue()
+		f.Before.AllocatableMillicores = &allocatable
+	} else if f.before.known && f.before.refusal == "" && f.Configuration != nil {
+		allocatable := capacity - f.before.millicores
+		f.Before.AllocatableMillicores = &allocatable
+	}
+	if f.Configuration == nil {
+		return
+	}
+	allocatable := capacity - f.after.millicores
+	f.After.AllocatableMillicores = &allocatable
+	if !f.before.known || f.before.refusal != "" {
+		return
+	}
+	if from, to := f.Before.ReservedCPUs, f.After.ReservedCPUs; from != to {
+		f.act(Reserve, "reserved CPUs", from, to)
+	}
+	if f.before.millicores != f.after.millicores {
+		f.act(Reserve, "cpu allocatable", millicores(capacity-f.before.millicores), millicores(allocatable))
+	}
+	for _, replaced := range f.after.found.Replaced {
+		if !slices.Contains(f.before.found.Replaced, replaced) {
+			f.act(Replace, replaced, "", f.After.ReservedCPUs)
+		}
+	}
+}
+
+// millicores prints an amount of cpu.
+func millicores(amount int64) string { return fmt.Sprintf("%dm", amount) }
+
+// checkpoint foresees what the CPU manager does with its checkpoint. It returns false if the
+// kubelet does not start with it.
+func (f *foresight) checkpoint() (starts bool) {
+	if f.Configuration == nil {
+		return true
+	}
+	if c := f.Checkpoint; c != nil {
+		refusal := c.Damaged
+		if policy := cmp.Or(f.after.settings.CPUManagerPolicy, "none"); refusal == "" && c.Policy != "" && c.Policy != policy {
+			refusal = fmt.Sprintf("configured policy %q differs from state checkpoint policy %q", policy, c.Policy)
+		}
+		if refusal != "" {
+			f.add(Problem{Severity: Error, Code: CodeNoStart, Object: CheckpointName, Text: "could not restore state from checkpoint: " + refusal,
+				Remedy: "drain the node, and delete " + CheckpointName + " before the kubelet starts"})
+			return false
+		}
+	}
+	if !f.after.static() {
+		f.sharedBefore, f.sharedAfter = f.unreserved(f.pooled), f.unreserved(f.after.division.Pooled)
+		if !f.ran {
+			f.sharedBefore = cpuset.New()
+		}
+		return true
+	}
+	present, exact := f.assigned()
+	if present == nil {
+		return true
+	}
+	f.sharedBefore = present.Shared
+	if !f.after.file() && !f.ranWithFile() {
+		f.sharedAfter = present.Shared // the kubelet does what an unpatched one does
+		return true
+	}
+	f.holders(present)
+	starts = f.derive(present)
+	if !exact {
+		f.sharedBefore, f.sharedAfter = cpuset.New(), cpuset.New()
+	}
+	return starts
+}
+
+// unreserved are the CPUs of ordinary pods under the policy none.
+func (f *foresight) unreserved(pooled cpuset.CPUSet) cpuset.CPUSet {
+	return partition.WithoutIsolated(f.Online.Difference(pooled), f.Isolated)
+}
+
+// ranWithFile reports whether a kubelet with a file has left something to take back.
+func (f *foresight) ranWithFile() bool { return f.Record != nil || f.before.file() || !f.before.known }
+
+// assigned returns the checkpoint under the policy static; nil if it is not known, and matters. If
+// exact is false, it is one without assignments, and there may be some that the change does not
+// touch.
+func (f *foresight) assigned() (present *partition.Checkpoint, exact bool) {
+	started := f.before.known && f.before.refusal == ""
+	fresh := &partition.Checkpoint{Shared: f.after.sharable(f.Online)}
+	if started {
+		fresh.Shared = f.before.sharable(f.Online)
+	}
+	if f.Checkpoint != nil {
+		if f.Checkpoint.isNew() {
+			return fresh, true
+		}
+		return &f.Checkpoint.Checkpoint, true
+	}
+	var may []string
+	for i := range f.Pods {
+		if mayHoldExclusive(&f.Pods[i]) {
+			may = append(may, nameOf(&f.Pods[i]))
+		}
+	}
+	if f.Pods != nil && len(may) == 0 {
+		return fresh, true
+	}
+	if started && f.runsAsRead() && f.after.division.Pooled.IsSubsetOf(f.pooled) && (f.after.file() || !f.before.file()) {
+		return fresh, false // nothing is taken from anybody
+	}
+	text := "the CPU manager's checkpoint is not known, and neither are the pods: a container may exclusively hold a CPU that the change takes, and would keep the kubelet from starting"
+	if len(may) > 0 {
+		text = "the API does not show who holds which exclusive CPUs. These pods may hold some that the change takes, and would keep the kubelet from starting: " + strings.Join(may, ", ")
+	}
+	f.add(Problem{Severity: Undecided, Code: CodeExclusiveUnknown, Text: text, Remedy: "give the checkpoint with --checkpoint, or run this on the node with --on-host"})
+	return nil, false
+}
+
+// holders lists who holds CPUs that are reserved from now on.
+func (f *foresight) holders(present *partition.Checkpoint) {
+	claimed := f.after.division.Pooled
+	if f.after.reservedKnown && f.after.file() {
+		claimed = claimed.Union(f.after.reserved)
+	}
+	for _, a := range present.Assignments {
+		wanted := a.CPUs.Intersection(claimed)
+		inPool := !a.CPUs.Intersection(f.after.division.Pooled).IsEmpty()
+		if wanted.IsEmpty() || (!inPool && wanted.IsSubsetOf(f.before.reserved)) {
+			continue
+		}
+		f.Exclusive = append(f.Exclusive, Exclusive{Pod: f.podName(a.Pod), Container: a.Container, CPUs: a.CPUs.String(), Wanted: wanted.String(), InPool: inPool, Runs: f.runs(a.Pod)})
+	}
+}
+
+// derive foresees what becomes of the checkpoint.
+func (f *foresight) derive(present *partition.Checkpoint) (starts bool) {
+	// Pods that may run, and those of which it is known.
+	cautious := func(uid string) bool { return f.runs(uid) != No }
+	certain := func(uid string) bool { return f.runs(uid) == Yes }
+	from := partition.Derivation{Online: f.Online, Reserved: f.after.reserved, Strict: f.after.settings.Strict(), File: f.after.file(), Pooled: f.after.division.Pooled, MayRun: cautious}
+	if f.OnlineCounted {
+		// Nobody knows what is offline.
+		for _, a := range present.Assignments {
+			from.Online = from.Online.Union(a.CPUs)
+		}
+	}
+	derived, err := present.Derive(from)
+	var taken *partition.TakenError
+	if errors.As(err, &taken) {
+		from.MayRun = certain
+		_, certainly := present.Derive(from)
+		for _, a := range present.Assignments {
+			held := a.CPUs.Intersection(from.Pooled)
+			if held.IsEmpty() || f.runs(a.Pod) == No {
+				continue
+			}
+			problem := Problem{Severity: Undecided, Code: CodeExclusiveTaken, Object: f.podName(a.Pod), Text: (&partition.TakenError{Held: partition.Held{Assignment: a, Of: held}}).Message(f.podName(a.Pod))}
+			if f.runs(a.Pod) == Yes {
+				problem.Severity = Error
+			} else {
+				problem.Remedy = "it is not known whether a container of the pod runs; if none does, the kubelet starts, and drops what it holds"
+			}
+			f.add(problem)
+		}
+		if certainly != nil {
+			f.add(Problem{Severity: Error, Code: CodeNoStart, Text: "the kubelet ends at its start, with the error about the exclusive CPUs"})
+		}
+		return false
+	}
+	f.tell(derived)
+	f.sharedAfter = derived.Shared
+	if f.sharedAfter.IsEmpty() && f.after.file() {
+		f.sharedAfter = f.after.division.Unshared(f.sharedBefore, derived.Exclusive)
+		if !f.sharedBefore.IsEmpty() && !f.sharedAfter.IsEmpty() {
+			f.add(Problem{Severity: Warning, Code: partition.EventNoSharedCPUs,
+				Text: fmt.Sprintf("No CPU is left to share: ordinary pods run on CPU %s", f.sharedAfter), Remedy: "leave one CPU more outside the pools, or ask for fewer exclusive CPUs on this node"})
+		}
+	}
+	if !f.after.file() && !f.upstreamStarts(derived) {
+		return false
+	}
+	if !present.Shared.Equals(derived.Shared) {
+		f.act(Derive, "shared CPUs", present.Shared.String(), derived.Shared.String())
+	}
+	return true
+}
+
+// tell adds what becomes of assignments.
+func (f *foresight) tell(derived partition.Derived) {
+	for _, a := range derived.Dropped {
+		f.act(Drop, a.Holder(f.podName(a.Pod)), a.CPUs.String(), "")
+		if p := f.pod(a.Pod); p != nil && !ended(p) {
+			f.add(Problem{Severity: Error, Code: CodeExclusiveTaken, Object: nameOf(p),
+				Text: fmt.Sprintf("%s does not run, and loses its exclusive CPUs %s; it gets others when it is admitted again, if enough are left", a.Holder(nameOf(p)), a.CPUs)})
+		}
+	}
+	for _, held := range derived.Offline {
+		f.add(Problem{Severity: Warning, Code: partition.EventCPUOffline, Object: f.podName(held.Pod),
+			Text: fmt.Sprintf("CPU %s, which %s holds exclusively, is offline", held.Of, held.Holder(f.podName(held.Pod))), Remedy: "bring it online, or delete the pod"})
+	}
+	for _, held := range derived.Reserved {
+		if f.after.reservedKnown && !held.Of.IsSubsetOf(f.before.reserved) {
+			f.act(Keep, held.Holder(f.podName(held.Pod)), held.CPUs.String(), held.CPUs.String(), f.podName(held.Pod))
+		}
+	}
+}
+
+// upstreamStarts foresees whether upstream takes the checkpoint for damaged once the file has
+// gone: it shares reserved CPUs, and cannot share one that a container holds
+// (pkg/kubelet/cm/cpumanager/policy_static.go, validateState).
+func (f *foresight) upstreamStarts(derived partition.Derived) bool {
+	held := derived.Exclusive.Intersection(f.after.reserved)
+	switch {
+	case !f.after.reservedKnown && !derived.Exclusive.IsEmpty():
+		f.add(Problem{Severity: Undecided, Code: CodeReservedUnknown,
+			Text:   fmt.Sprintf("without a file, upstream chooses which CPUs are the reserved %s, and does not start if a container holds one of them; exclusively held are %s", millicores(f.after.millicores), derived.Exclusive),
+			Remedy: "name CPUs that nobody holds in reservedSystemCPUs"})
+	case derived.Untenable || !held.IsEmpty():
+		text := fmt.Sprintf("invalid state, please drain node and remove policy state file: not all reserved cpus: %q are present in defaultCpuSet: %q", f.after.reserved, derived.Shared)
+		if derived.Shared.IsEmpty() {
+			text = "invalid state, please drain node and remove policy state file: default cpuset cannot be empty"
+		}
+		f.add(Problem{Severity: Error, Code: CodeNoStart, Object: CheckpointName, Text: text, Remedy: "delete the pods that hold these CPUs before the file goes, or reserve other CPUs in reservedSystemCPUs"})
+		return false
+	}
+	return true
+}
+
+// report compares the types of the node.
+func (f *foresight) report() {
+	had, known := f.types()
+	if !known {
+		return
+	}
+	cores := fmt.Sprint(f.Online.Size() * 1000)
+	for _, workloadType := range f.after.read.Types() {
+		if !slices.Contains(had, workloadType) {
+			f.act(Report, partition.CoresResource(workloadType), "", cores)
+		}
+	}
+	for _, workloadType := range had {
+		if _, has := f.after.read[workloadType]; !has {
+			f.act(Report, partition.CoresResource(workloadType), cores, "")
+		}
+	}
+}
+
+// types returns the types that the node has now, in alphabetical order.
+func (f *foresight) types() (types []string, known bool) {
+	if f.before.known && f.before.refusal == "" {
+		return f.before.read.Types(), true
+	}
+	if f.Object == nil {
+		return nil, false
+	}
+	for name := range f.Object.Status.Capacity {
+		if workloadType, is := partition.TypeOfCores(string(name)); is {
+			types = append(types, workloadType)
+		}
+	}
+	slices.Sort(types)
+	return types, true
+}
+
+// staticPods foresees which static pods become partitioned or ordinary, and returns all pods as
+// the kubelet will admit them.
+func (f *foresight) staticPods() (candidates []candidate) {
+	var restarted []string
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		if ended(p) && !isStatic(p) {
+			continue
+		}
+		if !isStatic(p) {
+			candidates = append(candidates, newCandidate(p, false))
+			continue
+		}
+		q, decision := f.reread(p)
+		was, _ := partition.PartitionedType(p)
+		is, _ := partition.PartitionedType(q)
+		if was == is {
+			q = p
+		} else {
+			restarted = append(restarted, nameOf(p))
+		}
+		if message := decision.Message(); decision.Outcome == partition.Skipped && message != "" && message != p.Annotations[partition.WarningAnnotation] {
+			f.add(Problem{Severity: Warning, Code: partition.EventStaticPodNotPartitioned, Object: nameOf(p), Text: message})
+		}
+		candidates = append(candidates, newCandidate(q, true))
+	}
+	if len(restarted) > 0 {
+		f.act(Restart, "static pods", "", "", restarted...)
+		f.add(Problem{Severity: Info, Code: CodeStaticRestart,
+			Text: "static pods that ask for a type restart when their type comes or goes, since the kubelet reads their manifests differently then: " + strings.Join(restarted, ", ")})
+	}
+	return candidates
+}
+
+// reread returns a static pod as the kubelet makes it of its manifest next (managed,
+// PartitionStaticPod), as far as its mirror shows what the manifest says.
+func (f *foresight) reread(p *v1.Pod) (*v1.Pod, partition.Decision) {
+	q := p.DeepCopy()
+	q.Status = v1.PodStatus{QOSClass: p.Status.QOSClass}
+	if decision, warned := partition.ParseMessage(q.Annotations[partition.WarningAnnotation]); warned {
+		delete(q.Annotations, partition.WarningAnnotation)
+		q.Annotations[partition.TargetAnnotation(decision.Target.Type)] = decision.Target.AnnotationValue()
+	}
+	if f.after.file() {
+		return q, partition.Mutate(partition.V1(q), partition.Policy{Gate: f.after.read.Gate, NeverRefuse: true})
+	}
+	if _, partitioned := partition.PartitionedType(q); partitioned {
+		partition.RestoreCPU(partition.V1(q))
+		maps.DeleteFunc(q.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, partition.ResourcesPrefix) })
+	}
+	return q, partition.Decision{}
+}
+
+// ordinaryPods is the object of actions on pods in no partition.
+const ordinaryPods = "ordinary pods"
+
+// move foresees which containers get other CPUs.
+func (f *foresight) move() {
+	if f.Configuration == nil {
+		return
+	}
+	f.Before.SharedCPUs, f.After.SharedCPUs = f.sharedBefore.String(), f.sharedAfter.String()
+	type group struct{ object, from, to string }
+	groups := map[group][]string{}
+	add := func(object string, from, to cpuset.CPUSet, pods ...string) {
+		if !from.Equals(to) && !to.IsEmpty() {
+			key := group{object, from.String(), to.String()}
+			groups[key] = append(groups[key], pods...)
+		}
+	}
+	kind := Move
+	if f.ran && !f.pooled.IsEmpty() && !f.after.confines() {
+		kind = Free
+	}
+	if f.Pods == nil {
+		add(ordinaryPods, f.sharedBefore, f.sharedAfter)
+		types, _ := f.types()
+		types = slices.Compact(slices.Sorted(slices.Values(append(types, f.after.read.Types()...))))
+		for _, workloadType := range types {
+			from, to := f.places(workloadType)
+			add("pods of type "+workloadType, from, to)
+		}
+	}
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		if ended(p) || f.exclusive(p) {
+			continue
+		}
+		object, workloadType := ordinaryPods, ""
+		if is, partitioned := partition.PartitionedType(p); partitioned {
+			object, workloadType = "pods of type "+is, is
+		}
+		if isStatic(p) {
+			q, _ := f.reread(p)
+			if is, _ := partition.PartitionedType(q); is != workloadType {
+				continue // it starts anew
+			}
+		}
+		from, to := f.places(workloadType)
+		add(object, from, to, nameOf(p))
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(groups), func(a, b group) int {
+		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.from, b.from))
+	}) {
+		f.act(kind, key.object, key.from, key.to, groups[key]...)
+	}
+}
+
+// places returns where shared containers of a type run before and after; of ordinary pods, if
+// the type is empty.
+func (f *foresight) places(workloadType string) (from, to cpuset.CPUSet) {
+	from, to = f.sharedBefore, f.sharedAfter
+	if workloadType == "" {
+		return from, to
+	}
+	if pool := f.before.pools[workloadType]; !f.runsAsRead() {
+		from = cpuset.New()
+	} else if !pool.IsEmpty() {
+		from = pool
+	}
+	if pool := f.after.pools[workloadType]; !pool.IsEmpty() {
+		to = pool
+	}
+	return from, to
+}
+
+// exclusive reports whether every container of a pod, or the pod as a whole, has exclusive CPUs.
+func (f *foresight) exclusive(p *v1.Pod) bool {
+	if f.Checkpoint == nil {
+		return false
+	}
+	holds := map[string]bool{}
+	for _, a := range f.Checkpoint.Assignments {
+		if a.Pod == uidOf(p) {
+			holds[a.Container] = true
+		}
+	}
+	return holds[""] || (len(holds) > 0 && !slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool { return !holds[c.Name] }))
+}
+
+// leave adds what it means that types or the file go.
+func (f *foresight) leave() {
+	if !f.after.file() && f.ranWithFile() && (f.before.known || f.Record != nil) {
+		f.add(Problem{Severity: Warning, Code: partition.EventFileMissing, Text: "Without the file nothing is confined any more, and the node reports no cores: pods that ask for them do not come here"})
+		return
+	}
+	had, _ := f.types()
+	for _, workloadType := range had {
+		if _, stays := f.after.read[workloadType]; stays {
+			continue
+		}
+		var pods []string
+		for i := range f.Pods {
+			if is, _ := partition.PartitionedType(&f.Pods[i]); is == workloadType && !isStatic(&f.Pods[i]) {
+				pods = append(pods, nameOf(&f.Pods[i]))
+			}
+		}
+		text := fmt.Sprintf("the node no longer has the type %s: pods that ask for its cores do not come here, and those that run here are confined no more", workloadType)
+		if len(pods) > 0 {
+			text += ": " + strings.Join(pods, ", ")
+		}
+		f.add(Problem{Severity: Warning, Code: CodeTypeGoes, Object: workloadType, Text: text})
+	}
+}

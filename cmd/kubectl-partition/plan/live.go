@@ -1,0 +1,192 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition"
+)
+
+// Live reads nodes through the API. What the API does not have stays unknown: the host's CPUs but
+// for their number, the pinning file but for its types, and the CPU manager's checkpoint.
+type Live struct {
+	Client kubernetes.Interface
+	// Config is that of the client. With it the kubelet itself is asked for its configuration,
+	// where the client may do no more.
+	Config *rest.Config
+}
+
+// concurrently is how many nodes are read at the same time.
+const concurrently = 10
+
+// Nodes reads nodes by their names or, if there are none, those that a label selector has. An
+// error names the object and, if one is missing, the right.
+func (l Live) Nodes(ctx context.Context, names []string, selector string) ([]Node, error) {
+	var objects []v1.Node
+	if len(names) == 0 {
+		list, err := l.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return nil, fmt.Errorf("nodes with the labels %q: %w%s", selector, err, right(err, "list", "nodes"))
+		}
+		if len(list.Items) == 0 {
+			return nil, fmt.Errorf("no node has the labels %q", selector)
+		}
+		objects = list.Items
+	}
+	for _, name := range names {
+		object, err := l.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w%s", name, err, right(err, "get", "nodes"))
+		}
+		objects = append(objects, *object)
+	}
+	nodes := make([]Node, len(objects))
+	workqueue.ParallelizeUntil(ctx, concurrently, len(objects), func(i int) { nodes[i] = l.node(ctx, &objects[i]) })
+	return nodes, ctx.Err()
+}
+
+// right names the missing right, if that is what an error means.
+func right(err error, verb, what string) string {
+	if !apierrors.IsForbidden(err) {
+		return ""
+	}
+	return fmt.Sprintf("; the missing right is %s on %s", verb, what)
+}
+
+func (l Live) node(ctx context.Context, object *v1.Node) Node {
+	n := Node{Name: object.Name, Object: object, OnlineCounted: true}
+	var online []int
+	for i := range int(min(object.Status.Capacity.Cpu().Value(), int64(allCPUs.Size()))) {
+		online = append(online, i)
+	}
+	n.Online = cpuset.New(online...)
+	n.Present = Absent()
+	for name := range object.Status.Capacity {
+		if _, is := partition.TypeOfCores(string(name)); is {
+			n.Present = File{} // there is a file, and only the kubelet knows what is in it
+		}
+	}
+	var err error
+	if n.Configuration, err = l.configuration(ctx, object); err != nil {
+		n.ConfigurationDenied = err.Error()
+	}
+	n.InEffect = n.Configuration != nil
+	list, err := l.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", object.Name).String()})
+	if err != nil {
+		n.PodsDenied = err.Error() + right(err, "list", "pods, in all namespaces")
+	} else {
+		n.Pods = append([]v1.Pod{}, list.Items...)
+	}
+	return n
+}
+
+// configuration asks the kubelet for the configuration with which it runs.
+//
+// The API server passes the question on, which takes the right nodes/proxy: whoever has that may
+// also run commands in every pod of the node. With nodes/configz, which allows no more than this
+// question, the kubelet itself must be asked. It then learns the client's token, so the client
+// asks only a kubelet whose certificate its own authority has signed, and only if it has to.
+func (l Live) configuration(ctx context.Context, object *v1.Node) (*kubeletconfig.KubeletConfiguration, error) {
+	data, err := l.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(object.Name).SubResource("proxy").Suffix("configz").DoRaw(ctx)
+	if apierrors.IsForbidden(err) && l.Config != nil {
+		var direct error
+		if data, direct = l.askKubelet(ctx, object); direct != nil {
+			return nil, fmt.Errorf("the missing right is get on nodes/configz, if the kubelet at its own address can be reached from here and has a certificate that the cluster's authority has signed, or else get on nodes/proxy; the kubelet said: %w", direct)
+		}
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Configuration *kubeletconfig.KubeletConfiguration `json:"kubeletconfig"`
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return nil, fmt.Errorf("configz: %w", err)
+	}
+	if answer.Configuration == nil {
+		return nil, errors.New("configz: there is no kubeletconfig in the answer")
+	}
+	if _, err := partition.ParseCPUs(answer.Configuration.ReservedSystemCPUs); err != nil {
+		return nil, fmt.Errorf("configz: reservedSystemCPUs: %w", err)
+	}
+	return answer.Configuration, nil
+}
+
+// kubeletTimeout is how long a kubelet has for an answer, and maxAnswer the most that is read of
+// it, in bytes.
+const (
+	kubeletTimeout = 5 * time.Second
+	maxAnswer      = 1 << 20
+)
+
+// askKubelet asks a kubelet at its own address.
+func (l Live) askKubelet(ctx context.Context, object *v1.Node) ([]byte, error) {
+	if l.Config.Insecure {
+		return nil, errors.New("nothing, since the client does not verify certificates")
+	}
+	address := ""
+	for _, a := range object.Status.Addresses {
+		if a.Type == v1.NodeInternalIP {
+			address = a.Address
+			break
+		}
+	}
+	if address == "" {
+		return nil, errors.New("nothing, since the Node has no InternalIP")
+	}
+	config := rest.CopyConfig(l.Config)
+	config.TLSClientConfig.ServerName = ""
+	config.Timeout = kubeletTimeout
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	url := "https://" + net.JoinHostPort(address, strconv.Itoa(int(object.Status.DaemonEndpoints.KubeletEndpoint.Port))) + "/configz"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, data)
+	}
+	return data, err
+}
