@@ -245,7 +245,9 @@ func (f *foresight) checkpoint() (starts bool) {
 	if present == nil {
 		return true
 	}
-	f.sharedBefore = present.Shared
+	if f.sharedBefore = present.Shared; f.sharedBefore.IsEmpty() && f.before.file() && f.runsAsRead() {
+		f.sharedBefore = f.before.division.Unshared(f.sharedBefore, exclusiveOf(present))
+	}
 	if !f.after.file() && !f.ranWithFile() {
 		f.sharedAfter = present.Shared // the kubelet does what an unpatched one does
 		return true
@@ -256,6 +258,15 @@ func (f *foresight) checkpoint() (starts bool) {
 		f.sharedBefore, f.sharedAfter = cpuset.New(), cpuset.New()
 	}
 	return starts
+}
+
+// exclusiveOf returns the CPUs of all assignments.
+func exclusiveOf(c *partition.Checkpoint) cpuset.CPUSet {
+	exclusive := cpuset.New()
+	for _, a := range c.Assignments {
+		exclusive = exclusive.Union(a.CPUs)
+	}
+	return exclusive
 }
 
 // unreserved are the CPUs of ordinary pods under the policy none.
@@ -310,7 +321,7 @@ func (f *foresight) holders(present *partition.Checkpoint) {
 	for _, a := range present.Assignments {
 		wanted := a.CPUs.Intersection(claimed)
 		inPool := !a.CPUs.Intersection(f.after.division.Pooled).IsEmpty()
-		if wanted.IsEmpty() || (!inPool && wanted.IsSubsetOf(f.before.reserved)) {
+		if wanted.IsEmpty() || (!inPool && f.before.known && wanted.IsSubsetOf(f.before.reserved)) {
 			continue
 		}
 		f.Exclusive = append(f.Exclusive, Exclusive{Pod: f.podName(a.Pod), Container: a.Container, CPUs: a.CPUs.String(), Wanted: wanted.String(), InPool: inPool, Runs: f.runs(a.Pod)})
@@ -356,7 +367,7 @@ func (f *foresight) derive(present *partition.Checkpoint) (starts bool) {
 	f.sharedAfter = derived.Shared
 	if f.sharedAfter.IsEmpty() && f.after.file() {
 		f.sharedAfter = f.after.division.Unshared(f.sharedBefore, derived.Exclusive)
-		if !f.sharedBefore.IsEmpty() && !f.sharedAfter.IsEmpty() {
+		if !present.Shared.IsEmpty() && !f.sharedAfter.IsEmpty() {
 			f.add(Problem{Severity: Warning, Code: partition.EventNoSharedCPUs,
 				Text: fmt.Sprintf("No CPU is left to share: ordinary pods run on CPU %s", f.sharedAfter), Remedy: "leave one CPU more outside the pools, or ask for fewer exclusive CPUs on this node"})
 		}
@@ -384,7 +395,7 @@ func (f *foresight) tell(derived partition.Derived) {
 			Text: fmt.Sprintf("CPU %s, which %s holds exclusively, is offline", held.Of, held.Holder(f.podName(held.Pod))), Remedy: "bring it online, or delete the pod"})
 	}
 	for _, held := range derived.Reserved {
-		if f.after.reservedKnown && !held.Of.IsSubsetOf(f.before.reserved) {
+		if f.after.reservedKnown && !(f.before.known && held.Of.IsSubsetOf(f.before.reserved)) {
 			f.act(Keep, held.Holder(f.podName(held.Pod)), held.CPUs.String(), held.CPUs.String(), f.podName(held.Pod))
 		}
 	}

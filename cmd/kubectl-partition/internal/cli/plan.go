@@ -301,7 +301,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 		for i := range rows {
 			cells := row(i)
 			for j := range cells {
-				cells[j] = printable(cells[j])
+				cells[j] = printablePlan(cells[j])
 			}
 			fmt.Fprintln(w, strings.Join(cells, "\t"))
 		}
@@ -342,7 +342,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 			sentence += ". To do: " + p.Remedy
 		}
 		if !said[sentence] {
-			fmt.Fprintf(b, "%s.\n", printable(sentence))
+			fmt.Fprintf(b, "%s.\n", printablePlan(sentence))
 		}
 		said[sentence] = true
 	}
@@ -350,7 +350,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 		b.WriteString("\nDo it in this order:\n")
 	}
 	for i, step := range node.Steps {
-		fmt.Fprintf(b, "  %d. %s.\n", i+1, printable(step))
+		fmt.Fprintf(b, "  %d. %s.\n", i+1, printablePlan(step))
 	}
 }
 
@@ -368,8 +368,8 @@ func amount(millicores *int64) string {
 	return fmt.Sprintf("%dm", *millicores)
 }
 
-// printable escapes what would move a terminal's cursor: texts come from files and annotations.
-func printable(text string) string {
+// printablePlan escapes what would move a terminal's cursor: texts come from files and annotations.
+func printablePlan(text string) string {
 	var b strings.Builder
 	for _, r := range text {
 		if !strconv.IsPrint(r) {
