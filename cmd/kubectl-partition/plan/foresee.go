@@ -122,8 +122,11 @@ func (p *NodePlan) act(kind ActionKind, object, from, to string, pods ...string)
 	p.Actions = append(p.Actions, Action{Kind: kind, Object: object, From: from, To: to, Pods: pods})
 }
 
-// finish sorts the problems, and judges.
+// finish sorts the problems, and judges. A kubelet that does not start does nothing.
 func (p *NodePlan) finish() {
+	if slices.ContainsFunc(p.Problems, func(problem Problem) bool { return problem.Code == CodeNoStart }) {
+		p.Actions = nil
+	}
 	order := []Severity{Error, Undecided, Warning, Info}
 	slices.SortStableFunc(p.Problems, func(a, b Problem) int {
 		return slices.Index(order, a.Severity) - slices.Index(order, b.Severity)
