@@ -45,6 +45,9 @@ func (n Node) Plan(wanted File) NodePlan {
 		least = shown.Difference(present.division.Pooled)
 	}
 	most, fewest := n.plan(wanted), n.withReserved(least).plan(wanted)
+	most.Problems = slices.DeleteFunc(most.Problems, func(p Problem) bool {
+		return p.Code == partition.EventReservedDiffer && !slices.Contains(fewest.Problems, p)
+	})
 	if most.After.ReservedCPUs == fewest.After.ReservedCPUs {
 		return most
 	}
@@ -257,6 +260,9 @@ func (f *foresight) checkpoint() (starts bool) {
 	}
 	f.holders(present)
 	starts = f.derive(present)
+	if f.Checkpoint == nil && !f.before.known {
+		f.sharedBefore = cpuset.New()
+	}
 	if !exact {
 		f.sharedBefore, f.sharedAfter = cpuset.New(), cpuset.New()
 	}

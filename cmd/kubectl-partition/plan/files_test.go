@@ -1,0 +1,160 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plan
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"workload.openshift.io/partition"
+)
+
+func TestCheckpointsOfEveryFormatAreRead(t *testing.T) {
+	v4, err := os.ReadFile("testdata/cpu_manager_state.v1.37") // a kubelet's state package wrote it
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		data, policy, shared, held, damaged string
+	}{
+		"format 2":                         {data: `{"policyName":"static","defaultCpuSet":"1-2","entries":{"uid-a":{"c":"3"}},"checksum":1}`, policy: "static", shared: "1-2", held: "container c of pod uid-a: 3"},
+		"format 3":                         {data: `{"policyName":"static","defaultCpuSet":"1","podEntries":{"uid-b":{"cpuSet":"4-5"}},"checksum":1}`, policy: "static", shared: "1", held: "pod uid-b: 4-5"},
+		"format 4":                         {data: string(v4), policy: "static", shared: "1-2", held: "container c of pod uid-a: 3, pod uid-b: 4-5"},
+		"under the policy none":            {data: `{"policyName":"none","defaultCpuSet":"","checksum":1}`, policy: "none"},
+		"format 4 that somebody edited":    {data: strings.Replace(string(v4), "4-5", "4-6", 1), damaged: "its checksum is 88768669, want"},
+		"format 4 cut off":                 {data: string(v4[:len(v4)-20]), damaged: "unexpected end"},
+		"nothing":                          {damaged: "unexpected end"},
+		"shared CPUs that are none":        {data: `{"policyName":"static","defaultCpuSet":"x"}`, damaged: `defaultCpuSet "x"`},
+		"exclusive CPUs without an end":    {data: `{"policyName":"static","defaultCpuSet":"1","entries":{"u":{"c":"0-2000000000"}}}`, damaged: `container "c" of pod "u"`},
+		"a whole pod's CPUs that are none": {data: `{"policyName":"static","defaultCpuSet":"1","podEntries":{"u":{"cpuSet":"x"}}}`, damaged: `of pod "u"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ParseCheckpoint([]byte(test.data))
+			var held []string
+			for _, a := range c.Assignments {
+				held = append(held, a.Holder(a.Pod)+": "+a.CPUs.String())
+			}
+			if c.Policy != test.policy || c.Shared.String() != test.shared || strings.Join(held, ", ") != test.held {
+				t.Errorf("the checkpoint is %+v", c)
+			}
+			if !strings.Contains(c.Damaged, test.damaged) || (c.Damaged == "") != (test.damaged == "") {
+				t.Errorf("it is damaged: %q, want %q", c.Damaged, test.damaged)
+			}
+		})
+	}
+}
+
+// write makes files below a directory.
+func write(t *testing.T, directory string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(directory, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const allocated = `{"data": "{\"entries\": {\"uid-a\": {\"ContainerResources\": {\"c\": {\"requests\": {\"cpu\": \"500m\"}}, \"d\": {\"requests\": {\"cpu\": \"1\"}}}}, \"uid-gone\": {\"ContainerResources\": {\"c\": {\"requests\": {\"cpu\": \"7\"}}}}}}", "checksum": 1}`
+
+func TestHostIsReadAsTheKubeletReadsIt(t *testing.T) {
+	root, logs := t.TempDir(), t.TempDir()
+	write(t, root, map[string]string{AllocatedName: allocated, "pods/uid-a/x": "", partition.RecordName: `{"reservedCPUs":"0"}`,
+		"config.yaml": "cpuManagerPolicy: static\npodLogsDir: " + logs + "\ncontainerRuntimeEndpoint: unix://" + root + "/none.sock\n"})
+	if err := os.Mkdir(filepath.Join(logs, "n_app_uid-a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files := OnHost(root, filepath.Join(root, "config.yaml"))
+	files.Present = filepath.Join(root, "none")
+	var n Node
+	if err := files.Read(&n); err != nil {
+		t.Fatal(err)
+	}
+	if n.Online.IsEmpty() || !n.Present.Known || n.Present.Data != nil || n.Record.ReservedCPUs != "0" || n.Configuration.CPUManagerPolicy != "static" {
+		t.Errorf("the node is %+v", n)
+	}
+	if n.Checkpoint == nil || !n.Checkpoint.isNew() || n.Checkpoint.Damaged != "" {
+		t.Errorf("a checkpoint that is not there yet is %+v", n.Checkpoint)
+	}
+	if len(n.Allocated) != 1 || n.Allocated["uid-a"] != 1500 || n.podName("uid-a") != "n/app" || n.podName("uid-x") != "uid-x" {
+		t.Errorf("allocated are %v to %v", n.Allocated, n.Names)
+	}
+	if got := n.runs("uid-a"); got != Maybe {
+		t.Errorf("without a runtime the answer is %s, want %s", got, Maybe)
+	}
+}
+
+// What others could replace keeps the kubelet from starting, whatever is in it.
+func TestPlaceOfThePinningFileIsChecked(t *testing.T) {
+	directory := t.TempDir()
+	write(t, directory, map[string]string{"pinning": "{}", "config.yaml": "{}"})
+	path := filepath.Join(directory, "pinning")
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	files := OnHost(directory, filepath.Join(directory, "config.yaml"))
+	files.Present = path
+	var n Node
+	if err := files.Read(&n); err != nil {
+		t.Fatal(err)
+	}
+	if n.Access == nil || !strings.Contains(n.Access.Error(), "lets users other than its owner write it") {
+		t.Errorf("the error is %v", n.Access)
+	}
+}
+
+func TestDirectoryHasCopiesOfANodesFiles(t *testing.T) {
+	directory := t.TempDir()
+	write(t, directory, map[string]string{"online": "0-3\n", "isolated": "\n", "node.json": `{"metadata": {"name": "worker-1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.34.4+wp.1"}}}`,
+		"pods.json": `{"items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "worker-1"}}, {"metadata": {"name": "b", "namespace": "n"}, "spec": {"nodeName": "worker-2"}}, {"metadata": {"name": "c", "namespace": "n"}}]}`})
+	var n Node
+	if err := InDirectory(directory).Read(&n); err != nil {
+		t.Fatal(err)
+	}
+	if n.Name != "worker-1" || n.Online.String() != "0-3" || len(n.Pods) != 1 || n.release() != "1.34" {
+		t.Errorf("the node is %+v", n)
+	}
+	if !n.Present.Known || n.Present.Data != nil || n.Checkpoint != nil || n.Configuration != nil || n.Record != nil {
+		t.Errorf("what is not in the directory is %+v", n)
+	}
+	for name, test := range map[string]struct{ file, content, want string }{
+		"a Node's name that is none": {"node.json", `{"metadata": {"name": "$(rm)"}}`, `metadata.name "$(rm)" is not the name of a Node`},
+		"pods of another node":       {"pods.json", `{"items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "other"}}]}`, `none of the 1 pods is on node "worker-1"`},
+		"CPUs that are none":         {"online", "x", `"x" is not a CPU`},
+		"no JSON":                    {AllocatedName, "{", "unexpected end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			copied := t.TempDir()
+			if err := os.CopyFS(copied, os.DirFS(directory)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.RemoveAll(filepath.Join(copied, test.file)); err != nil {
+				t.Fatal(err)
+			}
+			write(t, copied, map[string]string{test.file: test.content})
+			var n Node
+			if err := InDirectory(copied).Read(&n); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.file) {
+				t.Errorf("the error is %v, want one with %s and %q", err, test.file, test.want)
+			}
+		})
+	}
+}
