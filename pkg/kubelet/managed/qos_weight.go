@@ -24,6 +24,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"workload.openshift.io/partition"
 )
 
 // cgroupRoot is where the host mounts cgroups. Tests change it.
@@ -70,10 +72,7 @@ func exceeds(shares uint64, cgroup string) bool {
 		return shares > now
 	}
 	now, err := readNumber(filepath.Join(cgroupRoot, cgroup, "cpu.weight"))
-	// The kubelet converts the shares of its own cgroups like this
-	// (pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight); github.com/opencontainers/cgroups
-	// gives other weights, except in the version that v1.34 has.
-	return err == nil && 1+(max(shares, 2)-2)*9999/262142 > now
+	return err == nil && partition.WeightOf(int64(shares)) > int64(now)
 }
 
 func readNumber(file string) (uint64, error) {

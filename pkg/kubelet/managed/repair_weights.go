@@ -18,7 +18,6 @@ package managed
 
 import (
 	"context"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -54,10 +53,10 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 	wanted := &runtimeapi.LinuxContainerResources{}
 	// A runtime that is configured for the annotations writes these shares (design, section 7).
 	annotated := max(request, partition.MinShares)
-	if shares := sharesOf(request); reported.CpuShares != shares && reported.CpuShares != annotated {
+	if shares := partition.SharesOf(request); reported.CpuShares != shares && reported.CpuShares != annotated {
 		wanted.CpuShares = shares
 	}
-	if quota := quotaOf(limit, host.quotaPeriod); quota != 0 && (reported.CpuQuota != quota || reported.CpuPeriod != host.quotaPeriod.Microseconds()) {
+	if quota := partition.QuotaOf(limit, host.quotaPeriod); quota != 0 && (reported.CpuQuota != quota || reported.CpuPeriod != host.quotaPeriod.Microseconds()) {
 		wanted.CpuQuota, wanted.CpuPeriod = quota, host.quotaPeriod.Microseconds()
 	}
 	if wanted.CpuShares == 0 && wanted.CpuQuota == 0 {
@@ -70,21 +69,4 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 	host.log.Info("Giving a container the weight and the quota of its partition", "pod", klog.KObj(pod), "container", name, "containerID", containerID,
 		"sharesBefore", reported.CpuShares, "quotaBefore", reported.CpuQuota, "now", wanted)
 	return has, runtime.UpdateContainerResources(context.Background(), containerID, &runtimeapi.ContainerResources{Linux: wanted})
-}
-
-// sharesOf returns the shares for a CPU request. sharesOf and quotaOf convert as upstream
-// does when it creates a container (pkg/kubelet/cm/helpers_linux.go, MilliCPUToShares and
-// MilliCPUToQuota). That package calls this one, so it cannot be imported here.
-func sharesOf(millicores int64) int64 {
-	const perCPU, least, most = 1024, 2, 1 << 18
-	return min(max(millicores*perCPU/1000, least), most)
-}
-
-// quotaOf returns the CPU time for each period, in microseconds; zero means no limit.
-func quotaOf(millicores int64, period time.Duration) int64 {
-	if millicores == 0 || period == 0 {
-		return 0
-	}
-	const least = time.Millisecond
-	return max(millicores*period.Microseconds()/1000, least.Microseconds())
 }

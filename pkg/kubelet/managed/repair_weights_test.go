@@ -18,7 +18,6 @@ package managed
 
 import (
 	"testing"
-	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
@@ -61,20 +60,5 @@ func TestWrongWeightsAndQuotasAreRepairedOnce(t *testing.T) {
 			}
 			runtime.expectUpdate(t, test.want)
 		})
-	}
-}
-
-// The conversions give what upstream's do, whose package cannot be imported here
-// (pkg/kubelet/cm/helpers_linux_test.go has these values).
-func TestWeightsAndQuotasAreUpstreams(t *testing.T) {
-	for millicores, want := range map[int64]int64{0: 2, 1: 2, 100: 102, 400: 409, 1000: 1024, 300000: 262144} {
-		if got := sharesOf(millicores); got != want {
-			t.Errorf("%dm are %d shares, want %d", millicores, got, want)
-		}
-	}
-	for millicores, want := range map[int64]int64{0: 0, 1: 1000, 10: 1000, 200: 20000, 1500: 150000} {
-		if got := quotaOf(millicores, 100*time.Millisecond); got != want {
-			t.Errorf("%dm are a quota of %d, want %d", millicores, got, want)
-		}
 	}
 }

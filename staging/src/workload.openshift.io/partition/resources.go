@@ -62,12 +62,30 @@ func resourcesOf(annotations map[string]string, container string) (value string,
 	return value, ok
 }
 
+// ParseContainerResources reads a container's resources annotation from a place where the spec
+// is not known, such as a runtime: there the shares cannot follow from the spec. ok is false for
+// a value that [Mutate] could not have written.
+func ParseContainerResources(value string) (r ContainerResources, ok bool) {
+	var keys struct {
+		CPUShares int64 `json:"cpushares"`
+		CPULimit  int64 `json:"cpulimit"`
+	}
+	if len(value) > maxResourcesValue {
+		return r, false
+	}
+	if strict, err := kjson.UnmarshalStrict([]byte(value), &keys); err != nil || len(strict) > 0 {
+		return r, false
+	}
+	r = ContainerResources(keys)
+	return r, r.CPUShares >= MinShares && r.CPUShares <= maxMillicores && r.CPULimit >= 0 && r.CPULimit <= maxMillicores
+}
+
 // maxResourcesValue is the largest value that is worth parsing, in bytes. A canonical value
 // has at most 63.
 const maxResourcesValue = 256
 
 // cpuLimitOf returns the CPU limit of a resources annotation in millicores; zero if there is
-// none. Nothing else is ever read from such an annotation, since a user may have written it:
+// none. Where the spec is known, nothing else is ever read from such an annotation, since a user may have written it:
 // the shares follow from the spec, and all other keys are dropped. The limit counts only if
 // this package could have written it: an integer under exactly that key, which appears once.
 func cpuLimitOf(value string) int64 {

@@ -32,3 +32,21 @@ func TestOnlyALimitThatMutateCouldHaveWrittenCounts(t *testing.T) {
 		}
 	}
 }
+
+func TestResourcesAreReadAsMutateWritesThem(t *testing.T) {
+	for value, want := range map[string]ContainerResources{
+		`{"cpushares":400,"cpulimit":500}`: {400, 500}, `{"cpushares": 2}`: {2, 0},
+	} {
+		if got, ok := ParseContainerResources(value); !ok || got != want {
+			t.Errorf("%s reads as %v (%t), want %v", value, got, ok, want)
+		}
+	}
+	for _, value := range []string{
+		``, `[]`, `{}`, `{"cpushares":1}`, `{"cpushares":-2}`, `{"cpushares":"400"}`, `{"CPUSHARES":400}`, `{"cpushares":400,"cpuset":"0"}`,
+		`{"cpushares":400,"cpushares":400}`, `{"cpushares":400,"cpulimit":-1}`, `{"cpushares":1000000001}`, `{"cpushares":400,"cpulimit":1000000001}`, `{"cpushares":400}}`,
+	} {
+		if got, ok := ParseContainerResources(value); ok {
+			t.Errorf("%s reads as %v, want nothing", value, got)
+		}
+	}
+}
