@@ -1,0 +1,347 @@
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
+	"sigs.k8s.io/yaml"
+)
+
+// kubelet is what is known about the node's kubelet.
+type kubelet struct {
+	// PID is zero if no kubelet was found.
+	PID int
+	// Root is its root directory.
+	Root string
+	// Source says where Config is from.
+	Source string
+	// Config is its configuration.
+	Config v1beta1.KubeletConfiguration
+	// flags are those of its command line that go before the configuration.
+	flags kubeletFlags
+}
+
+type kubeletFlags struct {
+	config, configDir, rootDir, endpoint, reservedCPUs, cgroupDriver string
+}
+
+// parse reads a kubelet's command line, and skips the flags that are of no interest here.
+func (f *kubeletFlags) parse(args []string) {
+	flags := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.Usage = func() {}
+	for name, value := range map[string]*string{
+		"config": &f.config, "config-dir": &f.configDir, "root-dir": &f.rootDir, "container-runtime-endpoint": &f.endpoint,
+		"reserved-cpus": &f.reservedCPUs, "cgroup-driver": &f.cgroupDriver,
+	} {
+		flags.StringVar(value, name, "", "")
+	}
+	_ = flags.Parse(args) // a kubelet that runs has accepted them
+}
+
+// The defaults of upstream (cmd/kubelet/app/options).
+const (
+	defaultKubeletRoot   = "/var/lib/kubelet"
+	defaultKubeletConfig = "/var/lib/kubelet/config.yaml" // kubeadm's
+)
+
+// kubelet finds the node's kubelet and its configuration. inPods are the processes of pods, among
+// which no kubelet is looked for: anybody can call a process kubelet. A configuration that cannot
+// be read is an error.
+func (h Host) kubelet(inPods map[int]bool) (*kubelet, error) {
+	k := &kubelet{Root: defaultKubeletRoot}
+	k.PID, k.flags = h.findKubelet(inPods)
+	if k.flags.rootDir != "" {
+		k.Root = k.flags.rootDir
+	}
+	if h.KubeletRoot != "" {
+		k.Root = h.KubeletRoot
+	}
+	file, dir := h.KubeletConfig, h.KubeletConfigDir
+	if file == "" {
+		file = k.flags.config
+	}
+	if dir == "" {
+		dir = k.flags.configDir
+	}
+	if _, err := os.Stat(h.at(defaultKubeletConfig)); file == "" && k.PID == 0 && err == nil {
+		file = defaultKubeletConfig
+	}
+	return k, k.read(h, file, dir)
+}
+
+// findKubelet returns the process of the kubelet and its flags: one of root's whose program or
+// first argument is called kubelet.
+func (h Host) findKubelet(inPods map[int]bool) (pid int, flags kubeletFlags) {
+	procs, err := h.procfs()
+	if err != nil {
+		return 0, flags
+	}
+	all, err := procs.AllProcs()
+	if err != nil {
+		return 0, flags
+	}
+	for _, process := range all {
+		if inPods[process.PID] {
+			continue
+		}
+		args, err := process.CmdLine()
+		if err != nil || len(args) == 0 || filepath.Base(args[0]) != "kubelet" {
+			continue
+		}
+		if status, err := process.NewStatus(); err != nil || status.UIDs[0] != 0 {
+			continue
+		}
+		if pid == 0 || process.PID < pid {
+			pid, flags = process.PID, kubeletFlags{}
+			flags.parse(args[1:])
+		}
+	}
+	return pid, flags
+}
+
+// read reads the configuration as the kubelet does: the file, then each drop-in in the order of
+// their paths, as a merge patch (cmd/kubelet/app/server.go, mergeKubeletConfigurations).
+func (k *kubelet) read(h Host, file, dir string) error {
+	if file == "" {
+		return nil // all is in flags
+	}
+	merged, err := readYAML(h.at(file))
+	if err != nil {
+		return fmt.Errorf("kubelet configuration: %w", err)
+	}
+	k.Source = file
+	if dir != "" {
+		err := filepath.WalkDir(h.at(dir), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(path) != ".conf" {
+				return err
+			}
+			patch, err := readYAML(path)
+			if err != nil {
+				return err
+			}
+			k.Source += ", " + filepath.Join(dir, entry.Name())
+			merged, err = jsonpatch.MergePatch(merged, patch)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("kubelet configuration, drop-ins in %s: %w", dir, err)
+		}
+	}
+	if err := json.Unmarshal(merged, &k.Config); err != nil {
+		return fmt.Errorf("kubelet configuration %s: %w", k.Source, err)
+	}
+	return nil
+}
+
+func readYAML(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err = yaml.YAMLToJSON(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return data, nil
+}
+
+// useConfigz replaces the configuration by that of the running kubelet: the answer of its
+// endpoint /configz.
+func (k *kubelet) useConfigz(answer []byte) error {
+	var configz struct {
+		Config *v1beta1.KubeletConfiguration `json:"kubeletconfig"`
+	}
+	if err := json.Unmarshal(answer, &configz); err != nil {
+		return fmt.Errorf("kubelet's /configz: %w", err)
+	}
+	if configz.Config == nil {
+		return errors.New("kubelet's /configz: the answer has no kubeletconfig")
+	}
+	k.Source, k.Config = "/configz", *configz.Config
+	return nil
+}
+
+// endpoint returns the runtime endpoint that the kubelet uses; empty means unknown.
+func (k *kubelet) endpoint() string {
+	if k.flags.endpoint != "" {
+		return k.flags.endpoint
+	}
+	return k.Config.ContainerRuntimeEndpoint
+}
+
+func (k *kubelet) cgroupDriver() string {
+	switch {
+	case k.Config.CgroupDriver != "":
+		return k.Config.CgroupDriver
+	case k.flags.cgroupDriver != "":
+		return k.flags.cgroupDriver
+	}
+	return "cgroupfs"
+}
+
+// reservedCPUs returns reservedSystemCPUs; empty means that it is not set.
+func (k *kubelet) reservedCPUs() string {
+	if k.flags.reservedCPUs != "" && k.Source != "/configz" {
+		return k.flags.reservedCPUs
+	}
+	return k.Config.ReservedSystemCPUs
+}
+
+// strictReservation is the option of the static policy that keeps reserved CPUs from being shared.
+const strictReservation = "strict-cpu-reservation"
+
+// sharesReservedCPUs reports whether the configuration has strict reservation switched off, and
+// the value.
+func (k *kubelet) sharesReservedCPUs() (value string, off bool) {
+	value, set := k.Config.CPUManagerPolicyOptions[strictReservation]
+	strict, err := strconv.ParseBool(value)
+	return value, set && k.Config.CPUManagerPolicy == "static" && (err != nil || !strict)
+}
+
+// checkpoint is the CPU manager's checkpoint (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
+type checkpoint struct {
+	PolicyName    string                       `json:"policyName"`
+	DefaultCPUSet string                       `json:"defaultCpuSet"`
+	Entries       map[string]map[string]string `json:"entries"`
+	// PodEntries are assignments to whole pods, of v1.36 and later.
+	PodEntries map[string]struct {
+		CPUSet string `json:"cpuSet"`
+	} `json:"podEntries"`
+	// Data has the same and more, as text, of v1.37 and later.
+	Data string `json:"data"`
+}
+
+// exclusive is what containers and pods hold exclusively.
+type exclusive struct {
+	// policy is that of the CPU manager; empty if there is no checkpoint.
+	policy string
+	// shared are the shared CPUs.
+	shared cpuset.CPUSet
+	// ofContainer is by a pod's UID and the container's name; ofPod by the UID.
+	ofContainer map[string]map[string]cpuset.CPUSet
+	ofPod       map[string]cpuset.CPUSet
+}
+
+const checkpointName = "cpu_manager_state"
+
+// exclusive reads the checkpoint; the zero value means that there is none.
+func (h Host) exclusive(k *kubelet) (e exclusive, err error) {
+	path := h.at(filepath.Join(k.Root, checkpointName))
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return e, nil
+	}
+	if err != nil {
+		return e, fmt.Errorf("CPU manager's checkpoint: %w", err)
+	}
+	var read checkpoint
+	err = json.Unmarshal(data, &read)
+	if err == nil && read.Data != "" {
+		inner := read.Data
+		read = checkpoint{}
+		err = json.Unmarshal([]byte(inner), &read)
+	}
+	if err != nil {
+		return e, fmt.Errorf("CPU manager's checkpoint %s: %w", path, err)
+	}
+	e = exclusive{policy: read.PolicyName, ofContainer: map[string]map[string]cpuset.CPUSet{}, ofPod: map[string]cpuset.CPUSet{}}
+	if e.shared, err = parseCPUs(path, read.DefaultCPUSet); err != nil {
+		return e, err
+	}
+	for uid, containers := range read.Entries {
+		e.ofContainer[uid] = map[string]cpuset.CPUSet{}
+		for name, list := range containers {
+			if e.ofContainer[uid][name], err = parseCPUs(path, list); err != nil {
+				return e, err
+			}
+		}
+	}
+	for uid, entry := range read.PodEntries {
+		if e.ofPod[uid], err = parseCPUs(path, entry.CPUSet); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+// of returns the CPUs that a container holds exclusively, by itself or with its pod.
+func (e exclusive) of(uid, container string) (cpuset.CPUSet, bool) {
+	if set, holds := e.ofContainer[uid][container]; holds && !set.IsEmpty() {
+		return set, true
+	}
+	set, holds := e.ofPod[uid]
+	return set, holds && !set.IsEmpty()
+}
+
+// record is what the kubelet wrote down of the pools with which it started (pkg/kubelet/managed,
+// record.go).
+type record struct {
+	found  bool
+	pooled cpuset.CPUSet
+	sets   []cpuset.CPUSet
+}
+
+const recordName = "workload_partitioning_state"
+
+func (h Host) record(k *kubelet) (r record, err error) {
+	path := h.at(filepath.Join(k.Root, recordName))
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	var read struct {
+		ReservedCPUs string   `json:"reservedCPUs"`
+		Sets         []string `json:"sets"`
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &read)
+	}
+	if err != nil {
+		return r, fmt.Errorf("kubelet's record %s: %w", path, err)
+	}
+	r.found = true
+	if r.pooled, err = parseCPUs(path, read.ReservedCPUs); err != nil {
+		return r, err
+	}
+	for _, list := range read.Sets {
+		set, err := parseCPUs(path, list)
+		if err != nil {
+			return r, err
+		}
+		r.sets = append(r.sets, set)
+	}
+	return r, nil
+}
+
+// has reports whether the kubelet gave this cpuset to containers.
+func (r record) has(set cpuset.CPUSet) bool { return slices.ContainsFunc(r.sets, set.Equals) }
+
+// withoutSecrets returns the configuration without the headers and passwords by which the kubelet
+// fetches static pods.
+func (k *kubelet) withoutSecrets() v1beta1.KubeletConfiguration {
+	config := *k.Config.DeepCopy()
+	for name := range config.StaticPodURLHeader {
+		config.StaticPodURLHeader[name] = []string{"REMOVED"}
+	}
+	if scheme, rest, found := strings.Cut(config.StaticPodURL, "://"); found {
+		if at := strings.LastIndex(rest, "@"); at >= 0 {
+			config.StaticPodURL = scheme + "://REMOVED@" + rest[at+1:]
+		}
+		if path, _, query := strings.Cut(config.StaticPodURL, "?"); query {
+			config.StaticPodURL = path + "?REMOVED"
+		}
+	}
+	return config
+}

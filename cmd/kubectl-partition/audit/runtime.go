@@ -1,0 +1,192 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubelet/pkg/types"
+	"workload.openshift.io/partition"
+)
+
+// Runtime is the part of the CRI that this package needs. All of it only reads.
+type Runtime interface {
+	Version(ctx context.Context, in *runtimeapi.VersionRequest, opts ...grpc.CallOption) (*runtimeapi.VersionResponse, error)
+	ListPodSandbox(ctx context.Context, in *runtimeapi.ListPodSandboxRequest, opts ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error)
+	ListContainers(ctx context.Context, in *runtimeapi.ListContainersRequest, opts ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
+	ContainerStatus(ctx context.Context, in *runtimeapi.ContainerStatusRequest, opts ...grpc.CallOption) (*runtimeapi.ContainerStatusResponse, error)
+}
+
+// endpoints are where runtimes listen unless they are told otherwise.
+var endpoints = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock"}
+
+// maxMessage is the largest answer of a runtime, as upstream has it
+// (k8s.io/cri-client, pkg/remote_runtime.go), in bytes.
+const maxMessage = 16 << 20
+
+// Dial connects to the runtime. close ends the connection.
+func (h Host) Dial() (runtime Runtime, close func() error, err error) {
+	endpoint, err := h.endpoint()
+	if err != nil {
+		return nil, nil, err
+	}
+	connection, err := grpc.NewClient("unix://"+h.at(endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("runtime at %s: %w", endpoint, err)
+	}
+	return runtimeapi.NewRuntimeServiceClient(connection), connection.Close, nil
+}
+
+// endpoint returns the path of the runtime's socket on the host.
+func (h Host) endpoint() (string, error) {
+	asked := h.RuntimeEndpoint
+	if asked == "" {
+		if kubelet, err := h.withDefaults().kubelet(nil); err == nil {
+			asked = kubelet.endpoint()
+		}
+	}
+	if asked != "" {
+		path := strings.TrimPrefix(asked, "unix://")
+		if !strings.HasPrefix(path, "/") {
+			return "", fmt.Errorf("runtime endpoint %q is no socket of this host; name one such as unix://%s", asked, endpoints[0])
+		}
+		return path, nil
+	}
+	for _, path := range endpoints {
+		if info, err := os.Stat(h.at(path)); err == nil && info.Mode().Type() == os.ModeSocket {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no runtime listens at %s; name its socket", strings.Join(endpoints, ", "))
+}
+
+// pod is a pod as the runtime knows it.
+type pod struct {
+	namespace, name, uid string
+	// sandbox is the ID of the sandbox that is ready; empty if none is.
+	sandbox string
+	// handler is that of the pod's RuntimeClass; empty if it has none.
+	handler string
+	// workloadType is empty for an ordinary pod.
+	workloadType string
+	annotations  map[string]string
+	containers   []container
+}
+
+// container is a running container as the runtime knows it.
+type container struct {
+	id, name string
+	// pid is that of its first process; zero if the runtime does not say.
+	pid int
+	// asked is what its annotation says; nil for one that has none, such as an ephemeral container.
+	asked *partition.ContainerResources
+}
+
+func (p *pod) String() string { return p.namespace + "/" + p.name }
+
+// annotated returns what all containers of the pod asked for, by their names.
+func (p *pod) annotated() map[string]partition.ContainerResources {
+	all := map[string]partition.ContainerResources{}
+	for key, value := range p.annotations {
+		if name, found := strings.CutPrefix(key, partition.ResourcesPrefix); found {
+			if asked, ok := partition.ParseContainerResources(value); ok {
+				all[name] = asked
+			}
+		}
+	}
+	return all
+}
+
+// typeOf returns the workload type of the pod with these annotations; empty for an ordinary one.
+// A sandbox has all annotations of its pod (upstream pkg/kubelet/kuberuntime/labels.go,
+// newPodAnnotations), but nothing of the spec, so the containers are those that the annotations
+// name.
+func typeOf(annotations map[string]string) string {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if name, found := strings.CutPrefix(key, partition.ResourcesPrefix); found {
+			pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: name})
+		}
+	}
+	if len(pod.Spec.Containers) == 0 {
+		return "" // it asked, and was not partitioned
+	}
+	workloadType, _ := partition.PartitionedType(pod)
+	return workloadType
+}
+
+// listPods returns the pods that have a sandbox which is ready, in the order of their names, with
+// their running containers.
+func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
+	sandboxes, err := runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing sandboxes: %w", err)
+	}
+	containers, err := runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing containers: %w", err)
+	}
+	bySandbox := map[string]*pod{}
+	var pods []*pod
+	for _, s := range sandboxes.GetItems() {
+		if s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+			continue
+		}
+		p := &pod{
+			namespace: s.GetMetadata().GetNamespace(), name: s.GetMetadata().GetName(), uid: s.GetMetadata().GetUid(),
+			sandbox: s.GetId(), handler: s.GetRuntimeHandler(), annotations: s.GetAnnotations(), workloadType: typeOf(s.GetAnnotations()),
+		}
+		bySandbox[p.sandbox] = p
+		pods = append(pods, p)
+	}
+	for _, c := range containers.GetContainers() {
+		p, ready := bySandbox[c.GetPodSandboxId()]
+		if !ready || c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		found := container{id: c.GetId(), name: c.GetLabels()[types.KubernetesContainerNameLabel]}
+		if found.name == "" {
+			found.name = c.GetMetadata().GetName()
+		}
+		if asked, ok := p.annotated()[found.name]; ok {
+			found.asked = &asked
+		}
+		if found.pid, err = firstProcess(ctx, runtime, found.id); err != nil {
+			return nil, fmt.Errorf("container %s of pod %s: %w", found.name, p, err)
+		}
+		p.containers = append(p.containers, found)
+	}
+	slices.SortFunc(pods, func(a, b *pod) int { return strings.Compare(a.String(), b.String()) })
+	return pods, nil
+}
+
+// firstProcess asks for the first process of a container. containerd and CRI-O both have it in
+// the verbose part of the status (containerd internal/cri/types, ContainerInfo; CRI-O
+// server/container_status.go). It is zero if the container has ended, or the runtime does not say.
+func firstProcess(ctx context.Context, runtime Runtime, id string) (int, error) {
+	status, err := runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return 0, err
+		}
+		return 0, nil
+	}
+	var info struct {
+		PID int `json:"pid"`
+	}
+	if err := json.Unmarshal([]byte(status.GetInfo()["info"]), &info); err != nil {
+		return 0, nil
+	}
+	return info.PID, nil
+}

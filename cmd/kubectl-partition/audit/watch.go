@@ -1,0 +1,248 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+)
+
+// joining is the CPU time off its set that a container may have for each look on cgroup v1, where a
+// process joins one hierarchy after another when a runtime starts it (the bound of test/e2e,
+// TestStorm, for a process).
+const joining = 250 * time.Microsecond
+
+// confirm is the time after which Watch looks again at what seems off its set.
+const confirm = 100 * time.Millisecond
+
+// Change is another cpuset that a container has got.
+type Change struct {
+	Time metav1.Time `json:"time"`
+	From string      `json:"from"`
+	To   string      `json:"to"`
+}
+
+// Watched is what was seen of a container over time.
+type Watched struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// Name is that of the container, or "(sandbox)".
+	Name string `json:"name"`
+	Type string `json:"type"`
+	// Expected is the CPU list on which it must run.
+	Expected string `json:"expected"`
+	// OffSet is how long it has run on other CPUs, in nanoseconds; on cgroup v1 only.
+	OffSet time.Duration `json:"offSet"`
+	// LooksOff counts the looks at which it, or a task in it, could run or had run elsewhere.
+	LooksOff int `json:"looksOff"`
+	// Changes are those of the CPUs that it may use.
+	Changes []Change `json:"changes,omitempty"`
+
+	looks int
+}
+
+// leaked reports whether the container was off its set, for longer than a runtime needs to start
+// processes in it.
+func (w Watched) leaked() bool { return w.LooksOff > 0 || w.OffSet > time.Duration(w.looks)*joining }
+
+// WatchResult is what Watch has counted.
+type WatchResult struct {
+	metav1.TypeMeta `json:",inline"`
+	CgroupVersion   int `json:"cgroupVersion"`
+	// Method and Resolution are sentences that say how leaks were counted, and what was too short
+	// to be seen.
+	Method     string        `json:"method"`
+	Resolution string        `json:"resolution"`
+	Duration   time.Duration `json:"duration"`
+	Looks      int           `json:"looks"`
+	// Containers are those that ran at any look, ended ones included.
+	Containers []Watched `json:"containers"`
+}
+
+// Leaks returns how many containers were off their sets.
+func (r *WatchResult) Leaks() (leaks int) {
+	for _, c := range r.Containers {
+		if c.leaked() {
+			leaks++
+		}
+	}
+	return leaks
+}
+
+// Clean reports whether no container was off its set.
+func (r *WatchResult) Clean() bool { return r.Leaks() == 0 }
+
+// Watch looks at the node again and again until the context ends, and counts what runs off its
+// set. The first look is the beginning: what was before does not count.
+func Watch(ctx context.Context, options Options, interval time.Duration) (*WatchResult, error) {
+	look, end, err := options.looker()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	began := time.Now()
+	r := &WatchResult{TypeMeta: output.TypeMeta("AuditWatch")}
+	t := newTracker()
+	for {
+		n, findings, err := confirmed(ctx, look, confirm)
+		if ctx.Err() != nil && r.Looks > 0 {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n.poolsErr != nil {
+			return nil, n.poolsErr
+		}
+		t.look(n, findings)
+		r.Looks++
+		r.CgroupVersion, r.Method, r.Resolution = n.cgroups.version(), method(n, interval), resolution(n, interval)
+		if err := sleep(ctx, interval); err != nil {
+			break
+		}
+	}
+	r.Duration = time.Since(began)
+	for _, w := range t.watched {
+		r.Containers = append(r.Containers, w.Watched)
+	}
+	slices.SortFunc(r.Containers, func(a, b Watched) int {
+		return strings.Compare(a.Namespace+"/"+a.Pod+"/"+a.Name, b.Namespace+"/"+b.Pod+"/"+b.Name)
+	})
+	return r, nil
+}
+
+// confirmed looks once, and a second time if something is wrong. It returns what is wrong both
+// times.
+func confirmed(ctx context.Context, look func(context.Context) (*node, error), after time.Duration) (*node, []Finding, error) {
+	n, err := look(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	findings := n.judge()
+	if len(findings) == 0 {
+		return n, nil, nil
+	}
+	if err := sleep(ctx, after); err != nil {
+		return nil, nil, err
+	}
+	if n, err = look(ctx); err != nil {
+		return nil, nil, err
+	}
+	return n, both(findings, n.judge()), nil
+}
+
+func method(n *node, interval time.Duration) string {
+	if n.cgroups.v1 {
+		return fmt.Sprintf("method: differences of cpuacct.usage_percpu of each container, every %s, and its cpuset", interval)
+	}
+	return fmt.Sprintf("method: samples, every %s, of each container's cpuset, of what its tasks may use, and of the CPU on which each ran last", interval)
+}
+
+func resolution(n *node, interval time.Duration) string {
+	if n.cgroups.v1 {
+		return fmt.Sprintf("resolution: a nanosecond; up to %s for each look are a process that joins one hierarchy after another, and no leak; a container that starts and ends between two looks is not seen", joining)
+	}
+	return fmt.Sprintf("resolution: %s; cgroup v2 has no account of each CPU, so what begins and ends between two looks is not seen", interval)
+}
+
+// tracker compares each look with the one before.
+type tracker struct {
+	watched map[string]*tracked
+	tasks   map[string]task
+	// grown is what each container has added since the look before, by the same keys as watched.
+	grown map[string]growth
+}
+
+type tracked struct {
+	Watched
+	last Usage
+}
+
+// growth is by how much the counters of a container have grown.
+type growth struct {
+	workloadType              string
+	used, offSet, throttled   time.Duration
+	periods, throttledPeriods int64
+	pressure                  *time.Duration
+}
+
+func newTracker() *tracker { return &tracker{watched: map[string]*tracked{}} }
+
+// look compares a look with the one before. findings are what is wrong at this one.
+func (t *tracker) look(n *node, findings []Finding) {
+	off := map[string]bool{}
+	for _, f := range findings {
+		if f.offSet {
+			off[f.Cgroup] = true
+		}
+	}
+	tasks := map[string]task{}
+	t.grown = map[string]growth{}
+	for _, g := range n.groups {
+		if _, confined := n.confined(g.pod); g.kind != ofContainer && (g.kind != sandbox || !confined) {
+			continue
+		}
+		may, _ := n.may(g.pod, g.container.name)
+		if n.cgroups.v1 && g.kind == sandbox {
+			may = n.pools.Union()
+		}
+		w, known := t.watched[g.usage.Cgroup]
+		if !known {
+			w = &tracked{Watched: Watched{Namespace: g.pod.namespace, Pod: g.pod.name, Name: g.container.name, Type: g.pod.typeOrDash()}, last: g.usage}
+			if g.kind == sandbox {
+				w.Name = "(sandbox)"
+			}
+			t.watched[g.usage.Cgroup] = w
+		}
+		w.Expected = may.String()
+		w.looks++
+		grown := growth{workloadType: w.Type}
+		for cpu, used := range g.usage.Used {
+			since := max(used-at(w.last.Used, cpu), 0)
+			grown.used += since
+			if n.cgroups.v1 && !may.Contains(cpu) {
+				grown.offSet += since
+			}
+		}
+		grown.throttled, grown.periods, grown.throttledPeriods = max(g.usage.Throttled-w.last.Throttled, 0), max(g.usage.Periods-w.last.Periods, 0), max(g.usage.ThrottledPeriods-w.last.ThrottledPeriods, 0)
+		if g.usage.Pressure != nil && w.last.Pressure != nil {
+			waited := max(*g.usage.Pressure-*w.last.Pressure, 0)
+			grown.pressure = &waited
+		}
+		w.OffSet += grown.offSet
+		isOff := off[g.usage.Cgroup]
+		for _, id := range g.tasks {
+			now, runs := n.tasks[id]
+			if !runs {
+				continue
+			}
+			key := g.usage.Cgroup + " " + now.identity()
+			// It has run since the look before, the last time on this CPU.
+			if before, seen := t.tasks[key]; seen && now.ran > before.ran && !may.Contains(now.processor) {
+				isOff = true
+			}
+			tasks[key] = now
+		}
+		if isOff {
+			w.LooksOff++
+		}
+		if g.usage.CPUs != w.last.CPUs {
+			w.Changes = append(w.Changes, Change{metav1.Now(), w.last.CPUs, g.usage.CPUs})
+		}
+		t.grown[g.usage.Cgroup] = grown
+		w.last = g.usage
+	}
+	t.tasks = tasks
+}
+
+// at returns an element of a list; zero for one that it does not have.
+func at(list []time.Duration, index int) time.Duration {
+	if index < len(list) {
+		return list[index]
+	}
+	return 0
+}
