@@ -1,14 +1,34 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
 package audit
 
 import (
+	"context"
 	"fmt"
 	"math/rand"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 )
 
@@ -261,19 +281,81 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		change func(n *tree)
 		want   string
 	}{
-		"no cgroups":                       {func(n *tree) { n.remove("sys/fs/cgroup") }, "has no cgroups of either version"},
-		"no cpusets":                       {func(n *tree) { n.write("sys/fs/cgroup/cgroup.controllers", "cpu memory") }, `no cpuset controller, only "cpu memory"`},
-		"the runtime does not answer":      {func(n *tree) { n.runtime.err = os.ErrDeadlineExceeded }, "runtime: i/o timeout"},
-		"the kubelet's file is wrong":      {func(n *tree) { n.write("var/lib/kubelet/config.yaml", "cpuManagerPolicy: [") }, "kubelet configuration: "},
-		"the checkpoint is cut":            {func(n *tree) { n.write("var/lib/kubelet/cpu_manager_state", `{"policyName": "sta`) }, "CPU manager's checkpoint "},
-		"the record is cut":                {func(n *tree) { n.write("var/lib/kubelet/workload_partitioning_state", `{`) }, "kubelet's record "},
-		"CRI-O's configuration is no TOML": {func(n *tree) { n.write("etc/crio/crio.conf", "[") }, "CRI-O's configuration "},
+		"no cgroups":                  {func(n *tree) { n.remove("sys/fs/cgroup") }, "has no cgroups of either version"},
+		"no cpusets":                  {func(n *tree) { n.write("sys/fs/cgroup/cgroup.controllers", "cpu memory") }, `no cpuset controller, only "cpu memory"`},
+		"the runtime does not answer": {func(n *tree) { n.runtime.err = os.ErrDeadlineExceeded }, "runtime: i/o timeout"},
+		"processes of others cannot be looked at": {func(n *tree) { n.remove("proc/1/ns") }, "run as root, with the capability SYS_PTRACE"},
+		"the kubelet's file is wrong":             {func(n *tree) { n.write("var/lib/kubelet/config.yaml", "cpuManagerPolicy: [") }, "kubelet configuration: "},
+		"the checkpoint is cut":                   {func(n *tree) { n.write("var/lib/kubelet/cpu_manager_state", `{"policyName": "sta`) }, "CPU manager's checkpoint "},
+		"the record is cut":                       {func(n *tree) { n.write("var/lib/kubelet/workload_partitioning_state", `{`) }, "kubelet's record "},
+		"CRI-O's configuration is no TOML":        {func(n *tree) { n.write("etc/crio/crio.conf", "[") }, "CRI-O's configuration "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := sample(t, false, true)
 			test.change(n)
 			if _, err := Audit(t.Context(), n.options()); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+// server answers on a socket what a fake runtime says.
+type server struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	*fakeRuntime
+}
+
+func (s server) Version(ctx context.Context, in *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return s.fakeRuntime.Version(ctx, in)
+}
+
+func (s server) ListPodSandbox(ctx context.Context, in *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	return s.fakeRuntime.ListPodSandbox(ctx, in)
+}
+
+func (s server) ListContainers(ctx context.Context, in *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	return s.fakeRuntime.ListContainers(ctx, in)
+}
+
+func (s server) ContainerStatus(ctx context.Context, in *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	return s.fakeRuntime.ContainerStatus(ctx, in)
+}
+
+// The runtime is asked at the endpoint of the kubelet's configuration, or where one listens.
+func TestTheRuntimeIsFound(t *testing.T) {
+	for name, test := range map[string]struct{ socket, config string }{
+		"from the kubelet's configuration": {"run/own.sock", "containerRuntimeEndpoint: unix:///run/own.sock"},
+		"in the usual place":               {"run/crio/crio.sock", "cpuManagerPolicy: static"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := sample(t, true, false)
+			n.write("var/lib/kubelet/config.yaml", test.config)
+			// A socket's path has at most 107 bytes, and that of a test's directory may have more.
+			root, err := os.MkdirTemp("", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(root) }) // a temporary directory
+			short := filepath.Join(root, "n")
+			if err := os.Rename(n.dir, short); err != nil {
+				t.Fatal(err)
+			}
+			n.dir = short
+			if err := os.MkdirAll(filepath.Join(short, filepath.Dir(test.socket)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			listener, err := net.Listen("unix", filepath.Join(short, test.socket))
+			if err != nil {
+				t.Fatal(err)
+			}
+			running := grpc.NewServer()
+			runtimeapi.RegisterRuntimeServiceServer(running, server{fakeRuntime: n.runtime})
+			go func() { _ = running.Serve(listener) }() // until it is stopped
+			t.Cleanup(running.Stop)
+			result, err := Audit(t.Context(), Options{Host: n.host()})
+			if err != nil || !result.Clean() || len(result.Containers) != 12 || result.Runtime != "containerd v2.4.2" {
+				t.Errorf("the result is %+v (%v), want 12 rows and no finding", result, err)
 			}
 		})
 	}

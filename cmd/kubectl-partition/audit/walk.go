@@ -1,3 +1,19 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
 package audit
 
 import (
@@ -99,6 +115,10 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 	var err error
 	if n.cgroups, err = h.hierarchy(); err != nil {
 		return nil, err
+	}
+	// Without this right, moved processes would go unseen.
+	if _, err := os.Readlink(h.mountNamespacePath(1)); err != nil {
+		return nil, fmt.Errorf("the host's mount namespace: %w; run as root, with the capability SYS_PTRACE and the host's processes in sight", err)
 	}
 	if n.online, err = h.onlineCPUs(); err != nil {
 		return nil, err
@@ -296,8 +316,12 @@ func readTask(process procfs.Proc) (t task, err error) {
 
 // mountNamespace returns that of a process; empty if it has ended.
 func (h Host) mountNamespace(pid int) string {
-	link, _ := os.Readlink(filepath.Join(h.Proc, strconv.Itoa(pid), "ns", "mnt"))
+	link, _ := os.Readlink(h.mountNamespacePath(pid))
 	return link
+}
+
+func (h Host) mountNamespacePath(pid int) string {
+	return filepath.Join(h.Proc, strconv.Itoa(pid), "ns", "mnt")
 }
 
 // confined returns the pool to which a pod is confined; false if to none.

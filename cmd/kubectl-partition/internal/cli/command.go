@@ -29,5 +29,6 @@ Exit codes of all commands:
 	command.SetErr(streams.ErrOut)
 	command.AddCommand(newLint(streams))
 	command.AddCommand(newPlan(streams))
+	command.AddCommand(newAudit(streams))
 	return command
 }

@@ -1,0 +1,297 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+)
+
+// auditFlags are those of the command audit.
+type auditFlags struct {
+	options                      audit.Options
+	format                       output.Format
+	node, record, serve          string
+	tlsCertificate, tlsKey       string
+	watch, strictlyLocal         bool
+	interval, duration, requests time.Duration
+	config                       *genericclioptions.ConfigFlags
+}
+
+func newAudit(streams genericiooptions.IOStreams) *cobra.Command {
+	f := auditFlags{config: genericclioptions.NewConfigFlags(true)}
+	command := &cobra.Command{
+		Use:   "audit",
+		Short: "Prove on a node that containers stay on their CPUs",
+		Long: `Prove or disprove on a node, as root, that workload partitioning holds there.
+
+It reads cgroups, procfs and the runtime's socket, and changes nothing. It looks twice at
+whatever seems wrong, so that a container that starts or ends is no finding.
+
+Findings are what is wrong: a container, process, sandbox or pod off its pool, or on another's;
+another weight or quota than was asked for; a kubelet, CPU manager or CRI-O that disagrees with
+the pinning file. Notes are what else may run on CPUs outside the pools.
+
+Exit codes:
+  0  the node is clean; it may have notes
+  1  there are findings, or --watch counted leaks
+  2  the node could not be audited`,
+		Example: `  # Audit this node
+  sudo kubectl-partition audit
+
+  # Where each container may run, and has run
+  sudo kubectl-partition audit -o wide
+
+  # Count for ten minutes what runs off its CPUs
+  sudo kubectl-partition audit --watch --for 10m
+
+  # Write what a bug report needs
+  sudo kubectl-partition audit --record /tmp/audit.tar.gz
+
+  # Compare with the configuration of the running kubelet, not with its files
+  sudo kubectl-partition audit --node worker-1 --kubeconfig /etc/kubernetes/admin.conf
+
+  # Export metrics on this host
+  sudo kubectl-partition audit --serve 127.0.0.1:9808`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(command *cobra.Command, _ []string) error { return f.run(command, streams) },
+	}
+	flags := command.Flags()
+	f.format.Flag(command)
+	flags.StringVar(&f.options.Root, "root", "", "directory below which the host's /etc, /var, /run and /sys/fs/cgroup are, as in a pod")
+	flags.StringVar(&f.options.RuntimeEndpoint, "runtime-endpoint", "", "socket of the runtime; the kubelet's by default")
+	flags.StringVar(&f.options.KubeletConfig, "kubelet-config", "", "the kubelet's configuration file; by default the one that its command line names")
+	flags.StringVar(&f.options.KubeletConfigDir, "kubelet-config-dir", "", "directory of the kubelet's drop-ins; by default the one that its command line names")
+	flags.StringVar(&f.options.KubeletRoot, "kubelet-root", "", "the kubelet's root directory; by default the one that its command line names")
+	flags.StringVar(&f.node, "node", "", "name of this node: ask its kubelet, through kube-apiserver, for the configuration with which it runs")
+	flags.DurationVar(&f.options.Settle, "settle", time.Second, "time after which to look again at what seems wrong")
+	flags.StringVar(&f.record, "record", "", "also write what a bug report needs to this file (.tar.gz) or new directory")
+	flags.BoolVar(&f.watch, "watch", false, "go on looking, and count what runs off its CPUs")
+	flags.DurationVar(&f.duration, "for", 0, "how long to watch; until interrupted by default")
+	flags.DurationVar(&f.interval, "interval", 5*time.Second, "time between two looks, with --watch and --serve")
+	flags.StringVar(&f.serve, "serve", "", "go on looking, and export metrics at this address")
+	flags.StringVar(&f.tlsCertificate, "tls-cert-file", "", "certificate for --serve; a self-signed one by default")
+	flags.StringVar(&f.tlsKey, "tls-private-key-file", "", "key of the certificate for --serve")
+	f.config.AddFlags(flags)
+	command.MarkFlagsMutuallyExclusive("watch", "serve", "record")
+	command.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
+	for _, name := range []string{"root", "kubelet-config-dir", "kubelet-root"} {
+		if err := command.MarkFlagDirname(name); err != nil {
+			panic(err) // the flag exists
+		}
+	}
+	return command
+}
+
+func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStreams) error {
+	if f.interval < 100*time.Millisecond {
+		return fmt.Errorf("--interval is %s, and must be 100ms at least", f.interval)
+	}
+	if f.duration != 0 && !f.watch {
+		return errors.New("--for needs --watch")
+	}
+	if f.node != "" {
+		config, err := f.config.ToRESTConfig()
+		if err != nil {
+			return err
+		}
+		f.options.Configz = configz(config, f.node)
+	}
+	ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt)
+	defer stop()
+	switch {
+	case f.serve != "":
+		return f.runServe(ctx, streams)
+	case f.watch:
+		return f.runWatch(ctx, streams)
+	}
+	var result *audit.Result
+	var err error
+	if f.record != "" {
+		var contents []string
+		if result, contents, err = audit.Record(ctx, f.options, f.record); err == nil {
+			fmt.Fprintf(streams.ErrOut, "%s has:\n  %s\n", f.record, strings.Join(contents, "\n  "))
+		}
+	} else {
+		result, err = audit.Audit(ctx, f.options)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.format.Print(streams.Out, result, func(w io.Writer, wide bool) error { return printAudit(w, result, wide) }); err != nil {
+		return err
+	}
+	if !result.Clean() {
+		return errFound
+	}
+	return nil
+}
+
+// configz asks a node's kubelet for its configuration, through kube-apiserver.
+func configz(config *rest.Config, node string) func(context.Context) ([]byte, error) {
+	return func(ctx context.Context) ([]byte, error) {
+		config := rest.CopyConfig(config)
+		config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/api", &coreV1, codecs
+		client, err := rest.RESTClientFor(config)
+		if err != nil {
+			return nil, err
+		}
+		data, err := client.Get().Resource("nodes").Name(node).SubResource("proxy", "configz").Do(ctx).Raw()
+		if err != nil {
+			return nil, fmt.Errorf("configuration of the running kubelet of node %s: %w; without --node its files are read", node, err)
+		}
+		return data, nil
+	}
+}
+
+func (f *auditFlags) runWatch(ctx context.Context, streams genericiooptions.IOStreams) error {
+	if f.duration != 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.duration)
+		defer cancel()
+	}
+	result, err := audit.Watch(ctx, f.options, f.interval)
+	if err != nil {
+		return err
+	}
+	if err := f.format.Print(streams.Out, result, func(w io.Writer, wide bool) error { return printWatch(w, result, wide) }); err != nil {
+		return err
+	}
+	if !result.Clean() {
+		return errFound
+	}
+	return nil
+}
+
+func printAudit(w io.Writer, r *audit.Result, wide bool) error {
+	fmt.Fprintf(w, "CPUs %s, cgroup v%d (%s), runtime %s, CPU manager policy %s\n", r.CPUs, r.CgroupVersion, printable(r.CgroupDriver), printable(r.Runtime), orDash(printable(r.CPUManagerPolicy)))
+	for _, pool := range r.Pools {
+		fmt.Fprintf(w, "  pool %-12s %s\n", pool.Type, orDash(pool.CPUs))
+	}
+	if len(r.Pools) == 0 {
+		fmt.Fprintln(w, "  no pools: this node is not partitioned")
+	}
+	fmt.Fprintln(w)
+	if wide {
+		if err := printContainers(w, r.Containers); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "FINDING %s: %s: %s\n  -> %s\n", f.Code, printable(f.Object), printable(f.Message), f.Remedy)
+	}
+	for _, f := range r.Notes {
+		fmt.Fprintf(w, "NOTE %s: %s: %s\n", f.Code, printable(f.Object), printable(f.Message))
+		if wide {
+			fmt.Fprintf(w, "  -> %s\n", f.Remedy)
+		}
+	}
+	containers := 0
+	for _, c := range r.Containers {
+		if c.Kind == "container" {
+			containers++
+		}
+	}
+	verdict := "clean"
+	if !r.Clean() {
+		verdict = fmt.Sprintf("%d findings", len(r.Findings))
+	}
+	_, err := fmt.Fprintf(w, "%d containers: %s, %d notes\n", containers, verdict, len(r.Notes))
+	return err
+}
+
+func printContainers(w io.Writer, containers []audit.Container) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAMESPACE\tPOD\tCONTAINER\tTYPE\tMAY USE\tHAS USED\tWEIGHT\tQUOTA")
+	for _, c := range containers {
+		name := c.Name
+		if c.Kind != "container" {
+			name = map[string]string{"pod": "(whole pod)", "sandbox": "(sandbox)", "other": "(other)"}[c.Kind]
+		}
+		quota := "-"
+		if c.Quota > 0 {
+			quota = fmt.Sprintf("%gm", c.Quota)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\tCPU %s\t%s\t%d\t%s\n", printable(c.Namespace), printable(c.Pod), printable(name), printable(c.Type), c.CPUs, used(c.Used), c.Weight, quota)
+	}
+	return table.Flush()
+}
+
+// used prints the time that was spent on each CPU.
+func used(perCPU []time.Duration) string {
+	if len(perCPU) == 1 {
+		return perCPU[0].Round(time.Millisecond).String()
+	}
+	var parts []string
+	for cpu, duration := range perCPU {
+		if duration > 0 {
+			parts = append(parts, fmt.Sprintf("CPU %d: %s", cpu, max(duration, time.Millisecond).Round(time.Millisecond)))
+		}
+	}
+	return orDash(strings.Join(parts, ", "))
+}
+
+func printWatch(w io.Writer, r *audit.WatchResult, wide bool) error {
+	fmt.Fprintf(w, "%s\n%s\nwatched for %s, %d looks\n\n", r.Method, r.Resolution, r.Duration.Round(time.Millisecond), r.Looks)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAMESPACE\tPOD\tCONTAINER\tTYPE\tMUST USE\tOFF ITS CPUS\tLOOKS OFF\tCHANGES")
+	for _, c := range r.Containers {
+		if !wide && c.OffSet == 0 && c.LooksOff == 0 && len(c.Changes) == 0 {
+			continue
+		}
+		off := "-"
+		if r.CgroupVersion == 1 {
+			off = c.OffSet.String()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\tCPU %s\t%s\t%d\t%d\n", printable(c.Namespace), printable(c.Pod), printable(c.Name), printable(c.Type), c.Expected, off, c.LooksOff, len(c.Changes))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d containers, %d of them leaked\n", len(r.Containers), r.Leaks())
+	return err
+}
+
+// printable replaces what could change a terminal: other people choose names.
+func printable(text string) string {
+	quoted := fmt.Sprintf("%+q", text)
+	unquoted := quoted[1 : len(quoted)-1]
+	return strings.ReplaceAll(strings.ReplaceAll(unquoted, `\"`, `"`), `\\`, `\`)
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,212 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
+)
+
+var updateAudit = flag.Bool("update-audit", false, "write the golden files of the command audit again")
+
+// auditResult is a result with names that want to change the terminal.
+var auditResult = &audit.Result{
+	CPUs: "0-3", Pools: []audit.Pool{{Type: "management", CPUs: "0"}, {Type: "unconfined"}}, CgroupVersion: 1, CgroupDriver: "cgroupfs", Runtime: "containerd v2.4.2", CPUManagerPolicy: "static",
+	Findings: []audit.Finding{{Code: audit.CodeOffPool, Object: "container c\x1b[2J of pod ns/a", Type: "management", Message: "it may use the CPUs 0-1\nand more", Remedy: "restart the kubelet"}},
+	Notes:    []audit.Finding{{Code: audit.NoteProcesses, Object: "ssh.service", Message: `1 process may use the CPUs 1-3 outside the pools: "sshd"`, Remedy: "kubectl partition render --host"}},
+	Containers: []audit.Container{
+		{Namespace: "ns", Pod: "a", Kind: "pod", Type: "management", Usage: audit.Usage{CPUs: "0", Used: []time.Duration{3 * time.Second, 0}, Weight: 409, Quota: 500}},
+		{Namespace: "ns", Pod: "a", Kind: "sandbox", Type: "management", Usage: audit.Usage{CPUs: "0", Used: []time.Duration{0, 0}, Weight: 2}},
+		{Namespace: "ns", Pod: "a", Name: "c\x1b[2J", Kind: "container", Type: "management", Usage: audit.Usage{CPUs: "0-1", Used: []time.Duration{3 * time.Second, 20000}, Weight: 409, Quota: 500}},
+	},
+}
+
+func TestAuditPrints(t *testing.T) {
+	watched := &audit.WatchResult{CgroupVersion: 1, Method: "method: m", Resolution: "resolution: r", Duration: time.Minute, Looks: 12, Containers: []audit.Watched{
+		{Namespace: "ns", Pod: "a", Name: "c\x1b", Type: "management", Expected: "0", OffSet: 5 * time.Millisecond, LooksOff: 1, Changes: []audit.Change{{From: "0", To: "0-1"}}},
+		{Namespace: "ns", Pod: "b", Name: "c", Type: "-", Expected: "1-3"},
+	}}
+	for name, print := range map[string]func(*bytes.Buffer) error{
+		"audit.txt":       func(b *bytes.Buffer) error { return printAudit(b, auditResult, false) },
+		"audit-wide.txt":  func(b *bytes.Buffer) error { return printAudit(b, auditResult, true) },
+		"audit-off.txt":   func(b *bytes.Buffer) error { return printAudit(b, &audit.Result{CPUs: "0-3", CgroupVersion: 2}, false) },
+		"audit-watch.txt": func(b *bytes.Buffer) error { return printWatch(b, watched, false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := print(&got); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name)
+			if *updateAudit {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil || !bytes.Equal(want, got.Bytes()) {
+				t.Errorf("it prints (%v)\n%s\nwant\n%s", err, &got, want)
+			}
+			if strings.Contains(got.String(), "\x1b") {
+				t.Error("a name can change the terminal")
+			}
+		})
+	}
+}
+
+func TestWrongFlagsOfAuditAreNamed(t *testing.T) {
+	for args, want := range map[string]string{
+		"--for 1m":                                 "--for needs --watch",
+		"--watch --interval 1ms":                   "--interval is 1ms, and must be 100ms at least",
+		"--serve nonsense":                         `--serve "nonsense" is no address`,
+		"--watch --serve :1":                       "[serve watch]",
+		"--runtime-endpoint tcp://localhost:1":     `runtime endpoint "tcp://localhost:1" is no socket of this host`,
+		"--serve 127.0.0.1:0 --tls-cert-file x":    "tls-private-key-file",
+		"--root /nonexistent --runtime-endpoint /": "/nonexistent/sys/fs/cgroup has no cgroups of either version",
+		"pod":                 `unknown command "pod"`,
+		"--serve 192.0.2.1:0": "192.0.2.1:0",
+	} {
+		t.Run(args, func(t *testing.T) {
+			streams, _, out, errOut := genericiooptions.NewTestIOStreams()
+			command := newAudit(streams)
+			command.SilenceErrors, command.SilenceUsage = true, true
+			command.SetArgs(strings.Fields(args))
+			err := command.ExecuteContext(t.Context())
+			if err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 {
+				t.Errorf("the error is %v, want one with %q; printed %s", err, want, out)
+			}
+			if code := ExitCode(err, errOut); code != 2 {
+				t.Errorf("the exit code is %d, want 2", code)
+			}
+		})
+	}
+}
+
+// Off the loopback interface only those get metrics whom kube-apiserver knows and allows.
+func TestMetricsAreForThoseWhoMayGetThem(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var answer any
+		switch r.URL.Path {
+		case "/apis/authentication.k8s.io/v1/tokenreviews":
+			var review authenticationv1.TokenReview
+			if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+				t.Error(err)
+			}
+			if who := review.Spec.Token; who == "prometheus" || who == "other" {
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: who}}
+			}
+			answer = review
+		case "/apis/authorization.k8s.io/v1/subjectaccessreviews":
+			var review authorizationv1.SubjectAccessReview
+			if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+				t.Error(err)
+			}
+			path := review.Spec.NonResourceAttributes
+			review.Status.Allowed = review.Spec.User == "prometheus" && path != nil && path.Path == "/metrics" && path.Verb == "get"
+			answer = review
+		default:
+			t.Errorf("it asks for %s", r.URL.Path)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := authenticated(client, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		token, path string
+		want        int
+	}{
+		{"prometheus", "/metrics", http.StatusOK}, {"prometheus", "/debug", http.StatusForbidden}, {"other", "/metrics", http.StatusForbidden},
+		{"unknown", "/metrics", http.StatusUnauthorized}, {"", "/metrics", http.StatusUnauthorized}, {"", "/healthz", http.StatusOK},
+	} {
+		request, answer := httptest.NewRequest("GET", test.path, nil), httptest.NewRecorder()
+		if test.token != "" {
+			request.Header.Set("Authorization", "Bearer "+test.token)
+		}
+		handler.ServeHTTP(answer, request)
+		if answer.Code != test.want {
+			t.Errorf("token %q gets %s with %d, want %d", test.token, test.path, answer.Code, test.want)
+		}
+	}
+}
+
+// The manifest runs the command with flags that it has, and with few privileges.
+func TestAuditManifest(t *testing.T) {
+	data, err := os.ReadFile("../../deploy/audit.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set appsv1.DaemonSet
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		if strings.Contains(document, "kind: DaemonSet") {
+			if err := yaml.UnmarshalStrict([]byte(document), &set); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	spec := set.Spec.Template.Spec
+	if len(spec.Containers) != 1 {
+		t.Fatalf("the DaemonSet has %d containers, want 1", len(spec.Containers))
+	}
+	container := spec.Containers[0]
+	command := newAudit(genericiooptions.NewTestIOStreamsDiscard())
+	if err := command.ParseFlags(container.Command[2:]); err != nil {
+		t.Errorf("the command %q: %v", container.Command, err)
+	}
+	for _, mount := range container.VolumeMounts {
+		if !mount.ReadOnly || !strings.HasPrefix(mount.MountPath, "/host/") {
+			t.Errorf("the mount %s is not read-only, or not below the root that the command has", mount.MountPath)
+		}
+	}
+	security := container.SecurityContext
+	if security.Privileged != nil || len(security.Capabilities.Add) != 1 || security.Capabilities.Add[0] != "SYS_PTRACE" || security.Capabilities.Drop[0] != "ALL" {
+		t.Errorf("the container may do %+v, want all capabilities dropped but SYS_PTRACE", security)
+	}
+}
+
+func TestAuditResultIsAVersionedObject(t *testing.T) {
+	data, err := json.Marshal(auditResult)
+	if err != nil || !strings.Contains(string(data), `"containers":[{"namespace":"ns","pod":"a","kind":"pod","type":"management","cgroup":""`) {
+		t.Errorf("the result is %s (%v), want rows with what the kernel said beside the names", data, err)
+	}
+}
