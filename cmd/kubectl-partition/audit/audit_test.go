@@ -107,6 +107,18 @@ func TestEachViolationIsFound(t *testing.T) {
 			n.process(2000, "child", "0-3")
 			n.link("proc/2000/ns/mnt", fmt.Sprintf("mnt:[%d]", 4026532000+n.pid("operator", "c")))
 		}, []string{"process-moved container c of pod ns/operator"}},
+		"a thread was moved": {func(n *tree) {
+			process := n.pid("operator", "c")
+			n.process(3000, "thread", "0-3")
+			for _, file := range []string{"status", "stat", "schedstat"} {
+				data, err := os.ReadFile(filepath.Join(n.dir, "proc/3000", file))
+				if err != nil {
+					n.t.Fatal(err)
+				}
+				n.write(fmt.Sprintf("proc/%d/task/3000/%s", process, file), strings.Replace(string(data), "Tgid:\t3000", fmt.Sprintf("Tgid:\t%d", process), 1))
+			}
+			n.remove("proc/3000") // the kernel does not list it
+		}, []string{"process-moved container c of pod ns/operator"}},
 		"a container has no cgroup": {func(n *tree) {
 			for _, controller := range []string{"cpuset", "cpu", "cpuacct"} {
 				n.remove(n.file(n.containerCgroup(ordinary, "c"), controller, ""))
@@ -261,8 +273,8 @@ func TestNotesNameWhatElseRunsOutsideThePools(t *testing.T) {
 	if err != nil || !result.Clean() {
 		t.Fatalf("the findings are %v (%v), want none: these are notes", codes(result.Findings), err)
 	}
-	want := []string{"host-processes evil.service", "host-processes host", "host-processes ssh.service", "interrupts interrupts", "runtime-monitors containerd.service",
-		"sandboxes sandboxes", "slices system.slice", "workqueues unbound workqueues"}
+	want := []string{"host-processes evil.service", "host-processes host", "host-processes ssh.service", "interrupts host", "runtime-monitors containerd.service",
+		"sandboxes ordinary pods", "slices system.slice", "workqueues unbound workqueues"}
 	if got := codes(result.Notes); !slices.Equal(got, want) {
 		t.Errorf("the notes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -247,17 +247,17 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 		code = CodeOffExclusive
 	}
 	finding := Finding{Code: code, Object: g.object(), Type: g.pod.typeOrDash(), Cgroup: g.usage.Cgroup}
-	if off := g.usage.effective.Difference(cpus); !off.IsEmpty() {
-		finding.Message = fmt.Sprintf("it may use the CPUs %s, of which %s are not among %s (%s)", g.usage.effective, off, why, cpus)
+	if !g.usage.effective.IsSubsetOf(cpus) {
+		finding.Message = fmt.Sprintf("it may use the CPUs %s, and must stay on %s, %s", g.usage.effective, why, cpus)
 		finding.offSet = true
 		return append(findings, finding)
 	}
 	for _, id := range g.tasks {
 		t, runs := n.tasks[id]
-		if off := t.allowed.Difference(cpus); runs && !off.IsEmpty() {
+		if runs && !t.allowed.IsSubsetOf(cpus) {
 			task := finding
 			task.Code, task.identity, task.offSet = CodeTaskOffSet, t.identity(), true
-			task.Message = fmt.Sprintf("%s may use the CPUs %s, of which %s are not among %s (%s)", t, t.allowed, off, why, cpus)
+			task.Message = fmt.Sprintf("%s may use the CPUs %s, and must stay on %s, %s", t, t.allowed, why, cpus)
 			findings = append(findings, task)
 		}
 	}
@@ -296,7 +296,7 @@ func (n *node) withoutCgroup() (findings []Finding) {
 
 // moved returns the processes of containers that are in another cgroup. Those are the first
 // process of each container, which the runtime knows, and all that are in its mount namespace:
-// every container has one of its own.
+// every container has one of its own. A thread may also be there alone.
 func (n *node) moved() (findings []Finding) {
 	hosts := n.host.mountNamespace(1)
 	byNamespace := map[string]*group{}
@@ -327,7 +327,13 @@ func (n *node) moved() (findings []Finding) {
 		}
 	}
 	for id, t := range n.tasks {
-		if t.process != id || reported[id] {
+		if reported[id] {
+			continue
+		}
+		if t.process != id { // a thread alone
+			if g := inOwn[t.process]; g != nil && g.kind == ofContainer && inOwn[id] == nil {
+				report(g, t)
+			}
 			continue
 		}
 		g, known := byNamespace[n.host.mountNamespace(id)]

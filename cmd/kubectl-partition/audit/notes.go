@@ -102,7 +102,7 @@ func (n *node) sandboxes(pooled cpuset.CPUSet, add adder) {
 		}
 	}
 	if len(who) > 0 {
-		add(NoteSandboxes, "sandboxes", "%s may use CPUs of the pools: those of the ordinary pods %s", count(len(who), "sandbox", "sandboxes"), named(who))
+		add(NoteSandboxes, "ordinary pods", "%s may use CPUs of the pools: those of %s", count(len(who), "sandbox", "sandboxes"), named(who))
 	}
 }
 
@@ -194,7 +194,7 @@ func (n *node) interrupts(outside cpuset.CPUSet, add adder) {
 		}
 	}
 	for _, cpus := range slices.Sorted(maps.Keys(found)) {
-		add(NoteInterrupts, "interrupts", "%s may be handled on the CPUs %s outside the pools: %s", count(len(found[cpus]), "interrupt", "interrupts"), cpus, named(found[cpus]))
+		add(NoteInterrupts, "host", "%s may be handled on the CPUs %s outside the pools: %s", count(len(found[cpus]), "interrupt", "interrupts"), cpus, named(found[cpus]))
 	}
 }
 

@@ -161,8 +161,8 @@ func unpack(t *testing.T, path string) map[string][]byte {
 	}
 }
 
-// The recorded nodes are small: one has cgroup v1 and the driver cgroupfs, the other cgroup v2 and
-// systemd.
+// The records are those of small made-up nodes, each with one violation: one has cgroup v1 and the
+// driver cgroupfs, the other cgroup v2 and systemd.
 func TestRecordedNodes(t *testing.T) {
 	records, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(records) < 2 {

@@ -51,7 +51,7 @@ type node struct {
 	// groups are the cgroups of pods, sandboxes and containers, and those in pods that belong to
 	// neither.
 	groups []*group
-	// tasks are all tasks of the host, by their numbers.
+	// tasks are the processes of the host, and all tasks of pods, by their numbers.
 	tasks map[int]task
 	// inPods has every task in a cgroup of pods.
 	inPods map[int]bool
@@ -245,7 +245,7 @@ func (n *node) bySystemd() bool {
 	return slices.ContainsFunc(n.groups, func(g *group) bool { return strings.Contains(g.usage.Cgroup, ".slice") })
 }
 
-// readTasks reads every task of the host.
+// readTasks reads every process of the host, and every task of pods.
 func (n *node) readTasks() error {
 	procs, err := n.host.procfs()
 	if err != nil {
@@ -269,10 +269,11 @@ func (n *node) readTasks() error {
 		}
 	}
 	for _, process := range all {
-		threads, err := procs.AllThreads(process.PID)
-		if err != nil {
-			threads = procfs.Procs{process}
+		read(process)
+		if !n.inPods[process.PID] {
+			continue
 		}
+		threads, _ := procs.AllThreads(process.PID) // none if it has ended
 		for _, thread := range threads {
 			read(thread)
 		}

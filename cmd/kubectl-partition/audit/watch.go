@@ -69,8 +69,7 @@ func (w Watched) leaked() bool { return w.LooksOff > 0 || w.OffSet > time.Durati
 type WatchResult struct {
 	metav1.TypeMeta `json:",inline"`
 	CgroupVersion   int `json:"cgroupVersion"`
-	// Method and Resolution are sentences that say how leaks were counted, and what was too short
-	// to be seen.
+	// Method and Resolution say how leaks were counted, and what was too short to be seen.
 	Method     string        `json:"method"`
 	Resolution string        `json:"resolution"`
 	Duration   time.Duration `json:"duration"`
@@ -153,16 +152,16 @@ func confirmed(ctx context.Context, look func(context.Context) (*node, error), a
 
 func method(n *node, interval time.Duration) string {
 	if n.cgroups.v1 {
-		return fmt.Sprintf("method: differences of cpuacct.usage_percpu of each container, every %s, and its cpuset", interval)
+		return fmt.Sprintf("differences of cpuacct.usage_percpu of each container, every %s, and its cpuset", interval)
 	}
-	return fmt.Sprintf("method: samples, every %s, of each container's cpuset, of what its tasks may use, and of the CPU on which each ran last", interval)
+	return fmt.Sprintf("samples, every %s, of each container's cpuset, of what its tasks may use, and of the CPU on which each ran last", interval)
 }
 
 func resolution(n *node, interval time.Duration) string {
 	if n.cgroups.v1 {
-		return fmt.Sprintf("resolution: a nanosecond; up to %s for each look are a process that joins one hierarchy after another, and no leak; a container that starts and ends between two looks is not seen", joining)
+		return fmt.Sprintf("a nanosecond; up to %s for each look are a process that joins one hierarchy after another, and no leak; a container that starts and ends between two looks is not seen", joining)
 	}
-	return fmt.Sprintf("resolution: %s; cgroup v2 has no account of each CPU, so what begins and ends between two looks is not seen", interval)
+	return fmt.Sprintf("%s; cgroup v2 has no account of each CPU, so what begins and ends between two looks is not seen", interval)
 }
 
 // tracker compares each look with the one before.

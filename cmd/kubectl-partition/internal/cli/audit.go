@@ -222,11 +222,11 @@ func printAudit(w io.Writer, r *audit.Result, wide bool) error {
 			containers++
 		}
 	}
-	verdict := "clean"
+	verdict := "Clean"
 	if !r.Clean() {
-		verdict = fmt.Sprintf("%d findings", len(r.Findings))
+		verdict = "Not clean"
 	}
-	_, err := fmt.Fprintf(w, "%d containers: %s, %d notes\n", containers, verdict, len(r.Notes))
+	_, err := fmt.Fprintf(w, "%s. Containers: %d. Findings: %d. Notes: %d.\n", verdict, containers, len(r.Findings), len(r.Notes))
 	return err
 }
 
@@ -262,7 +262,7 @@ func used(perCPU []time.Duration) string {
 }
 
 func printWatch(w io.Writer, r *audit.WatchResult, wide bool) error {
-	fmt.Fprintf(w, "%s\n%s\nwatched for %s, %d looks\n\n", r.Method, r.Resolution, r.Duration.Round(time.Millisecond), r.Looks)
+	fmt.Fprintf(w, "Method: %s.\nResolution: %s.\nWatched for %s, with %d looks.\n\n", r.Method, r.Resolution, r.Duration.Round(time.Millisecond), r.Looks)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAMESPACE\tPOD\tCONTAINER\tTYPE\tMUST USE\tOFF ITS CPUS\tLOOKS OFF\tCHANGES")
 	for _, c := range r.Containers {
@@ -278,7 +278,7 @@ func printWatch(w io.Writer, r *audit.WatchResult, wide bool) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%d containers, %d of them leaked\n", len(r.Containers), r.Leaks())
+	_, err := fmt.Fprintf(w, "\nContainers and sandboxes: %d. Leaked: %d.\n", len(r.Containers), r.Leaks())
 	return err
 }
 

@@ -53,7 +53,7 @@ var auditResult = &audit.Result{
 }
 
 func TestAuditPrints(t *testing.T) {
-	watched := &audit.WatchResult{CgroupVersion: 1, Method: "method: m", Resolution: "resolution: r", Duration: time.Minute, Looks: 12, Containers: []audit.Watched{
+	watched := &audit.WatchResult{CgroupVersion: 1, Method: "m", Resolution: "r", Duration: time.Minute, Looks: 12, Containers: []audit.Watched{
 		{Namespace: "ns", Pod: "a", Name: "c\x1b", Type: "management", Expected: "0", OffSet: 5 * time.Millisecond, LooksOff: 1, Changes: []audit.Change{{From: "0", To: "0-1"}}},
 		{Namespace: "ns", Pod: "b", Name: "c", Type: "-", Expected: "1-3"},
 	}}
