@@ -37,13 +37,13 @@ import (
 
 // auditFlags are those of the command audit.
 type auditFlags struct {
-	options                      audit.Options
-	format                       output.Format
-	node, record, serve          string
-	tlsCertificate, tlsKey       string
-	watch, strictlyLocal         bool
-	interval, duration, requests time.Duration
-	config                       *genericclioptions.ConfigFlags
+	options                audit.Options
+	format                 output.Format
+	node, record, serve    string
+	tlsCertificate, tlsKey string
+	watch                  bool
+	interval, duration     time.Duration
+	config                 *genericclioptions.ConfigFlags
 }
 
 func newAudit(streams genericiooptions.IOStreams) *cobra.Command {
