@@ -91,6 +91,7 @@ require (
 )
 
 replace (
+	workload.openshift.io/kubernetes => ../..
 	workload.openshift.io/kubernetes/cluster => ../../cluster
 	workload.openshift.io/kubernetes/cmd/kubectl-partition => ../../cmd/kubectl-partition
 	workload.openshift.io/partition => ../../staging/src/workload.openshift.io/partition
