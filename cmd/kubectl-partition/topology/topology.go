@@ -1,0 +1,194 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package topology is what a live host's CPUs are like: which are online, which of them are
+// threads of one physical core, and which NUMA node they belong to.
+//
+// It reads sysfs and knows nothing of pools.
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs/sysfs"
+	"k8s.io/utils/cpuset"
+)
+
+// Topology is the CPUs of one host. The zero value is a host without CPUs.
+type Topology struct {
+	// Online are the CPUs that the kernel uses. All other fields are about these alone.
+	Online cpuset.CPUSet
+	// Isolated are the CPUs of the kernel argument isolcpus, where the kernel balances no load.
+	Isolated cpuset.CPUSet
+	// Cores are the physical cores, in the order of their lowest CPU.
+	Cores []Core
+	// Nodes are the NUMA nodes that have CPUs, in the order of their numbers. There is at
+	// least one: without NUMA it is number 0, and has all CPUs.
+	Nodes []Node
+}
+
+// Core is one physical core. Its CPUs are its hardware threads: siblings of each other.
+type Core struct {
+	CPUs cpuset.CPUSet
+	// Package is the number of the socket, and -1 where the kernel does not know it.
+	Package int
+	// Node is the number of the NUMA node.
+	Node int
+}
+
+// Node is one NUMA node.
+type Node struct {
+	Number int
+	CPUs   cpuset.CPUSet
+}
+
+// Sysfs is where the kernel shows the CPUs.
+const Sysfs = "/sys"
+
+// Read reads the CPUs of a host from its sysfs, which is mounted at root: [Sysfs] on a host,
+// a directory in tests. Its errors name the file.
+func Read(root string) (*Topology, error) {
+	devices, err := sysfs.NewFS(root)
+	if err != nil {
+		return nil, err
+	}
+	online, err := readList(filepath.Join(root, "devices/system/cpu/online"))
+	if err != nil {
+		return nil, err
+	}
+	t := &Topology{Online: online}
+	isolated, err := devices.IsolatedCPUs()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(root, "devices/system/cpu/isolated"), err)
+	}
+	for _, cpu := range isolated {
+		t.Isolated = t.Isolated.Union(cpuset.New(int(cpu)))
+	}
+	t.Isolated = t.Isolated.Intersection(online)
+	if t.Nodes, err = readNodes(root, online); err != nil {
+		return nil, err
+	}
+	cpus, err := devices.CPUs()
+	if err != nil {
+		return nil, err
+	}
+	byFirst := map[int]Core{}
+	known := cpuset.New()
+	for _, cpu := range cpus {
+		number, err := strconv.Atoi(cpu.Number())
+		if err != nil || !online.Contains(number) {
+			continue
+		}
+		// An offline CPU has no such directory.
+		about, err := cpu.Topology()
+		if err != nil {
+			return nil, fmt.Errorf("CPU %d: %w", number, err)
+		}
+		siblings, err := cpuset.Parse(about.ThreadSiblingsList)
+		if err != nil {
+			return nil, fmt.Errorf("CPU %d: thread_siblings_list: %w", number, err)
+		}
+		siblings = siblings.Intersection(online)
+		if !siblings.Contains(number) {
+			return nil, fmt.Errorf("CPU %d: thread_siblings_list %q does not have it", number, about.ThreadSiblingsList)
+		}
+		socket, err := strconv.Atoi(about.PhysicalPackageID)
+		if err != nil {
+			return nil, fmt.Errorf("CPU %d: physical_package_id: %w", number, err)
+		}
+		known = known.Union(siblings)
+		byFirst[siblings.List()[0]] = Core{CPUs: siblings, Package: socket, Node: t.NodeOf(number)}
+	}
+	if missing := online.Difference(known); !missing.IsEmpty() {
+		return nil, fmt.Errorf("%s has nothing about CPU %s, which is online", filepath.Join(root, "devices/system/cpu"), missing)
+	}
+	firsts := cpuset.New()
+	for first := range byFirst {
+		firsts = firsts.Union(cpuset.New(first))
+	}
+	for _, first := range firsts.List() {
+		t.Cores = append(t.Cores, byFirst[first])
+	}
+	return t, nil
+}
+
+func readNodes(root string, online cpuset.CPUSet) (nodes []Node, err error) {
+	// procfs has the statistics of NUMA nodes, and not their CPUs.
+	lists, err := filepath.Glob(filepath.Join(root, "devices/system/node/node[0-9]*/cpulist"))
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range lists {
+		number, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(list)), "node"))
+		if err != nil {
+			continue
+		}
+		cpus, err := readList(list)
+		if err != nil {
+			return nil, err
+		}
+		// A node may have memory alone.
+		if cpus = cpus.Intersection(online); !cpus.IsEmpty() {
+			nodes = append(nodes, Node{Number: number, CPUs: cpus})
+		}
+	}
+	if len(nodes) == 0 {
+		nodes = []Node{{CPUs: online}}
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { return a.Number - b.Number })
+	return nodes, nil
+}
+
+// readList reads a file that has one CPU list.
+func readList(path string) (cpuset.CPUSet, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return cpuset.CPUSet{}, err
+	}
+	cpus, err := cpuset.Parse(strings.TrimSpace(string(data)))
+	if err != nil {
+		return cpuset.CPUSet{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return cpus, nil
+}
+
+// NodeOf returns the number of the NUMA node that has the CPU, and -1 if none has it.
+func (t *Topology) NodeOf(cpu int) int {
+	for _, node := range t.Nodes {
+		if node.CPUs.Contains(cpu) {
+			return node.Number
+		}
+	}
+	return -1
+}
+
+// Split returns the physical cores of which some CPUs are in the set and some are not.
+func (t *Topology) Split(set cpuset.CPUSet) []Core {
+	var split []Core
+	for _, core := range t.Cores {
+		if inside := core.CPUs.Intersection(set); !inside.IsEmpty() && !inside.Equals(core.CPUs) {
+			split = append(split, core)
+		}
+	}
+	return split
+}
