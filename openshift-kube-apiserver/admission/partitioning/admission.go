@@ -46,7 +46,7 @@ import (
 )
 
 // PluginName is the plugin's name in kube-apiserver's flags and configuration.
-const PluginName = "workload.openshift.io/Partitioning"
+const PluginName = config.PluginName
 
 // Register registers the plugin.
 func Register(plugins *admission.Plugins) {

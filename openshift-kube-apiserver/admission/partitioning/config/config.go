@@ -38,6 +38,9 @@ import (
 	"workload.openshift.io/partition"
 )
 
+// PluginName is the plugin's name in the admission configuration file.
+const PluginName = partition.Domain + "/Partitioning"
+
 // The kind of the plugin's configuration in the admission configuration file.
 const (
 	APIVersion = "partitioning." + partition.Domain + "/v1alpha1"
