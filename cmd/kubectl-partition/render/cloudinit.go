@@ -1,0 +1,77 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package render
+
+import (
+	"fmt"
+	"slices"
+)
+
+// cloudConfig is the part of cloud-init's user data that is used here (cloud-init, modules
+// write_files and runcmd).
+type cloudConfig struct {
+	WriteFiles []cloudFile `json:"write_files"`
+	RunCmd     [][]string  `json:"runcmd,omitempty"`
+}
+
+type cloudFile struct {
+	Path string `json:"path"`
+	// Permissions is octal.
+	Permissions string `json:"permissions"`
+	Owner       string `json:"owner"`
+	Content     string `json:"content"`
+}
+
+func renderCloudInit(nodes []Node, _ Options) (r Rendered, err error) {
+	for _, node := range nodes {
+		files, err := filesOf(node, typesOf(nodes))
+		if err != nil {
+			return Rendered{}, err
+		}
+		var c cloudConfig
+		for _, file := range files.all() {
+			c.WriteFiles = append(c.WriteFiles, cloudFile{file.Path, fmt.Sprintf("%#o", file.Mode), "root:root", string(file.Content)})
+		}
+		// Files are written before most units start, and systemd has read its own by then.
+		if len(files.host) > 0 {
+			c.RunCmd = append(c.RunCmd, []string{"systemctl", "daemon-reexec"})
+		}
+		if slices.ContainsFunc(files.host, func(f File) bool { return f.Path == workqueuePath }) {
+			c.RunCmd = append(c.RunCmd, []string{"systemd-tmpfiles", "--create", workqueuePath})
+		}
+		if slices.ContainsFunc(files.host, func(f File) bool { return f.Path == irqbalancePath }) {
+			c.RunCmd = append(c.RunCmd, []string{"systemctl", "try-restart", "irqbalance.service"})
+		}
+		if len(files.grub) > 0 {
+			c.RunCmd = append(c.RunCmd, []string{"update-grub"})
+		}
+		name := "cloud-init.yaml"
+		if len(nodes) > 1 {
+			name = "cloud-init-" + node.Role + ".yaml"
+		}
+		file, err := yamlFile(name, 0o644, "#cloud-config\n", c)
+		if err != nil {
+			return Rendered{}, err
+		}
+		r.Files = append(r.Files, file)
+		r.note(files.notes(node))
+		if slices.Contains(node.Host, Affinity) {
+			r.note([]string{"CPUAffinity holds for services that start after cloud-init has written it, and for all after the next boot."})
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,121 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/yaml"
+)
+
+// File is a file that was rendered.
+type File struct {
+	// Path is absolute for a file of a node, which belongs to root there. For a file that
+	// Render returns, it is relative to wherever that is written.
+	Path    string
+	Mode    fs.FileMode
+	Content []byte
+}
+
+// yamlFile renders an object as YAML and decodes it again.
+func yamlFile[T any](path string, mode fs.FileMode, header string, object T) (File, error) {
+	file, err := writeYAML(path, mode, header, object)
+	if err != nil {
+		return File{}, err
+	}
+	var again T
+	if err := file.decodeYAML(&again); err != nil {
+		return File{}, err
+	}
+	return file, file.mustEqual(object, again)
+}
+
+// writeYAML renders an object as YAML without the fields that are zero. Types that others
+// wrote do not leave these out, and a duration of "0s" in a fragment of the kubelet's
+// configuration would override what is set elsewhere.
+func writeYAML[T any](path string, mode fs.FileMode, header string, object T) (File, error) {
+	var zero T
+	var fields [2]any
+	for i, value := range []T{object, zero} {
+		data, err := json.Marshal(value)
+		if err == nil {
+			err = json.Unmarshal(data, &fields[i])
+		}
+		if err != nil {
+			return File{}, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	data, err := yaml.Marshal(withoutZero(fields[0], fields[1]))
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return File{Path: path, Mode: mode, Content: append([]byte(header), data...)}, nil
+}
+
+// decodeYAML decodes the file strictly.
+func (f File) decodeYAML(into any) error {
+	if err := yaml.UnmarshalStrict(f.Content, into); err != nil {
+		return fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return nil
+}
+
+// mustEqual returns an error if the decoded file is not what was meant.
+func (f File) mustEqual(meant, decoded any) error {
+	if !equality.Semantic.DeepEqual(meant, decoded) {
+		return fmt.Errorf("%s: it would be read as %+v, and is meant to be %+v", f.Path, decoded, meant)
+	}
+	return nil
+}
+
+// withoutZero removes from decoded JSON what is empty, or as in the decoded zero value of the
+// same type. It returns nil if nothing is left. In lists, nobody knows the zero value.
+func withoutZero(value, zero any) any {
+	if reflect.DeepEqual(value, zero) {
+		return nil
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		zeros, _ := zero.(map[string]any)
+		for key, entry := range value {
+			if value[key] = withoutZero(entry, zeros[key]); value[key] == nil {
+				delete(value, key)
+			}
+		}
+		if len(value) == 0 {
+			return nil
+		}
+	case []any:
+		for i, element := range value {
+			if fields, ok := element.(map[string]any); ok {
+				value[i] = withoutZero(fields, nil)
+			}
+		}
+		if len(value) == 0 {
+			return nil
+		}
+	case string:
+		if value == "" {
+			return nil
+		}
+	}
+	return value
+}

@@ -1,0 +1,177 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package render
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/unit"
+	"k8s.io/utils/cpuset"
+)
+
+// HostPart is one of the things that keep the rest of the host on the pools.
+type HostPart string
+
+// The parts of a host's configuration. What they write is about the union of the pools, as the
+// kubelet's reserved CPUs are.
+const (
+	// Affinity is systemd's CPUAffinity, for PID 1 and all that it starts.
+	Affinity HostPart = "affinity"
+	// Slices is systemd's AllowedCPUs for what is not a pod, on cgroup v2, and the weight of
+	// system.slice.
+	Slices HostPart = "slices"
+	// IRQBalance keeps irqbalance from moving interrupts to CPUs in no pool.
+	IRQBalance HostPart = "irqbalance"
+	// KernelArguments keep interrupts and RCU callbacks off these CPUs from the boot on.
+	KernelArguments HostPart = "kernel-arguments"
+	// Workqueue is where the kernel's unbound workers may run.
+	Workqueue HostPart = "workqueue"
+)
+
+// HostParts are all of them.
+var HostParts = []HostPart{Affinity, Slices, IRQBalance, KernelArguments, Workqueue}
+
+// HostFiles returns what keeps the rest of the host on the pools, but for kernel arguments.
+func (n Node) HostFiles() (files []File, err error) {
+	pool, rest := n.Reserved().String(), n.Rest()
+	if pool == "" {
+		return nil, nil
+	}
+	add := func(path string, options ...*unit.UnitOption) {
+		var file File
+		if err == nil {
+			file, err = systemdFile(path, options)
+			files = append(files, file)
+		}
+	}
+	for _, part := range HostParts {
+		if !slices.Contains(n.Host, part) {
+			continue
+		}
+		switch part {
+		case Affinity:
+			add("/etc/systemd/system.conf.d/01-workload-partitioning.conf", unit.NewUnitOption("Manager", "CPUAffinity", pool))
+		case Slices:
+			system := []*unit.UnitOption{unit.NewUnitOption("Slice", "AllowedCPUs", pool)}
+			if !rest.IsEmpty() {
+				system = append(system, unit.NewUnitOption("Slice", "CPUWeight", fmt.Sprint(weightOfPods(rest.Size()))))
+			}
+			add("/etc/systemd/system/system.slice.d/01-workload-partitioning.conf", system...)
+			add("/etc/systemd/system/user.slice.d/01-workload-partitioning.conf", unit.NewUnitOption("Slice", "AllowedCPUs", pool))
+			add("/etc/systemd/system/init.scope.d/01-workload-partitioning.conf", unit.NewUnitOption("Scope", "AllowedCPUs", pool))
+		case IRQBalance:
+			if !rest.IsEmpty() {
+				add(irqbalancePath, unit.NewUnitOption("Service", "Environment", "IRQBALANCE_BANNED_CPULIST="+rest.String()))
+			}
+		case Workqueue:
+			mask := maskOf(n.Reserved())
+			file := File{Path: workqueuePath, Mode: 0o644, Content: fmt.Appendf(nil, "%sw /sys/devices/virtual/workqueue/cpumask - - - - %s\n", madeBy, mask)}
+			if again := cpusOf(mask); err == nil {
+				err = file.mustEqual(pool, again.String())
+			}
+			files = append(files, file)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+const (
+	madeBy         = "# Made by kubectl partition render.\n"
+	irqbalancePath = "/etc/systemd/system/irqbalance.service.d/01-workload-partitioning.conf"
+	workqueuePath  = "/etc/tmpfiles.d/01-workload-partitioning.conf"
+)
+
+// KernelArguments returns the arguments of the part of that name. Without the host's CPUs there
+// are fewer.
+//
+// isolcpus has the flag managed_irq alone: with the flag domain, the kernel would balance no
+// load there, and the kubelet would leave these CPUs out of what containers share.
+func (n Node) KernelArguments() []string {
+	pool, rest := n.Reserved(), n.Rest()
+	if pool.IsEmpty() || !slices.Contains(n.Host, KernelArguments) {
+		return nil
+	}
+	arguments := []string{"irqaffinity=" + pool.String()}
+	if !rest.IsEmpty() {
+		arguments = append(arguments, "isolcpus=managed_irq,"+rest.String(), "rcu_nocbs="+rest.String())
+	}
+	return arguments
+}
+
+// weightOfPods returns the weight that the cgroup of all pods has on cgroup v2, by the CPUs
+// that are allocatable (upstream, pkg/kubelet/cm, MilliCPUToShares and getCPUWeight). With the
+// same weight system.slice, where kubelet and runtime are, gets half of a busy pool: with
+// systemd's 100 it would get as little as a twentieth.
+func weightOfPods(cpus int) int {
+	shares := min(cpus*1024, 262144)
+	return 1 + (shares-2)*9999/262142
+}
+
+// systemdFile renders a drop-in, and decodes it again with the library's decoder.
+func systemdFile(path string, options []*unit.UnitOption) (File, error) {
+	content, err := io.ReadAll(unit.Serialize(options))
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", path, err)
+	}
+	file := File{Path: path, Mode: 0o644, Content: append([]byte(madeBy), content...)}
+	again, err := unit.DeserializeOptions(bytes.NewReader(file.Content))
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return file, file.mustEqual(options, again)
+}
+
+// maskOf prints CPUs as the kernel reads a mask: hexadecimal, in groups of 32 bits (Linux,
+// lib/bitmap-str.c, bitmap_parse).
+func maskOf(cpus cpuset.CPUSet) string {
+	bits := new(big.Int)
+	for _, cpu := range cpus.List() {
+		bits.SetBit(bits, cpu, 1)
+	}
+	digits := bits.Text(16)
+	if short := len(digits) % 8; short > 0 {
+		digits = strings.Repeat("0", 8-short) + digits
+	}
+	var groups []string
+	for ; digits != ""; digits = digits[8:] {
+		groups = append(groups, digits[:8])
+	}
+	return strings.Join(groups, ",")
+}
+
+// cpusOf is the inverse of maskOf.
+func cpusOf(mask string) cpuset.CPUSet {
+	bits, ok := new(big.Int).SetString(strings.ReplaceAll(mask, ",", ""), 16)
+	if !ok {
+		return cpuset.New()
+	}
+	var cpus []int
+	for cpu := range bits.BitLen() {
+		if bits.Bit(cpu) == 1 {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpuset.New(cpus...)
+}

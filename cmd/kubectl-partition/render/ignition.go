@@ -1,0 +1,68 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package render
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	ignition "github.com/coreos/ignition/v2/config/v3_2"
+	"github.com/coreos/ignition/v2/config/v3_2/types"
+	"github.com/vincent-petithory/dataurl"
+	"k8s.io/utils/ptr"
+)
+
+// ignitionOf returns the Ignition configuration, version 3.2.0, that writes the files.
+func ignitionOf(files []File) types.Config {
+	config := types.Config{Ignition: types.Ignition{Version: types.MaxVersion.String()}}
+	for _, file := range files {
+		config.Storage.Files = append(config.Storage.Files, types.File{
+			Node: types.Node{Path: file.Path, Overwrite: ptr.To(true), User: types.NodeUser{Name: ptr.To("root")}},
+			FileEmbedded1: types.FileEmbedded1{
+				Mode: ptr.To(int(file.Mode)),
+				// The source document's form of a data URL.
+				Contents: types.Resource{Source: ptr.To("data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString(file.Content))},
+			},
+		})
+	}
+	return config
+}
+
+// checkIgnition lets Ignition's own parser judge a configuration, and compares what it would
+// write with the files. name is for errors.
+func checkIgnition(name string, config types.Config, files []File) error {
+	data, err := json.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	parsed, report, err := ignition.Parse(data)
+	if err != nil || len(report.Entries) > 0 {
+		return fmt.Errorf("%s: Ignition: %w: %s", name, err, strings.TrimSpace(report.String()))
+	}
+	var written []File
+	for _, file := range parsed.Storage.Files {
+		content, err := dataurl.DecodeString(*file.Contents.Source)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", name, file.Path, err)
+		}
+		written = append(written, File{Path: file.Path, Mode: fs.FileMode(*file.Mode), Content: content.Data})
+	}
+	return File{Path: name}.mustEqual(files, written)
+}

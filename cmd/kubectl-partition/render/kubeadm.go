@@ -1,0 +1,189 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package render
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/partition"
+)
+
+// kubeadmVersion is the version of kubeadm's configuration that v1.33 to v1.37 read.
+const kubeadmVersion = "kubeadm.k8s.io/v1beta4"
+
+// The parts of kubeadm's kinds that are used here. Its own types are in k8s.io/kubernetes,
+// which brings far more than these fields.
+type (
+	kubeadmNode struct { // InitConfiguration and JoinConfiguration
+		metav1.TypeMeta `json:",inline"`
+		Patches         kubeadmPatches `json:"patches"`
+	}
+	kubeadmUpgrade struct { // UpgradeConfiguration
+		metav1.TypeMeta `json:",inline"`
+		Apply           kubeadmUpgradeStep `json:"apply,omitzero"`
+		Node            kubeadmUpgradeStep `json:"node"`
+	}
+	kubeadmUpgradeStep struct {
+		Patches kubeadmPatches `json:"patches"`
+	}
+	kubeadmPatches struct {
+		Directory string `json:"directory"`
+	}
+	kubeadmCluster struct { // ClusterConfiguration
+		metav1.TypeMeta `json:",inline"`
+		APIServer       struct {
+			ExtraArgs    []kubeadmArg    `json:"extraArgs"`
+			ExtraVolumes []kubeadmVolume `json:"extraVolumes"`
+		} `json:"apiServer"`
+	}
+	kubeadmArg struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	kubeadmVolume struct {
+		Name      string `json:"name"`
+		HostPath  string `json:"hostPath"`
+		MountPath string `json:"mountPath"`
+		ReadOnly  bool   `json:"readOnly"`
+	}
+)
+
+// staticPods are kubeadm's, with the memory that a patch has to request. Without memory the
+// pod would become BestEffort, and is skipped; etcd requests some by itself (upstream,
+// cmd/kubeadm/app/phases/controlplane/manifests.go and cmd/kubeadm/app/phases/etcd/local.go).
+var staticPods = []struct{ name, memory string }{
+	{"etcd", ""},
+	{"kube-apiserver", "512Mi"},
+	{"kube-controller-manager", "128Mi"},
+	{"kube-scheduler", "64Mi"},
+}
+
+const kubeadmPatchDirectory = "/etc/kubernetes/patches"
+
+func renderKubeadm(nodes []Node, o Options) (r Rendered, err error) {
+	for _, node := range nodes {
+		files, err := filesOf(node, typesOf(nodes))
+		if err != nil {
+			return Rendered{}, err
+		}
+		content := slices.Concat(files.basic, files.admission, files.host, files.grub)
+		if kubelet := node.KubeletConfiguration(); kubelet != nil {
+			patch, err := yamlFile(path.Join(kubeadmPatchDirectory, "kubeletconfiguration+strategic.yaml"), 0o644, "", *kubelet)
+			if err != nil {
+				return Rendered{}, err
+			}
+			content = append(content, patch)
+		}
+		if node.ControlPlane() {
+			patches, err := staticPodPatches(node, o.KubeAPIServerImage)
+			if err != nil {
+				return Rendered{}, err
+			}
+			content = append(content, patches...)
+		}
+		directory := directoryOf(node, nodes)
+		r.Files = append(r.Files, below(directory, content)...)
+		configurations, err := kubeadmConfigurations(node)
+		if err != nil {
+			return Rendered{}, err
+		}
+		r.Files = append(r.Files, below(directory, configurations)...)
+		r.note(files.grubNote(node))
+	}
+	r.note([]string{
+		"Put the files of etc on each node before kubeadm init or kubeadm join, and add the fields of kubeadm-*.yaml to your own configuration.",
+		"The amounts of memory in the patches are examples: the scheduler counts them.",
+	})
+	return r, nil
+}
+
+// staticPodPatches returns a patch for each static pod of kubeadm's control plane.
+func staticPodPatches(node Node, image string) (patches []File, err error) {
+	workloadType, err := node.controlPlaneType()
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range staticPods {
+		var patch v1.Pod
+		patch.Annotations = map[string]string{partition.TargetAnnotation(workloadType): fmt.Sprintf(`{"effect": %q}`, partition.Preferred)}
+		container := v1.Container{Name: pod.name}
+		if pod.memory != "" {
+			container.Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse(pod.memory)}
+		}
+		if pod.name == "kube-apiserver" {
+			container.Image = image
+		}
+		if container.Image != "" || container.Resources.Requests != nil {
+			patch.Spec.Containers = []v1.Container{container}
+		}
+		file, err := yamlFile(path.Join(kubeadmPatchDirectory, pod.name+"+strategic.yaml"), 0o644, "", patch)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, file)
+	}
+	return patches, nil
+}
+
+// controlPlaneType returns the type of the control plane's static pods: management, or the
+// only one there is.
+func (n Node) controlPlaneType() (string, error) {
+	const management = "management"
+	types := n.Pools.Types()
+	if slices.Contains(types, management) {
+		return management, nil
+	}
+	if len(types) == 1 {
+		return types[0], nil
+	}
+	return "", fmt.Errorf("role %q has the types %s, and none of them is %s: it is not clear in which the control plane runs", n.Role, listed(types), management)
+}
+
+// kubeadmConfigurations returns what kubeadm's commands need to know.
+func kubeadmConfigurations(node Node) ([]File, error) {
+	patches := kubeadmPatches{kubeadmPatchDirectory}
+	kind := func(name string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: kubeadmVersion, Kind: name} }
+	upgrade := kubeadmUpgrade{TypeMeta: kind("UpgradeConfiguration"), Node: kubeadmUpgradeStep{patches}}
+	var files []File
+	if node.ControlPlane() {
+		upgrade.Apply = kubeadmUpgradeStep{patches}
+		cluster := kubeadmCluster{TypeMeta: kind("ClusterConfiguration")}
+		cluster.APIServer.ExtraArgs = []kubeadmArg{{"admission-control-config-file", AdmissionPath}}
+		cluster.APIServer.ExtraVolumes = []kubeadmVolume{{"admission", admissionDirectory, admissionDirectory, true}}
+		clusterFile, err := yamlFile("kubeadm-init.yaml", 0o644, "", cluster)
+		if err != nil {
+			return nil, err
+		}
+		initFile, err := yamlFile("kubeadm-init.yaml", 0o644, "", kubeadmNode{kind("InitConfiguration"), patches})
+		if err != nil {
+			return nil, err
+		}
+		initFile.Content = slices.Concat(initFile.Content, []byte("---\n"), clusterFile.Content)
+		files = append(files, initFile)
+	}
+	join, err := yamlFile("kubeadm-join.yaml", 0o644, "", kubeadmNode{kind("JoinConfiguration"), patches})
+	if err != nil {
+		return nil, err
+	}
+	upgradeFile, err := yamlFile("kubeadm-upgrade.yaml", 0o644, "", upgrade)
+	return append(files, join, upgradeFile), err
+}

@@ -1,0 +1,184 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/pelletier/go-toml/v2"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	kubeletv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
+	"workload.openshift.io/partition"
+)
+
+// Where a node has its files. The first path and that of the pinning file are the source
+// document's.
+const (
+	CRIODropInPath    = "/etc/crio/crio.conf.d/01-workload-partitioning"
+	KubeletDropInPath = kubeletDropInDirectory + "/01-workload-partitioning.conf"
+	AdmissionPath     = admissionDirectory + "/configuration.yaml"
+
+	kubeletDropInDirectory = "/etc/kubernetes/kubelet.conf.d"
+	admissionDirectory     = "/etc/kubernetes/admission"
+)
+
+// PinningFile returns the node's pinning file. Only its owner may read it.
+func (n Node) PinningFile() (File, error) {
+	lists := map[string]string{}
+	for workloadType, pool := range n.Pools {
+		lists[workloadType] = pool.String()
+	}
+	data, err := pinningFile(lists)
+	if err != nil {
+		return File{}, err
+	}
+	file := File{Path: partition.PinningFilePath, Mode: 0o600, Content: data}
+	again, err := parsePinningFile(data, n.CPUs)
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", file.Path, err)
+	}
+	return file, file.mustEqual(printed(n.Pools), printed(again))
+}
+
+func printed(pools partition.Pools) map[string]string {
+	lists := map[string]string{}
+	for workloadType, pool := range pools {
+		lists[workloadType] = pool.String()
+	}
+	return lists
+}
+
+// crioConfig is what CRI-O reads of a drop-in (cri-o, pkg/config).
+type crioConfig struct {
+	CRIO struct {
+		Runtime struct {
+			InfraCtrCPUSet string                  `toml:"infra_ctr_cpuset"`
+			Workloads      map[string]crioWorkload `toml:"workloads"`
+		} `toml:"runtime"`
+	} `toml:"crio"`
+}
+
+type crioWorkload struct {
+	ActivationAnnotation string        `toml:"activation_annotation"`
+	AnnotationPrefix     string        `toml:"annotation_prefix"`
+	Resources            crioResources `toml:"resources"`
+}
+
+type crioResources struct {
+	CPUShares uint64 `toml:"cpushares"`
+	CPUSet    string `toml:"cpuset"`
+}
+
+// CRIODropIn returns CRI-O's drop-in in the form of the design's section 7. The encoder of the
+// TOML library has another form for inline tables, so it only decodes.
+func (n Node) CRIODropIn() (File, error) {
+	var meant crioConfig
+	meant.CRIO.Runtime.Workloads = map[string]crioWorkload{}
+	var text bytes.Buffer
+	if union := n.Pools.Union(); !union.IsEmpty() {
+		meant.CRIO.Runtime.InfraCtrCPUSet = union.String()
+		fmt.Fprintf(&text, "[crio.runtime]\ninfra_ctr_cpuset = %q\n\n", union)
+	}
+	for i, workloadType := range n.Pools.Types() {
+		w := crioWorkload{
+			ActivationAnnotation: partition.TargetAnnotation(workloadType),
+			AnnotationPrefix:     partition.ResourcesPrefix[:len(partition.ResourcesPrefix)-1],
+			Resources:            crioResources{CPUSet: n.Pools[workloadType].String()},
+		}
+		meant.CRIO.Runtime.Workloads[workloadType] = w
+		if i > 0 {
+			text.WriteByte('\n')
+		}
+		fmt.Fprintf(&text, "[crio.runtime.workloads.%s]\nactivation_annotation = %q\nannotation_prefix = %q\nresources = { \"cpushares\" = %d, \"cpuset\" = %q }\n",
+			workloadType, w.ActivationAnnotation, w.AnnotationPrefix, w.Resources.CPUShares, w.Resources.CPUSet)
+	}
+	file := File{Path: CRIODropInPath, Mode: 0o644, Content: text.Bytes()}
+	var again crioConfig
+	if err := toml.NewDecoder(bytes.NewReader(file.Content)).DisallowUnknownFields().Decode(&again); err != nil {
+		return File{}, fmt.Errorf("%s: %w", file.Path, err)
+	}
+	return file, file.mustEqual(meant, again)
+}
+
+// KubeletConfiguration returns the fields of the kubelet's configuration that follow from the
+// pools. The kubelet would set them by itself; written down, they are also there for unpatched
+// kubelets, and for tools that compare the configuration with the CPU manager's checkpoint. It
+// is nil if there are none.
+func (n Node) KubeletConfiguration() *kubeletv1beta1.KubeletConfiguration {
+	c := &kubeletv1beta1.KubeletConfiguration{
+		ReservedSystemCPUs: n.Reserved().String(),
+		CPUManagerPolicy:   n.CPUManagerPolicy,
+	}
+	if c.ReservedSystemCPUs == "" && c.CPUManagerPolicy == "" {
+		return nil
+	}
+	if c.CPUManagerPolicy == "static" {
+		c.CPUManagerPolicyOptions = map[string]string{"strict-cpu-reservation": "true"}
+	}
+	c.APIVersion, c.Kind = kubeletv1beta1.SchemeGroupVersion.String(), "KubeletConfiguration"
+	return c
+}
+
+// KubeletDropIn returns a file for the directory that the kubelet's flag --config-dir names.
+// It has no content if nothing is to be configured.
+func (n Node) KubeletDropIn() (File, error) {
+	c := n.KubeletConfiguration()
+	if c == nil {
+		return File{}, nil
+	}
+	return yamlFile(KubeletDropInPath, 0o644, "", *c)
+}
+
+// AdmissionConfiguration returns the file for kube-apiserver's flag
+// --admission-control-config-file. With it the types are active before there is a node.
+func AdmissionConfiguration(types []string) (File, error) {
+	meant := config.Configuration{Activation: config.Activation{Source: config.SourceTypes, Types: types}}
+	meant.APIVersion, meant.Kind = config.APIVersion, config.Kind
+	raw, err := json.Marshal(meant)
+	if err != nil {
+		return File{}, err
+	}
+	all := apiserverv1.AdmissionConfiguration{Plugins: []apiserverv1.AdmissionPluginConfiguration{{
+		Name:          config.PluginName,
+		Configuration: &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON},
+	}}}
+	all.APIVersion, all.Kind = apiserverv1.SchemeGroupVersion.String(), "AdmissionConfiguration"
+	file, err := writeYAML(AdmissionPath, 0o644, "", all)
+	if err != nil {
+		return File{}, err
+	}
+	var again apiserverv1.AdmissionConfiguration
+	if err := file.decodeYAML(&again); err != nil {
+		return File{}, err
+	}
+	if len(again.Plugins) != 1 || again.Plugins[0].Configuration == nil {
+		return File{}, file.mustEqual(all, again)
+	}
+	plugin, err := config.Read(bytes.NewReader(again.Plugins[0].Configuration.Raw))
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", file.Path, err)
+	}
+	if err := file.mustEqual(meant, plugin); err != nil {
+		return File{}, err
+	}
+	again.Plugins[0].Configuration = all.Plugins[0].Configuration // compared above
+	return file, file.mustEqual(all, again)
+}

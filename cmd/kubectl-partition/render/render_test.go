@@ -1,0 +1,180 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package render_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/render"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("differs from %s; -update rewrites it. Got:\n%s", path, got)
+	}
+}
+
+// read returns the nodes of a file of testdata, and the warnings about them.
+func read(t *testing.T, name string) (nodes []render.Node, warnings []string) {
+	t.Helper()
+	file, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	configurations, err := render.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range configurations {
+		some, about, err := render.Validate(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes, warnings = append(nodes, some...), append(warnings, about...)
+	}
+	return nodes, warnings
+}
+
+// list is the pool of a partition.
+func list(cpus string) *string { return &cpus }
+
+func TestRender(t *testing.T) {
+	for _, input := range []string{"node.yaml", "install-config.yaml"} {
+		for _, test := range []struct {
+			name    string
+			target  render.Target
+			options render.Options
+		}{
+			{"tree", render.Tree, render.Options{}},
+			{"cloud-init", render.CloudInit, render.Options{}},
+			{"kubeadm", render.Kubeadm, render.Options{KubeAPIServerImage: "registry.example.com/kube-apiserver:v1.37.0_wp.cbd2487"}},
+			{"machineconfig", render.MachineConfig, render.Options{}},
+			{"butane", render.Butane, render.Options{}},
+			{"butane-fcos", render.Butane, render.Options{Variant: "fcos"}},
+		} {
+			t.Run(input+" for "+test.name, func(t *testing.T) {
+				nodes, warnings := read(t, input)
+				rendered, err := render.Render(test.target, nodes, test.options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var all bytes.Buffer
+				for _, text := range slices.Concat(warnings, rendered.Warnings) {
+					fmt.Fprintf(&all, "warning: %s\n", text)
+				}
+				for _, text := range rendered.Notes {
+					fmt.Fprintf(&all, "note: %s\n", text)
+				}
+				for _, file := range rendered.Files {
+					fmt.Fprintf(&all, "\n-- %s, mode %#o --\n%s", file.Path, file.Mode, file.Content)
+				}
+				golden(t, strings.TrimSuffix(input, ".yaml")+"-"+test.name+".golden", all.Bytes())
+			})
+		}
+	}
+}
+
+// The design's section 7 has the form of CRI-O's drop-in, to the byte.
+func TestCRIODropInIsTheDesigns(t *testing.T) {
+	design, err := os.ReadFile("../../../docs/dev/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := regexp.MustCompile("(?s)```toml\n(.*?)```").FindSubmatch(design)
+	if table == nil {
+		t.Fatal("the design has no TOML")
+	}
+	nodes, _, err := render.Validate(render.NodeConfiguration{Partitions: []render.Partition{{Type: "management", CPUSet: list("0-1,52-53")}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := nodes[0].CRIODropIn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "[crio.runtime]\ninfra_ctr_cpuset = \"0-1,52-53\"\n\n" + string(table[1]); string(file.Content) != want {
+		t.Errorf("got\n%s\nwant\n%s", file.Content, want)
+	}
+}
+
+// A list is rendered in canonical form, whatever was written.
+func TestPoolsAreCanonical(t *testing.T) {
+	nodes, _, err := render.Validate(render.NodeConfiguration{Partitions: []render.Partition{{Type: "management", CPUSet: list("53,0,52,1,1")}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, render := range []func() (render.File, error){nodes[0].PinningFile, nodes[0].CRIODropIn, nodes[0].KubeletDropIn} {
+		file, err := render()
+		if err != nil || !bytes.Contains(file.Content, []byte("0-1,52-53")) {
+			t.Errorf("%s: %v\n%s", file.Path, err, file.Content)
+		}
+	}
+}
+
+func TestRenderRefuses(t *testing.T) {
+	node := func(role string, types ...string) render.Node {
+		c := render.NodeConfiguration{Roles: []string{role}}
+		for i, workloadType := range types {
+			c.Partitions = append(c.Partitions, render.Partition{Type: workloadType, CPUSet: list(fmt.Sprint(i))})
+		}
+		nodes, _, err := render.Validate(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nodes[0]
+	}
+	for name, test := range map[string]struct {
+		target  render.Target
+		nodes   []render.Node
+		options render.Options
+		want    string
+	}{
+		"an unknown target":  {"helm", []render.Node{node("master", "management")}, render.Options{}, `target "helm": want one of butane, cloud-init, kubeadm, machineconfig, tree`},
+		"an unknown variant": {render.Butane, []render.Node{node("master", "management")}, render.Options{Variant: "r4e"}, `variant "r4e": want openshift or fcos`},
+		"a role twice":       {render.Tree, []render.Node{node("worker", "management"), node("worker", "infra")}, render.Options{}, `role "worker" is configured twice`},
+		"a control plane of which nobody knows the type": {render.Kubeadm, []render.Node{node("master", "a", "b")}, render.Options{}, `role "master" has the types a, b, and none of them is management`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := render.Render(test.target, test.nodes, test.options); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}

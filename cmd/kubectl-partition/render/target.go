@@ -1,0 +1,226 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package render
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Target is what the files are for.
+type Target string
+
+// The targets.
+const (
+	Tree          Target = "tree"
+	CloudInit     Target = "cloud-init"
+	Kubeadm       Target = "kubeadm"
+	MachineConfig Target = "machineconfig"
+	Butane        Target = "butane"
+)
+
+// Targets are all of them, by what they make.
+var Targets = map[Target]struct {
+	// Summary says what is made.
+	Summary string
+	render  func(nodes []Node, o Options) (Rendered, error)
+}{
+	Tree:          {"the files of a node, in their directories", renderTree},
+	CloudInit:     {"user data for cloud-init", renderCloudInit},
+	Kubeadm:       {"configuration and patches for kubeadm, and the files of a node", renderKubeadm},
+	MachineConfig: {"objects for OpenShift's machine-config operator", renderMachineConfig},
+	Butane:        {"the source of a MachineConfig, or of an Ignition configuration", renderButane},
+}
+
+// Options are what some targets need beside the nodes.
+type Options struct {
+	// KubeAPIServerImage is the patched image, for kubeadm. Without it kubeadm's own remains.
+	KubeAPIServerImage string
+	// Variant is Butane's: openshift, which is the default, or fcos.
+	Variant string
+}
+
+// Rendered is what a target made of nodes.
+type Rendered struct {
+	Files []File
+	// Warnings are about the nodes as a group. Notes say what is left to do.
+	Warnings, Notes []string
+}
+
+// Render renders nodes for a target. It returns an error if two nodes have the same role, or
+// something of theirs cannot be said in the target's form.
+func Render(target Target, nodes []Node, o Options) (Rendered, error) {
+	t, known := Targets[target]
+	if !known {
+		return Rendered{}, fmt.Errorf("target %q: want one of %s", target, listed(slices.Sorted(maps.Keys(Targets))))
+	}
+	roles := sets.New[string]()
+	for _, node := range nodes {
+		if roles.Has(node.Role) {
+			return Rendered{}, fmt.Errorf("role %q is configured twice", node.Role)
+		}
+		roles.Insert(node.Role)
+	}
+	rendered, err := t.render(nodes, o)
+	rendered.Warnings = lackingTypes(nodes)
+	return rendered, err
+}
+
+// lackingTypes warns of types that some roles have and others have not.
+func lackingTypes(nodes []Node) (warnings []string) {
+	for _, workloadType := range typesOf(nodes) {
+		var lacking []string
+		for _, node := range nodes {
+			if _, has := node.Pools[workloadType]; !has {
+				lacking = append(lacking, node.Role)
+			}
+		}
+		if len(lacking) > 0 {
+			warnings = append(warnings, fmt.Sprintf("Nodes of %s have no type %q. Its DaemonSet pods stay Pending there; an empty cpuset gives them cores, and confines nothing.", strings.Join(lacking, ", "), workloadType))
+		}
+	}
+	return warnings
+}
+
+// typesOf returns the types that any node has, in alphabetical order.
+func typesOf(nodes []Node) []string {
+	types := sets.New[string]()
+	for _, node := range nodes {
+		types.Insert(node.Pools.Types()...)
+	}
+	return sets.List(types)
+}
+
+// nodeFiles are the files of a node that no installer is needed for.
+type nodeFiles struct {
+	// basic are the pinning file and CRI-O's drop-in.
+	basic []File
+	// kubelet is the kubelet's drop-in, and empty if there is none.
+	kubelet []File
+	// admission is kube-apiserver's configuration, and empty without a control plane.
+	admission []File
+	// host are those of HostFiles.
+	host []File
+	// grub has the kernel arguments for a host that boots by GRUB, and is empty if there are
+	// none.
+	grub []File
+}
+
+// filesOf returns a node's files. types are those that its kube-apiserver activates; without
+// any, something else decides.
+func filesOf(node Node, types []string) (files nodeFiles, err error) {
+	pinning, err := node.PinningFile()
+	if err != nil {
+		return nodeFiles{}, err
+	}
+	crio, err := node.CRIODropIn()
+	if err != nil {
+		return nodeFiles{}, err
+	}
+	files.basic = []File{pinning, crio}
+	if node.KubeletConfiguration() != nil {
+		kubelet, err := node.KubeletDropIn()
+		if err != nil {
+			return nodeFiles{}, err
+		}
+		files.kubelet = []File{kubelet}
+	}
+	if node.ControlPlane() && len(types) > 0 {
+		admission, err := AdmissionConfiguration(types)
+		if err != nil {
+			return nodeFiles{}, err
+		}
+		files.admission = []File{admission}
+	}
+	if files.host, err = node.HostFiles(); err != nil {
+		return nodeFiles{}, err
+	}
+	if arguments := node.KernelArguments(); len(arguments) > 0 {
+		// The arguments have no character that a shell would expand.
+		files.grub = []File{{Path: grubPath, Mode: 0o644, Content: fmt.Appendf(nil, "%sGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX %s\"\n", madeBy, strings.Join(arguments, " "))}}
+	}
+	return files, nil
+}
+
+// grubPath is read by the grub-mkconfig of Debian and its descendants.
+const grubPath = "/etc/default/grub.d/01-workload-partitioning.cfg"
+
+// all returns all files of a node.
+func (f nodeFiles) all() []File {
+	return slices.Concat(f.basic, f.kubelet, f.admission, f.host, f.grub)
+}
+
+// notes says what must be done once the files are there.
+func (f nodeFiles) notes(node Node) (notes []string) {
+	if len(f.kubelet) > 0 {
+		notes = append(notes, "Start the kubelet with --config-dir="+kubeletDropInDirectory+".")
+	}
+	if len(f.admission) > 0 {
+		notes = append(notes, "Start kube-apiserver with --admission-control-config-file="+AdmissionPath+". If it has such a file already, add the plugin's entry there.")
+	}
+	return append(notes, f.grubNote(node)...)
+}
+
+func (f nodeFiles) grubNote(node Node) []string {
+	if len(f.grub) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Kernel arguments take effect at the next boot. Run update-grub before it. Where GRUB does not read %s, give them to your boot loader, as in: grubby --update-kernel=ALL --args=%q", path.Dir(grubPath), strings.Join(node.KernelArguments(), " "))}
+}
+
+func renderTree(nodes []Node, _ Options) (r Rendered, err error) {
+	for _, node := range nodes {
+		files, err := filesOf(node, typesOf(nodes))
+		if err != nil {
+			return Rendered{}, err
+		}
+		r.Files = append(r.Files, below(directoryOf(node, nodes), files.all())...)
+		r.note(files.notes(node))
+	}
+	return r, nil
+}
+
+// note adds what was not said of another role.
+func (r *Rendered) note(notes []string) {
+	for _, note := range notes {
+		if !slices.Contains(r.Notes, note) {
+			r.Notes = append(r.Notes, note)
+		}
+	}
+}
+
+// directoryOf returns a directory for each role if there are several.
+func directoryOf(node Node, nodes []Node) string {
+	if len(nodes) == 1 {
+		return ""
+	}
+	return node.Role
+}
+
+// below makes absolute paths relative to a directory of the output.
+func below(directory string, files []File) []File {
+	files = slices.Clone(files)
+	for i := range files {
+		files[i].Path = path.Join(directory, strings.TrimPrefix(files[i].Path, "/"))
+	}
+	return files
+}
