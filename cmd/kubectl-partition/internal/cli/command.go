@@ -30,5 +30,6 @@ Exit codes of all commands:
 	command.AddCommand(newLint(streams))
 	command.AddCommand(newPlan(streams))
 	command.AddCommand(newAudit(streams))
+	command.AddCommand(newRender(streams))
 	return command
 }

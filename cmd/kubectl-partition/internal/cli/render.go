@@ -1,0 +1,347 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/render"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
+)
+
+type renderCommand struct {
+	genericiooptions.IOStreams
+	types, cpusets, roles, host []string
+	file, cpusOfHost, policy    string
+	fromNode, force             bool
+	cpus                        int
+	target, to, image, variant  string
+	// sysfs is where the CPUs of this host are read.
+	sysfs string
+}
+
+func newRender(streams genericiooptions.IOStreams) *cobra.Command {
+	c := &renderCommand{IOStreams: streams, sysfs: topology.Sysfs}
+	return c.command()
+}
+
+func (c *renderCommand) command() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "render (--type TYPE --cpuset LIST)... | --file FILE | --from-node",
+		Short: "Write the configuration of partitioned nodes",
+		Long: `Write the configuration of partitioned nodes: the pinning file, CRI-O's drop-in, a fragment of the
+kubelet's configuration, and kube-apiserver's admission configuration. --host adds what keeps the
+rest of the host on the pools.
+
+What the kubelet would refuse is an error. What it accepts and a careful operator would not do is a
+warning, which does not change the exit code.
+
+Exit codes:
+  0  everything was rendered
+  2  the input is wrong, or a file cannot be written`,
+		Example: `  # The files of a node with 56 CPUs, in their directories
+  kubectl partition render --type management --cpuset 0-1,28-29 --cpus-of-host 0-55 --to out
+
+  # Let this host's topology choose 4 CPUs, and keep the rest of the host on them
+  kubectl partition render --from-node --cpus 4 --host --to out
+
+  # MachineConfigs for the machine pools of OpenShift's installer
+  kubectl partition render --file install-config.yaml --target machineconfig --to manifests
+
+  # User data for cloud-init, with slices and irqbalance of what --host has
+  kubectl partition render --cpuset 0-1 --host=slices,irqbalance --target cloud-init`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("%q is not a flag; a value of --host needs an equals sign, as in --host=affinity", args[0])
+			}
+			return nil
+		},
+		RunE: func(command *cobra.Command, _ []string) error { return c.run(command) },
+	}
+	targets := slices.Sorted(maps.Keys(render.Targets))
+	about := make([]string, len(targets))
+	completions := make([]cobra.Completion, len(targets))
+	for i, target := range targets {
+		about[i] = fmt.Sprintf("\n%s: %s", target, render.Targets[target].Summary)
+		completions[i] = cobra.CompletionWithDesc(string(target), render.Targets[target].Summary)
+	}
+	parts := make([]string, len(render.HostParts))
+	for i, part := range render.HostParts {
+		parts[i] = string(part)
+	}
+	flags := command.Flags()
+	flags.StringArrayVar(&c.types, "type", nil, "workload type of a pool; management if there is one --cpuset and no type")
+	flags.StringArrayVar(&c.cpusets, "cpuset", nil, `CPU list of the pool of the type in the same place, such as 0-1,52-53; "" switches the type on without confining it`)
+	flags.StringVarP(&c.file, "file", "f", "", "read "+render.Kind+" documents, or the workload.partitions in OpenShift's install-config.yaml; - is standard input")
+	flags.BoolVar(&c.fromNode, "from-node", false, "take CPUs, physical cores and NUMA nodes of this host; without --cpuset and --file, choose the pool from them")
+	flags.IntVar(&c.cpus, "cpus", render.DefaultCPUs, "how many CPUs --from-node chooses, rounded up to whole physical cores")
+	flags.StringVar(&c.cpusOfHost, "cpus-of-host", "", "CPU list of the nodes' hosts, such as 0-55")
+	flags.StringArrayVar(&c.roles, "role", nil, "role of the nodes, master by default; nodes of the roles master and control-plane have a control plane")
+	flags.StringVar(&c.policy, "cpu-manager-policy", "", "the kubelet's policy, static or none; by default it is left as it is")
+	flags.StringSliceVar(&c.host, "host", nil, "keep the rest of the host on the pools; --host alone means all of "+strings.Join(parts, ","))
+	flags.Lookup("host").NoOptDefVal = strings.Join(parts, ",")
+	flags.StringVar(&c.target, "target", string(render.Tree), "what to make:"+strings.Join(about, ""))
+	flags.StringVar(&c.to, "to", "", "directory to write to; without it, what is one file is printed")
+	flags.BoolVar(&c.force, "force", false, "overwrite files")
+	flags.StringVar(&c.image, "kube-apiserver-image", "", "the patched image, for the target kubeadm")
+	flags.StringVar(&c.variant, "butane-variant", "openshift", "openshift or fcos, for the target butane")
+	for flag, values := range map[string][]cobra.Completion{
+		"target":             completions,
+		"host":               parts,
+		"cpu-manager-policy": {"none", "static"},
+		"butane-variant":     slices.Sorted(maps.Keys(render.Variants)),
+		"type":               {"management"},
+		"role":               {"control-plane", "master", "worker"},
+		"cpuset":             nil,
+		"cpus":               nil,
+		"cpus-of-host":       nil,
+	} {
+		if err := command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // the flag exists
+		}
+	}
+	if err := command.MarkFlagDirname("to"); err != nil {
+		panic(err)
+	}
+	command.MarkFlagsMutuallyExclusive("file", "cpuset")
+	command.MarkFlagsMutuallyExclusive("file", "type")
+	command.MarkFlagsMutuallyExclusive("file", "role")
+	command.MarkFlagsMutuallyExclusive("file", "cpus")
+	command.MarkFlagsMutuallyExclusive("cpuset", "cpus")
+	return command
+}
+
+func (c *renderCommand) run(command *cobra.Command) error {
+	var host *topology.Topology
+	if c.fromNode {
+		var err error
+		if host, err = topology.Read(c.sysfs); err != nil {
+			return fmt.Errorf("this host's topology: %w", err)
+		}
+	} else if command.Flags().Changed("cpus") {
+		return errors.New("--cpus needs --from-node, which chooses them")
+	}
+	configurations, err := c.configurations(host)
+	if err != nil {
+		return err
+	}
+	var nodes []render.Node
+	for _, configuration := range configurations {
+		more, warnings, err := render.Validate(configuration, host)
+		if err != nil {
+			if len(configurations) > 1 {
+				return fmt.Errorf("roles %q: %w", configuration.Roles, err)
+			}
+			return err
+		}
+		prefix := ""
+		if len(configurations) > 1 {
+			prefix = "role " + strings.Join(configuration.Roles, ", ") + ": "
+		}
+		c.say("warning: "+prefix, warnings)
+		nodes = append(nodes, more...)
+	}
+	rendered, err := render.Render(render.Target(c.target), nodes, render.Options{KubeAPIServerImage: c.image, Variant: c.variant})
+	if err != nil {
+		return err
+	}
+	c.say("warning: ", rendered.Warnings)
+	if c.to == "" {
+		err = c.print(rendered.Files)
+	} else {
+		err = c.write(rendered.Files)
+	}
+	if err != nil {
+		return err
+	}
+	c.say("note: ", rendered.Notes)
+	return nil
+}
+
+func (c *renderCommand) say(prefix string, sentences []string) {
+	for _, sentence := range sentences {
+		fmt.Fprintf(c.ErrOut, "%s%s\n", prefix, sentence)
+	}
+}
+
+// configurations returns what flags, file or topology say. host is nil without --from-node.
+func (c *renderCommand) configurations(host *topology.Topology) (all []render.NodeConfiguration, err error) {
+	switch {
+	case c.file != "":
+		all, err = c.read()
+	case len(c.cpusets) > 0 || len(c.types) > 0 && host == nil:
+		all, err = c.pairs()
+	case host != nil:
+		all, err = c.propose(host)
+	default:
+		err = errors.New("nothing says which pools there are: give --type and --cpuset, --file, or --from-node")
+	}
+	for i := range all {
+		if c.cpusOfHost != "" {
+			all[i].CPUs = c.cpusOfHost
+		}
+		if c.policy != "" {
+			all[i].CPUManagerPolicy = c.policy
+		}
+		if len(c.host) > 0 {
+			all[i].Host = nil
+			for _, part := range c.host {
+				all[i].Host = append(all[i].Host, render.HostPart(part))
+			}
+		}
+	}
+	return all, err
+}
+
+func (c *renderCommand) read() ([]render.NodeConfiguration, error) {
+	if c.file == "-" {
+		all, err := render.Read(c.In)
+		if err != nil {
+			err = fmt.Errorf("standard input: %w", err)
+		}
+		return all, err
+	}
+	file, err := os.Open(c.file)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	all, err := render.Read(file)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", c.file, err)
+	}
+	return all, err
+}
+
+// fromFlags returns a configuration with what flags say about all pools.
+func (c *renderCommand) fromFlags(partitions []render.Partition) []render.NodeConfiguration {
+	return []render.NodeConfiguration{{TypeMeta: output.TypeMeta(render.Kind), Roles: c.roles, Partitions: partitions}}
+}
+
+func (c *renderCommand) pairs() ([]render.NodeConfiguration, error) {
+	types := c.types
+	if len(types) == 0 && len(c.cpusets) == 1 {
+		types = []string{defaultType}
+	}
+	if len(types) != len(c.cpusets) {
+		return nil, fmt.Errorf("each --type needs one --cpuset: there are types %q and cpusets %q", types, c.cpusets)
+	}
+	var partitions []render.Partition
+	for i := range types {
+		partitions = append(partitions, render.Partition{Type: types[i], CPUSet: &c.cpusets[i]})
+	}
+	return c.fromFlags(partitions), nil
+}
+
+// defaultType is the one that everybody has.
+const defaultType = "management"
+
+func (c *renderCommand) propose(host *topology.Topology) ([]render.NodeConfiguration, error) {
+	types := c.types
+	if len(types) == 0 {
+		types = []string{defaultType}
+	}
+	if len(types) > 1 {
+		return nil, fmt.Errorf("--from-node chooses one pool, and there are types %q: give each a --cpuset", types)
+	}
+	proposal, err := render.Propose(host, c.cpus)
+	if err != nil {
+		return nil, err
+	}
+	c.say("", proposal.Reasons)
+	list := proposal.Pool.String()
+	return c.fromFlags([]render.Partition{{Type: types[0], CPUSet: &list}}), nil
+}
+
+// print prints what is one file, or several documents of YAML.
+func (c *renderCommand) print(files []render.File) error {
+	target := render.Target(c.target)
+	if target == render.Tree || target == render.Kubeadm || len(files) > 1 && target != render.MachineConfig {
+		return fmt.Errorf("the target %s makes %d files; say with --to where they go", target, len(files))
+	}
+	for i, file := range files {
+		if i > 0 {
+			fmt.Fprintln(c.Out, "---")
+		}
+		if _, err := c.Out.Write(file.Content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes the files below --to, and prints their names. Unless --force is given, it
+// writes none if one of them exists.
+func (c *renderCommand) write(files []render.File) error {
+	if !c.force {
+		var existing []string
+		for _, file := range files {
+			name := filepath.Join(c.to, file.Path)
+			if _, err := os.Lstat(name); err == nil {
+				existing = append(existing, name)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		if len(existing) > 0 {
+			return fmt.Errorf("nothing was written, because these exist; --force overwrites them: %s", strings.Join(existing, ", "))
+		}
+	}
+	for _, file := range files {
+		name := filepath.Join(c.to, file.Path)
+		if err := writeFile(name, file); err != nil {
+			return err
+		}
+		fmt.Fprintln(c.Out, name)
+	}
+	if target := render.Target(c.target); (target == render.Tree || target == render.Kubeadm) && os.Geteuid() != 0 {
+		c.say("note: ", []string{"These files belong to you. On the node they must belong to root, or the kubelet does not start: chown -R root:root etc."})
+	}
+	return nil
+}
+
+// writeFile replaces a file as a whole, so that nobody reads half of it. Its mode does not
+// depend on the umask.
+func writeFile(name string, file render.File) error {
+	directory := filepath.Dir(name)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(directory, ".render-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name())
+	_, err = io.Copy(temporary, bytes.NewReader(file.Content))
+	err = errors.Join(err, temporary.Chmod(file.Mode), temporary.Sync(), temporary.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), name)
+}
