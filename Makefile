@@ -132,6 +132,7 @@ fuzz: ## Run each fuzz target for a minute
 	go test -run=NONE -fuzz=FuzzAdmit -fuzztime=1m ./openshift-kube-apiserver/admission/partitioning
 	cd cmd/carry && go test -run=NONE -fuzz='^FuzzHunks$$' -fuzztime=1m ./internal/patch
 	cd cmd/kubectl-partition && go test -run=NONE -fuzz='^FuzzLint$$' -fuzztime=1m ./lint
+	cd cmd/kubectl-partition && for target in FuzzRender FuzzRead; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m ./render; done
 
 .PHONY: lint
 lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patches

@@ -178,3 +178,44 @@ func TestRenderRefuses(t *testing.T) {
 		})
 	}
 }
+
+// FuzzRender renders whatever Validate accepts, for every target: Render compares what it has
+// rendered with what was meant, and must never find a difference.
+func FuzzRender(f *testing.F) {
+	f.Add("management", "0-1,28-29", "0-55", true)
+	f.Add("infra", "", "", false)
+	f.Add("1a", "0-3", "0-3", true)
+	f.Add("on", "63-64,8191", "", false)
+	f.Fuzz(func(t *testing.T, workloadType, pool, cpus string, static bool) {
+		c := render.NodeConfiguration{CPUs: cpus, Host: render.HostParts, Partitions: []render.Partition{{Type: workloadType, CPUSet: &pool}}}
+		if static {
+			c.CPUManagerPolicy = "static"
+		}
+		nodes, _, err := render.Validate(c, nil)
+		if err != nil {
+			return
+		}
+		for target := range render.Targets {
+			if _, err := render.Render(target, nodes, render.Options{}); err != nil {
+				t.Errorf("%s of %q, %q, %q: %v", target, workloadType, pool, cpus, err)
+			}
+		}
+	})
+}
+
+// FuzzRead finds an answer to every file.
+func FuzzRead(f *testing.F) {
+	for _, name := range []string{"node.yaml", "install-config.yaml"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		all, err := render.Read(bytes.NewReader(data))
+		if (err == nil) == (len(all) == 0) {
+			t.Errorf("%d configurations and %v", len(all), err)
+		}
+	})
+}
