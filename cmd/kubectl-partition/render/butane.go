@@ -69,7 +69,7 @@ func renderButane(nodes []Node, o Options) (r Rendered, err error) {
 	}
 	version, known := Variants[o.Variant]
 	if !known {
-		return Rendered{}, fmt.Errorf("Butane's variant %q: want openshift or fcos", o.Variant)
+		return Rendered{}, fmt.Errorf("variant %q of Butane: want openshift or fcos", o.Variant)
 	}
 	for _, node := range nodes {
 		files, err := filesOf(node, typesOf(nodes))

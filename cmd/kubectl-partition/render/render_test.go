@@ -167,7 +167,7 @@ func TestRenderRefuses(t *testing.T) {
 		want    string
 	}{
 		"an unknown target":  {"helm", []render.Node{node("master", "management")}, render.Options{}, `target "helm": want one of butane, cloud-init, kubeadm, machineconfig, tree`},
-		"an unknown variant": {render.Butane, []render.Node{node("master", "management")}, render.Options{Variant: "r4e"}, `variant "r4e": want openshift or fcos`},
+		"an unknown variant": {render.Butane, []render.Node{node("master", "management")}, render.Options{Variant: "r4e"}, `variant "r4e" of Butane: want openshift or fcos`},
 		"a role twice":       {render.Tree, []render.Node{node("worker", "management"), node("worker", "infra")}, render.Options{}, `role "worker" is configured twice`},
 		"a control plane of which nobody knows the type": {render.Kubeadm, []render.Node{node("master", "a", "b")}, render.Options{}, `role "master" has the types a, b, and none of them is management`},
 	} {
