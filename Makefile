@@ -31,7 +31,7 @@ empty :=
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)"
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
-MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/kubectl-partition cluster test/e2e
+MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/e2e
 
 ##@ A node
 

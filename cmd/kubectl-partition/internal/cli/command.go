@@ -31,5 +31,6 @@ Exit codes of all commands:
 	command.AddCommand(newPlan(streams))
 	command.AddCommand(newAudit(streams))
 	command.AddCommand(newRender(streams))
+	command.AddCommand(newAlerts(streams))
 	return command
 }

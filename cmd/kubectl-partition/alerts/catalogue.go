@@ -1,0 +1,206 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package alerts
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+)
+
+// Prefix begins the names of all alerts in the rules. The short name of an alert follows.
+const Prefix = "WorkloadPartitioning"
+
+// Severities of alerts: critical needs somebody now, warning needs somebody today, and info is
+// for whoever looks at the node anyway.
+const (
+	Critical = "critical"
+	Warning  = "warning"
+	Info     = "info"
+)
+
+const (
+	minute = model.Duration(time.Minute)
+	hour   = model.Duration(time.Hour)
+)
+
+// Alert is one alert of the catalogue.
+type Alert struct {
+	// Name is the short name, without [Prefix].
+	Name     string
+	Severity string
+	// For is how long the symptom must last. 0 means that the alert fires at once.
+	For model.Duration
+	// Threshold is above what the alert fires, if it has one ([Alert.HasThreshold]).
+	Threshold float64
+	// Summary is one line, a template of Prometheus.
+	Summary string
+
+	expr, description string
+}
+
+// HasThreshold reports whether the alert compares with a threshold that can be changed.
+func (a Alert) HasThreshold() bool { return strings.Contains(a.expr, "<threshold>") }
+
+// Alerts returns the catalogue, in the order of docs/user/alerts.md.
+func Alerts() []Alert { return slices.Clone(catalogue) }
+
+// added is an expression for how much a counter grew within the window, by some labels. A
+// series that appears counts from zero, which increase() alone does not see: a counter with
+// the label of a reason does not exist before the first pod.
+func added(by, counter string) string {
+	return `sum by (` + by + `) (
+  (` + counter + ` unless count_over_time(` + counter + `[<window>] offset <window>))
+  or increase(` + counter + `[<window>])
+)`
+}
+
+// typed gives a series of kubectl partition audit --serve the label workload_type, as all
+// other metrics have it.
+func typed(series string) string {
+	return `label_replace(` + series + `, "workload_type", "$1", "type", "(.+)")`
+}
+
+// placement are the codes of findings that the alert Leak counts already.
+const placement = "off-pool|on-pool|off-exclusive|task-off-set|process-moved"
+
+const needsAudit = " This needs the DaemonSet of kubectl partition audit --serve."
+
+const needsKubeStateMetrics = " This needs kube-state-metrics, because no metric of the kubelet says to which type a pod belongs."
+
+// Metrics are those of docs/user/metrics.md; container_ are cAdvisor's, and
+// workload_partitioning: are recorded.
+var catalogue = []Alert{
+	{
+		Name: "APIServerWithoutPlugin", Severity: Critical, For: 15 * minute,
+		// A kube-apiserver whose plugin knows no type has none of its gauges. The plugin knows a
+		// type that two nodes report, or all.
+		expr: `(up{<apiserver>} == 1 unless on (instance) apiserver_workload_partitioning_active{})
+and on () (
+  count(apiserver_workload_partitioning_active{}) > 0
+  or max(count by (workload_type) (kubelet_workload_partitioning_pool_cpus{})) > 1
+  or count(group by (<node>) (kubelet_workload_partitioning_pool_cpus{})) == count(group by (<node>) (up{<kubelet>}))
+)`,
+		Summary:     `kube-apiserver {{ $labels.instance }} runs without the admission plugin, while nodes have pools.`,
+		description: `kube-apiserver {{ $labels.instance }} has no metric apiserver_workload_partitioning_active. Through it, anybody who creates pods can write the cores and annotations of a partitioned pod by hand, and kubelets believe them. Replace it by a patched one, and see that its --disable-admission-plugins does not name workload.openshift.io/Partitioning.`,
+	},
+	{
+		Name: "ReplicasDisagree", Severity: Warning, For: 15 * minute,
+		expr: `(max by (workload_type) (apiserver_workload_partitioning_active{}) != min by (workload_type) (apiserver_workload_partitioning_active{}))
+or (count by (workload_type) (apiserver_workload_partitioning_active{}) < on () group_left () count(group by (instance) (apiserver_workload_partitioning_active{})))`,
+		Summary:     `The replicas of kube-apiserver disagree on whether workload type {{ $labels.workload_type }} is active.`,
+		description: `Whether a pod that asks for {{ $labels.workload_type }} is partitioned depends on the replica that admits it. Compare the files of --admission-control-config-file: all replicas must have the same configuration of the plugin. If they do, look for a replica whose log says that its caches are not synchronised.`,
+	},
+	{
+		Name: "NodesMissing", Severity: Warning, For: 15 * minute, Threshold: 0,
+		expr: `max by (workload_type) (apiserver_workload_partitioning_nodes_missing{}) > <threshold>
+and on (workload_type) max by (workload_type) (apiserver_workload_partitioning_active{}) == 1`,
+		Summary:     `{{ $value }} nodes do not offer the active workload type {{ $labels.workload_type }}.`,
+		description: `Pods of type {{ $labels.workload_type }} cannot run on {{ $value }} nodes, and stay Pending if no other node has room. Events NodeMissingPartition name the nodes. Give each of them a pinning file and restart its kubelet, or label it workload.openshift.io/partitioning=ignore.`,
+	},
+	{
+		Name: "TypeInactive", Severity: Warning, For: hour,
+		expr: `max by (workload_type) (apiserver_workload_partitioning_active{}) == 0
+and on (workload_type) max by (workload_type) (apiserver_workload_partitioning_nodes_missing{}) > 0`,
+		Summary:     `Workload type {{ $labels.workload_type }} is not active: some nodes offer it, and some do not.`,
+		description: `Pods that ask for {{ $labels.workload_type }} run as ordinary pods, and stay so when the type becomes active. The nodes without the type have no {{ $labels.workload_type }}.workload.openshift.io/cores in their capacity. Give each of them a pinning file and restart its kubelet, or label it workload.openshift.io/partitioning=ignore.`,
+	},
+	{
+		Name: "TypeDeactivated", Severity: Critical, For: 5 * minute,
+		expr: `max by (workload_type) (apiserver_workload_partitioning_active{}) == 0
+and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_partitioning_active{}[<window>])) == 1`,
+		Summary:     `Workload type {{ $labels.workload_type }} was active and is not any more.`,
+		description: `New pods that ask for {{ $labels.workload_type }} run as ordinary pods, off the pool. Either the type was taken out of the annotation workload.openshift.io/enabled of kube-system, or it was never written there and a node without the type has joined. If nobody did this on purpose, write the annotation again, and create the pods again that came meanwhile.`,
+	},
+	{
+		Name: "NotLatched", Severity: Warning, For: 10 * minute,
+		expr:        `max by (workload_type) (apiserver_workload_partitioning_unlatched{}) == 1`,
+		Summary:     `That workload type {{ $labels.workload_type }} is active could not be written to kube-system.`,
+		description: `The type ends being active when a node without it joins. Look for "could not be latched" in the log of kube-apiserver, and for a webhook or policy that keeps kube-apiserver from annotating the namespace kube-system.`,
+	},
+	{
+		Name: "PodsSkipped", Severity: Warning, Threshold: 0,
+		expr: added("workload_type, reason", `apiserver_workload_partitioning_pods_total{outcome="skipped",reason!="decided_against"}`) + `
+> <threshold>`,
+		Summary:     `Pods that asked for workload type {{ $labels.workload_type }} run as ordinary pods: {{ $labels.reason }}.`,
+		description: `Within <window>, {{ $value | printf "%.0f" }} pods asked for {{ $labels.workload_type }} and were not partitioned, with the reason {{ $labels.reason }}. They use CPUs outside of the pool, and stay as they are until they are created again. Their annotation workload.openshift.io/warning says what to change.`,
+	},
+	{
+		Name: "PodsRefused", Severity: Warning, Threshold: 0,
+		expr: added("workload_type, reason", `apiserver_workload_partitioning_pods_total{outcome="refused"}`) + `
+> <threshold>`,
+		Summary:     `Pods that asked for workload type {{ $labels.workload_type }} are not created: {{ $labels.reason }}.`,
+		description: `Within <window>, {{ $value | printf "%.0f" }} requests to create a pod were refused, with the reason {{ $labels.reason }}. A controller that tries again counts each time. Look for Events FailedCreate of workloads that ask for {{ $labels.workload_type }}; the message says what to change.`,
+	},
+	{
+		Name: "StaticPodNotPartitioned", Severity: Warning, For: 5 * minute,
+		expr:        `sum by (<node>, reason) (kubelet_workload_partitioning_static_pods_skipped_total{}) > 0`,
+		Summary:     `A static pod of {{ $labels.<node> }} asked for a partition and runs as an ordinary pod: {{ $labels.reason }}.`,
+		description: `An Event StaticPodNotPartitioned on the Node names the pod and says what to change in its manifest. The kubelet counts since its start: the alert ends when the kubelet restarts with a correct manifest.`,
+	},
+	{
+		Name: "Leak", Severity: Critical, For: 5 * minute,
+		expr:        `sum by (<node>, workload_type) (` + typed(`workload_partitioning_audit_containers_off_set{}`) + `) > 0`,
+		Summary:     `{{ $value }} containers or pods of type {{ $labels.workload_type }} on {{ $labels.<node> }} may run on CPUs where they must not.`,
+		description: `Either a partitioned pod has left its pool, or another pod (type "-") may use CPUs of a pool or of an exclusive container. Run kubectl partition audit on the node: it names each of them, and says what to do.` + needsAudit,
+	},
+	{
+		Name: "AuditFindings", Severity: Warning, For: 15 * minute,
+		expr:        `sum by (<node>, code) (workload_partitioning_audit_findings{code!~"` + placement + `"}) > 0`,
+		Summary:     `The audit of {{ $labels.<node> }} finds {{ $value }} times {{ $labels.code }}.`,
+		description: `The pinning file, the kubelet and the runtime of the node do not agree, or a weight or quota is not what was asked for. Run kubectl partition audit on the node: it names what is wrong, and says what to do.` + needsAudit,
+	},
+	{
+		Name: "AuditStale", Severity: Warning, For: 5 * minute, Threshold: 900,
+		expr: `time() - max by (<node>) (workload_partitioning_audit_last_success_timestamp_seconds{}) > <threshold>
+or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) == 0`,
+		Summary:     `The audit of {{ $labels.<node> }} does not succeed.`,
+		description: `While it does not, nobody notices a leak on the node. The log of the DaemonSet's pod there says what it could not read.` + needsAudit,
+	},
+	{
+		Name: "NothingLeftToShare", Severity: Warning, For: 5 * minute,
+		expr:        `min by (<node>) (kubelet_workload_partitioning_shared_cpus{}) == 0`,
+		Summary:     `Exclusive containers have every CPU of {{ $labels.<node> }} that no pool has.`,
+		description: `Containers without exclusive CPUs run on a single CPU now, or on those of reservedSystemCPUs, and may disturb an exclusive container there. The Event NoSharedCPUs on the Node names the CPU and the pods. Move a pod with exclusive CPUs to another node, or reserve a CPU in no pool with reservedSystemCPUs.`,
+	},
+	{
+		Name: "PoolOvercommitted", Severity: Info, For: 30 * minute, Threshold: 1,
+		expr:        `workload_partitioning:pool_requested:ratio{} > <threshold>`,
+		Summary:     `Pods of type {{ $labels.workload_type }} on {{ $labels.<node> }} request {{ $value | humanizePercentage }} of their pool.`,
+		description: `The scheduler does not bound what a pool has to carry: the node offers as many cores as the whole host has CPU. While all pods are busy, each gets less than it asked for. Compare with what is used (workload_partitioning:pool_used:ratio), then let the pool grow, or bound the namespaces by a quota on requests.{{ $labels.workload_type }}.workload.openshift.io/cores.`,
+	},
+	{
+		Name: "PoolSaturated", Severity: Warning, For: 15 * minute, Threshold: 0.9,
+		expr:        `workload_partitioning:pool_used:ratio{} > <threshold>`,
+		Summary:     `The pool of type {{ $labels.workload_type }} on {{ $labels.<node> }} is used to {{ $value | humanizePercentage }}.`,
+		description: `What keeps the cluster running competes for the last CPU time of its pool. Find the pods that use most of it, give those that matter a larger request, or let the pool grow. This needs the DaemonSet of kubectl partition audit --serve, which measures the CPUs of the pool. Without it, kube-state-metrics is needed, because no metric of the kubelet says to which type a pod belongs; then only pods with a CPU request count.`,
+	},
+	{
+		Name: "PoolPressure", Severity: Warning, For: 15 * minute, Threshold: 0.5,
+		expr:        `workload_partitioning:pool_waiting:ratio{} > <threshold>`,
+		Summary:     `A container of type {{ $labels.workload_type }} on {{ $labels.<node> }} waits for a CPU {{ $value | humanizePercentage }} of the time.`,
+		description: `Some process of the container that waits most was ready and had no CPU. Its own CPU limit may be the reason (compare ContainerThrottled); otherwise the pool is too small for what runs on it. Pressure (PSI) exists on cgroup v2, with the kubelet of v1.34 or later.` + needsKubeStateMetrics,
+	},
+	{
+		Name: "ContainerThrottled", Severity: Info, For: 15 * minute, Threshold: 0.25,
+		expr:        `workload_partitioning:container_throttled:ratio{} > <threshold>`,
+		Summary:     `Container {{ $labels.container }} of pod {{ $labels.namespace }}/{{ $labels.pod }} is throttled in {{ $value | humanizePercentage }} of its periods.`,
+		description: `The container of type {{ $labels.workload_type }} has used up its CPU limit, whether or not its pool has time left. Raise the limit of its workload, or remove it: within a pool, the weights of the requests keep pods apart.` + needsKubeStateMetrics,
+	},
+}

@@ -1,0 +1,160 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/alerts"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+)
+
+func newAlerts(streams genericiooptions.IOStreams) *cobra.Command {
+	o := alerts.Defaults()
+	var prometheusRule, dashboard bool
+	var namespace string
+	var objectLabels, waits, thresholds map[string]string
+	command := &cobra.Command{
+		Use:   "alerts",
+		Short: "Render Prometheus rules and a Grafana dashboard for partitioned nodes",
+		Long: `Render alerting and recording rules for Prometheus, or a dashboard for Grafana.
+
+The rules are one file that Prometheus reads, or with --prometheusrule an object of the
+Prometheus operator. The dashboard shows series that the rules record. Nothing is read from a
+cluster.
+
+The alerts, whose names all begin with ` + alerts.Prefix + ` in the rules:
+
+` + alertTable() + `
+docs/user/alerts.md says of each what it means and what to do.
+
+Exit codes: 0, or 2 if a flag has an invalid value.`,
+		Example: `  # A file for rule_files of Prometheus
+  kubectl partition alerts >workload-partitioning.rules.yaml
+
+  # An object for kube-prometheus-stack
+  kubectl partition alerts --prometheusrule -n monitoring --object-label release=prometheus | kubectl apply -f -
+
+  # Other limits, and no alert for requests above the pool
+  kubectl partition alerts --threshold PoolSaturated=0.8 --for PoolSaturated=1h --without PoolOvercommitted
+
+  # The targets of the Helm chart "prometheus"
+  kubectl partition alerts --apiserver 'job="kubernetes-apiservers"' --kubelet 'job="kubernetes-nodes"' --cadvisor 'job="kubernetes-nodes-cadvisor"' --kube-state-metrics ''
+
+  # A dashboard, to import in Grafana
+  kubectl partition alerts --dashboard >workload-partitioning.json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	command.RunE = func(*cobra.Command, []string) error {
+		var err error
+		if o.For, err = parsed("for", waits, model.ParseDuration); err != nil {
+			return err
+		}
+		if o.Thresholds, err = parsed("threshold", thresholds, func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }); err != nil {
+			return err
+		}
+		if dashboard {
+			d, err := alerts.NewDashboard(o)
+			if err != nil {
+				return err
+			}
+			return output.JSON.Print(streams.Out, d, nil)
+		}
+		rules, err := alerts.Rules(o)
+		if err != nil {
+			return err
+		}
+		if prometheusRule {
+			return output.YAML.Print(streams.Out, rules.Object(namespace, objectLabels), nil)
+		}
+		return output.YAML.Print(streams.Out, rules, nil)
+	}
+	flags := command.Flags()
+	flags.BoolVar(&prometheusRule, "prometheusrule", false, "print an object PrometheusRule of the Prometheus operator")
+	flags.BoolVar(&dashboard, "dashboard", false, "print a dashboard for Grafana, as JSON")
+	command.MarkFlagsMutuallyExclusive("prometheusrule", "dashboard")
+	flags.StringVarP(&namespace, "namespace", "n", "", "the namespace of the PrometheusRule")
+	flags.StringToStringVar(&objectLabels, "object-label", nil, "a label of the PrometheusRule, by which an operator may select it, as NAME=VALUE; repeatable")
+	flags.StringSliceVar(&o.Types, "type", o.Types, "a workload type; repeatable. Only metrics of kube-state-metrics need it")
+	flags.StringVar(&o.APIServer, "apiserver", o.APIServer, "label matchers of the targets that are kube-apiservers")
+	flags.StringVar(&o.Kubelet, "kubelet", o.Kubelet, "label matchers of the targets that are kubelets")
+	flags.StringVar(&o.CAdvisor, "cadvisor", o.CAdvisor, "label matchers of the kubelets' metrics of containers")
+	flags.StringVar(&o.KubeStateMetrics, "kube-state-metrics", o.KubeStateMetrics, "label matchers of kube-state-metrics")
+	flags.StringVar(&o.NodeLabel, "node-label", o.NodeLabel, "the label that tells nodes apart, in metrics of kubelets and containers alike")
+	flags.StringVar(&o.Selector, "selector", "", `label matchers for every metric, such as cluster="edge-7"`)
+	flags.StringToStringVar(&o.Labels, "label", nil, "a label of every alert and recorded series, as NAME=VALUE; repeatable")
+	flags.Var(&o.Window, "window", "how far back skipped and refused pods count")
+	flags.StringToStringVar(&waits, "for", nil, "how long a symptom lasts before its alert fires, as ALERT=DURATION; repeatable")
+	flags.StringToStringVar(&thresholds, "threshold", nil, "above what an alert fires, as ALERT=NUMBER; repeatable")
+	flags.StringSliceVar(&o.Without, "without", nil, "an alert to leave out; repeatable")
+	flags.StringVar(&o.RunbookURL, "runbook-url", o.RunbookURL, "where docs/user/alerts.md is published")
+	complete := func(flag, suffix string, has func(alerts.Alert) bool) {
+		var names []string
+		for _, a := range alerts.Alerts() {
+			if has(a) {
+				names = append(names, a.Name+suffix)
+			}
+		}
+		if err := command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)); err != nil {
+			panic(err) // the flag exists
+		}
+	}
+	all := func(alerts.Alert) bool { return true }
+	complete("without", "", all)
+	complete("for", "=", all)
+	complete("threshold", "=", alerts.Alert.HasThreshold)
+	return command
+}
+
+// alertTable lists the catalogue for the help.
+func alertTable() string {
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  NAME\tSEVERITY\tFOR\tTHRESHOLD")
+	for _, a := range alerts.Alerts() {
+		wait, threshold := "-", "-"
+		if a.For > 0 {
+			wait = a.For.String()
+		}
+		if a.HasThreshold() {
+			threshold = strconv.FormatFloat(a.Threshold, 'g', -1, 64)
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", a.Name, a.Severity, wait, threshold)
+	}
+	w.Flush()
+	return table.String()
+}
+
+// parsed parses the values of a flag that is a map.
+func parsed[T any](flag string, texts map[string]string, parse func(string) (T, error)) (map[string]T, error) {
+	values := map[string]T{}
+	for name, text := range texts {
+		value, err := parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s=%q: %w", flag, name, text, err)
+		}
+		values[name] = value
+	}
+	return values, nil
+}
