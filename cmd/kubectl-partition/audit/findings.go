@@ -298,7 +298,7 @@ func (n *node) withoutCgroup() (findings []Finding) {
 // process of each container, which the runtime knows, and all that are in its mount namespace:
 // every container has one of its own. A thread may also be there alone.
 func (n *node) moved() (findings []Finding) {
-	hosts := n.host.mountNamespace(1)
+	hosts := n.host.hostNamespace()
 	byNamespace := map[string]*group{}
 	report := func(g *group, t task) {
 		if _, partitioned := n.confined(g.pod); !partitioned && t.allowed.Intersection(n.pools.Union()).IsEmpty() {

@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,10 +117,6 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 	if n.cgroups, err = h.hierarchy(); err != nil {
 		return nil, err
 	}
-	// Without this right, moved processes would go unseen.
-	if _, err := os.Readlink(h.mountNamespacePath(1)); err != nil {
-		return nil, fmt.Errorf("the host's mount namespace: %w; run as root, with the capability SYS_PTRACE and the host's processes in sight", err)
-	}
 	if n.online, err = h.onlineCPUs(); err != nil {
 		return nil, err
 	}
@@ -135,6 +132,15 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 	}
 	if err := n.readTasks(); err != nil {
 		return nil, err
+	}
+	// Without this right, moved processes would go unseen.
+	for _, g := range n.groups {
+		if g.kind != ofContainer || g.container.pid == 0 {
+			continue
+		}
+		if _, err := os.Readlink(h.mountNamespacePath(g.container.pid)); errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("the mount namespace of %s: %w; run as root, with the capability SYS_PTRACE", g.object(), err)
+		}
 	}
 	if n.kubelet, err = h.kubelet(n.inPods); err != nil {
 		return nil, err
@@ -313,6 +319,15 @@ func readTask(process procfs.Proc) (t task, err error) {
 		return t, errors.New("it has ended")
 	}
 	return t, nil
+}
+
+// hostNamespace returns the host's mount namespace. Where even root may not look at the first
+// process, since the host itself is a container, it is that of this process.
+func (h Host) hostNamespace() string {
+	if namespace := h.mountNamespace(1); namespace != "" {
+		return namespace
+	}
+	return h.mountNamespace(os.Getpid())
 }
 
 // mountNamespace returns that of a process; empty if it has ended.
