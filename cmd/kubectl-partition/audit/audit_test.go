@@ -296,11 +296,15 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		"no cgroups":                  {func(n *tree) { n.remove("sys/fs/cgroup") }, "has no cgroups of either version"},
 		"no cpusets":                  {func(n *tree) { n.write("sys/fs/cgroup/cgroup.controllers", "cpu memory") }, `no cpuset controller, only "cpu memory"`},
 		"the runtime does not answer": {func(n *tree) { n.runtime.err = os.ErrDeadlineExceeded }, "runtime: i/o timeout"},
-		"processes of others cannot be looked at": {func(n *tree) { n.remove("proc/1/ns") }, "run as root, with the capability SYS_PTRACE"},
-		"the kubelet's file is wrong":             {func(n *tree) { n.write("var/lib/kubelet/config.yaml", "cpuManagerPolicy: [") }, "kubelet configuration: "},
-		"the checkpoint is cut":                   {func(n *tree) { n.write("var/lib/kubelet/cpu_manager_state", `{"policyName": "sta`) }, "CPU manager's checkpoint "},
-		"the record is cut":                       {func(n *tree) { n.write("var/lib/kubelet/workload_partitioning_state", `{`) }, "kubelet's record "},
-		"CRI-O's configuration is no TOML":        {func(n *tree) { n.write("etc/crio/crio.conf", "[") }, "CRI-O's configuration "},
+		"processes of others cannot be looked at": {func(n *tree) {
+			process := fmt.Sprintf("proc/%d/ns/mnt", n.pid("operator", "c"))
+			n.remove(process)
+			n.write(process, "")
+		}, "run as root, with the capability SYS_PTRACE"},
+		"the kubelet's file is wrong":      {func(n *tree) { n.write("var/lib/kubelet/config.yaml", "cpuManagerPolicy: [") }, "kubelet configuration: "},
+		"the checkpoint is cut":            {func(n *tree) { n.write("var/lib/kubelet/cpu_manager_state", `{"policyName": "sta`) }, "CPU manager's checkpoint "},
+		"the record is cut":                {func(n *tree) { n.write("var/lib/kubelet/workload_partitioning_state", `{`) }, "kubelet's record "},
+		"CRI-O's configuration is no TOML": {func(n *tree) { n.write("etc/crio/crio.conf", "[") }, "CRI-O's configuration "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := sample(t, false, true)

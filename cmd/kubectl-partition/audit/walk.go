@@ -21,7 +21,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,7 +137,7 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 		if g.kind != ofContainer || g.container.pid == 0 {
 			continue
 		}
-		if _, err := os.Readlink(h.mountNamespacePath(g.container.pid)); errors.Is(err, fs.ErrPermission) {
+		if _, err := os.Readlink(h.mountNamespacePath(g.container.pid)); err != nil && !gone(err) {
 			return nil, fmt.Errorf("the mount namespace of %s: %w; run as root, with the capability SYS_PTRACE", g.object(), err)
 		}
 	}
