@@ -24,7 +24,7 @@ import (
 // NodeChanged replaces a node by its next state; nil is a node that is not there. It does
 // not block.
 func (t *Tracker) NodeChanged(before, after *v1.Node) {
-	if before != nil && after != nil && counts(before) == counts(after) && sameCores(before, after) {
+	if before != nil && after != nil && partition.NodeCounts(before.Labels) == partition.NodeCounts(after.Labels) && sameCores(before, after) {
 		return
 	}
 	t.mu.Lock()
@@ -33,7 +33,7 @@ func (t *Tracker) NodeChanged(before, after *v1.Node) {
 	t.publish()
 	t.mu.Unlock()
 	// Before all nodes are seen a type may seem active that is not.
-	if after == nil || !counts(after) || t.missing == nil || !t.Synced() {
+	if after == nil || !partition.NodeCounts(after.Labels) || t.missing == nil || !t.Synced() {
 		return
 	}
 	for workloadType, state := range *t.types.Load() {
@@ -43,26 +43,8 @@ func (t *Tracker) NodeChanged(before, after *v1.Node) {
 	}
 }
 
-// Labels of nodes that have no pool and never will, so that no type waits for them. A
-// kubelet may label its own node: one that does so only loses the pods that it could have
-// had.
-const (
-	// ignoreLabel and ignoreValue are what an administrator writes.
-	ignoreLabel = partition.Domain + "/partitioning"
-	ignoreValue = "ignore"
-	// virtualLabel and virtualValue are those of virtual-kubelet, which calls its nodes Linux.
-	virtualLabel = "type"
-	virtualValue = "virtual-kubelet"
-)
-
-// counts reports whether a type can be active only if the node reports it.
-func counts(node *v1.Node) bool {
-	system, labelled := node.Labels[v1.LabelOSStable]
-	return (!labelled || system == string(v1.Linux)) && node.Labels[ignoreLabel] != ignoreValue && node.Labels[virtualLabel] != virtualValue
-}
-
 func (t *Tracker) add(node *v1.Node, n int) {
-	if node == nil || !counts(node) {
+	if node == nil || !partition.NodeCounts(node.Labels) {
 		return
 	}
 	t.nodes += n
