@@ -32,5 +32,6 @@ Exit codes of all commands:
 	command.AddCommand(newAudit(streams))
 	command.AddCommand(newRender(streams))
 	command.AddCommand(newAlerts(streams))
+	command.AddCommand(newStatus(streams))
 	return command
 }

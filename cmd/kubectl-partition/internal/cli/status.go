@@ -1,0 +1,291 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+	"workload.openshift.io/partition"
+)
+
+// errIncomplete ends a command that has printed all that it could find out.
+var errIncomplete = errors.New("the status is incomplete, and nothing is wrong in what is known; see NOT KNOWN above")
+
+func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
+	cluster := genericclioptions.NewConfigFlags(true)
+	var format output.Format
+	var options status.Options
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Show how partitioning stands in a cluster",
+		Long: `Show how workload partitioning stands in a cluster: which kube-apiservers have the
+admission plugin, which types are active, what partitioned pods request on each node,
+which pods were skipped and why, and which autoscalers cannot work.
+
+The command only reads. The ClusterRole status.workload.openshift.io of the documentation
+has the rights that it needs. A right that is missing is named, and all else is printed.
+
+The size of a pool is known to its node's kubelet and not to the API. With --pools, all
+kubelets are asked, through kube-apiserver. This needs the right to get nodes/proxy, with
+which one can do far more than read.
+
+Exit codes:
+  0  nothing is wrong
+  1  something is: a kube-apiserver without the plugin, kube-apiservers that disagree,
+     nodes without a type, pods that were skipped, or autoscalers that cannot work
+  2  nothing is wrong in what is known, but something is not known`,
+		Example: `  # At a glance
+  kubectl partition status
+
+  # All nodes, with the sizes of their pools
+  kubectl partition status --pools -o wide
+
+  # The kube-apiservers without the admission plugin
+  kubectl partition status -o json | jq -r '.servers[] | select(.plugin == "absent").url'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			config, err := cluster.ToRESTConfig()
+			if err != nil {
+				return err
+			}
+			s, err := status.Read(command.Context(), config, options)
+			if err != nil {
+				return err
+			}
+			if err := format.Print(streams.Out, s, func(w io.Writer, wide bool) error { return printStatus(w, s, wide) }); err != nil {
+				return err
+			}
+			switch {
+			case s.Found():
+				return errFound
+			case s.Incomplete():
+				return errIncomplete
+			}
+			return nil
+		},
+	}
+	format.Flag(command)
+	command.Flags().BoolVar(&options.Pools, "pools", false, "ask each kubelet for the sizes of its pools; needs the right to get nodes/proxy")
+	cluster.AddFlags(command.Flags())
+	return command
+}
+
+// mostRows is how many rows of a long table, or names of a list, are printed without -o wide.
+const mostRows = 10
+
+// printStatus prints the status as tables, and then what is wrong and what is not known.
+func printStatus(out io.Writer, s *status.Status, wide bool) error {
+	most := mostRows
+	if wide {
+		most = math.MaxInt
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	printServers(w, s.Servers)
+	if len(s.Types) > 0 {
+		printTypes(w, s.Types)
+	}
+	if len(s.Nodes) > 0 {
+		printNodes(w, s.Nodes, most)
+	}
+	if len(s.Skipped) > 0 {
+		printSkipped(w, s.Skipped, most)
+	}
+	printList(w, "FOUND", found(s, most))
+	printList(w, "NOT KNOWN", notKnown(s))
+	return w.Flush()
+}
+
+func printServers(w io.Writer, servers []status.Server) {
+	output.Row(w, "KUBE-APISERVER", "PLUGIN", "ACTIVE TYPES")
+	for _, server := range servers {
+		url, active := server.URL, "-"
+		if server.Configured {
+			url += " (configured)"
+		}
+		var types []string
+		for _, name := range slices.Sorted(maps.Keys(server.Types)) {
+			if server.Types[name].Active {
+				types = append(types, name)
+			}
+		}
+		if len(types) > 0 {
+			active = strings.Join(types, ",")
+		}
+		output.Row(w, url, server.Plugin, active)
+	}
+}
+
+func printTypes(w io.Writer, types []status.Type) {
+	fmt.Fprintln(w)
+	output.Row(w, "TYPE", "ACTIVE", "SINCE", "NODES", "WITHOUT", "PODS", "PENDING", "REQUESTED", "CORES")
+	for _, t := range types {
+		active, since := "unknown", "-"
+		switch {
+		case t.Disagree:
+			active = "differs"
+		case t.Active != nil && *t.Active:
+			active = "yes"
+		case t.Active != nil:
+			active = "no"
+		}
+		if t.Since != nil {
+			since = t.Since.UTC().Format(time.RFC3339)
+		}
+		output.Row(w, t.Name, active, since, t.NodesReporting, len(t.Missing), t.Pods, t.Unscheduled, milli(t.RequestedMillicores), milli(t.CoresMillicores))
+	}
+}
+
+func printNodes(w io.Writer, nodes []status.Node, most int) {
+	fmt.Fprintln(w)
+	output.Row(w, "NODE", "TYPE", "PODS", "REQUESTED", "CORES", "OF CORES", "RESERVED CPU", "POOL", "OF POOL")
+	pools := false
+	for _, node := range nodes[:min(len(nodes), most)] {
+		pool, ofCores, ofPool := "?", "-", "-"
+		if node.PoolCPUs != nil {
+			pools = true
+			if pool = milli(int64(1000 * *node.PoolCPUs)); *node.PoolCPUs == 0 {
+				pool = "not confined"
+			}
+		}
+		if node.CoresMillicores > 0 {
+			ofCores = percent(float64(node.RequestedMillicores) / float64(node.CoresMillicores))
+		}
+		if share, least := node.Overcommitment(); share > 0 {
+			if ofPool = percent(share); least {
+				ofPool = ">=" + ofPool
+			}
+		}
+		output.Row(w, node.Name, node.Type, node.Pods, milli(node.RequestedMillicores), milli(node.CoresMillicores), ofCores, milli(node.ReservedMillicores), pool, ofPool)
+	}
+	if rest := len(nodes) - most; rest > 0 {
+		fmt.Fprintf(w, "... and %d more; -o wide prints all\n", rest)
+	}
+	if !pools {
+		fmt.Fprintln(w, "The API does not know the sizes of pools. They are a part of RESERVED CPU; --pools asks the kubelets.")
+	}
+}
+
+func printSkipped(w io.Writer, skipped []status.Skipped, most int) {
+	fmt.Fprintln(w)
+	output.Row(w, "SKIPPED", "TYPE", "REASON", "NEWEST", "CREATED")
+	for _, group := range skipped {
+		for i, pod := range group.Newest {
+			count, workloadType, reason := any(group.Count), group.Type, group.Reason
+			if i > 0 {
+				count, workloadType, reason = "", "", ""
+			}
+			if i > 0 && most == mostRows {
+				break
+			}
+			output.Row(w, count, workloadType, reason, pod.Namespace+"/"+pod.Name, pod.Created.UTC().Format(time.RFC3339))
+		}
+	}
+}
+
+func printList(w io.Writer, heading string, sentences []string) {
+	if len(sentences) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s\n", heading)
+	for _, sentence := range sentences {
+		fmt.Fprintf(w, "- %s\n", output.Printable(sentence))
+	}
+}
+
+// found says in sentences what is wrong, and names no more than so many objects in each.
+func found(s *status.Status, most int) (sentences []string) {
+	say := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
+	for _, server := range s.Servers {
+		if server.Plugin == status.Absent {
+			say("%s does not have the admission plugin: whoever uses it can forge a partitioned pod. Upgrade it, or switch the plugin on", server.URL)
+		}
+		for _, name := range slices.Sorted(maps.Keys(server.Types)) {
+			if server.Types[name].Unlatched {
+				say("%s cannot write type %s to the annotation %s of kube-system: the type ends to be active when a node without it joins", server.URL, name, partition.EnabledAnnotation)
+			}
+		}
+	}
+	for _, t := range s.Types {
+		switch {
+		case t.Disagree:
+			say("kube-apiservers disagree whether type %s is active: they must have the same version and configuration", t.Name)
+		case len(t.Missing) > 0 && t.Active != nil && *t.Active:
+			say("type %s is active, and its pods do not run on %s without it: %s", t.Name, count(len(t.Missing), "node"), names(t.Missing, most))
+		case len(t.Missing) > 0:
+			say("type %s is kept inactive by %s without it: %s", t.Name, count(len(t.Missing), "node"), names(t.Missing, most))
+		}
+	}
+	for _, group := range s.Skipped {
+		say("%s of type %s skipped (%s): %s%s", count(group.Count, "pod"), group.Type, group.Reason, group.Text, group.Newest[0].Detail)
+	}
+	if s.Undecided != nil {
+		pods := make([]string, len(s.Undecided.Newest))
+		for i, pod := range s.Undecided.Newest {
+			pods[i] = pod.Namespace + "/" + pod.Name
+		}
+		say("%s with a target annotation or cores, and neither partitioned nor skipped: %s. A kube-apiserver without the plugin has created them, or a kubelet without a pinning file runs them as static pods",
+			count(s.Undecided.Count, "pod"), strings.Join(pods, ", "))
+	}
+	for _, a := range s.Autoscalers {
+		say("%s %s/%s of %s: %s", a.Kind, a.Namespace, a.Name, a.Target, a.Problem)
+	}
+	return sentences
+}
+
+func notKnown(s *status.Status) (sentences []string) {
+	for _, server := range s.Servers {
+		if server.Plugin == status.Unreachable {
+			sentences = append(sentences, fmt.Sprintf("whether %s has the admission plugin: %s", server.URL, server.Error))
+		}
+	}
+	for _, unknown := range s.Unknown {
+		sentences = append(sentences, fmt.Sprintf("%s. This needs the right to %s (%s)", unknown.What, unknown.Right, unknown.Error))
+	}
+	return sentences
+}
+
+func names(of []string, most int) string {
+	if rest := len(of) - most; rest > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(of[:most], ", "), rest)
+	}
+	return strings.Join(of, ", ")
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func milli(n int64) string         { return strconv.FormatInt(n, 10) + "m" }
+func percent(share float64) string { return strconv.Itoa(int(math.Round(100*share))) + "%" }

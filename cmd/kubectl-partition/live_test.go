@@ -1,0 +1,363 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/poll"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+	"workload.openshift.io/partition"
+)
+
+var (
+	bin       = flag.String("bin", "", "directory of the patched Kubernetes binaries; without it, the tests against a control plane are skipped")
+	tools     = flag.String("tools", "", "directory of etcd and kwok")
+	nodeCount = flag.Int("nodes", 5000, "nodes of the large cluster")
+	podCount  = flag.Int("pods", 100_000, "pods of the large cluster, of which half are partitioned, and a tenth is skipped")
+)
+
+// asCommand, in the environment, makes the test binary the command itself. Its value is the
+// file for the peak of its memory.
+const asCommand = "KUBECTL_PARTITION_PEAK"
+
+func TestMain(m *testing.M) {
+	file := os.Getenv(asCommand)
+	if file == "" {
+		os.Exit(m.Run())
+	}
+	code := run()
+	// The kernel's account for a parent (ru_maxrss) begins with that of the parent itself.
+	self, err := procfs.Self()
+	var memory procfs.ProcStatus
+	if err == nil {
+		memory, err = self.NewStatus()
+	}
+	if err == nil {
+		err = os.WriteFile(file, fmt.Append(nil, memory.VmHWM), 0o600)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+	os.Exit(code)
+}
+
+// outcome is what a run of the command gave and cost.
+type outcome struct {
+	stdout, stderr string
+	code           int
+	wall, cpu      time.Duration
+	peak           uint64 // bytes
+}
+
+// command runs the command in a process of its own.
+func command(t *testing.T, args ...string) outcome {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "peak")
+	process := exec.CommandContext(t.Context(), os.Args[0], args...)
+	process.Env = append(os.Environ(), asCommand+"="+file)
+	var stdout, stderr bytes.Buffer
+	process.Stdout, process.Stderr = &stdout, &stderr
+	began := time.Now()
+	err := process.Run()
+	o := outcome{stdout: stdout.String(), stderr: stderr.String(), wall: time.Since(began)}
+	if process.ProcessState == nil {
+		t.Fatal(err)
+	}
+	o.code, o.cpu = process.ProcessState.ExitCode(), process.ProcessState.UserTime()+process.ProcessState.SystemTime()
+	peak, err := os.ReadFile(file)
+	if err == nil {
+		_, err = fmt.Sscan(string(peak), &o.peak)
+	}
+	if err != nil {
+		t.Fatalf("%v: %v; it printed %s", args, err, o.stderr)
+	}
+	return o
+}
+
+// readStatus runs status and decodes what it printed.
+func readStatus(t *testing.T, args ...string) (*status.Status, outcome) {
+	t.Helper()
+	o := command(t, append([]string{"status", "-o", "json"}, args...)...)
+	s := &status.Status{}
+	if err := json.Unmarshal([]byte(o.stdout), s); err != nil {
+		t.Fatalf("status %v printed %q and %q: %v", args, o.stdout, o.stderr, err)
+	}
+	return s, o
+}
+
+// controlPlane starts a control plane without a node, and skips the test if no binaries were
+// given.
+func controlPlane(t *testing.T, controllers ...string) *host.Cluster {
+	t.Helper()
+	if *bin == "" || *tools == "" {
+		t.Skip("-bin and -tools are missing: make build kwok gives their content")
+	}
+	run, err := os.MkdirTemp("", "wp") // paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(run) })
+	const beside = 7 // none of the end-to-end tests'
+	config := host.Config{Bin: *bin, Tools: *tools, Temporary: true, Paths: host.Paths{Data: t.TempDir(), Run: run}}.Beside(beside)
+	config.Controllers = append([]string{}, controllers...)
+	c := host.New(config)
+	t.Cleanup(func() {
+		if err := c.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// namespace creates a namespace in which pods can be created although no controller makes a
+// service account.
+func namespace(t *testing.T, client kubernetes.Interface, name string, annotations map[string]string) {
+	t.Helper()
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = client.CoreV1().ServiceAccounts(name).Create(t.Context(), &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	management = "management"
+	operators  = "operators"
+)
+
+var cores = v1.ResourceName(partition.CoresResource(management))
+
+// largeNode is one of eight CPUs, of which a pool has one.
+func largeNode(name string) *v1.Node {
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourceMemory: resource.MustParse("32Gi"),
+			v1.ResourcePods: resource.MustParse("250"), cores: resource.MustParse("8000")}},
+	}
+}
+
+// operator is a pod of the usual size, of a Deployment.
+func operator(name, node string, asks bool, resources v1.ResourceRequirements) *v1.Pod {
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: "5b5f5bb99d"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5b5f5bb99d", UID: "1", Controller: ptr.To(true)}}},
+		Spec: v1.PodSpec{NodeName: node, AutomountServiceAccountToken: ptr.To(false)},
+	}
+	if asks {
+		pod.Annotations = map[string]string{partition.TargetAnnotation(management): ""}
+	}
+	for i := range 2 {
+		container := v1.Container{Name: fmt.Sprint("c", i), Image: "registry.example.com/operator:v1", Resources: resources}
+		for j := range 8 {
+			container.Env = append(container.Env, v1.EnvVar{Name: fmt.Sprint("VARIABLE_", j), Value: strings.Repeat("v", 20)})
+		}
+		container.ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"/ready"}}}}
+		pod.Spec.Containers = append(pod.Spec.Containers, container)
+	}
+	return pod
+}
+
+func requests(cpu, memory string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// awaitActive waits until pods are partitioned.
+func awaitActive(t *testing.T, client kubernetes.Interface, namespace string) {
+	t.Helper()
+	probe := operator("probe", "", true, v1.ResourceRequirements{Requests: requests("100m", "16Mi")})
+	if err := poll.Until(t.Context(), 100*time.Millisecond, time.Minute, func(ctx context.Context) error {
+		pod, err := client.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err
+		}
+		if _, ok := partition.PartitionedType(pod); !ok {
+			return fmt.Errorf("it is ordinary, with annotations %v", pod.Annotations)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal("a pod that asks is not partitioned: ", err)
+	}
+}
+
+// Status of a large cluster needs little memory, and counts every pod. What it takes is
+// printed and not asserted: hosts differ.
+func TestStatusOfALargeCluster(t *testing.T) {
+	c := controlPlane(t)
+	const without = 3
+	if err := c.CreateNodes(t.Context(), *nodeCount-without, largeNode("simulated")); err != nil {
+		t.Fatal(err)
+	}
+	namespace(t, c.Client, operators, map[string]string{partition.AllowedAnnotation: management})
+	awaitActive(t, c.Client, operators)
+	late := largeNode("late")
+	delete(late.Status.Capacity, cores)
+	if err := c.CreateNodes(t.Context(), without, late); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d nodes exist, and %s is active", *nodeCount, management)
+
+	// Of ten pods five are partitioned, one is skipped and four do not ask.
+	burstable, guaranteed := v1.ResourceRequirements{Requests: requests("100m", "16Mi")}, v1.ResourceRequirements{Requests: requests("100m", "16Mi"), Limits: requests("100m", "16Mi")}
+	var samples []*v1.Pod
+	for i := range 10 {
+		resources := burstable
+		if i == 5 {
+			resources = guaranteed
+		}
+		pod, err := c.Client.CoreV1().Pods(operators).Create(t.Context(), operator(fmt.Sprint("sample-", i), "simulated-0", i <= 5, resources), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples = append(samples, pod)
+	}
+	if err := c.Kwok.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := poll.Until(t.Context(), time.Second, 10*time.Minute, func(ctx context.Context) error { return simulated(ctx, c.Client, samples) }); err != nil {
+		t.Fatal(err)
+	}
+	// Heartbeats of so many nodes would take the CPUs on which status is measured.
+	if err := c.Kwok.Stop(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	copyPods(t, c, samples, *podCount, *nodeCount-without)
+	if _, err := c.Client.AutoscalingV2().HorizontalPodAutoscalers(operators).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MaxReplicas: 3},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	var o outcome
+	var s *status.Status
+	for range 3 {
+		s, o = readStatus(t, "--kubeconfig", c.Config.Paths.Kubeconfig())
+		t.Logf("status took %s, %s of CPU time, and at most %d MiB of memory", o.wall.Round(time.Millisecond), o.cpu.Round(time.Millisecond), o.peak>>20)
+		if most := uint64(500 << 20); o.peak > most {
+			t.Errorf("it had %d MiB of memory, want at most %d", o.peak>>20, most>>20)
+		}
+	}
+	if o.code != 1 {
+		t.Errorf("the exit code is %d, want 1; it printed %s", o.code, o.stderr)
+	}
+	if len(s.Types) != 1 || len(s.Skipped) != 1 || len(s.Autoscalers) != 1 || len(s.Unknown) != 0 || s.Undecided != nil {
+		t.Fatalf("types %+v, skipped %+v, autoscalers %+v, unknown %+v, undecided %+v", s.Types, s.Skipped, s.Autoscalers, s.Unknown, s.Undecided)
+	}
+	partitioned, pods, requested := *podCount/2, 0, int64(0)
+	for _, node := range s.Nodes {
+		pods += node.Pods
+		requested += node.RequestedMillicores
+	}
+	if of := s.Types[0]; of.Name != management || of.Active == nil || !*of.Active || of.Pods != partitioned || pods != partitioned || of.RequestedMillicores != int64(200*partitioned) || requested != of.RequestedMillicores ||
+		of.NodesReporting != *nodeCount-without || len(of.Missing) != without || of.CoresMillicores != int64(8000*(*nodeCount-without)) {
+		t.Errorf("the type is %+v, and its nodes add up to %d pods and %dm", of, pods, requested)
+	}
+	if of := s.Skipped[0]; of.Reason != partition.ReasonGuaranteed || of.Count != *podCount/10 {
+		t.Errorf("skipped are %+v", of)
+	}
+}
+
+// simulated returns an error until kwok has played all nodes and the pods.
+func simulated(ctx context.Context, client kubernetes.Interface, pods []*v1.Pod) error {
+	for i := range pods {
+		pod, err := client.CoreV1().Pods(operators).Get(ctx, pods[i].Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if *pods[i] = *pod; pod.Status.Phase != v1.PodRunning {
+			return fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
+		}
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes.Items {
+		if len(node.Status.Conditions) == 0 {
+			return fmt.Errorf("node %s has no conditions", node.Name)
+		}
+	}
+	return nil
+}
+
+// copyPods copies pods into etcd until there are so many, spread over the nodes. To create them
+// would take many minutes, and status would see the same.
+func copyPods(t *testing.T, c *host.Cluster, samples []*v1.Pod, count, nodes int) {
+	t.Helper()
+	began := time.Now()
+	serializer := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	const atOnce = 100 // etcd takes 128 by default
+	for from := len(samples); from < count; from += atOnce {
+		var puts []map[string]any
+		for i := from; i < min(count, from+atOnce); i++ {
+			pod := samples[i%len(samples)].DeepCopy()
+			pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+			pod.Name, pod.UID, pod.ResourceVersion = fmt.Sprint("p-", i), uuid.NewUUID(), ""
+			pod.Spec.NodeName = fmt.Sprint("simulated-", i%nodes)
+			var value bytes.Buffer
+			if err := serializer.Encode(pod, &value); err != nil {
+				t.Fatal(err)
+			}
+			puts = append(puts, map[string]any{"requestPut": map[string][]byte{"key": []byte("/registry/pods/" + operators + "/" + pod.Name), "value": value.Bytes()}})
+		}
+		body, err := json.Marshal(map[string]any{"success": puts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/v3/kv/txn", c.Config.Ports.Etcd), "application/json", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Fatal("etcd answers ", answer.Status)
+		}
+	}
+	t.Logf("%d pods were copied in %s", count, time.Since(began))
+}

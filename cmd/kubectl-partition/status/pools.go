@@ -1,0 +1,90 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// poolMetric is the kubelet's gauge of the size of a pool.
+const poolMetric = "kubelet_workload_partitioning_pool_cpus"
+
+// readPools asks the kubelets of the nodes that report cores for the sizes of their pools.
+func (r *reader) readPools(ctx context.Context) {
+	names := map[string]bool{}
+	for key, node := range r.nodes {
+		if node.reports {
+			names[key.node] = true
+		}
+	}
+	const atOnce = 50
+	nodes := slices.Sorted(maps.Keys(names))
+	var mu sync.Mutex
+	var failed []string
+	var first error
+	workqueue.ParallelizeUntil(ctx, atOnce, len(nodes), func(i int) {
+		pools, err := r.pools(ctx, nodes[i])
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed, first = append(failed, nodes[i]), err
+			return
+		}
+		for workloadType, cpus := range pools {
+			if row := r.nodes[nodeType{nodes[i], workloadType}]; row != nil {
+				row.PoolCPUs = &cpus
+			}
+		}
+	})
+	if first != nil {
+		slices.Sort(failed)
+		r.unknown = append(r.unknown, Unknown{Right: "get nodes/proxy", What: fmt.Sprintf("the sizes of the pools on %d nodes, such as %s", len(failed), failed[0]), Error: first.Error()})
+	}
+}
+
+// pools asks a kubelet for its metrics.
+func (r *reader) pools(ctx context.Context, node string) (map[string]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	body, err := r.client.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("metrics").SetHeader("Accept", "text/plain").Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the metrics of the kubelet of node %s: %w", node, err)
+	}
+	pools := map[string]int{}
+	for _, metric := range families[poolMetric].GetMetric() {
+		for _, label := range metric.Label {
+			if label.GetName() == typeLabel {
+				pools[label.GetValue()] = int(metric.GetGauge().GetValue())
+			}
+		}
+	}
+	return pools, nil
+}
