@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,13 +37,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
@@ -224,22 +229,116 @@ func awaitActive(t *testing.T, client kubernetes.Interface, namespace string) {
 	}
 }
 
-// Status of a large cluster needs little memory, and counts every pod. What it takes is
-// printed and not asserted: hosts differ.
-func TestStatusOfALargeCluster(t *testing.T) {
+// role creates a ClusterRole of the documentation, without one of its rules if that is not
+// negative, and gives it to a user of its own.
+func role(t *testing.T, client kubernetes.Interface, file string, without int) (user string, left rbacv1.PolicyRule) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("../../docs/user/examples", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(data, role); err != nil {
+		t.Fatal(err)
+	}
+	if without >= 0 {
+		left = role.Rules[without]
+		role.Rules = slices.Delete(role.Rules, without, without+1)
+	}
+	role.Name = fmt.Sprint(strings.TrimSuffix(file, ".yaml"), without)
+	_, err = client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	if err == nil {
+		_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: role.Name}},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return role.Name, left
+}
+
+// The ClusterRoles of the documentation suffice, each of their rules is needed, and a right that
+// is missing is named.
+func TestTheRolesOfTheDocumentation(t *testing.T) {
 	c := controlPlane(t)
-	const without = 3
-	if err := c.CreateNodes(t.Context(), *nodeCount-without, largeNode("simulated")); err != nil {
+	kubeconfig := c.Config.Paths.Kubeconfig()
+	if err := c.CreateNodes(t.Context(), 1, largeNode("only")); err != nil {
 		t.Fatal(err)
 	}
 	namespace(t, c.Client, operators, map[string]string{partition.AllowedAnnotation: management})
 	awaitActive(t, c.Client, operators)
-	late := largeNode("late")
-	delete(late.Status.Capacity, cores)
-	if err := c.CreateNodes(t.Context(), without, late); err != nil {
+	burstable := v1.ResourceRequirements{Requests: requests("100m", "16Mi")}
+	if _, err := c.Client.CoreV1().Pods(operators).Create(t.Context(), operator("partitioned", "only-0", true, burstable), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d nodes exist, and %s is active", *nodeCount, management)
+	t.Run("status", func(t *testing.T) {
+		user, _ := role(t, c.Client, "status-role.yaml", -1)
+		s, o := readStatus(t, "--kubeconfig", kubeconfig, "--as", user)
+		if o.code != 0 || len(s.Unknown) > 0 || len(s.Servers) != 1 || s.Servers[0].Plugin != status.Present || len(s.Nodes) != 1 || s.Nodes[0].RequestedMillicores != 200 {
+			t.Errorf("with all rights: exit code %d, %q, %s", o.code, o.stderr, o.stdout)
+		}
+		if of := s.Types[0]; of.Active == nil || !*of.Active || of.Since == nil || time.Since(of.Since.Time) > time.Hour {
+			t.Errorf("the type is %+v", of)
+		}
+		const rules = 7
+		for i := range rules {
+			user, left := role(t, c.Client, "status-role.yaml", i)
+			s, o := readStatus(t, "--kubeconfig", kubeconfig, "--as", user)
+			if named := append(left.Resources, left.NonResourceURLs...)[0]; o.code != 2 || len(s.Unknown) != 1 || !strings.HasPrefix(s.Unknown[0].Right, left.Verbs[0]+" ") || !strings.Contains(s.Unknown[0].Right, named) {
+				t.Errorf("without the right to %v %s: exit code %d, unknown %+v", left.Verbs, named, o.code, s.Unknown)
+			}
+		}
+	})
+	t.Run("explain", func(t *testing.T) {
+		user, _ := role(t, c.Client, "explain-role.yaml", -1)
+		o := command(t, "explain", "--kubeconfig", kubeconfig, "--as", user, "-n", operators, "partitioned")
+		if o.code != 0 || !strings.Contains(o.stdout, "the pool of node only-0") {
+			t.Errorf("with all rights: exit code %d, %s%s", o.code, o.stdout, o.stderr)
+		}
+		for i, named := range []string{"namespaces", "nodes", "pods", "limitranges", "resourcequotas"} {
+			user, _ := role(t, c.Client, "explain-role.yaml", i)
+			o := command(t, "explain", "--kubeconfig", kubeconfig, "--as", user, "-n", operators, "partitioned")
+			if o.code != 2 || !strings.Contains(o.stdout+o.stderr, named) {
+				t.Errorf("without the right to %s: exit code %d, %s%s", named, o.code, o.stdout, o.stderr)
+			}
+		}
+	})
+}
+
+// A kube-apiserver without the plugin is found, whether it is the configured one or another.
+func TestAServerWithoutThePluginIsFound(t *testing.T) {
+	c := controlPlane(t)
+	args := c.SecondAPIServer.Args()
+	args[slices.Index(args, "--enable-admission-plugins=NodeRestriction")] = "--disable-admission-plugins=workload.openshift.io/Partitioning"
+	other, err := c.StartSecondAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := poll.Until(t.Context(), time.Second, time.Minute, func(context.Context) error {
+		s, o := readStatus(t, "--kubeconfig", c.Config.Paths.Kubeconfig(), "--server", other)
+		if of := s.Servers[0]; of.URL != other || of.Plugin != status.Absent || o.code != 1 {
+			return fmt.Errorf("exit code %d, servers %+v", o.code, s.Servers)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	for _, args := range [][]string{{"--kubeconfig", c.Config.Paths.Kubeconfig()}, {"--kubeconfig", c.Config.Paths.Kubeconfig(), "--server", other}} {
+		t.Logf("status %v prints\n%s", args, command(t, append([]string{"status"}, args...)...).stdout)
+	}
+}
+
+// Status of a large cluster needs little memory, and counts every pod. What it takes is
+// printed and not asserted: hosts differ.
+func TestStatusOfALargeCluster(t *testing.T) {
+	c := controlPlane(t, "kwok")
+	const without = 3
+	if err := c.CreateNodes(t.Context(), 1, largeNode("sample")); err != nil {
+		t.Fatal(err)
+	}
+	namespace(t, c.Client, operators, map[string]string{partition.AllowedAnnotation: management})
+	awaitActive(t, c.Client, operators)
 
 	// Of ten pods five are partitioned, one is skipped and four do not ask.
 	burstable, guaranteed := v1.ResourceRequirements{Requests: requests("100m", "16Mi")}, v1.ResourceRequirements{Requests: requests("100m", "16Mi"), Limits: requests("100m", "16Mi")}
@@ -249,23 +348,33 @@ func TestStatusOfALargeCluster(t *testing.T) {
 		if i == 5 {
 			resources = guaranteed
 		}
-		pod, err := c.Client.CoreV1().Pods(operators).Create(t.Context(), operator(fmt.Sprint("sample-", i), "simulated-0", i <= 5, resources), metav1.CreateOptions{})
+		pod, err := c.Client.CoreV1().Pods(operators).Create(t.Context(), operator(fmt.Sprint("sample-", i), "sample-0", i <= 5, resources), metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		samples = append(samples, pod)
 	}
-	if err := c.Kwok.Start(); err != nil {
+	played := largeNode("simulated")
+	if err := poll.Until(t.Context(), time.Second, 5*time.Minute, func(ctx context.Context) (err error) {
+		played.Status, err = simulated(ctx, c.Client, "sample-0", samples)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := poll.Until(t.Context(), time.Second, 10*time.Minute, func(ctx context.Context) error { return simulated(ctx, c.Client, samples) }); err != nil {
-		t.Fatal(err)
-	}
-	// Heartbeats of so many nodes would take the CPUs on which status is measured.
+	// Heartbeats of thousands of nodes would take the CPUs on which status is measured. So kwok
+	// has played one node, and the others look like it.
 	if err := c.Kwok.Stop(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	copyPods(t, c, samples, *podCount, *nodeCount-without)
+	late := played.DeepCopy()
+	late.Name = "late"
+	delete(late.Status.Capacity, cores)
+	began := time.Now()
+	if err := errors.Join(c.CreateNodes(t.Context(), *nodeCount-without-1, played), c.CreateNodes(t.Context(), without, late)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d nodes were created in %s", *nodeCount, time.Since(began))
+	copyPods(t, c, samples, *podCount, *nodeCount-without-1)
 	if _, err := c.Client.AutoscalingV2().HorizontalPodAutoscalers(operators).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MaxReplicas: 3},
@@ -302,62 +411,70 @@ func TestStatusOfALargeCluster(t *testing.T) {
 	}
 }
 
-// simulated returns an error until kwok has played all nodes and the pods.
-func simulated(ctx context.Context, client kubernetes.Interface, pods []*v1.Pod) error {
+// simulated returns what kwok has made of a node's status, and an error until it has played the
+// node and its pods, which are read again.
+func simulated(ctx context.Context, client kubernetes.Interface, name string, pods []*v1.Pod) (v1.NodeStatus, error) {
 	for i := range pods {
 		pod, err := client.CoreV1().Pods(operators).Get(ctx, pods[i].Name, metav1.GetOptions{})
 		if err != nil {
-			return err
+			return v1.NodeStatus{}, err
 		}
 		if *pods[i] = *pod; pod.Status.Phase != v1.PodRunning {
-			return fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
+			return v1.NodeStatus{}, fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
 		}
 	}
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return v1.NodeStatus{}, err
 	}
-	for _, node := range nodes.Items {
-		if len(node.Status.Conditions) == 0 {
-			return fmt.Errorf("node %s has no conditions", node.Name)
-		}
+	if len(node.Status.Conditions) == 0 {
+		return v1.NodeStatus{}, fmt.Errorf("node %s has no conditions", name)
 	}
-	return nil
+	return node.Status, nil
 }
 
 // copyPods copies pods into etcd until there are so many, spread over the nodes. To create them
-// would take many minutes, and status would see the same.
+// would take many minutes, and status would see the same. Each has a revision of its own, as
+// kube-apiserver's cache requires (k8s.io/apiserver, pkg/storage/cacher).
 func copyPods(t *testing.T, c *host.Cluster, samples []*v1.Pod, count, nodes int) {
 	t.Helper()
 	began := time.Now()
 	serializer := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
-	const atOnce = 100 // etcd takes 128 by default
-	for from := len(samples); from < count; from += atOnce {
-		var puts []map[string]any
-		for i := from; i < min(count, from+atOnce); i++ {
-			pod := samples[i%len(samples)].DeepCopy()
-			pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-			pod.Name, pod.UID, pod.ResourceVersion = fmt.Sprint("p-", i), uuid.NewUUID(), ""
-			pod.Spec.NodeName = fmt.Sprint("simulated-", i%nodes)
-			var value bytes.Buffer
-			if err := serializer.Encode(pod, &value); err != nil {
-				t.Fatal(err)
-			}
-			puts = append(puts, map[string]any{"requestPut": map[string][]byte{"key": []byte("/registry/pods/" + operators + "/" + pod.Name), "value": value.Bytes()}})
+	errs := make([]error, count-len(samples))
+	const atOnce = 16
+	workqueue.ParallelizeUntil(t.Context(), atOnce, len(errs), func(at int) {
+		i := len(samples) + at
+		pod := samples[i%len(samples)].DeepCopy()
+		pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+		pod.Name, pod.UID, pod.ResourceVersion = fmt.Sprint("p-", i), uuid.NewUUID(), ""
+		pod.Spec.NodeName = fmt.Sprint("simulated-", i%nodes)
+		var value bytes.Buffer
+		if errs[at] = serializer.Encode(pod, &value); errs[at] == nil {
+			errs[at] = put(c, "/registry/pods/"+operators+"/"+pod.Name, value.Bytes())
 		}
-		body, err := json.Marshal(map[string]any{"success": puts})
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/v3/kv/txn", c.Config.Ports.Etcd), "application/json", bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			t.Fatal("etcd answers ", answer.Status)
-		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 	t.Logf("%d pods were copied in %s", count, time.Since(began))
+}
+
+// put writes a key of etcd.
+func put(c *host.Cluster, key string, value []byte) error {
+	body, err := json.Marshal(map[string][]byte{"key": []byte(key), "value": value})
+	if err != nil {
+		return err
+	}
+	answer, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/v3/kv/put", c.Config.Ports.Etcd), "application/json", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("etcd does not put %s: %s", key, answer.Status)
+	}
+	return nil
 }

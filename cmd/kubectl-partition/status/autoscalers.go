@@ -47,7 +47,7 @@ func (r *reader) readAutoscalers(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err := lacks(&r.unknown, "list horizontalpodautoscalers.autoscaling", "which of them are on the cpu of partitioned workloads", err); err != nil {
+	if err := Note(&r.unknown, "list horizontalpodautoscalers.autoscaling", "which of them are on the cpu of partitioned workloads", err); err != nil {
 		return err
 	}
 	vertical := pages(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -60,7 +60,7 @@ func (r *reader) readAutoscalers(ctx context.Context) error {
 	if apierrors.IsNotFound(err) { // the cluster does not have the kind
 		return nil
 	}
-	return lacks(&r.unknown, "list verticalpodautoscalers.autoscaling.k8s.io", "which of them are on the cpu of partitioned workloads", err)
+	return Note(&r.unknown, "list verticalpodautoscalers.autoscaling.k8s.io", "which of them are on the cpu of partitioned workloads", err)
 }
 
 // ofRequestedCPU reports whether a metric is cpu as a share of the request.

@@ -46,7 +46,7 @@ func (r *reader) readPods(ctx context.Context) error {
 		}
 		return decodePods(body)
 	})
-	return lacks(&r.unknown, "list pods", "which pods are partitioned or were skipped, and what they request", list(ctx, func(object runtime.Object) error {
+	return Note(&r.unknown, "list pods", "which pods are partitioned or were skipped, and what they request", list(ctx, func(object runtime.Object) error {
 		r.addPod(object.(*v1.Pod))
 		return nil
 	}))

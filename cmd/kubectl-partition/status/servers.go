@@ -63,19 +63,20 @@ const (
 	pluginLabel     = `name="workload.openshift.io/Partitioning"`
 )
 
-// readServers asks the configured kube-apiserver, and each address of the Service kubernetes
-// in the namespace default, which kube-apiservers write themselves.
-func readServers(ctx context.Context, client kubernetes.Interface, config *rest.Config) (servers []Server, unknown []Unknown, err error) {
+// readServers asks the configured kube-apiserver, and all others if they are wanted.
+func readServers(ctx context.Context, client kubernetes.Interface, config *rest.Config, all bool) (servers []Server, unknown []Unknown, err error) {
 	configured, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, nil, err
 	}
 	servers = []Server{{URL: (&url.URL{Scheme: configured.Scheme, Host: configured.Host, Path: configured.Path}).String(), Configured: true}}
-	endpoints, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
-	if err := lacks(&unknown, "list endpointslices.discovery.k8s.io, in the namespace default", "which kube-apiservers there are beside "+servers[0].URL, err); err != nil {
-		return nil, nil, err
+	if all {
+		others, err := readReplicas(ctx, client, servers[0].URL, &unknown)
+		if err != nil {
+			return nil, nil, err
+		}
+		servers = append(servers, others...)
 	}
-	servers = append(servers, replicas(endpoints, servers[0].URL)...)
 	forbidden := make([]error, len(servers))
 	var asking sync.WaitGroup
 	for i := range servers {
@@ -86,6 +87,16 @@ func readServers(ctx context.Context, client kubernetes.Interface, config *rest.
 		unknown = append(unknown, Unknown{Right: "get the path /metrics", What: "whether each kube-apiserver has the plugin, and which types are active", Error: forbidden[i].Error()})
 	}
 	return servers, unknown, nil
+}
+
+// readReplicas returns the kube-apiservers behind the Service kubernetes in the namespace
+// default, which write their addresses there themselves.
+func readReplicas(ctx context.Context, client kubernetes.Interface, configured string, unknown *[]Unknown) ([]Server, error) {
+	endpoints, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
+	if err := Note(unknown, "list endpointslices.discovery.k8s.io, in the namespace default", "which kube-apiservers there are beside "+configured, err); err != nil {
+		return nil, err
+	}
+	return replicas(endpoints, configured), nil
 }
 
 // replicas returns the servers of the addresses, without the one that is configured.

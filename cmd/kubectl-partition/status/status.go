@@ -44,6 +44,9 @@ import (
 
 // Options say what to ask.
 type Options struct {
+	// Placement reads types, nodes and what pods request, and no more: no kube-apiserver but
+	// the configured one, and no autoscaler.
+	Placement bool
 	// Pools asks each kubelet for the sizes of its pools, through kube-apiserver. This needs
 	// the right to get nodes/proxy, which is more than a right to read.
 	Pools bool
@@ -72,7 +75,8 @@ func Read(ctx context.Context, config *rest.Config, options Options) (*Status, e
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{client: client, custom: custom, types: map[string]*Type{}, nodes: map[nodeType]*Node{}, skipped: map[skip]*Pods{}, workloads: map[workload][]string{}}
+	r := newReader()
+	r.client, r.custom = client, custom
 	if err := r.latch(ctx); err != nil {
 		return nil, err
 	}
@@ -80,9 +84,9 @@ func Read(ctx context.Context, config *rest.Config, options Options) (*Status, e
 	var unasked []Unknown
 	var failed error
 	var asking sync.WaitGroup
-	asking.Go(func() { servers, unasked, failed = readServers(ctx, client, config) })
+	asking.Go(func() { servers, unasked, failed = readServers(ctx, client, config, !options.Placement) })
 	err = errors.Join(r.readNodes(ctx), r.readPods(ctx))
-	if err == nil {
+	if err == nil && !options.Placement {
 		err = r.readAutoscalers(ctx)
 	}
 	asking.Wait()
@@ -112,6 +116,10 @@ type reader struct {
 	unknown     []Unknown
 }
 
+func newReader() *reader {
+	return &reader{types: map[string]*Type{}, nodes: map[nodeType]*Node{}, skipped: map[skip]*Pods{}, workloads: map[workload][]string{}}
+}
+
 type nodeType struct{ node, workloadType string }
 
 type skip struct {
@@ -135,8 +143,9 @@ func (r *reader) nodeOf(node, workloadType string) *Node {
 	return r.nodes[key]
 }
 
-// lacks notes a request that was answered and not granted. It returns all other errors.
-func lacks(unknown *[]Unknown, right, what string, err error) error {
+// Note adds a request that was answered with an error, such as a missing right, to what is
+// unknown. It returns the error of a cluster that does not answer, or does not know the user.
+func Note(unknown *[]Unknown, right, what string, err error) error {
 	var status apierrors.APIStatus
 	if err == nil || !errors.As(err, &status) || apierrors.IsUnauthorized(err) {
 		return err
@@ -149,7 +158,7 @@ func lacks(unknown *[]Unknown, right, what string, err error) error {
 func (r *reader) latch(ctx context.Context) error {
 	namespace, err := r.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
-		return lacks(&r.unknown, "get namespaces, of the name "+metav1.NamespaceSystem, "which types are latched, and since when", err)
+		return Note(&r.unknown, "get namespaces, of the name "+metav1.NamespaceSystem, "which types are latched, and since when", err)
 	}
 	since := written(namespace)
 	for _, workloadType := range partition.ParseTypes(namespace.Annotations[partition.EnabledAnnotation]) {
@@ -183,7 +192,7 @@ func (r *reader) readNodes(ctx context.Context) error {
 	list := pages(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return r.client.CoreV1().Nodes().List(ctx, options)
 	})
-	return lacks(&r.unknown, "list nodes", "which nodes report the types, their cores, and their reserved CPUs", list(ctx, func(object runtime.Object) error {
+	return Note(&r.unknown, "list nodes", "which nodes report the types, their cores, and their reserved CPUs", list(ctx, func(object runtime.Object) error {
 		r.addNode(object.(*v1.Node))
 		return nil
 	}))

@@ -1,0 +1,419 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"workload.openshift.io/partition"
+)
+
+// pod returns a pod of one container that asks for management, after admission with a gate.
+func pod(name string, gate partition.Gate) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, Annotations: map[string]string{"target.workload.openshift.io/management": ""}},
+		Spec: v1.PodSpec{NodeName: "n1", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("400m"), v1.ResourceMemory: resource.MustParse("1Gi")}}}}},
+	}
+	if gate != nil {
+		d := partition.Mutate(partition.V1(p), partition.Policy{Gate: gate})
+		if d.Outcome == partition.Skipped {
+			p.Annotations[partition.WarningAnnotation] = d.Message()
+		}
+	}
+	return p
+}
+
+func TestPodsAreCountedByWhatBecameOfThem(t *testing.T) {
+	with := func(p *v1.Pod, change func(*v1.Pod)) *v1.Pod { change(p); return p }
+	partitioned := func(change func(*v1.Pod)) *v1.Pod { return with(pod("p", partition.AnyType), change) }
+	node := func(pods int, millicores int64) []Node {
+		return []Node{{Name: "n1", Type: "management", Pods: pods, RequestedMillicores: millicores}}
+	}
+	for name, test := range map[string]struct {
+		pod       *v1.Pod
+		nodes     []Node
+		pending   int
+		skipped   partition.Reason
+		undecided bool
+	}{
+		"a partitioned pod requests cores of its node": {partitioned(func(*v1.Pod) {}), node(1, 400), 0, "", false},
+		"an init container that requests more counts instead": {partitioned(func(p *v1.Pod) {
+			p.Spec.InitContainers = []v1.Container{*p.Spec.Containers[0].DeepCopy()}
+			p.Spec.InitContainers[0].Resources.Requests["management.workload.openshift.io/cores"] = resource.MustParse("900")
+		}), node(1, 900), 0, "", false},
+		"a partitioned pod without a node is pending":     {partitioned(func(p *v1.Pod) { p.Spec.NodeName = "" }), nil, 1, "", false},
+		"a pod that has ended requests nothing":           {partitioned(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), nil, 0, "", false},
+		"a skipped pod has a reason":                      {pod("p", partition.Always(partition.ReasonNamespaceNotAnnotated)), nil, 0, partition.ReasonNamespaceNotAnnotated, false},
+		"a pod that asks and has no warning is undecided": {pod("p", nil), nil, 0, "", true},
+		"a pod with an invalid target is undecided":       {with(pod("p", nil), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/other"] = "" }), nil, 0, "", true},
+		"a pod with cores and no target is undecided":     {partitioned(func(p *v1.Pod) { p.Annotations = nil }), nil, 0, "", true},
+		"a copy that got its cpu back never asked": {with(pod("p", nil), func(p *v1.Pod) {
+			p.Annotations = map[string]string{partition.WarningAnnotation: "cores of a workload type were turned back"}
+		}), nil, 0, "", false},
+		"a pod that does not ask is not counted": {with(pod("p", nil), func(p *v1.Pod) { p.Annotations = nil }), nil, 0, "", false},
+	} {
+		r := newReader()
+		r.addPod(test.pod)
+		s := r.status(nil)
+		if len(s.Nodes)+len(test.nodes) > 0 && !reflect.DeepEqual(s.Nodes, test.nodes) {
+			t.Errorf("%s: nodes are %+v, want %+v", name, s.Nodes, test.nodes)
+		}
+		pending := 0
+		for _, of := range s.Types {
+			pending += of.Unscheduled
+		}
+		if pending != test.pending {
+			t.Errorf("%s: %d are pending, want %d", name, pending, test.pending)
+		}
+		var reason partition.Reason
+		for _, group := range s.Skipped {
+			reason = group.Reason
+		}
+		if reason != test.skipped {
+			t.Errorf("%s: it is skipped for %q, want %q", name, reason, test.skipped)
+		}
+		if undecided := s.Undecided != nil; undecided != test.undecided {
+			t.Errorf("%s: undecided is %v, want %v", name, undecided, test.undecided)
+		}
+	}
+}
+
+func TestTheNewestPodsAreNamed(t *testing.T) {
+	var pods Pods
+	for _, minute := range []int{3, 1, 14, 2, 7, 5, 9, 11, 4, 8, 6, 10, 13, 12} {
+		pods.add(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(minute), CreationTimestamp: metav1.NewTime(time.Unix(int64(60*minute), 0))}}, "")
+	}
+	var names []string
+	for _, named := range pods.Newest {
+		names = append(names, named.Name)
+	}
+	if want := []string{"14", "13", "12", "11", "10", "9", "8", "7", "6", "5"}; pods.Count != 14 || !slices.Equal(names, want) {
+		t.Errorf("%d pods, of which %v are named, want 14 and %v", pods.Count, names, want)
+	}
+}
+
+func TestOnlyPodsThatNamePartitioningAreDecoded(t *testing.T) {
+	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{Continue: "next", ResourceVersion: "7"},
+		Items: []v1.Pod{*pod("asks", nil), {ObjectMeta: metav1.ObjectMeta{Name: "ordinary"}}, *pod("partitioned", partition.AnyType)}}
+	var body bytes.Buffer
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(list, &body); err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodePods(body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []v1.Pod{list.Items[0], list.Items[2]}; got.Continue != "next" || !apiequality.Semantic.DeepEqual(got.Items, want) {
+		t.Errorf("decoded %d pods, and more are said to be at %q: %+v", len(got.Items), got.Continue, got.Items)
+	}
+	for name, broken := range map[string][]byte{"JSON": []byte(`{"kind":"PodList"}`), "nothing": nil, "half a message": body.Bytes()[:body.Len()/2]} {
+		if _, err := decodePods(broken); err == nil {
+			t.Errorf("%s is decoded", name)
+		}
+	}
+}
+
+func FuzzDecodePods(f *testing.F) {
+	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{*pod("asks", nil)}}
+	var body bytes.Buffer
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(list, &body); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body.Bytes())
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		_, _ = decodePods(data) // it must not panic
+	})
+}
+
+func TestATypeIsWhatNodesReport(t *testing.T) {
+	node := func(name string, labels map[string]string, types ...string) *v1.Node {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: v1.NodeStatus{
+			Capacity:    v1.ResourceList{v1.ResourceCPU: resource.MustParse("8")},
+			Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("6500m")}}}
+		for _, workloadType := range types {
+			n.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))] = resource.MustParse("8000")
+			n.Status.Allocatable[v1.ResourceName(partition.CoresResource(workloadType))] = resource.MustParse("8000")
+		}
+		return n
+	}
+	r := newReader()
+	for _, n := range []*v1.Node{node("a", nil, "management"), node("b", nil, "management", "infra"), node("c", map[string]string{v1.LabelOSStable: "windows"}), node("d", nil)} {
+		r.addNode(n)
+	}
+	s := r.status(nil)
+	want := []Type{
+		{Name: "infra", NodesReporting: 1, Missing: []string{"a", "d"}, CoresMillicores: 8000},
+		{Name: "management", NodesReporting: 2, Missing: []string{"d"}, CoresMillicores: 16000},
+	}
+	if !reflect.DeepEqual(s.Types, want) {
+		t.Errorf("types are %+v, want %+v", s.Types, want)
+	}
+	if len(s.Nodes) != 3 || s.Nodes[0].ReservedMillicores != 1500 {
+		t.Errorf("nodes are %+v", s.Nodes)
+	}
+}
+
+func TestOvercommitmentIsOfThePoolIfThatIsKnown(t *testing.T) {
+	for name, test := range map[string]struct {
+		node  Node
+		share float64
+		least bool
+	}{
+		"a known pool": {Node{RequestedMillicores: 3000, ReservedMillicores: 4000, PoolCPUs: ptr.To(2)}, 1.5, false},
+		"an unknown pool is a part of what is reserved": {Node{RequestedMillicores: 3000, ReservedMillicores: 4000}, 0.75, true},
+		"nothing is reserved":                           {Node{RequestedMillicores: 3000}, 0, false},
+		"a type that is not confined":                   {Node{RequestedMillicores: 3000, ReservedMillicores: 4000, PoolCPUs: ptr.To(0)}, 0, false},
+	} {
+		if share, least := test.node.Overcommitment(); share != test.share || least != test.least {
+			t.Errorf("%s: %v, at least %v, want %v, at least %v", name, share, least, test.share, test.least)
+		}
+	}
+}
+
+func TestServersDecideWhetherATypeIsActive(t *testing.T) {
+	server := func(plugin Plugin, active ...string) Server {
+		s := Server{Plugin: plugin, Types: map[string]ServerType{}}
+		for _, name := range active {
+			s.Types[name] = ServerType{Active: true}
+		}
+		return s
+	}
+	for name, test := range map[string]struct {
+		servers  []Server
+		latched  bool
+		active   *bool
+		disagree bool
+	}{
+		"all say so":                                  {[]Server{server(Present, "management"), server(Present, "management")}, false, ptr.To(true), false},
+		"one does not know the type":                  {[]Server{server(Present, "management"), server(Present)}, true, nil, true},
+		"none knows the type":                         {[]Server{server(Present)}, false, ptr.To(false), false},
+		"those without the plugin have no say":        {[]Server{server(Present, "management"), server(Absent), server(Unreachable)}, false, ptr.To(true), false},
+		"without an answer the latch decides":         {[]Server{server(Unreachable)}, true, ptr.To(true), false},
+		"without an answer and a latch it is unknown": {[]Server{server(Unreachable)}, false, nil, false},
+	} {
+		active, disagree := active(Type{Name: "management", Latched: test.latched}, test.servers)
+		if !reflect.DeepEqual(active, test.active) || disagree != test.disagree {
+			t.Errorf("%s: active %v, disagree %v, want %v and %v", name, ptr.Deref(active, false), disagree, ptr.Deref(test.active, false), test.disagree)
+		}
+	}
+}
+
+func TestManagedFieldsTellWhenTheLatchWasWritten(t *testing.T) {
+	at := func(minute int) *metav1.Time { return ptr.To(metav1.NewTime(time.Unix(int64(60*minute), 0))) }
+	entry := func(minute int, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Time: at(minute), FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	latch := `{"f:metadata":{"f:annotations":{".":{},"f:workload.openshift.io/enabled":{}}}}`
+	for name, test := range map[string]struct {
+		fields []metav1.ManagedFieldsEntry
+		want   *metav1.Time
+	}{
+		"the writer of the annotation":      {[]metav1.ManagedFieldsEntry{entry(9, `{"f:metadata":{"f:labels":{"f:a":{}}}}`), entry(3, latch)}, at(3)},
+		"the last of several":               {[]metav1.ManagedFieldsEntry{entry(3, latch), entry(5, latch)}, at(5)},
+		"nobody":                            {nil, nil},
+		"fields that cannot be read say no": {[]metav1.ManagedFieldsEntry{entry(3, "{")}, nil},
+	} {
+		if got := written(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{ManagedFields: test.fields}}); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestAutoscalersOnCPU(t *testing.T) {
+	metric := func(name v1.ResourceName, kind autoscalingv2.MetricTargetType) autoscalingv2.MetricSpec {
+		return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: name, Target: autoscalingv2.MetricTarget{Type: kind}}}
+	}
+	for name, test := range map[string]struct {
+		metric autoscalingv2.MetricSpec
+		want   bool
+	}{
+		"a share of the requested cpu":    {metric("cpu", autoscalingv2.UtilizationMetricType), true},
+		"the same of one container":       {autoscalingv2.MetricSpec{ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: "cpu", Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType}}}, true},
+		"an amount of cpu":                {metric("cpu", autoscalingv2.AverageValueMetricType), false},
+		"a share of the requested memory": {metric("memory", autoscalingv2.UtilizationMetricType), false},
+		"a metric of the application":     {autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType}, false},
+	} {
+		if got := ofRequestedCPU(test.metric); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestVerticalAutoscalersOnCPU(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec string
+		want bool
+	}{
+		"no policy":                                {`"updatePolicy": {}`, true},
+		"memory only":                              {`"resourcePolicy": {"containerPolicies": [{"containerName": "*", "controlledResources": ["memory"]}]}`, false},
+		"memory only, of another container":        {`"resourcePolicy": {"containerPolicies": [{"containerName": "other", "controlledResources": ["memory"]}]}`, true},
+		"a container's policy beats that of all":   {`"resourcePolicy": {"containerPolicies": [{"containerName": "*", "controlledResources": ["memory"]}, {"containerName": "c", "controlledResources": ["cpu"]}]}`, true},
+		"it does not update this container":        {`"resourcePolicy": {"containerPolicies": [{"containerName": "c", "mode": "Off"}]}`, false},
+		"it only recommends":                       {`"updatePolicy": {"updateMode": "Off"}`, false},
+		"a policy that does not name any resource": {`"resourcePolicy": {"containerPolicies": [{"containerName": "*", "minAllowed": {"cpu": "1"}}]}`, true},
+	} {
+		object := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(`{"kind": "VerticalPodAutoscaler", "metadata": {"namespace": "a", "name": "web"}, "spec": {"targetRef": {"kind": "Deployment", "name": "web"}, `+test.spec+`}}`), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		r := newReader()
+		r.workloads[workload{"a", "Deployment", "web"}] = []string{"c"}
+		r.addVertical(object)
+		if got := len(r.autoscalers) == 1; got != test.want {
+			t.Errorf("%s: found is %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestThePodsOfADeploymentAreThoseOfItsReplicaSet(t *testing.T) {
+	r := newReader()
+	p := pod("web-5b5f-x", partition.AnyType)
+	p.Labels = map[string]string{"pod-template-hash": "5b5f"}
+	p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5b5f", Controller: ptr.To(true)}}
+	r.addPod(p)
+	want := map[workload][]string{{"a", "ReplicaSet", "web-5b5f"}: {"c"}, {"a", "Deployment", "web"}: {"c"}}
+	if !reflect.DeepEqual(r.workloads, want) {
+		t.Errorf("workloads are %v, want %v", r.workloads, want)
+	}
+}
+
+// Each kube-apiserver is asked by its address, and must have a certificate for the name by which
+// pods find it.
+func TestEachServerIsAskedForThePlugin(t *testing.T) {
+	const upstream = admissionMetric + `{name="NodeRestriction",operation="CREATE",rejected="false",type="admit"} 7` + "\n"
+	serve := func(status int, metrics string) *httptest.Server {
+		s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			if request.URL.Path != "/metrics" {
+				t.Errorf("it is asked for %s", request.URL)
+			}
+			w.WriteHeader(status)
+			fmt.Fprint(w, metrics)
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	servers := []struct {
+		name   string
+		url    string
+		plugin Plugin
+		types  map[string]ServerType
+		error  string
+	}{
+		{"one with active types", serve(200, upstream+activeMetric+`{workload_type="management"} 1`+"\n"+activeMetric+`{workload_type="infra"} 0`+"\n"+unlatchedMetric+`{workload_type="management"} 1`+"\n").URL, Present,
+			map[string]ServerType{"management": {Active: true, Unlatched: true}, "infra": {}}, ""},
+		{"one that knows no type", serve(200, upstream+admissionMetric+`{name="workload.openshift.io/Partitioning",operation="CREATE",rejected="false",type="admit"} 7`+"\n").URL, Present, map[string]ServerType{}, ""},
+		{"one without the plugin", serve(200, upstream).URL, Absent, nil, ""},
+		{"one that has just started", serve(200, "go_goroutines 7\n").URL, Unreachable, nil, "just started"},
+		{"one that is not ready", serve(500, "").URL, Unreachable, nil, "an error on the server"},
+		{"one that cannot be reached", "https://" + closed.Addr().String(), Unreachable, nil, "connection refused"},
+	}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.1"}}}}
+	for _, server := range servers {
+		_, port, _ := strings.Cut(strings.TrimPrefix(server.url, "https://"), ":")
+		number, _ := strconv.Atoi(port)
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Port: ptr.To(int32(number))})
+	}
+	ask := func(serverName string) map[string]Server {
+		authority := serve(200, upstream)
+		config := &rest.Config{Host: servers[0].url, TLSClientConfig: rest.TLSClientConfig{ServerName: serverName,
+			CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw})}}
+		asked, unknown, err := readServers(t.Context(), fake.NewClientset(slice), config, true)
+		if err != nil || len(unknown) > 0 || len(asked) != len(servers) || !asked[0].Configured || asked[0].URL != servers[0].url {
+			t.Fatalf("servers are %+v, unknown %+v, error %v", asked, unknown, err)
+		}
+		byURL := map[string]Server{}
+		for _, server := range asked {
+			byURL[server.URL] = server
+		}
+		return byURL
+	}
+	asked := ask("example.com") // the name in httptest's certificate
+	for _, want := range servers {
+		got := asked[want.url]
+		if got.Plugin != want.plugin || !maps.Equal(got.Types, want.types) || (want.error == "") != (got.Error == "") || !strings.Contains(got.Error, want.error) {
+			t.Errorf("%s: %+v, want %+v", want.name, got, want)
+		}
+	}
+	if got := ask("")[servers[1].url]; got.Plugin != Unreachable || !strings.Contains(got.Error, "not "+serverName) {
+		t.Errorf("one whose certificate is for another name: %+v", got)
+	}
+}
+
+// Who may read nothing is told what that hides, and each right is named.
+func TestEachMissingRightIsNamed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: 403, Message: request.URL.Path + " is forbidden"})
+	}))
+	defer server.Close()
+	s, err := Read(t.Context(), &rest.Config{Host: server.URL}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rights []string
+	for _, unknown := range s.Unknown {
+		rights = append(rights, unknown.Right)
+	}
+	slices.Sort(rights)
+	want := []string{"get namespaces, of the name kube-system", "get the path /metrics", "list endpointslices.discovery.k8s.io, in the namespace default",
+		"list horizontalpodautoscalers.autoscaling", "list nodes", "list pods", "list verticalpodautoscalers.autoscaling.k8s.io"}
+	if !slices.Equal(rights, want) || s.Found() || !s.Incomplete() {
+		t.Errorf("rights are %q, want %q; found %v, incomplete %v", rights, want, s.Found(), s.Incomplete())
+	}
+}
+
+func TestAClusterThatDoesNotAnswerIsAnError(t *testing.T) {
+	server := httptest.NewServer(nil)
+	server.Close()
+	if s, err := Read(context.Background(), &rest.Config{Host: server.URL}, Options{}); err == nil {
+		t.Errorf("the status is %+v", s)
+	}
+}
