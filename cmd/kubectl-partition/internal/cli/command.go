@@ -32,6 +32,7 @@ Exit codes of all commands:
 	command.AddCommand(newAudit(streams))
 	command.AddCommand(newRender(streams))
 	command.AddCommand(newAlerts(streams))
+	command.AddCommand(newExplain(streams))
 	command.AddCommand(newStatus(streams))
 	return command
 }

@@ -119,8 +119,8 @@ func printStatus(out io.Writer, s *status.Status, wide bool) error {
 	if len(s.Skipped) > 0 {
 		printSkipped(w, s.Skipped, most)
 	}
-	printList(w, "FOUND", found(s, most))
-	printList(w, "NOT KNOWN", notKnown(s))
+	printSentences(w, "FOUND", statusFindings(s, most))
+	printSentences(w, "NOT KNOWN", statusUnknown(s))
 	return w.Flush()
 }
 
@@ -160,7 +160,7 @@ func printTypes(w io.Writer, types []status.Type) {
 		if t.Since != nil {
 			since = t.Since.UTC().Format(time.RFC3339)
 		}
-		output.Row(w, t.Name, active, since, t.NodesReporting, len(t.Missing), t.Pods, t.Unscheduled, milli(t.RequestedMillicores), milli(t.CoresMillicores))
+		output.Row(w, t.Name, active, since, t.NodesReporting, len(t.Missing), t.Pods, t.Unscheduled, millicores(t.RequestedMillicores), millicores(t.CoresMillicores))
 	}
 }
 
@@ -172,19 +172,19 @@ func printNodes(w io.Writer, nodes []status.Node, most int) {
 		pool, ofCores, ofPool := "?", "-", "-"
 		if node.PoolCPUs != nil {
 			pools = true
-			if pool = milli(int64(1000 * *node.PoolCPUs)); *node.PoolCPUs == 0 {
+			if pool = millicores(int64(1000 * *node.PoolCPUs)); *node.PoolCPUs == 0 {
 				pool = "not confined"
 			}
 		}
 		if node.CoresMillicores > 0 {
-			ofCores = percent(float64(node.RequestedMillicores) / float64(node.CoresMillicores))
+			ofCores = inPercent(float64(node.RequestedMillicores) / float64(node.CoresMillicores))
 		}
 		if share, least := node.Overcommitment(); share > 0 {
-			if ofPool = percent(share); least {
+			if ofPool = inPercent(share); least {
 				ofPool = ">=" + ofPool
 			}
 		}
-		output.Row(w, node.Name, node.Type, node.Pods, milli(node.RequestedMillicores), milli(node.CoresMillicores), ofCores, milli(node.ReservedMillicores), pool, ofPool)
+		output.Row(w, node.Name, node.Type, node.Pods, millicores(node.RequestedMillicores), millicores(node.CoresMillicores), ofCores, millicores(node.ReservedMillicores), pool, ofPool)
 	}
 	if rest := len(nodes) - most; rest > 0 {
 		fmt.Fprintf(w, "... and %d more; -o wide prints all\n", rest)
@@ -211,7 +211,7 @@ func printSkipped(w io.Writer, skipped []status.Skipped, most int) {
 	}
 }
 
-func printList(w io.Writer, heading string, sentences []string) {
+func printSentences(w io.Writer, heading string, sentences []string) {
 	if len(sentences) == 0 {
 		return
 	}
@@ -221,8 +221,8 @@ func printList(w io.Writer, heading string, sentences []string) {
 	}
 }
 
-// found says in sentences what is wrong, and names no more than so many objects in each.
-func found(s *status.Status, most int) (sentences []string) {
+// statusFindings says in sentences what is wrong, and names no more than so many objects in each.
+func statusFindings(s *status.Status, most int) (sentences []string) {
 	say := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
 	for _, server := range s.Servers {
 		if server.Plugin == status.Absent {
@@ -239,13 +239,13 @@ func found(s *status.Status, most int) (sentences []string) {
 		case t.Disagree:
 			say("kube-apiservers disagree whether type %s is active: they must have the same version and configuration", t.Name)
 		case len(t.Missing) > 0 && t.Active != nil && *t.Active:
-			say("type %s is active, and its pods do not run on %s without it: %s", t.Name, count(len(t.Missing), "node"), names(t.Missing, most))
+			say("type %s is active, and its pods do not run on %s without it: %s", t.Name, counted(len(t.Missing), "node"), listed(t.Missing, most))
 		case len(t.Missing) > 0:
-			say("type %s is kept inactive by %s without it: %s", t.Name, count(len(t.Missing), "node"), names(t.Missing, most))
+			say("type %s is kept inactive by %s without it: %s", t.Name, counted(len(t.Missing), "node"), listed(t.Missing, most))
 		}
 	}
 	for _, group := range s.Skipped {
-		say("%s of type %s skipped (%s): %s%s", count(group.Count, "pod"), group.Type, group.Reason, group.Text, group.Newest[0].Detail)
+		say("%s of type %s skipped (%s): %s%s", counted(group.Count, "pod"), group.Type, group.Reason, group.Text, group.Newest[0].Detail)
 	}
 	if s.Undecided != nil {
 		pods := make([]string, len(s.Undecided.Newest))
@@ -253,7 +253,7 @@ func found(s *status.Status, most int) (sentences []string) {
 			pods[i] = pod.Namespace + "/" + pod.Name
 		}
 		say("%s with a target annotation or cores, and neither partitioned nor skipped: %s. A kube-apiserver without the plugin has created them, or a kubelet without a pinning file runs them as static pods",
-			count(s.Undecided.Count, "pod"), strings.Join(pods, ", "))
+			counted(s.Undecided.Count, "pod"), strings.Join(pods, ", "))
 	}
 	for _, a := range s.Autoscalers {
 		say("%s %s/%s of %s: %s", a.Kind, a.Namespace, a.Name, a.Target, a.Problem)
@@ -261,31 +261,28 @@ func found(s *status.Status, most int) (sentences []string) {
 	return sentences
 }
 
-func notKnown(s *status.Status) (sentences []string) {
+func statusUnknown(s *status.Status) (sentences []string) {
 	for _, server := range s.Servers {
 		if server.Plugin == status.Unreachable {
 			sentences = append(sentences, fmt.Sprintf("whether %s has the admission plugin: %s", server.URL, server.Error))
 		}
 	}
-	for _, unknown := range s.Unknown {
-		sentences = append(sentences, fmt.Sprintf("%s. This needs the right to %s (%s)", unknown.What, unknown.Right, unknown.Error))
-	}
-	return sentences
+	return append(sentences, missingRights(s.Unknown)...)
 }
 
-func names(of []string, most int) string {
+func listed(of []string, most int) string {
 	if rest := len(of) - most; rest > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(of[:most], ", "), rest)
 	}
 	return strings.Join(of, ", ")
 }
 
-func count(n int, what string) string {
+func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func milli(n int64) string         { return strconv.FormatInt(n, 10) + "m" }
-func percent(share float64) string { return strconv.Itoa(int(math.Round(100*share))) + "%" }
+func millicores(n int64) string      { return strconv.FormatInt(n, 10) + "m" }
+func inPercent(share float64) string { return strconv.Itoa(int(math.Round(100*share))) + "%" }

@@ -1,0 +1,156 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package explain
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest/podtest"
+)
+
+// asking returns a pod that asks for management.
+func asking(requests, limits string) *v1.Pod {
+	pod := podtest.Pod(map[string]string{"target.workload.openshift.io/management": ""}, podtest.Container("c", requests, limits))
+	pod.TypeMeta, pod.Namespace, pod.Name = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, "a", "p"
+	return pod
+}
+
+// admitted returns the pod as admission left it, with a gate.
+func admitted(pod *v1.Pod, gate partition.Gate) *v1.Pod {
+	if d := partition.Mutate(partition.V1(pod), partition.Policy{Gate: gate}); d.Outcome == partition.Skipped {
+		pod.Annotations[partition.WarningAnnotation] = d.Message()
+	}
+	return pod
+}
+
+func with(pod *v1.Pod, change func(*v1.Pod)) *v1.Pod { change(pod); return pod }
+
+var (
+	allowed = map[string]string{partition.AllowedAnnotation: "management"}
+	active  = &status.Status{
+		Types: []status.Type{{Name: "management", Active: ptr.To(true)}},
+		Nodes: []status.Node{{Name: "full", Type: "management", CoresMillicores: 8000, RequestedMillicores: 7900}, {Name: "free", Type: "management", CoresMillicores: 8000}, {Name: "other", Type: "infra", CoresMillicores: 8000}, {Name: "lost", Type: "management", RequestedMillicores: 400}},
+	}
+	inactive = &status.Status{Types: []status.Type{{Name: "management", Active: ptr.To(false), Missing: []string{"n1"}}}}
+)
+
+func TestPodsAreExplained(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod       *v1.Pod
+		namespace map[string]string
+		status    *status.Status
+		outcome   partition.Outcome
+		reason    partition.Reason
+		why       string
+		change    string
+		well      bool
+	}{
+		"a partitioned pod": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), allowed, active, partition.Partitioned, "", "", "", true},
+		"a pod that was skipped while its type was inactive": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, active, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "create the pod again", false},
+		"a pod whose type is still inactive": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, inactive, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "give nodes a pool of the type, or the label workload.openshift.io/partitioning=ignore if they will never have one: n1", false},
+		"a pod whose namespace is not annotated": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonNamespaceNotAnnotated)), map[string]string{}, active, partition.Skipped, partition.ReasonNamespaceNotAnnotated, "is not annotated", "kubectl annotate --overwrite namespace a workload.openshift.io/allowed=management", false},
+		"a pod that has another reason by now": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonNamespaceNotAnnotated)), allowed, inactive, partition.Skipped, partition.ReasonNamespaceNotAnnotated, "is not annotated", "if it were created now: workload type \"management\" ignored: no pool", false},
+		"a Guaranteed pod": {
+			admitted(asking("cpu=400m memory=1Mi", "cpu=400m memory=1Mi"), partition.AnyType), allowed, active, partition.Skipped, partition.ReasonGuaranteed, "Guaranteed", "", false},
+		"a pod on which nobody has decided": {
+			asking("cpu=400m memory=1Mi", ""), allowed, active, partition.Ordinary, "", "without the admission plugin", "create the pod again", false},
+		"a pod with an invalid target": {
+			with(asking("", ""), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/management"] = "{" }), allowed, active, partition.Ordinary, "", "without the admission plugin", "if it were created now", false},
+		"a pod that does not ask": {
+			with(asking("", ""), func(p *v1.Pod) { p.Annotations = nil }), allowed, active, partition.Ordinary, "", "no target annotation", "", true},
+		"a copy that got its cpu back": {
+			with(asking("", ""), func(p *v1.Pod) {
+				p.Annotations = map[string]string{partition.WarningAnnotation: "cores were turned back"}
+			}), allowed, active, partition.Ordinary, "", "cores were turned back", "", true},
+		"the mirror pod of a static pod whose node has no pool": {
+			with(admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey], p.Spec.NodeName = "1", "other" }),
+			nil, active, partition.Skipped, partition.ReasonTypeInactive, "no pool", "", false},
+		"the mirror pod of a static pod whose node has a pool by now": {
+			with(admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey], p.Spec.NodeName = "1", "free" }),
+			nil, active, partition.Skipped, partition.ReasonTypeInactive, "no pool", "restart the kubelet of node free", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := Pod(test.pod, Cluster{Namespace: simulate.Namespace{Annotations: test.namespace}, Status: test.status})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Outcome != test.outcome || e.Reason != test.reason || !strings.Contains(e.Why, test.why) || e.Well() != test.well {
+				t.Errorf("got %+v, want %+v", e, test)
+			}
+			if change := strings.Join(e.Change, "\n"); (test.change == "") != (change == "") || !strings.Contains(change, test.change) {
+				t.Errorf("to change is %q, want %q", change, test.change)
+			}
+		})
+	}
+}
+
+func TestWorkloadsAreSimulated(t *testing.T) {
+	deployment := func(pod *v1.Pod) *appsv1.Deployment {
+		return &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
+			Spec: appsv1.DeploymentSpec{Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: pod.Annotations}, Spec: pod.Spec}}}
+	}
+	large := asking("cpu=9 memory=1Mi", "")
+	hard := asking("cpu=400m memory=1Mi", "")
+	hard.Annotations["target.workload.openshift.io/management"] = `{"effect": "RequiredDuringScheduling"}`
+	for name, test := range map[string]struct {
+		object  runtime.Object
+		cluster Cluster
+		want    Explanation
+	}{
+		"a Deployment whose pods have room": {deployment(asking("cpu=400m memory=1Mi", "cpu=500m")), Cluster{simulate.Namespace{Annotations: allowed}, active}, Explanation{
+			Kind: "Deployment", Name: "web", Effect: partition.Preferred, Outcome: partition.Partitioned,
+			Containers: []Container{{"c", 400, 500}}, CoresMillicores: 400, Room: []Room{{"free", 8000, true}, {"full", 100, false}}}},
+		"a Deployment whose pods have none": {deployment(large), Cluster{simulate.Namespace{Annotations: allowed}, active}, Explanation{
+			Kind: "Deployment", Name: "web", Effect: partition.Preferred, Outcome: partition.Partitioned,
+			Containers: []Container{{"c", 9000, 0}}, CoresMillicores: 9000, Room: []Room{{"free", 8000, false}, {"full", 100, false}}}},
+		"a manifest, of a cluster of which nothing is known": {asking("cpu=400m memory=1Mi", ""), Cluster{}, Explanation{
+			Kind: "Pod", Name: "p", Effect: partition.Preferred, Outcome: partition.Partitioned, Containers: []Container{{"c", 400, 0}}, CoresMillicores: 400}},
+		"a hard pod in a namespace that allows other types": {hard, Cluster{simulate.Namespace{Annotations: map[string]string{partition.AllowedAnnotation: "infra"}}, active}, Explanation{
+			Kind: "Pod", Name: "p", Effect: partition.Required, Outcome: partition.Refused, Reason: partition.ReasonNamespaceOtherTypes,
+			Why:    `workload type "management" refused: the namespace's annotation workload.openshift.io/allowed does not list it`,
+			Change: []string{"kubectl annotate --overwrite namespace a workload.openshift.io/allowed=infra,management"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Template(test.object, test.cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.want.Namespace, test.want.Type, test.want.Simulated = "a", "management", true
+			if !reflect.DeepEqual(*got, test.want) {
+				t.Errorf("got  %+v\nwant %+v", *got, test.want)
+			}
+		})
+	}
+	if got, err := Template(&v1.ConfigMap{}, Cluster{}); got != nil || err != nil {
+		t.Errorf("an object without pods: %+v, %v", got, err)
+	}
+}

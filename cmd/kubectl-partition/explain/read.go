@@ -1,0 +1,67 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package explain
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+)
+
+// Read asks a cluster for a namespace and for what constrains the cpu of its pods. What the
+// user may not read is not known in the result, and is added to unknown.
+func Read(ctx context.Context, client kubernetes.Interface, name string, unknown *[]status.Unknown) (simulate.Namespace, error) {
+	var n simulate.Namespace
+	namespace, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err := status.Note(unknown, "get namespaces, of the name "+name, "whether the namespace allows the type", err); err != nil {
+		return n, err
+	}
+	if err == nil {
+		n.Annotations = namespace.Annotations
+		if n.Annotations == nil {
+			n.Annotations = map[string]string{}
+		}
+	}
+	const what = "whether it constrains the cpu of its pods, or gives them defaults"
+	ranges, err := client.CoreV1().LimitRanges(name).List(ctx, metav1.ListOptions{})
+	if err := status.Note(unknown, "list limitranges, in the namespace "+name, what, err); err != nil {
+		return n, err
+	}
+	if err == nil {
+		n.LimitRanges = pointers(ranges.Items)
+	}
+	quotas, err := client.CoreV1().ResourceQuotas(name).List(ctx, metav1.ListOptions{})
+	if err := status.Note(unknown, "list resourcequotas, in the namespace "+name, what, err); err != nil {
+		return n, err
+	}
+	if err == nil {
+		n.Quotas = pointers(quotas.Items)
+	}
+	return n, nil
+}
+
+func pointers[T v1.LimitRange | v1.ResourceQuota](items []T) []*T {
+	all := make([]*T, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}

@@ -1,0 +1,320 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/explain"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+	"workload.openshift.io/partition"
+)
+
+func newExplain(streams genericiooptions.IOStreams) *cobra.Command {
+	e := &explainer{cluster: genericclioptions.NewConfigFlags(true), streams: streams}
+	command := &cobra.Command{
+		Use:   "explain (POD | TYPE/NAME | -f FILE)...",
+		Short: "Say what becomes of a pod, and why",
+		Long: `Say what a pod asked for, what became of it and why, what to change to have it
+partitioned, and which nodes have room for it.
+
+A pod is explained as it is. For a workload, such as deployment/web, and for everything in
+files, admission is simulated: the answer is what would become of a pod that is created
+now. Namespaces in the same files stand for those of the cluster. With --local no cluster is
+asked: types are taken to be active then, and namespaces that are not in the files to allow
+them.
+
+Which nodes a pod may go to otherwise, by selectors, taints or memory, is the scheduler's
+business and not looked at.
+
+Exit codes:
+  0  all pods that ask are, or would be, partitioned
+  1  some that ask are not, or would not be, or no node has room for them
+  2  an object cannot be read, or something is not known that decides`,
+		Example: `  # Why is this pod ordinary?
+  kubectl partition explain -n my-operator operator-5b5f5bb99d-95s82
+
+  # What would become of the pods of a Deployment?
+  kubectl partition explain -n my-operator deployment/operator
+
+  # The same, before it is applied
+  kubectl partition explain -f operator.yaml
+
+  # Without a cluster
+  kubectl partition explain --local -f manifests/ -R`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 && e.files.RequireFilenameOrKustomize() != nil {
+				return errors.New("name a pod, a TYPE/NAME, or a file with -f")
+			}
+			if len(args) > 0 && e.files.RequireFilenameOrKustomize() == nil {
+				return errors.New("name objects or files, and not both")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(command *cobra.Command, args []string) error { return e.run(command.Context(), args) },
+	}
+	e.format.Flag(command)
+	command.Flags().StringSliceVarP(&e.files.Filenames, "filename", "f", nil, "explain the objects in files, directories, URLs or standard input (-)")
+	command.Flags().BoolVarP(&e.files.Recursive, "recursive", "R", false, "read directories with all that is below them")
+	command.Flags().StringVarP(&e.files.Kustomize, "kustomize", "k", "", "explain the objects that a kustomization directory makes")
+	command.Flags().BoolVar(&e.local, "local", false, "ask no cluster; only with -f or -k")
+	e.cluster.AddFlags(command.Flags())
+	return command
+}
+
+type explainer struct {
+	cluster *genericclioptions.ConfigFlags
+	streams genericiooptions.IOStreams
+	format  output.Format
+	files   resource.FilenameOptions
+	local   bool
+
+	client     kubernetes.Interface
+	status     *status.Status
+	namespaces map[string]simulate.Namespace
+	unknown    []status.Unknown
+}
+
+// explanations is what -o json prints.
+type explanations struct {
+	metav1.TypeMeta `json:",inline"`
+	Items           []*explain.Explanation `json:"items"`
+	// Unknown is what could not be read.
+	Unknown []status.Unknown `json:"unknown"`
+}
+
+func (e *explainer) run(ctx context.Context, args []string) error {
+	if e.local && len(args) > 0 {
+		return errors.New("with --local there is no cluster to ask for objects; name files with -f")
+	}
+	objects, err := e.objects(args)
+	if err != nil {
+		return err
+	}
+	e.namespaces = map[string]simulate.Namespace{}
+	if err := e.connect(ctx); err != nil {
+		return err
+	}
+	fromFiles := len(args) == 0
+	for _, object := range objects {
+		if namespace, ok := object.(*v1.Namespace); ok && fromFiles {
+			if namespace.Annotations == nil {
+				namespace.Annotations = map[string]string{}
+			}
+			e.namespaces[namespace.Name] = simulate.Namespace{Annotations: namespace.Annotations}
+		}
+	}
+	result := explanations{TypeMeta: output.TypeMeta("Explanations"), Items: []*explain.Explanation{}, Unknown: []status.Unknown{}}
+	for _, object := range objects {
+		explanation, err := e.explain(ctx, object, fromFiles)
+		if err != nil {
+			return err
+		}
+		if explanation != nil {
+			result.Items = append(result.Items, explanation)
+		}
+	}
+	if len(result.Items) == 0 {
+		return errors.New("there is no pod and no workload among the objects")
+	}
+	result.Unknown = append(result.Unknown, e.unknown...)
+	if err := e.format.Print(e.streams.Out, result, func(w io.Writer, wide bool) error { return printExplanations(w, result, wide) }); err != nil {
+		return err
+	}
+	for _, item := range result.Items {
+		if !item.Well() {
+			return errFound
+		}
+	}
+	if len(result.Unknown) > 0 {
+		return errors.New("some things are not known; see NOT KNOWN above")
+	}
+	return nil
+}
+
+// objects reads the objects that are named, or that are in files, as far as the client knows
+// their kinds.
+func (e *explainer) objects(args []string) (objects []runtime.Object, err error) {
+	namespace, enforce, err := e.cluster.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, err
+	}
+	builder := resource.NewBuilder(e.cluster).Unstructured().LocalParam(e.local).NamespaceParam(namespace).DefaultNamespace().FilenameParam(enforce, &e.files).Flatten()
+	if len(args) > 0 {
+		builder = builder.ResourceNames("pods", args...)
+	}
+	infos, err := builder.Do().Infos()
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
+		content := info.Object.(*unstructured.Unstructured)
+		object, err := scheme.Scheme.New(content.GroupVersionKind())
+		if runtime.IsNotRegisteredError(err) {
+			continue
+		}
+		if err == nil {
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, object)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", info.String(), err)
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+// connect reads what does not depend on the objects.
+func (e *explainer) connect(ctx context.Context) error {
+	if e.local {
+		return nil
+	}
+	config, err := e.cluster.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	if e.client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if e.status, err = status.Read(ctx, config, status.Options{Placement: true}); err != nil {
+		return err
+	}
+	e.unknown = e.status.Unknown
+	return nil
+}
+
+func (e *explainer) explain(ctx context.Context, object runtime.Object, fromFile bool) (*explain.Explanation, error) {
+	name := explain.NamespaceOf(object)
+	if name == "" {
+		return nil, nil
+	}
+	namespace, known := e.namespaces[name]
+	if !known && !e.local {
+		var err error
+		if namespace, err = explain.Read(ctx, e.client, name, &e.unknown); err != nil {
+			return nil, err
+		}
+		e.namespaces[name] = namespace
+	}
+	about := explain.Cluster{Namespace: namespace, Status: e.status}
+	if pod, ok := object.(*v1.Pod); ok && !fromFile {
+		return explain.Pod(pod, about)
+	}
+	return explain.Template(object, about)
+}
+
+func printExplanations(w io.Writer, result explanations, wide bool) error {
+	most := mostRows
+	if wide {
+		most = math.MaxInt
+	}
+	for i, item := range result.Items {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		printExplanation(w, item, most)
+	}
+	printSentences(w, "NOT KNOWN", missingRights(result.Unknown))
+	return nil
+}
+
+func printExplanation(w io.Writer, e *explain.Explanation, most int) {
+	line := func(heading, format string, args ...any) {
+		fmt.Fprintf(w, "  %-12s%s\n", heading+":", output.Printable(fmt.Sprintf(format, args...)))
+	}
+	fmt.Fprintf(w, "%s\n", output.Printable(fmt.Sprintf("%s %s/%s", e.Kind, e.Namespace, e.Name)))
+	if e.Type != "" {
+		asked := "type " + e.Type
+		if e.Effect != "" {
+			asked += ", " + string(e.Effect)
+		}
+		line("Asked", "%s", asked)
+	}
+	outcome := string(e.Outcome)
+	switch {
+	case e.Outcome == partition.Ordinary:
+		outcome = "ordinary"
+	case e.Reason != partition.NoReason:
+		outcome += ", " + string(e.Reason)
+	}
+	if e.Simulated {
+		outcome += " (if it were created now)"
+	}
+	line("Outcome", "%s", outcome)
+	if e.Why != "" {
+		line("Why", "%s", e.Why)
+	}
+	for _, change := range e.Change {
+		line("Change", "%s", change)
+	}
+	for _, c := range e.Containers {
+		text := "no request"
+		if c.RequestMillicores > 0 {
+			text = millicores(c.RequestMillicores)
+		}
+		if c.LimitMillicores > 0 {
+			text += ", limit " + millicores(c.LimitMillicores)
+		}
+		line("Container", "%s originally asked for cpu: %s", c.Name, text)
+	}
+	if e.Outcome != partition.Partitioned {
+		return
+	}
+	line("Requests", "%s of %s", millicores(e.CoresMillicores), partition.CoresResource(e.Type))
+	switch {
+	case e.Node != "":
+		line("Runs on", "the pool of node %s", e.Node)
+	case e.Room != nil:
+		var enough []string
+		for _, room := range e.Room {
+			if room.Enough {
+				enough = append(enough, fmt.Sprintf("%s (%s free)", room.Node, millicores(room.FreeMillicores)))
+			}
+		}
+		if len(enough) == 0 {
+			line("May run on", "no node: %s has the most free cores of the type, %s", e.Room[0].Node, millicores(e.Room[0].FreeMillicores))
+			return
+		}
+		line("May run on", "%d of %s that report the type: %s", len(enough), counted(len(e.Room), "node"), listed(enough, most))
+	}
+}
+
+// missingRights says in sentences what is not known for want of rights.
+func missingRights(unknown []status.Unknown) (sentences []string) {
+	for _, of := range unknown {
+		sentences = append(sentences, fmt.Sprintf("%s. This needs the right to %s (%s)", of.What, of.Right, strings.TrimSpace(of.Error)))
+	}
+	return sentences
+}

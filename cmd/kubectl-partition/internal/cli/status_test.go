@@ -1,0 +1,211 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/explain"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+	"workload.openshift.io/partition"
+)
+
+var updateStatus = flag.Bool("update-status", false, "rewrite the golden files of status and explain")
+
+// golden compares with a file of testdata/status.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "status", name)
+	if *updateStatus {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("it printed\n%s\nwant\n%s", got, want)
+	}
+}
+
+func minute(n int) metav1.Time { return metav1.NewTime(time.Date(2026, 11, 23, 5, n, 0, 0, time.UTC)) }
+
+// A cluster in which nearly everything is wrong.
+func wrong() *status.Status {
+	guaranteed, _ := partition.RuleOf(partition.ReasonGuaranteed)
+	constrained, _ := partition.RuleOf(partition.ReasonNamespaceConstrainsCPU)
+	s := &status.Status{
+		Servers: []status.Server{
+			{URL: "https://api.example.com:6443", Configured: true, Plugin: status.Present, Types: map[string]status.ServerType{"management": {Active: true, Unlatched: true}, "infra": {Active: true}}},
+			{URL: "https://192.0.2.1:6443", Plugin: status.Present, Types: map[string]status.ServerType{"management": {Active: true}}},
+			{URL: "https://192.0.2.2:6443", Plugin: status.Absent},
+			{URL: "https://192.0.2.3:6443", Plugin: status.Unreachable, Error: "connection refused"},
+		},
+		Types: []status.Type{
+			{Name: "infra", Disagree: true, Pods: 1, NodesReporting: 13},
+			{Name: "management", Active: ptr.To(true), Latched: true, Since: ptr.To(minute(1)), NodesReporting: 12, Missing: []string{"late"}, Pods: 26, Unscheduled: 2, RequestedMillicores: 10400, CoresMillicores: 96000},
+			{Name: "rare", Active: ptr.To(false), NodesReporting: 1, Missing: []string{"node-0", "node-1", "node-2", "node-3", "node-4", "node-5", "node-6", "node-7", "node-8", "node-9", "node-10"}},
+			{Name: "unread"},
+		},
+		Skipped: []status.Skipped{
+			{Type: "management", Reason: partition.ReasonGuaranteed, Text: guaranteed.Text, Pods: status.Pods{Count: 12, Newest: []status.Pod{{Namespace: "a", Name: "new", Created: minute(9)}, {Namespace: "a", Name: "old", Created: minute(2)}}}},
+			{Type: "management", Reason: partition.ReasonNamespaceConstrainsCPU, Text: constrained.Text, Pods: status.Pods{Count: 1, Newest: []status.Pod{{Namespace: "b", Name: "web", Created: minute(3), Detail: "LimitRange \"limits\" \x1b[31m"}}}},
+		},
+		Undecided:   &status.Pods{Count: 2, Newest: []status.Pod{{Namespace: "c", Name: "y", Created: minute(5)}, {Namespace: "c", Name: "x", Created: minute(4)}}},
+		Autoscalers: []status.Autoscaler{{Kind: "HorizontalPodAutoscaler", Namespace: "a", Name: "web", Target: "Deployment/web", Problem: "it never works"}},
+		Unknown:     []status.Unknown{{Right: "list nodes", What: "which nodes report the types", Error: "forbidden"}},
+	}
+	for i := range 12 {
+		node := status.Node{Name: fmt.Sprint("node-", i), Type: "management", Pods: 2, RequestedMillicores: int64(4000 - 300*i), CoresMillicores: 8000, ReservedMillicores: 2000}
+		switch i {
+		case 0:
+			node.PoolCPUs = ptr.To(1)
+		case 1:
+			node.PoolCPUs = ptr.To(0)
+		case 2:
+			node.ReservedMillicores = 0
+		}
+		s.Nodes = append(s.Nodes, node)
+	}
+	return s
+}
+
+func TestStatusPrints(t *testing.T) {
+	well := &status.Status{
+		Servers: []status.Server{{URL: "https://192.0.2.1:6443", Configured: true, Plugin: status.Present, Types: map[string]status.ServerType{"management": {Active: true}}}},
+		Types:   []status.Type{{Name: "management", Active: ptr.To(true), Latched: true, Since: ptr.To(minute(1)), NodesReporting: 1, Pods: 2, RequestedMillicores: 600, CoresMillicores: 2000}},
+		Nodes:   []status.Node{{Name: "partitioned", Type: "management", Pods: 2, RequestedMillicores: 600, CoresMillicores: 2000, ReservedMillicores: 1000}},
+	}
+	for name, test := range map[string]struct {
+		status *status.Status
+		wide   bool
+	}{
+		"well.txt":       {well, false},
+		"wrong.txt":      {wrong(), false},
+		"wrong-wide.txt": {wrong(), true},
+		"empty.txt":      {&status.Status{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := printStatus(&out, test.status, test.wide); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, out.String())
+		})
+	}
+}
+
+func TestExplainPrints(t *testing.T) {
+	result := explanations{
+		Items: []*explain.Explanation{
+			{Kind: "Pod", Namespace: "a", Name: "runs", Type: "management", Effect: partition.Preferred, Outcome: partition.Partitioned, CoresMillicores: 400, Node: "n1",
+				Containers: []explain.Container{{Name: "c", RequestMillicores: 400, LimitMillicores: 500}, {Name: "d"}}},
+			{Kind: "Pod", Namespace: "a", Name: "skipped", Type: "management", Outcome: partition.Skipped, Reason: partition.ReasonGuaranteed, Why: "workload type \"management\" ignored: \x1b[31m", Change: []string{"create it again"}},
+			{Kind: "Pod", Namespace: "a", Name: "ordinary", Why: "it has no target annotation"},
+			{Kind: "Deployment", Namespace: "a", Name: "room", Simulated: true, Type: "management", Effect: partition.Required, Outcome: partition.Partitioned, CoresMillicores: 400,
+				Room: []explain.Room{{Node: "n1", FreeMillicores: 8000, Enough: true}, {Node: "n2", FreeMillicores: 100}}},
+			{Kind: "Deployment", Namespace: "a", Name: "none", Simulated: true, Type: "management", Effect: partition.Required, Outcome: partition.Partitioned, CoresMillicores: 9000,
+				Room: []explain.Room{{Node: "n1", FreeMillicores: 8000}}},
+		},
+		Unknown: []status.Unknown{{Right: "list limitranges", What: "whether the namespace constrains cpu", Error: "forbidden"}},
+	}
+	var out bytes.Buffer
+	if err := printExplanations(&out, result, false); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "explain.txt", out.String())
+}
+
+const manifests = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: a, annotations: {workload.openshift.io/allowed: management}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: %s}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata:
+      labels: {app: web}
+      annotations: {target.workload.openshift.io/management: ""}
+    spec:
+      containers:
+      - {name: c, image: i, resources: {requests: {cpu: 400m, memory: 1Mi}, limits: {cpu: %s, memory: 1Mi}}}
+---
+apiVersion: example.com/v1
+kind: Other
+metadata: {name: unknown}
+`
+
+func TestExplainOfFiles(t *testing.T) {
+	for name, test := range map[string]struct {
+		input, args string
+		code        int
+		want        string
+	}{
+		"a Deployment that would be partitioned": {fmt.Sprintf(manifests, "a", "500m"), "--local -f -", 0, "partitioned (if it were created now)"},
+		"a Deployment that would be skipped":     {fmt.Sprintf(manifests, "a", "400m"), "--local -f -", 1, "skipped, guaranteed (if it were created now)"},
+		"a namespace that is not in the files":   {fmt.Sprintf(manifests, "b", "500m"), "--local -f -", 0, "partitioned (if it were created now)"},
+		"files in which nothing has pods":        {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "--local -f -", 2, "no pod and no workload"},
+		"a manifest that is none":                {"{", "--local -f -", 2, "error:"},
+		"a container whose cpu is no number":     {fmt.Sprintf(manifests, "a", "many"), "--local -f -", 2, `Name: "web"`},
+		"neither objects nor files":              {"", "", 2, "name a pod, a TYPE/NAME, or a file with -f"},
+		"objects and files":                      {"", "pod -f -", 2, "not both"},
+		"objects of no cluster":                  {"", "pod --local", 2, "with --local there is no cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			command := Command(genericiooptions.IOStreams{In: strings.NewReader(test.input), Out: &out, ErrOut: &errOut})
+			command.SetArgs(append([]string{"explain"}, strings.Fields(test.args)...))
+			stdin := os.Stdin
+			defer func() { os.Stdin = stdin }()
+			os.Stdin = input(t, test.input)
+			if code := ExitCode(command.Execute(), &errOut); code != test.code || !strings.Contains(out.String()+errOut.String(), test.want) {
+				t.Errorf("exit code %d, and it printed %s%s, want %d and %q", code, out.String(), errOut.String(), test.code, test.want)
+			}
+		})
+	}
+}
+
+// input returns a file with a text, for the library that reads os.Stdin itself.
+func input(t *testing.T, text string) *os.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "input")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return file
+}
