@@ -60,7 +60,7 @@ func (r *reader) readPools(ctx context.Context) {
 	})
 	if first != nil {
 		slices.Sort(failed)
-		r.unknown = append(r.unknown, Unknown{Right: "get nodes/proxy", What: fmt.Sprintf("the sizes of the pools on %d nodes, such as %s", len(failed), failed[0]), Error: first.Error()})
+		r.unknown = append(r.unknown, Unknown{Right: "get nodes/proxy", What: fmt.Sprintf("the sizes of the pools on %d node(s), such as %s", len(failed), failed[0]), Error: first.Error()})
 	}
 }
 

@@ -41,6 +41,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -407,6 +408,36 @@ func TestEachMissingRightIsNamed(t *testing.T) {
 		"list horizontalpodautoscalers.autoscaling", "list nodes", "list pods", "list verticalpodautoscalers.autoscaling.k8s.io"}
 	if !slices.Equal(rights, want) || s.Found() || !s.Incomplete() {
 		t.Errorf("rights are %q, want %q; found %v, incomplete %v", rights, want, s.Found(), s.Incomplete())
+	}
+}
+
+func TestKubeletsTellTheSizesOfTheirPools(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		switch request.URL.Path {
+		case "/api/v1/nodes/told/proxy/metrics":
+			fmt.Fprintf(w, "# TYPE %s gauge\n%s{workload_type=\"management\"} 2\n%s{workload_type=\"infra\"} 0\n", poolMetric, poolMetric, poolMetric)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	defer server.Close()
+	r := newReader()
+	r.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL})
+	for _, node := range []string{"told", "refused"} {
+		for _, workloadType := range []string{"management", "infra", "new"} {
+			r.nodeOf(node, workloadType).reports = true
+		}
+	}
+	r.nodeOf("gone", "management") // its pods are left, and it does not report
+	r.readPools(t.Context())
+	want := map[nodeType]*int{{"told", "management"}: ptr.To(2), {"told", "infra"}: ptr.To(0), {"told", "new"}: nil, {"refused", "management"}: nil, {"gone", "management"}: nil}
+	for key, cpus := range want {
+		if got := r.nodes[key].PoolCPUs; !reflect.DeepEqual(got, cpus) {
+			t.Errorf("the pool of %v has %v CPUs, want %v", key, ptr.Deref(got, -1), ptr.Deref(cpus, -1))
+		}
+	}
+	if len(r.unknown) != 1 || r.unknown[0].Right != "get nodes/proxy" || r.unknown[0].What != "the sizes of the pools on 1 node(s), such as refused" {
+		t.Errorf("unknown is %+v", r.unknown)
 	}
 }
 
