@@ -133,6 +133,7 @@ fuzz: ## Run each fuzz target for a minute
 	cd cmd/carry && go test -run=NONE -fuzz='^FuzzHunks$$' -fuzztime=1m ./internal/patch
 	cd cmd/kubectl-partition && go test -run=NONE -fuzz='^FuzzLint$$' -fuzztime=1m ./lint
 	cd cmd/kubectl-partition && for target in FuzzRender FuzzRead; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m ./render; done
+	cd cmd/kubectl-partition && go test -run=NONE -fuzz='^FuzzDecodePods$$' -fuzztime=1m ./status
 
 .PHONY: lint
 lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patches

@@ -53,11 +53,15 @@ func (r *reader) readPods(ctx context.Context) error {
 }
 
 // Fields of messages: k8s.io/apimachinery, pkg/runtime/generated.proto (Unknown), and
-// k8s.io/api, core/v1/generated.proto (PodList).
+// k8s.io/api, core/v1/generated.proto (PodList, Pod, PodStatus).
 const (
 	unknownRaw   = 2
 	listMetadata = 1
 	listItems    = 2
+	podMetadata  = 1
+	podSpec      = 2
+	podStatus    = 3
+	statusPhase  = 1
 )
 
 // protobufPrefix begins each message (k8s.io/apimachinery, pkg/runtime/serializer/protobuf).
@@ -65,14 +69,14 @@ var protobufPrefix = []byte("k8s\x00")
 
 // decodePods decodes a list of pods, without those that say nothing of workload partitioning.
 // Names of annotations and resources are in the message as they are, so what does not
-// contain the domain has neither.
+// contain the domain has neither. The status of a pod has nothing but its phase.
 func decodePods(body []byte) (*v1.PodList, error) {
 	message, ok := bytes.CutPrefix(body, protobufPrefix)
 	if !ok {
 		return nil, fmt.Errorf("the list of pods is not a message of Kubernetes' protobuf: it begins with %q", body[:min(len(body), len(protobufPrefix))])
 	}
 	pods := &v1.PodList{}
-	err := eachField(message, func(field protowire.Number, raw []byte) error {
+	if err := eachField(message, func(field protowire.Number, raw []byte) error {
 		if field != unknownRaw {
 			return nil
 		}
@@ -82,12 +86,33 @@ func decodePods(body []byte) (*v1.PodList, error) {
 				return pods.ListMeta.Unmarshal(value)
 			case field == listItems && bytes.Contains(value, []byte(partition.Domain)):
 				pods.Items = append(pods.Items, v1.Pod{})
-				return pods.Items[len(pods.Items)-1].Unmarshal(value)
+				return decodePod(&pods.Items[len(pods.Items)-1], value)
 			}
 			return nil
 		})
+	}); err != nil {
+		return nil, fmt.Errorf("decoding a list of pods: %w", err)
+	}
+	return pods, nil
+}
+
+func decodePod(pod *v1.Pod, message []byte) error {
+	return eachField(message, func(field protowire.Number, value []byte) error {
+		switch field {
+		case podMetadata:
+			return pod.ObjectMeta.Unmarshal(value)
+		case podSpec:
+			return pod.Spec.Unmarshal(value)
+		case podStatus:
+			return eachField(value, func(field protowire.Number, value []byte) error {
+				if field == statusPhase {
+					pod.Status.Phase = v1.PodPhase(value)
+				}
+				return nil
+			})
+		}
+		return nil
 	})
-	return pods, err
 }
 
 // eachField calls a function for each field of a message that has bytes as its value.
@@ -95,16 +120,16 @@ func eachField(message []byte, call func(field protowire.Number, value []byte) e
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
-			return fmt.Errorf("decoding a list of pods: %w", protowire.ParseError(n))
+			return protowire.ParseError(n)
 		}
 		message = message[n:]
 		if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
-			return fmt.Errorf("decoding a list of pods: %w", protowire.ParseError(n))
+			return protowire.ParseError(n)
 		}
 		if kind == protowire.BytesType {
 			value, _ := protowire.ConsumeBytes(message)
 			if err := call(field, value); err != nil {
-				return fmt.Errorf("decoding a list of pods: %w", err)
+				return err
 			}
 		}
 		message = message[n:]

@@ -57,7 +57,7 @@ const mostNamed = 10
 
 // pageSize is how many objects are asked for at once: few enough that pages of large objects
 // need little memory, and many enough that requests cost little.
-const pageSize = 500
+const pageSize = 1000
 
 // Read asks the cluster. Its error means that the cluster does not answer; what the user may
 // not read is in [Status.Unknown].
