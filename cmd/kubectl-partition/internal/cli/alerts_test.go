@@ -18,16 +18,11 @@ package cli
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestAlerts(t *testing.T) {
 	for _, test := range []struct{ name, golden, args string }{
@@ -42,19 +37,7 @@ func TestAlerts(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("it ended with %d: %s", code, said)
 			}
-			path := filepath.Join("testdata", "alerts", test.golden)
-			if *update {
-				if err := os.WriteFile(path, []byte(printed), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			golden, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if printed != string(golden) {
-				t.Errorf("%s differs from what is printed now; compare with go test -update\n%s", path, printed)
-			}
+			expectGolden(t, "alerts/"+test.golden, printed)
 		})
 	}
 }

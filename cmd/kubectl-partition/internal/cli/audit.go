@@ -193,7 +193,7 @@ func (f *auditFlags) runWatch(ctx context.Context, streams genericiooptions.IOSt
 }
 
 func printAudit(w io.Writer, r *audit.Result, wide bool) error {
-	fmt.Fprintf(w, "CPUs %s, cgroup v%d (%s), runtime %s, CPU manager policy %s\n", r.CPUs, r.CgroupVersion, printable(r.CgroupDriver), printable(r.Runtime), orDash(printable(r.CPUManagerPolicy)))
+	fmt.Fprintf(w, "CPUs %s, cgroup v%d (%s), runtime %s, CPU manager policy %s\n", r.CPUs, r.CgroupVersion, output.Printable(r.CgroupDriver), output.Printable(r.Runtime), orDash(output.Printable(r.CPUManagerPolicy)))
 	for _, pool := range r.Pools {
 		fmt.Fprintf(w, "  pool %-12s %s\n", pool.Type, orDash(pool.CPUs))
 	}
@@ -208,10 +208,10 @@ func printAudit(w io.Writer, r *audit.Result, wide bool) error {
 		fmt.Fprintln(w)
 	}
 	for _, f := range r.Findings {
-		fmt.Fprintf(w, "FINDING %s: %s: %s\n  -> %s\n", f.Code, printable(f.Object), printable(f.Message), f.Remedy)
+		fmt.Fprintf(w, "FINDING %s: %s: %s\n  -> %s\n", f.Code, output.Printable(f.Object), output.Printable(f.Message), f.Remedy)
 	}
 	for _, f := range r.Notes {
-		fmt.Fprintf(w, "NOTE %s: %s: %s\n", f.Code, printable(f.Object), printable(f.Message))
+		fmt.Fprintf(w, "NOTE %s: %s: %s\n", f.Code, output.Printable(f.Object), output.Printable(f.Message))
 		if wide {
 			fmt.Fprintf(w, "  -> %s\n", f.Remedy)
 		}
@@ -242,7 +242,7 @@ func printContainers(w io.Writer, containers []audit.Container) error {
 		if c.Quota > 0 {
 			quota = fmt.Sprintf("%gm", c.Quota)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\tCPU %s\t%s\t%d\t%s\n", printable(c.Namespace), printable(c.Pod), printable(name), printable(c.Type), c.CPUs, used(c.Used), c.Weight, quota)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\tCPU %s\t%s\t%d\t%s\n", output.Printable(c.Namespace), output.Printable(c.Pod), output.Printable(name), output.Printable(c.Type), c.CPUs, used(c.Used), c.Weight, quota)
 	}
 	return table.Flush()
 }
@@ -273,20 +273,13 @@ func printWatch(w io.Writer, r *audit.WatchResult, wide bool) error {
 		if r.CgroupVersion == 1 {
 			off = c.OffSet.String()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\tCPU %s\t%s\t%d\t%d\n", printable(c.Namespace), printable(c.Pod), printable(c.Name), printable(c.Type), c.Expected, off, c.LooksOff, len(c.Changes))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\tCPU %s\t%s\t%d\t%d\n", output.Printable(c.Namespace), output.Printable(c.Pod), output.Printable(c.Name), output.Printable(c.Type), c.Expected, off, c.LooksOff, len(c.Changes))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nContainers and sandboxes: %d. Leaked: %d.\n", len(r.Containers), r.Leaks())
 	return err
-}
-
-// printable replaces what could change a terminal: other people choose names.
-func printable(text string) string {
-	quoted := fmt.Sprintf("%+q", text)
-	unquoted := quoted[1 : len(quoted)-1]
-	return strings.ReplaceAll(strings.ReplaceAll(unquoted, `\"`, `"`), `\\`, `\`)
 }
 
 func orDash(text string) string {

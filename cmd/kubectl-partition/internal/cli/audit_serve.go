@@ -39,6 +39,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 )
 
 var (
@@ -89,7 +90,7 @@ func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOSt
 		server.Close()
 	}()
 	go func() {
-		_ = exporter.Run(ctx, f.interval, func(err error) { fmt.Fprintln(streams.ErrOut, "cannot audit the node:", printable(err.Error())) })
+		_ = exporter.Run(ctx, f.interval, func(err error) { fmt.Fprintln(streams.ErrOut, "cannot audit the node:", output.Printable(err.Error())) })
 	}()
 	fmt.Fprintf(streams.ErrOut, "serving metrics at %s\n", listener.Addr())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

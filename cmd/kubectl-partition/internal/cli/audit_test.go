@@ -19,11 +19,9 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,8 +35,6 @@ import (
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
 )
-
-var updateAudit = flag.Bool("update-audit", false, "write the golden files of the command audit again")
 
 // auditResult is a result with names that want to change the terminal.
 var auditResult = &audit.Result{
@@ -58,26 +54,17 @@ func TestAuditPrints(t *testing.T) {
 		{Namespace: "ns", Pod: "b", Name: "c", Type: "-", Expected: "1-3"},
 	}}
 	for name, print := range map[string]func(*bytes.Buffer) error{
-		"audit.txt":       func(b *bytes.Buffer) error { return printAudit(b, auditResult, false) },
-		"audit-wide.txt":  func(b *bytes.Buffer) error { return printAudit(b, auditResult, true) },
-		"audit-off.txt":   func(b *bytes.Buffer) error { return printAudit(b, &audit.Result{CPUs: "0-3", CgroupVersion: 2}, false) },
-		"audit-watch.txt": func(b *bytes.Buffer) error { return printWatch(b, watched, false) },
+		"table.txt": func(b *bytes.Buffer) error { return printAudit(b, auditResult, false) },
+		"wide.txt":  func(b *bytes.Buffer) error { return printAudit(b, auditResult, true) },
+		"off.txt":   func(b *bytes.Buffer) error { return printAudit(b, &audit.Result{CPUs: "0-3", CgroupVersion: 2}, false) },
+		"watch.txt": func(b *bytes.Buffer) error { return printWatch(b, watched, false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
 			if err := print(&got); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name)
-			if *updateAudit {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil || !bytes.Equal(want, got.Bytes()) {
-				t.Errorf("it prints (%v)\n%s\nwant\n%s", err, &got, want)
-			}
+			expectGolden(t, "audit/"+name, got.String())
 			if strings.Contains(got.String(), "\x1b") {
 				t.Error("a name can change the terminal")
 			}

@@ -1,3 +1,19 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
 // Package cli is the command line of kubectl-partition: flags, help, and how results are
 // printed. What the commands find out is in packages of their own, which other programs may
 // use.
@@ -27,12 +43,6 @@ Exit codes of all commands:
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)
-	command.AddCommand(newLint(streams))
-	command.AddCommand(newPlan(streams))
-	command.AddCommand(newAudit(streams))
-	command.AddCommand(newRender(streams))
-	command.AddCommand(newAlerts(streams))
-	command.AddCommand(newExplain(streams))
-	command.AddCommand(newStatus(streams))
+	command.AddCommand(newAlerts(streams), newAudit(streams), newExplain(streams), newLint(streams), newPlan(streams), newRender(streams), newStatus(streams))
 	return command
 }

@@ -22,10 +22,8 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -219,7 +217,7 @@ func (l *lintCommand) write(sources []lint.Source, fixed []lint.Fixed) ([]lint.S
 			}
 		}
 		for _, finding := range f.Findings {
-			fmt.Fprintf(l.streams.ErrOut, "fixed %s:%d: %s (%s)\n", printableFinding(finding.File), finding.Line, printableFinding(finding.Object.String()), finding.Rule)
+			fmt.Fprintf(l.streams.ErrOut, "fixed %s:%d: %s (%s)\n", output.Printable(finding.File), finding.Line, output.Printable(finding.Object.String()), finding.Rule)
 		}
 	}
 	return sources, nil
@@ -242,16 +240,16 @@ func printFindings(w io.Writer, report *lint.Report, wide bool) error {
 		remedies[rule.ID] = rule.Remedy
 	}
 	for _, p := range report.Problems {
-		fmt.Fprintf(w, "%serror: %s\n", place(p.File, p.Line), printableFinding(p.Message))
+		fmt.Fprintf(w, "%serror: %s\n", place(p.File, p.Line), output.Printable(p.Message))
 	}
 	for _, f := range report.Findings {
-		fmt.Fprintf(w, "%s%s: %s: %s (%s)\n", place(f.File, f.Line), f.Level, printableFinding(f.Object.String()), printableFinding(f.Message), f.Rule)
+		fmt.Fprintf(w, "%s%s: %s: %s (%s)\n", place(f.File, f.Line), f.Level, output.Printable(f.Object.String()), output.Printable(f.Message), f.Rule)
 		if remedy := remedies[f.Rule]; wide && remedy != "" {
 			fmt.Fprintf(w, "\t%s\n", remedy)
 		}
 	}
 	if len(report.UnknownNamespaces) > 0 && wide {
-		fmt.Fprintf(w, "The input does not have these namespaces, which must allow what their pods ask for: %s\n", printableFinding(strings.Join(report.UnknownNamespaces, ", ")))
+		fmt.Fprintf(w, "The input does not have these namespaces, which must allow what their pods ask for: %s\n", output.Printable(strings.Join(report.UnknownNamespaces, ", ")))
 	}
 	_, err := fmt.Fprintln(w, summary(report))
 	return err
@@ -275,12 +273,12 @@ func summary(report *lint.Report) string {
 func printGitHub(w io.Writer, report *lint.Report) error {
 	annotate := func(level lint.Level, file string, line int, title, message string) {
 		property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-		at := "title=" + property.Replace(printableFinding(title))
+		at := "title=" + property.Replace(output.Printable(title))
 		if file != "" {
-			at = fmt.Sprintf("file=%s,line=%d,%s", property.Replace(printableFinding(file)), line, at)
+			at = fmt.Sprintf("file=%s,line=%d,%s", property.Replace(output.Printable(file)), line, at)
 		}
 		data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-		fmt.Fprintf(w, "::%s %s::%s\n", level, at, data.Replace(printableFinding(message)))
+		fmt.Fprintf(w, "::%s %s::%s\n", level, at, data.Replace(output.Printable(message)))
 	}
 	for _, p := range report.Problems {
 		annotate(lint.Error, p.File, p.Line, "unreadable", p.Message)
@@ -314,15 +312,5 @@ func place(file string, line int) string {
 	if file == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d: ", printableFinding(file), line)
-}
-
-// printableFinding escapes what would move a terminal's cursor or break a line: names and messages
-// come from manifests.
-func printableFinding(text string) string {
-	if strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
-		return text
-	}
-	quoted := strconv.QuoteToGraphic(text)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+	return fmt.Sprintf("%s:%d: ", output.Printable(file), line)
 }

@@ -18,7 +18,6 @@ package cli
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,8 +25,6 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
-
-var updateLint = flag.Bool("update-lint", false, "rewrite the golden files of lint")
 
 // runLint runs the command in testdata/lint, so that file names are short.
 func runLint(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
@@ -60,19 +57,7 @@ func TestLintPrints(t *testing.T) {
 			if code != test.code {
 				t.Errorf("the exit code is %d, want %d: %s", code, test.code, stderr)
 			}
-			golden := filepath.Join("golden", file)
-			if *updateLint {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
+			expectGolden(t, "lint/golden/"+file, got)
 		})
 	}
 }

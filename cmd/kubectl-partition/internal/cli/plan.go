@@ -24,7 +24,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -301,7 +300,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 		for i := range rows {
 			cells := row(i)
 			for j := range cells {
-				cells[j] = printablePlan(cells[j])
+				cells[j] = output.Printable(cells[j])
 			}
 			fmt.Fprintln(w, strings.Join(cells, "\t"))
 		}
@@ -342,7 +341,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 			sentence += ". To do: " + p.Remedy
 		}
 		if !said[sentence] {
-			fmt.Fprintf(b, "%s.\n", printablePlan(sentence))
+			fmt.Fprintf(b, "%s.\n", output.Printable(sentence))
 		}
 		said[sentence] = true
 	}
@@ -350,7 +349,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 		b.WriteString("\nDo it in this order:\n")
 	}
 	for i, step := range node.Steps {
-		fmt.Fprintf(b, "  %d. %s.\n", i+1, printablePlan(step))
+		fmt.Fprintf(b, "  %d. %s.\n", i+1, output.Printable(step))
 	}
 }
 
@@ -366,17 +365,4 @@ func amount(millicores *int64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%dm", *millicores)
-}
-
-// printablePlan escapes what would move a terminal's cursor: texts come from files and annotations.
-func printablePlan(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if !strconv.IsPrint(r) {
-			fmt.Fprintf(&b, "\\u%04x", r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }

@@ -18,7 +18,6 @@ package cli
 
 import (
 	"bytes"
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,8 +26,6 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
-
-var updatePlans = flag.Bool("update-plan", false, "rewrite the golden files of plan")
 
 // runPlan runs the command, and returns what it prints and its exit code.
 func runPlan(t *testing.T, stdin string, args ...string) (output, errors string, code int) {
@@ -62,19 +59,7 @@ func TestPlanPrintsWhatChanges(t *testing.T) {
 			if code != test.code || errors != "" {
 				t.Errorf("the exit code is %d, want %d, and the error %q", code, test.code, errors)
 			}
-			golden := filepath.Join("testdata", "plan", name+".golden")
-			if *updatePlans {
-				if err := os.WriteFile(golden, []byte(output), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if output != string(want) {
-				t.Errorf("it prints\n%s\nwant\n%s", output, want)
-			}
+			expectGolden(t, "plan/"+name+".golden", output)
 		})
 	}
 }
@@ -132,7 +117,7 @@ func TestPlanEscapesControlCharacters(t *testing.T) {
 		t.Fatal(err)
 	}
 	output, _, code := runPlan(t, "", "--state", directory, "--type", "management", "--cpuset", "0,3")
-	if code != 1 && code != 2 || strings.ContainsAny(output, "\x1b\x07") || !strings.Contains(output, `\u001b[2J\u000auid`) {
+	if code != 1 && code != 2 || strings.ContainsAny(output, "\x1b\x07") || !strings.Contains(output, `\x1b[2J\nuid`) {
 		t.Errorf("the exit code is %d, and it prints\n%q", code, output)
 	}
 }

@@ -18,7 +18,6 @@ package cli
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,26 +32,6 @@ import (
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/partition"
 )
-
-var updateStatus = flag.Bool("update-status", false, "rewrite the golden files of status and explain")
-
-// golden compares with a file of testdata/status.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "status", name)
-	if *updateStatus {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("it printed\n%s\nwant\n%s", got, want)
-	}
-}
 
 func minute(n int) metav1.Time { return metav1.NewTime(time.Date(2026, 11, 23, 5, n, 0, 0, time.UTC)) }
 
@@ -116,7 +95,7 @@ func TestStatusPrints(t *testing.T) {
 			if err := printStatus(&out, test.status, test.wide); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name, out.String())
+			expectGolden(t, "status/"+name, out.String())
 		})
 	}
 }
@@ -139,7 +118,7 @@ func TestExplainPrints(t *testing.T) {
 	if err := printExplanations(&out, result, false); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "explain.txt", out.String())
+	expectGolden(t, "status/"+"explain.txt", out.String())
 }
 
 const manifests = `
