@@ -42,6 +42,8 @@ func TestMessagesAreDocumented(t *testing.T) {
 		{"staging/src/" + core + "/pinning.go", errorCalls},
 		{"staging/src/" + core + "/vocabulary.go", errorCalls},
 		{"staging/src/" + core + "/target.go", errorCalls},
+		{"staging/src/" + core + "/reservation.go", errorCalls},
+		{"staging/src/" + core + "/checkpoint.go", errorCalls},
 		{plugin + "/config/*.go", errorCalls},
 		{plugin + "/activation/*.go", eventCalls},
 		{plugin + "/gate/gate.go", map[string]int{"NewServiceUnavailable": 0}},
@@ -51,7 +53,6 @@ func TestMessagesAreDocumented(t *testing.T) {
 		{"pkg/kubelet/managed/nothing_shared.go", map[string]int{"Sprintf": 0}},
 		{"pkg/kubelet/managed/checkpoint.go", errorCalls},
 		{"pkg/kubelet/managed/configure.go", errorCalls},
-		{"pkg/kubelet/managed/strict_reservation.go", errorCalls},
 	} {
 		paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(place.path)))
 		if err != nil || len(paths) == 0 {
