@@ -14,6 +14,7 @@ RELEASE  ?= $(lastword $(RELEASES))
 OUT     := _output
 CARRY   := $(OUT)/bin/carry
 CLUSTER := $(OUT)/bin/cluster
+PLUGIN  := $(OUT)/bin/kubectl-partition
 BIN     := $(OUT)/$(RELEASE)/bin
 TREE    := $(OUT)/$(RELEASE)/kubernetes
 TOOLS   := $(OUT)/tools
@@ -36,12 +37,18 @@ MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/kubectl-p
 ##@ A node
 
 .PHONY: up
-up: build $(CLUSTER) ## Build Kubernetes and start a partitioned single-node cluster with a sample
+up: build $(PLUGIN) $(CLUSTER) ## Build Kubernetes and start a partitioned single-node cluster with a sample
 	$(CLUSTER) up --bin $(BIN) --tools $(TOOLS) --tree $(TREE)
+	@echo
+	@$(MAKE) --no-print-directory report
+	@printf '\nmake report prints this again, and make down removes the cluster. To go on:\n\n%s\n' 'export KUBECONFIG=$(UP_KUBECONFIG) PATH=$$PATH:$(CURDIR)/$(OUT)/bin'
 
+UP_KUBECONFIG := /var/lib/workload-partitioning/admin.kubeconfig
 .PHONY: report
-report: $(CLUSTER) ## Print again what runs where
-	$(CLUSTER) report
+report: $(PLUGIN) ## Print again how the cluster stands and what runs where
+	@$(PLUGIN) status --pools --kubeconfig $(UP_KUBECONFIG)
+	@echo
+	@$(PLUGIN) audit -o wide --notes=false
 
 # WHAT is a component: kubelet, kube-apiserver, kube-scheduler, ...
 WHAT ?= kubelet
@@ -91,6 +98,9 @@ build: packages $(CARRY) tools ## Build Kubernetes with the series, and what a n
 .PHONY: reproducible
 reproducible: build ## Build kubelet and kube-apiserver again elsewhere, and compare the bytes
 	scripts/reproducible.sh $(RELEASE)
+
+.PHONY: plugin
+plugin: packages $(PLUGIN) ## Build the kubectl plugin, _output/bin/kubectl-partition
 
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins
@@ -209,8 +219,12 @@ help: ## Show this
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # go build knows what is up to date.
-.PHONY: $(CARRY) $(CLUSTER)
+.PHONY: $(CARRY) $(CLUSTER) $(PLUGIN)
 $(CARRY):
 	@cd cmd/carry && go build -o "$(CURDIR)/$@" .
+# Some of its dependencies are large, so the first time takes minutes.
+$(PLUGIN):
+	@cd cmd/kubectl-partition && go build -trimpath -ldflags='-s -w' -o "$(CURDIR)/$@" .
+	@ln -sf kubectl-partition $(OUT)/bin/kubectl_complete-partition
 $(CLUSTER):
 	@cd cluster && go build -o "$(CURDIR)/$@" ./cmd

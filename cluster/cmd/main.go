@@ -70,17 +70,6 @@ func command() *cobra.Command {
 		Short: "Stop the cluster and remove every trace of it",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return host.New(host.Config{}).Down(cmd.Context()) },
-	}, &cobra.Command{
-		Use:   "report",
-		Short: "Report what runs where",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster := host.New(host.Config{})
-			if err := cluster.Attach(); err != nil {
-				return err
-			}
-			return cluster.Report(cmd.Context(), os.Stdout)
-		},
 	})
 	root.AddCommand(restartCommand(), logsCommand(), vmCommand())
 	return root
@@ -175,11 +164,6 @@ func up(ctx context.Context, config host.Config) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	fmt.Println()
-	if err := cluster.Report(ctx, os.Stdout); err != nil {
-		return err
-	}
-	fmt.Printf("\nmake report prints this again, and make down removes the cluster. To go on:\n\nexport KUBECONFIG=%s\n", host.Kubeconfig)
 	return nil
 }
 

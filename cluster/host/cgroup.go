@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"math/bits"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -299,4 +300,13 @@ func cpusetRoot() string {
 		return "/sys/fs/cgroup/cpuset"
 	}
 	return "/sys/fs/cgroup"
+}
+
+// OnlineCPUs returns the CPUs of this host that are online.
+func OnlineCPUs() (cpuset.CPUSet, error) {
+	data, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return cpuset.CPUSet{}, err
+	}
+	return cpuset.Parse(strings.TrimSpace(string(data)))
 }

@@ -94,7 +94,7 @@ var remedies = map[Code]string{
 	NoteSandboxes:      "none needed: a sandbox sleeps; with CRI-O, kubectl partition render writes infra_ctr_cpuset",
 	NoteMonitors:       "kubectl partition render --host writes CPUAffinity for the runtime's unit, and AllowedCPUs for its slice",
 	NoteProcesses:      "kubectl partition render --host writes CPUAffinity for systemd, and AllowedCPUs for its slices",
-	NoteKernel:         "kubectl partition render --host writes kernel arguments (nohz_full, rcu_nocbs, kthread_cpus where the kernel has it)",
+	NoteKernel:         "kubectl partition render --host writes the kernel arguments rcu_nocbs and isolcpus=managed_irq",
 	NoteInterrupts:     "kubectl partition render --host writes irqbalance's banned CPUs, and the kernel argument irqaffinity",
 	NoteWorkqueues:     "kubectl partition render --host writes the mask of unbound workqueues",
 	NoteSlices:         "kubectl partition render --host writes AllowedCPUs for this slice",

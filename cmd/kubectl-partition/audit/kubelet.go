@@ -17,6 +17,7 @@ limitations under the License.
 package audit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"github.com/spf13/pflag"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/kubelet/config/v1beta1"
@@ -95,6 +97,23 @@ func (h Host) kubelet(inPods map[int]bool) (*kubelet, error) {
 		file = defaultKubeletConfig
 	}
 	return k, k.read(h, file, dir)
+}
+
+// FindKubelet returns the root directory and the configuration file of the kubelet that runs on
+// this host, as its command line has them, for programs that audit nothing. What it does not name,
+// or where none runs, is as kubeadm has it. Processes of pods do not count; see Host.kubelet.
+func FindKubelet() (root, configuration string) {
+	h := Host{}.withDefaults()
+	inPods := map[int]bool{}
+	if procs, err := h.procfs(); err == nil {
+		all, _ := procs.AllProcs()
+		for _, process := range all {
+			groups, _ := process.Cgroups()
+			inPods[process.PID] = slices.ContainsFunc(groups, func(group procfs.Cgroup) bool { return strings.Contains(group.Path, "kubepods") })
+		}
+	}
+	_, flags := h.findKubelet(inPods)
+	return cmp.Or(flags.rootDir, defaultKubeletRoot), cmp.Or(flags.config, defaultKubeletConfig)
 }
 
 // findKubelet returns the process of the kubelet and its flags: one of root's whose program or

@@ -41,7 +41,7 @@ type auditFlags struct {
 	format                 output.Format
 	node, record, serve    string
 	tlsCertificate, tlsKey string
-	watch                  bool
+	watch, notes           bool
 	interval, duration     time.Duration
 	config                 *genericclioptions.ConfigFlags
 }
@@ -94,6 +94,7 @@ Exit codes:
 	flags.StringVar(&f.options.KubeletRoot, "kubelet-root", "", "the kubelet's root directory; by default the one that its command line names")
 	flags.StringVar(&f.node, "node", "", "name of this node: ask its kubelet, through kube-apiserver, for the configuration with which it runs")
 	flags.DurationVar(&f.options.Settle, "settle", time.Second, "time after which to look again at what seems wrong")
+	flags.BoolVar(&f.notes, "notes", true, "also say what else runs on CPUs outside the pools: host processes, interrupts, kernel threads")
 	flags.StringVar(&f.record, "record", "", "also write what a bug report needs to this file (.tar.gz) or new directory")
 	flags.BoolVar(&f.watch, "watch", false, "go on looking, and count what runs off its CPUs")
 	flags.DurationVar(&f.duration, "for", 0, "how long to watch; until interrupted by default")
@@ -146,6 +147,9 @@ func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStre
 	}
 	if err != nil {
 		return err
+	}
+	if !f.notes {
+		result.Notes = nil
 	}
 	if err := f.format.Print(streams.Out, result, func(w io.Writer, wide bool) error { return printAudit(w, result, wide) }); err != nil {
 		return err

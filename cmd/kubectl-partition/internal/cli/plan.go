@@ -17,13 +17,13 @@ limitations under the License.
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -31,6 +31,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/plan"
 	"workload.openshift.io/partition"
@@ -99,10 +100,10 @@ Exit codes:
 	flags.BoolVar(&o.remove, "remove", false, "plan for a node without a pinning file")
 	flags.StringVarP(&o.selector, "selector", "l", "", "read the nodes with these labels through the API")
 	flags.BoolVar(&o.onHost, "on-host", false, "read the files of this host")
-	flags.StringVar(&o.root, "root-dir", "/var/lib/kubelet", "with --on-host: the kubelet's root directory")
+	flags.StringVar(&o.root, "root-dir", "", "with --on-host: the kubelet's root directory; by default the one that its command line names")
 	flags.StringVar(&o.state, "state", "", "read copies of a node's files from this directory")
 	flags.StringVar(&o.files.Present, "present-file", "", "the pinning file that the node has")
-	flags.StringVar(&o.files.Configuration, "kubelet-config", "", "the kubelet's configuration; with --on-host it is config.yaml in the root directory if this is not given")
+	flags.StringVar(&o.files.Configuration, "kubelet-config", "", "the kubelet's configuration; with --on-host by default the one that the kubelet's command line names")
 	flags.StringVar(&o.files.Checkpoint, "checkpoint", "", "the CPU manager's checkpoint, "+plan.CheckpointName)
 	flags.StringVar(&o.files.Record, "record", "", "the kubelet's record, "+partition.RecordName)
 	flags.StringVar(&o.files.Pods, "pods", "", "pods of the node, as kubectl get pods -o json prints them")
@@ -224,10 +225,8 @@ func (o *planOptions) nodes(ctx context.Context, names []string) ([]plan.Node, e
 func (o *planOptions) sources() (sources []plan.Files, err error) {
 	configuration := o.files.Configuration
 	if o.onHost {
-		if configuration == "" {
-			configuration = filepath.Join(o.root, "config.yaml")
-		}
-		sources = append(sources, plan.OnHost(o.root, configuration))
+		root, found := audit.FindKubelet()
+		sources = append(sources, plan.OnHost(cmp.Or(o.root, root), cmp.Or(configuration, found)))
 	}
 	if o.state != "" {
 		if info, err := os.Stat(o.state); err != nil || !info.IsDir() {
