@@ -71,12 +71,6 @@ func added(by, counter string) string {
 )`
 }
 
-// typed gives a series of kubectl partition audit --serve the label workload_type, as all
-// other metrics have it.
-func typed(series string) string {
-	return `label_replace(` + series + `, "workload_type", "$1", "type", "(.+)")`
-}
-
 // placement are the codes of findings that the alert Leak counts already.
 const placement = "off-pool|on-pool|off-exclusive|task-off-set|process-moved"
 
@@ -156,7 +150,7 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 	},
 	{
 		Name: "Leak", Severity: Critical, For: 5 * minute,
-		expr:        `sum by (<node>, workload_type) (` + typed(`workload_partitioning_audit_containers_off_set{}`) + `) > 0`,
+		expr:        `sum by (<node>, workload_type) (workload_partitioning_audit_containers_off_set{}) > 0`,
 		Summary:     `{{ $value }} containers or pods of type {{ $labels.workload_type }} on {{ $labels.<node> }} may run on CPUs where they must not.`,
 		description: `Either a partitioned pod has left its pool, or another pod (type "-") may use CPUs of a pool or of an exclusive container. Run kubectl partition audit on the node: it names each of them, and says what to do.` + needsAudit,
 	},

@@ -119,7 +119,7 @@ var rows = []struct {
 		{"timeseries", "Pods", "Active pods in each partition.", "short", `max by (<node>, workload_type) (kubelet_workload_partitioning_pods{workload_type=~"$type",<node>=~"$node"})`, "{{<node>}} {{workload_type}}"},
 	}},
 	{"Isolation", []panel{
-		{"timeseries", "Off their CPUs", "Containers, sandboxes and pods that may run where they must not; type - is for ordinary pods. Needs kubectl partition audit --serve.", "short", `sum by (<node>, workload_type) (` + typed(`workload_partitioning_audit_containers_off_set{<node>=~"$node"}`) + `)`, "{{<node>}} {{workload_type}}"},
+		{"timeseries", "Off their CPUs", "Containers, sandboxes and pods that may run where they must not; type - is for ordinary pods. Needs kubectl partition audit --serve.", "short", `sum by (<node>, workload_type) (workload_partitioning_audit_containers_off_set{<node>=~"$node"})`, "{{<node>}} {{workload_type}}"},
 		{"timeseries", "Findings of the audit", "By code; kubectl partition audit explains each.", "short", `sum by (<node>, code) (workload_partitioning_audit_findings{<node>=~"$node"}) > 0`, "{{<node>}}: {{code}}"},
 		{"timeseries", "Shared CPUs", "CPUs that containers in no partition share. At 0, exclusive containers have them all.", "short", `min by (<node>) (kubelet_workload_partitioning_shared_cpus{<node>=~"$node"})`, "{{<node>}}"},
 	}},

@@ -26,15 +26,15 @@ var recordings = []struct{ name, expr string }{
 	{"workload_partitioning:pool_requested:ratio", `max by (<node>, workload_type) (kubelet_workload_partitioning_requested_millicores{}) / 1000
 / (max by (<node>, workload_type) (kubelet_workload_partitioning_pool_cpus{}) > 0)`},
 	// With the audit, whatever ran on the pool. Without it, what pods with cores used.
-	{"workload_partitioning:pool_used:ratio", `sum by (<node>, workload_type) (` + typed(`rate(workload_partitioning_audit_pool_busy_seconds_total{}[5m])`) + `)
-/ (sum by (<node>, workload_type) (` + typed(`workload_partitioning_audit_pool_cpus{}`) + `) > 0)
+	{"workload_partitioning:pool_used:ratio", `sum by (<node>, workload_type) (rate(workload_partitioning_audit_pool_busy_seconds_total{}[5m]))
+/ (sum by (<node>, workload_type) (workload_partitioning_audit_pool_cpus{}) > 0)
 or (
   sum by (<node>, workload_type) (
     rate(container_cpu_usage_seconds_total{<cadvisor>,container!=""}[5m])
     * on (namespace, pod) group_left (workload_type) workload_partitioning:pod_type:info{}
   )
   / (max by (<node>, workload_type) (kubelet_workload_partitioning_pool_cpus{}) > 0)
-  unless on (workload_type) ` + typed(`workload_partitioning_audit_pool_cpus{}`) + `
+  unless on (workload_type) workload_partitioning_audit_pool_cpus{}
 )`},
 	{"workload_partitioning:pool_waiting:ratio", `max by (<node>, workload_type) (
   rate(container_pressure_cpu_waiting_seconds_total{<cadvisor>,container!=""}[5m])
@@ -63,8 +63,8 @@ or (
 	{"workload_partitioning:apiservers_with_plugin:ratio", `count(group by (instance) (apiserver_workload_partitioning_active{})) / count(up{<apiserver>} == 1)`},
 	// Sandboxes and pods count as off their set, too, and not as containers.
 	{"workload_partitioning:containers_on_set:ratio", `clamp_min(1 -
-  sum by (workload_type) (` + typed(`workload_partitioning_audit_containers_off_set{}`) + `)
-  / (sum by (workload_type) (` + typed(`workload_partitioning_audit_containers{}`) + `) > 0)
+  sum by (workload_type) (workload_partitioning_audit_containers_off_set{})
+  / (sum by (workload_type) (workload_partitioning_audit_containers{}) > 0)
 , 0)`},
 	{"workload_partitioning:nodes_sharing:ratio", `avg(min by (<node>) (kubelet_workload_partitioning_shared_cpus{}) > bool 0)`},
 	{"workload_partitioning:pools_with_room:ratio", `avg by (workload_type) (workload_partitioning:pool_used:ratio{} <= bool 0.9)`},

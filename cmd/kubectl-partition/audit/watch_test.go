@@ -141,17 +141,17 @@ func TestMetricsOfANode(t *testing.T) {
 		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 		body := answer.Body.String()
 		want := []string{
-			`workload_partitioning_audit_containers{type="management"} 2`, `workload_partitioning_audit_containers{type="-"} 2`, `workload_partitioning_audit_containers{type="other"} 1`,
-			`workload_partitioning_audit_containers_off_set{type="management"} 1`, `workload_partitioning_audit_containers_off_set{type="other"} 1`,
+			`workload_partitioning_audit_containers{workload_type="management"} 2`, `workload_partitioning_audit_containers{workload_type="-"} 2`, `workload_partitioning_audit_containers{workload_type="other"} 1`,
+			`workload_partitioning_audit_containers_off_set{workload_type="management"} 1`, `workload_partitioning_audit_containers_off_set{workload_type="other"} 1`,
 			`workload_partitioning_audit_findings{code="off-pool"} 1`, `workload_partitioning_audit_findings{code="weight"} 0`,
-			`workload_partitioning_audit_pool_cpus{type="management"} 1`, `workload_partitioning_audit_pool_busy_seconds_total{type="management"} 1.5`,
-			`workload_partitioning_audit_cpu_usage_seconds_total{type="management"} 3`, `workload_partitioning_audit_throttled_seconds_total{type="management"} 0.5`,
+			`workload_partitioning_audit_pool_cpus{workload_type="management"} 1`, `workload_partitioning_audit_pool_busy_seconds_total{workload_type="management"} 1.5`,
+			`workload_partitioning_audit_cpu_usage_seconds_total{workload_type="management"} 3`, `workload_partitioning_audit_throttled_seconds_total{workload_type="management"} 0.5`,
 			`workload_partitioning_audit_walks_total{result="success"} 2`, `workload_partitioning_audit_walks_total{result="error"} 1`,
 		}
 		if v1 {
-			want = append(want, `workload_partitioning_audit_off_set_seconds_total{type="management"} 1`)
+			want = append(want, `workload_partitioning_audit_off_set_seconds_total{workload_type="management"} 1`)
 		} else {
-			want = append(want, `workload_partitioning_audit_cpu_pressure_waiting_seconds_total{type="management"} 0.25`)
+			want = append(want, `workload_partitioning_audit_cpu_pressure_waiting_seconds_total{workload_type="management"} 0.25`)
 		}
 		for _, line := range want {
 			if !strings.Contains(body, line+"\n") {
