@@ -25,6 +25,8 @@ var (
 	config host.Config
 	// upstreamBin has unpatched binaries of the same release, and upstreamKubelet is one of them.
 	upstreamBin, upstreamKubelet string
+	// plugin is kubectl-partition; empty means that its tests are skipped.
+	plugin string
 	// runSuite selects tests; see suite.
 	runSuite string
 	// docs is the directory of the documentation for users.
@@ -45,6 +47,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
 	flag.StringVar(&upstreamBin, "upstream-bin", "", "directory of the same release's binaries without the series")
+	flag.StringVar(&plugin, "plugin", "", "the command kubectl-partition")
 	flag.StringVar(&olderBin, "older-bin", "", "directories of patched binaries of older releases, separated by colons")
 	systemd := flag.Bool("systemd", false, "this host is a VM of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "directory of image archives; empty means that they are made")

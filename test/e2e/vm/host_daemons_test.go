@@ -31,13 +31,14 @@ import (
 )
 
 // Kubelet, runtime and control plane are on a pool of two CPUs, with thirty busy partitioned pods.
-// With a weight that goes before that of the pods, the node stays Ready, no probe fails, and the
-// control plane runs on.
+// With the weight of all pods together, which kubectl partition render gives them, the node stays
+// Ready, no probe fails, and the control plane runs on.
 func TestHostDaemonsOnThePool(t *testing.T) {
 	// Beside pools the kubelet drops this, which would have given the daemons a weight.
 	const reserved = "systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n"
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{KubeletConfiguration: reserved})
-	n.run(t, "systemctl set-property --runtime system.slice AllowedCPUs=0-1 CPUWeight=10000")
+	weight := n.run(t, "cat /sys/fs/cgroup/kubepods.slice/cpu.weight")
+	n.run(t, "systemctl set-property --runtime system.slice AllowedCPUs=0-1 CPUWeight="+weight)
 	for _, daemon := range []string{"kubelet", "containerd"} {
 		if list := n.run(t, "awk '$1 == \"Cpus_allowed_list:\" {print $2}' /proc/$(pidof -s "+daemon+")/status"); list != "0-1" {
 			t.Fatalf("%s may use the CPUs %q, want 0-1", daemon, list)
@@ -45,9 +46,9 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 	}
 	namespace := fixture.Namespace(t, n.client, "management")
 	controlPlane := n.controlPlane(t)
-	const busy, probed = 30, 5
+	const busy, probed = 30, 3
 	for i := range busy {
-		c := fixture.Container("c", fixture.Busy, "cpu=50m memory=4Mi", "")
+		c := fixture.Container("c", fixture.Busy, "cpu=10m memory=4Mi", "")
 		name := "busy-" + strconv.Itoa(i)
 		if i < probed {
 			name = "probed-" + strconv.Itoa(i)
@@ -64,7 +65,7 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 		weight string
 		period time.Duration
 		holds  bool
-	}{{"10000", 10 * time.Minute, true}, {"100", 3 * time.Minute, false}} {
+	}{{weight, 10 * time.Minute, true}, {"100", 3 * time.Minute, false}} {
 		t.Run("weight "+phase.weight, func(t *testing.T) {
 			n.run(t, "systemctl set-property --runtime system.slice CPUWeight="+phase.weight)
 			ready, before := n.ready(t), n.probes(t)

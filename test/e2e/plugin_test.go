@@ -1,0 +1,163 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
+	"workload.openshift.io/partition"
+)
+
+// kubectlPartition runs kubectl-partition with the cluster's kubeconfig, and returns what it
+// printed. It expects the exit code.
+func kubectlPartition(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	if plugin == "" {
+		t.Skip("no binary of the plugin was given")
+	}
+	var out, errOut bytes.Buffer
+	command := exec.CommandContext(t.Context(), plugin, args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+host.Kubeconfig)
+	command.Stdout, command.Stderr = &out, &errOut
+	err := command.Run()
+	var exited *exec.ExitError
+	if err != nil && !errors.As(err, &exited) {
+		t.Fatal(err)
+	}
+	if got := command.ProcessState.ExitCode(); got != code {
+		t.Fatalf("kubectl partition %s ended with %d, want %d: %s\n%s", strings.Join(args, " "), got, code, &errOut, &out)
+	}
+	return out.String()
+}
+
+// What kubectl partition says of a cluster is what is there.
+func TestPluginOnACluster(t *testing.T) {
+	in(t)
+	c := partitioned(t)
+	quietNode(t, c)
+	allows, plain := fixture.Namespace(t, c.Client, "management"), fixture.Namespace(t, c.Client, "")
+	awaitActive(t, creating(t, c, allows), true)
+	start(t, c, allows, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "")))
+	start(t, c, plain, fixture.Pod("skipped", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))
+	t.Run("status counts pods, and names what was skipped", func(t *testing.T) {
+		var status struct {
+			Servers []struct{ Plugin string }
+			Types   []struct {
+				Name   string
+				Active bool
+				Pods   int
+			}
+			Nodes []struct {
+				Name                string
+				RequestedMillicores int64
+				PoolCPUs            int
+			}
+			Skipped []struct {
+				Reason partition.Reason
+				Newest []struct{ Namespace, Name string }
+			}
+		}
+		if err := json.Unmarshal([]byte(kubectlPartition(t, 1, "status", "--pools", "-o", "json")), &status); err != nil {
+			t.Fatal(err)
+		}
+		if len(status.Servers) != 1 || status.Servers[0].Plugin != "present" {
+			t.Errorf("the kube-apiservers are %+v, want one with the plugin", status.Servers)
+		}
+		if len(status.Types) != 1 || status.Types[0].Name != "management" || !status.Types[0].Active || status.Types[0].Pods != 1 {
+			t.Errorf("the types are %+v, want management, active, with a pod", status.Types)
+		}
+		if len(status.Nodes) != 1 || status.Nodes[0].Name != host.NodeName || status.Nodes[0].RequestedMillicores != 400 || status.Nodes[0].PoolCPUs != 1 {
+			t.Errorf("the nodes are %+v, want %s with 400m on a pool of one CPU", status.Nodes, host.NodeName)
+		}
+		if len(status.Skipped) != 1 || status.Skipped[0].Reason != partition.ReasonNamespaceNotAnnotated || len(status.Skipped[0].Newest) != 1 || status.Skipped[0].Newest[0].Namespace != plain {
+			t.Errorf("skipped are %+v, want the pod of namespace %s", status.Skipped, plain)
+		}
+	})
+	t.Run("explain says why, and what to change", func(t *testing.T) {
+		for namespace, want := range map[string][]string{
+			allows: {"partitioned", "originally asked for cpu: 400m", host.NodeName},
+			plain:  {"skipped", partition.AllowedAnnotation},
+		} {
+			name := map[string]string{allows: "partitioned", plain: "skipped"}[namespace]
+			said := kubectlPartition(t, map[string]int{allows: 0, plain: 1}[namespace], "explain", "-n", namespace, name)
+			for _, want := range want {
+				if !strings.Contains(said, want) {
+					t.Errorf("of pod %s it says\n%s\nwant that it has %q", name, said, want)
+				}
+			}
+		}
+	})
+	t.Run("lint finds it in the cluster", func(t *testing.T) {
+		said := kubectlPartition(t, 1, "lint", "--live", "-n", plain)
+		if !strings.Contains(said, string(partition.ReasonNamespaceNotAnnotated)) || !strings.Contains(said, "skipped") {
+			t.Errorf("it says\n%s\nwant the reason %s and the pod", said, partition.ReasonNamespaceNotAnnotated)
+		}
+		kubectlPartition(t, 0, "lint", "--live", "-n", allows)
+	})
+}
+
+// A node starts with the files that kubectl partition render writes.
+func TestRenderedFilesMakeAPartitionedNode(t *testing.T) {
+	in(t)
+	c := partitioned(t)
+	dir := t.TempDir()
+	kubectlPartition(t, 0, "render", "--type", "management", "--cpuset", "0", "--cpus-of-host", allCPUs(t), "--to", dir)
+	read := func(path string) string {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(dir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	keepConfiguration(t, c)
+	for line := range strings.Lines(read("etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf")) {
+		if !strings.HasPrefix(line, "apiVersion:") && !strings.HasPrefix(line, "kind:") {
+			c.Config.KubeletConfiguration += line
+		}
+	}
+	restart(t, c, read(partition.PinningFilePath))
+	pods := start(t, c, fixture.Namespace(t, c.Client, "management"), fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "")))
+	expectCPUs(t, pods[0], 0, "0", 1)
+	if got, want := getNode(t, c).Status.Allocatable.Cpu().Value(), int64(fixture.CPUs(t, otherCPUs(t)).Size()); got != want {
+		t.Errorf("the node's allocatable cpu is %d, want %d", got, want)
+	}
+	kubectlPartition(t, 0, "audit")
+	kubectlPartition(t, 0, "plan", "--on-host", "--file", partition.PinningFilePath)
+	t.Run("and kube-apiserver has its types active", func(t *testing.T) {
+		before := c.Config.AdmissionConfiguration
+		serve := func(configuration string) {
+			c.Config.AdmissionConfiguration = configuration
+			if err := errors.Join(c.WriteAdmissionConfiguration(), c.RestartAPIServer(context.WithoutCancel(t.Context()))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Cleanup(func() { serve(before) })
+		serve(read("etc/kubernetes/admission/configuration.yaml"))
+		awaitActive(t, creating(t, c, fixture.Namespace(t, c.Client, "management")), true)
+	})
+}
