@@ -84,9 +84,9 @@ var borders = []struct {
 		why:        "a webhook must be able to use it, and it makes no request",
 	},
 	{
-		place: plugin + "/demand",
+		place: plugin + "/constraint",
 		never: []string{ours + "/" + plugin},
-		why:   "what a namespace demands has nothing to do with active types",
+		why:   "what a namespace requires has nothing to do with active types",
 	},
 	{
 		place: "cmd/carry",

@@ -17,7 +17,7 @@ limitations under the License.
 // Package simulate says, without a cluster, what admission would make of a pod.
 //
 // It decides nothing itself. The core decides (workload.openshift.io/partition), with the
-// gate of kube-apiserver's plugin (design, section 4.1). The plugin's package demand asks
+// gate of kube-apiserver's plugin (design, section 4.1). The plugin's package constraint asks
 // upstream code about defaults, LimitRanges and ResourceQuotas. It knows no file and no
 // client.
 package simulate
@@ -30,7 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
-	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/demand"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/constraint"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -81,13 +81,13 @@ func Pod(pod *v1.Pod, namespace Namespace, types Types) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	demands := demand.Given(namespace.LimitRanges, effective(namespace.Quotas))
-	if err := demands.SetDefaults(internal); err != nil {
+	constraints := constraint.Given(namespace.LimitRanges, effective(namespace.Quotas))
+	if err := constraints.SetDefaults(internal); err != nil {
 		return Result{}, fmt.Errorf("setting the defaults of pod %q: %w", cmp.Or(pod.Name, pod.GenerateName), err)
 	}
 	policy := partition.Policy{Gate: namespace.gate(types)}
 	if target, errs := partition.ParseTarget(internal.Annotations); target.Type != "" && len(errs) == 0 {
-		demands.Complete(internal, false, &policy)
+		constraints.Complete(internal, false, &policy)
 	}
 	return result(internal, policy)
 }
@@ -98,14 +98,14 @@ func Template(template *v1.PodTemplateSpec, namespace Namespace, types Types) (R
 }
 
 // StaticPod returns what a kubelet would make of a static pod. It has upstream's defaults,
-// and neither a namespace's permission nor its demands. It is never refused (design,
+// and neither a namespace's permission nor its constraints. It is never refused (design,
 // section 5).
 func StaticPod(pod *v1.Pod, types Types) (Result, error) {
 	internal, err := toInternal(pod)
 	if err != nil {
 		return Result{}, err
 	}
-	if err := demand.Given(nil, nil).SetDefaults(internal); err != nil {
+	if err := constraint.Given(nil, nil).SetDefaults(internal); err != nil {
 		return Result{}, err
 	}
 	return result(internal, partition.Policy{Gate: anyIfNil(types), NeverRefuse: true})

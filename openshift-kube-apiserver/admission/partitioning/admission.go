@@ -19,7 +19,7 @@ limitations under the License.
 //
 // It knows requests: their phases and runs, and the internal types that they carry. Which
 // types are active, package activation knows; what a namespace permits, package gate; what
-// it demands, package demand; and what a partitioned pod looks like, only the core.
+// it requires, package constraint; and what a partitioned pod looks like, only the core.
 package partitioning
 
 import (
@@ -38,7 +38,7 @@ import (
 	"k8s.io/kubernetes/pkg/auth/nodeidentifier"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/activation"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
-	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/demand"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/constraint"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/gate"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/metrics"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
@@ -64,11 +64,11 @@ func Register(plugins *admission.Plugins) {
 type plugin struct {
 	*admission.Handler
 	// drained ends when the server has drained.
-	drained    context.Context
-	nodes      nodeidentifier.NodeIdentifier
-	activation *activation.Tracker
-	demands    *demand.Source
-	gate       *gate.Gate
+	drained     context.Context
+	nodes       nodeidentifier.NodeIdentifier
+	activation  *activation.Tracker
+	constraints *constraint.Source
+	gate        *gate.Gate
 }
 
 var (
@@ -82,13 +82,13 @@ var (
 
 func newPlugin(settings config.Configuration) *plugin {
 	p := &plugin{
-		Handler:    admission.NewHandler(admission.Create, admission.Update),
-		drained:    context.Background(),
-		nodes:      nodeidentifier.NewDefaultNodeIdentifier(),
-		activation: activation.New(settings.Activation),
-		demands:    demand.New(),
+		Handler:     admission.NewHandler(admission.Create, admission.Update),
+		drained:     context.Background(),
+		nodes:       nodeidentifier.NewDefaultNodeIdentifier(),
+		activation:  activation.New(settings.Activation),
+		constraints: constraint.New(),
 	}
-	p.gate = gate.New(PluginName, p.activation, p.demands.Synced)
+	p.gate = gate.New(PluginName, p.activation, p.constraints.Synced)
 	return p
 }
 
@@ -104,7 +104,7 @@ func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
 // the caches may be behind of.
 func (p *plugin) SetExternalKubeClientSet(client kubernetes.Interface) {
 	p.activation.SetClient(client)
-	p.demands.SetClient(client)
+	p.constraints.SetClient(client)
 	p.gate.SetClient(client)
 }
 
@@ -118,7 +118,7 @@ func (p *plugin) SetDynamicClient(client dynamic.Interface) {
 func (p *plugin) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
 	namespaces, nodes := factory.Core().V1().Namespaces(), factory.Core().V1().Nodes()
 	p.gate.SetNamespaces(namespaces.Lister())
-	p.demands.SetInformers(factory)
+	p.constraints.SetInformers(factory)
 	if err := p.activation.SetInformers(nodes.Informer(), namespaces.Informer()); err != nil {
 		// The informers have not started yet, so they take every handler.
 		panic(fmt.Sprintf("%s: %v", PluginName, err))
@@ -131,7 +131,7 @@ func (p *plugin) ValidateInitialization() error {
 	if err := p.gate.Validate(); err != nil {
 		return err
 	}
-	return p.demands.Validate()
+	return p.constraints.Validate()
 }
 
 // Admit changes pods as sections 4.1 and 4.3 of the design have it.

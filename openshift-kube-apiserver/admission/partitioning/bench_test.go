@@ -43,19 +43,19 @@ func benchmarked(b *testing.B, nodes int) *plugin {
 	}
 	p.gate.SetNamespaces(corev1listers.NewNamespaceLister(namespaces))
 	p.activation.SetSynced(func() bool { return true })
-	demandNothing(b.Context(), p)
+	constrainNothing(b.Context(), p)
 	for i := range nodes {
 		p.activation.NodeChanged(nil, partitiontest.Node(fmt.Sprintf("node-%d", i), "management"))
 	}
 	return p
 }
 
-// demandNothing gives the plugin empty caches of LimitRanges and ResourceQuotas.
-func demandNothing(ctx context.Context, p *plugin) {
+// constrainNothing gives the plugin empty caches of LimitRanges and ResourceQuotas.
+func constrainNothing(ctx context.Context, p *plugin) {
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	p.demands.SetClient(client)
-	p.demands.SetInformers(factory)
+	p.constraints.SetClient(client)
+	p.constraints.SetInformers(factory)
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 }

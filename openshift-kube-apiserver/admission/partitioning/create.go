@@ -121,7 +121,7 @@ func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.P
 		}
 		policy.Gate = partition.Always(reason)
 		if reason == partition.NoReason {
-			if err := p.demands.Complete(a, pod, again, &policy); err != nil {
+			if err := p.constraints.Complete(a, pod, again, &policy); err != nil {
 				return partition.Decision{}, err
 			}
 		}
@@ -137,7 +137,7 @@ func (p *plugin) cpuBesideCores(namespace string, pod *core.Pod) (containers []s
 			continue
 		}
 		request, limit := (*of.Requests)[core.ResourceCPU], (*of.Limits)[core.ResourceCPU]
-		if (!request.IsZero() && !p.demands.IsDefault(namespace, "requests", request)) || (!limit.IsZero() && !p.demands.IsDefault(namespace, "limits", limit)) {
+		if (!request.IsZero() && !p.constraints.IsDefault(namespace, "requests", request)) || (!limit.IsZero() && !p.constraints.IsDefault(namespace, "limits", limit)) {
 			containers = append(containers, fmt.Sprintf("container %q", of.Name))
 		}
 	}

@@ -60,7 +60,7 @@ func FuzzAdmit(f *testing.F) {
 		p.gate.SetNamespaces(corev1listers.NewNamespaceLister(namespaces))
 		p.gate.SetClient(fake.NewClientset(partitiontest.Namespace("open", partition.AllowedAnnotation, "management, absent")))
 		p.activation.SetSynced(func() bool { return true })
-		demandNothing(f.Context(), p)
+		constrainNothing(f.Context(), p)
 		return p
 	}
 	p, against := decidedBy(config.SourceTypes), decidedBy(config.SourceInfrastructure)

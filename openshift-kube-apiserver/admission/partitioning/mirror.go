@@ -39,14 +39,14 @@ func (p *plugin) isMirror(a admission.Attributes, pod *core.Pod) bool {
 // would refuse it then, its cores become cpu: a control plane must be seen, and is counted
 // once that way, too.
 func (p *plugin) mirror(a admission.Attributes, pod *core.Pod, again bool) error {
-	demands, err := p.demands.Of(a)
+	constraints, err := p.constraints.Of(a)
 	if err != nil {
 		return err
 	}
 	ordinary := pod.DeepCopy()
-	partition.DropDefaultCPU(internalpod.View(pod), again || demands.CountsCPU(pod))
+	partition.DropDefaultCPU(internalpod.View(pod), again || constraints.CountsCPU(pod))
 	partition.RestoreCPU(internalpod.View(ordinary))
-	if demands.Refusal(pod, ordinary) != "" {
+	if constraints.Refusal(pod, ordinary) != "" {
 		*pod = *ordinary
 	}
 	return nil

@@ -85,9 +85,9 @@ func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 // complete makes of a template's pod, and of the policy, what they are when such a pod is
 // created. It is false if that cannot be known now.
 func (p *plugin) complete(a admission.Attributes, pod *core.Pod, policy *partition.Policy) bool {
-	demands, err := p.demands.Of(a)
-	if err != nil || demands.SetDefaults(pod) != nil {
+	constraints, err := p.constraints.Of(a)
+	if err != nil || constraints.SetDefaults(pod) != nil {
 		return false
 	}
-	return p.demands.Complete(a, pod, false, policy) == nil
+	return p.constraints.Complete(a, pod, false, policy) == nil
 }

@@ -67,7 +67,7 @@ func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
 func (p *plugin) dropDefaults(pod *core.Pod, namespace string) {
 	for _, of := range internalpod.View(pod).Containers {
 		for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
-			if asked, has := list[core.ResourceCPU]; has && p.demands.IsDefault(namespace, what, asked) {
+			if asked, has := list[core.ResourceCPU]; has && p.constraints.IsDefault(namespace, what, asked) {
 				delete(list, core.ResourceCPU)
 			}
 		}

@@ -14,13 +14,13 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package demand knows what the LimitRanges and ResourceQuotas of a namespace demand of a
+// Package constraint knows what the LimitRanges and ResourceQuotas of a namespace require of a
 // pod's cpu (design, section 4.1). Upstream's own code reads them and judges pods by them,
 // so this package needs k8s.io/kubernetes.
 //
 // It knows nothing of workload types that are active, nor what a partitioned pod looks like:
 // it asks the core for one, and upstream whether that would pass.
-package demand
+package constraint
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Source knows the demands of all namespaces. Make one with [New], and set a client and
+// Source knows the constraints of all namespaces. Make one with [New], and set a client and
 // informers before it is asked.
 type Source struct {
 	// limitRanger is used for its cache, which looks up live what it does not know.
@@ -108,8 +108,8 @@ func (s *Source) IsDefault(namespace, what string, amount resource.Quantity) boo
 	return false
 }
 
-// Demands are those of one namespace.
-type Demands struct {
+// Constraints are those of one namespace.
+type Constraints struct {
 	limitRanges []*v1.LimitRange
 	quotas      []*v1.ResourceQuota
 }
@@ -117,27 +117,27 @@ type Demands struct {
 // evaluator is asked about pods that it is given, so it needs no lister.
 var evaluator = quotacore.NewPodEvaluator(nil, clock.RealClock{})
 
-// Given returns the demands of a namespace that has these objects. A quota counts with what
+// Given returns the constraints of a namespace that has these objects. A quota counts with what
 // its status says.
-func Given(limitRanges []*v1.LimitRange, quotas []*v1.ResourceQuota) Demands {
-	return Demands{limitRanges, quotas}
+func Given(limitRanges []*v1.LimitRange, quotas []*v1.ResourceQuota) Constraints {
+	return Constraints{limitRanges, quotas}
 }
 
-// Of returns the demands of the request's namespace.
-func (s *Source) Of(a admission.Attributes) (Demands, error) {
+// Of returns the constraints of the request's namespace.
+func (s *Source) Of(a admission.Attributes) (Constraints, error) {
 	limitRanges, err := s.limitRanger.GetLimitRanges(a)
 	if err != nil {
-		return Demands{}, err
+		return Constraints{}, err
 	}
 	quotas, err := s.quotas.ResourceQuotas(a.GetNamespace()).List(labels.Everything())
 	if err != nil {
-		return Demands{}, err
+		return Constraints{}, err
 	}
 	return Given(limitRanges, quotas), nil
 }
 
-// Complete completes the policy with the demands of the request's namespace; see
-// [Demands.Complete].
+// Complete completes the policy with the constraints of the request's namespace; see
+// [Constraints.Complete].
 func (s *Source) Complete(a admission.Attributes, pod *core.Pod, again bool, policy *partition.Policy) error {
 	d, err := s.Of(a)
 	if err != nil {
@@ -147,9 +147,9 @@ func (s *Source) Complete(a admission.Attributes, pod *core.Pod, again bool, pol
 	return nil
 }
 
-// Complete adds to the policy what depends on the demands, and on whether an earlier run of
+// Complete adds to the policy what depends on the constraints, and on whether an earlier run of
 // the same request has partitioned the pod already.
-func (d Demands) Complete(pod *core.Pod, again bool, policy *partition.Policy) {
+func (d Constraints) Complete(pod *core.Pod, again bool, policy *partition.Policy) {
 	policy.KeepZero = again || d.CountsCPU(pod)
 	if len(d.limitRanges) == 0 && len(d.quotas) == 0 {
 		return
@@ -165,7 +165,7 @@ func (d Demands) Complete(pod *core.Pod, again bool, policy *partition.Policy) {
 
 // CountsCPU reports whether a ResourceQuota counts the pod's cpu requests, and so refuses
 // containers without the key. A request of zero contents it.
-func (d Demands) CountsCPU(pod *core.Pod) bool {
+func (d Constraints) CountsCPU(pod *core.Pod) bool {
 	for _, q := range d.quotas {
 		_, cpu := q.Status.Hard[v1.ResourceCPU]
 		_, requests := q.Status.Hard[v1.ResourceRequestsCPU]
@@ -177,15 +177,15 @@ func (d Demands) CountsCPU(pod *core.Pod) bool {
 }
 
 // matches reports whether the quota's scopes match the pod.
-func (d Demands) matches(q *v1.ResourceQuota, pod *core.Pod) bool {
+func (d Constraints) matches(q *v1.ResourceQuota, pod *core.Pod) bool {
 	matches, err := evaluator.Matches(q, pod)
 	return err == nil && matches
 }
 
 // Refusal says which object would have the partitioned pod refused and not the same pod with
-// the cpu of the ordinary one, and why. It is empty if none would: what other demands the pod
+// the cpu of the ordinary one, and why. It is empty if none would: what other constraints the pod
 // does not meet is no matter of cpu.
-func (d Demands) Refusal(partitioned, ordinary *core.Pod) string {
+func (d Constraints) Refusal(partitioned, ordinary *core.Pod) string {
 	withCPU := ordinary.DeepCopy()
 	addCores(internalpod.View(withCPU), internalpod.View(partitioned))
 	for _, limitRange := range d.limitRanges {
@@ -224,7 +224,7 @@ func addCores(to, from internalpod.Pod) {
 
 // SetDefaults makes of a template's pod what the plugin would see of it: API defaulting and
 // LimitRanger's defaults come first.
-func (d Demands) SetDefaults(pod *core.Pod) error {
+func (d Constraints) SetDefaults(pod *core.Pod) error {
 	var external v1.Pod
 	if err := corev1.Convert_core_Pod_To_v1_Pod(pod, &external, nil); err != nil {
 		return err

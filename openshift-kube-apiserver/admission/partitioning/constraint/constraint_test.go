@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package demand
+package constraint
 
 import (
 	"strings"
@@ -76,17 +76,17 @@ func pod(resources core.ResourceRequirements) *core.Pod {
 	}
 }
 
-func of(t *testing.T, s *Source, namespace string) (Demands, admission.Attributes) {
+func of(t *testing.T, s *Source, namespace string) (Constraints, admission.Attributes) {
 	t.Helper()
 	a := admission.NewAttributesRecord(nil, nil, core.Kind("Pod").WithVersion("version"), namespace, "", core.Resource("pods").WithVersion("version"), "", admission.Create, nil, false, nil)
-	demands, err := s.Of(a)
+	constraints, err := s.Of(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return demands, a
+	return constraints, a
 }
 
-// Upstream says what an object demands; whether the plugin heeds that, its own tests say.
+// Upstream says what an object requires; whether the plugin heeds that, its own tests say.
 func TestDemands(t *testing.T) {
 	for name, test := range map[string]struct {
 		object  runtime.Object
@@ -102,15 +102,15 @@ func TestDemands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := build(t, test.object)
-			demands, a := of(t, s, "n")
+			constraints, a := of(t, s, "n")
 			ordinary := pod(core.ResourceRequirements{
 				Requests: core.ResourceList{core.ResourceCPU: resource.MustParse("400m"), core.ResourceMemory: resource.MustParse("1Mi")},
 				Limits:   core.ResourceList{core.ResourceCPU: resource.MustParse("500m")},
 			})
 			partitioned := ordinary.DeepCopy()
-			counts := demands.CountsCPU(partitioned)
+			counts := constraints.CountsCPU(partitioned)
 			partition.Mutate(internalpod.View(partitioned), partition.Policy{Gate: partition.AnyType, KeepZero: counts})
-			refusal := demands.Refusal(partitioned, ordinary)
+			refusal := constraints.Refusal(partitioned, ordinary)
 			if counts != test.counts || !strings.HasPrefix(refusal, test.refusal) || (refusal == "") != (test.refusal == "") {
 				t.Errorf("counts cpu: %v, refuses it with %q", counts, refusal)
 			}
@@ -125,7 +125,7 @@ func TestDemands(t *testing.T) {
 			}
 			elsewhere, _ := of(t, s, "other")
 			if refusal := elsewhere.Refusal(partitioned, ordinary); elsewhere.CountsCPU(ordinary) || refusal != "" {
-				t.Errorf("in another namespace it demands something: %q", refusal)
+				t.Errorf("in another namespace it constraints something: %q", refusal)
 			}
 		})
 	}
@@ -143,9 +143,9 @@ func TestDefaults(t *testing.T) {
 	if s.IsDefault("other", "requests", resource.MustParse("100m")) {
 		t.Error("it is the default of another namespace")
 	}
-	demands, _ := of(t, s, "n")
+	constraints, _ := of(t, s, "n")
 	template := pod(core.ResourceRequirements{})
-	if err := demands.SetDefaults(template); err != nil {
+	if err := constraints.SetDefaults(template); err != nil {
 		t.Fatal(err)
 	}
 	if got := template.Spec.Containers[0].Resources; got.Requests.CPU().String() != "100m" || got.Limits.CPU().String() != "2" {
