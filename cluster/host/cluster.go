@@ -40,9 +40,6 @@ type Cluster struct {
 	Kwok Component
 	// Client is the administrator's, set by Up and Attach.
 	Client *kubernetes.Clientset
-
-	// kubeletStarted is in whole seconds, as the times in a node's status are.
-	kubeletStarted time.Time
 }
 
 // New describes a cluster; Up starts it.
@@ -213,25 +210,33 @@ func (c *Cluster) StartKubelet(ctx context.Context) error {
 	if err := c.configureKubelet(); err != nil {
 		return err
 	}
-	before := ""
-	if node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{}); err == nil {
-		before = node.ResourceVersion
-	}
-	if err := c.startKubelet(); err != nil {
+	before := c.lastReport(ctx)
+	if err := c.Kubelet.Start(); err != nil {
 		return err
 	}
 	return c.awaitNode(ctx, before)
 }
 
-func (c *Cluster) startKubelet() error {
-	c.kubeletStarted = time.Now().Truncate(time.Second)
-	return c.Kubelet.Start()
+// lastReport returns the time at which a kubelet last reported the node's condition Ready. Without
+// a node, or a control plane that answers, it is the second before this one.
+func (c *Cluster) lastReport(ctx context.Context) time.Time {
+	if c.Client != nil {
+		if node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{}); err == nil {
+			for _, condition := range node.Status.Conditions {
+				if condition.Type == v1.NodeReady {
+					return condition.LastHeartbeatTime.Time
+				}
+			}
+		}
+	}
+	// The times in a status are in whole seconds.
+	return time.Now().Truncate(time.Second).Add(-time.Second)
 }
 
-// awaitNode waits until the kubelet has reported its node as Ready since it was started. before is
-// the node's resource version at that time, which must have changed; empty means that there was
-// no node.
-func (c *Cluster) awaitNode(ctx context.Context, before string) error {
+// awaitNode waits until the kubelet has reported its node as Ready. before is the last report of
+// the kubelet before it: a kubelet changes its node before it reports, and controllers do so at
+// any time, so that the node has changed says nothing.
+func (c *Cluster) awaitNode(ctx context.Context, before time.Time) error {
 	return c.await(ctx, c.Kubelet, 2*time.Minute, func(ctx context.Context) error {
 		// The port was closed before the start, so this kubelet is the one that answers.
 		if _, err := c.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(c.Config.Node.Name).SubResource("proxy").Suffix("healthz").DoRaw(ctx); err != nil {
@@ -245,7 +250,7 @@ func (c *Cluster) awaitNode(ctx context.Context, before string) error {
 			if condition.Type != v1.NodeReady {
 				continue
 			}
-			if condition.Status == v1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(c.kubeletStarted) && node.ResourceVersion != before {
+			if condition.Status == v1.ConditionTrue && condition.LastHeartbeatTime.After(before) {
 				return nil
 			}
 			return fmt.Errorf("node is not Ready: %s", condition.Message)

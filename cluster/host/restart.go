@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Names returns the names of all components.
@@ -56,20 +55,15 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 		}
 		running = append(running, as)
 	}
-	before := ""
-	if component == c.Kubelet {
-		node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Config.Node.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		before = node.ResourceVersion
-	}
 	for _, one := range slices.Backward(running) {
 		if err := one.Stop(5 * time.Second); err != nil {
 			return err
 		}
 	}
-	c.kubeletStarted = time.Now().Truncate(time.Second)
+	var before time.Time
+	if component == c.Kubelet {
+		before = c.lastReport(ctx)
+	}
 	for i, one := range running {
 		if err := one.Start(); err != nil {
 			return err

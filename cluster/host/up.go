@@ -36,10 +36,10 @@ func (c *Cluster) steps() []step {
 			step{"", plain(c.writeControlPlanePods)},
 			step{"", plain(c.configureKubelet)},
 			step{"", plain(c.Attach)},
-			step{"starting the kubelet, and with it the control plane", plain(c.startKubelet)},
+			step{"starting the kubelet, and with it the control plane", plain(c.Kubelet.Start)},
 			step{"", func(ctx context.Context) error { return c.await(ctx, c.Kubelet, 3*time.Minute, ready(c.Client)) }},
 			step{"", plain(c.Proxy.Start)},
-			step{"", func(ctx context.Context) error { return c.awaitNode(ctx, "") }},
+			step{"", func(ctx context.Context) error { return c.awaitNode(ctx, time.Time{}) }},
 		)
 	case c.Config.WithoutNode:
 		return append(steps,
