@@ -154,10 +154,8 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 		KubeReserved: config.KubeReserved, SystemReserved: config.SystemReserved, KubeReservedCgroup: config.KubeReservedCgroup, SystemReservedCgroup: config.SystemReservedCgroup,
 		EnforceNodeAllocatable: config.EnforceNodeAllocatable, FeatureGates: config.FeatureGates,
 	}
+	// What it found says more about an error, too.
 	found, err := pools.Reserve(&settings, release)
-	if err != nil {
-		return err
-	}
 	configured := config.ReservedSystemCPUs
 	config.CPUManagerPolicyOptions, config.ReservedSystemCPUs = settings.CPUManagerPolicyOptions, settings.ReservedSystemCPUs
 	config.KubeReservedCgroup, config.SystemReservedCgroup, config.EnforceNodeAllocatable = settings.KubeReservedCgroup, settings.SystemReservedCgroup, settings.EnforceNodeAllocatable
@@ -175,5 +173,5 @@ func reservePools(config *kubeletconfig.KubeletConfiguration, pools partition.Po
 		host.log.Error(nil, partition.DroppedMessage, "reservedSystemCPUs", config.ReservedSystemCPUs, "dropped", found.Dropped)
 		nodeEvent(v1.EventTypeWarning, partition.EventReservationDropped, partition.DroppedMessage+"; dropped: %s", strings.Join(found.Dropped, ", "))
 	}
-	return nil
+	return err
 }
