@@ -108,7 +108,8 @@ func (n Node) Rest() cpuset.CPUSet {
 }
 
 // Validate returns a Node for each role of a configuration. host may be nil. Otherwise it is
-// the topology of such a node, and stands in for a missing CPUs as well.
+// the topology of such a node: the pools must fit it, whatever CPUs says, and it stands in for
+// a missing CPUs.
 //
 // Errors name the field, or the workload type, and the value. Warnings are sentences, and name
 // the CPU.
@@ -151,6 +152,11 @@ func Validate(c NodeConfiguration, host *topology.Topology) (nodes []Node, warni
 	pools, err := poolsOf(c.Partitions, cpus)
 	if err != nil {
 		return nil, nil, err
+	}
+	if host != nil && !host.Online.Equals(cpus) {
+		if _, err := poolsOf(c.Partitions, host.Online); err != nil {
+			return nil, nil, err
+		}
 	}
 	node := Node{Pools: pools, CPUs: cpus, CPUManagerPolicy: c.CPUManagerPolicy, Host: c.Host}
 	warnings = node.warnings(host)

@@ -32,6 +32,9 @@ func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	if n.CPUs.IsEmpty() && !union.IsEmpty() {
 		warn("Nobody has said which CPUs the host has. So it was not checked that it has CPU %s, nor that it leaves any to ordinary pods.", union)
 	}
+	if host != nil && !host.Online.Equals(n.CPUs) {
+		warn("The configuration says that the host has CPUs %s, and this host has %s.", n.CPUs, host.Online)
+	}
 	if host == nil && !union.IsEmpty() {
 		warn("The host's physical cores are not known. So it was not checked that the pools have whole ones.")
 	}

@@ -148,6 +148,7 @@ func TestRenderSaysWhatIsWrong(t *testing.T) {
 		"two sets and one type":                  {nil, "", []string{"--type", "a", "--cpuset", "0", "--cpuset", "1"}, `cpusets ["0" "1"]`},
 		"a set that the kubelet refuses":         {nil, "", []string{"--cpuset", "0-1,96", "--cpus-of-host", "0-55", "--to", "x"}, `workload type "management": cpuset "0-1,96": the host has no CPU 96; it has 0-55`},
 		"a set that this host lacks":             {&renderHost, "", []string{"--cpuset", "16", "--from-node", "--to", "x"}, "the host has no CPU 16; it has 0-15"},
+		"a set that only --cpus-of-host has":     {&renderHost, "", []string{"--cpuset", "16", "--cpus-of-host", "0-55", "--from-node", "--to", "x"}, "the host has no CPU 16; it has 0-15"},
 		"pools that overlap":                     {nil, "", []string{"--type", "a", "--cpuset", "0-1", "--type", "b", "--cpuset", "1-2", "--to", "x"}, `CPU 1 is in the pool of "a" too`},
 		"a part of the host without equals sign": {nil, "", []string{"--cpuset", "0", "--host", "affinity"}, "needs an equals sign, as in --host=affinity"},
 		"an unknown part of the host":            {nil, "", []string{"--cpuset", "0", "--host=disks"}, `host[0]: Unsupported value: "disks"`},
