@@ -112,6 +112,14 @@ func TestFixAllowsTypesInANamespace(t *testing.T) {
 	}
 }
 
+// As a target, the value would have kube-apiserver refuse every pod.
+func TestFixKeepsAnOldFormWhoseValueWouldBeRefused(t *testing.T) {
+	text := deployment(`workload.openshift.io/management: "true"`, burstable)
+	if got, problems := fixText(t, text, Options{}); got != text || len(problems) > 0 {
+		t.Errorf("got %v and\n%s", problems, got)
+	}
+}
+
 func TestFixRefusesWhatItWouldSpoil(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"an anchor that is used twice":  {"kind: List\napiVersion: v1\nitems:\n- kind: Pod\n  apiVersion: v1\n  metadata: &m\n    name: a\n- kind: PodTemplate\n  apiVersion: v1\n  template:\n    metadata: *m\n", "m.yaml:6: Pod a: cannot write the annotation target.workload.openshift.io/management: something else would change with it"},

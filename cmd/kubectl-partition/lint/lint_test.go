@@ -138,6 +138,7 @@ func TestFindings(t *testing.T) {
 		"the form of OpenShift's early drafts":            {text: deployment(`workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'`, burstable), options: requireManagement, want: []string{"10 stale_annotation error"}, message: "pods ask with target.workload.openshift.io/management"},
 		"the form of the source document's installer":     {text: deployment(`cpu.workload.openshift.io/management: ""`, burstable), want: []string{"10 stale_annotation error"}},
 		"the old form beside the new one":                 {text: deployment(asks+`, workload.openshift.io/management: ""`, burstable), want: []string{"10 stale_annotation error"}},
+		"the old form with a value that would be refused": {text: deployment(`workload.openshift.io/management: "true"`, burstable), want: []string{"10 stale_annotation error"}, message: "its value has to change, too: must be a JSON object"},
 		"the old form on a namespace":                     {text: strings.Replace(plain, "labels: {platform: \"true\"}", "annotations: {workload.openshift.io/management: ''}", 1), want: []string{"4 stale_annotation warning"}, message: "workload.openshift.io/allowed: management"},
 		"CRI-O's old prefix":                              {text: deployment(`io.openshift.workload.management/c: "{}"`, burstable), want: []string{"10 unknown_annotation warning"}},
 		"a word that is misspelt":                         {text: strings.Replace(allowed, "/allowed", "/allow", 1), want: []string{"7 unknown_annotation warning"}},

@@ -152,7 +152,8 @@ func (l *linter) aboveTemplate(o *object) {
 }
 
 // annotations finds annotations of a pod that do not mean what their author meant. One of an
-// early draft counts as the target, from here on, if there is no other; then it returns its key.
+// early draft counts as the target, from here on, if there is no other and its value is that
+// of a target; then it returns its key.
 func (l *linter) annotations(o *object, template *v1.PodTemplateSpec, path []string) (counts string) {
 	fromFile := o.document.source.Name != ""
 	several := targets(template.Annotations)
@@ -162,12 +163,15 @@ func (l *linter) annotations(o *object, template *v1.PodTemplateSpec, path []str
 		switch {
 		case stale:
 			target, fixes := partition.TargetAnnotation(workloadType), []change(nil)
-			if len(several) == 0 {
+			message := fmt.Sprintf("the annotation %s is of an early draft and does nothing; pods ask with %s", key, target)
+			if _, errs := partition.ParseTarget(map[string]string{target: template.Annotations[key]}); len(errs) > 0 {
+				message += "; its value has to change, too: " + errs[0].Detail
+			} else if len(several) == 0 {
 				fixes = []change{{object: o, path: at, key: target}}
 				several, counts = []string{target}, key
 				template.Annotations[target] = template.Annotations[key]
 			}
-			l.find(o, staleAnnotation, Error, fmt.Sprintf("the annotation %s is of an early draft and does nothing; pods ask with %s", key, target), fixes, at...)
+			l.find(o, staleAnnotation, Error, message, fixes, at...)
 		case key == partition.AllowedAnnotation:
 			l.find(o, misplacedAnnotation, Warning, fmt.Sprintf("the annotation %s does nothing here; it belongs on the namespace", key), nil, at...)
 		case fromFile && key == partition.WarningAnnotation:
