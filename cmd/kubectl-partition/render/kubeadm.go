@@ -99,6 +99,9 @@ func renderKubeadm(nodes []Node, o Options) (r Rendered, err error) {
 				return Rendered{}, err
 			}
 			content = append(content, patches...)
+			if o.KubeAPIServerImage == "" {
+				r.Warnings = append(r.Warnings, fmt.Sprintf("Nodes of %s get kubeadm's kube-apiserver, which is not patched: --kube-apiserver-image names no other. It ignores the plugin's configuration, and whoever creates pods can write the cores and annotations of a partitioned pod by hand.", node.Role))
+			}
 		}
 		directory := directoryOf(node, nodes)
 		r.Files = append(r.Files, below(directory, content)...)

@@ -148,18 +148,50 @@ func TestPoolsAreCanonical(t *testing.T) {
 	}
 }
 
-func TestRenderRefuses(t *testing.T) {
-	node := func(role string, types ...string) render.Node {
-		c := render.NodeConfiguration{Roles: []string{role}}
-		for i, workloadType := range types {
-			c.Partitions = append(c.Partitions, render.Partition{Type: workloadType, CPUSet: list(fmt.Sprint(i))})
-		}
-		nodes, _, err := render.Validate(c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return nodes[0]
+// nodeOf returns a node of a role, with a pool of one CPU for each type.
+func nodeOf(t *testing.T, role string, types ...string) render.Node {
+	t.Helper()
+	c := render.NodeConfiguration{Roles: []string{role}}
+	for i, workloadType := range types {
+		c.Partitions = append(c.Partitions, render.Partition{Type: workloadType, CPUSet: list(fmt.Sprint(i))})
 	}
+	nodes, _, err := render.Validate(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nodes[0]
+}
+
+// What somebody has to know or to do for some nodes, and not for others.
+func TestRenderTells(t *testing.T) {
+	master, worker := nodeOf(t, "master", "management"), nodeOf(t, "worker", "management")
+	patched := render.Options{KubeAPIServerImage: "registry.example.com/kube-apiserver:v1.37.0_wp.cbd2487"}
+	for name, test := range map[string]struct {
+		target  render.Target
+		nodes   []render.Node
+		options render.Options
+		part    string
+		want    bool
+	}{
+		"of a kube-apiserver that is not patched": {render.Kubeadm, []render.Node{master, worker}, render.Options{}, "Nodes of master get kubeadm's kube-apiserver, which is not patched", true},
+		"nothing of one that is":                  {render.Kubeadm, []render.Node{master, worker}, patched, "which is not patched", false},
+		"nothing of one without a control plane":  {render.Kubeadm, []render.Node{worker}, render.Options{}, "which is not patched", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rendered, err := render.Render(test.target, test.nodes, test.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := strings.Join(slices.Concat(rendered.Warnings, rendered.Notes), "\n")
+			if strings.Contains(told, test.part) != test.want {
+				t.Errorf("got\n%s\nwith %q in it: %t, want %t", told, test.part, !test.want, test.want)
+			}
+		})
+	}
+}
+
+func TestRenderRefuses(t *testing.T) {
+	node := func(role string, types ...string) render.Node { return nodeOf(t, role, types...) }
 	for name, test := range map[string]struct {
 		target  render.Target
 		nodes   []render.Node

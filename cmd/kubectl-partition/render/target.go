@@ -81,7 +81,7 @@ func Render(target Target, nodes []Node, o Options) (Rendered, error) {
 		roles.Insert(node.Role)
 	}
 	rendered, err := t.render(nodes, o)
-	rendered.Warnings = lackingTypes(nodes)
+	rendered.Warnings = append(rendered.Warnings, lackingTypes(nodes)...)
 	return rendered, err
 }
 
