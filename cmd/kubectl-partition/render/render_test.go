@@ -27,7 +27,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/render"
+	"workload.openshift.io/partition"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -165,6 +167,8 @@ func nodeOf(t *testing.T, role string, types ...string) render.Node {
 // What somebody has to know or to do for some nodes, and not for others.
 func TestRenderTells(t *testing.T) {
 	master, worker := nodeOf(t, "master", "management"), nodeOf(t, "worker", "management")
+	unconfined := worker
+	unconfined.Pools, unconfined.CPUManagerPolicy = partition.Pools{"management": cpuset.New()}, "none"
 	patched := render.Options{KubeAPIServerImage: "registry.example.com/kube-apiserver:v1.37.0_wp.cbd2487"}
 	for name, test := range map[string]struct {
 		target  render.Target
@@ -176,6 +180,9 @@ func TestRenderTells(t *testing.T) {
 		"of a kube-apiserver that is not patched": {render.Kubeadm, []render.Node{master, worker}, render.Options{}, "Nodes of master get kubeadm's kube-apiserver, which is not patched", true},
 		"nothing of one that is":                  {render.Kubeadm, []render.Node{master, worker}, patched, "which is not patched", false},
 		"nothing of one without a control plane":  {render.Kubeadm, []render.Node{worker}, render.Options{}, "which is not patched", false},
+		"what the fragment excludes":              {render.Tree, []render.Node{worker}, render.Options{}, "kubeReservedCgroup or systemReservedCgroup", true},
+		"what kubeadm's patch excludes":           {render.Kubeadm, []render.Node{worker}, patched, "kubeReservedCgroup or systemReservedCgroup", true},
+		"nothing of pools that reserve no CPU":    {render.Tree, []render.Node{unconfined}, render.Options{}, "kubeReservedCgroup", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered, err := render.Render(test.target, test.nodes, test.options)

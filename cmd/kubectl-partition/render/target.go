@@ -173,11 +173,21 @@ func (f nodeFiles) all() []File {
 func (f nodeFiles) notes(node Node) (notes []string) {
 	if len(f.kubelet) > 0 {
 		notes = append(notes, "Start the kubelet with --config-dir="+kubeletDropInDirectory+".")
+		notes = append(notes, reservedNote(node)...)
 	}
 	if len(f.admission) > 0 {
 		notes = append(notes, "Start kube-apiserver with --admission-control-config-file="+AdmissionPath+". If it has such a file already, add the plugin's entry there.")
 	}
 	return append(notes, f.grubNote(node)...)
+}
+
+// reservedNote says what the kubelet refuses beside reservedSystemCPUs (upstream,
+// pkg/kubelet/apis/config/validation, ValidateKubeletConfiguration).
+func reservedNote(node Node) []string {
+	if node.Reserved().IsEmpty() {
+		return nil
+	}
+	return []string{"The kubelet does not start with kubeReservedCgroup or systemReservedCgroup beside reservedSystemCPUs. If you have one of these, leave reservedSystemCPUs out: the patched kubelet reserves the pools by itself."}
 }
 
 func (f nodeFiles) grubNote(node Node) []string {
