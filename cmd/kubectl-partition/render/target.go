@@ -161,8 +161,9 @@ func filesOf(node Node, types []string) (files nodeFiles, err error) {
 	return files, nil
 }
 
-// grubPath is read by the grub-mkconfig of Debian and its descendants.
-const grubPath = "/etc/default/grub.d/01-workload-partitioning.cfg"
+// grubPath is read by the grub-mkconfig of Debian and its descendants. It comes late in the
+// directory's order: a file that assigns GRUB_CMDLINE_LINUX after it would undo it.
+const grubPath = "/etc/default/grub.d/99-workload-partitioning.cfg"
 
 // all returns all files of a node.
 func (f nodeFiles) all() []File {
