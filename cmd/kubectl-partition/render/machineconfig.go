@@ -17,6 +17,7 @@ limitations under the License.
 package render
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/coreos/ignition/v2/config/v3_2/types"
@@ -86,6 +87,7 @@ func renderMachineConfig(nodes []Node, _ Options) (r Rendered, err error) {
 			return Rendered{}, err
 		} else if kubelet != nil {
 			r.Files = append(r.Files, *kubelet)
+			r.note(poolLabelNote(node.Role))
 		}
 	}
 	r.note([]string{openShiftNote})
@@ -94,6 +96,14 @@ func renderMachineConfig(nodes []Node, _ Options) (r Rendered, err error) {
 
 // openShiftNote says why there is no configuration for kube-apiserver.
 const openShiftNote = "On OpenShift the object Infrastructure decides which types are active, so there is no configuration for kube-apiserver."
+
+// poolLabelNote says what a machine pool needs that OpenShift does not label by itself.
+func poolLabelNote(role string) []string {
+	if role == defaultRole || role == "worker" {
+		return nil
+	}
+	return []string{fmt.Sprintf("The KubeletConfig of %s selects its machine pool by a label that only master and worker have from the start: oc label machineconfigpool %[1]s %[2]s%[1]s=", role, poolLabelPrefix)}
+}
 
 // kubeletObject returns the KubeletConfig of a role, or nil if nothing is to be configured.
 func kubeletObject(node Node) (*File, error) {

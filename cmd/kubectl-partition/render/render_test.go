@@ -180,6 +180,8 @@ func TestRenderTells(t *testing.T) {
 		"of a kube-apiserver that is not patched": {render.Kubeadm, []render.Node{master, worker}, render.Options{}, "Nodes of master get kubeadm's kube-apiserver, which is not patched", true},
 		"nothing of one that is":                  {render.Kubeadm, []render.Node{master, worker}, patched, "which is not patched", false},
 		"nothing of one without a control plane":  {render.Kubeadm, []render.Node{worker}, render.Options{}, "which is not patched", false},
+		"the label that a machine pool lacks":     {render.MachineConfig, []render.Node{nodeOf(t, "infra", "management"), worker}, render.Options{}, "oc label machineconfigpool infra pools.operator.machineconfiguration.openshift.io/infra=", true},
+		"nothing of the label that it has":        {render.MachineConfig, []render.Node{master, worker}, render.Options{}, "oc label", false},
 		"what the fragment excludes":              {render.Tree, []render.Node{worker}, render.Options{}, "kubeReservedCgroup or systemReservedCgroup", true},
 		"what kubeadm's patch excludes":           {render.Kubeadm, []render.Node{worker}, patched, "kubeReservedCgroup or systemReservedCgroup", true},
 		"nothing of pools that reserve no CPU":    {render.Tree, []render.Node{unconfined}, render.Options{}, "kubeReservedCgroup", false},
