@@ -48,6 +48,9 @@ type Options struct {
 	Selector labels.Selector
 	// Types says which types are active; nil if that is not known.
 	Types simulate.Types
+	// Nodes says the same about nodes by their names, whose kubelets partition static pods by
+	// their own pools. For others, Types decides.
+	Nodes map[string]simulate.Types
 	// Namespace is that of objects which name none; empty if that is not known.
 	Namespace string
 	// StaticPods: the pods of files are static pods.

@@ -228,6 +228,31 @@ func TestObjectsOfACluster(t *testing.T) {
 	}
 }
 
+// A kubelet partitions static pods by its own pools, whatever is active in the cluster.
+func TestMirrorPodsAreJudgedByTheirNodes(t *testing.T) {
+	mirror := func(annotation, resources, node string) string {
+		return strings.Replace(pod("annotations: {kubernetes.io/config.mirror: x, "+annotation+"}", resources), "spec: {", "spec: {nodeName: "+node+", ", 1)
+	}
+	const cores = "{requests: {management.workload.openshift.io/cores: 100, memory: 1Mi}, limits: {management.workload.openshift.io/cores: 100}}"
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"a partitioned pod of a node that is not known":     {mirror(`target.workload.openshift.io/management: '{"effect":"PreferredDuringScheduling"}', resources.workload.openshift.io/c: '{"cpushares":100}'`, cores, "other"), nil},
+		"an ordinary pod of a node that offers the type":    {mirror(asks, "{requests: {cpu: 1}}", "offers"), []string{"0 qos_change warning"}},
+		"an ordinary pod of a node that offers another one": {mirror(asks, burstable, "lacks"), []string{"0 type_inactive warning"}},
+		"an ordinary pod of a node that is not known":       {mirror(asks, burstable, "other"), []string{"0 type_inactive warning"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := map[string]simulate.Types{"offers": simulate.Active("management"), "lacks": simulate.Active("infra")}
+			r := Lint([]Source{{Data: []byte(test.text)}}, Options{Types: simulate.Active(), Nodes: nodes})
+			if got := briefly(r); !slices.Equal(got, test.want) && len(got)+len(test.want) > 0 || len(r.Problems) > 0 {
+				t.Errorf("got %q, %v, want %q", got, r.Problems, test.want)
+			}
+		})
+	}
+}
+
 func TestABrokenDocumentDoesNotHideTheOthers(t *testing.T) {
 	broken := "\napiVersion: v1\nkind: Pod\nmetadata:\n  name: x\n   namespace: y\n"
 	r := lintText(documents(plain, broken, deployment(asks, burstable), deployment("", "{requests: {cpu: 1x}}"), "\nkind: Pod\napiVersion: v1\nspec: {containers: 7}\n"), Options{})

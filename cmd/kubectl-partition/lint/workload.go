@@ -193,7 +193,7 @@ func (l *linter) decide(o *object, template *v1.PodTemplateSpec, at []string) er
 	var err error
 	static := l.isStatic(o)
 	if static {
-		result, err = simulate.StaticPod(pod, l.Types)
+		result, err = simulate.StaticPod(pod, l.typesOf(pod))
 		if asks {
 			l.staticPod(o, pod, target, at)
 		}
@@ -222,6 +222,19 @@ func (l *linter) decide(o *object, template *v1.PodTemplateSpec, at []string) er
 		l.workloads[o.Object] = append(l.workloads[o.Object], w)
 	}
 	return nil
+}
+
+// typesOf returns the types that are active for a static pod. What a kubelet has partitioned,
+// it has a pool for.
+func (l *linter) typesOf(pod *v1.Pod) simulate.Types {
+	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
+	if _, partitioned := partition.PartitionedType(pod); mirror && partitioned {
+		return partition.AnyType
+	}
+	if types, known := l.Nodes[pod.Spec.NodeName]; mirror && known {
+		return types
+	}
+	return l.Types
 }
 
 // decided tells of a pod that is not partitioned.

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/lint"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/activation"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
@@ -79,10 +80,12 @@ func (l *lintCommand) readCluster(context.Context) (sources []lint.Source, probl
 	if l.options.Types == nil {
 		tracker := activation.New(config.Activation{Source: config.SourceNodes})
 		before := len(problems)
+		l.options.Nodes = map[string]simulate.Types{}
 		list(schema.GroupResource{Resource: "nodes"}, func(object runtime.Object) {
 			node := &v1.Node{}
 			if convert(object, node) == nil {
 				tracker.NodeChanged(nil, node)
+				l.options.Nodes[node.Name] = simulate.Active(offered(node)...)
 			}
 		})
 		list(schema.GroupResource{Resource: "namespaces"}, func(object runtime.Object) {
@@ -108,6 +111,16 @@ func (l *lintCommand) readCluster(context.Context) (sources []lint.Source, probl
 		list(what, add)
 	}
 	return sources, problems, nil
+}
+
+// offered returns the types that a node reports.
+func offered(node *v1.Node) (types []string) {
+	for name, quantity := range node.Status.Capacity {
+		if workloadType, is := partition.TypeOfCores(string(name)); is && quantity.Sign() > 0 {
+			types = append(types, workloadType)
+		}
+	}
+	return types
 }
 
 // visit lists objects by pages, or gets those of the names.

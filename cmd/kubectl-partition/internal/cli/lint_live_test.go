@@ -106,15 +106,28 @@ func TestLintOfACluster(t *testing.T) {
 	lists := func(system any) map[string][]any {
 		return map[string][]any{"/api/v1/namespaces": {namespace, system}, "/api/v1/namespaces/kube-system": {system}, "/api/v1/nodes": {node}, "/apis/apps/v1/deployments": {deployment}}
 	}
+	// One node offers the type, so it is not active; static pods of that node are partitioned.
+	mirror := func(name, metadata, resources string) any {
+		return object(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "`+name+`", "namespace": "ours", "annotations": {"kubernetes.io/config.mirror": "x", `+metadata+`}},
+			"spec": {"nodeName": "b", "containers": [{"name": "c", "resources": {`+resources+`}}]}}`)
+	}
+	mixed := lists(system(""))
+	delete(mixed, "/apis/apps/v1/deployments")
+	mixed["/api/v1/nodes"] = []any{node, object(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}, "status": {"capacity": {"cpu": "2", "management.workload.openshift.io/cores": "2k"}}}`)}
+	mixed["/api/v1/pods"] = []any{
+		mirror("partitioned", `"target.workload.openshift.io/management": "{\"effect\":\"PreferredDuringScheduling\"}", "resources.workload.openshift.io/c": "{\"cpushares\":100}"`, `"requests": {"management.workload.openshift.io/cores": "100", "memory": "1Mi"}, "limits": {"management.workload.openshift.io/cores": "100"}`),
+		mirror("skipped", `"target.workload.openshift.io/management": ""`, `"requests": {"cpu": "1"}`),
+	}
 	for name, test := range map[string]struct {
 		cluster   map[string][]any
 		forbidden []string
 		code      int
 		want      string
 	}{
-		"no node reports the type":   {lists(system("")), nil, 1, "Deployment ours/app: workload type \"management\" ignored: no pool of this type is active here (type_inactive)\nfindings: 1, workloads: 1, of which ask for a type: 1\n"},
-		"the type is latched":        {lists(system(`"workload.openshift.io/enabled": "management"`)), nil, 0, "findings: 0, workloads: 1"},
-		"a right to read is lacking": {lists(system("")), []string{"/api/v1/nodes"}, 2, `error: nodes: nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`},
+		"no node reports the type":            {lists(system("")), nil, 1, "Deployment ours/app: workload type \"management\" ignored: no pool of this type is active here (type_inactive)\nfindings: 1, workloads: 1, of which ask for a type: 1\n"},
+		"the type is latched":                 {lists(system(`"workload.openshift.io/enabled": "management"`)), nil, 0, "findings: 0, workloads: 1"},
+		"static pods of a node with the type": {mixed, nil, 1, "Pod ours/skipped: workload type \"management\" ignored: without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned (qos_change)\nfindings: 1, workloads: 2"},
+		"a right to read is lacking":          {lists(system("")), []string{"/api/v1/nodes"}, 2, `error: nodes: nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, code := runLint(t, "", append(fakeCluster(t, test.cluster, test.forbidden...), "--live")...)
