@@ -83,8 +83,8 @@ func (l *linter) quota(o *object) error {
 	return nil
 }
 
-// unbounded finds quotas that bound cpu where a type is allowed, and not its cores. It needs
-// all namespaces.
+// unbounded finds quotas that bound cpu where a type is allowed, and its cores are not bounded,
+// or pods cannot be partitioned at all. It needs all namespaces, with their quotas.
 func (l *linter) unbounded(o *object) error {
 	if o.Kind != "ResourceQuota" {
 		return nil
@@ -94,7 +94,7 @@ func (l *linter) unbounded(o *object) error {
 		return nil // It has been told.
 	}
 	var bounds v1.ResourceName
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceRequestsCPU, v1.ResourceLimitsCPU} {
+	for _, name := range []v1.ResourceName{v1.ResourceLimitsCPU, v1.ResourceCPU, v1.ResourceRequestsCPU} {
 		if _, ok := quota.Spec.Hard[name]; ok {
 			bounds = name
 			break
@@ -103,9 +103,13 @@ func (l *linter) unbounded(o *object) error {
 	if bounds == "" {
 		return nil
 	}
-	for _, workloadType := range partition.ParseTypes(l.of(o.Namespace).Annotations[partition.AllowedAnnotation]) {
+	n := l.of(o.Namespace)
+	for _, workloadType := range partition.ParseTypes(n.Annotations[partition.AllowedAnnotation]) {
 		cores := v1.ResourceName(v1.DefaultResourceRequestsPrefix + partition.CoresResource(workloadType))
-		if _, ok := quota.Spec.Hard[cores]; !ok {
+		switch {
+		case bounds == v1.ResourceLimitsCPU:
+			l.find(o, quotaWithoutCores, Warning, fmt.Sprintf("it bounds %s, and so pods of type %q that it matches are not partitioned (%s); bound %s instead", bounds, workloadType, partition.ReasonNamespaceConstrainsCPU, cores), nil, "spec", "hard", string(bounds))
+		case !slices.ContainsFunc(n.Quotas, func(q *v1.ResourceQuota) bool { _, ok := q.Spec.Hard[cores]; return ok }):
 			l.find(o, quotaWithoutCores, Warning, fmt.Sprintf("it bounds %s, which partitioned pods of type %q do not have; bound %s as well", bounds, workloadType, cores), nil, "spec", "hard", string(bounds))
 		}
 	}

@@ -74,7 +74,7 @@ var ownRules = []Rule{
 	{ID: invalidAllowed, Condition: "an allowed annotation lists a name that no workload type can have", Remedy: "Correct the name."},
 	{ID: overwritten, Condition: "a manifest has a resources or warning annotation, which admission writes again or removes", Remedy: "Remove it: a pod never chooses its own CPUs."},
 	{ID: requestLost, Condition: "a container has `cpu`, or cores of another type, beside its cores: only the cores of the pod's type count", Remedy: "Write the `cpu` that the container needs, and no cores."},
-	{ID: quotaWithoutCores, Condition: "a ResourceQuota bounds `cpu` in a namespace that allows a type, and so does not bound partitioned pods", Remedy: "Bound the type's cores as well."},
+	{ID: quotaWithoutCores, Condition: "a ResourceQuota bounds `cpu` in a namespace that allows a type, and so does not bound partitioned pods, or with `limits.cpu` keeps pods from being partitioned", Remedy: "Bound the type's cores as well, and in place of `limits.cpu`."},
 	{ID: hpaCPUUtilization, Condition: "a HorizontalPodAutoscaler scales a partitioned workload by the utilisation of `cpu`, which is relative to a request that its pods do not have", Remedy: "Scale by memory, by a custom metric, or by an AverageValue of `cpu`."},
 	{ID: vpaCPU, Condition: "a VerticalPodAutoscaler controls the `cpu` of a partitioned workload, and would evict its pods again and again", Remedy: "Set controlledResources to [memory]."},
 	{ID: staticPodHardEffect, Condition: "a static pod has the effect `RequiredDuringScheduling`, which refuses no static pod", Remedy: "Watch the Event StaticPodNotPartitioned instead."},
