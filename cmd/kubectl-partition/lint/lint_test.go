@@ -218,14 +218,15 @@ func TestObjectsOfACluster(t *testing.T) {
 		object(allowed),
 		object(deployment(asks, `{requests: {cpu: 1}}`)),
 		object(pod(`ownerReferences: [{kind: ReplicaSet, controller: true, name: r, uid: u, apiVersion: apps/v1}], annotations: {workload.openshift.io/management: ""}`, burstable)),
+		object(pod(`ownerReferences: [{kind: StatefulSet, controller: true, name: r, uid: u, apiVersion: apps.kruise.io/v1}], annotations: {workload.openshift.io/management: ""}`, burstable)),
 		object(pod(`annotations: {workload.openshift.io/warning: 'workload type "management" ignored: no pool of this type is active here'}`, burstable)),
 		object(pod(`annotations: {workload.openshift.io/warning: of its author, kubernetes.io/config.mirror: x, `+asksHard+`}`, burstable)),
 	}, Options{})
-	want := []string{"0 qos_change warning", "0 type_inactive warning", "0 static_pod_hard_effect warning"}
+	want := []string{"0 qos_change warning", "0 stale_annotation error", "0 type_inactive warning", "0 static_pod_hard_effect warning"}
 	if got := briefly(r); !slices.Equal(got, want) || len(r.Problems) > 0 {
 		t.Errorf("got %q, %v, want %q", got, r.Problems, want)
 	}
-	if r.Findings[0].File != "" || r.Workloads != 3 || r.Asking != 3 {
+	if r.Findings[0].File != "" || r.Workloads != 4 || r.Asking != 4 {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -138,17 +138,10 @@ func (d *document) collect(data json.RawMessage, path []string, of head) ([]*obj
 	return []*object{o}, nil
 }
 
-func (o *object) isWorkload() bool {
-	in, ok := templates[o.Kind]
-	if !ok {
-		return false
-	}
-	for _, group := range in.groups {
-		if group == o.group {
-			return true
-		}
-	}
-	return false
+func (o *object) isWorkload() bool { return isWorkload(o.group, o.Kind) }
+
+func isWorkload(group, kind string) bool {
+	return slices.Contains(templates[kind].groups, group)
 }
 
 // read reads the object into a struct that has what matters of it.

@@ -27,6 +27,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/partition"
 )
@@ -101,8 +102,8 @@ func (l *linter) isOwned(o *object) bool {
 	if owner == nil {
 		return false
 	}
-	_, is := templates[owner.Kind]
-	return is
+	version, _ := schema.ParseGroupVersion(owner.APIVersion)
+	return isWorkload(version.Group, owner.Kind)
 }
 
 // wasSkipped finds a pod of a cluster that carries the warning with which it was skipped: it
