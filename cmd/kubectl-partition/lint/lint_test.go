@@ -171,6 +171,7 @@ func TestFindings(t *testing.T) {
 		"an HPA by memory":                             {text: documents(deployment(asks, burstable), hpa("autoscaling/v2", "metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 50}}}]"))},
 		"an HPA of an ordinary workload":               {text: documents(deployment("", burstable), hpa("autoscaling/v1", "targetCPUUtilizationPercentage: 50"))},
 		"a VPA that controls everything":               {text: documents(deployment(asks, burstable), vpa("updatePolicy: {updateMode: Auto}")), want: []string{"19 vpa_cpu error"}},
+		"a VPA that evicts nothing":                    {text: documents(deployment(asks, burstable), vpa("updatePolicy: {updateMode: Initial}")), want: []string{"19 vpa_cpu warning"}, message: "so what it writes at their creation changes nothing"},
 		"a VPA that controls the cpu of one container": {text: documents(deployment(asks, burstable), vpa("resourcePolicy: {containerPolicies: [{containerName: '*', controlledResources: [memory]}, {containerName: c}]}")), want: []string{"21 vpa_cpu error"}},
 		"a VPA that controls memory":                   {text: documents(deployment(asks, burstable), vpa("resourcePolicy: {containerPolicies: [{containerName: '*', controlledResources: [memory]}]}"))},
 		"a VPA that leaves all containers alone":       {text: documents(deployment(asks, burstable), vpa("resourcePolicy: {containerPolicies: [{containerName: '*', mode: 'Off'}]}"))},

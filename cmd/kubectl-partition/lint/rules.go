@@ -76,7 +76,7 @@ var ownRules = []Rule{
 	{ID: requestLost, Condition: "a container has `cpu`, or cores of another type, beside its cores: only the cores of the pod's type count", Remedy: "Write the `cpu` that the container needs, and no cores."},
 	{ID: quotaWithoutCores, Condition: "a ResourceQuota bounds `cpu` in a namespace that allows a type, and so does not bound partitioned pods, or with `limits.cpu` keeps pods from being partitioned", Remedy: "Bound the type's cores as well, and in place of `limits.cpu`."},
 	{ID: hpaCPUUtilization, Condition: "a HorizontalPodAutoscaler scales a partitioned workload by the utilisation of `cpu`, which is relative to a request that its pods do not have", Remedy: "Scale by memory, by a custom metric, or by an AverageValue of `cpu`."},
-	{ID: vpaCPU, Condition: "a VerticalPodAutoscaler controls the `cpu` of a partitioned workload, and would evict its pods again and again", Remedy: "Set controlledResources to [memory]."},
+	{ID: vpaCPU, Condition: "a VerticalPodAutoscaler controls the `cpu` of a partitioned workload, in vain, and unless its updateMode is `Initial` would evict its pods again and again", Remedy: "Set controlledResources to [memory]."},
 	{ID: staticPodHardEffect, Condition: "a static pod has the effect `RequiredDuringScheduling`, which refuses no static pod", Remedy: "Watch the Event StaticPodNotPartitioned instead."},
 	{ID: staticPodUID, Condition: "a static pod that asks has its own `metadata.uid`: up to v1.35 the kubelet keeps the resources that it had before", Remedy: "Remove metadata.uid."},
 	{ID: unusedIgnore, Condition: "an entry of the ignore file matches no finding", Remedy: "Remove the entry."},

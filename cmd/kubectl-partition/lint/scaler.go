@@ -98,13 +98,17 @@ func (l *linter) vertical(o *object) error {
 	if err := o.read(&vpa); err != nil {
 		return err
 	}
-	if vpa.Spec.UpdatePolicy.UpdateMode == "Off" {
+	level, so := Error, "and would evict them again and again"
+	switch vpa.Spec.UpdatePolicy.UpdateMode {
+	case "Off":
 		return nil // It only recommends.
+	case "Initial":
+		level, so = Warning, "so what it writes at their creation changes nothing"
 	}
 	for _, w := range l.scaled(o, vpa.Spec.TargetRef.Kind, vpa.Spec.TargetRef.Name) {
 		for _, container := range w.containers {
 			if policyOf(vpa.Spec.ResourcePolicy.ContainerPolicies, container).controlsCPU() {
-				l.find(o, vpaCPU, Error, fmt.Sprintf("it controls the cpu of container %q in the partitioned pods of %s, which have none, and would evict them again and again", container, w.Object), nil, "spec", "resourcePolicy", "containerPolicies")
+				l.find(o, vpaCPU, level, fmt.Sprintf("it controls the cpu of container %q in the partitioned pods of %s, which have none, %s", container, w.Object, so), nil, "spec", "resourcePolicy", "containerPolicies")
 				return nil
 			}
 		}
