@@ -125,8 +125,8 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 	{
 		Name: "NotLatched", Severity: Warning, For: 10 * minute,
 		expr:        `max by (workload_type) (apiserver_workload_partitioning_unlatched{}) == 1`,
-		Summary:     `That workload type {{ $labels.workload_type }} is active could not be written to kube-system.`,
-		description: `The type ends being active when a node without it joins. Look for "could not be latched" in the log of kube-apiserver, and for a webhook or policy that keeps kube-apiserver from annotating the namespace kube-system.`,
+		Summary:     `kube-apiserver could not record in kube-system that type {{ $labels.workload_type }} is active.`,
+		description: `The type stops being active when a node without it joins. Look for "could not be latched" in the log of kube-apiserver, and for a webhook or policy that keeps kube-apiserver from annotating the namespace kube-system.`,
 	},
 	{
 		Name: "PodsSkipped", Severity: Warning, Threshold: 0,
@@ -157,7 +157,7 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 	{
 		Name: "AuditFindings", Severity: Warning, For: 15 * minute,
 		expr:        `sum by (<node>, code) (workload_partitioning_audit_findings{code!~"` + placement + `"}) > 0`,
-		Summary:     `The audit of {{ $labels.<node> }} finds {{ $value }} times {{ $labels.code }}.`,
+		Summary:     `The audit of {{ $labels.<node> }} finds {{ $labels.code }} {{ $value }} times.`,
 		description: `The pinning file, the kubelet and the runtime of the node do not agree, or a weight or quota is not what was asked for. Run kubectl partition audit on the node: it names what is wrong, and says what to do.` + needsAudit,
 	},
 	{
@@ -182,7 +182,7 @@ or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) =
 	{
 		Name: "PoolSaturated", Severity: Warning, For: 15 * minute, Threshold: 0.9,
 		expr:        `workload_partitioning:pool_used:ratio{} > <threshold>`,
-		Summary:     `The pool of type {{ $labels.workload_type }} on {{ $labels.<node> }} is used to {{ $value | humanizePercentage }}.`,
+		Summary:     `The pool of type {{ $labels.workload_type }} on {{ $labels.<node> }} is {{ $value | humanizePercentage }} busy.`,
 		description: `What keeps the cluster running competes for the last CPU time of its pool. Find the pods that use most of it, give those that matter a larger request, or let the pool grow. This needs the DaemonSet of kubectl partition audit --serve, which measures the CPUs of the pool. Without it, kube-state-metrics is needed, because no metric of the kubelet says to which type a pod belongs; then only pods with a CPU request count.`,
 	},
 	{

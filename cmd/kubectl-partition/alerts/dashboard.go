@@ -127,7 +127,7 @@ var rows = []struct {
 		{"stat", "Pods that asked and were partitioned", "Within the dashboard's time. Without those that an installer decided against.", "percentunit", `sum by (workload_type) (sum_over_time(workload_partitioning:pods_partitioned:increase{workload_type=~"$type"}[$__range])) / sum by (workload_type) (sum_over_time(workload_partitioning:pods_asked:increase{workload_type=~"$type"}[$__range]))`, "{{workload_type}}"},
 		{"stat", "Nodes that offer the type", "The mean of the dashboard's time.", "percentunit", `avg_over_time(workload_partitioning:nodes_offering:ratio{workload_type=~"$type"}[$__range])`, "{{workload_type}}"},
 		{"stat", "Containers on their CPUs", "The mean of the dashboard's time; type - is for ordinary pods.", "percentunit", `avg_over_time(workload_partitioning:containers_on_set:ratio{}[$__range])`, "{{workload_type}}"},
-		{"stat", "Pools with room", "The share of pools, in the mean, that were used to at most 90 %.", "percentunit", `avg_over_time(workload_partitioning:pools_with_room:ratio{workload_type=~"$type"}[$__range])`, "{{workload_type}}"},
+		{"stat", "Pools with room", "The share of pools, on average, that were used to at most 90 %.", "percentunit", `avg_over_time(workload_partitioning:pools_with_room:ratio{workload_type=~"$type"}[$__range])`, "{{workload_type}}"},
 		{"stat", "Nodes with something to share", "The mean of the dashboard's time.", "percentunit", `avg_over_time(workload_partitioning:nodes_sharing:ratio{}[$__range])`, "nodes"},
 		{"stat", "Admission within 5 ms", "Of the plugin, for all pods and templates.", "percentunit", `avg_over_time(workload_partitioning:admission_within_5ms:ratio{}[$__range])`, "requests"},
 	}},

@@ -66,7 +66,7 @@ func TestValidateRefuses(t *testing.T) {
 
 // What the kubelet accepts and a careful operator would not do, each naming the CPU.
 func TestValidateWarns(t *testing.T) {
-	const unchecked, noCores = "Nobody has said which CPUs the host has", "The host's physical cores are not known"
+	const unchecked, noCores = "The host's CPUs are not known", "The host's physical cores are not known"
 	// CPUs 0 and 4 are siblings, 1 and 5, ...; the first two cores are NUMA node 0.
 	host := topologytest.Host{Nodes: 2, CoresPerNode: 2, ThreadsPerCore: 2}
 	for name, test := range map[string]struct {
@@ -75,7 +75,7 @@ func TestValidateWarns(t *testing.T) {
 		want          []string
 	}{
 		"nothing about whole cores of a known host":     {&host, render.NodeConfiguration{Partitions: pools("management", "0-1,4-5")}, nil},
-		"what could not be checked":                     {nil, render.NodeConfiguration{Partitions: pools("management", "0-1")}, []string{"it has CPU 0-1", noCores}},
+		"what could not be checked":                     {nil, render.NodeConfiguration{Partitions: pools("management", "0-1")}, []string{"it has CPUs 0-1", noCores}},
 		"cores that are not known":                      {nil, render.NodeConfiguration{CPUs: "0-7", Partitions: pools("management", "0-1")}, []string{noCores}},
 		"one thread of a core":                          {&host, render.NodeConfiguration{Partitions: pools("management", "0-1,4")}, []string{`CPU 1 is in the pool of "management", and its sibling CPU 5 is in no pool`}},
 		"a core that two pools share, once":             {&host, render.NodeConfiguration{Partitions: pools("infra", "0-1", "management", "4-5")}, []string{`CPU 0 is in the pool of "infra", and its sibling CPU 4 is in that of "management"`, `CPU 1 is in the pool of "infra", and its sibling CPU 5 is in that of "management"`}},
@@ -208,7 +208,7 @@ func TestPropose(t *testing.T) {
 		"what is not set aside":         {host: isolated, cpus: 2, want: "0,8"},
 		"cores of one thread":           {host: small, cpus: 1, want: "0"},
 		"every CPU":                     {host: small, cpus: 2, wantError: "would be every CPU of the host, 0-1"},
-		"none":                          {host: small, cpus: 0, wantError: "a pool of 0 CPUs is none"},
+		"none":                          {host: small, cpus: 0, wantError: "a pool needs at least one CPU, not 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			known, err := topology.Read(topologytest.Sysfs(t, test.host))

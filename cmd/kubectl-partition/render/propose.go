@@ -40,7 +40,7 @@ type Proposal struct {
 // has as many, or no CPU would be left.
 func Propose(host *topology.Topology, cpus int) (Proposal, error) {
 	if cpus < 1 {
-		return Proposal{}, fmt.Errorf("a pool of %d CPUs is none", cpus)
+		return Proposal{}, fmt.Errorf("a pool needs at least one CPU, not %d", cpus)
 	}
 	// The node of CPU 0 comes first: it has the lowest CPU of all.
 	nodes := slices.Clone(host.Nodes)

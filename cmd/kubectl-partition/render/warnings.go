@@ -30,7 +30,7 @@ func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	union, reserved := n.Pools.Union(), n.Reserved()
 	if n.CPUs.IsEmpty() && !union.IsEmpty() {
-		warn("Nobody has said which CPUs the host has. So it was not checked that it has CPU %s, nor that it leaves any to ordinary pods.", union)
+		warn("The host's CPUs are not known, so it was not checked that it has CPUs %s, nor that it leaves any to ordinary pods.", union)
 	}
 	if host != nil && !host.Online.Equals(n.CPUs) {
 		warn("The configuration says that the host has CPUs %s, and this host has %s.", n.CPUs, host.Online)
