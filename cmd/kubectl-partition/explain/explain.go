@@ -258,19 +258,13 @@ func (c Cluster) active() simulate.Types {
 	if c.Status == nil {
 		return nil
 	}
-	var types []string
-	for _, t := range c.Status.Types {
-		// Where nobody knows, the message of an inactive type would be a guess.
-		if t.Active == nil || *t.Active {
-			types = append(types, t.Name)
-		}
-	}
-	return simulate.Active(types...)
+	return c.Status.Gate()
 }
 
-// onNode answers whether a node is known to have a pool of a type.
+// onNode answers whether a node is known to have a pool of a type. Without a node, or where
+// nodes are not known, it returns nil.
 func onNode(name string, c Cluster) simulate.Types {
-	if c.Status == nil {
+	if name == "" || c.Status == nil || c.Status.NodesUnknown {
 		return nil
 	}
 	var types []string

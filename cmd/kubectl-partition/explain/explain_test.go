@@ -55,6 +55,7 @@ var (
 		Types: []status.Type{{Name: "management", Active: ptr.To(true)}},
 		Nodes: []status.Node{{Name: "full", Type: "management", CoresMillicores: 8000, RequestedMillicores: 7900}, {Name: "free", Type: "management", CoresMillicores: 8000}, {Name: "other", Type: "infra", CoresMillicores: 8000}, {Name: "lost", Type: "management", RequestedMillicores: 400}},
 	}
+	unread   = &status.Status{Servers: []status.Server{{Plugin: status.Unreachable}}, NodesUnknown: true}
 	inactive = &status.Status{Types: []status.Type{{Name: "management", Active: ptr.To(false), Missing: []string{"n1"}}}}
 )
 
@@ -91,6 +92,11 @@ func TestPodsAreExplained(t *testing.T) {
 			with(asking("", ""), func(p *v1.Pod) {
 				p.Annotations = map[string]string{partition.WarningAnnotation: "cores were turned back"}
 			}), allowed, active, partition.Ordinary, "", "cores were turned back", "", true},
+		"a pod that was skipped, where no kube-apiserver says which types are active": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, unread, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "create the pod again", false},
+		"the mirror pod of a static pod whose node is not known": {
+			with(admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey], p.Spec.NodeName = "1", "free" }),
+			nil, unread, partition.Skipped, partition.ReasonTypeInactive, "no pool", "restart the kubelet of node free", false},
 		"the mirror pod of a static pod whose node has no pool": {
 			with(admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey], p.Spec.NodeName = "1", "other" }),
 			nil, active, partition.Skipped, partition.ReasonTypeInactive, "no pool", "", false},

@@ -33,6 +33,9 @@ type Status struct {
 	Types []Type `json:"types"`
 	// Nodes has an entry for each type on each node, the most overcommitted pools first.
 	Nodes []Node `json:"nodes"`
+	// NodesUnknown: the nodes could not be listed, so Nodes has at most some on which
+	// partitioned pods are.
+	NodesUnknown bool `json:"nodesUnknown,omitempty"`
 	// Skipped are the pods that asked and run as ordinary pods, by type and reason; the
 	// group with the newest pod is first.
 	Skipped []Skipped `json:"skipped"`
@@ -201,6 +204,19 @@ func (s *Status) Found() bool {
 			}
 			return false
 		})
+}
+
+// Gate answers whether pods are partitioned as a type in the cluster. What nobody knows is taken
+// for the best: without an answer of a kube-apiserver that has the plugin, a type is active.
+func (s *Status) Gate() partition.Gate {
+	answered := slices.ContainsFunc(s.Servers, func(server Server) bool { return server.Plugin == Present })
+	return func(workloadType string) partition.Reason {
+		i := slices.IndexFunc(s.Types, func(t Type) bool { return t.Name == workloadType })
+		if i < 0 && answered || i >= 0 && s.Types[i].Active != nil && !*s.Types[i].Active {
+			return partition.ReasonTypeInactive
+		}
+		return partition.NoReason
+	}
 }
 
 // Incomplete reports whether something could not be found out.

@@ -111,9 +111,10 @@ type reader struct {
 	skipped   map[skip]*Pods
 	undecided Pods
 	// workloads are those that have partitioned pods, with the names of their containers.
-	workloads   map[workload][]string
-	autoscalers []Autoscaler
-	unknown     []Unknown
+	workloads    map[workload][]string
+	autoscalers  []Autoscaler
+	nodesUnknown bool
+	unknown      []Unknown
 }
 
 func newReader() *reader {
@@ -192,10 +193,12 @@ func (r *reader) readNodes(ctx context.Context) error {
 	list := pages(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return r.client.CoreV1().Nodes().List(ctx, options)
 	})
-	return Note(&r.unknown, "list nodes", "which nodes report the types, their cores, and their reserved CPUs", list(ctx, func(object runtime.Object) error {
+	err := list(ctx, func(object runtime.Object) error {
 		r.addNode(object.(*v1.Node))
 		return nil
-	}))
+	})
+	r.nodesUnknown = err != nil
+	return Note(&r.unknown, "list nodes", "which nodes report the types, their cores, and their reserved CPUs", err)
 }
 
 func (r *reader) addNode(node *v1.Node) {
@@ -241,7 +244,7 @@ func (r *reader) status(servers []Server) *Status {
 	}
 	s := &Status{
 		TypeMeta: output.TypeMeta("Status"), Servers: servers,
-		Types: []Type{}, Nodes: []Node{}, Skipped: []Skipped{}, Autoscalers: []Autoscaler{}, Unknown: []Unknown{},
+		Types: []Type{}, Nodes: []Node{}, NodesUnknown: r.nodesUnknown, Skipped: []Skipped{}, Autoscalers: []Autoscaler{}, Unknown: []Unknown{},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.types)) {
 		t := *r.types[name]

@@ -242,6 +242,24 @@ func TestServersDecideWhetherATypeIsActive(t *testing.T) {
 	}
 }
 
+func TestTheGateIsOpenWhereNobodyKnows(t *testing.T) {
+	types := []Type{{Name: "active", Active: ptr.To(true)}, {Name: "inactive", Active: ptr.To(false)}, {Name: "unclear"}}
+	for name, test := range map[string]struct {
+		plugin Plugin
+		want   map[string]partition.Reason
+	}{
+		"a kube-apiserver has answered": {Present, map[string]partition.Reason{"active": "", "inactive": partition.ReasonTypeInactive, "unclear": "", "unlisted": partition.ReasonTypeInactive}},
+		"none has answered":             {Unreachable, map[string]partition.Reason{"active": "", "inactive": partition.ReasonTypeInactive, "unclear": "", "unlisted": ""}},
+	} {
+		gate := (&Status{Servers: []Server{{Plugin: test.plugin}}, Types: types}).Gate()
+		for workloadType, want := range test.want {
+			if got := gate(workloadType); got != want {
+				t.Errorf("%s: type %s is kept by %q, want %q", name, workloadType, got, want)
+			}
+		}
+	}
+}
+
 func TestManagedFieldsTellWhenTheLatchWasWritten(t *testing.T) {
 	at := func(minute int) *metav1.Time { return ptr.To(metav1.NewTime(time.Unix(int64(60*minute), 0))) }
 	entry := func(minute int, fields string) metav1.ManagedFieldsEntry {
@@ -408,7 +426,7 @@ func TestEachMissingRightIsNamed(t *testing.T) {
 	slices.Sort(rights)
 	want := []string{"get namespaces, of the name kube-system", "get the path /metrics", "list endpointslices.discovery.k8s.io, in the namespace default",
 		"list horizontalpodautoscalers.autoscaling", "list nodes", "list pods", "list verticalpodautoscalers.autoscaling.k8s.io"}
-	if !slices.Equal(rights, want) || s.Found() || !s.Incomplete() {
+	if !slices.Equal(rights, want) || s.Found() || !s.Incomplete() || !s.NodesUnknown {
 		t.Errorf("rights are %q, want %q; found %v, incomplete %v", rights, want, s.Found(), s.Incomplete())
 	}
 }

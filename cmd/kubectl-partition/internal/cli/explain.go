@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -212,6 +213,12 @@ func (e *explainer) connect(ctx context.Context) error {
 		return err
 	}
 	e.unknown = e.status.Unknown
+	for _, server := range e.status.Servers {
+		told := func(of status.Unknown) bool { return of.Error == server.Error }
+		if server.Plugin == status.Unreachable && !slices.ContainsFunc(e.unknown, told) {
+			e.unknown = append(e.unknown, status.Unknown{What: "which types are active", Error: server.Error})
+		}
+	}
 	return nil
 }
 
