@@ -73,8 +73,10 @@ type Explanation struct {
 	// Node is where the pod is.
 	Node string `json:"node,omitempty"`
 	// Room are the nodes that report the type's cores, those with the most free cores first.
+	// Empty means that no node does; nil, that the nodes are not known, or that the pod has
+	// a node or has ended.
 	// Whether the pod may go there otherwise, by selectors, taints or memory, is not looked at.
-	Room []Room `json:"room,omitempty"`
+	Room []Room `json:"room,omitzero"`
 }
 
 // Container is a container of a partitioned pod.
@@ -98,7 +100,7 @@ func (e *Explanation) Well() bool {
 	if e.Outcome != partition.Partitioned {
 		return e.Type == "" && e.Reason == partition.NoReason && e.Change == nil
 	}
-	return len(e.Room) == 0 || e.Room[0].Enough
+	return e.Room == nil || len(e.Room) > 0 && e.Room[0].Enough
 }
 
 // NamespaceOf returns the namespace of an object with pods, or nothing for any other object.
@@ -238,9 +240,10 @@ func (e *Explanation) partitioned(pod *v1.Pod, cluster Cluster) {
 	for _, container := range append(slices.Clone(ordinary.Spec.InitContainers), ordinary.Spec.Containers...) {
 		e.Containers = append(e.Containers, Container{Name: container.Name, RequestMillicores: container.Resources.Requests.Cpu().MilliValue(), LimitMillicores: container.Resources.Limits.Cpu().MilliValue()})
 	}
-	if e.Node != "" || cluster.Status == nil {
+	if e.Node != "" || cluster.Status == nil || cluster.Status.NodesUnknown {
 		return
 	}
+	e.Room = []Room{}
 	for _, node := range cluster.Status.Nodes {
 		if node.Type != e.Type || node.CoresMillicores == 0 {
 			continue

@@ -72,6 +72,10 @@ func TestPodsAreExplained(t *testing.T) {
 	}{
 		"a partitioned pod": {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), allowed, active, partition.Partitioned, "", "", "", true},
+		"a partitioned pod that no node can take": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), allowed, inactive, partition.Partitioned, "", "", "", false},
+		"a partitioned pod, where the nodes are not known": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), allowed, unread, partition.Partitioned, "", "", "", true},
 		"a pod that was skipped while its type was inactive": {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, active, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "create the pod again", false},
 		"a pod whose type is still inactive": {

@@ -310,6 +310,10 @@ func printExplanation(w io.Writer, e *explain.Explanation, most int) {
 				enough = append(enough, fmt.Sprintf("%s (%s free)", room.Node, millicores(room.FreeMillicores)))
 			}
 		}
+		if len(e.Room) == 0 {
+			line("May run on", "no node: none reports the type")
+			return
+		}
 		if len(enough) == 0 {
 			line("May run on", "no node: %s has the most free cores of the type, %s", e.Room[0].Node, millicores(e.Room[0].FreeMillicores))
 			return

@@ -111,6 +111,7 @@ func TestExplainPrints(t *testing.T) {
 				Room: []explain.Room{{Node: "n1", FreeMillicores: 8000, Enough: true}, {Node: "n2", FreeMillicores: 100}}},
 			{Kind: "Deployment", Namespace: "a", Name: "none", Simulated: true, Type: "management", Effect: partition.Required, Outcome: partition.Partitioned, CoresMillicores: 9000,
 				Room: []explain.Room{{Node: "n1", FreeMillicores: 8000}}},
+			{Kind: "Deployment", Namespace: "a", Name: "nowhere", Simulated: true, Type: "management", Effect: partition.Required, Outcome: partition.Partitioned, CoresMillicores: 400, Room: []explain.Room{}},
 		},
 		Unknown: []status.Unknown{{Right: "list limitranges", What: "whether the namespace constrains cpu", Error: "forbidden"}},
 	}
