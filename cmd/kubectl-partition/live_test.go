@@ -293,7 +293,7 @@ func TestTheRolesOfTheDocumentation(t *testing.T) {
 	t.Run("explain", func(t *testing.T) {
 		user, _ := role(t, c.Client, "explain-role.yaml", -1)
 		o := command(t, "explain", "--kubeconfig", kubeconfig, "--as", user, "-n", operators, "partitioned")
-		if o.code != 0 || !strings.Contains(o.stdout, "the pool of node only-0") {
+		if o.code != 0 || !strings.Contains(o.stdout, "node only-0, which reports the type") {
 			t.Errorf("with all rights: exit code %d, %s%s", o.code, o.stdout, o.stderr)
 		}
 		for i, named := range []string{"namespaces", "nodes", "pods", "limitranges", "resourcequotas"} {

@@ -33,6 +33,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/partition"
@@ -72,6 +73,11 @@ type Explanation struct {
 	CoresMillicores int64 `json:"coresMillicores,omitempty"`
 	// Node is where the pod is.
 	Node string `json:"node,omitempty"`
+	// NodeReports says whether that node reports the type's cores. Nil means that it is not
+	// known, or that the pod is not partitioned.
+	NodeReports *bool `json:"nodeReports,omitempty"`
+	// Ended: the pod exists, and runs no more.
+	Ended bool `json:"ended,omitempty"`
 	// Room are the nodes that report the type's cores, those with the most free cores first.
 	// Empty means that no node does; nil, that the nodes are not known, or that the pod has
 	// a node or has ended.
@@ -114,7 +120,7 @@ func NamespaceOf(object runtime.Object) string {
 
 // Pod explains a pod that exists.
 func Pod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
-	e := &Explanation{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName}
+	e := &Explanation{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Ended: status.Ended(pod)}
 	target, errs := partition.ParseTarget(pod.Annotations)
 	if workloadType, ok := partition.PartitionedType(pod); ok {
 		e.Type, e.Effect, e.Outcome = workloadType, target.Effect, partition.Partitioned
@@ -240,7 +246,13 @@ func (e *Explanation) partitioned(pod *v1.Pod, cluster Cluster) {
 	for _, container := range append(slices.Clone(ordinary.Spec.InitContainers), ordinary.Spec.Containers...) {
 		e.Containers = append(e.Containers, Container{Name: container.Name, RequestMillicores: container.Resources.Requests.Cpu().MilliValue(), LimitMillicores: container.Resources.Limits.Cpu().MilliValue()})
 	}
-	if e.Node != "" || cluster.Status == nil || cluster.Status.NodesUnknown {
+	if cluster.Status == nil || cluster.Status.NodesUnknown || e.Ended && e.Node == "" {
+		return
+	}
+	if e.Node != "" {
+		e.NodeReports = ptr.To(slices.ContainsFunc(cluster.Status.Nodes, func(of status.Node) bool {
+			return of.Name == e.Node && of.Type == e.Type && of.CoresMillicores > 0
+		}))
 		return
 	}
 	e.Room = []Room{}

@@ -123,6 +123,32 @@ func TestPodsAreExplained(t *testing.T) {
 	}
 }
 
+func TestTheNodeOfAPodIsLookedUp(t *testing.T) {
+	for name, test := range map[string]struct {
+		node    string
+		status  *status.Status
+		phase   v1.PodPhase
+		reports *bool
+		ended   bool
+	}{
+		"a node that reports the type":           {"free", active, v1.PodRunning, ptr.To(true), false},
+		"a node that reports the type no longer": {"lost", active, v1.PodRunning, ptr.To(false), false},
+		"a node that reports another type":       {"other", active, v1.PodRunning, ptr.To(false), false},
+		"nodes that are not known":               {"free", unread, v1.PodRunning, nil, false},
+		"a pod that has ended":                   {"free", active, v1.PodSucceeded, ptr.To(true), true},
+		"a pod that has ended and had no node":   {"", inactive, v1.PodFailed, nil, true},
+	} {
+		pod := with(admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = test.node, test.phase })
+		e, err := Pod(pod, Cluster{Status: test.status})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(e.NodeReports, test.reports) || e.Ended != test.ended || !e.Well() {
+			t.Errorf("%s: the node reports the type: %v, ended %v, want %+v", name, ptr.Deref(e.NodeReports, false), e.Ended, test)
+		}
+	}
+}
+
 func TestWorkloadsAreSimulated(t *testing.T) {
 	deployment := func(pod *v1.Pod) *appsv1.Deployment {
 		return &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},

@@ -157,7 +157,7 @@ func (r *reader) addPod(pod *v1.Pod) {
 
 func (r *reader) addPartitioned(pod *v1.Pod, workloadType string) {
 	r.addWorkloads(pod)
-	if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
+	if Ended(pod) {
 		return // the scheduler does not count it either
 	}
 	t := r.typeOf(workloadType)
@@ -171,6 +171,11 @@ func (r *reader) addPartitioned(pod *v1.Pod, workloadType string) {
 	node.Pods++
 	node.RequestedMillicores += cores.Value()
 	t.RequestedMillicores += cores.Value()
+}
+
+// Ended reports whether a pod runs no more, and will not again.
+func Ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 // workload names a workload as a pod's owner does.

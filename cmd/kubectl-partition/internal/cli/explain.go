@@ -302,7 +302,18 @@ func printExplanation(w io.Writer, e *explain.Explanation, most int) {
 	line("Requests", "%s of %s", millicores(e.CoresMillicores), partition.CoresResource(e.Type))
 	switch {
 	case e.Node != "":
-		line("Runs on", "the pool of node %s", e.Node)
+		heading, what := "Runs on", ""
+		if e.Ended {
+			heading = "Ran on"
+		}
+		switch {
+		case e.NodeReports == nil:
+		case *e.NodeReports:
+			what = ", which reports the type"
+		default:
+			what = ", which has no pool of the type"
+		}
+		line(heading, "node %s%s", e.Node, what)
 	case e.Room != nil:
 		var enough []string
 		for _, room := range e.Room {

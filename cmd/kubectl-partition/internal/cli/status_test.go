@@ -103,8 +103,10 @@ func TestStatusPrints(t *testing.T) {
 func TestExplainPrints(t *testing.T) {
 	result := explanations{
 		Items: []*explain.Explanation{
-			{Kind: "Pod", Namespace: "a", Name: "runs", Type: "management", Effect: partition.Preferred, Outcome: partition.Partitioned, CoresMillicores: 400, Node: "n1",
+			{Kind: "Pod", Namespace: "a", Name: "runs", Type: "management", Effect: partition.Preferred, Outcome: partition.Partitioned, CoresMillicores: 400, Node: "n1", NodeReports: ptr.To(true),
 				Containers: []explain.Container{{Name: "c", RequestMillicores: 400, LimitMillicores: 500}, {Name: "d"}}},
+			{Kind: "Pod", Namespace: "a", Name: "lost", Type: "management", Effect: partition.Preferred, Outcome: partition.Partitioned, CoresMillicores: 400, Node: "n2", NodeReports: ptr.To(false)},
+			{Kind: "Pod", Namespace: "a", Name: "ended", Type: "management", Effect: partition.Preferred, Outcome: partition.Partitioned, CoresMillicores: 400, Node: "n3", Ended: true},
 			{Kind: "Pod", Namespace: "a", Name: "skipped", Type: "management", Outcome: partition.Skipped, Reason: partition.ReasonGuaranteed, Why: "workload type \"management\" ignored: \x1b[31m", Change: []string{"create it again"}},
 			{Kind: "Pod", Namespace: "a", Name: "ordinary", Why: "it has no target annotation"},
 			{Kind: "Deployment", Namespace: "a", Name: "room", Simulated: true, Type: "management", Effect: partition.Required, Outcome: partition.Partitioned, CoresMillicores: 400,
