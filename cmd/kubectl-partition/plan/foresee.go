@@ -506,7 +506,7 @@ func (f *foresight) staticPods() (candidates []candidate) {
 func (f *foresight) reread(p *v1.Pod) (*v1.Pod, partition.Decision) {
 	q := p.DeepCopy()
 	q.Status = v1.PodStatus{QOSClass: p.Status.QOSClass}
-	if decision, warned := partition.ParseMessage(q.Annotations[partition.WarningAnnotation]); warned {
+	if decision, warned := partition.ParseMessage(q.Annotations[partition.WarningAnnotation]); warned && decision.Target.Type != "" {
 		delete(q.Annotations, partition.WarningAnnotation)
 		q.Annotations[partition.TargetAnnotation(decision.Target.Type)] = decision.Target.AnnotationValue()
 	}

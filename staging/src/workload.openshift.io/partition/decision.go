@@ -77,9 +77,13 @@ func (d Decision) Message() string {
 }
 
 // ParseMessage is the inverse of [Decision.Message] for a pod that was skipped: all that is
-// left of such a decision is the pod's warning annotation. It returns false for every other
-// text.
+// left of such a decision is the pod's warning annotation. Of an invalid target, what
+// [Decision.Errors] said is the detail. It returns false for every other text.
 func ParseMessage(message string) (d Decision, ok bool) {
+	// Only a static pod is skipped for it (Policy.NeverRefuse). No type is quoted in its message.
+	if detail, invalid := strings.CutPrefix(message, invalidTargetRule.Text); invalid {
+		return Decision{Outcome: Skipped, Reason: ReasonInvalidTarget, Detail: detail}, true
+	}
 	rest, ok := strings.CutPrefix(message, "workload type ")
 	if !ok {
 		return Decision{}, false

@@ -131,8 +131,12 @@ func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 				test.want.Annotations[WarningAnnotation] = d.Message()
 			}
 			expectEqual(t, test.pod, test.want)
-			if parsed, ok := ParseMessage(d.Message()); ok != (d.Outcome == Skipped && d.Reason != ReasonInvalidTarget) ||
-				(ok && (parsed.Reason != d.Reason || parsed.Target.Type != d.Target.Type || parsed.Detail != d.Detail)) {
+			detail := d.Detail
+			if len(d.Errors) > 0 {
+				detail = d.Errors.ToAggregate().Error()
+			}
+			if parsed, ok := ParseMessage(d.Message()); ok != (d.Outcome == Skipped || d.Reason == ReasonInvalidTarget) ||
+				(ok && (parsed.Reason != d.Reason || parsed.Target.Type != d.Target.Type || parsed.Detail != detail)) {
 				t.Errorf("%q was parsed as %v, %v", d.Message(), parsed, ok)
 			}
 		})
