@@ -130,6 +130,10 @@ func Pod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 	warning := pod.Annotations[partition.WarningAnnotation]
 	if decision, ok := partition.ParseMessage(warning); ok {
 		e.Type, e.Outcome, e.Reason, e.Why = decision.Target.Type, decision.Outcome, decision.Reason, warning
+		if e.Type == "" { // it is not known any more what the target was
+			e.Change = append(e.Change, "correct the target annotation in the manifest of the static pod, on node "+e.Node)
+			return e, nil
+		}
 		asking := pod.DeepCopy()
 		delete(asking.Annotations, partition.WarningAnnotation)
 		asking.Annotations[partition.TargetAnnotation(e.Type)] = decision.Target.AnnotationValue()

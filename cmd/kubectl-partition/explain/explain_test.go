@@ -90,6 +90,13 @@ func TestPodsAreExplained(t *testing.T) {
 			asking("cpu=400m memory=1Mi", ""), allowed, active, partition.Ordinary, "", "without the admission plugin", "create the pod again", false},
 		"a pod with an invalid target": {
 			with(asking("", ""), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/management"] = "{" }), allowed, active, partition.Ordinary, "", "without the admission plugin", "if it were created now", false},
+		"the mirror pod of a static pod with an invalid target": {
+			with(asking("", ""), func(p *v1.Pod) {
+				p.Annotations = map[string]string{"target.workload.openshift.io/management": "{", v1.MirrorPodAnnotationKey: "1"}
+				p.Spec.NodeName = "free"
+				d := partition.Mutate(partition.V1(p), partition.Policy{Gate: partition.AnyType, NeverRefuse: true})
+				p.Annotations[partition.WarningAnnotation] = d.Message()
+			}), nil, active, partition.Skipped, partition.ReasonInvalidTarget, "workload type ignored: metadata.annotations", "correct the target annotation", false},
 		"a pod that does not ask": {
 			with(asking("", ""), func(p *v1.Pod) { p.Annotations = nil }), allowed, active, partition.Ordinary, "", "no target annotation", "", true},
 		"a copy that got its cpu back": {

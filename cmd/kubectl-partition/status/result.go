@@ -160,6 +160,7 @@ type Pod struct {
 
 // Skipped are the pods of one type that were skipped for one reason.
 type Skipped struct {
+	// Type is empty for pods with an invalid target.
 	Type   string           `json:"type"`
 	Reason partition.Reason `json:"reason"`
 	// Text is the reason in words, from the core's table of reasons.

@@ -83,9 +83,12 @@ func TestPodsAreCountedByWhatBecameOfThem(t *testing.T) {
 			p.Spec.InitContainers = []v1.Container{*p.Spec.Containers[0].DeepCopy()}
 			p.Spec.InitContainers[0].Resources.Requests["management.workload.openshift.io/cores"] = resource.MustParse("900")
 		}), node(1, 900), 0, "", false},
-		"a partitioned pod without a node is pending":     {partitioned(func(p *v1.Pod) { p.Spec.NodeName = "" }), nil, 1, "", false},
-		"a pod that has ended requests nothing":           {partitioned(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), nil, 0, "", false},
-		"a skipped pod has a reason":                      {pod("p", partition.Always(partition.ReasonNamespaceNotAnnotated)), nil, 0, partition.ReasonNamespaceNotAnnotated, false},
+		"a partitioned pod without a node is pending": {partitioned(func(p *v1.Pod) { p.Spec.NodeName = "" }), nil, 1, "", false},
+		"a pod that has ended requests nothing":       {partitioned(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), nil, 0, "", false},
+		"a skipped pod has a reason":                  {pod("p", partition.Always(partition.ReasonNamespaceNotAnnotated)), nil, 0, partition.ReasonNamespaceNotAnnotated, false},
+		"a static pod with an invalid target is skipped": {with(pod("p", nil), func(p *v1.Pod) {
+			p.Annotations = map[string]string{partition.WarningAnnotation: "workload type ignored: metadata.annotations: it is wrong"}
+		}), nil, 0, partition.ReasonInvalidTarget, false},
 		"a pod that asks and has no warning is undecided": {pod("p", nil), nil, 0, "", true},
 		"a pod with an invalid target is undecided":       {with(pod("p", nil), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/other"] = "" }), nil, 0, "", true},
 		"a pod with cores and no target is undecided":     {partitioned(func(p *v1.Pod) { p.Annotations = nil }), nil, 0, "", true},

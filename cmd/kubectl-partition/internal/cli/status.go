@@ -17,6 +17,7 @@ limitations under the License.
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -199,7 +200,7 @@ func printSkipped(w io.Writer, skipped []status.Skipped, most int) {
 	output.Row(w, "SKIPPED", "TYPE", "REASON", "NEWEST", "CREATED")
 	for _, group := range skipped {
 		for i, pod := range group.Newest {
-			count, workloadType, reason := any(group.Count), group.Type, group.Reason
+			count, workloadType, reason := any(group.Count), cmp.Or(group.Type, "-"), group.Reason
 			if i > 0 {
 				count, workloadType, reason = "", "", ""
 			}
@@ -245,7 +246,18 @@ func statusFindings(s *status.Status, most int) (sentences []string) {
 		}
 	}
 	for _, group := range s.Skipped {
-		say("%s of type %s skipped (%s): %s%s", counted(group.Count, "pod"), group.Type, group.Reason, group.Text, group.Newest[0].Detail)
+		who, were, newest := counted(group.Count, "pod"), "were", group.Newest[0]
+		if group.Type != "" { // an invalid target names none
+			who += " of type " + group.Type
+		}
+		if group.Count == 1 {
+			were = "was"
+		}
+		why := group.Text + newest.Detail
+		if group.Count > 1 && newest.Detail != "" {
+			why = fmt.Sprintf("%s; the newest, %s/%s: %s", strings.TrimSuffix(group.Text, ": "), newest.Namespace, newest.Name, newest.Detail)
+		}
+		say("%s %s skipped (%s): %s", who, were, group.Reason, why)
 	}
 	if s.Undecided != nil {
 		pods := make([]string, len(s.Undecided.Newest))

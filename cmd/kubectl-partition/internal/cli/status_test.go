@@ -39,6 +39,7 @@ func minute(n int) metav1.Time { return metav1.NewTime(time.Date(2026, 11, 23, 5
 func wrong() *status.Status {
 	guaranteed, _ := partition.RuleOf(partition.ReasonGuaranteed)
 	constrained, _ := partition.RuleOf(partition.ReasonNamespaceConstrainsCPU)
+	invalid, _ := partition.RuleOf(partition.ReasonInvalidTarget)
 	s := &status.Status{
 		Servers: []status.Server{
 			{URL: "https://api.example.com:6443", Configured: true, Plugin: status.Present, Types: map[string]status.ServerType{"management": {Active: true, Unlatched: true}, "infra": {Active: true}}},
@@ -55,6 +56,8 @@ func wrong() *status.Status {
 		Skipped: []status.Skipped{
 			{Type: "management", Reason: partition.ReasonGuaranteed, Text: guaranteed.Text, Pods: status.Pods{Count: 12, Newest: []status.Pod{{Namespace: "a", Name: "new", Created: minute(9)}, {Namespace: "a", Name: "old", Created: minute(2)}}}},
 			{Type: "management", Reason: partition.ReasonNamespaceConstrainsCPU, Text: constrained.Text, Pods: status.Pods{Count: 1, Newest: []status.Pod{{Namespace: "b", Name: "web", Created: minute(3), Detail: "LimitRange \"limits\" \x1b[31m"}}}},
+			{Type: "infra", Reason: partition.ReasonNamespaceConstrainsCPU, Text: constrained.Text, Pods: status.Pods{Count: 2, Newest: []status.Pod{{Namespace: "b", Name: "one", Created: minute(2), Detail: "LimitRange \"limits\""}, {Namespace: "a", Name: "two", Created: minute(1), Detail: "LimitRange \"other\""}}}},
+			{Reason: partition.ReasonInvalidTarget, Text: invalid.Text, Pods: status.Pods{Count: 1, Newest: []status.Pod{{Namespace: "b", Name: "static", Created: minute(1), Detail: "metadata.annotations: it is wrong"}}}},
 		},
 		Undecided:   &status.Pods{Count: 2, Newest: []status.Pod{{Namespace: "c", Name: "y", Created: minute(5)}, {Namespace: "c", Name: "x", Created: minute(4)}}},
 		Autoscalers: []status.Autoscaler{{Kind: "HorizontalPodAutoscaler", Namespace: "a", Name: "web", Target: "Deployment/web", Problem: "it never works"}},
