@@ -122,8 +122,11 @@ func NamespaceOf(object runtime.Object) string {
 func Pod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 	e := &Explanation{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Ended: status.Ended(pod)}
 	target, errs := partition.ParseTarget(pod.Annotations)
-	if workloadType, ok := partition.PartitionedType(pod); ok {
+	if workloadType, ok := status.PartitionedType(pod); ok {
 		e.Type, e.Effect, e.Outcome = workloadType, target.Effect, partition.Partitioned
+		if _, ok := partition.PartitionedType(pod); !ok {
+			e.Why = "the static pod is in its pool; its mirror requests cpu, since the namespace refuses pods without"
+		}
 		e.partitioned(pod, cluster)
 		return e, nil
 	}
@@ -139,12 +142,16 @@ func Pod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 		asking.Annotations[partition.TargetAnnotation(e.Type)] = decision.Target.AnnotationValue()
 		return e, e.again(asking, cluster)
 	}
-	if target.Type == "" && len(errs) == 0 {
+	if !status.Undecided(pod) {
 		e.Why = cmp.Or(warning, "it has no target annotation, so it is an ordinary pod")
 		return e, nil
 	}
 	e.Type, e.Effect = target.Type, target.Effect
-	e.Why = "it asks, and nobody has decided: it was created by a kube-apiserver without the admission plugin, or it is a static pod of a kubelet without a pinning file"
+	asks := "it asks for a type"
+	if target.Type == "" && len(errs) == 0 {
+		asks = "it has cores of a type, and no target annotation"
+	}
+	e.Why = asks + ", but nothing has decided on it: it was created by a kube-apiserver without the admission plugin, or it is a static pod of a kubelet without a pinning file"
 	return e, e.again(pod, cluster)
 }
 
@@ -162,7 +169,7 @@ func (e *Explanation) again(pod *v1.Pod, cluster Cluster) error {
 	if err != nil {
 		return err
 	}
-	e.change(result.Decision, cluster, "create the pod again: it would be partitioned now, and after its creation that does not change")
+	e.change(result.Decision, cluster, "create the pod again: a new one would be partitioned; an existing one never changes")
 	return nil
 }
 

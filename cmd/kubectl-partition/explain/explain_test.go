@@ -97,6 +97,13 @@ func TestPodsAreExplained(t *testing.T) {
 				d := partition.Mutate(partition.V1(p), partition.Policy{Gate: partition.AnyType, NeverRefuse: true})
 				p.Annotations[partition.WarningAnnotation] = d.Message()
 			}), nil, active, partition.Skipped, partition.ReasonInvalidTarget, "workload type ignored: metadata.annotations", "correct the target annotation", false},
+		"a pod with cores and no target": {
+			with(admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), func(p *v1.Pod) { p.Annotations = nil }), allowed, active, partition.Ordinary, "", "it has cores of a type, and no target annotation", "if it were created now: cores of a workload type were turned back", false},
+		"a mirror pod that got its cpu back": {
+			with(admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), func(p *v1.Pod) {
+				p.Annotations[v1.MirrorPodAnnotationKey], p.Spec.NodeName = "1", "free"
+				partition.RestoreCPU(partition.V1(p))
+			}), nil, active, partition.Partitioned, "", "the static pod is in its pool", "", true},
 		"a pod that does not ask": {
 			with(asking("", ""), func(p *v1.Pod) { p.Annotations = nil }), allowed, active, partition.Ordinary, "", "no target annotation", "", true},
 		"a copy that got its cpu back": {

@@ -138,8 +138,11 @@ func eachField(message []byte, call func(field protowire.Number, value []byte) e
 }
 
 func (r *reader) addPod(pod *v1.Pod) {
-	if workloadType, ok := partition.PartitionedType(pod); ok {
+	if workloadType, ok := PartitionedType(pod); ok {
 		r.addPartitioned(pod, workloadType)
+		return
+	}
+	if Ended(pod) {
 		return
 	}
 	if decision, ok := partition.ParseMessage(pod.Annotations[partition.WarningAnnotation]); ok {
@@ -150,9 +153,37 @@ func (r *reader) addPod(pod *v1.Pod) {
 		r.skipped[group].add(pod, decision.Detail)
 		return
 	}
-	if target, errs := partition.ParseTarget(pod.Annotations); target.Type != "" || len(errs) > 0 || carriesCores(pod) {
+	if Undecided(pod) {
 		r.undecided.add(pod, "")
 	}
+}
+
+// PartitionedType is [partition.PartitionedType], and knows the mirror pods whose cores
+// kube-apiserver has turned back into cpu: their static pods are in the pool all the same
+// (openshift-kube-apiserver/admission/partitioning, mirror). The kubelet leaves a target and
+// resources annotations only where it has partitioned the pod.
+func PartitionedType(pod *v1.Pod) (workloadType string, ok bool) {
+	if workloadType, ok = partition.PartitionedType(pod); ok {
+		return workloadType, true
+	}
+	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
+	target, _ := partition.ParseTarget(pod.Annotations)
+	if !mirror || target.Type == "" {
+		return "", false
+	}
+	for key := range pod.Annotations {
+		if strings.HasPrefix(key, partition.ResourcesPrefix) {
+			return target.Type, true
+		}
+	}
+	return "", false
+}
+
+// Undecided reports whether a pod that was neither partitioned nor skipped asks for a type, or
+// has cores.
+func Undecided(pod *v1.Pod) bool {
+	target, errs := partition.ParseTarget(pod.Annotations)
+	return target.Type != "" || len(errs) > 0 || carriesCores(pod)
 }
 
 func (r *reader) addPartitioned(pod *v1.Pod, workloadType string) {

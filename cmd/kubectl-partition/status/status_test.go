@@ -86,6 +86,13 @@ func TestPodsAreCountedByWhatBecameOfThem(t *testing.T) {
 		"a partitioned pod without a node is pending": {partitioned(func(p *v1.Pod) { p.Spec.NodeName = "" }), nil, 1, "", false},
 		"a pod that has ended requests nothing":       {partitioned(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), nil, 0, "", false},
 		"a skipped pod has a reason":                  {pod("p", partition.Always(partition.ReasonNamespaceNotAnnotated)), nil, 0, partition.ReasonNamespaceNotAnnotated, false},
+		"a mirror pod that got its cpu back is in its pool": {partitioned(func(p *v1.Pod) {
+			p.Annotations[v1.MirrorPodAnnotationKey] = "1"
+			partition.RestoreCPU(partition.V1(p))
+		}), node(1, 0), 0, "", false},
+		"a mirror pod that nobody partitioned is undecided": {with(pod("p", nil), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey] = "1" }), nil, 0, "", true},
+		"a skipped pod that has ended is not counted":       {with(pod("p", partition.Always(partition.ReasonNamespaceNotAnnotated)), func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), nil, 0, "", false},
+		"an undecided pod that has ended is not counted":    {with(pod("p", nil), func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), nil, 0, "", false},
 		"a static pod with an invalid target is skipped": {with(pod("p", nil), func(p *v1.Pod) {
 			p.Annotations = map[string]string{partition.WarningAnnotation: "workload type ignored: metadata.annotations: it is wrong"}
 		}), nil, 0, partition.ReasonInvalidTarget, false},
