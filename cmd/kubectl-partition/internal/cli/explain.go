@@ -17,6 +17,7 @@ limitations under the License.
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,8 +53,8 @@ partitioned, and which nodes have room for it.
 
 A pod is explained as it is. For a workload, such as deployment/web, and for everything in
 files, admission is simulated: the answer is what would become of a pod that is created
-now. Namespaces in the same files stand for those of the cluster. With --local no cluster is
-asked: types are taken to be active then, and namespaces that are not in the files to allow
+now. Namespaces, LimitRanges and ResourceQuotas in the same files stand for those of the
+cluster with the same names. With --local no cluster is asked: types are taken to be active then, and namespaces that are not in the files to allow
 them.
 
 Which nodes a pod may go to otherwise, by selectors, taints or memory, is the scheduler's
@@ -102,10 +103,11 @@ type explainer struct {
 	files   resource.FilenameOptions
 	local   bool
 
-	client     kubernetes.Interface
-	status     *status.Status
-	namespaces map[string]simulate.Namespace
-	unknown    []status.Unknown
+	client kubernetes.Interface
+	status *status.Status
+	// fromFiles is what the files say of namespaces; namespaces also has what the cluster does.
+	fromFiles, namespaces map[string]simulate.Namespace
+	unknown               []status.Unknown
 }
 
 // explanations is what -o json prints.
@@ -129,13 +131,8 @@ func (e *explainer) run(ctx context.Context, args []string) error {
 		return err
 	}
 	fromFiles := len(args) == 0
-	for _, object := range objects {
-		if namespace, ok := object.(*v1.Namespace); ok && fromFiles {
-			if namespace.Annotations == nil {
-				namespace.Annotations = map[string]string{}
-			}
-			e.namespaces[namespace.Name] = simulate.Namespace{Annotations: namespace.Annotations}
-		}
+	if fromFiles {
+		e.fromFiles = namespacesOf(objects)
 	}
 	result := explanations{TypeMeta: output.TypeMeta("Explanations"), Items: []*explain.Explanation{}, Unknown: []status.Unknown{}}
 	for _, object := range objects {
@@ -228,9 +225,12 @@ func (e *explainer) explain(ctx context.Context, object runtime.Object, fromFile
 		return nil, nil
 	}
 	namespace, known := e.namespaces[name]
-	if !known && !e.local {
+	switch {
+	case e.local:
+		namespace = e.fromFiles[name]
+	case !known:
 		var err error
-		if namespace, err = explain.Read(ctx, e.client, name, &e.unknown); err != nil {
+		if namespace, err = explain.Read(ctx, e.client, name, e.fromFiles[name], &e.unknown); err != nil {
 			return nil, err
 		}
 		e.namespaces[name] = namespace
@@ -240,6 +240,32 @@ func (e *explainer) explain(ctx context.Context, object runtime.Object, fromFile
 		return explain.Pod(pod, about)
 	}
 	return explain.Template(object, about)
+}
+
+// namespacesOf returns what objects say of namespaces, by name.
+func namespacesOf(objects []runtime.Object) map[string]simulate.Namespace {
+	all := map[string]simulate.Namespace{}
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *v1.Namespace:
+			n := all[o.Name]
+			if n.Annotations = o.Annotations; n.Annotations == nil {
+				n.Annotations = map[string]string{}
+			}
+			all[o.Name] = n
+		case *v1.LimitRange:
+			name := cmp.Or(o.Namespace, metav1.NamespaceDefault)
+			n := all[name]
+			n.LimitRanges = append(n.LimitRanges, o)
+			all[name] = n
+		case *v1.ResourceQuota:
+			name := cmp.Or(o.Namespace, metav1.NamespaceDefault)
+			n := all[name]
+			n.Quotas = append(n.Quotas, o)
+			all[name] = n
+		}
+	}
+	return all
 }
 
 func printExplanations(w io.Writer, result explanations, wide bool) error {

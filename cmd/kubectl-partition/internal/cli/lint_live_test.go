@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 
@@ -36,8 +37,8 @@ func fakeCluster(t *testing.T, lists map[string][]any, forbidden ...string) (kub
 			w.WriteHeader(code)
 			_ = json.NewEncoder(w).Encode(object)
 		}
-		for _, path := range forbidden {
-			if r.URL.Path == path {
+		for _, forbidden := range forbidden {
+			if r.URL.Path == forbidden {
 				answer(http.StatusForbidden, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden,
 					Message: `nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`})
 				return
@@ -52,7 +53,8 @@ func fakeCluster(t *testing.T, lists map[string][]any, forbidden ...string) (kub
 				answer(http.StatusOK, items[0])
 				return
 			}
-			answer(http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": append([]any{}, items...)})
+			version, kind := listOf(path.Base(r.URL.Path))
+			answer(http.StatusOK, map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{}, "items": append([]any{}, items...)})
 			return
 		}
 		http.NotFound(w, r)
@@ -83,6 +85,19 @@ func discovery() map[string]any {
 		"/apis/batch/v1":       resources("batch/v1", "Job", "CronJob"),
 		"/apis/autoscaling/v2": resources("autoscaling/v2", "HorizontalPodAutoscaler"),
 	}
+}
+
+// listOf returns the version and the kind of a list of a resource.
+func listOf(resource string) (version, kind string) {
+	for _, of := range discovery() {
+		list, _ := of.(metav1.APIResourceList)
+		for _, r := range list.APIResources {
+			if r.Name == resource {
+				return list.GroupVersion, r.Kind + "List"
+			}
+		}
+	}
+	return "v1", "List"
 }
 
 func object(t *testing.T, text string) any {

@@ -150,6 +150,50 @@ kind: Other
 metadata: {name: unknown}
 `
 
+const minimum = `
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: minimum, namespace: a}
+spec: {limits: [{type: Container, min: {cpu: 100m}}]}
+`
+
+// What the cluster says of a namespace counts beside what files say of it.
+func TestExplainOfFilesAndACluster(t *testing.T) {
+	limitRange := func(name string) any {
+		return object(t, `{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "`+name+`", "namespace": "a"}, "spec": {"limits": [{"type": "Container", "min": {"cpu": "100m"}}]}}`)
+	}
+	unbounded := strings.Replace(minimum, "{cpu: 100m}", "{memory: 1}", 1)
+	for name, test := range map[string]struct {
+		input string
+		lists map[string][]any
+		want  string
+	}{
+		"a LimitRange of the cluster":            {fmt.Sprintf(manifests, "a", "500m"), map[string][]any{"/api/v1/namespaces/a/limitranges": {limitRange("other")}}, "skipped, namespace_constrains_cpu"},
+		"one that a file replaces":               {fmt.Sprintf(manifests, "a", "500m") + unbounded, map[string][]any{"/api/v1/namespaces/a/limitranges": {limitRange("minimum")}}, "partitioned (if it were created now)"},
+		"one of a file and none in the cluster":  {fmt.Sprintf(manifests, "a", "500m") + minimum, nil, "skipped, namespace_constrains_cpu"},
+		"none and a namespace of the file alone": {fmt.Sprintf(manifests, "a", "500m"), nil, "partitioned (if it were created now)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "input.yaml")
+			// The cluster does not have the last kind.
+			input, _, _ := strings.Cut(test.input, "---\napiVersion: example.com")
+			if _, rest, found := strings.Cut(test.input, "name: unknown}\n"); found {
+				input += rest
+			}
+			if err := os.WriteFile(path, []byte(input), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out, errOut bytes.Buffer
+			command := Command(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+			command.SetArgs(append([]string{"explain", "-f", path}, fakeCluster(t, test.lists, "/api/v1/pods")...))
+			if code := ExitCode(command.Execute(), &errOut); !strings.Contains(out.String(), test.want) || strings.Contains(out.String(), "get namespaces, of the name a") {
+				t.Errorf("exit code %d, and it printed %s%s, want %q", code, out.String(), errOut.String(), test.want)
+			}
+		})
+	}
+}
+
 func TestExplainOfFiles(t *testing.T) {
 	for name, test := range map[string]struct {
 		input, args string
@@ -159,6 +203,7 @@ func TestExplainOfFiles(t *testing.T) {
 		"a Deployment that would be partitioned": {fmt.Sprintf(manifests, "a", "500m"), "--local -f -", 0, "partitioned (if it were created now)"},
 		"a Deployment that would be skipped":     {fmt.Sprintf(manifests, "a", "400m"), "--local -f -", 1, "skipped, guaranteed (if it were created now)"},
 		"a namespace that is not in the files":   {fmt.Sprintf(manifests, "b", "500m"), "--local -f -", 0, "partitioned (if it were created now)"},
+		"a LimitRange in the files":              {fmt.Sprintf(manifests, "a", "500m") + minimum, "--local -f -", 1, "skipped, namespace_constrains_cpu"},
 		"files in which nothing has pods":        {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "--local -f -", 2, "no pod and no workload"},
 		"a manifest that is none":                {"{", "--local -f -", 2, "error:"},
 		"a container whose cpu is no number":     {fmt.Sprintf(manifests, "a", "many"), "--local -f -", 2, `Name: "web"`},
