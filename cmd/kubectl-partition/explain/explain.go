@@ -188,6 +188,10 @@ func (e *Explanation) change(now partition.Decision, cluster Cluster, nothing st
 		e.Change = append(e.Change, fmt.Sprintf("kubectl annotate --overwrite namespace %s %s=%s", e.Namespace, partition.AllowedAnnotation, strings.Join(allowed, ",")))
 	case partition.ReasonTypeInactive:
 		if missing := cluster.missing(now.Target.Type); len(missing) > 0 {
+			const most = 10
+			if rest := len(missing) - most; rest > 0 {
+				missing = append(slices.Clone(missing[:most]), fmt.Sprintf("and %d more", rest))
+			}
 			e.Change = append(e.Change, fmt.Sprintf("give nodes a pool of the type, or the label %s=ignore if they will never have one: %s", partition.Domain+"/partitioning", strings.Join(missing, ", ")))
 		}
 	}

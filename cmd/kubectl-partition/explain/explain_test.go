@@ -57,6 +57,7 @@ var (
 	}
 	unread   = &status.Status{Servers: []status.Server{{Plugin: status.Unreachable}}, NodesUnknown: true}
 	inactive = &status.Status{Types: []status.Type{{Name: "management", Active: ptr.To(false), Missing: []string{"n1"}}}}
+	large    = &status.Status{Types: []status.Type{{Name: "management", Active: ptr.To(false), Missing: strings.Fields("a b c d e f g h i j k l")}}}
 )
 
 func TestPodsAreExplained(t *testing.T) {
@@ -80,6 +81,8 @@ func TestPodsAreExplained(t *testing.T) {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, active, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "create the pod again", false},
 		"a pod whose type is still inactive": {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, inactive, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "give nodes a pool of the type, or the label workload.openshift.io/partitioning=ignore if they will never have one: n1", false},
+		"a pod whose type many nodes keep inactive": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, large, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "have one: a, b, c, d, e, f, g, h, i, j, and 2 more", false},
 		"a pod whose namespace is not annotated": {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonNamespaceNotAnnotated)), map[string]string{}, active, partition.Skipped, partition.ReasonNamespaceNotAnnotated, "is not annotated", "kubectl annotate --overwrite namespace a workload.openshift.io/allowed=management", false},
 		"a pod that has another reason by now": {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -60,7 +61,11 @@ func (r *reader) readPools(ctx context.Context) {
 	})
 	if first != nil {
 		slices.Sort(failed)
-		r.unknown = append(r.unknown, Unknown{Right: "get nodes/proxy", What: fmt.Sprintf("the sizes of the pools on %d node(s), such as %s", len(failed), failed[0]), Error: first.Error()})
+		right := ""
+		if apierrors.IsForbidden(first) {
+			right = "get nodes/proxy"
+		}
+		r.unknown = append(r.unknown, Unknown{Right: right, What: fmt.Sprintf("the sizes of the pools on %d node(s), such as %s", len(failed), failed[0]), Error: first.Error()})
 	}
 }
 

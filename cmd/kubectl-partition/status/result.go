@@ -180,8 +180,8 @@ type Autoscaler struct {
 
 // Unknown is something that could not be found out.
 type Unknown struct {
-	// Right is the missing one, as "list pods".
-	Right string `json:"right"`
+	// Right is the missing one, as "list pods". It is empty if something else went wrong.
+	Right string `json:"right,omitempty"`
 	// What is unknown for want of it.
 	What string `json:"what"`
 	// Error is what kube-apiserver or the kubelet said.

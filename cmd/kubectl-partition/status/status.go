@@ -144,12 +144,15 @@ func (r *reader) nodeOf(node, workloadType string) *Node {
 	return r.nodes[key]
 }
 
-// Note adds a request that was answered with an error, such as a missing right, to what is
-// unknown. It returns the error of a cluster that does not answer, or does not know the user.
+// Note adds a request that was answered with an error to what is unknown, and names the right
+// if that is what is missing. It returns the error of a cluster that does not answer, or does not know the user.
 func Note(unknown *[]Unknown, right, what string, err error) error {
 	var status apierrors.APIStatus
 	if err == nil || !errors.As(err, &status) || apierrors.IsUnauthorized(err) {
 		return err
+	}
+	if !apierrors.IsForbidden(err) {
+		right = ""
 	}
 	*unknown = append(*unknown, Unknown{Right: right, What: what, Error: err.Error()})
 	return nil

@@ -37,6 +37,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -438,6 +439,23 @@ func TestEachMissingRightIsNamed(t *testing.T) {
 		"list horizontalpodautoscalers.autoscaling", "list nodes", "list pods", "list verticalpodautoscalers.autoscaling.k8s.io"}
 	if !slices.Equal(rights, want) || s.Found() || !s.Incomplete() || !s.NodesUnknown {
 		t.Errorf("rights are %q, want %q; found %v, incomplete %v", rights, want, s.Found(), s.Incomplete())
+	}
+}
+
+func TestOnlyAMissingRightIsCalledOne(t *testing.T) {
+	resource := v1.Resource("nodes")
+	for name, test := range map[string]struct {
+		err   error
+		right string
+	}{
+		"forbidden":            {apierrors.NewForbidden(resource, "", nil), "list nodes"},
+		"an overloaded server": {apierrors.NewTooManyRequests("later", 1), ""},
+		"a timeout":            {apierrors.NewTimeoutError("too late", 1), ""},
+	} {
+		var unknown []Unknown
+		if err := Note(&unknown, "list nodes", "which nodes there are", test.err); err != nil || len(unknown) != 1 || unknown[0].Right != test.right || unknown[0].Error != test.err.Error() {
+			t.Errorf("%s: unknown is %+v, error %v, want the right %q", name, unknown, err, test.right)
+		}
 	}
 }
 

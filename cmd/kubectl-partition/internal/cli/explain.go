@@ -359,9 +359,13 @@ func printExplanation(w io.Writer, e *explain.Explanation, most int) {
 	}
 }
 
-// missingRights says in sentences what is not known for want of rights.
+// missingRights says in sentences what is not known, and for want of which rights.
 func missingRights(unknown []status.Unknown) (sentences []string) {
 	for _, of := range unknown {
+		if of.Right == "" {
+			sentences = append(sentences, fmt.Sprintf("%s: %s", of.What, strings.TrimSpace(of.Error)))
+			continue
+		}
 		sentences = append(sentences, fmt.Sprintf("%s. This needs the right to %s (%s)", of.What, of.Right, strings.TrimSpace(of.Error)))
 	}
 	return sentences

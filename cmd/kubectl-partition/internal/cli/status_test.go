@@ -61,7 +61,7 @@ func wrong() *status.Status {
 		},
 		Undecided:   &status.Pods{Count: 2, Newest: []status.Pod{{Namespace: "c", Name: "y", Created: minute(5)}, {Namespace: "c", Name: "x", Created: minute(4)}}},
 		Autoscalers: []status.Autoscaler{{Kind: "HorizontalPodAutoscaler", Namespace: "a", Name: "web", Target: "Deployment/web", Problem: "it never works"}},
-		Unknown:     []status.Unknown{{Right: "list nodes", What: "which nodes report the types", Error: "forbidden"}},
+		Unknown:     []status.Unknown{{Right: "list nodes", What: "which nodes report the types", Error: "forbidden"}, {What: "which pods there are", Error: "too many requests"}},
 	}
 	for i := range 12 {
 		node := status.Node{Name: fmt.Sprint("node-", i), Type: "management", Pods: 2, RequestedMillicores: int64(4000 - 300*i), CoresMillicores: 8000, ReservedMillicores: 2000}
