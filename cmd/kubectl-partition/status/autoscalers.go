@@ -47,7 +47,7 @@ func (r *reader) readAutoscalers(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err := Note(&r.unknown, "list horizontalpodautoscalers.autoscaling", "which of them are on the cpu of partitioned workloads", err); err != nil {
+	if err := Note(&r.unknown, "list horizontalpodautoscalers.autoscaling", "which HorizontalPodAutoscalers scale partitioned workloads by cpu", err); err != nil {
 		return err
 	}
 	vertical := pages(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -60,7 +60,7 @@ func (r *reader) readAutoscalers(ctx context.Context) error {
 	if apierrors.IsNotFound(err) { // the cluster does not have the kind
 		return nil
 	}
-	return Note(&r.unknown, "list verticalpodautoscalers.autoscaling.k8s.io", "which of them are on the cpu of partitioned workloads", err)
+	return Note(&r.unknown, "list verticalpodautoscalers.autoscaling.k8s.io", "which VerticalPodAutoscalers control the cpu of partitioned workloads", err)
 }
 
 // ofRequestedCPU reports whether a metric is cpu as a share of the request.
@@ -97,6 +97,9 @@ type containerPolicy struct {
 // off is a mode in which nothing is updated, of the whole autoscaler or of one container.
 const off = "Off"
 
+// initial is the mode in which only new pods are updated, so that none is evicted.
+const initial = "Initial"
+
 // controlsCPU reports whether the autoscaler updates the cpu of a container.
 func (a *verticalPodAutoscaler) controlsCPU(container string) bool {
 	policies := a.Spec.ResourcePolicy.ContainerPolicies
@@ -116,9 +119,13 @@ func (r *reader) addVertical(object *unstructured.Unstructured) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &vpa); err != nil || vpa.Spec.UpdatePolicy.UpdateMode == off {
 		return
 	}
+	problem := "it controls cpu, which partitioned pods do not have: it evicts them again and again; set controlledResources to [memory]"
+	if vpa.Spec.UpdatePolicy.UpdateMode == initial {
+		problem = "it controls cpu, which partitioned pods do not have: what it recommends is not what they request; set controlledResources to [memory]"
+	}
 	target := workload{object.GetNamespace(), vpa.Spec.TargetRef.Kind, vpa.Spec.TargetRef.Name}
 	if slices.ContainsFunc(r.workloads[target], vpa.controlsCPU) {
 		r.autoscalers = append(r.autoscalers, Autoscaler{Kind: "VerticalPodAutoscaler", Namespace: object.GetNamespace(), Name: object.GetName(), Target: target.kind + "/" + target.name,
-			Problem: "it controls cpu, which partitioned pods do not have: it evicts them again and again; set controlledResources to [memory]"})
+			Problem: problem})
 	}
 }

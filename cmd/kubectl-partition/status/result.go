@@ -130,8 +130,9 @@ type Node struct {
 }
 
 // Overcommitment returns the requested millicores as a share of the pool. Without the size of
-// the pool it is a share of the reserved CPUs, and so the least that it can be. It returns
-// zero where neither is known.
+// the pool it is a share of the reserved CPUs, and so the least that it can be, unless the type
+// is not confined: then there is no pool, which only the kubelet knows. It returns zero where
+// neither is known.
 func (n Node) Overcommitment() (share float64, least bool) {
 	switch {
 	case n.PoolCPUs != nil && *n.PoolCPUs > 0:
@@ -190,10 +191,10 @@ type Unknown struct {
 
 // Found reports whether something is wrong in what is known: a kube-apiserver without the
 // plugin, kube-apiservers that disagree, a type that cannot be latched, nodes that lack a
-// type, pods that were skipped or never decided on, or autoscalers that cannot work.
+// type of which it is known whether it is active, pods that were skipped or never decided on, or autoscalers that cannot work.
 func (s *Status) Found() bool {
 	return len(s.Skipped) > 0 || s.Undecided != nil || len(s.Autoscalers) > 0 ||
-		slices.ContainsFunc(s.Types, func(t Type) bool { return t.Disagree || len(t.Missing) > 0 }) ||
+		slices.ContainsFunc(s.Types, func(t Type) bool { return t.Disagree || len(t.Missing) > 0 && t.Active != nil }) ||
 		slices.ContainsFunc(s.Servers, func(server Server) bool {
 			if server.Plugin == Absent {
 				return true

@@ -323,6 +323,7 @@ func TestVerticalAutoscalersOnCPU(t *testing.T) {
 		"a container's policy beats that of all":   {`"resourcePolicy": {"containerPolicies": [{"containerName": "*", "controlledResources": ["memory"]}, {"containerName": "c", "controlledResources": ["cpu"]}]}`, true},
 		"it does not update this container":        {`"resourcePolicy": {"containerPolicies": [{"containerName": "c", "mode": "Off"}]}`, false},
 		"it only recommends":                       {`"updatePolicy": {"updateMode": "Off"}`, false},
+		"it only updates new pods":                 {`"updatePolicy": {"updateMode": "Initial"}`, true},
 		"a policy that does not name any resource": {`"resourcePolicy": {"containerPolicies": [{"containerName": "*", "minAllowed": {"cpu": "1"}}]}`, true},
 	} {
 		object := &unstructured.Unstructured{}
@@ -334,6 +335,9 @@ func TestVerticalAutoscalersOnCPU(t *testing.T) {
 		r.addVertical(object)
 		if got := len(r.autoscalers) == 1; got != test.want {
 			t.Errorf("%s: found is %v, want %v", name, got, test.want)
+		}
+		if got, want := len(r.autoscalers) == 1 && strings.Contains(r.autoscalers[0].Problem, "evicts"), test.want && !strings.Contains(test.spec, "Initial"); got != want {
+			t.Errorf("%s: it is said to evict pods: %v, want %v", name, got, want)
 		}
 	}
 }
@@ -439,6 +443,20 @@ func TestEachMissingRightIsNamed(t *testing.T) {
 		"list horizontalpodautoscalers.autoscaling", "list nodes", "list pods", "list verticalpodautoscalers.autoscaling.k8s.io"}
 	if !slices.Equal(rights, want) || s.Found() || !s.Incomplete() || !s.NodesUnknown {
 		t.Errorf("rights are %q, want %q; found %v, incomplete %v", rights, want, s.Found(), s.Incomplete())
+	}
+}
+
+func TestNodesWithoutATypeAreFoundIfItIsKnownWhetherThatIsActive(t *testing.T) {
+	for name, test := range map[string]struct {
+		active *bool
+		want   bool
+	}{
+		"an active type": {ptr.To(true), true}, "an inactive type": {ptr.To(false), true}, "nobody knows": {nil, false},
+	} {
+		s := &Status{Types: []Type{{Name: "management", Active: test.active, Missing: []string{"n1"}}}}
+		if got := s.Found(); got != test.want {
+			t.Errorf("%s: found is %v, want %v", name, got, test.want)
+		}
 	}
 }
 

@@ -157,7 +157,7 @@ func (e *explainer) run(ctx context.Context, args []string) error {
 		}
 	}
 	if len(result.Unknown) > 0 {
-		return errors.New("some things are not known; see NOT KNOWN above")
+		return errors.New("some things are not known; they are named above")
 	}
 	return nil
 }

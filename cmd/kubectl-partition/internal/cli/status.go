@@ -38,7 +38,7 @@ import (
 )
 
 // errIncomplete ends a command that has printed all that it could find out.
-var errIncomplete = errors.New("the status is incomplete, and nothing is wrong in what is known; see NOT KNOWN above")
+var errIncomplete = errors.New("nothing wrong was found, but the status is incomplete; what is not known is named above")
 
 func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	cluster := genericclioptions.NewConfigFlags(true)
@@ -61,7 +61,8 @@ which one can do far more than read.
 Exit codes:
   0  nothing is wrong
   1  something is: a kube-apiserver without the plugin, kube-apiservers that disagree,
-     nodes without a type, pods that were skipped, or autoscalers that cannot work
+     types that cannot be latched, nodes without a type, pods that were skipped or on which
+     nothing has decided, or autoscalers that cannot work
   2  nothing is wrong in what is known, but something is not known`,
 		Example: `  # At a glance
   kubectl partition status
@@ -191,7 +192,7 @@ func printNodes(w io.Writer, nodes []status.Node, most int) {
 		fmt.Fprintf(w, "... and %d more; -o wide prints all\n", rest)
 	}
 	if !pools {
-		fmt.Fprintln(w, "The API does not know the sizes of pools. They are a part of RESERVED CPU; --pools asks the kubelets.")
+		fmt.Fprintln(w, "The API does not know the sizes of pools. They are a part of RESERVED CPU, unless the type is not confined; --pools asks the kubelets.")
 	}
 }
 
@@ -231,18 +232,22 @@ func statusFindings(s *status.Status, most int) (sentences []string) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(server.Types)) {
 			if server.Types[name].Unlatched {
-				say("%s cannot write type %s to the annotation %s of kube-system: the type ends to be active when a node without it joins", server.URL, name, partition.EnabledAnnotation)
+				say("%s cannot write type %s to the annotation %s of kube-system: the type stops being active as soon as a node without it joins", server.URL, name, partition.EnabledAnnotation)
 			}
 		}
 	}
 	for _, t := range s.Types {
 		switch {
 		case t.Disagree:
-			say("kube-apiservers disagree whether type %s is active: they must have the same version and configuration", t.Name)
+			say("kube-apiservers disagree on whether type %s is active: they must have the same version and configuration", t.Name)
 		case len(t.Missing) > 0 && t.Active != nil && *t.Active:
 			say("type %s is active, and its pods do not run on %s without it: %s", t.Name, counted(len(t.Missing), "node"), listed(t.Missing, most))
-		case len(t.Missing) > 0:
-			say("type %s is kept inactive by %s without it: %s", t.Name, counted(len(t.Missing), "node"), listed(t.Missing, most))
+		case len(t.Missing) > 0 && t.Active != nil:
+			keep := "keep"
+			if len(t.Missing) == 1 {
+				keep = "keeps"
+			}
+			say("type %s is not active; if the nodes decide, %s without it %s it so: %s", t.Name, counted(len(t.Missing), "node"), keep, listed(t.Missing, most))
 		}
 	}
 	for _, group := range s.Skipped {
@@ -264,7 +269,7 @@ func statusFindings(s *status.Status, most int) (sentences []string) {
 		for i, pod := range s.Undecided.Newest {
 			pods[i] = pod.Namespace + "/" + pod.Name
 		}
-		say("%s with a target annotation or cores, and neither partitioned nor skipped: %s. A kube-apiserver without the plugin has created them, or a kubelet without a pinning file runs them as static pods",
+		say("%s with a target annotation or cores, and neither partitioned nor skipped: %s. A kube-apiserver without the plugin created them, or a kubelet without a pinning file runs them as static pods",
 			counted(s.Undecided.Count, "pod"), strings.Join(pods, ", "))
 	}
 	for _, a := range s.Autoscalers {

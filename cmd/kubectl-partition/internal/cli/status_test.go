@@ -51,7 +51,7 @@ func wrong() *status.Status {
 			{Name: "infra", Disagree: true, Pods: 1, NodesReporting: 13},
 			{Name: "management", Active: ptr.To(true), Latched: true, Since: ptr.To(minute(1)), NodesReporting: 12, Missing: []string{"late"}, Pods: 26, Unscheduled: 2, RequestedMillicores: 10400, CoresMillicores: 96000},
 			{Name: "rare", Active: ptr.To(false), NodesReporting: 1, Missing: []string{"node-0", "node-1", "node-2", "node-3", "node-4", "node-5", "node-6", "node-7", "node-8", "node-9", "node-10"}},
-			{Name: "unread"},
+			{Name: "unread", Missing: []string{"node-0"}},
 		},
 		Skipped: []status.Skipped{
 			{Type: "management", Reason: partition.ReasonGuaranteed, Text: guaranteed.Text, Pods: status.Pods{Count: 12, Newest: []status.Pod{{Namespace: "a", Name: "new", Created: minute(9)}, {Namespace: "a", Name: "old", Created: minute(2)}}}},
