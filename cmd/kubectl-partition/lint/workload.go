@@ -20,7 +20,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -126,15 +125,9 @@ func (l *linter) requires(o *object) bool {
 	return l.Selector == nil || l.Selector.Matches(labels.Set(l.of(o.Namespace).labels))
 }
 
-// isStatic reports whether a pod is a static one: the kubelet reads the directory, and a
-// mirror pod shows one in a cluster.
+// isStatic reports whether a pod is a static one.
 func (l *linter) isStatic(o *object) bool {
-	if o.Kind != "Pod" {
-		return false
-	}
-	_, mirror := o.metadata.Annotations[v1.MirrorPodAnnotationKey]
-	dir := filepath.ToSlash(filepath.Dir(o.document.source.Name))
-	return l.StaticPods || mirror || strings.HasSuffix("/"+dir, "/etc/kubernetes/manifests")
+	return o.Kind == "Pod" && (l.StaticPods || simulate.IsStatic(&o.metadata, o.document.source.Name))
 }
 
 // aboveTemplate finds annotations on a workload that belong on its pods.

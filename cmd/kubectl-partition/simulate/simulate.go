@@ -25,6 +25,8 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,6 +111,14 @@ func StaticPod(pod *v1.Pod, types Types) (Result, error) {
 		return Result{}, err
 	}
 	return result(internal, partition.Policy{Gate: anyIfNil(types), NeverRefuse: true})
+}
+
+// IsStatic reports whether a pod of a file is a static one: the kubelet reads the directory, and
+// a mirror pod shows one in a cluster. The file may be empty.
+func IsStatic(pod *metav1.ObjectMeta, file string) bool {
+	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
+	dir := filepath.ToSlash(filepath.Dir(file))
+	return mirror || strings.HasSuffix("/"+dir, "/etc/kubernetes/manifests")
 }
 
 func result(pod *core.Pod, policy partition.Policy) (Result, error) {
