@@ -215,19 +215,42 @@ func Template(object runtime.Object, cluster Cluster) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	decision := result.Decision
-	e.Type, e.Effect, e.Outcome, e.Reason = decision.Target.Type, decision.Target.Effect, decision.Outcome, decision.Reason
+	e.simulated(result)
 	switch {
 	case e.Outcome == partition.Partitioned:
 		e.partitioned(result.Pod, cluster)
 	case e.Outcome == partition.Ordinary && e.Reason == partition.NoReason:
 		e.Why = "it has no target annotation, so its pods are ordinary"
 	default:
-		rule, _ := partition.RuleOf(e.Reason)
-		e.Why = cmp.Or(decision.Message(), rule.Text)
-		e.change(decision, cluster, "")
+		e.change(result.Decision, cluster, "")
 	}
 	return e, nil
+}
+
+// StaticPod explains what would become of a static pod of a manifest. The pod needs no room, and
+// nothing of its namespace. Its node is known only if the manifest is that of its mirror.
+func StaticPod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
+	e := &Explanation{Kind: "Pod", Namespace: cmp.Or(pod.Namespace, metav1.NamespaceDefault), Name: pod.Name, Node: pod.Spec.NodeName, Simulated: true}
+	result, err := simulate.StaticPod(pod, onNode(e.Node, cluster))
+	if err != nil {
+		return nil, err
+	}
+	e.simulated(result)
+	if e.Outcome == partition.Partitioned {
+		e.partitioned(result.Pod, cluster)
+		e.Room = nil
+	}
+	return e, nil
+}
+
+// simulated fills in what was decided of a pod that does not exist.
+func (e *Explanation) simulated(result simulate.Result) {
+	decision := result.Decision
+	e.Type, e.Effect, e.Outcome, e.Reason = decision.Target.Type, decision.Target.Effect, decision.Outcome, decision.Reason
+	if e.Outcome != partition.Partitioned {
+		rule, _ := partition.RuleOf(e.Reason)
+		e.Why = cmp.Or(decision.Message(), rule.Text)
+	}
 }
 
 // templateOf returns the template of a workload, or nil for an object without pods.

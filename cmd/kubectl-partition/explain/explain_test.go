@@ -166,6 +166,31 @@ func TestTheNodeOfAPodIsLookedUp(t *testing.T) {
 	}
 }
 
+func TestStaticPodsNeedNeitherNamespaceNorRoom(t *testing.T) {
+	hard := asking("cpu=400m memory=1Mi", "")
+	hard.Annotations["target.workload.openshift.io/management"] = "{"
+	for name, test := range map[string]struct {
+		pod     *v1.Pod
+		status  *status.Status
+		outcome partition.Outcome
+		why     string
+		well    bool
+	}{
+		"one that would be partitioned":             {asking("cpu=400m memory=1Mi", ""), inactive, partition.Partitioned, "", true},
+		"the mirror of one whose node has no pool":  {with(asking("cpu=400m memory=1Mi", ""), func(p *v1.Pod) { p.Spec.NodeName = "other" }), active, partition.Skipped, "no pool", false},
+		"one with an invalid target is not refused": {hard, active, partition.Skipped, "workload type ignored", false},
+		"one that does not ask":                     {with(asking("", ""), func(p *v1.Pod) { p.Annotations = nil }), active, partition.Ordinary, "", true},
+	} {
+		e, err := StaticPod(test.pod, Cluster{Namespace: simulate.Namespace{Annotations: map[string]string{}}, Status: test.status})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Outcome != test.outcome || !strings.Contains(e.Why, test.why) || e.Well() != test.well || e.Room != nil {
+			t.Errorf("%s: got %+v", name, e)
+		}
+	}
+}
+
 func TestWorkloadsAreSimulated(t *testing.T) {
 	deployment := func(pod *v1.Pod) *appsv1.Deployment {
 		return &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},

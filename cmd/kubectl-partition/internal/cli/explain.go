@@ -103,8 +103,10 @@ type explainer struct {
 	files   resource.FilenameOptions
 	local   bool
 
-	client kubernetes.Interface
-	status *status.Status
+	// sources are the files in which objects are.
+	sources map[runtime.Object]string
+	client  kubernetes.Interface
+	status  *status.Status
 	// fromFiles is what the files say of namespaces; namespaces also has what the cluster does.
 	fromFiles, namespaces map[string]simulate.Namespace
 	unknown               []status.Unknown
@@ -177,6 +179,7 @@ func (e *explainer) objects(args []string) (objects []runtime.Object, err error)
 	if err != nil {
 		return nil, err
 	}
+	e.sources = map[runtime.Object]string{}
 	for _, info := range infos {
 		content := info.Object.(*unstructured.Unstructured)
 		object, err := scheme.Scheme.New(content.GroupVersionKind())
@@ -190,6 +193,7 @@ func (e *explainer) objects(args []string) (objects []runtime.Object, err error)
 			return nil, fmt.Errorf("%s: %w", info.String(), err)
 		}
 		objects = append(objects, object)
+		e.sources[object] = info.Source
 	}
 	return objects, nil
 }
@@ -223,6 +227,9 @@ func (e *explainer) explain(ctx context.Context, object runtime.Object, fromFile
 	name := explain.NamespaceOf(object)
 	if name == "" {
 		return nil, nil
+	}
+	if pod, ok := object.(*v1.Pod); ok && fromFile && simulate.IsStatic(&pod.ObjectMeta, e.sources[object]) {
+		return explain.StaticPod(pod, explain.Cluster{Status: e.status})
 	}
 	namespace, known := e.namespaces[name]
 	switch {

@@ -194,6 +194,25 @@ func TestExplainOfFilesAndACluster(t *testing.T) {
 	}
 }
 
+func TestExplainKnowsTheManifestsOfStaticPods(t *testing.T) {
+	const manifest = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a", "annotations": {"target.workload.openshift.io/management": "{"}}, "spec": {"containers": [{"name": "c"}]}}`
+	for dir, want := range map[string]string{"etc/kubernetes/manifests": "skipped, invalid_target", "elsewhere": "refused, invalid_target"} {
+		path := filepath.Join(t.TempDir(), dir, "p.yaml")
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errOut bytes.Buffer
+		command := Command(genericiooptions.IOStreams{Out: &out, ErrOut: &errOut})
+		command.SetArgs([]string{"explain", "--local", "-f", path})
+		if code := ExitCode(command.Execute(), &errOut); code != 1 || !strings.Contains(out.String(), want) {
+			t.Errorf("in %s: exit code %d, and it printed %s%s, want %q", dir, code, out.String(), errOut.String(), want)
+		}
+	}
+}
+
 func TestExplainOfFiles(t *testing.T) {
 	for name, test := range map[string]struct {
 		input, args string
