@@ -89,6 +89,16 @@ func readServers(ctx context.Context, client kubernetes.Interface, config *rest.
 	return servers, unknown, nil
 }
 
+// ReadServer asks the configured kube-apiserver for the plugin, and for nothing else. Its error
+// is that of a configuration with no address.
+func ReadServer(ctx context.Context, config *rest.Config) (Server, error) {
+	servers, _, err := readServers(ctx, nil, config, false)
+	if err != nil {
+		return Server{}, err
+	}
+	return servers[0], nil
+}
+
 // readReplicas returns the kube-apiservers behind the Service kubernetes in the namespace
 // default, which write their addresses there themselves.
 func readReplicas(ctx context.Context, client kubernetes.Interface, configured string, unknown *[]Unknown) ([]Server, error) {

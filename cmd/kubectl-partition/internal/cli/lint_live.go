@@ -30,6 +30,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/lint"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/activation"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
@@ -54,7 +55,7 @@ var namespaced = []schema.GroupResource{
 
 // readCluster reads what lint needs, of one namespace if one is given. What may not be read is
 // a problem. The error is that of a cluster that cannot be reached.
-func (l *lintCommand) readCluster(context.Context) (sources []lint.Source, problems []lint.Problem, err error) {
+func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, problems []lint.Problem, err error) {
 	mapper, err := l.config.ToRESTMapper()
 	if err != nil {
 		return nil, nil, err
@@ -77,6 +78,26 @@ func (l *lintCommand) readCluster(context.Context) (sources []lint.Source, probl
 		names = []string{l.options.Namespace}
 	}
 	list(schema.GroupResource{Resource: "namespaces"}, add, names...)
+	if l.options.Types == nil {
+		config, err := l.config.ToRESTConfig()
+		if err != nil {
+			return nil, nil, err
+		}
+		server, err := status.ReadServer(ctx, config)
+		if err != nil {
+			return nil, nil, err
+		}
+		if server.Plugin == status.Present {
+			var active []string
+			for name, state := range server.Types {
+				if state.Active {
+					active = append(active, name)
+				}
+			}
+			l.options.Types = simulate.Active(active...)
+		}
+	}
+	// Where kube-apiserver does not tell which types are active, the nodes are taken to decide.
 	if l.options.Types == nil {
 		tracker := activation.New(config.Activation{Source: config.SourceNodes})
 		before := len(problems)

@@ -18,6 +18,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -43,6 +44,10 @@ func fakeCluster(t *testing.T, lists map[string][]any, forbidden ...string) (kub
 					Message: `nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`})
 				return
 			}
+		}
+		if metrics := lists["/metrics"]; r.URL.Path == "/metrics" && metrics != nil {
+			fmt.Fprintln(w, metrics...)
+			return
 		}
 		if object, ok := discovery()[r.URL.Path]; ok {
 			answer(http.StatusOK, object)
@@ -118,6 +123,10 @@ func TestLintOfACluster(t *testing.T) {
 	system := func(annotations string) any {
 		return object(t, `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "annotations": {`+annotations+`}}}`)
 	}
+	metrics := func(lists map[string][]any, active int) map[string][]any {
+		lists["/metrics"] = []any{fmt.Sprintf(`apiserver_workload_partitioning_active{workload_type="management"} %d`, active)}
+		return lists
+	}
 	lists := func(system any) map[string][]any {
 		return map[string][]any{"/api/v1/namespaces": {namespace, system}, "/api/v1/namespaces/kube-system": {system}, "/api/v1/nodes": {node}, "/apis/apps/v1/deployments": {deployment}}
 	}
@@ -139,10 +148,12 @@ func TestLintOfACluster(t *testing.T) {
 		code      int
 		want      string
 	}{
-		"no node reports the type":            {lists(system("")), nil, 1, "Deployment ours/app: workload type \"management\" ignored: no pool of this type is active here (type_inactive)\nfindings: 1, workloads: 1, of which ask for a type: 1\n"},
-		"the type is latched":                 {lists(system(`"workload.openshift.io/enabled": "management"`)), nil, 0, "findings: 0, workloads: 1"},
-		"static pods of a node with the type": {mixed, nil, 1, "Pod ours/skipped: workload type \"management\" ignored: without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned (qos_change)\nfindings: 1, workloads: 2"},
-		"a right to read is lacking":          {lists(system("")), []string{"/api/v1/nodes"}, 2, `error: nodes: nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`},
+		"no node reports the type":                                {lists(system("")), nil, 1, "Deployment ours/app: workload type \"management\" ignored: no pool of this type is active here (type_inactive)\nfindings: 1, workloads: 1, of which ask for a type: 1\n"},
+		"the type is latched":                                     {lists(system(`"workload.openshift.io/enabled": "management"`)), nil, 0, "findings: 0, workloads: 1"},
+		"kube-apiserver says that it is active":                   {metrics(lists(system("")), 1), nil, 0, "findings: 0, workloads: 1"},
+		"kube-apiserver says that it is not, whatever is latched": {metrics(lists(system(`"workload.openshift.io/enabled": "management"`)), 0), nil, 1, "no pool of this type is active here (type_inactive)"},
+		"a right to read is lacking":                              {lists(system("")), []string{"/api/v1/nodes"}, 2, `error: nodes: nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`},
+		"static pods of a node with the type":                     {mixed, nil, 1, "Pod ours/skipped: workload type \"management\" ignored: without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned (qos_change)\nfindings: 1, workloads: 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, code := runLint(t, "", append(fakeCluster(t, test.cluster, test.forbidden...), "--live")...)
