@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -140,7 +141,7 @@ func TestEachViolationIsFound(t *testing.T) {
 		}, []string{"reserved-cpus kubelet configuration /var/lib/kubelet/config.yaml"}},
 		"a drop-in switches strict reservation off": {func(n *tree) {
 			n.write("proc/77/cmdline", "/usr/bin/kubelet\x00--v\x002\x00--config=/var/lib/kubelet/config.yaml\x00--config-dir\x00/etc/kubelet.d\x00")
-			n.process(77, "kubelet", "0")
+			n.onHost(77, "kubelet", "0", "kubelet.service")
 			n.write("etc/kubelet.d/10.conf", "cpuManagerPolicyOptions: {strict-cpu-reservation: \"false\"}")
 			n.write("etc/kubelet.d/20.yaml", "cpuManagerPolicy: none")
 		}, []string{"strict-reservation kubelet configuration /var/lib/kubelet/config.yaml, /etc/kubelet.d/10.conf"}},
@@ -301,9 +302,20 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 			n.remove(process)
 			n.write(process, "")
 		}, "run as root, with the capability SYS_PTRACE"},
-		"the kubelet's file is wrong":      {func(n *tree) { n.write("var/lib/kubelet/config.yaml", "cpuManagerPolicy: [") }, "kubelet configuration: "},
-		"the checkpoint is cut":            {func(n *tree) { n.write("var/lib/kubelet/cpu_manager_state", `{"policyName": "sta`) }, "CPU manager's checkpoint "},
-		"the record is cut":                {func(n *tree) { n.write("var/lib/kubelet/workload_partitioning_state", `{`) }, "kubelet's record "},
+		"the kubelet's file is wrong": {func(n *tree) { n.write("var/lib/kubelet/config.yaml", "cpuManagerPolicy: [") }, "kubelet configuration: "},
+		"the checkpoint is cut":       {func(n *tree) { n.write("var/lib/kubelet/cpu_manager_state", `{"policyName": "sta`) }, "CPU manager's checkpoint "},
+		"the record is cut":           {func(n *tree) { n.write("var/lib/kubelet/workload_partitioning_state", `{`) }, "kubelet's record "},
+		"the kubelet's file is a pipe": {func(n *tree) {
+			n.remove("var/lib/kubelet/config.yaml")
+			if err := syscall.Mkfifo(filepath.Join(n.dir, "var/lib/kubelet/config.yaml"), 0o600); err != nil {
+				n.t.Fatal(err)
+			}
+		}, "is no regular file of at most 10485760 bytes"},
+		"the record has no end": {func(n *tree) {
+			if err := os.Truncate(filepath.Join(n.dir, "var/lib/kubelet/workload_partitioning_state"), maxFile+1); err != nil {
+				n.t.Fatal(err)
+			}
+		}, "is no regular file of at most 10485760 bytes"},
 		"CRI-O's configuration is no TOML": {func(n *tree) { n.write("etc/crio/crio.conf", "[") }, "CRI-O's configuration "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -372,6 +384,35 @@ func TestTheRuntimeIsFound(t *testing.T) {
 			result, err := Audit(t.Context(), Options{Host: n.host()})
 			if err != nil || !result.Clean() || len(result.Containers) != 12 || result.Runtime != "containerd v2.4.2" {
 				t.Errorf("the result is %+v (%v), want 12 rows and no finding", result, err)
+			}
+		})
+	}
+}
+
+// Anybody can call a process kubelet: only one of the host's says where the runtime listens.
+func TestAKubeletOfAContainerIsNotBelieved(t *testing.T) {
+	for name, test := range map[string]struct {
+		cgroup, namespace string
+		believed          bool
+	}{
+		"the host's":                            {"/system.slice/kubelet.service", "mnt:[4026531841]", true},
+		"the host's, outside a unit":            {"/", "mnt:[4026531841]", true},
+		"a service with a namespace of its own": {"/system.slice/kubelet.service", "mnt:[4026532999]", true},
+		"in a pod":                              {"/kubepods/burstable/pod1234/" + id("evil", "c"), "mnt:[4026532999]", false},
+		"in a pod's slice":                      {"/kubepods.slice/kubepods-pod1234.slice/cri-containerd-x.scope", "mnt:[4026531841]", false},
+		"in a pod, seen from another one":       {"/../../pod1234/" + id("evil", "c"), "mnt:[4026531841]", false},
+		"a service of a pod's":                  {"/kubepods/pod1234/x/system.slice/kubelet.service", "mnt:[4026531841]", false},
+		"in another container":                  {"/docker/x", "mnt:[4026532999]", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := sample(t, false, true)
+			n.process(77, "kubelet", "0")
+			n.write("proc/77/cmdline", "/usr/bin/kubelet\x00--container-runtime-endpoint=unix:///run/own.sock\x00")
+			n.write("proc/77/cgroup", "0::"+test.cgroup)
+			n.link("proc/77/ns/mnt", test.namespace)
+			endpoint, _ := n.host().endpoint() // an error where nothing listens
+			if believed := endpoint == "/run/own.sock"; believed != test.believed {
+				t.Errorf("the endpoint is %q, believed %t, want %t", endpoint, believed, test.believed)
 			}
 		})
 	}

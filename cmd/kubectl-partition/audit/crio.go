@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -60,7 +59,7 @@ func (h Host) crio() (c crio, err error) {
 	byName := map[string]crioWorkload{}
 	c.files = map[string]string{}
 	for _, path := range append([]string{h.at(crioFile)}, dropIns...) {
-		data, err := os.ReadFile(path)
+		data, err := readFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

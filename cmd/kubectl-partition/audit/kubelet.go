@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,12 +75,11 @@ const (
 	defaultKubeletConfig = "/var/lib/kubelet/config.yaml" // kubeadm's
 )
 
-// kubelet finds the node's kubelet and its configuration. inPods are the processes of pods, among
-// which no kubelet is looked for: anybody can call a process kubelet. A configuration that cannot
-// be read is an error.
-func (h Host) kubelet(inPods map[int]bool) (*kubelet, error) {
+// kubelet finds the node's kubelet and its configuration. A configuration that cannot be read is an
+// error.
+func (h Host) kubelet() (*kubelet, error) {
 	k := &kubelet{Root: defaultKubeletRoot}
-	k.PID, k.flags = h.findKubelet(inPods)
+	k.PID, k.flags = h.findKubelet()
 	if k.flags.rootDir != "" {
 		k.Root = k.flags.rootDir
 	}
@@ -101,24 +101,15 @@ func (h Host) kubelet(inPods map[int]bool) (*kubelet, error) {
 
 // FindKubelet returns the root directory and the configuration file of the kubelet that runs on
 // this host, as its command line has them, for programs that audit nothing. What it does not name,
-// or where none runs, is as kubeadm has it. Processes of pods do not count; see Host.kubelet.
+// or where none runs, is as kubeadm has it.
 func FindKubelet() (root, configuration string) {
-	h := Host{}.withDefaults()
-	inPods := map[int]bool{}
-	if procs, err := h.procfs(); err == nil {
-		all, _ := procs.AllProcs()
-		for _, process := range all {
-			groups, _ := process.Cgroups()
-			inPods[process.PID] = slices.ContainsFunc(groups, func(group procfs.Cgroup) bool { return strings.Contains(group.Path, "kubepods") })
-		}
-	}
-	_, flags := h.findKubelet(inPods)
+	_, flags := Host{}.withDefaults().findKubelet()
 	return cmp.Or(flags.rootDir, defaultKubeletRoot), cmp.Or(flags.config, defaultKubeletConfig)
 }
 
 // findKubelet returns the process of the kubelet and its flags: one of root's whose program or
-// first argument is called kubelet.
-func (h Host) findKubelet(inPods map[int]bool) (pid int, flags kubeletFlags) {
+// first argument is called kubelet. Anybody can call a process so, so it must be the host's.
+func (h Host) findKubelet() (pid int, flags kubeletFlags) {
 	procs, err := h.procfs()
 	if err != nil {
 		return 0, flags
@@ -128,14 +119,11 @@ func (h Host) findKubelet(inPods map[int]bool) (pid int, flags kubeletFlags) {
 		return 0, flags
 	}
 	for _, process := range all {
-		if inPods[process.PID] {
-			continue
-		}
 		args, err := process.CmdLine()
 		if err != nil || len(args) == 0 || filepath.Base(args[0]) != "kubelet" {
 			continue
 		}
-		if status, err := process.NewStatus(); err != nil || status.UIDs[0] != 0 {
+		if status, err := process.NewStatus(); err != nil || status.UIDs[0] != 0 || !h.isHosts(process) {
 			continue
 		}
 		if pid == 0 || process.PID < pid {
@@ -144,6 +132,29 @@ func (h Host) findKubelet(inPods map[int]bool) (pid int, flags kubeletFlags) {
 		}
 	}
 	return pid, flags
+}
+
+// ofPods finds a cgroup of pods in a path. From a pod that has a cgroup namespace, the path of
+// another may lack all that is above the pod's own.
+var ofPods = regexp.MustCompile(`(^|/)(kubepods|pod[0-9a-f])|-pod[0-9a-f]`)
+
+// isHosts reports whether a process belongs to no container: it is in no cgroup of pods, and in the
+// host's mount namespace. A service of systemd may have a mount namespace of its own, as
+// OpenShift's kubelet has.
+func (h Host) isHosts(process procfs.Proc) bool {
+	groups, err := process.Cgroups()
+	if err != nil || len(groups) == 0 {
+		return false
+	}
+	service := false
+	for _, group := range groups {
+		if ofPods.MatchString(group.Path) {
+			return false
+		}
+		service = service || strings.HasSuffix(group.Path, ".service")
+	}
+	namespace := h.mountNamespace(process.PID)
+	return service || namespace == "" || namespace == h.hostNamespace()
 }
 
 // read reads the configuration as the kubelet does: the file, then each drop-in in the order of
@@ -181,7 +192,7 @@ func (k *kubelet) read(h Host, file, dir string) error {
 }
 
 func readYAML(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +285,7 @@ const checkpointName = "cpu_manager_state"
 // exclusive reads the checkpoint; the zero value means that there is none.
 func (h Host) exclusive(k *kubelet) (e exclusive, err error) {
 	path := h.at(filepath.Join(k.Root, checkpointName))
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return e, nil
 	}
@@ -332,7 +343,7 @@ const recordName = "workload_partitioning_state"
 
 func (h Host) record(k *kubelet) (r record, err error) {
 	path := h.at(filepath.Join(k.Root, recordName))
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}

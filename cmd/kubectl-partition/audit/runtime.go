@@ -68,7 +68,7 @@ func (h Host) Dial() (runtime Runtime, close func() error, err error) {
 func (h Host) endpoint() (string, error) {
 	asked := h.RuntimeEndpoint
 	if asked == "" {
-		if kubelet, err := h.withDefaults().kubelet(nil); err == nil {
+		if kubelet, err := h.withDefaults().kubelet(); err == nil {
 			asked = kubelet.endpoint()
 		}
 	}

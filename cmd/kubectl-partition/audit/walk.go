@@ -141,7 +141,7 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 			return nil, fmt.Errorf("the mount namespace of %s: %w; run as root, with the capability SYS_PTRACE", g.object(), err)
 		}
 	}
-	if n.kubelet, err = h.kubelet(n.inPods); err != nil {
+	if n.kubelet, err = h.kubelet(); err != nil {
 		return nil, err
 	}
 	if configz != nil {
