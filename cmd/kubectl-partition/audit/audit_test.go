@@ -354,6 +354,8 @@ func (s server) ContainerStatus(ctx context.Context, in *runtimeapi.ContainerSta
 func TestTheRuntimeIsFound(t *testing.T) {
 	for name, test := range map[string]struct{ socket, config string }{
 		"from the kubelet's configuration": {"run/own.sock", "containerRuntimeEndpoint: unix:///run/own.sock"},
+		"at the place that kubeadm writes": {"run/containerd/containerd.sock", "containerRuntimeEndpoint: unix:///var/run/containerd/containerd.sock"},
+		"without a scheme":                 {"run/own.sock", "containerRuntimeEndpoint: /run/own.sock"},
 		"in the usual place":               {"run/crio/crio.sock", "cpuManagerPolicy: static"},
 	} {
 		t.Run(name, func(t *testing.T) {
