@@ -76,6 +76,7 @@ func TestEachViolationIsFound(t *testing.T) {
 			[]string{"off-pool container c of pod ns/operator"}},
 		"its task is": {func(n *tree) { n.process(n.pid("operator", "c"), "c", "0-3") },
 			[]string{"task-off-set container c of pod ns/operator"}},
+		"its task has a CPU that is not online, too": {func(n *tree) { n.process(n.pid("operator", "c"), "c", "0,4-7") }, nil},
 		"its pod's cgroup is": {func(n *tree) { setCPUs(n, n.podCgroup(operator), "0-3") },
 			[]string{"off-pool pod ns/operator"}},
 		"its sandbox is": {func(n *tree) { setCPUs(n, n.containerCgroup(operator, ""), "1") },

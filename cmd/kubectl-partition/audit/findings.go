@@ -254,7 +254,8 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 	}
 	for _, id := range g.tasks {
 		t, runs := n.tasks[id]
-		if runs && !t.allowed.IsSubsetOf(cpus) {
+		// An affinity that nobody has narrowed has all CPUs that the host may ever have.
+		if runs && !t.allowed.Intersection(n.online).IsSubsetOf(cpus) {
 			task := finding
 			task.Code, task.identity, task.offSet = CodeTaskOffSet, t.identity(), true
 			task.Message = fmt.Sprintf("%s may use the CPUs %s, and must stay on %s, %s", t, t.allowed, why, cpus)
