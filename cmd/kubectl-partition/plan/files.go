@@ -101,7 +101,7 @@ func (f Files) Read(n *Node) error {
 		{f.Present, func(data []byte) error { n.Present = There(data); return nil }, func() { n.Present = Absent() }},
 		{f.Configuration, func(data []byte) (err error) { n.Configuration, err = ParseConfiguration(data); return err }, nil},
 		{f.Checkpoint, func(data []byte) error { n.Checkpoint = ParseCheckpoint(data); return nil }, func() { n.Checkpoint = &Checkpoint{} }},
-		{f.Record, func(data []byte) (err error) { n.Record, err = ParseRecord(data); return err }, func() { n.Record = nil }},
+		{f.Record, func(data []byte) (err error) { n.Record, err = ParseRecord(data); n.NoRecord = false; return err }, func() { n.Record, n.NoRecord = nil, true }},
 		{f.Allocated, func(data []byte) (err error) { n.Allocated, err = ParseAllocated(data); return err }, func() {}},
 		{f.Object, func(data []byte) error { return readNode(data, n) }, nil},
 		{f.Pods, func(data []byte) error { return readPods(data, n) }, nil},

@@ -98,6 +98,10 @@ func TestHostIsReadAsTheKubeletReadsIt(t *testing.T) {
 	if len(n.Allocated) != 1 || n.Allocated["uid-a"] != 1500 || n.podName("uid-a") != "n/app" || n.podName("uid-x") != "uid-x" {
 		t.Errorf("allocated are %v to %v", n.Allocated, n.Names)
 	}
+	files.Record = filepath.Join(root, "none")
+	if err := files.Read(&n); err != nil || n.Record != nil || !n.NoRecord {
+		t.Errorf("a record that is not there is %+v, looked for: %t (%v)", n.Record, n.NoRecord, err)
+	}
 	if got := n.runs("uid-a"); got != Maybe {
 		t.Errorf("without a runtime the answer is %s, want %s", got, Maybe)
 	}

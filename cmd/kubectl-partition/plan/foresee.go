@@ -142,12 +142,15 @@ func (f *foresight) lookBack() {
 	if f.before.known && f.before.refusal == "" {
 		f.pooled, f.ran = f.before.division.Pooled, true
 	}
-	if f.Record == nil {
+	if f.Record == nil && !f.NoRecord {
 		return
 	}
-	recorded, err := partition.ParseCPUs(f.Record.ReservedCPUs)
-	if err != nil {
-		return
+	recorded := cpuset.New()
+	if f.Record != nil {
+		var err error
+		if recorded, err = partition.ParseCPUs(f.Record.ReservedCPUs); err != nil {
+			return
+		}
 	}
 	if f.ran && !recorded.Equals(f.pooled) {
 		f.add(Problem{Severity: Warning, Code: CodeNotInEffect,
@@ -195,7 +198,7 @@ func (f *foresight) reserve() {
 		capacity = f.Object.Status.Capacity.Cpu().MilliValue()
 		allocatable := f.Object.Status.Allocatable.Cpu().MilliValue()
 		f.Before.AllocatableMillicores = &allocatable
-	} else if f.before.known && f.before.refusal == "" && f.Configuration != nil {
+	} else if f.runsAsRead() && f.Configuration != nil {
 		allocatable := capacity - f.before.millicores
 		f.Before.AllocatableMillicores = &allocatable
 	}
@@ -210,7 +213,7 @@ func (f *foresight) reserve() {
 	if from, to := f.Before.ReservedCPUs, f.After.ReservedCPUs; from != to {
 		f.act(Reserve, "reserved CPUs", from, to)
 	}
-	if f.before.millicores != f.after.millicores {
+	if f.runsAsRead() && f.before.millicores != f.after.millicores {
 		f.act(Reserve, "cpu allocatable", millicores(capacity-f.before.millicores), millicores(allocatable))
 	}
 	for _, replaced := range f.after.found.Replaced {

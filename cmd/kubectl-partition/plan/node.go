@@ -50,8 +50,10 @@ type Node struct {
 	InEffect      bool
 	// Checkpoint is the CPU manager's; nil if it is not known.
 	Checkpoint *Checkpoint
-	// Record is the kubelet's record; nil if there is none, or nothing is known of it.
-	Record *partition.Record
+	// Record is the kubelet's record; nil if there is none, or nothing is known of it. NoRecord
+	// means that it was looked for: without one the kubelet runs with no pools.
+	Record   *partition.Record
+	NoRecord bool
 	// Object is the Node of the API; nil if it is not known.
 	Object *v1.Node
 	// Pods are those of the node; nil if they are not known.
