@@ -88,7 +88,7 @@ func Load(path string, online cpuset.CPUSet) (pools Pools, notes []string, err e
 	if owner, known := ownerOf(info); known && owner != root {
 		return nil, nil, fmt.Errorf("pinning file %s: belongs to user %d, who is not root; run: chown root %[1]s", path, owner)
 	}
-	if notes, err = checkDirectories(path); err != nil {
+	if notes, err = CheckDirectories(path); err != nil {
 		return nil, nil, fmt.Errorf("pinning file %s: %w", path, err)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxPinningFile+1))
@@ -110,11 +110,14 @@ const writableByOthers = 0o022
 // root is the user who must own the pinning file; tests may run as another.
 var root uint32
 
-// checkDirectories looks at every directory through which the kernel finds the file, symbolic
+// CheckDirectories looks at every directory through which the kernel finds the file, symbolic
 // links included: whoever can write one of them can put another file there, unless it has the
 // sticky bit. An owner other than root is only noted: common installers give /etc/kubernetes
 // to a user of their own, who owns the static pods' manifests as well.
-func checkDirectories(path string) (notes []string, err error) {
+//
+// If the file or a directory is missing, the error is [os.ErrNotExist], once all above it are found
+// to be good.
+func CheckDirectories(path string) (notes []string, err error) {
 	seen := map[string]bool{}
 	check := func(directory string) error {
 		if seen[directory] {

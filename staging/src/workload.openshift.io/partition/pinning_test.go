@@ -177,7 +177,7 @@ func TestPinningFileMustBeRootsAlone(t *testing.T) {
 	if err := os.Chmod(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	notes, err := checkDirectories(path)
+	notes, err := CheckDirectories(path)
 	if err != nil || !strings.Contains(strings.Join(notes, "\n"), "The directory "+directory+" on the way to "+path) {
 		t.Errorf("somebody else's directory gave %q, %v", notes, err)
 	}
