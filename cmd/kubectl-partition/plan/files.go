@@ -206,6 +206,11 @@ func (f Files) readHost(n *Node) {
 			n.Access = err
 		}
 	}
+	if n.Present.Data == nil {
+		if _, err := partition.CheckDirectories(f.Present); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			n.Access = fmt.Errorf("pinning file %s: %w", f.Present, err)
+		}
+	}
 	logs := "/var/log/pods"
 	if n.Configuration != nil && n.Configuration.PodLogsDir != "" {
 		logs = n.Configuration.PodLogsDir

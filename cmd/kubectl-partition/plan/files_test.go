@@ -107,22 +107,37 @@ func TestHostIsReadAsTheKubeletReadsIt(t *testing.T) {
 	}
 }
 
-// What others could replace keeps the kubelet from starting, whatever is in it.
+// What others could replace keeps the kubelet from starting, whatever is in it, and whether it is
+// there yet or not.
 func TestPlaceOfThePinningFileIsChecked(t *testing.T) {
-	directory := t.TempDir()
-	write(t, directory, map[string]string{"pinning": "{}", "config.yaml": "{}"})
-	path := filepath.Join(directory, "pinning")
-	if err := os.Chmod(path, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	files := OnHost(directory, filepath.Join(directory, "config.yaml"))
-	files.Present = path
-	var n Node
-	if err := files.Read(&n); err != nil {
-		t.Fatal(err)
-	}
-	if n.Access == nil || !strings.Contains(n.Access.Error(), "lets users other than its owner write it") {
-		t.Errorf("the error is %v", n.Access)
+	for name, test := range map[string]struct {
+		of   os.FileMode // of the directory
+		file string
+		want string
+	}{
+		"others can write the file":                            {0o755, "pinning", "lets users other than its owner write it"},
+		"others can write the directory":                       {0o777, "strict", "lets users other than its owner replace the files in it"},
+		"others can write the directory, and there is no file": {0o777, "none", "lets users other than its owner replace the files in it"},
+		"there is no file":                                     {0o755, "none", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := t.TempDir()
+			write(t, directory, map[string]string{"at/pinning": "{}", "at/strict": "{}", "config.yaml": "{}"})
+			for path, mode := range map[string]os.FileMode{"at/pinning": 0o666, "at": test.of} {
+				if err := os.Chmod(filepath.Join(directory, path), mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			files := OnHost(directory, filepath.Join(directory, "config.yaml"))
+			files.Present = filepath.Join(directory, "at", test.file)
+			var n Node
+			if err := files.Read(&n); err != nil {
+				t.Fatal(err)
+			}
+			if (n.Access != nil) != (test.want != "") || n.Access != nil && !strings.Contains(n.Access.Error(), test.want) {
+				t.Errorf("the error is %v, want %q", n.Access, test.want)
+			}
+		})
 	}
 }
 
