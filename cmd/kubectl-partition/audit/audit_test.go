@@ -23,6 +23,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -416,6 +417,30 @@ func TestAKubeletOfAContainerIsNotBelieved(t *testing.T) {
 			endpoint, _ := n.host().endpoint() // an error where nothing listens
 			if believed := endpoint == "/run/own.sock"; believed != test.believed {
 				t.Errorf("the endpoint is %q, believed %t, want %t", endpoint, believed, test.believed)
+			}
+		})
+	}
+}
+
+func TestCommandLineOfTheKubeletIsRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		args string
+		want CommandLine
+	}{
+		"of no kubelet": {"", CommandLine{Root: "/var/lib/kubelet", Configuration: "/var/lib/kubelet/config.yaml"}},
+		"of one with all in its file": {"--v\x002\x00--config=/etc/kubelet.yaml\x00--root-dir=/data\x00",
+			CommandLine{Root: "/data", Configuration: "/etc/kubelet.yaml"}},
+		"of one with flags beside it": {"--reserved-cpus=0\x00--config-dir\x00/etc/kubelet.d\x00--container-runtime-endpoint=/run/own.sock\x00",
+			CommandLine{Root: "/var/lib/kubelet", Configuration: "/var/lib/kubelet/config.yaml", Endpoint: "/run/own.sock", Changing: []string{"--config-dir", "--reserved-cpus"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := sample(t, false, true)
+			if test.args != "" {
+				n.onHost(77, "kubelet", "0", "kubelet.service")
+				n.write("proc/77/cmdline", "/usr/bin/kubelet\x00"+test.args)
+			}
+			if got := n.host().FindKubelet(); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("it is %+v, want %+v", got, test.want)
 			}
 		})
 	}

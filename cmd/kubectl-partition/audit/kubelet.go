@@ -53,7 +53,14 @@ type kubelet struct {
 
 type kubeletFlags struct {
 	config, configDir, rootDir, endpoint, reservedCPUs, cgroupDriver string
+	// changing are those that are set of the flags that change what the configuration says about
+	// pools, with their dashes.
+	changing []string
 }
+
+// changing are these flags.
+var changing = []string{"config-dir", "cpu-manager-policy", "cpu-manager-policy-options", "enforce-node-allocatable", "feature-gates",
+	"kube-reserved", "kube-reserved-cgroup", "reserved-cpus", "system-reserved", "system-reserved-cgroup"}
 
 // parse reads a kubelet's command line, and skips the flags that are of no interest here.
 func (f *kubeletFlags) parse(args []string) {
@@ -66,7 +73,17 @@ func (f *kubeletFlags) parse(args []string) {
 	} {
 		flags.StringVar(value, name, "", "")
 	}
+	for _, name := range changing {
+		if flags.Lookup(name) == nil {
+			flags.String(name, "", "")
+		}
+	}
 	_ = flags.Parse(args) // a kubelet that runs has accepted them
+	for _, name := range changing {
+		if flags.Changed(name) {
+			f.changing = append(f.changing, "--"+name)
+		}
+	}
 }
 
 // The defaults of upstream (cmd/kubelet/app/options).
@@ -99,12 +116,23 @@ func (h Host) kubelet() (*kubelet, error) {
 	return k, k.read(h, file, dir)
 }
 
-// FindKubelet returns the root directory and the configuration file of the kubelet that runs on
-// this host, as its command line has them, for programs that audit nothing. What it does not name,
-// or where none runs, is as kubeadm has it.
-func FindKubelet() (root, configuration string) {
-	_, flags := Host{}.withDefaults().findKubelet()
-	return cmp.Or(flags.rootDir, defaultKubeletRoot), cmp.Or(flags.config, defaultKubeletConfig)
+// CommandLine is what the command line of a host's kubelet says.
+type CommandLine struct {
+	// Root is its root directory, and Configuration its configuration file. What the command line
+	// does not name, or where no kubelet runs, is as kubeadm has it.
+	Root, Configuration string
+	// Endpoint is the runtime's, with or without a scheme; empty if the configuration says it.
+	Endpoint string
+	// Changing are the flags by which the kubelet has other settings about pools than Configuration
+	// says: "--reserved-cpus", say.
+	Changing []string
+}
+
+// FindKubelet returns what the command line of the kubelet says that runs on the host, for programs
+// that audit nothing.
+func (h Host) FindKubelet() CommandLine {
+	_, flags := h.withDefaults().findKubelet()
+	return CommandLine{cmp.Or(flags.rootDir, defaultKubeletRoot), cmp.Or(flags.config, defaultKubeletConfig), flags.endpoint, flags.changing}
 }
 
 // findKubelet returns the process of the kubelet and its flags: one of root's whose program or

@@ -57,6 +57,10 @@ type Files struct {
 	// Root is the kubelet's root directory on this host: pods of which it has no directory do not
 	// count in Allocated. It may be empty.
 	Root string
+	// Endpoint is the runtime's that goes before that of the configuration, with or without a
+	// scheme; it may be empty. Changing are flags of the kubelet's command line by which it has
+	// other settings than its configuration says, with commas between them.
+	Endpoint, Changing string
 	// OnHost means that a checkpoint that is not there is none yet. Elsewhere it may have been
 	// forgotten.
 	OnHost bool
@@ -126,7 +130,7 @@ func (f Files) Read(n *Node) error {
 		n.OnlineCounted = false
 	}
 	if f.Configuration != "" {
-		n.InEffect = false
+		n.InEffect, n.Changing = false, f.Changing
 	}
 	if f.OnHost {
 		f.readHost(n)
@@ -227,7 +231,7 @@ func (f Files) readHost(n *Node) {
 		}
 	}
 	if n.Configuration != nil {
-		n.Runs = askRuntime(cmp.Or(n.Configuration.ContainerRuntimeEndpoint, defaultEndpoint))
+		n.Runs = askRuntime(cmp.Or(f.Endpoint, n.Configuration.ContainerRuntimeEndpoint, defaultEndpoint))
 	}
 }
 
@@ -253,6 +257,9 @@ const runtimeTimeout = 5 * time.Second
 // askRuntime returns a function that asks the runtime as the kubelet does: a container that is not
 // known to have ended may run (managed, mayRun). A runtime that does not answer gives Maybe.
 func askRuntime(endpoint string) func(uid string) Answer {
+	if strings.HasPrefix(endpoint, "/") {
+		endpoint = "unix://" + endpoint
+	}
 	answers := map[string]Answer{}
 	ask := func(uid string) Answer {
 		connection, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))

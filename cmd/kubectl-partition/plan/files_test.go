@@ -17,11 +17,15 @@ limitations under the License.
 package plan
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/partition"
 )
 
@@ -104,6 +108,56 @@ func TestHostIsReadAsTheKubeletReadsIt(t *testing.T) {
 	}
 	if got := n.runs("uid-a"); got != Maybe {
 		t.Errorf("without a runtime the answer is %s, want %s", got, Maybe)
+	}
+}
+
+// server is a runtime with one container, which runs.
+type server struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+}
+
+func (server) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	return &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}}, nil
+}
+
+// The kubelet takes the endpoint of its command line first, with a scheme or without.
+func TestRuntimeIsAskedAtTheKubeletsEndpoint(t *testing.T) {
+	root, err := os.MkdirTemp("", "") // a socket's path has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) }) // a temporary directory
+	socket := filepath.Join(root, "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(running, server{})
+	go func() { _ = running.Serve(listener) }() // until it is stopped
+	t.Cleanup(running.Stop)
+	for name, test := range map[string]struct{ config, flag string }{
+		"of its configuration":                  {config: "unix://" + socket},
+		"of its configuration, without scheme":  {config: socket},
+		"of its command line":                   {config: "unix:///none", flag: "unix://" + socket},
+		"of its command line, without a scheme": {config: "unix:///none", flag: socket},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := t.TempDir()
+			write(t, directory, map[string]string{"config.yaml": "containerRuntimeEndpoint: " + test.config})
+			files := OnHost(directory, filepath.Join(directory, "config.yaml"))
+			files.Endpoint, files.Changing = test.flag, "--reserved-cpus"
+			var n Node
+			if err := files.Read(&n); err != nil || n.Changing != "--reserved-cpus" {
+				t.Fatalf("the flags are %q (%v)", n.Changing, err)
+			}
+			if got := n.runs("uid-a"); got != Yes {
+				t.Errorf("the answer is %s, want %s", got, Yes)
+			}
+			if err := (Files{Configuration: filepath.Join(directory, "config.yaml")}).Read(&n); err != nil || n.Changing != "" {
+				t.Errorf("with a file of what the kubelet uses, the flags are %q (%v)", n.Changing, err)
+			}
+		})
 	}
 }
 

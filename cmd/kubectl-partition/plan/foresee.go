@@ -177,6 +177,11 @@ func (f *foresight) unknowns() {
 			Text:   because("the kubelet's configuration is not known: neither the policy of its CPU manager, nor what it reserves beside the pools", f.ConfigurationDenied),
 			Remedy: "give it with --kubelet-config, or run this on the node with --on-host"})
 	}
+	if f.Changing != "" {
+		f.add(Problem{Severity: Undecided, Code: CodeConfigUnknown,
+			Text:   "the kubelet's command line changes what its configuration file says, and is not read: " + f.Changing,
+			Remedy: "write what the kubelet uses to a file, and give that with --kubelet-config"})
+	}
 	if !f.ran {
 		f.add(Problem{Severity: Info, Code: CodePresentUnknown,
 			Text: "the present pools are not known, so this does not say where containers run now", Remedy: "give the present file with --present-file, or run this on the node with --on-host"})

@@ -48,6 +48,9 @@ type Node struct {
 	// a running kubelet, which shows it with the pools in it.
 	Configuration *kubeletconfig.KubeletConfiguration
 	InEffect      bool
+	// Changing are flags of the kubelet's command line by which it has other settings than
+	// Configuration says, with commas between them; empty if there are none, or nobody has looked.
+	Changing string
 	// Checkpoint is the CPU manager's; nil if it is not known.
 	Checkpoint *Checkpoint
 	// Record is the kubelet's record; nil if there is none, or nothing is known of it. NoRecord

@@ -223,10 +223,11 @@ func (o *planOptions) nodes(ctx context.Context, names []string) ([]plan.Node, e
 
 // sources returns the files to read, of which the later count.
 func (o *planOptions) sources() (sources []plan.Files, err error) {
-	configuration := o.files.Configuration
 	if o.onHost {
-		root, found := audit.FindKubelet()
-		sources = append(sources, plan.OnHost(cmp.Or(o.root, root), cmp.Or(configuration, found)))
+		kubelet := audit.Host{}.FindKubelet()
+		host := plan.OnHost(cmp.Or(o.root, kubelet.Root), cmp.Or(o.files.Configuration, kubelet.Configuration))
+		host.Endpoint, host.Changing = kubelet.Endpoint, strings.Join(kubelet.Changing, ", ")
+		sources = append(sources, host)
 	}
 	if o.state != "" {
 		if info, err := os.Stat(o.state); err != nil || !info.IsDir() {
