@@ -402,6 +402,11 @@ func (f *foresight) derive(present *partition.Checkpoint) (starts bool) {
 func (f *foresight) tell(derived partition.Derived) {
 	for _, a := range derived.Dropped {
 		f.act(Drop, a.Holder(f.podName(a.Pod)), a.CPUs.String(), "")
+		if f.Pods == nil {
+			f.add(Problem{Severity: Undecided, Code: CodeExclusiveTaken, Object: f.podName(a.Pod),
+				Text:   fmt.Sprintf("%s has no running container, and loses its exclusive CPUs %s; it is not known whether the pod has ended", a.Holder(f.podName(a.Pod)), a.CPUs),
+				Remedy: "give the node's pods with --pods"})
+		}
 		if p := f.pod(a.Pod); p != nil && !ended(p) {
 			f.add(Problem{Severity: Error, Code: CodeExclusiveTaken, Object: nameOf(p),
 				Text: fmt.Sprintf("%s does not run, and loses its exclusive CPUs %s; it gets others when it is admitted again, if enough are left", a.Holder(nameOf(p)), a.CPUs)})
