@@ -130,6 +130,8 @@ func TestEachViolationIsFound(t *testing.T) {
 		}, []string{"no-cgroup container c of pod ns/ordinary"}},
 		"the pinning file has other CPUs": {func(n *tree) { n.pin(`{"management": {"cpuset": "0,3"}}`) }, []string{
 			"checkpoint /var/lib/kubelet/cpu_manager_state", "not-in-force /etc/kubernetes/openshift-workload-pinning", "on-pool container c of pod ns/exclusive"}},
+		"the pool is emptied": {func(n *tree) { n.pin(`{"management": {"cpuset": ""}}`) },
+			[]string{"not-in-force /etc/kubernetes/openshift-workload-pinning"}},
 		"the pinning file is wrong": {func(n *tree) { n.pin(`{"management": {"cpuset": "9"}}`) },
 			[]string{"pinning-file /etc/kubernetes/openshift-workload-pinning"}},
 		"the pinning file is gone": {func(n *tree) { n.remove("etc/kubernetes/openshift-workload-pinning") }, []string{

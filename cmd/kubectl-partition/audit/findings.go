@@ -167,11 +167,11 @@ func (n *node) agreement() (findings []Finding) {
 	switch {
 	case n.pools == nil && n.record.found:
 		add(CodeNotInForce, partition.PinningFilePath, "the file is gone, and the kubelet's record %s still has the pools %s", recordPath, n.record.pooled)
+	case n.record.found && !n.record.pooled.Equals(pooled):
+		add(CodeNotInForce, partition.PinningFilePath, "the file has pools of the CPUs %q, and the kubelet started with %q (%s)", pooled, n.record.pooled, recordPath)
 	case pooled.IsEmpty():
 	case !n.record.found:
 		add(CodeNotInForce, partition.PinningFilePath, "the file has the pools %s, and there is no record %s of a kubelet that started with it", pooled, recordPath)
-	case !n.record.pooled.Equals(pooled):
-		add(CodeNotInForce, partition.PinningFilePath, "the file has the pools %s, and the kubelet started with %s (%s)", pooled, n.record.pooled, recordPath)
 	case len(n.record.sets) > 0: // an earlier version wrote none
 		for _, workloadType := range n.pools.Types() {
 			if pool := n.pools[workloadType]; !pool.IsEmpty() && !n.record.has(pool) {
