@@ -28,6 +28,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -47,6 +48,13 @@ var (
 	codecs = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 )
 
+// What anybody may take of the node who can reach the address: connections at the same time, and
+// bytes of headers for each, in which the largest tokens fit.
+const (
+	maxConnections = 64
+	maxHeader      = 32 << 10
+)
+
 // runServe exports metrics. At a loopback address it serves plain HTTP to whoever is on the host.
 // At any other it serves HTTPS, and asks kube-apiserver who a client is, and whether it may get
 // the path, as kube-rbac-proxy and controller-runtime do.
@@ -63,12 +71,13 @@ func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOSt
 	handler := http.NewServeMux()
 	handler.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	handler.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader}
 	listener, err := net.Listen("tcp", f.serve)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
+	listener = netutil.LimitListener(listener, maxConnections)
 	if ip := net.ParseIP(address); address != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		config, err := f.config.ToRESTConfig()
 		if err != nil {

@@ -17,8 +17,12 @@ limitations under the License.
 package cli
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -157,6 +161,70 @@ func TestMetricsAreForThoseWhoMayGetThem(t *testing.T) {
 	}
 }
 
+// serving starts --serve at the address, and returns the one at which it listens.
+func serving(t *testing.T, args ...string) string {
+	t.Helper()
+	reader, writer := io.Pipe()
+	streams := genericiooptions.IOStreams{Out: io.Discard, ErrOut: writer}
+	command := newAudit(streams)
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetArgs(append([]string{"--root=/nonexistent", "--runtime-endpoint=/nonexistent"}, args...))
+	ended := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		if err := command.ExecuteContext(ctx); err != nil {
+			_ = writer.CloseWithError(err) // it never fails
+		}
+	}()
+	lines := bufio.NewScanner(reader)
+	for lines.Scan() {
+		if address, found := strings.CutPrefix(lines.Text(), "serving metrics at "); found {
+			go func() { _, _ = io.Copy(io.Discard, reader) }() // what else it says
+			t.Cleanup(func() { stop(); <-ended })
+			return address
+		}
+	}
+	stop()
+	t.Fatalf("it does not serve: %v", lines.Err())
+	return ""
+}
+
+// Whoever can reach the address takes no more of the node than these.
+func TestServingIsBounded(t *testing.T) {
+	address := serving(t, "--serve=127.0.0.1:0")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(timeout time.Duration) (code int, err error) {
+		client := http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+		answer, err := client.Do(request)
+		if err != nil {
+			return 0, err
+		}
+		return answer.StatusCode, answer.Body.Close()
+	}
+	if code, err := get(time.Minute); code != http.StatusOK {
+		t.Errorf("the answer is %d (%v), want 200", code, err)
+	}
+	request.Header.Set("Large", strings.Repeat("x", maxHeader+8<<10))
+	if code, _ := get(time.Minute); code != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of %d bytes gets %d, want 431", maxHeader+8<<10, code)
+	}
+	request.Header.Del("Large")
+	for range maxConnections {
+		connection, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+	}
+	if code, err := get(500 * time.Millisecond); err == nil {
+		t.Errorf("beside %d connections another gets %d, want none", maxConnections, code)
+	}
+}
+
 // The manifest runs the command with flags that it has, and with few privileges.
 func TestAuditManifest(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/audit.yaml")
@@ -184,6 +252,9 @@ func TestAuditManifest(t *testing.T) {
 		if !mount.ReadOnly || !strings.HasPrefix(mount.MountPath, "/host/") {
 			t.Errorf("the mount %s is not read-only, or not below the root that the command has", mount.MountPath)
 		}
+	}
+	if container.Resources.Limits.Memory().IsZero() {
+		t.Error("the container has no memory limit, and listens to whoever can reach it")
 	}
 	security := container.SecurityContext
 	if security.Privileged != nil || len(security.Capabilities.Add) != 1 || security.Capabilities.Add[0] != "SYS_PTRACE" || security.Capabilities.Drop[0] != "ALL" {
