@@ -20,6 +20,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 )
 
 // errFound ends a command that has printed what it found: exit code 1, and no further word.
@@ -34,6 +37,11 @@ func ExitCode(err error, w io.Writer) int {
 	case errors.Is(err, errFound):
 		return 1
 	}
-	fmt.Fprintln(w, "error:", err)
+	// Errors quote files and objects of others, and some are several errors.
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			fmt.Fprintln(w, "error:", output.Printable(line))
+		}
+	}
 	return 2
 }
