@@ -36,6 +36,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
@@ -90,7 +91,7 @@ func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOSt
 		if server.Handler, err = authenticated(client, handler); err != nil {
 			return err
 		}
-		if listener, err = f.withTLS(listener, address); err != nil {
+		if listener, err = f.withTLS(ctx, listener, address); err != nil {
 			return err
 		}
 	}
@@ -108,22 +109,32 @@ func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOSt
 	return nil
 }
 
-// withTLS makes a listener speak TLS, with the given certificate or a self-signed one.
-func (f *auditFlags) withTLS(listener net.Listener, address string) (net.Listener, error) {
-	var certificate tls.Certificate
-	var err error
-	if f.tlsCertificate != "" {
-		certificate, err = tls.LoadX509KeyPair(f.tlsCertificate, f.tlsKey)
-	} else {
-		var certificatePEM, keyPEM []byte
-		if certificatePEM, keyPEM, err = cert.GenerateSelfSignedCertKey(cmp.Or(address, "localhost"), nil, nil); err == nil {
-			certificate, err = tls.X509KeyPair(certificatePEM, keyPEM)
+// withTLS makes a listener speak TLS, with the given certificate or a self-signed one. A given one
+// is read again when its files change, until the context ends.
+func (f *auditFlags) withTLS(ctx context.Context, listener net.Listener, address string) (net.Listener, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.tlsCertificate == "" {
+		certificatePEM, keyPEM, err := cert.GenerateSelfSignedCertKey(cmp.Or(address, "localhost"), nil, nil)
+		if err != nil {
+			return nil, err
 		}
+		certificate, err := tls.X509KeyPair(certificatePEM, keyPEM)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{certificate}
+		return tls.NewListener(listener, config), nil
 	}
+	files, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving", f.tlsCertificate, f.tlsKey)
 	if err != nil {
 		return nil, err
 	}
-	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}), nil
+	go files.Run(ctx, 1)
+	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		certificate, err := tls.X509KeyPair(files.CurrentCertKeyContent())
+		return &certificate, err
+	}
+	return tls.NewListener(listener, config), nil
 }
 
 // authenticated lets those through who have a token and may get the path; /healthz is for all.

@@ -20,12 +20,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,9 +36,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
 )
@@ -222,6 +227,54 @@ func TestServingIsBounded(t *testing.T) {
 	}
 	if code, err := get(500 * time.Millisecond); err == nil {
 		t.Errorf("beside %d connections another gets %d, want none", maxConnections, code)
+	}
+}
+
+// A certificate that somebody renews is served without a restart.
+func TestRenewedCertificateIsServed(t *testing.T) {
+	directory := t.TempDir()
+	f := auditFlags{tlsCertificate: filepath.Join(directory, "tls.crt"), tlsKey: filepath.Join(directory, "tls.key")}
+	renew := func(name string) {
+		certificate, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, data := range map[string][]byte{f.tlsKey: key, f.tlsCertificate: certificate} {
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	renew("before")
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := f.withTLS(t.Context(), plain, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	serves := func(name string) func(context.Context) (bool, error) {
+		return func(context.Context) (bool, error) {
+			connection, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				return false, err
+			}
+			defer connection.Close()
+			return slices.Contains(connection.ConnectionState().PeerCertificates[0].DNSNames, name), nil
+		}
+	}
+	if is, err := serves("before")(t.Context()); !is {
+		t.Fatalf("it does not serve the first certificate (%v)", err)
+	}
+	renew("after")
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 2*time.Minute, true, serves("after")); err != nil {
+		t.Errorf("it does not serve the renewed certificate: %v", err)
 	}
 }
 
