@@ -89,6 +89,14 @@ func TestEachViolationIsFound(t *testing.T) {
 			[]string{"on-pool container c of pod ns/ordinary"}},
 		"an exclusive container is off its CPUs": {func(n *tree) { setCPUs(n, n.containerCgroup(exclusive, "c"), "2") },
 			[]string{"off-exclusive container c of pod ns/exclusive"}},
+		"an ordinary container is on another's exclusive CPU": {func(n *tree) { setCPUs(n, n.containerCgroup(ordinary, "c"), "1-3") },
+			[]string{"off-exclusive container c of pod ns/ordinary"}},
+		"nothing is left to share": {func(n *tree) {
+			n.checkpoint(map[string]map[string]string{uid("exclusive"): {"c": "1-3"}}, "")
+		}, nil},
+		"a pod that has ended held a CPU": {func(n *tree) {
+			n.checkpoint(map[string]map[string]string{uid("exclusive"): {"c": "3"}, uid("ended"): {"c": "2"}}, "1")
+		}, nil},
 		"an exclusive container is throttled": {func(n *tree) { setQuota(n, n.containerCgroup(exclusive, "c"), "1000") },
 			[]string{"exclusive-quota container c of pod ns/exclusive"}},
 		"a container's weight is another": {func(n *tree) { setWeight(n, n.containerCgroup(operator, "c"), "2") },
@@ -224,17 +232,30 @@ func TestExactlyTheContainersOffTheirSetAreReported(t *testing.T) {
 			n := newTree(t, v1, systemd, "0-7", fmt.Sprintf(`{"a": {"cpuset": %q}, "b": {"cpuset": %q}}`, pools["a"], pools["b"]))
 			entries := map[string]map[string]string{}
 			want := []string{}
-			for i := range 12 {
-				p := testPod{name: fmt.Sprintf("pod-%02d", i), class: []string{"burstable", "besteffort"}[random.Intn(2)], cpus: "0-7"}
-				may, code := all.Difference(pooled), CodeOnPool
-				switch random.Intn(4) {
-				case 0, 1:
-					p.workloadType = []string{"a", "b"}[random.Intn(2)]
+			shared := all.Difference(pooled)
+			pods := make([]testPod, 12)
+			for i := range pods {
+				pods[i] = testPod{name: fmt.Sprintf("pod-%02d", i), class: []string{"burstable", "besteffort"}[random.Intn(2)], cpus: "0-7"}
+				switch random.Intn(8) {
+				case 0, 1, 2, 3:
+					pods[i].workloadType = []string{"a", "b"}[random.Intn(2)]
+				case 4:
+					held := subset(all.Difference(pooled))
+					entries[uid(pods[i].name)] = map[string]string{"c": held.String()}
+					shared = shared.Difference(held)
+				}
+			}
+			n.checkpoint(entries, shared.String())
+			if shared.IsEmpty() {
+				shared = all.Difference(pooled)
+			}
+			for _, p := range pods {
+				may, code := shared, CodeOffExclusive
+				if entry, holds := entries[uid(p.name)]; holds {
+					may = cpus(t, entry["c"])
+				} else if p.workloadType != "" {
 					may, code = pools[p.workloadType], CodeOffPool
 					p.cpus = may.String()
-				case 2:
-					may, code = subset(may), CodeOffExclusive
-					entries[uid(p.name)] = map[string]string{"c": may.String()}
 				}
 				has := subset(may)
 				if random.Intn(3) == 0 {
@@ -249,7 +270,6 @@ func TestExactlyTheContainersOffTheirSetAreReported(t *testing.T) {
 				p.containers = []testContainer{{name: "c", cpus: has.String()}}
 				n.add(p)
 			}
-			n.checkpoint(entries, all.Difference(pooled).String())
 			result, err := Audit(t.Context(), n.options())
 			if err != nil {
 				t.Fatal(err)

@@ -357,7 +357,24 @@ func (n *node) may(p *pod, container string) (cpus cpuset.CPUSet, why string) {
 	if held, exclusively := n.exclusive.of(p.uid, container); exclusively {
 		return held, "its exclusive CPUs"
 	}
-	return n.online.Difference(n.pools.Union()), "the CPUs in no pool"
+	unpooled := n.online.Difference(n.pools.Union())
+	if shared := unpooled.Difference(n.assigned()); !n.exclusive.shared.IsEmpty() && !shared.Equals(unpooled) {
+		return shared, "the CPUs in no pool that nobody holds exclusively"
+	}
+	// Where nothing is left to share, ordinary containers run on what others hold exclusively.
+	return unpooled, "the CPUs in no pool"
+}
+
+// assigned returns the CPUs that running pods hold exclusively.
+func (n *node) assigned() cpuset.CPUSet {
+	assigned := cpuset.New()
+	for _, p := range n.pods {
+		assigned = assigned.Union(n.exclusive.ofPod[p.uid])
+		for _, cpus := range n.exclusive.ofContainer[p.uid] {
+			assigned = assigned.Union(cpus)
+		}
+	}
+	return assigned
 }
 
 // typeOrDash returns the workload type by which results and metrics count a pod.
