@@ -103,6 +103,11 @@ func TestEachViolationIsFound(t *testing.T) {
 			[]string{"weight container c of pod ns/operator"}},
 		"a pod's weight is another": {func(n *tree) { setWeight(n, n.podCgroup(operator), "9000") },
 			[]string{"weight pod ns/operator"}},
+		"its annotation has 1024 for one CPU": {func(n *tree) {
+			n.add(testPod{name: "shares", workloadType: "management", class: "other", cpus: "0", weight: n.weightOf(8000),
+				containers: []testContainer{{name: "c", cpus: "0", request: 8192, weight: n.weightOf(8000)}}})
+			n.cgroup(n.class("other"), "0-3", map[string]string{"weight": n.weightOf(8000)})
+		}, nil},
 		"a container's quota is gone": {func(n *tree) { setQuota(n, n.containerCgroup(operator, "c"), "max") },
 			[]string{"quota container c of pod ns/operator"}},
 		"a pod's quota is another": {func(n *tree) { setQuota(n, n.podCgroup(operator), "70000") },

@@ -438,8 +438,8 @@ func (n *node) podWeight(millicores int64) int64 {
 
 type atLeastAtMost struct{ least, most int64 }
 
-// bounds returns what a pod asked for, in millicores. Its limits are zero if a container has
-// none. exact is false if they cannot be known: OpenShift's kubelet annotates no container without
+// bounds returns what a pod asked for, in millicores. OpenShift's annotations have 1024 for one CPU,
+// so that the least is taken for such. Its limits are zero if a container has none. exact is false if they cannot be known: OpenShift's kubelet annotates no container without
 // a request.
 func bounds(p *pod) (requests, limits atLeastAtMost, exact bool) {
 	unlimited := false
@@ -455,7 +455,7 @@ func bounds(p *pod) (requests, limits atLeastAtMost, exact bool) {
 			continue
 		}
 		if c.asked.CPUShares > partition.MinShares { // at the minimum it may not have asked at all
-			requests.least += c.asked.CPUShares
+			requests.least += c.asked.CPUShares * 1000 / 1024
 		}
 		limits.least += c.asked.CPULimit
 	}
