@@ -59,6 +59,17 @@ func TestEachViolationIsFound(t *testing.T) {
 		file := map[bool]string{true: "cpuset.effective_cpus", false: "cpuset.cpus.effective"}[n.v1]
 		n.write(n.file(cgroup, "cpuset", file), cpus)
 	}
+	// inMachine makes a runtime with virtual machines keep all of a pod in its sandbox, with these CPUs.
+	inMachine := func(n *tree, p testPod, cpus string) {
+		for _, sandbox := range n.runtime.sandboxes {
+			if sandbox.Metadata.Name == p.name {
+				sandbox.RuntimeHandler = "kata"
+			}
+		}
+		n.write(n.file(n.containerCgroup(p, "c"), "cpuset", map[bool]string{true: "tasks", false: "cgroup.threads"}[n.v1]), "")
+		n.cgroup(n.containerCgroup(p, ""), cpus, map[string]string{"tasks": fmt.Sprint(n.pid(p.name, "c"))})
+		n.process(n.pid(p.name, "c"), "qemu", cpus)
+	}
 	setWeight := func(n *tree, cgroup, weight string) {
 		n.write(n.file(cgroup, "cpu", map[bool]string{true: "cpu.shares", false: "cpu.weight"}[n.v1]), weight)
 	}
@@ -89,6 +100,12 @@ func TestEachViolationIsFound(t *testing.T) {
 			[]string{"on-pool container c of pod ns/ordinary"}},
 		"an exclusive container is off its CPUs": {func(n *tree) { setCPUs(n, n.containerCgroup(exclusive, "c"), "2") },
 			[]string{"off-exclusive container c of pod ns/exclusive"}},
+		"an ordinary pod in a virtual machine is on the pool": {func(n *tree) {
+			inMachine(n, ordinary, "0-2")
+			for _, controller := range []string{"cpuset", "cpu", "cpuacct"} {
+				n.remove(n.file(n.containerCgroup(ordinary, "c"), controller, ""))
+			}
+		}, []string{"on-pool sandbox of pod ns/ordinary"}},
 		"an ordinary container is on another's exclusive CPU": {func(n *tree) { setCPUs(n, n.containerCgroup(ordinary, "c"), "1-3") },
 			[]string{"off-exclusive container c of pod ns/ordinary"}},
 		"nothing is left to share": {func(n *tree) {

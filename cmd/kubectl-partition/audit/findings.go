@@ -227,7 +227,7 @@ func (n *node) holder(uid, container string) string {
 // judgePlacement compares where a cgroup and its tasks may run with where they must.
 //
 // Ordinary pods keep the cgroups and sandboxes that upstream gives them, which may use every CPU
-// (design, section 6, the pod's cgroup); see [node.sandboxes].
+// (design, section 6, the pod's cgroup); see [node.sandboxes]. In virtual machines these count.
 func (n *node) judgePlacement(g *group) (findings []Finding) {
 	cpus, why := n.may(g.pod, g.container.name)
 	_, confined := n.confined(g.pod)
@@ -239,9 +239,9 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 			// A sandbox may have the union of the pools, and its pod's cgroup must hold that.
 			cpus, why = pooled, "the pools"
 		}
-	case g.kind != ofContainer:
+	case g.kind != ofContainer && !n.holdsAll(g):
 		return nil
-	case !g.usage.effective.Intersection(pooled).IsEmpty():
+	case g.kind != ofContainer || !g.usage.effective.Intersection(pooled).IsEmpty():
 		cpus, why = n.online.Difference(pooled), "the CPUs in no pool" // even where it holds one of a pool exclusively
 	case !cpus.Equals(n.online.Difference(pooled)):
 		code = CodeOffExclusive
@@ -263,6 +263,15 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 		}
 	}
 	return findings
+}
+
+// holdsAll reports whether a pod's cgroup or sandbox has tasks, and the cgroups of the pod's
+// containers have none: a runtime with virtual machines keeps all there.
+func (n *node) holdsAll(g *group) bool {
+	return g.kind != helper && g.pod.handler != "" && len(g.tasks) > 0 && len(g.pod.containers) > 0 &&
+		!slices.ContainsFunc(n.groups, func(other *group) bool {
+			return other.pod == g.pod && other.kind == ofContainer && len(other.tasks) > 0
+		})
 }
 
 func (t task) String() string {
