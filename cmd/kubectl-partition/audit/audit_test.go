@@ -106,6 +106,8 @@ func TestEachViolationIsFound(t *testing.T) {
 				n.remove(n.file(n.containerCgroup(ordinary, "c"), controller, ""))
 			}
 		}, []string{"on-pool sandbox of pod ns/ordinary"}},
+		"an ordinary pod in a virtual machine is not": {func(n *tree) { inMachine(n, ordinary, "1-2") }, nil},
+		"a partitioned pod in a virtual machine":      {func(n *tree) { inMachine(n, operator, "0") }, nil},
 		"an ordinary container is on another's exclusive CPU": {func(n *tree) { setCPUs(n, n.containerCgroup(ordinary, "c"), "1-3") },
 			[]string{"off-exclusive container c of pod ns/ordinary"}},
 		"nothing is left to share": {func(n *tree) {

@@ -331,7 +331,9 @@ func (n *node) moved() (findings []Finding) {
 		if namespace := n.host.mountNamespace(g.container.pid); namespace != "" && namespace != hosts {
 			byNamespace[namespace] = g
 		}
-		if t, runs := n.tasks[g.container.pid]; runs && inOwn[t.id] != g {
+		// Its first process may be that of a virtual machine, in the sandbox.
+		t, runs := n.tasks[g.container.pid]
+		if in := inOwn[t.id]; runs && in != g && (g.pod.handler == "" || in == nil || in.pod != g.pod) {
 			reported[t.id] = true
 			report(g, t)
 		}
