@@ -425,20 +425,20 @@ func (f *foresight) tell(derived partition.Derived) {
 
 // upstreamStarts foresees whether upstream takes the checkpoint for damaged once the file has
 // gone: it shares reserved CPUs, and cannot share one that a container holds
-// (pkg/kubelet/cm/cpumanager/policy_static.go, validateState).
+// (pkg/kubelet/cm/cpumanager/policy_static.go, validateState). Of a checkpoint that is untenable
+// upstream is not asked (managed, StartPolicy).
 func (f *foresight) upstreamStarts(derived partition.Derived) bool {
 	held := derived.Exclusive.Intersection(f.after.reserved)
 	switch {
+	case derived.Untenable:
 	case !f.after.reservedKnown && !derived.Exclusive.IsEmpty():
 		f.add(Problem{Severity: Undecided, Code: CodeReservedUnknown,
 			Text:   fmt.Sprintf("without a file, upstream chooses which CPUs are the reserved %s, and does not start if a container holds one of them; exclusively held are %s", millicores(f.after.millicores), derived.Exclusive),
 			Remedy: "name CPUs that nobody holds in reservedSystemCPUs"})
-	case derived.Untenable || !held.IsEmpty():
-		text := fmt.Sprintf("invalid state, please drain node and remove policy state file: not all reserved cpus: %q are present in defaultCpuSet: %q", f.after.reserved, derived.Shared)
-		if derived.Shared.IsEmpty() {
-			text = "invalid state, please drain node and remove policy state file: default cpuset cannot be empty"
-		}
-		f.add(Problem{Severity: Error, Code: CodeNoStart, Object: CheckpointName, Text: text, Remedy: "delete the pods that hold these CPUs before the file goes, or reserve other CPUs in reservedSystemCPUs"})
+	case !held.IsEmpty():
+		f.add(Problem{Severity: Error, Code: CodeNoStart, Object: CheckpointName,
+			Text:   fmt.Sprintf("invalid state, please drain node and remove policy state file: not all reserved cpus: %q are present in defaultCpuSet: %q", f.after.reserved, derived.Shared),
+			Remedy: "delete the pods that hold these CPUs before the file goes, or reserve other CPUs in reservedSystemCPUs"})
 		return false
 	}
 	return true

@@ -289,6 +289,8 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		// The file goes, and upstream would have to share what a container holds.
 		"a container holds the CPU that upstream reserves next": {state: state{present: "3", shared: "1-2", held: map[string]string{"exclusive": "0"}, pods: []v1.Pod{exclusive}}, wanted: "-", verdict: Unsafe,
 			problems: []string{"Error KubeletDoesNotStart cpu_manager_state"}, allocatable: 3500, wantText: "please drain node and remove policy state file"},
+		"a container holds that CPU, and another one that is offline, so that upstream is not asked": {state: state{present: "3", shared: "1-2", held: map[string]string{"exclusive": "0", "other": "4"}, pods: []v1.Pod{exclusive, pod("other", "1", guaranteed)}}, wanted: "-", verdict: Safe,
+			actions: []string{"Report " + cores + " 4000>"}, problems: []string{"Warning WorkloadPartitioningCPUOffline n/other", "Warning PinningFileMissing"}, shared: "1-3", allocatable: 3500},
 		"nobody knows which CPUs upstream reserves next": {state: state{present: "3", shared: "1-2", config: "cpuManagerPolicy: static\nkubeReserved: {cpu: 1500m}\n", held: map[string]string{"exclusive": "0"}, pods: []v1.Pod{exclusive}}, wanted: "-", verdict: Unknown,
 			actions: []string{"Report " + cores + " 4000>"}, problems: []string{"Unknown ReservedCPUsUnknown", "Warning PinningFileMissing"}, shared: "1-3", allocatable: 2500},
 
