@@ -40,6 +40,13 @@ func (n Node) Plan(wanted File) NodePlan {
 	if err != nil || shown.IsEmpty() || (n.Present.Known && n.Present.Data == nil) {
 		return n.plan(wanted) // there are no pools in them
 	}
+	// With the pools comes this option. Few have written it, and pools bring it again.
+	if settings := n.settings(); settings.Strict() {
+		configuration := *n.Configuration
+		configuration.CPUManagerPolicyOptions = maps.Clone(configuration.CPUManagerPolicyOptions)
+		delete(configuration.CPUManagerPolicyOptions, partition.StrictReservation)
+		n.Configuration = &configuration
+	}
 	least := cpuset.New()
 	if present := n.start(n.Present); n.Present.Known && present.refusal == "" {
 		least = shown.Difference(present.division.Pooled)
@@ -51,7 +58,7 @@ func (n Node) Plan(wanted File) NodePlan {
 	if most.After.ReservedCPUs == fewest.After.ReservedCPUs {
 		return most
 	}
-	const text = "the API does not show which reserved CPUs are configured and which come from the pools: after the change %q are reserved, or %q"
+	const text = "the API does not show which reserved CPUs are configured and which come from the pools, nor whether " + partition.StrictReservation + " and reserved cgroups are: after the change %q are reserved, or %q"
 	severity := Info
 	for i, problem := range most.Problems {
 		if problem.Severity == Error && !slices.Contains(fewest.Problems, problem) {

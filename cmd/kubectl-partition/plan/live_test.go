@@ -147,6 +147,8 @@ func TestLivePlanSaysWhatStaysUnknown(t *testing.T) {
 		"somebody may hold exclusive CPUs": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("e", "1", guaranteed)}}, wanted: "0-1", verdict: Unknown,
 			problems: []string{"Info PresentPoolsUnknown", "Unknown ExclusiveCPUsUnknown"}, wantText: "These pods may hold some that the change takes, and would keep the kubelet from starting: n/e"},
 		"nobody loses what the present pool has": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("e", "1", guaranteed)}}, present: "0", wanted: "0", verdict: Safe},
+		"the file goes, and with it what the pool has brought": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("a", "100m")}}, present: "0", wanted: "-", verdict: Safe,
+			actions: []string{"Free ordinary pods 1-3>0-3 n/a", "Report " + cores + " 4000>"}, problems: []string{"Info ReservedCPUsUnknown", "Warning PinningFileMissing"}, wantText: "nor whether strict-cpu-reservation and reserved cgroups are"},
 		"a CPU that the host may lack": {api: api{node: worker(), configz: shownWithout}, wanted: "7", verdict: Unknown,
 			actions: []string{"Report " + cores + " >4000"}, problems: []string{"Unknown OnlineCPUsUnknown"}, wantText: "the node has 4 CPUs, and the API does not say which: the kubelet does not start if the host has no CPU 7"},
 		"the configuration is forbidden, and the kubelet shows it": {api: api{node: worker(), configz: shownWithout, forbidden: []string{"/proxy/"}}, wanted: "0", verdict: Safe, actions: []string{"Report " + cores + " >4000"}},
