@@ -172,6 +172,9 @@ func (f *foresight) runsAsRead() bool {
 	return f.before.known && f.before.refusal == "" && f.pooled.Equals(f.before.division.Pooled)
 }
 
+// patched is in the versions of this project's kubelets; others may be patched, too.
+const patched = "+wp."
+
 // unknowns adds what nobody has said about the node.
 func (f *foresight) unknowns() {
 	if !f.after.beyond.IsEmpty() {
@@ -183,6 +186,11 @@ func (f *foresight) unknowns() {
 		f.add(Problem{Severity: Undecided, Code: CodeConfigUnknown,
 			Text:   because("the kubelet's configuration is not known: neither the policy of its CPU manager, nor what it reserves beside the pools", f.ConfigurationDenied),
 			Remedy: "give it with --kubelet-config, or run this on the node with --on-host"})
+	}
+	if f.Object != nil && f.after.file() && len(f.reported()) == 0 && !strings.Contains(f.Object.Status.NodeInfo.KubeletVersion, patched) {
+		f.add(Problem{Severity: Warning, Code: CodeUnpatched,
+			Text:   fmt.Sprintf("the kubelet's version is %q, without the %s of one that reads the file: if it is not patched, the file does nothing", f.Object.Status.NodeInfo.KubeletVersion, patched),
+			Remedy: "install the patched kubelet before the file comes"})
 	}
 	if f.Changing != "" {
 		f.add(Problem{Severity: Undecided, Code: CodeConfigUnknown,
@@ -478,13 +486,18 @@ func (f *foresight) types() (types []string, known bool) {
 	if f.Object == nil {
 		return nil, false
 	}
+	return f.reported(), true
+}
+
+// reported returns the types of which the Node reports cores, in alphabetical order.
+func (f *foresight) reported() (types []string) {
 	for name := range f.Object.Status.Capacity {
 		if workloadType, is := partition.TypeOfCores(string(name)); is {
 			types = append(types, workloadType)
 		}
 	}
 	slices.Sort(types)
-	return types, true
+	return types
 }
 
 // staticPods foresees which static pods become partitioned or ordinary, and returns all pods as

@@ -117,7 +117,7 @@ func worker(types ...string) v1.Node {
 		capacity[v1.ResourceName(workloadType+".workload.openshift.io/cores")] = resource.MustParse("4000")
 	}
 	return v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "worker-1"},
-		Status: v1.NodeStatus{Capacity: capacity, Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}}}
+		Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v1.37.0+wp.1234567"}, Capacity: capacity, Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}}}
 }
 
 const (
@@ -149,6 +149,8 @@ func TestLivePlanSaysWhatStaysUnknown(t *testing.T) {
 		"nobody loses what the present pool has": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("e", "1", guaranteed)}}, present: "0", wanted: "0", verdict: Safe},
 		"the file goes, and with it what the pool has brought": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("a", "100m")}}, present: "0", wanted: "-", verdict: Safe,
 			actions: []string{"Free ordinary pods 1-3>0-3 n/a", "Report " + cores + " 4000>"}, problems: []string{"Info ReservedCPUsUnknown", "Warning PinningFileMissing"}, wantText: "nor whether strict-cpu-reservation and reserved cgroups are"},
+		"a kubelet that is not patched": {api: api{node: func() v1.Node { n := worker(); n.Status.NodeInfo.KubeletVersion = "v1.37.0"; return n }(), configz: shownWithout}, wanted: "0", verdict: Safe,
+			actions: []string{"Report " + cores + " >4000"}, problems: []string{"Warning KubeletUnpatched"}, wantText: `the kubelet's version is "v1.37.0"`},
 		"a CPU that the host may lack": {api: api{node: worker(), configz: shownWithout}, wanted: "7", verdict: Unknown,
 			actions: []string{"Report " + cores + " >4000"}, problems: []string{"Unknown OnlineCPUsUnknown"}, wantText: "the node has 4 CPUs, and the API does not say which: the kubelet does not start if the host has no CPU 7"},
 		"the configuration is forbidden, and the kubelet shows it": {api: api{node: worker(), configz: shownWithout, forbidden: []string{"/proxy/"}}, wanted: "0", verdict: Safe, actions: []string{"Report " + cores + " >4000"}},

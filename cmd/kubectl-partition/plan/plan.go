@@ -183,6 +183,7 @@ const (
 	CodeNotInEffect      = "PresentFileNotInEffect"
 	CodeTypeGoes         = "TypeGoes"
 	CodeStaticRestart    = "StaticPodsRestart"
+	CodeUnpatched        = "KubeletUnpatched"
 )
 
 // New returns the plan of nodes that have been planned.
