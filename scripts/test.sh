@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Run the tests of a target, test or test-all, in parts. Those that need a node on this host
-# mostly wait for it. The others compile and look, or emulate a machine; they run beside, with the
-# CPU time that is left. The end-to-end tests need root, Linux and cgroups; where one is missing
-# they are skipped, and the last lines say so.
+# Run the tests of a target, test or test-all, in parts. Those that need a node mostly wait for
+# it. The others compile and look; they run beside, with the CPU time that is left. The
+# end-to-end tests need root, Linux and cgroups; where one is missing they are skipped, and the
+# last lines say so.
 #
 # CI runs test. It has 90 minutes on two cores and may begin with empty caches, so test is to
 # end within 45. What takes longer is part of test-all alone.
@@ -90,16 +90,12 @@ why_no_node() {
   fi
 }
 
-memory() {
-  awk '$1 == "MemAvailable:" {print int($2 / 1024)}' /proc/meminfo
-}
-
 why_no_vm() {
   if [[ "$(uname -m)" != x86_64 ]]; then
     echo "virtual machines are of x86_64, and this host is not"
   elif ! grep -qx ID=debian /etc/os-release 2>/dev/null; then
     echo "virtual machines are made of Debian packages, and this host is not Debian"
-  elif [[ "$(memory)" -lt 8192 ]]; then
+  elif [[ "$(awk '$1 == "MemAvailable:" {print int($2 / 1024)}' /proc/meminfo)" -lt 8192 ]]; then
     echo "a virtual machine needs 6 GiB of memory, and QEMU some more"
   elif ! scripts/install-packages.sh vm || ! type -P qemu-system-x86_64 >/dev/null || ! type -P debootstrap >/dev/null || ! type -P qemu-img >/dev/null; then
     echo "QEMU and debootstrap cannot be installed"
@@ -158,15 +154,7 @@ run_checks() {
       part "the series verified on $each" verify "VERIFY=$each"
     done
     part "rebase to other releases" rebase-test
-  elif [[ -n $vm_beside ]]; then
-    vm_core
   fi
-}
-
-vm_core() {
-  local skip=${no_node:-$no_vm}
-  skip=${skip:-$(why_no_time)}
-  node_part "virtual machine: core" e2e-vm-core
 }
 
 # run_nodes runs the parts that need a node.
@@ -186,9 +174,9 @@ run_nodes() {
   fi
   # Without OLDER, no binaries of older releases are built.
   node_part "end-to-end tests on a real node" e2e OLDER=
-  if [[ -z $vm_beside ]]; then
-    vm_core
-  fi
+  skip=${skip:-$(why_no_time)}
+  skip=${skip:-$no_vm}
+  node_part "virtual machine: core" e2e-vm-core
   if [[ $oldest != "$release" ]]; then
     skipped "end-to-end core on $oldest" "its binaries take long to build; make test-all or make e2e-core RELEASE=$oldest runs it"
     skipped "TestKubeletsOfOlderReleases" "their binaries take long to build; make test-all or make e2e runs it"
@@ -202,11 +190,6 @@ make --no-print-directory packages # it is about this host, whatever passed befo
 # Once, before anything runs beside that needs memory, or installs packages.
 no_node=$(why_no_node)
 no_vm=$(why_no_vm)
-# The node on this host needs 4 GiB.
-vm_beside=
-if [[ -z $no_vm && "$(memory)" -ge 12288 ]]; then
-  vm_beside=true
-fi
 if [[ -z $no_node ]]; then
   # What compiles beside must not keep a node waiting for its binaries.
   FORCE=1 part "binaries" build # of this checkout, whatever passed before
