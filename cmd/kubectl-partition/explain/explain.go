@@ -76,7 +76,7 @@ type Explanation struct {
 	// NodeReports says whether that node reports the type's cores. Nil means that it is not
 	// known, or that the pod is not partitioned.
 	NodeReports *bool `json:"nodeReports,omitempty"`
-	// Ended: the pod exists, and runs no more.
+	// Ended means that the pod still exists, but has finished.
 	Ended bool `json:"ended,omitempty"`
 	// Room are the nodes that report the type's cores, those with the most free cores first.
 	// Empty means that no node does; nil, that the nodes are not known, or that the pod has

@@ -595,7 +595,7 @@ func (f *foresight) move() {
 		if isStatic(p) {
 			q, _ := f.reread(p)
 			if is, _ := partition.PartitionedType(q); is != workloadType {
-				continue // it starts anew
+				continue // it is started again
 			}
 		}
 		from, to := f.places(workloadType)
@@ -657,7 +657,7 @@ func (f *foresight) leave() {
 				pods = append(pods, nameOf(&f.Pods[i]))
 			}
 		}
-		text := fmt.Sprintf("the node no longer has the type %s: pods that ask for its cores do not come here, and those that run here are confined no more", workloadType)
+		text := fmt.Sprintf("the node no longer has the type %s: pods that ask for its cores do not come here, and those that run here are no longer confined", workloadType)
 		if len(pods) > 0 {
 			text += ": " + strings.Join(pods, ", ")
 		}

@@ -43,8 +43,8 @@ import (
 // for their number, the pinning file but for its types, and the CPU manager's checkpoint.
 type Live struct {
 	Client kubernetes.Interface
-	// Config is that of the client. With it the kubelet itself is asked for its configuration,
-	// where the client may do no more.
+	// Config is that of the client. With it the kubelet itself is asked for its configuration if
+	// the API server may not be.
 	Config *rest.Config
 }
 
@@ -115,7 +115,7 @@ func (l Live) node(ctx context.Context, object *v1.Node) Node {
 // configuration asks the kubelet for the configuration with which it runs.
 //
 // The API server passes the question on, which takes the right nodes/proxy: whoever has that may
-// also run commands in every pod of the node. With nodes/configz, which allows no more than this
+// also run commands in every pod of the node. With nodes/configz, which allows only this
 // question, the kubelet itself must be asked. It then learns the client's token, so the client
 // asks only a kubelet whose certificate its own authority has signed, and only if it has to.
 func (l Live) configuration(ctx context.Context, object *v1.Node) (*kubeletconfig.KubeletConfiguration, error) {

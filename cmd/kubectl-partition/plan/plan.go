@@ -83,7 +83,7 @@ type State struct {
 
 // Exclusive is a container, or a whole pod, that holds exclusive CPUs.
 type Exclusive struct {
-	// Pod is namespace/name, or the UID if no more is known.
+	// Pod is namespace/name, or only the UID if that is all that is known.
 	Pod string `json:"pod"`
 	// Container is empty if the pod holds them as a whole.
 	Container string `json:"container,omitempty"`

@@ -204,7 +204,7 @@ func (r *reader) addPartitioned(pod *v1.Pod, workloadType string) {
 	t.RequestedMillicores += cores.Value()
 }
 
-// Ended reports whether a pod runs no more, and will not again.
+// Ended reports whether a pod has finished for good.
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }

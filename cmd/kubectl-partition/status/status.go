@@ -44,8 +44,8 @@ import (
 
 // Options say what to ask.
 type Options struct {
-	// Placement reads types, nodes and what pods request, and no more: no kube-apiserver but
-	// the configured one, and no autoscaler.
+	// Placement reads only types, nodes and what pods request: no kube-apiserver but the
+	// configured one, and no autoscaler.
 	Placement bool
 	// Pools asks each kubelet for the sizes of its pools, through kube-apiserver. This needs
 	// the right to get nodes/proxy, which is more than a right to read.

@@ -195,7 +195,7 @@ func serving(t *testing.T, args ...string) string {
 	return ""
 }
 
-// Whoever can reach the address takes no more of the node than these.
+// However many clients there are, serving takes a bounded share of the node.
 func TestServingIsBounded(t *testing.T) {
 	address := serving(t, "--serve=127.0.0.1:0")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/healthz", nil)

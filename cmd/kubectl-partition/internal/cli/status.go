@@ -223,7 +223,7 @@ func printSentences(w io.Writer, heading string, sentences []string) {
 	}
 }
 
-// statusFindings says in sentences what is wrong, and names no more than so many objects in each.
+// statusFindings says in sentences what is wrong. Each sentence names at most this many objects.
 func statusFindings(s *status.Status, most int) (sentences []string) {
 	say := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
 	for _, server := range s.Servers {
