@@ -162,7 +162,7 @@ func (n *node) result(findings []Finding) *Result {
 	r := &Result{
 		TypeMeta: output.TypeMeta("Audit"), Time: metav1.Now(), CPUs: n.online.String(), CgroupVersion: n.cgroups.version(), CgroupDriver: n.kubelet.cgroupDriver(),
 		Runtime:              n.runtime.GetRuntimeName() + " " + n.runtime.GetRuntimeVersion(),
-		KubeletConfiguration: n.kubelet.Source, CPUManagerPolicy: n.exclusive.policy,
+		KubeletConfiguration: n.kubelet.Source, CPUManagerPolicy: n.checkpoint.Policy,
 		Pools: []Pool{}, Findings: slices.Concat([]Finding{}, findings), Notes: slices.Concat([]Finding{}, n.remarks()), Containers: []Container{},
 	}
 	if n.bySystemd() {

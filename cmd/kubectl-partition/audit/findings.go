@@ -26,6 +26,7 @@ import (
 
 	"github.com/opencontainers/cgroups"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
 
@@ -163,18 +164,18 @@ func (n *node) agreement() (findings []Finding) {
 		findings = append(findings, Finding{Code: code, Object: object, Message: fmt.Sprintf(format, args...)})
 	}
 	pooled := n.pools.Union()
-	recordPath := filepath.Join(n.kubelet.Root, recordName)
+	recordPath := filepath.Join(n.kubelet.Root, partition.RecordName)
 	switch {
-	case n.pools == nil && n.record.found:
-		add(CodeNotInForce, partition.PinningFilePath, "the file is gone, and the kubelet's record %s still has the pools %s", recordPath, n.record.pooled)
-	case n.record.found && !n.record.pooled.Equals(pooled):
-		add(CodeNotInForce, partition.PinningFilePath, "the file has pools of the CPUs %q, and the kubelet started with %q (%s)", pooled, n.record.pooled, recordPath)
+	case n.pools == nil && n.record != nil:
+		add(CodeNotInForce, partition.PinningFilePath, "the file is gone, and the kubelet's record %s still has the pools %s", recordPath, n.record.ReservedCPUs)
+	case n.record != nil && n.record.ReservedCPUs != pooled.String():
+		add(CodeNotInForce, partition.PinningFilePath, "the file has pools of the CPUs %q, and the kubelet started with %q (%s)", pooled, n.record.ReservedCPUs, recordPath)
 	case pooled.IsEmpty():
-	case !n.record.found:
+	case n.record == nil:
 		add(CodeNotInForce, partition.PinningFilePath, "the file has the pools %s, and there is no record %s of a kubelet that started with it", pooled, recordPath)
-	case len(n.record.sets) > 0: // an earlier version wrote none
+	case len(n.record.Sets) > 0: // an earlier version wrote none
 		for _, workloadType := range n.pools.Types() {
-			if pool := n.pools[workloadType]; !pool.IsEmpty() && !n.record.has(pool) {
+			if pool := n.pools[workloadType]; !pool.IsEmpty() && !slices.Contains(n.record.Sets, pool.String()) {
 				add(CodeNotInForce, partition.PinningFilePath, "the file has the pool %s for workload type %s, and the kubelet started without such a pool (%s)", pool, workloadType, recordPath)
 			}
 		}
@@ -191,37 +192,26 @@ func (n *node) agreement() (findings []Finding) {
 	if value, off := n.kubelet.sharesReservedCPUs(); off {
 		add(CodeStrict, "kubelet configuration "+n.kubelet.Source, "cpuManagerPolicyOptions has %s: %q, and the pools must not be shared", strictReservation, value)
 	}
-	path := filepath.Join(n.kubelet.Root, checkpointName)
-	if shared := n.exclusive.shared.Intersection(pooled); n.exclusive.policy == "static" && !shared.IsEmpty() {
-		add(CodeCheckpoint, path, "the shared CPUs %s contain CPU %s of a pool", n.exclusive.shared, shared)
+	path := filepath.Join(n.kubelet.Root, kubeletstate.CheckpointName)
+	if shared := n.checkpoint.Shared.Intersection(pooled); n.checkpoint.Policy == partition.StaticPolicy && !shared.IsEmpty() {
+		add(CodeCheckpoint, path, "the shared CPUs %s contain CPU %s of a pool", n.checkpoint.Shared, shared)
 	}
-	holds := func(uid, container string, cpus cpuset.CPUSet) {
-		if held := cpus.Intersection(pooled); !held.IsEmpty() {
-			add(CodeCheckpoint, path, "%s holds CPU %s of a pool exclusively", n.holder(uid, container), held)
+	for _, a := range n.checkpoint.Assignments {
+		if held := a.CPUs.Intersection(pooled); !held.IsEmpty() {
+			add(CodeCheckpoint, path, "%s holds CPU %s of a pool exclusively", n.holder(a), held)
 		}
-	}
-	for uid, containers := range n.exclusive.ofContainer {
-		for container, cpus := range containers {
-			holds(uid, container, cpus)
-		}
-	}
-	for uid, cpus := range n.exclusive.ofPod {
-		holds(uid, "", cpus)
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int { return strings.Compare(a.Message, b.Message) })
 	return append(findings, n.crio.disagreements(n.pools)...)
 }
 
 // holder names who holds exclusive CPUs.
-func (n *node) holder(uid, container string) string {
-	name := "pod with UID " + uid
-	if i := slices.IndexFunc(n.pods, func(p *pod) bool { return p.uid == uid }); i >= 0 {
-		name = "pod " + n.pods[i].String()
+func (n *node) holder(a partition.Assignment) string {
+	name := "with UID " + a.Pod
+	if i := slices.IndexFunc(n.pods, func(p *pod) bool { return p.uid == a.Pod }); i >= 0 {
+		name = n.pods[i].String()
 	}
-	if container != "" {
-		name = "container " + container + " of " + name
-	}
-	return name
+	return a.Holder(name)
 }
 
 // judgePlacement compares where a cgroup and its tasks may run with where they must.
@@ -375,8 +365,7 @@ func (n *node) judgeWeight(g *group) (findings []Finding) {
 	partitioned := g.pod.workloadType != ""
 	switch {
 	case g.kind == ofContainer && !partitioned:
-		held, exclusively := n.exclusive.of(g.pod.uid, g.container.name)
-		if _, own := n.exclusive.ofContainer[g.pod.uid][g.container.name]; exclusively && own && g.usage.Quota > 0 && g.usage.Quota < float64(held.Size()*1000) {
+		if held, whole, exclusively := n.checkpoint.Exclusive(g.pod.uid, g.container.name); exclusively && !whole && g.usage.Quota > 0 && g.usage.Quota < float64(held.Size()*1000) {
 			add(CodeExclusiveQuota, "it has the CPUs %s exclusively, and a quota of %gm", held, g.usage.Quota)
 		}
 	case g.kind == ofContainer && g.container.asked != nil:

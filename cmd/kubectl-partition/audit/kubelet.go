@@ -25,7 +25,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -33,8 +32,9 @@ import (
 	"github.com/spf13/pflag"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/kubelet/config/v1beta1"
-	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/partition"
 )
 
 // kubelet is what is known about the node's kubelet.
@@ -284,123 +284,40 @@ func (k *kubelet) sharesReservedCPUs() (value string, off bool) {
 	return value, set && k.Config.CPUManagerPolicy == "static" && (err != nil || !strict)
 }
 
-// checkpoint is the CPU manager's checkpoint (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
-type checkpoint struct {
-	PolicyName    string                       `json:"policyName"`
-	DefaultCPUSet string                       `json:"defaultCpuSet"`
-	Entries       map[string]map[string]string `json:"entries"`
-	// PodEntries are assignments to whole pods, of v1.36 and later.
-	PodEntries map[string]struct {
-		CPUSet string `json:"cpuSet"`
-	} `json:"podEntries"`
-	// Data has the same and more, as text, of v1.37 and later.
-	Data string `json:"data"`
-}
-
-// exclusive is what containers and pods hold exclusively.
-type exclusive struct {
-	// policy is that of the CPU manager; empty if there is no checkpoint.
-	policy string
-	// shared are the shared CPUs.
-	shared cpuset.CPUSet
-	// ofContainer is by a pod's UID and the container's name; ofPod by the UID.
-	ofContainer map[string]map[string]cpuset.CPUSet
-	ofPod       map[string]cpuset.CPUSet
-}
-
-const checkpointName = "cpu_manager_state"
-
-// exclusive reads the checkpoint; the zero value means that there is none.
-func (h Host) exclusive(k *kubelet) (e exclusive, err error) {
-	path := h.at(filepath.Join(k.Root, checkpointName))
+// checkpoint reads the CPU manager's checkpoint; the zero value means that there is none.
+func (h Host) checkpoint(k *kubelet) (*kubeletstate.Checkpoint, error) {
+	path := h.at(filepath.Join(k.Root, kubeletstate.CheckpointName))
 	data, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return e, nil
+		return &kubeletstate.Checkpoint{}, nil
 	}
 	if err != nil {
-		return e, fmt.Errorf("CPU manager's checkpoint: %w", err)
+		return nil, fmt.Errorf("CPU manager's checkpoint: %w", err)
 	}
-	var read checkpoint
-	err = json.Unmarshal(data, &read)
-	if err == nil && read.Data != "" {
-		inner := read.Data
-		read = checkpoint{}
-		err = json.Unmarshal([]byte(inner), &read)
+	c := kubeletstate.ParseCheckpoint(data)
+	if c.Damaged != "" {
+		return nil, fmt.Errorf("CPU manager's checkpoint %s: %s", path, c.Damaged)
 	}
-	if err != nil {
-		return e, fmt.Errorf("CPU manager's checkpoint %s: %w", path, err)
-	}
-	e = exclusive{policy: read.PolicyName, ofContainer: map[string]map[string]cpuset.CPUSet{}, ofPod: map[string]cpuset.CPUSet{}}
-	if e.shared, err = parseCPUs(path, read.DefaultCPUSet); err != nil {
-		return e, err
-	}
-	for uid, containers := range read.Entries {
-		e.ofContainer[uid] = map[string]cpuset.CPUSet{}
-		for name, list := range containers {
-			if e.ofContainer[uid][name], err = parseCPUs(path, list); err != nil {
-				return e, err
-			}
-		}
-	}
-	for uid, entry := range read.PodEntries {
-		if e.ofPod[uid], err = parseCPUs(path, entry.CPUSet); err != nil {
-			return e, err
-		}
-	}
-	return e, nil
+	return c, nil
 }
 
-// of returns the CPUs that a container holds exclusively, by itself or with its pod.
-func (e exclusive) of(uid, container string) (cpuset.CPUSet, bool) {
-	if set, holds := e.ofContainer[uid][container]; holds && !set.IsEmpty() {
-		return set, true
-	}
-	set, holds := e.ofPod[uid]
-	return set, holds && !set.IsEmpty()
-}
-
-// record is what the kubelet wrote down of the pools with which it started (pkg/kubelet/managed,
-// record.go).
-type record struct {
-	found  bool
-	pooled cpuset.CPUSet
-	sets   []cpuset.CPUSet
-}
-
-const recordName = "workload_partitioning_state"
-
-func (h Host) record(k *kubelet) (r record, err error) {
-	path := h.at(filepath.Join(k.Root, recordName))
+// record reads what the kubelet wrote down of the pools with which it started; nil means that
+// there is none.
+func (h Host) record(k *kubelet) (*partition.Record, error) {
+	path := h.at(filepath.Join(k.Root, partition.RecordName))
 	data, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
+		return nil, nil
 	}
-	var read struct {
-		ReservedCPUs string   `json:"reservedCPUs"`
-		Sets         []string `json:"sets"`
-	}
+	var record *partition.Record
 	if err == nil {
-		err = json.Unmarshal(data, &read)
+		record, err = kubeletstate.ParseRecord(data)
 	}
 	if err != nil {
-		return r, fmt.Errorf("kubelet's record %s: %w", path, err)
+		return nil, fmt.Errorf("kubelet's record %s: %w", path, err)
 	}
-	r.found = true
-	if r.pooled, err = parseCPUs(path, read.ReservedCPUs); err != nil {
-		return r, err
-	}
-	for _, list := range read.Sets {
-		set, err := parseCPUs(path, list)
-		if err != nil {
-			return r, err
-		}
-		r.sets = append(r.sets, set)
-	}
-	return r, nil
+	return record, nil
 }
-
-// has reports whether the kubelet gave this cpuset to containers.
-func (r record) has(set cpuset.CPUSet) bool { return slices.ContainsFunc(r.sets, set.Equals) }
 
 // withoutSecrets returns the configuration without the headers and passwords by which the kubelet
 // fetches static pods.

@@ -38,6 +38,7 @@ import (
 	toml "github.com/pelletier/go-toml/v2"
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
 
@@ -179,9 +180,9 @@ func (n *node) archive() ([]byte, error) {
 		return nil
 	}
 	for path, from := range map[string]string{
-		partition.PinningFilePath:                         "",
-		filepath.Join(defaultKubeletRoot, checkpointName): filepath.Join(n.kubelet.Root, checkpointName),
-		filepath.Join(defaultKubeletRoot, recordName):     filepath.Join(n.kubelet.Root, recordName),
+		partition.PinningFilePath:                                      "",
+		filepath.Join(defaultKubeletRoot, kubeletstate.CheckpointName): filepath.Join(n.kubelet.Root, kubeletstate.CheckpointName),
+		filepath.Join(defaultKubeletRoot, partition.RecordName):        filepath.Join(n.kubelet.Root, partition.RecordName),
 	} {
 		if from == "" {
 			from = path

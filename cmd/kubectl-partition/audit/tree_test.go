@@ -349,9 +349,8 @@ func sample(t *testing.T, v1, systemd bool) *tree {
 }
 
 func (n *tree) checkpoint(entries map[string]map[string]string, shared string) {
-	inner, _ := json.Marshal(map[string]any{"policyName": "static", "defaultCpuSet": shared, "entries": entries})
-	outer, _ := json.Marshal(map[string]any{"policyName": "static", "defaultCpuSet": "", "entries": entries, "checksum": 1, "data": string(inner), "dataChecksum": 2})
-	n.write("var/lib/kubelet/cpu_manager_state", string(outer))
+	data, _ := json.Marshal(map[string]any{"policyName": "static", "defaultCpuSet": shared, "entries": entries, "checksum": 1})
+	n.write("var/lib/kubelet/cpu_manager_state", string(data))
 }
 
 // eachKind runs a test on a node of both cgroup versions.

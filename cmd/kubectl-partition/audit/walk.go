@@ -30,24 +30,25 @@ import (
 	"github.com/prometheus/procfs"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
 
 // node is what one walk saw. Pods start and end meanwhile, so two parts of it may contradict each
 // other.
 type node struct {
-	host      Host
-	cgroups   hierarchy
-	online    cpuset.CPUSet
-	pools     partition.Pools
-	notes     []string
-	poolsErr  error
-	kubelet   *kubelet
-	exclusive exclusive
-	record    record
-	crio      crio
-	runtime   *runtimeapi.VersionResponse
-	pods      []*pod
+	host       Host
+	cgroups    hierarchy
+	online     cpuset.CPUSet
+	pools      partition.Pools
+	notes      []string
+	poolsErr   error
+	kubelet    *kubelet
+	checkpoint *kubeletstate.Checkpoint
+	record     *partition.Record
+	crio       crio
+	runtime    *runtimeapi.VersionResponse
+	pods       []*pod
 	// groups are the cgroups of pods, sandboxes and containers, and those in pods that belong to
 	// neither.
 	groups []*group
@@ -149,7 +150,7 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 			return nil, err
 		}
 	}
-	if n.exclusive, err = h.exclusive(n.kubelet); err != nil {
+	if n.checkpoint, err = h.checkpoint(n.kubelet); err != nil {
 		return nil, err
 	}
 	if n.record, err = h.record(n.kubelet); err != nil {
@@ -354,11 +355,11 @@ func (n *node) may(p *pod, container string) (cpus cpuset.CPUSet, why string) {
 	if pool, confined := n.confined(p); confined {
 		return pool, "the pool of workload type " + p.workloadType
 	}
-	if held, exclusively := n.exclusive.of(p.uid, container); exclusively {
+	if held, _, exclusively := n.checkpoint.Exclusive(p.uid, container); exclusively {
 		return held, "its exclusive CPUs"
 	}
 	unpooled := n.online.Difference(n.pools.Union())
-	if shared := unpooled.Difference(n.assigned()); !n.exclusive.shared.IsEmpty() && !shared.Equals(unpooled) {
+	if shared := unpooled.Difference(n.assigned()); !n.checkpoint.Shared.IsEmpty() && !shared.Equals(unpooled) {
 		return shared, "the CPUs in no pool that nobody holds exclusively"
 	}
 	// Where nothing is left to share, ordinary containers run on what others hold exclusively.
@@ -369,9 +370,10 @@ func (n *node) may(p *pod, container string) (cpus cpuset.CPUSet, why string) {
 func (n *node) assigned() cpuset.CPUSet {
 	assigned := cpuset.New()
 	for _, p := range n.pods {
-		assigned = assigned.Union(n.exclusive.ofPod[p.uid])
-		for _, cpus := range n.exclusive.ofContainer[p.uid] {
-			assigned = assigned.Union(cpus)
+		for _, a := range n.checkpoint.Assignments {
+			if a.Pod == p.uid {
+				assigned = assigned.Union(a.CPUs)
+			}
 		}
 	}
 	return assigned

@@ -39,6 +39,7 @@ import (
 	kubelettypes "k8s.io/kubelet/pkg/types"
 	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
 
@@ -77,17 +78,17 @@ func InDirectory(directory string) Files {
 		return path
 	}
 	return Files{
-		Present: filepath.Join(directory, filepath.Base(partition.PinningFilePath)), Checkpoint: at(CheckpointName), Record: at(partition.RecordName),
-		Configuration: at("config.yaml"), Online: at("online"), Isolated: at("isolated"), Allocated: at(AllocatedName), Pods: at("pods.json"), Object: at("node.json"),
+		Present: filepath.Join(directory, filepath.Base(partition.PinningFilePath)), Checkpoint: at(kubeletstate.CheckpointName), Record: at(partition.RecordName),
+		Configuration: at("config.yaml"), Online: at("online"), Isolated: at("isolated"), Allocated: at(kubeletstate.AllocatedName), Pods: at("pods.json"), Object: at("node.json"),
 	}
 }
 
 // OnHost returns the files of this host. root is the kubelet's root directory.
 func OnHost(root, configuration string) Files {
 	return Files{
-		Present: partition.PinningFilePath, Checkpoint: filepath.Join(root, CheckpointName), Record: filepath.Join(root, partition.RecordName),
+		Present: partition.PinningFilePath, Checkpoint: filepath.Join(root, kubeletstate.CheckpointName), Record: filepath.Join(root, partition.RecordName),
 		Configuration: configuration, Online: "/sys/devices/system/cpu/online", Isolated: "/sys/devices/system/cpu/isolated",
-		Allocated: filepath.Join(root, AllocatedName), Root: root, OnHost: true,
+		Allocated: filepath.Join(root, kubeletstate.AllocatedName), Root: root, OnHost: true,
 	}
 }
 
@@ -104,9 +105,13 @@ func (f Files) Read(n *Node) error {
 		{f.Isolated, func(data []byte) error { return readCPUs(data, &n.Isolated) }, func() {}}, // older kernels lack it
 		{f.Present, func(data []byte) error { n.Present = There(data); return nil }, func() { n.Present = Absent() }},
 		{f.Configuration, func(data []byte) (err error) { n.Configuration, err = ParseConfiguration(data); return err }, nil},
-		{f.Checkpoint, func(data []byte) error { n.Checkpoint = ParseCheckpoint(data); return nil }, func() { n.Checkpoint = &Checkpoint{} }},
-		{f.Record, func(data []byte) (err error) { n.Record, err = ParseRecord(data); n.NoRecord = false; return err }, func() { n.Record, n.NoRecord = nil, true }},
-		{f.Allocated, func(data []byte) (err error) { n.Allocated, err = ParseAllocated(data); return err }, func() {}},
+		{f.Checkpoint, func(data []byte) error { n.Checkpoint = kubeletstate.ParseCheckpoint(data); return nil }, func() { n.Checkpoint = &kubeletstate.Checkpoint{} }},
+		{f.Record, func(data []byte) (err error) {
+			n.Record, err = kubeletstate.ParseRecord(data)
+			n.NoRecord = false
+			return err
+		}, func() { n.Record, n.NoRecord = nil, true }},
+		{f.Allocated, func(data []byte) (err error) { n.Allocated, err = kubeletstate.ParseAllocated(data); return err }, func() {}},
 		{f.Object, func(data []byte) error { return readNode(data, n) }, nil},
 		{f.Pods, func(data []byte) error { return readPods(data, n) }, nil},
 	}

@@ -26,43 +26,9 @@ import (
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
-
-func TestCheckpointsOfEveryFormatAreRead(t *testing.T) {
-	v4, err := os.ReadFile("testdata/cpu_manager_state.v1.37") // a kubelet's state package wrote it
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		data, policy, shared, held, damaged string
-	}{
-		"format 2":                         {data: `{"policyName":"static","defaultCpuSet":"1-2","entries":{"uid-a":{"c":"3"}},"checksum":1}`, policy: "static", shared: "1-2", held: "container c of pod uid-a: 3"},
-		"format 3":                         {data: `{"policyName":"static","defaultCpuSet":"1","podEntries":{"uid-b":{"cpuSet":"4-5"}},"checksum":1}`, policy: "static", shared: "1", held: "pod uid-b: 4-5"},
-		"format 4":                         {data: string(v4), policy: "static", shared: "1-2", held: "container c of pod uid-a: 3, pod uid-b: 4-5"},
-		"under the policy none":            {data: `{"policyName":"none","defaultCpuSet":"","checksum":1}`, policy: "none"},
-		"format 4 that somebody edited":    {data: strings.Replace(string(v4), "4-5", "4-6", 1), damaged: "its checksum is 88768669, want"},
-		"format 4 cut off":                 {data: string(v4[:len(v4)-20]), damaged: "unexpected end"},
-		"nothing":                          {damaged: "unexpected end"},
-		"shared CPUs that are none":        {data: `{"policyName":"static","defaultCpuSet":"x"}`, damaged: `defaultCpuSet "x"`},
-		"exclusive CPUs without an end":    {data: `{"policyName":"static","defaultCpuSet":"1","entries":{"u":{"c":"0-2000000000"}}}`, damaged: `container "c" of pod "u"`},
-		"a whole pod's CPUs that are none": {data: `{"policyName":"static","defaultCpuSet":"1","podEntries":{"u":{"cpuSet":"x"}}}`, damaged: `of pod "u"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := ParseCheckpoint([]byte(test.data))
-			var held []string
-			for _, a := range c.Assignments {
-				held = append(held, a.Holder(a.Pod)+": "+a.CPUs.String())
-			}
-			if c.Policy != test.policy || c.Shared.String() != test.shared || strings.Join(held, ", ") != test.held {
-				t.Errorf("the checkpoint is %+v", c)
-			}
-			if !strings.Contains(c.Damaged, test.damaged) || (c.Damaged == "") != (test.damaged == "") {
-				t.Errorf("it is damaged: %q, want %q", c.Damaged, test.damaged)
-			}
-		})
-	}
-}
 
 // write makes files below a directory.
 func write(t *testing.T, directory string, files map[string]string) {
@@ -82,7 +48,7 @@ const allocated = `{"data": "{\"entries\": {\"uid-a\": {\"ContainerResources\": 
 
 func TestHostIsReadAsTheKubeletReadsIt(t *testing.T) {
 	root, logs := t.TempDir(), t.TempDir()
-	write(t, root, map[string]string{AllocatedName: allocated, "pods/uid-a/x": "", partition.RecordName: `{"reservedCPUs":"0"}`,
+	write(t, root, map[string]string{kubeletstate.AllocatedName: allocated, "pods/uid-a/x": "", partition.RecordName: `{"reservedCPUs":"0"}`,
 		"config.yaml": "cpuManagerPolicy: static\npodLogsDir: " + logs + "\ncontainerRuntimeEndpoint: unix://" + root + "/none.sock\n"})
 	if err := os.Mkdir(filepath.Join(logs, "n_app_uid-a"), 0o755); err != nil {
 		t.Fatal(err)
@@ -96,7 +62,7 @@ func TestHostIsReadAsTheKubeletReadsIt(t *testing.T) {
 	if n.Online.IsEmpty() || !n.Present.Known || n.Present.Data != nil || n.Record.ReservedCPUs != "0" || n.Configuration.CPUManagerPolicy != "static" {
 		t.Errorf("the node is %+v", n)
 	}
-	if n.Checkpoint == nil || !n.Checkpoint.isNew() || n.Checkpoint.Damaged != "" {
+	if n.Checkpoint == nil || !n.Checkpoint.IsNew() || n.Checkpoint.Damaged != "" {
 		t.Errorf("a checkpoint that is not there yet is %+v", n.Checkpoint)
 	}
 	if len(n.Allocated) != 1 || n.Allocated["uid-a"] != 1500 || n.podName("uid-a") != "n/app" || n.podName("uid-x") != "uid-x" {
@@ -213,7 +179,7 @@ func TestDirectoryHasCopiesOfANodesFiles(t *testing.T) {
 		"a Node's name that is none": {"node.json", `{"metadata": {"name": "$(rm)"}}`, `metadata.name "$(rm)" is not the name of a Node`},
 		"pods of another node":       {"pods.json", `{"items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "other"}}]}`, `none of the 1 pods is on node "worker-1"`},
 		"CPUs that are none":         {"online", "x", `"x" is not a CPU`},
-		"no JSON":                    {AllocatedName, "{", "unexpected end"},
+		"no JSON":                    {kubeletstate.AllocatedName, "{", "unexpected end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			copied := t.TempDir()

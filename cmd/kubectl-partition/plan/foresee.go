@@ -26,6 +26,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
 
@@ -258,8 +259,8 @@ func (f *foresight) checkpoint() (starts bool) {
 			refusal = fmt.Sprintf("configured policy %q differs from state checkpoint policy %q", policy, c.Policy)
 		}
 		if refusal != "" {
-			f.add(Problem{Severity: Error, Code: CodeNoStart, Object: CheckpointName, Text: "could not restore state from checkpoint: " + refusal,
-				Remedy: "drain the node, and delete " + CheckpointName + " before the kubelet starts"})
+			f.add(Problem{Severity: Error, Code: CodeNoStart, Object: kubeletstate.CheckpointName, Text: "could not restore state from checkpoint: " + refusal,
+				Remedy: "drain the node, and delete " + kubeletstate.CheckpointName + " before the kubelet starts"})
 			return false
 		}
 	}
@@ -319,7 +320,7 @@ func (f *foresight) assigned() (present *partition.Checkpoint, exact bool) {
 		fresh.Shared = f.before.sharable(f.Online)
 	}
 	if f.Checkpoint != nil {
-		if f.Checkpoint.isNew() {
+		if f.Checkpoint.IsNew() {
 			return fresh, true
 		}
 		return &f.Checkpoint.Checkpoint, true
@@ -451,7 +452,7 @@ func (f *foresight) upstreamStarts(derived partition.Derived) bool {
 			Text:   fmt.Sprintf("without a file, upstream chooses which CPUs are the reserved %s, and does not start if a container holds one of them; exclusively held are %s", millicores(f.after.millicores), derived.Exclusive),
 			Remedy: "name CPUs that nobody holds in reservedSystemCPUs"})
 	case !held.IsEmpty():
-		f.add(Problem{Severity: Error, Code: CodeNoStart, Object: CheckpointName,
+		f.add(Problem{Severity: Error, Code: CodeNoStart, Object: kubeletstate.CheckpointName,
 			Text:   fmt.Sprintf("invalid state, please drain node and remove policy state file: not all reserved cpus: %q are present in defaultCpuSet: %q", f.after.reserved, derived.Shared),
 			Remedy: "delete the pods that hold these CPUs before the file goes, or reserve other CPUs in reservedSystemCPUs"})
 		return false

@@ -26,6 +26,7 @@ import (
 	kubeversion "k8s.io/component-base/version"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
 
@@ -52,7 +53,7 @@ type Node struct {
 	// Configuration says, with commas between them; empty if there are none, or nobody has looked.
 	Changing string
 	// Checkpoint is the CPU manager's; nil if it is not known.
-	Checkpoint *Checkpoint
+	Checkpoint *kubeletstate.Checkpoint
 	// Record is the kubelet's record; nil if there is none, or nothing is known of it. NoRecord
 	// means that it was looked for: without one the kubelet runs with no pools.
 	Record   *partition.Record

@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
 
@@ -137,7 +138,7 @@ func (s state) node(t *testing.T) Node {
 	if s.config == "" {
 		s.config = staticConfig
 	}
-	n := Node{Name: "worker-1", Online: cpus(t, s.online), Isolated: cpus(t, s.isolated), Present: pool(s.present), Checkpoint: &Checkpoint{}}
+	n := Node{Name: "worker-1", Online: cpus(t, s.online), Isolated: cpus(t, s.isolated), Present: pool(s.present), Checkpoint: &kubeletstate.Checkpoint{}}
 	var err error
 	if n.Configuration, err = ParseConfiguration([]byte(s.config)); err != nil {
 		t.Fatal(err)
@@ -240,7 +241,7 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		"the runtime says that the holder does not run, and nobody knows the pods": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1"},
 			change: func(n *Node) { n.Pods, n.Runs = nil, func(string) Answer { return No } }}, wanted: "1", verdict: Unknown,
 			actions: []string{"Drop container c of pod uid-exclusive 1>", "Move ordinary pods 2-3>0,2-3", "Move pods of type management 0>1"}, problems: []string{"Unknown ExclusiveCPUsTaken uid-exclusive"}, shared: "0,2-3", reserved: "1", allocatable: 3000},
-		"a checkpoint that cannot be read": {state: state{present: "0", change: func(n *Node) { n.Checkpoint = ParseCheckpoint([]byte("{")) }}, wanted: "0", verdict: Unsafe,
+		"a checkpoint that cannot be read": {state: state{present: "0", change: func(n *Node) { n.Checkpoint = kubeletstate.ParseCheckpoint([]byte("{")) }}, wanted: "0", verdict: Unsafe,
 			problems: []string{"Error KubeletDoesNotStart cpu_manager_state"}, reserved: "0", allocatable: 3000, wantText: "could not restore state from checkpoint"},
 		"a checkpoint of another policy": {state: state{present: "0", config: noneConfig, shared: "1-3"}, wanted: "0", verdict: Unsafe,
 			problems: []string{"Error KubeletDoesNotStart cpu_manager_state"}, reserved: "0", allocatable: 3000, wantText: `configured policy "none" differs from state checkpoint policy "static"`},
@@ -389,7 +390,7 @@ func TestPlanOfAnUnchangedFileIsEmpty(t *testing.T) {
 		}
 		left, used := int64(online.Size())*1000-started.millicores, int64(0)
 		if started.static() {
-			n.Checkpoint = &Checkpoint{Policy: partition.StaticPolicy, Checkpoint: partition.Checkpoint{Shared: started.sharable(online)}}
+			n.Checkpoint = &kubeletstate.Checkpoint{Policy: partition.StaticPolicy, Checkpoint: partition.Checkpoint{Shared: started.sharable(online)}}
 			for i, cpu := range online.Difference(started.reserved).List() {
 				if random.Intn(3) == 0 && started.reservedKnown && n.Checkpoint.Shared.Size() > 1 && used+1000 <= left {
 					p := pod(fmt.Sprint("exclusive-", i), "1", guaranteed)

@@ -32,6 +32,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/plan"
 	"workload.openshift.io/partition"
@@ -68,8 +69,8 @@ later counts:
                          exclusive CPUs
   --on-host              the files of this host, which is the node. Run as root
   --state DIR            copies of a node's files in a directory, under their names:
-                         ` + plan.CheckpointName + `, ` + partition.RecordName + `,
-                         ` + plan.AllocatedName + `, openshift-workload-pinning, and
+                         ` + kubeletstate.CheckpointName + `, ` + partition.RecordName + `,
+                         ` + kubeletstate.AllocatedName + `, openshift-workload-pinning, and
                          config.yaml (the kubelet's), online and isolated (of
                          /sys/devices/system/cpu), pods.json and node.json
   single files           --present-file, --kubelet-config, --checkpoint, --pods ...
@@ -104,7 +105,7 @@ Exit codes:
 	flags.StringVar(&o.state, "state", "", "read copies of a node's files from this directory")
 	flags.StringVar(&o.files.Present, "present-file", "", "the pinning file that the node has")
 	flags.StringVar(&o.files.Configuration, "kubelet-config", "", "the kubelet's configuration; with --on-host by default the one that the kubelet's command line names")
-	flags.StringVar(&o.files.Checkpoint, "checkpoint", "", "the CPU manager's checkpoint, "+plan.CheckpointName)
+	flags.StringVar(&o.files.Checkpoint, "checkpoint", "", "the CPU manager's checkpoint, "+kubeletstate.CheckpointName)
 	flags.StringVar(&o.files.Record, "record", "", "the kubelet's record, "+partition.RecordName)
 	flags.StringVar(&o.files.Pods, "pods", "", "pods of the node, as kubectl get pods -o json prints them")
 	flags.StringVar(&o.online, "online", "", "the host's CPUs, as a CPU list")

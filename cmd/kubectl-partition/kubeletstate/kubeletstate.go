@@ -14,7 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package plan
+// Package kubeletstate reads what a kubelet keeps in its root directory: the CPU manager's
+// checkpoint, the record of workload partitioning, and what is allocated to pods.
+package kubeletstate
 
 import (
 	"encoding/json"
@@ -24,6 +26,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
 	"k8s.io/utils/dump"
 	"workload.openshift.io/partition"
 )
@@ -114,8 +117,25 @@ func (c *Checkpoint) parse(data []byte) error {
 	return nil
 }
 
-// isNew reports whether the checkpoint has nothing yet: upstream fills it.
-func (c *Checkpoint) isNew() bool { return len(c.Assignments) == 0 && c.Shared.IsEmpty() }
+// IsNew reports whether the checkpoint has nothing yet: upstream fills it.
+func (c *Checkpoint) IsNew() bool { return len(c.Assignments) == 0 && c.Shared.IsEmpty() }
+
+// Exclusive returns the CPUs that a container holds exclusively. whole means that it holds them
+// with its pod. Empty sets are not held.
+func (c *Checkpoint) Exclusive(pod, container string) (cpus cpuset.CPUSet, whole, holds bool) {
+	for _, a := range c.Assignments {
+		if a.Pod != pod || a.CPUs.IsEmpty() {
+			continue
+		}
+		switch a.Container {
+		case container:
+			return a.CPUs, container == "", true
+		case "":
+			cpus, whole, holds = a.CPUs, true, true
+		}
+	}
+	return cpus, whole, holds
+}
 
 // checksum is upstream's checksum of a text (pkg/kubelet/checkpointmanager/checksum, New).
 func checksum(text string) uint64 {
@@ -131,8 +151,10 @@ func ParseRecord(data []byte) (*partition.Record, error) {
 	if err := json.Unmarshal(data, &record); err != nil {
 		return nil, err
 	}
-	if _, err := partition.ParseCPUs(record.ReservedCPUs); err != nil {
-		return nil, fmt.Errorf("reservedCPUs %q: %w", record.ReservedCPUs, err)
+	for _, list := range append([]string{record.ReservedCPUs}, record.Sets...) {
+		if _, err := partition.ParseCPUs(list); err != nil {
+			return nil, fmt.Errorf("the CPUs %q: %w", list, err)
+		}
 	}
 	return &record, nil
 }
