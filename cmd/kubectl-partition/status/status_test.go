@@ -33,7 +33,6 @@ import (
 	"testing"
 	"time"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -287,26 +286,6 @@ func TestManagedFieldsTellWhenTheLatchWasWritten(t *testing.T) {
 		"fields that cannot be read say no": {[]metav1.ManagedFieldsEntry{entry(3, "{")}, nil},
 	} {
 		if got := written(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{ManagedFields: test.fields}}); !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
-	}
-}
-
-func TestAutoscalersOnCPU(t *testing.T) {
-	metric := func(name v1.ResourceName, kind autoscalingv2.MetricTargetType) autoscalingv2.MetricSpec {
-		return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: name, Target: autoscalingv2.MetricTarget{Type: kind}}}
-	}
-	for name, test := range map[string]struct {
-		metric autoscalingv2.MetricSpec
-		want   bool
-	}{
-		"a share of the requested cpu":    {metric("cpu", autoscalingv2.UtilizationMetricType), true},
-		"the same of one container":       {autoscalingv2.MetricSpec{ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: "cpu", Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType}}}, true},
-		"an amount of cpu":                {metric("cpu", autoscalingv2.AverageValueMetricType), false},
-		"a share of the requested memory": {metric("memory", autoscalingv2.UtilizationMetricType), false},
-		"a metric of the application":     {autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType}, false},
-	} {
-		if got := ofRequestedCPU(test.metric); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
