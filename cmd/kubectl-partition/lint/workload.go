@@ -59,6 +59,9 @@ func (l *linter) workload(o *object) error {
 	stale := l.annotations(o, template, path)
 
 	asks := targets(template.Annotations)
+	if len(asks) > 0 {
+		l.report.Asking++
+	}
 	at := append(path[:len(path):len(path)], "metadata")
 	switch {
 	case len(asks) == 1:
@@ -72,10 +75,6 @@ func (l *linter) workload(o *object) error {
 		metav1.SetMetaDataAnnotation(&template.ObjectMeta, partition.TargetAnnotation(l.Require), target.AnnotationValue())
 		l.find(o, targetMissing, Error, fmt.Sprintf("it does not ask for the workload type %q; annotate its pods with %s", l.Require, partition.TargetAnnotation(l.Require)),
 			[]change{{object: o, path: annotationPath(path, partition.TargetAnnotation(l.Require)), value: softValue}}, at...)
-		asks = targets(template.Annotations)
-	}
-	if len(asks) > 0 {
-		l.report.Asking++
 	}
 	return l.decide(o, template, at)
 }
