@@ -238,7 +238,7 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 	}
 	finding := Finding{Code: code, Object: g.object(), Type: g.pod.typeOrDash(), Cgroup: g.usage.Cgroup}
 	if !g.usage.effective.IsSubsetOf(cpus) {
-		finding.Message = fmt.Sprintf("it may use the CPUs %s, and must stay on %s, %s", g.usage.effective, why, cpus)
+		finding.Message = fmt.Sprintf("it may use CPU %s, and must stay on %s, %s", g.usage.effective, why, cpus)
 		finding.offSet = true
 		return append(findings, finding)
 	}
@@ -248,7 +248,7 @@ func (n *node) judgePlacement(g *group) (findings []Finding) {
 		if runs && !t.allowed.Intersection(n.online).IsSubsetOf(cpus) {
 			task := finding
 			task.Code, task.identity, task.offSet = CodeTaskOffSet, t.identity(), true
-			task.Message = fmt.Sprintf("%s may use the CPUs %s, and must stay on %s, %s", t, t.allowed, why, cpus)
+			task.Message = fmt.Sprintf("%s may use CPU %s, and must stay on %s, %s", t, t.allowed, why, cpus)
 			findings = append(findings, task)
 		}
 	}
@@ -305,7 +305,7 @@ func (n *node) moved() (findings []Finding) {
 			return // nobody's pool is touched
 		}
 		findings = append(findings, Finding{Code: CodeMoved, Object: g.object(), Type: g.pod.typeOrDash(), Cgroup: g.usage.Cgroup, identity: t.identity(), offSet: true,
-			Message: fmt.Sprintf("%s belongs to it, is in another cgroup, and may use the CPUs %s", t, t.allowed)})
+			Message: fmt.Sprintf("%s belongs to it, is in another cgroup, and may use CPU %s", t, t.allowed)})
 	}
 	inOwn := map[int]*group{}
 	for _, g := range n.groups {
@@ -366,7 +366,7 @@ func (n *node) judgeWeight(g *group) (findings []Finding) {
 	switch {
 	case g.kind == ofContainer && !partitioned:
 		if held, whole, exclusively := n.checkpoint.Exclusive(g.pod.uid, g.container.name); exclusively && !whole && g.usage.Quota > 0 && g.usage.Quota < float64(held.Size()*1000) {
-			add(CodeExclusiveQuota, "it has the CPUs %s exclusively, and a quota of %gm", held, g.usage.Quota)
+			add(CodeExclusiveQuota, "it has CPU %s exclusively, and a quota of %gm", held, g.usage.Quota)
 		}
 	case g.kind == ofContainer && g.container.asked != nil:
 		asked := *g.container.asked

@@ -61,7 +61,7 @@ func (n *node) remarks() (notes []Finding) {
 	n.interrupts(outside, add)
 	if text, err := readText(filepath.Join(n.host.Sys, "devices/virtual/workqueue/cpumask")); err == nil {
 		if mask, err := parseMask(text); err == nil && !mask.Intersection(outside).IsEmpty() {
-			add(NoteWorkqueues, "unbound workqueues", "the kernel's unbound workqueues may use the CPUs %s outside the pools", mask.Intersection(outside))
+			add(NoteWorkqueues, "unbound workqueues", "the kernel's unbound workqueues may use CPU %s outside the pools", mask.Intersection(outside))
 		}
 	}
 	n.slices(outside, add)
@@ -87,7 +87,7 @@ func (n *node) narrow(add adder) {
 		}
 		for _, list := range slices.Sorted(maps.Keys(lists)) {
 			if lists[list] {
-				add(NoteNarrow, g.object(), "it, or a task in it, may use only the CPUs %s of its pool %s", list, pool)
+				add(NoteNarrow, g.object(), "it, or a task in it, may use only CPU %s of its pool %s", list, pool)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func (n *node) processes(outside cpuset.CPUSet, add adder) {
 		for _, processes := range found[k] {
 			total += processes
 		}
-		add(Code(k.code), k.who, "%s may use the CPUs %s outside the pools: %s", count(total, "process", "processes"), cpus[k], named(slices.Sorted(maps.Keys(found[k]))))
+		add(Code(k.code), k.who, "%s may use CPU %s outside the pools: %s", count(total, "process", "processes"), cpus[k], named(slices.Sorted(maps.Keys(found[k]))))
 	}
 }
 
@@ -194,7 +194,7 @@ func (n *node) interrupts(outside cpuset.CPUSet, add adder) {
 		}
 	}
 	for _, cpus := range slices.Sorted(maps.Keys(found)) {
-		add(NoteInterrupts, "host", "%s may be handled on the CPUs %s outside the pools: %s", count(len(found[cpus]), "interrupt", "interrupts"), cpus, named(found[cpus]))
+		add(NoteInterrupts, "host", "%s may be handled on CPU %s outside the pools: %s", count(len(found[cpus]), "interrupt", "interrupts"), cpus, named(found[cpus]))
 	}
 }
 
@@ -212,7 +212,7 @@ func (n *node) slices(outside cpuset.CPUSet, add adder) {
 		r := reader{}
 		effective := r.cpus(n.cgroups.dir("", child), "cpuset.cpus.effective")
 		if on := effective.Intersection(outside); r.err == nil && !on.IsEmpty() {
-			add(NoteSlices, name, "everything in it may use the CPUs %s outside the pools", on)
+			add(NoteSlices, name, "everything in it may use CPU %s outside the pools", on)
 		}
 	}
 }
