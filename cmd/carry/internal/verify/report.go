@@ -68,7 +68,7 @@ func readTests(ctx context.Context, cmd *exec.Cmd, say func(format string, args 
 	}
 	// other is what belongs to no test.
 	var other strings.Builder
-	running := map[string]bool{}
+	running := map[string]struct{}{}
 	scanner := bufio.NewScanner(out)
 	scanner.Buffer(nil, 64<<20)
 	for scanner.Scan() {
@@ -84,7 +84,7 @@ func readTests(ctx context.Context, cmd *exec.Cmd, say func(format string, args 
 		key := cmp.Or(event.Package, event.ImportPath) + " " + top
 		switch event.Action {
 		case "run":
-			running[key] = !sub
+			running[key] = struct{}{}
 		case "output", "build-output":
 			if report.output[key] == nil {
 				report.output[key] = &strings.Builder{}
@@ -102,9 +102,15 @@ func readTests(ctx context.Context, cmd *exec.Cmd, say func(format string, args 
 				// A package fails with its tests, or by itself: it did not compile, or its process
 				// ended, and tests that come later have not run.
 				own := func(test string) bool { return strings.HasPrefix(test, key) }
-				ended := slices.ContainsFunc(slices.Collect(maps.Keys(running)), own)
+				ended := false
 				for test, out := range report.output {
-					ended = ended || own(test) && strings.Contains("\n"+out.String(), "\npanic: ")
+					// What a test printed in which the process ended says why.
+					if _, unfinished := running[test]; test != key && own(test) && (unfinished || strings.Contains("\n"+out.String(), "\npanic: ")) {
+						ended = true
+						if report.output[key] != nil {
+							report.output[key].WriteString(out.String())
+						}
+					}
 				}
 				if event.Action == "fail" && (ended || !slices.ContainsFunc(report.failed(), own)) {
 					report.tests[key] = "fail"

@@ -95,7 +95,7 @@ func TestReportSaysWhichTestsFail(t *testing.T) {
 	if report.passed != 3 {
 		t.Errorf("%d tests passed, want 3: %v", report.passed, maps.Collect(maps.All(report.tests)))
 	}
-	for test, part := range map[string]string{"example.org/m/fails TestFails": "why", "example.org/m/panics TestPanics": "gone"} {
+	for test, part := range map[string]string{"example.org/m/fails TestFails": "why", "example.org/m/panics TestPanics": "gone", "example.org/m/panics ": "gone"} {
 		if out := report.output[test]; out == nil || !strings.Contains(out.String(), part) {
 			t.Errorf("%s has printed %v, want %q in it", test, out, part)
 		}
