@@ -56,11 +56,18 @@ func TestFunctionsOfEveryReleaseAreCalled(t *testing.T) {
 
 // setPodAssignment gives CPUs to a whole pod. It skips the test on releases that have no such
 // thing.
+//
+// It sets all assignments, since SetPodCPUSet panics in v1.36 while the gate
+// PodLevelResourceManagers is off.
 func setPodAssignment(t *testing.T, s state.State, pod string, cpus cpuset.CPUSet) {
 	t.Helper()
-	set := reflect.ValueOf(s).MethodByName("SetPodCPUSet")
+	set := reflect.ValueOf(s).MethodByName("SetPodCPUAssignments")
 	if !set.IsValid() {
 		t.Skip("this release has no assignments of pods")
 	}
-	set.Call([]reflect.Value{reflect.ValueOf(pod), reflect.ValueOf(cpus)})
+	assignments := reflect.MakeMap(set.Type().In(0))
+	entry := reflect.New(assignments.Type().Elem()).Elem()
+	entry.FieldByName("CPUSet").Set(reflect.ValueOf(cpus))
+	assignments.SetMapIndex(reflect.ValueOf(pod), entry)
+	set.Call([]reflect.Value{assignments})
 }
