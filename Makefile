@@ -186,13 +186,17 @@ e2e: build kwok $(PLUGIN) $(CARRY) ## Run the end-to-end tests against a real no
 e2e-core: build ## Run those end-to-end tests that say most, without unpatched and older binaries
 	cd test/e2e && go test -count=1 -timeout=30m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin=
 
+.PHONY: e2e-plugin
+e2e-plugin: build kwok ## Run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
+	cd cmd/kubectl-partition && go test -count=1 -timeout=1h -v . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
+
 .PHONY: e2e-vm
-e2e-vm: build vm-packages $(CLUSTER) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
+e2e-vm: build vm-packages $(CLUSTER) $(PLUGIN) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet; fi
 	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
 	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./vm -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
-	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
+	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" -plugin="$(CURDIR)/$(PLUGIN)" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
 
 .PHONY: e2e-vm-core
 e2e-vm-core: E2E_RUN := ^TestSuite$$
@@ -205,6 +209,7 @@ e2e-vm-core: e2e-vm ## Run those of them that say most; make test does, if there
 bench: build $(CARRY) ## Measure the packages, and start and creation of pods against unpatched binaries
 	go test -run=NONE -bench=. ./pkg/... ./openshift-kube-apiserver/...
 	cd staging/src/workload.openshift.io/partition && go test -run=NONE -bench=. ./...
+	cd cmd/kubectl-partition && go test -run=NONE -bench=. ./lint
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
 	cd test/e2e && go test -count=1 -timeout=30m -run=NONE -bench=. -benchtime=1x . -args $(E2E_ARGS)
 

@@ -32,6 +32,11 @@ func (c *Cluster) importImages(ctx context.Context) error {
 	return nil
 }
 
+// Tag gives an image of the node another name.
+func (c *Cluster) Tag(ctx context.Context, image, name string) error {
+	return c.ctr(ctx, "images", "tag", "--force", image, name)
+}
+
 func (c *Cluster) ctr(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.tool("ctr"), append([]string{"--address", c.socket(), "--namespace", "k8s.io"}, args...)...)
 	if output, err := cmd.CombinedOutput(); err != nil {

@@ -10,9 +10,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,18 +37,33 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	var suite string
+	var suite, plugin string
 	flag.StringVar(&files.Bin, "bin", "", "directory of the patched Kubernetes binaries")
 	flag.StringVar(&files.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	flag.StringVar(&files.Tree, "tree", "", "source tree of the release")
 	flag.StringVar(&files.Cluster, "cluster", "", "the command of module cluster")
 	flag.StringVar(&suite, "suite", "", "the compiled tests of package e2e")
+	flag.StringVar(&plugin, "plugin", "", "the command kubectl-partition; may be empty")
 	flag.Parse()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		fmt.Println("SKIPPED: the tests in VMs do not run, because", err)
 		return
 	}
-	files.More = map[string]string{"e2e.test": suite, "docs/upgrade.md": "../../../docs/user/upgrade.md"}
+	files.More = map[string]string{"e2e.test": suite}
+	const docs = "../../../docs/user"
+	err := filepath.WalkDir(docs, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files.More["docs"+strings.TrimPrefix(file, docs)] = file
+		}
+		return err
+	})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	if plugin != "" {
+		files.More["kubectl-partition"] = plugin
+	}
 	if *upstreamBin != "" {
 		files.More["upstream-bin/kubelet"] = filepath.Join(*upstreamBin, "kubelet")
 	}

@@ -43,6 +43,9 @@ func suite(t *testing.T) error {
 	}
 	var output bytes.Buffer
 	command := "/payload/e2e.test -test.v -test.run='" + *suiteRun + "' -suite=" + *suiteName + " -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images -docs=/payload/docs"
+	if files.More["kubectl-partition"] != "" {
+		command += " -plugin=/payload/kubectl-partition"
+	}
 	if *upstreamBin != "" {
 		command += " -upstream-bin=/payload/upstream-bin"
 	}
