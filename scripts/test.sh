@@ -165,6 +165,7 @@ run_nodes() {
     if [[ $oldest != "$release" ]]; then
       node_part "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
     fi
+    node_part "kubectl partition on a large cluster" e2e-plugin
     skip=${skip:-$no_vm}
     node_part "virtual machine: the suite of a node" e2e-vm 'E2E_RUN=^TestSuite$$'
     node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
