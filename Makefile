@@ -15,6 +15,7 @@ OUT     := _output
 CARRY   := $(OUT)/bin/carry
 CLUSTER := $(OUT)/bin/cluster
 PLUGIN  := $(OUT)/bin/kubectl-partition
+SPECS   := $(OUT)/bin/workloadpartitioning.test
 BIN     := $(OUT)/$(RELEASE)/bin
 TREE    := $(OUT)/$(RELEASE)/kubernetes
 TOOLS   := $(OUT)/tools
@@ -29,10 +30,10 @@ TOPOLOGY ?= 2x2x2
 OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
 OLDEST  := $(firstword $(RELEASES))
 empty :=
-E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)"
+E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(CURDIR)/$(SPECS)"
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
-MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/e2e
+MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/e2e test/workloadpartitioning
 
 ##@ A node
 
@@ -134,7 +135,7 @@ check: $(CARRY) ## Check a change to Go code before a commit: format, vet, unit 
 
 # With the race detector, what the plugin and Prometheus' own code import would take ten minutes
 # to compile.
-RACE := $(filter-out test/e2e cmd/kubectl-partition%,$(MODULES))
+RACE := $(filter-out test/% cmd/kubectl-partition%,$(MODULES))
 .PHONY: unit
 unit: ## Run the unit tests, most of them with the race detector
 	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && go test -race ./...); done
@@ -176,7 +177,7 @@ rebase-test: ## Prove carry rebase with real releases of upstream
 	cd cmd/carry && go test -count=1 -timeout=30m -run='^TestRebaseOnUpstream' ./internal/rebase -args -upstream
 
 .PHONY: e2e
-e2e: build kwok $(PLUGIN) $(CARRY) ## Run the end-to-end tests against a real node on this host
+e2e: build kwok $(PLUGIN) $(SPECS) $(CARRY) ## Run the end-to-end tests against a real node on this host
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi
@@ -184,7 +185,11 @@ e2e: build kwok $(PLUGIN) $(CARRY) ## Run the end-to-end tests against a real no
 
 .PHONY: e2e-core
 e2e-core: build ## Run those end-to-end tests that say most, without unpatched and older binaries
-	cd test/e2e && go test -count=1 -timeout=30m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin=
+	cd test/e2e && go test -count=1 -timeout=30m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin= -specs=
+
+.PHONY: specs
+specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; they skip what it has not
+	$(SPECS) -kubeconfig="$(KUBECONFIG)" $(SPECS_ARGS)
 
 .PHONY: e2e-plugin
 e2e-plugin: build kwok ## Run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
@@ -228,12 +233,14 @@ help: ## Show this
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # go build knows what is up to date.
-.PHONY: $(CARRY) $(CLUSTER) $(PLUGIN)
+.PHONY: $(CARRY) $(CLUSTER) $(PLUGIN) $(SPECS)
 $(CARRY):
 	@cd cmd/carry && go build -o "$(CURDIR)/$@" .
 # Some of its dependencies are large, so the first time takes minutes.
 $(PLUGIN):
 	@cd cmd/kubectl-partition && go build -trimpath -ldflags='-s -w' -o "$(CURDIR)/$@" .
 	@ln -sf kubectl-partition $(OUT)/bin/kubectl_complete-partition
+$(SPECS):
+	@cd test/workloadpartitioning && go test -c -o "$(CURDIR)/$@" .
 $(CLUSTER):
 	@cd cluster && go build -o "$(CURDIR)/$@" ./cmd

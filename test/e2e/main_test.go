@@ -25,8 +25,9 @@ var (
 	config host.Config
 	// upstreamBin has unpatched binaries of the same release, and upstreamKubelet is one of them.
 	upstreamBin, upstreamKubelet string
-	// plugin is kubectl-partition; empty means that its tests are skipped.
-	plugin string
+	// plugin is kubectl-partition, and specs the compiled specs of test/workloadpartitioning;
+	// empty means that their tests are skipped.
+	plugin, specs string
 	// runSuite selects tests; see suite.
 	runSuite string
 	// docs is the directory of the documentation for users.
@@ -48,6 +49,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&config.Tree, "tree", "", "source tree of the release")
 	flag.StringVar(&upstreamBin, "upstream-bin", "", "directory of the same release's binaries without the series")
 	flag.StringVar(&plugin, "plugin", "", "the command kubectl-partition")
+	flag.StringVar(&specs, "specs", "", "the compiled specs of test/workloadpartitioning")
 	flag.StringVar(&olderBin, "older-bin", "", "directories of patched binaries of older releases, separated by colons")
 	systemd := flag.Bool("systemd", false, "this host is a VM of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "directory of image archives; empty means that they are made")

@@ -1,0 +1,73 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
+)
+
+// The specs of test/workloadpartitioning, which anybody can run on any cluster, pass on a
+// partitioned node.
+func TestSpecsOfAnyCluster(t *testing.T) {
+	in(t)
+	if specs == "" {
+		t.Skip("no binary of the specs was given")
+	}
+	c := partitioned(t)
+	quietNode(t, c)
+	writeStaticPods(t, c, staticPod("specs-static", asks, "sleep 1000", "cpu=10m memory=8Mi", ""))
+	report := filepath.Join(t.TempDir(), "report.json")
+	command := exec.CommandContext(t.Context(), specs, "-kubeconfig="+host.Kubeconfig, "-partitioning-image="+image.Busybox, "-ginkgo.json-report="+report)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Errorf("the specs failed: %v\n%s", err, output)
+	}
+	data, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var suites []struct {
+		SpecReports []struct {
+			LeafNodeText, State string
+			Failure             struct{ Message string }
+		}
+	}
+	if err := json.Unmarshal(data, &suites); err != nil {
+		t.Fatal(err)
+	}
+	passed := 0
+	for _, suite := range suites {
+		for _, spec := range suite.SpecReports {
+			switch {
+			case spec.State == "passed" && spec.LeafNodeText != "":
+				passed++
+			case spec.State == "skipped":
+				t.Logf("skipped: %s: %s", spec.LeafNodeText, spec.Failure.Message)
+			}
+		}
+	}
+	t.Logf("%d specs passed", passed)
+	if passed < 30 {
+		t.Errorf("only %d specs passed", passed)
+	}
+}
