@@ -30,7 +30,7 @@ TOPOLOGY ?= 2x2x2
 OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
 OLDEST  := $(firstword $(RELEASES))
 empty :=
-E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(CURDIR)/$(SPECS)"
+E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))"
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
 MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/e2e test/workloadpartitioning
@@ -177,7 +177,7 @@ rebase-test: ## Prove carry rebase with real releases of upstream
 	cd cmd/carry && go test -count=1 -timeout=30m -run='^TestRebaseOnUpstream' ./internal/rebase -args -upstream
 
 .PHONY: e2e
-e2e: build kwok $(PLUGIN) $(SPECS) $(CARRY) ## Run the end-to-end tests against a real node on this host
+e2e: build kwok $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Run the end-to-end tests against a real node on this host
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi

@@ -15,6 +15,9 @@ cd "$(dirname "$0")/.."
 target=$1
 release=$2
 oldest=$3
+# The script starts itself with this once more, for the parts that run beside, with the directory
+# of both and what keeps this host from running virtual machines.
+beside=${4:-}
 mkdir -p _output
 results=_output/results
 
@@ -123,8 +126,6 @@ node_part() {
   fi
 }
 
-work=$(mktemp -d)
-beside=
 checks=
 finish() {
   if [[ -n $checks ]]; then
@@ -133,17 +134,16 @@ finish() {
   fi
   rm -rf "$work"
 }
-trap finish EXIT
 
 # run_checks runs the parts that need no node. The order is that in which a mistake shows
 # soonest.
 run_checks() {
-  beside=true
+  local why_no_vm=$1
   part "unit tests" unit
   part "lint" lint
   part "round trip of the series" round-trip
   part "the series applied to every release" lint-series
-  if [[ -z $no_node$no_vm ]]; then
+  if [[ -z $why_no_vm ]]; then
     FORCE=1 part "the system of virtual machines" vm-base # of this host, whatever passed before
   fi
   if [[ $target == test-all ]]; then
@@ -182,11 +182,24 @@ run_nodes() {
     skipped "end-to-end core on $oldest" "its binaries take long to build; make test-all or make e2e-core RELEASE=$oldest runs it"
     skipped "TestKubeletsOfOlderReleases" "their binaries take long to build; make test-all or make e2e runs it"
   fi
+  skipped "the specs of any cluster" "upstream's test framework takes long to compile; make test-all or make e2e runs them"
   skipped "the series verified on every release" "the releases take long to compile; make test-all or make verify does it"
   skipped "rebase to other releases" "it needs still more releases; make test-all or make rebase-test does it"
   skipped "the rest in virtual machines" "it takes an hour and a half; make test-all or make e2e-vm runs it"
 }
 
+if [[ -n $beside ]]; then
+  work=$beside
+  # Linux gives each session its share of the CPUs, so the nice value of a process counts only
+  # against others of its session. That of the session counts against nodes and machines, too.
+  renice -n 19 $$ >/dev/null
+  echo 19 >/proc/self/autogroup 2>/dev/null || true
+  run_checks "$5"
+  exit
+fi
+
+work=$(mktemp -d)
+trap finish EXIT
 make --no-print-directory packages # it is about this host, whatever passed before
 # Once, before anything runs beside that needs memory, or installs packages.
 no_node=$(why_no_node)
@@ -195,12 +208,9 @@ if [[ -z $no_node ]]; then
   # What compiles beside must not keep a node waiting for its binaries.
   FORCE=1 part "binaries" build # of this checkout, whatever passed before
 fi
-# A process group of its own, to end it as a whole. Its nice value counts against what is in
-# this session.
-set -m
-(renice -n 19 $BASHPID >/dev/null && run_checks) </dev/null &
+# A session of its own, which is also a process group, to end it as a whole.
+setsid scripts/test.sh "$target" "$release" "$oldest" "$work" "$no_node$no_vm" </dev/null &
 checks=$!
-set +m
 run_nodes
 wait "$checks" || touch "$work/failed"
 checks=
