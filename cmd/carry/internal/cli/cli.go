@@ -317,8 +317,9 @@ func rebaseCommand() *cobra.Command {
 		Use:   "rebase RELEASE",
 		Short: "Bring the series to a release that is not known yet",
 		Long: `Bring the series to a new release: pin its modules in build/releases/RELEASE, take the
-patches of the known release next to it, and apply them. For a patch that does not
-apply, in this order:
+patches of the known release next to it, and apply them. If a module that a binary needs
+cannot be had, nothing is done, and the newest release that can be had is named. For a
+patch that does not apply, in this order:
 
   upstream has the change: the patch is dropped for this release,
   another release's file of the same name applies: it becomes an override,

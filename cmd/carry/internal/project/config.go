@@ -34,6 +34,9 @@ var (
 	FailingName = "failing"
 	// OutputDir has what can be made again, the trees among it.
 	OutputDir = "_output"
+	// UnneededModules are the staging modules of which no binary has a package, and that no
+	// other module requires. A release can do without them, and without no other.
+	UnneededModules = []string{"k8s.io/sample-apiserver", "k8s.io/sample-cli-plugin", "k8s.io/sample-controller"}
 	// ToolDir is carry itself.
 	ToolDir = filepath.Join("cmd", "carry")
 	// ModuleDirs are those of the modules that a tree lists.

@@ -83,13 +83,23 @@ func save(t *tree.Tree, r *rebase) error {
 // UnderWay returns an error if a rebase to another release is under way, which may
 // change the same files.
 func UnderWay(t *tree.Tree) error {
-	others, err := filepath.Glob(t.Project.Path(project.OutputDir, "*", filepath.Base(recordPath(t))))
-	for _, other := range others {
-		if other != recordPath(t) {
-			return fmt.Errorf("a rebase to %s is under way; end it first with: carry rebase %[1]s --continue, or --abort", filepath.Base(filepath.Dir(other)))
+	releases, err := Releases(t.Project)
+	for _, release := range releases {
+		if release != t.Release {
+			return fmt.Errorf("a rebase to %s is under way; end it first with: carry rebase --continue, or --abort", release)
 		}
 	}
 	return err
+}
+
+// Releases returns those to which a rebase is under way.
+func Releases(c project.Checkout) ([]string, error) {
+	records, err := filepath.Glob(recordPath(tree.Of(c, "*")))
+	var releases []string
+	for _, record := range records {
+		releases = append(releases, filepath.Base(filepath.Dir(record)))
+	}
+	return releases, err
 }
 
 // mayChange are the files that a rebase may change, besides the release's own directories.
@@ -140,15 +150,45 @@ func Start(ctx context.Context, t *tree.Tree, wanted Options) error {
 	if err != nil {
 		return err
 	}
+	published, err := pins.Fetch(ctx, t.Release)
+	if err == nil && !pins.Whole(published) {
+		err = refused(ctx, t, published)
+	}
+	if err != nil {
+		return errors.Join(err, t.Vanish())
+	}
 	r := &rebase{From: nearest(t.Release, known), Before: before, Options: wanted}
 	if err := save(t, r); err != nil {
 		return err
 	}
-	if err := pins.Write(ctx, t.Project, t.Release); err != nil {
+	if err := published.Write(t.Project, filepath.Join(project.ReleasesDir, t.Release)); err != nil {
 		return errors.Join(err, Abort(ctx, t))
 	}
 	t.Say("pinned; starting from the patches of %s", r.From)
 	return goOn(ctx, t, r)
+}
+
+// refused is the error of a release without a module that a binary needs. It names the newest
+// of the minor version that can be had, if go says which that is.
+func refused(ctx context.Context, t *tree.Tree, published pins.Published) error {
+	text := fmt.Sprintf("%s cannot be had, and nothing was changed:", t.Release)
+	for _, r := range published.Missing() {
+		text += fmt.Sprintf("\n%s", r)
+	}
+	listed, err := pins.Listed(ctx, t.Project)
+	if err != nil {
+		return errors.Join(errors.New(text), err)
+	}
+	t.Say("cannot be had; looking for the newest %s that can", project.Minor(t.Release))
+	others := slices.DeleteFunc(pins.Finished(project.Minor(t.Release), listed), func(l string) bool { return l == t.Release })
+	switch newest, _, err := pins.Newest(ctx, others, pins.Whole); {
+	case err != nil:
+		return errors.Join(errors.New(text), err)
+	case newest.Release == "":
+		return fmt.Errorf("%s\nNo release of %s can be had", text, project.Minor(t.Release))
+	default:
+		return fmt.Errorf("%s\nThe newest release of %s that can be had is %s", text, project.Minor(t.Release), newest.Release)
+	}
 }
 
 // nearest returns the known release next to another one, the newer of two as near.
@@ -169,6 +209,14 @@ func nearest(release string, known []string) string {
 
 // goOn applies what is left of the series, writes overrides, and compiles.
 func goOn(ctx context.Context, t *tree.Tree, r *rebase) error {
+	if err := r.apply(ctx, t); err != nil {
+		return err
+	}
+	return finish(ctx, t, r)
+}
+
+// apply applies what is left of the series.
+func (r *rebase) apply(ctx context.Context, t *tree.Tree) error {
 	// The files that patches were made for are in these trees.
 	known, err := t.Project.Releases()
 	if err != nil {
@@ -180,10 +228,7 @@ func goOn(ctx context.Context, t *tree.Tree, r *rebase) error {
 			return fmt.Errorf("the tree of %s: %w", release, err)
 		}
 	}
-	if err := t.Adapting(r).Update(ctx); err != nil {
-		return err
-	}
-	return finish(ctx, t, r)
+	return t.Adapting(r).Update(ctx)
 }
 
 func newestBut(release string, known []string) string {
@@ -204,6 +249,14 @@ func Continue(ctx context.Context, t *tree.Tree, wanted Options) error {
 	if err := save(t, r); err != nil {
 		return err
 	}
+	if err := r.resume(ctx, t); err != nil {
+		return err
+	}
+	return finish(ctx, t, r)
+}
+
+// resume applies what is left of the series after the user has resolved a conflict.
+func (r *rebase) resume(ctx context.Context, t *tree.Tree) error {
 	s, err := t.Load()
 	if err != nil {
 		return err
@@ -214,16 +267,13 @@ func Continue(ctx context.Context, t *tree.Tree, wanted Options) error {
 	}
 	if s.Conflict != "" {
 		if slices.ContainsFunc(patches, func(p patch.Patch) bool { return p.Path == s.Conflict }) {
-			if err := t.Adapting(r).Resume(ctx); err != nil {
-				return err
-			}
-			return finish(ctx, t, r)
+			return t.Adapting(r).Resume(ctx)
 		}
 		// It was resolved by dropping the patch.
 		if err := t.Abort(ctx); err != nil {
 			return err
 		}
-		return goOn(ctx, t, r)
+		return r.apply(ctx, t)
 	}
 	if s.Workspace != "" && s.Switching == "" {
 		head, err := t.Git().Run(ctx, "rev-parse", "HEAD")
@@ -232,10 +282,10 @@ func Continue(ctx context.Context, t *tree.Tree, wanted Options) error {
 		}
 		// The user fixed in the tree what did not compile.
 		if head != s.Head || len(s.Applied) == len(patches) {
-			return finish(ctx, t, r)
+			return nil
 		}
 	}
-	return goOn(ctx, t, r)
+	return r.apply(ctx, t)
 }
 
 // finish writes what has come out to patches/, and ends the rebase.
@@ -263,7 +313,7 @@ func finish(ctx context.Context, t *tree.Tree, r *rebase) error {
 	}
 	if r.AtEnd == Compile {
 		if _, _, err := build.Compile(ctx, t); err != nil {
-			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nMend it in %s, git commit, and go on with: carry rebase %[1]s --continue", t.Release, err, t.Shown())
+			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nMend it in %s, git commit, and go on with: carry rebase --continue", t.Release, err, t.Shown())
 		}
 	}
 	if err := os.Remove(recordPath(t)); err != nil {
@@ -403,5 +453,8 @@ func Abort(ctx context.Context, t *tree.Tree) error {
 	if err = errors.Join(err, os.RemoveAll(t.Project.Path(project.ReleasesDir, t.Release))); err != nil {
 		return err
 	}
-	return os.Remove(recordPath(t))
+	if err := os.Remove(recordPath(t)); err != nil {
+		return err
+	}
+	return t.Vanish()
 }

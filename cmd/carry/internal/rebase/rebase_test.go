@@ -6,12 +6,13 @@ import (
 	"flag"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
@@ -144,8 +145,88 @@ func TestRebaseRefusesMistakes(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := pins.Write(t.Context(), c.Project, "1.36"); err == nil || !strings.Contains(err.Error(), `"1.36" is not a release`) {
-		t.Error("no release:", err)
+}
+
+func TestARebaseStopsWhenAModuleThatABinaryNeedsCannotBeHad(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*treetest.Source)
+		want   []string
+	}{
+		"a newer release can be had": {
+			func(s *treetest.Source) {
+				s.Publish("v1.36.4", nil)
+				s.Publish("v1.36.7", nil)
+				s.Publish("v1.36.8", nil)
+				s.Refuse("k8s.io/sample-controller", "v0.36.7")
+				s.Refuse("k8s.io/api", "v0.36.8")
+			},
+			[]string{"k8s.io/mount-utils v0.36.6: no checksum can be had", "newest release of v1.36 that can be had is v1.36.7"},
+		},
+		"only an older release can be had": {
+			func(s *treetest.Source) { s.Publish("v1.36.4", nil) },
+			[]string{"k8s.io/mount-utils v0.36.6: no checksum can be had", "newest release of v1.36 that can be had is v1.36.4"},
+		},
+		"no other release can be had": {
+			func(*treetest.Source) {},
+			[]string{"k8s.io/mount-utils v0.36.6: no checksum can be had", "No release of v1.36 can be had"},
+		},
+		"upstream's module cannot be had either": {
+			func(s *treetest.Source) { s.Refuse("k8s.io/kubernetes", "v1.36.6") },
+			[]string{"k8s.io/kubernetes v1.36.6: 403 Forbidden"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s := treetest.WithTwoHooks(t), treetest.NewSource(t)
+			s.Publish("v1.36.6", nil)
+			s.Forget("k8s.io/mount-utils", "v0.36.6")
+			test.change(s)
+			before := everything(c)
+			other := tree.Of(c.Project, "v1.36.6")
+			err := other.Locked(t.Context(), func() error { return Start(t.Context(), other, Options{AtEnd: Nothing}) })
+			treetest.ExpectError(t, err, append(test.want, "v1.36.6 cannot be had, and nothing was changed")...)
+			if after := everything(c); !slices.Equal(after, before) {
+				t.Errorf("there are\n%s\nand were\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
+			}
+		})
+	}
+}
+
+// everything lists the files and directories of a checkout, but for what git keeps.
+func everything(c treetest.Checkout) (paths []string) {
+	c.Must(filepath.WalkDir(c.Project.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if entry.Name() == ".git" {
+			return fs.SkipDir
+		}
+		paths = append(paths, path)
+		return err
+	}))
+	return paths
+}
+
+func TestARebaseLeavesOutWhatNoBinaryNeeds(t *testing.T) {
+	c, s := treetest.WithTwoHooks(t), treetest.NewSource(t)
+	s.Publish("v1.36.6", nil)
+	s.Refuse("k8s.io/sample-controller", "v0.36.6")
+	other := tree.Of(c.Project, "v1.36.6")
+	c.Must(Start(t.Context(), other, Options{AtEnd: Nothing}))
+	work := c.Read("_output/v1.36.6/kubernetes/go.work")
+	if strings.Contains(work, "sample-controller") || !strings.Contains(work, "mount-utils") {
+		t.Errorf("go.work is\n%s", work)
+	}
+	if !strings.Contains(c.Read("_output/v1.36.6/kubernetes/pkg/a.go"), "managed.A()") {
+		t.Error("the series is not applied")
+	}
+}
+
+func TestRebasesUnderWayAreFound(t *testing.T) {
+	c := treetest.WithTwoHooks(t)
+	for _, want := range [][]string{nil, {"v1.36.3"}, {"v1.36.3", "v1.36.4"}} {
+		if len(want) > 0 {
+			c.Must(save(tree.Of(c.Project, want[len(want)-1]), &rebase{}))
+		}
+		if got, err := Releases(c.Project); err != nil || !slices.Equal(got, want) {
+			t.Errorf("under way are %v, want %v: %v", got, want, err)
+		}
 	}
 }
 
@@ -210,6 +291,7 @@ func TestRebaseOnUpstream(t *testing.T) {
 	c.Must(os.RemoveAll(c.Project.Path(project.ReleasesDir, "v1.36.3")))
 	c.Must(Start(t.Context(), tree.Of(c.Project, "v1.36.3"), Options{AtEnd: Nothing}))
 	expectSame(before)
+	expectUnneeded(c, tree.Of(c.Project, "v1.36.3"))
 
 	for _, release := range []string{"v1.36.1", "v1.34.0", "v1.34.2"} {
 		c.Must(Start(t.Context(), tree.Of(c.Project, release), Options{AtEnd: Nothing}))
@@ -258,6 +340,27 @@ func TestRebaseOnUpstream(t *testing.T) {
 	// The next one takes the override of its neighbour.
 	c.Must(Start(t.Context(), tree.Of(c.Project, "v1.33.13"), Options{AtEnd: Nothing}))
 	expectSame(before)
+}
+
+// expectUnneeded fails the test if a binary has a package of a module that a release can do
+// without.
+func expectUnneeded(c treetest.Checkout, t *tree.Tree) {
+	c.Helper()
+	args := []string{"list", "-deps", "-f={{with .Module}}{{.Path}}{{end}}"}
+	for _, binary := range project.Binaries {
+		args = append(args, "./cmd/"+binary)
+	}
+	cmd := exec.CommandContext(c.Context(), "go", args...)
+	cmd.Dir, cmd.Env = t.Dir, must(build.Env(c.Context(), t))
+	modules := strings.Fields(string(must(cmd.Output())))
+	if !slices.Contains(modules, "k8s.io/api") {
+		c.Errorf("the binaries have packages of %v alone", modules)
+	}
+	for _, unneeded := range project.UnneededModules {
+		if slices.Contains(modules, unneeded) {
+			c.Errorf("a binary has a package of %s", unneeded)
+		}
+	}
 }
 
 func must[T any](value T, err error) T {

@@ -90,7 +90,7 @@ func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(t.Dir), 0o755); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(filepath.Dir(t.Dir), "lock")
+	path := t.lockPath()
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
@@ -98,6 +98,10 @@ func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	for waiting := false; ; waiting = true {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
+			if !same(file, path) { // Vanish took it away.
+				file.Close()
+				return t.Lock(ctx)
+			}
 			return func() { file.Close() }, nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
@@ -114,6 +118,36 @@ func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+func (t *Tree) lockPath() string { return filepath.Join(filepath.Dir(t.Dir), "lock") }
+
+func same(file *os.File, path string) bool {
+	open, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(open, there)
+}
+
+// Vanish removes the lock, which is held, and the directory of the release if that was all
+// that was left in it.
+func (t *Tree) Vanish() error {
+	dir := filepath.Dir(t.Dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Name() != filepath.Base(t.lockPath()) {
+			return nil
+		}
+	}
+	if err := os.Remove(t.lockPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Remove(dir)
 }
 
 func (t *Tree) statePath() string { return filepath.Join(t.Dir, ".git", "carry.json") }
@@ -199,7 +233,7 @@ func (t *Tree) Update(ctx context.Context) error {
 		return err
 	}
 	if s.Conflict != "" {
-		return fmt.Errorf("%s waits in %s for its conflict to be resolved; then: carry tree %s --continue (or --abort)", s.Conflict, t.Shown(), t.Release)
+		return fmt.Errorf("%s waits in %s for its conflict to be resolved; then: carry %s %s --continue (or --abort)", s.Conflict, t.Shown(), t.adapter.Command(), t.Release)
 	}
 	if s, err = t.Base(ctx); err != nil {
 		return err

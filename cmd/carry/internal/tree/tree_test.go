@@ -3,9 +3,12 @@ package tree_test
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"strings"
 	"testing"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
 )
 
@@ -83,4 +86,31 @@ func TestAnInterruptedSwitchIsFinished(t *testing.T) {
 	c.Must(c.Tree.Save(s))
 	c.Edit("a.go", "af", "my work")
 	treetest.ExpectError(t, c.Tree.Update(t.Context()), "pkg/a.go was changed")
+}
+
+func TestALockThatVanishesIsTakenAgain(t *testing.T) {
+	c := treetest.New(t)
+	other := tree.Of(c.Project, "v1.36.3")
+	unlock, err := other.Lock(t.Context())
+	c.Must(err)
+	second := make(chan error)
+	go func() {
+		unlock, err := other.Lock(t.Context())
+		if err == nil {
+			defer unlock()
+			_, err = os.Stat(c.Project.Path("_output/v1.36.3/lock"))
+		}
+		second <- err
+	}()
+	c.Must(other.Vanish())
+	if _, err := os.Stat(c.Project.Path("_output/v1.36.3")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory is there: %v", err)
+	}
+	unlock()
+	c.Must(<-second)
+	c.Must(other.Vanish())
+	c.Must(c.Tree.Vanish())
+	if _, err := os.Stat(c.Tree.Dir); err != nil {
+		t.Errorf("a tree has vanished: %v", err)
+	}
 }

@@ -1,0 +1,170 @@
+package pins
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+)
+
+// Published is what can be had of a release: its modules are in go's module cache.
+type Published struct {
+	Release   string
+	goVersion string
+	modules   []Module
+	// Refused are the modules that cannot be had: upstream's own, or staging modules that its
+	// go.mod asks for.
+	Refused []Refusal
+}
+
+// Refusal is a module that cannot be had, and why.
+type Refusal struct {
+	Module  string `json:"module"`
+	Version string `json:"version"`
+	Reason  string `json:"reason"`
+}
+
+func (r Refusal) String() string { return fmt.Sprintf("%s %s: %s", r.Module, r.Version, r.Reason) }
+
+// Missing are the refused modules that a binary needs.
+func (p Published) Missing() []Refusal {
+	return slices.DeleteFunc(slices.Clone(p.Refused), func(r Refusal) bool { return slices.Contains(project.UnneededModules, r.Module) })
+}
+
+// notPublished matches what go says of a module version that nobody can have, as opposed to
+// one that could not be had just now. One without a checksum is such a version, too: go
+// trusts the first download of a module to its checksum database alone.
+var notPublished = regexp.MustCompile(`\b(403 Forbidden|404 Not Found|410 Gone|unknown revision)\b`)
+
+// refusal returns why a module cannot be had. An error that says nothing of the module, such
+// as that of a network, is returned as one.
+func refusal(m Module) (Refusal, error) {
+	why := notPublished.FindString(m.Error)
+	if why == "" {
+		return Refusal{}, fmt.Errorf("%s@%s cannot be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
+	}
+	if strings.Contains(m.Error, "/lookup/") { // golang.org/design/25530-sumdb
+		why = "no checksum can be had (" + why + ")"
+	}
+	return Refusal{m.Path, m.Version, why}, nil
+}
+
+// Fetch downloads upstream's module and its staging modules at a release. go checks each
+// against its checksum database, since no go.sum knows it yet. Without upstream's, the staging
+// modules are not asked for.
+func Fetch(ctx context.Context, release string) (Published, error) {
+	p := Published{Release: release}
+	if !project.ReleaseForm.MatchString(release) {
+		return p, fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", release)
+	}
+	if err := p.fetch(ctx, project.UpstreamModule+"@"+release); err != nil || len(p.Refused) > 0 {
+		return p, err
+	}
+	data, err := os.ReadFile(filepath.Join(p.modules[0].Dir, "go.mod"))
+	if err != nil {
+		return p, err
+	}
+	file, err := modfile.Parse("go.mod", data, nil)
+	if err != nil {
+		return p, err
+	}
+	p.goVersion = file.Go.Version
+	var staged []string
+	for _, replace := range file.Replace {
+		if strings.HasPrefix(replace.New.Path, "./staging/src/") {
+			staged = append(staged, replace.Old.Path+"@"+stagingVersion(release))
+		}
+	}
+	return p, p.fetch(ctx, staged...)
+}
+
+// stagingVersion is the version of staging modules at a release, v0.37.1 for v1.37.1.
+func stagingVersion(release string) string { return "v0" + strings.TrimPrefix(release, "v1") }
+
+// fetch adds modules, and those that are refused.
+func (p *Published) fetch(ctx context.Context, modules ...string) error {
+	fetched, err := goJSON[Module](ctx, append([]string{"mod", "download", "-json"}, modules...)...)
+	if err != nil {
+		return err
+	}
+	if len(fetched) != len(modules) {
+		return fmt.Errorf("go mod download: %d of %d modules are missing", len(modules)-len(fetched), len(modules))
+	}
+	for _, m := range fetched {
+		if m.Error == "" {
+			p.modules = append(p.modules, m)
+			continue
+		}
+		refused, err := refusal(m)
+		if err != nil {
+			return err
+		}
+		p.Refused = append(p.Refused, refused)
+	}
+	return nil
+}
+
+// Write writes the pins of a release into a directory of the checkout: a go.mod with upstream
+// and each of its staging modules that can be had, and the go.sum that go's checksum database
+// vouches for. The tree leaves out the others, which are named.
+func (p Published) Write(c project.Checkout, dir string) error {
+	var mod, sum strings.Builder
+	fmt.Fprintf(&mod, "module %s/%s\n\ngo %s\n\nrequire (\n\t%s %s\n", project.RootModule, filepath.ToSlash(dir), p.goVersion, project.UpstreamModule, p.Release)
+	for _, m := range slices.SortedFunc(slices.Values(p.modules), func(a, b Module) int { return cmp.Compare(a.Path, b.Path) }) {
+		if m.Path != project.UpstreamModule {
+			fmt.Fprintf(&mod, "\t%s %s\n", m.Path, m.Version)
+		}
+		fmt.Fprintf(&sum, "%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", m.Path, m.Version, m.Sum, m.GoModSum)
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintf(os.Stderr, "%s: the tree leaves out %s\n", p.Release, r)
+	}
+	mod.WriteString(")\n")
+	return errors.Join(disk.Write(c.Path(dir, "go.mod"), []byte(mod.String())), disk.Write(c.Path(dir, "go.sum"), []byte(sum.String())))
+}
+
+// goJSON runs a go command that prints a JSON object for each module, away from every module.
+// One for a module that cannot be had says so; it is no error of the command.
+func goJSON[T any](ctx context.Context, args ...string) ([]T, error) {
+	dir, err := os.MkdirTemp("", "carry-pin-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	// It fails if one module cannot be had; what it prints says which.
+	out, runErr := cmd.Output()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	var found []T
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var one T
+		if err := decoder.Decode(&one); err != nil {
+			return nil, fmt.Errorf("go %s: %w", strings.Join(args[:2], " "), err)
+		}
+		found = append(found, one)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("go %s: %w: %s", strings.Join(args[:2], " "), cmp.Or(runErr, errors.New("it printed no module")), git.FirstLine(stderr.String()))
+	}
+	return found, nil
+}
