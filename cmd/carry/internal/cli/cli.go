@@ -310,11 +310,28 @@ A release for which nothing has changed since it passed is skipped.`,
 	return cmd
 }
 
+// underWay returns that release, of those of which something is under way, which the user
+// names or need not name.
+func underWay(what string, releases, args []string) (string, error) {
+	are := "under way are " + strings.Join(releases, ", ")
+	switch {
+	case len(releases) == 0:
+		return "", fmt.Errorf("no %s is under way; start one with: carry %[1]s RELEASE", what)
+	case len(args) > 0 && !slices.Contains(releases, args[0]):
+		return "", fmt.Errorf("no %s of %q is under way; %s", what, args[0], are)
+	case len(args) > 0:
+		return args[0], nil
+	case len(releases) > 1:
+		return "", fmt.Errorf("more than one %s is under way; name the release; %s", what, are)
+	}
+	return releases[0], nil
+}
+
 func rebaseCommand() *cobra.Command {
 	var resume, abort, noBuild bool
 	var wanted rebase.Options
 	cmd := &cobra.Command{
-		Use:   "rebase RELEASE",
+		Use:   "rebase [RELEASE]",
 		Short: "Bring the series to a release that is not known yet",
 		Long: `Bring the series to a new release: pin its modules in build/releases/RELEASE, take the
 patches of the known release next to it, and apply them. If a module that a binary needs
@@ -331,17 +348,33 @@ against; older ones keep their previous patches where the new ones do not apply,
 and this project's modules are raised to it.
 
 At the end the packages that the series touches are compiled. --abort leaves everything
-as it was.`,
-		Args: cobra.ExactArgs(1),
+as it was.
+
+With --continue and --abort, RELEASE is the one to which a rebase is under way.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			checkout, err := project.Find()
 			if err != nil {
 				return err
 			}
-			if !project.ReleaseForm.MatchString(args[0]) {
-				return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", args[0])
+			var release string
+			switch {
+			case resume || abort:
+				releases, err := rebase.Releases(checkout)
+				if err != nil {
+					return err
+				}
+				if release, err = underWay("rebase", releases, args); err != nil {
+					return err
+				}
+			case len(args) == 1:
+				if release = args[0]; !project.ReleaseForm.MatchString(release) {
+					return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", release)
+				}
+			default:
+				return errors.New("name the release to rebase to")
 			}
-			t := tree.Of(checkout, args[0])
+			t := tree.Of(checkout, release)
 			unlock, err := t.Lock(cmd.Context())
 			if err != nil {
 				return err
