@@ -9,6 +9,7 @@
 //	git      a repository, and commits that are the same everywhere
 //	project  the names of this project, and its checkout
 //	pins     the Go modules that a release consists of
+//	outdated which of the releases are not upstream's newest
 //	patch    the form of a patch, and where its hunks fit
 //	series   the directory of patches
 //	tree     a release's repository; conflict.go says what happens on a conflict
@@ -22,6 +23,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -35,6 +37,10 @@ func main() {
 	defer stop()
 	if err := cli.Command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "carry:", cli.Explain(err))
-		os.Exit(1)
+		code := 1
+		if exit := (cli.ExitError{}); errors.As(err, &exit) {
+			code = exit.Code
+		}
+		os.Exit(code)
 	}
 }

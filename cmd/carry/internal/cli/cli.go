@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/check"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/lint"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/outdated"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/rebase"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
@@ -30,6 +32,14 @@ func Explain(err error) error {
 	}
 	return err
 }
+
+// ExitError is an error whose exit code says more than that it is one.
+type ExitError struct {
+	Code int
+	error
+}
+
+func (e ExitError) Unwrap() error { return e.error }
 
 // Command is carry with all of its commands.
 func Command() *cobra.Command {
@@ -55,6 +65,7 @@ and export.
   carry lint                     see whether the patches keep to the rules
   carry check                    see in seconds whether they still fit all releases
   carry build                    build the binaries
+  carry outdated                 see which releases are not the newest
   carry rebase v1.37.1           bring the series to another release
   carry verify                   see that the series is right for all releases
 
@@ -63,7 +74,7 @@ RELEASE is the newest known one unless it is given.`,
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), checkCommand(), buildCommand(), verifyCommand(), rebaseCommand(), statsCommand())
+	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), checkCommand(), buildCommand(), verifyCommand(), outdatedCommand(), rebaseCommand(), statsCommand())
 	return root
 }
 
@@ -310,6 +321,71 @@ A release for which nothing has changed since it passed is skipped.`,
 	return cmd
 }
 
+func outdatedCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "outdated",
+		Short: "See which known releases are not upstream's newest",
+		Long: `Compare the known releases with what the go command lists and can fetch. The table
+has a line for each known release, after those of newer minor versions:
+
+  RELEASE  the known release, or - for a newer minor version
+  NEWEST   the newest release of its minor version that can be had: upstream's module and
+           all staging modules that a binary needs, each with a checksum. Of a newer minor
+           version without a release it is the newest pre-release.
+  SUPPORT  until and the last month of upstream's support, or ended and that month:
+           ` + fmt.Sprint(project.SupportMonths) + ` months after the first release of the minor version (KEP-1498)
+  NEXT     the command that takes the newest, or -
+
+Below it is a line for each newer release that is listed and cannot be had, with the
+modules that are at fault. What can be had is in go's module cache afterwards.
+
+The exit code is 0 if nothing newer can be had, 1 if something can, and 2 for everything
+else, such as a network that does not answer. A pre-release does not count.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return ExitError{2, err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "table" && output != "json" {
+				return ExitError{2, fmt.Errorf("--output %q is neither table nor json", output)}
+			}
+			checkout, err := project.Find()
+			if err != nil {
+				return ExitError{2, err}
+			}
+			rows, err := outdated.Ask(cmd.Context(), checkout, time.Now())
+			if err != nil {
+				return ExitError{2, err}
+			}
+			if output == "json" {
+				data, err := json.MarshalIndent(rows, "", "  ")
+				if err != nil {
+					return ExitError{2, err}
+				}
+				fmt.Println(string(data))
+			} else {
+				fmt.Print(outdated.Table(rows))
+			}
+			newer := 0
+			for _, row := range rows {
+				if row.Outdated() {
+					newer++
+				}
+			}
+			if newer > 0 {
+				return ExitError{1, fmt.Errorf("outdated: %d newer releases can be had", newer)}
+			}
+			return nil
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return ExitError{2, err} })
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "the form: table or json")
+	return cmd
+}
+
 // underWay returns that release, of those of which something is under way, which the user
 // names or need not name.
 func underWay(what string, releases, args []string) (string, error) {
@@ -372,7 +448,7 @@ With --continue and --abort, RELEASE is the one to which a rebase is under way.`
 					return fmt.Errorf("%q is not a release of Kubernetes, such as v1.37.1", release)
 				}
 			default:
-				return errors.New("name the release to rebase to")
+				return errors.New("name the release to rebase to; carry outdated knows the newest")
 			}
 			t := tree.Of(checkout, release)
 			unlock, err := t.Lock(cmd.Context())

@@ -34,3 +34,39 @@ func TestWhatIsUnderWayNeedNotBeNamed(t *testing.T) {
 		})
 	}
 }
+
+func TestOutdatedSaysByItsExitCodeWhatItFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*treetest.Source)
+		args   []string
+		code   int
+	}{
+		"nothing newer":            {func(*treetest.Source) {}, nil, 0},
+		"a newer release":          {func(s *treetest.Source) { s.Publish("v1.37.1", nil) }, []string{"-o", "json"}, 1},
+		"only a pre-release":       {func(s *treetest.Source) { s.Publish("v1.38.0-alpha.1", nil) }, nil, 0},
+		"a source that is broken":  {func(s *treetest.Source) { s.Broken = true }, nil, 2},
+		"a form that is not known": {func(*treetest.Source) {}, []string{"-o", "yaml"}, 2},
+		"a flag that is not known": {func(*treetest.Source) {}, []string{"--all"}, 2},
+		"an argument":              {func(*treetest.Source) {}, []string{"v1.37.0"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s := treetest.New(t), treetest.NewSource(t)
+			s.Publish("v1.37.0", nil)
+			test.change(s)
+			t.Chdir(c.Project.Dir)
+			cmd := outdatedCommand()
+			cmd.SetArgs(test.args)
+			code := 0
+			if err := cmd.Execute(); err != nil {
+				exit, ok := err.(ExitError)
+				if !ok {
+					t.Fatal(err)
+				}
+				code = exit.Code
+			}
+			if code != test.code {
+				t.Errorf("the exit code is %d, want %d", code, test.code)
+			}
+		})
+	}
+}

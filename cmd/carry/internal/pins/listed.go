@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 
@@ -17,6 +18,7 @@ import (
 type listed struct {
 	Path, Version string
 	Versions      []string
+	Time          time.Time
 	Error         *struct{ Err string }
 }
 
@@ -85,10 +87,44 @@ func Newest(ctx context.Context, releases []string, enough func(Published) bool)
 	return Published{}, refused, nil
 }
 
-// Whole says that a release can be had with all that a binary needs.
-func Whole(p Published) bool { return len(p.Missing()) == 0 }
+// Whole and HasUpstream say when a release can be had: with all that a binary needs, or at
+// least upstream's own module.
+func Whole(p Published) bool       { return len(p.Missing()) == 0 }
+func HasUpstream(p Published) bool { return len(p.modules) > 0 }
 
 // Finished are those of a minor version among the releases listed that are no pre-releases.
 func Finished(minor string, listed []string) []string {
 	return slices.DeleteFunc(slices.Clone(listed), func(l string) bool { return project.Minor(l) != minor || semver.Prerelease(l) != "" })
+}
+
+// Prereleases are those of a minor version among the releases listed.
+func Prereleases(minor string, listed []string) []string {
+	return slices.DeleteFunc(slices.Clone(listed), func(l string) bool { return project.Minor(l) != minor || semver.Prerelease(l) == "" })
+}
+
+// After are the releases newer than one; all are if that is none.
+func After(release string, releases []string) []string {
+	return slices.DeleteFunc(slices.Clone(releases), func(r string) bool { return semver.Compare(r, release) <= 0 })
+}
+
+// FirstReleased returns when the first release of each minor version was, of those for which
+// that is known.
+func FirstReleased(ctx context.Context, minors []string) (map[string]time.Time, error) {
+	args := []string{"list", "-m", "-e", "-json=Path,Version,Time,Error"}
+	for _, minor := range minors {
+		args = append(args, project.UpstreamModule+"@"+minor+".0")
+	}
+	found, err := goJSON[listed](ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	dates := map[string]time.Time{}
+	for _, m := range found {
+		if m.Error == nil {
+			dates[project.Minor(m.Version)] = m.Time
+		} else if _, err := refusal(Module{Path: m.Path, Version: m.Version, Error: m.Error.Err}); err != nil {
+			return nil, err
+		}
+	}
+	return dates, nil
 }

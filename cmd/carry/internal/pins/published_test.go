@@ -102,7 +102,7 @@ func TestListedJoinsTheListsOfAllModules(t *testing.T) {
 	if !slices.Equal(listed, want) {
 		t.Errorf("listed are %v, want %v", listed, want)
 	}
-	if got := pins.Finished("v1.36", listed); !slices.Equal(got, []string{"v1.36.10", "v1.36.9", "v1.36.3"}) {
-		t.Errorf("of v1.36 there are %v", got)
+	if got := pins.After("v1.36.3", pins.Finished("v1.36", listed)); !slices.Equal(got, []string{"v1.36.10", "v1.36.9"}) {
+		t.Errorf("after v1.36.3 come %v", got)
 	}
 }

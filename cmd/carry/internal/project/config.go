@@ -54,6 +54,12 @@ var (
 	PatchDate = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
+// SupportMonths is how long upstream supports a minor version after its first release: twelve
+// months and two of maintenance, by KEP-1498 (Kubernetes Yearly Support Period). The page of
+// patch releases of upstream's site names a day for each, which lies in the month that this
+// gives.
+const SupportMonths = 14
+
 // VersionSuffix stands between a release and a tree's commit in a version.
 const VersionSuffix = "+wp."
 
