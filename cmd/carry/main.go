@@ -18,6 +18,7 @@
 //	lint     the rules of the series
 //	verify   whether the series is right for a release
 //	rebase   another release
+//	preview  one that is only tried
 //	cli      the commands
 package main
 

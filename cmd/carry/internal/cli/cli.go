@@ -18,6 +18,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/check"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/lint"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/outdated"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/preview"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/rebase"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
@@ -68,13 +69,14 @@ and export.
   carry outdated                 see which releases are not the newest
   carry rebase v1.37.1           bring the series to another release
   carry verify                   see that the series is right for all releases
+  carry preview                  see what breaks in the next release
 
 RELEASE is the newest known one unless it is given.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), checkCommand(), buildCommand(), verifyCommand(), outdatedCommand(), rebaseCommand(), statsCommand())
+	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), checkCommand(), buildCommand(), verifyCommand(), outdatedCommand(), rebaseCommand(), previewCommand(), statsCommand())
 	return root
 }
 
@@ -302,15 +304,7 @@ A release for which nothing has changed since it passed is skipped.`,
 				}
 				results = append(results, v)
 			}
-			fmt.Print(verify.Matrix(names, results))
-			for _, v := range results {
-				if len(v.Flaked) > 0 {
-					fmt.Printf("%s: passed only when run by themselves: %s\n", v.Release, strings.Join(v.Flaked, ", "))
-				}
-				if v.Failed != "" {
-					fmt.Printf("%s: %s\n", v.Release, v.Failed)
-				}
-			}
+			printResults(names, results)
 			if failed > 0 {
 				return fmt.Errorf("verify: %d of %d releases failed", failed, len(results))
 			}
@@ -319,6 +313,18 @@ A release for which nothing has changed since it passed is skipped.`,
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "verify releases for which nothing has changed, too")
 	return cmd
+}
+
+func printResults(names []string, results []verify.Result) {
+	fmt.Print(verify.Matrix(names, results))
+	for _, v := range results {
+		if len(v.Flaked) > 0 {
+			fmt.Printf("%s: passed only when run by themselves: %s\n", v.Release, strings.Join(v.Flaked, ", "))
+		}
+		if v.Failed != "" {
+			fmt.Printf("%s: %s\n", v.Release, v.Failed)
+		}
+	}
 }
 
 func outdatedCommand() *cobra.Command {
@@ -384,6 +390,123 @@ else, such as a network that does not answer. A pre-release does not count.`,
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return ExitError{2, err} })
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "the form: table or json")
 	return cmd
+}
+
+func previewCommand() *cobra.Command {
+	var resume, abort, keep, noBuild bool
+	var upstreamGit string
+	cmd := &cobra.Command{
+		Use:   "preview [RELEASE]",
+		Short: "See what breaks in a release that is not supported yet",
+		Long: `Try the series on a pre-release, the newest that can be had by default: pin it, apply the
+patches as carry rebase does, lint, type-check, compile the packages that the series
+touches, and run upstream's tests of them and ours. Called again, it does what is left to
+do.
+
+The release does not become a known one: its pins are in _output/RELEASE/pins, the overrides
+that it needs in _output/RELEASE/patches, and nothing that can be committed changes. Other
+commands take it if they are given it by name: carry tree, export, check, build, verify.
+A module that cannot be had is taken from the newest version before it that can, and named.
+
+A conflict is left in the tree, and shown: resolve it, git add, --continue. If something
+does not compile, fix it in the tree, git commit, --continue. With --keep the overrides go to
+patches/MINOR, where further previews and carry rebase find them. --abort removes the preview.
+
+With --continue, --abort and --keep, RELEASE is the one that is previewed.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			checkout, err := project.Find()
+			if err != nil {
+				return err
+			}
+			var release string
+			switch {
+			case resume || abort || keep:
+				previews, err := checkout.Previews()
+				if err != nil {
+					return err
+				}
+				if release, err = underWay("preview", previews, args); err != nil {
+					return err
+				}
+			case len(args) == 1:
+				if release = args[0]; !project.ReleaseForm.MatchString(release) {
+					return fmt.Errorf("%q is not a release of Kubernetes, such as v1.38.0-alpha.1", release)
+				}
+			default:
+				if release, err = preview.Newest(cmd.Context(), checkout); err != nil {
+					return err
+				}
+				if release == "" {
+					fmt.Println("no pre-release newer than the known releases can be had: there is nothing to preview")
+					return nil
+				}
+			}
+			t := tree.Of(checkout, release)
+			return t.Locked(cmd.Context(), func() error {
+				switch {
+				case abort:
+					return preview.Abort(t)
+				case keep:
+					return preview.Keep(cmd.Context(), t)
+				case resume:
+					err = preview.Continue(cmd.Context(), t, upstreamGit)
+				default:
+					err = preview.Start(cmd.Context(), t, upstreamGit)
+				}
+				if err != nil {
+					return err
+				}
+				return tryPreview(cmd.Context(), t, noBuild)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&resume, "continue", false, "go on once the conflict is resolved, or what did not compile is fixed")
+	cmd.Flags().BoolVar(&abort, "abort", false, "remove the preview, and work in its tree")
+	cmd.Flags().BoolVar(&keep, "keep", false, "move the preview's overrides to those of its minor version")
+	cmd.Flags().BoolVar(&noBuild, "no-build", false, "stop after the type check, which takes seconds")
+	cmd.Flags().StringVar(&upstreamGit, "upstream-git", "", "a clone of upstream, to name its commits in a conflict")
+	cmd.MarkFlagsMutuallyExclusive("continue", "abort", "keep")
+	return cmd
+}
+
+// tryPreview says what of the series, which is applied, is not right for the release.
+func tryPreview(ctx context.Context, t *tree.Tree, noBuild bool) error {
+	differences, err := preview.Differences(t)
+	if err != nil {
+		return err
+	}
+	for _, line := range differences {
+		fmt.Println(line)
+	}
+	t.Say("linting and type-checking")
+	problems, err := preview.Fits(ctx, t)
+	if err != nil {
+		return err
+	}
+	for _, line := range problems {
+		fmt.Println(line)
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("preview: the series does not fit %s: %d problems; fix them in %s, git commit, and go on with: carry preview --continue", t.Release, len(problems), t.Shown())
+	}
+	if noBuild {
+		fmt.Printf("%s: the series applies, and has no type error; the rest is left to: carry preview %[1]s\n", t.Release)
+		return nil
+	}
+	names, err := series.Order(t.Project)
+	if err != nil {
+		return err
+	}
+	v, err := verify.Release(ctx, t, verify.Trusted)
+	if err != nil {
+		return err
+	}
+	printResults(names, []verify.Result{v})
+	if v.Failed != "" {
+		return fmt.Errorf("preview: the series is not right for %s", t.Release)
+	}
+	return nil
 }
 
 // underWay returns that release, of those of which something is under way, which the user
@@ -503,8 +626,8 @@ func projectAndReleases(args []string) (project.Checkout, []string, error) {
 		return p, nil, err
 	}
 	for _, arg := range args {
-		if !slices.Contains(known, arg) {
-			return p, nil, fmt.Errorf("unknown release %q; known are %s", arg, strings.Join(known, ", "))
+		if err := p.Knows(arg); err != nil {
+			return p, nil, err
 		}
 	}
 	if len(args) > 0 {
@@ -523,8 +646,7 @@ func withTree(run func(context.Context, *tree.Tree) error) func(*cobra.Command, 
 			return err
 		}
 		if len(rest) > 0 {
-			known, _ := t.Project.Releases()
-			return fmt.Errorf("unknown release %q; known are %s", rest[0], strings.Join(known, ", "))
+			return t.Project.Knows(rest[0])
 		}
 		return t.Locked(cmd.Context(), func() error { return run(cmd.Context(), t) })
 	}

@@ -21,7 +21,8 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
-// Pins are the modules of a release, as build/releases/RELEASE pins them.
+// Pins are the modules of a release, as build/releases/RELEASE pins them, or for a preview
+// _output/RELEASE/pins.
 type Pins struct {
 	// Modules maps module paths to versions; sums has the go.sum line of each.
 	Modules map[string]string
@@ -34,7 +35,7 @@ type Pins struct {
 
 // Read reads the pins of a release, and sees that go.sum has them all.
 func Read(c project.Checkout, release string) (Pins, error) {
-	shown := filepath.Join(project.ReleasesDir, release)
+	shown := c.PinsDir(release)
 	dir := c.Path(shown)
 	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
@@ -84,7 +85,7 @@ func Download(c project.Checkout, release string, want Pins) (map[string]Module,
 	}
 	slices.Sort(args[3:])
 	cmd := exec.Command("go", args...)
-	cmd.Dir = c.Path(project.ReleasesDir, release)
+	cmd.Dir = c.Path(c.PinsDir(release))
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -99,7 +100,7 @@ func Download(c project.Checkout, release string, want Pins) (map[string]Module,
 			return nil, time.Time{}, fmt.Errorf("%s@%s cannot be had: %s", m.Path, m.Version, git.FirstLine(m.Error))
 		}
 		if m.Sum != want.sums[m.Path] {
-			return nil, time.Time{}, fmt.Errorf("%s@%s has the checksum %s, but %s/go.sum pins %s", m.Path, m.Version, m.Sum, filepath.Join(project.ReleasesDir, release), want.sums[m.Path])
+			return nil, time.Time{}, fmt.Errorf("%s@%s has the checksum %s, but %s/go.sum pins %s", m.Path, m.Version, m.Sum, c.PinsDir(release), want.sums[m.Path])
 		}
 		modules[m.Path] = m
 	}

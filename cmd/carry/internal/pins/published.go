@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
@@ -86,14 +87,14 @@ func Fetch(ctx context.Context, release string) (Published, error) {
 	var staged []string
 	for _, replace := range file.Replace {
 		if strings.HasPrefix(replace.New.Path, "./staging/src/") {
-			staged = append(staged, replace.Old.Path+"@"+stagingVersion(release))
+			staged = append(staged, replace.Old.Path+"@"+StagingVersion(release))
 		}
 	}
 	return p, p.fetch(ctx, staged...)
 }
 
-// stagingVersion is the version of staging modules at a release, v0.37.1 for v1.37.1.
-func stagingVersion(release string) string { return "v0" + strings.TrimPrefix(release, "v1") }
+// StagingVersion is the version of staging modules at a release, v0.37.1 for v1.37.1.
+func StagingVersion(release string) string { return "v0" + strings.TrimPrefix(release, "v1") }
 
 // fetch adds modules, and those that are refused.
 func (p *Published) fetch(ctx context.Context, modules ...string) error {
@@ -114,6 +115,41 @@ func (p *Published) fetch(ctx context.Context, modules ...string) error {
 			return err
 		}
 		p.Refused = append(p.Refused, refused)
+	}
+	return nil
+}
+
+// Borrow takes modules that are missing from the newest version before the release's that can
+// be had, so that the rest of the release can at least be tried. One of which there is no
+// version stays refused.
+func (p *Published) Borrow(ctx context.Context) error {
+	missing := p.Missing()
+	if len(missing) == 0 {
+		return nil
+	}
+	var paths []string
+	for _, r := range missing {
+		paths = append(paths, r.Module)
+	}
+	lists, err := versions(ctx, paths)
+	if err != nil {
+		return err
+	}
+	for _, list := range lists {
+		at := slices.IndexFunc(p.Refused, func(r Refusal) bool { return r.Module == list.Path })
+		older := slices.DeleteFunc(list.Versions, func(v string) bool { return semver.Compare(v, p.Refused[at].Version) >= 0 })
+		semver.Sort(older)
+		for _, version := range slices.Backward(older) {
+			one := Published{Release: p.Release}
+			if err := one.fetch(ctx, list.Path+"@"+version); err != nil {
+				return err
+			}
+			if len(one.modules) > 0 {
+				p.modules = append(p.modules, one.modules...)
+				p.Refused = slices.Delete(p.Refused, at, at+1)
+				break
+			}
+		}
 	}
 	return nil
 }

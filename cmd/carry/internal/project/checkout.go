@@ -71,10 +71,61 @@ func (c Checkout) Release(args []string) (release string, rest []string, err err
 	if len(args) == 0 || !looksLikeRelease.MatchString(args[0]) {
 		return known[0], args, nil
 	}
-	if !slices.Contains(known, args[0]) {
-		return "", nil, fmt.Errorf("unknown release %q; known are %s", args[0], strings.Join(known, ", "))
+	if err := c.Knows(args[0]); err != nil {
+		return "", nil, err
 	}
 	return args[0], args[1:], nil
+}
+
+// Knows returns an error for a release that is neither known nor previewed.
+func (c Checkout) Knows(release string) error {
+	known, err := c.Releases()
+	if err != nil {
+		return err
+	}
+	previews, err := c.Previews()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(known, release) && !slices.Contains(previews, release) {
+		return fmt.Errorf("unknown release %q; known are %s", release, strings.Join(append(known, previews...), ", "))
+	}
+	return nil
+}
+
+// Previews returns the releases that are previewed, the newest first. They are not known
+// releases: nothing takes one that is not asked for it by name.
+func (c Checkout) Previews() ([]string, error) {
+	pins, err := filepath.Glob(c.Path(PreviewPins("*"), "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	var previews []string
+	for _, path := range pins {
+		previews = append(previews, filepath.Base(filepath.Dir(filepath.Dir(path))))
+	}
+	semver.Sort(previews)
+	slices.Reverse(previews)
+	return previews, nil
+}
+
+// PreviewPins is the directory with the pins of a previewed release, and PreviewPatches that
+// with its overrides, relative to the checkout. Both can be made again, so they are not
+// committed.
+func PreviewPins(release string) string    { return filepath.Join(OutputDir, release, "pins") }
+func PreviewPatches(release string) string { return filepath.Join(OutputDir, release, "patches") }
+
+// PinsDir is the directory with the pins of a release, known or else previewed, relative to the
+// checkout.
+func (c Checkout) PinsDir(release string) string {
+	known := filepath.Join(ReleasesDir, release)
+	if _, err := os.Stat(c.Path(known)); err == nil {
+		return known
+	}
+	if _, err := os.Stat(c.Path(PreviewPins(release))); err == nil {
+		return PreviewPins(release)
+	}
+	return known
 }
 
 // Packages returns the import paths of this project's packages that trees use. go does

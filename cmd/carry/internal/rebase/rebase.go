@@ -1,4 +1,5 @@
-// Package rebase brings the series to a release that is not known yet, and takes that back.
+// Package rebase brings the series to a release that is not known yet, for good or for a
+// preview, and takes that back.
 // It knows pins, patches and trees, and must not know what the release is then built or
 // tested for.
 package rebase
@@ -35,6 +36,8 @@ import (
 type rebase struct {
 	// From is the known release next to the new one, whose patches are tried first.
 	From string
+	// preview is set for a release that does not become a known one.
+	preview bool
 	// Before maps the paths of files to what they were; what is not in it was not there.
 	Before map[string][]byte
 	Options
@@ -142,6 +145,9 @@ func Start(ctx context.Context, t *tree.Tree, wanted Options) error {
 	}
 	if slices.Contains(known, t.Release) {
 		return fmt.Errorf("%s is known already; see whether the series is right there with: carry verify %[1]s", t.Release)
+	}
+	if previews, err := t.Project.Previews(); err != nil || slices.Contains(previews, t.Release) {
+		return errors.Join(err, fmt.Errorf("%s is previewed; end that first with: carry preview %[1]s --abort", t.Release))
 	}
 	if _, err := os.Stat(t.Dir); err == nil {
 		return fmt.Errorf("%s is there, though %s is not known; move it out of the way", t.Shown(), t.Release)
@@ -286,6 +292,43 @@ func (r *rebase) resume(ctx context.Context, t *tree.Tree) error {
 		}
 	}
 	return r.apply(ctx, t)
+}
+
+// Preview applies the series to a release that is pinned for a preview, as a rebase does. What
+// comes out of it stays with the preview.
+func Preview(ctx context.Context, t *tree.Tree, upstreamGit string) error {
+	r, err := previewOf(t, upstreamGit)
+	if err != nil {
+		return err
+	}
+	if err := r.apply(ctx, t); err != nil {
+		return err
+	}
+	s, err := t.Load()
+	if err != nil || !slices.ContainsFunc(s.Applied, func(a tree.Applied) bool { return a.Resolved }) {
+		return err
+	}
+	return t.Export(ctx)
+}
+
+// ResumePreview goes on after the user has resolved a conflict, or fixed what did not compile.
+func ResumePreview(ctx context.Context, t *tree.Tree, upstreamGit string) error {
+	r, err := previewOf(t, upstreamGit)
+	if err != nil {
+		return err
+	}
+	if err := r.resume(ctx, t); err != nil {
+		return err
+	}
+	return t.Export(ctx)
+}
+
+func previewOf(t *tree.Tree, upstreamGit string) (*rebase, error) {
+	known, err := t.Project.Releases()
+	if err != nil {
+		return nil, err
+	}
+	return &rebase{From: nearest(t.Release, known), preview: true, Options: Options{UpstreamGit: upstreamGit}}, nil
 }
 
 // finish writes what has come out to patches/, and ends the rebase.

@@ -15,10 +15,10 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 )
 
-// Dirs returns where patches for a release are looked for, in this order: its own
-// directory, that of its minor version, and that of the common ones.
+// Dirs returns where patches for a release are looked for, in this order: that of a preview,
+// its own directory, that of its minor version, and that of the common ones.
 func Dirs(release string) []string {
-	return []string{filepath.Join(project.PatchesDir, release), filepath.Join(project.PatchesDir, project.Minor(release)), project.PatchesDir}
+	return []string{project.PreviewPatches(release), filepath.Join(project.PatchesDir, release), filepath.Join(project.PatchesDir, project.Minor(release)), project.PatchesDir}
 }
 
 // Read reads the patches that apply to a release in the order of
@@ -67,7 +67,16 @@ func Dropped(c project.Checkout, release string) (map[string]bool, error) {
 
 // File returns the file of a patch that counts for a release.
 func File(c project.Checkout, release, name string) (path string, data []byte, err error) {
-	for _, dir := range Dirs(release) {
+	return fileIn(c, Dirs(release), name)
+}
+
+// Overridden returns the file of a patch that would count for a release without its preview.
+func Overridden(c project.Checkout, release, name string) (path string, data []byte, err error) {
+	return fileIn(c, Dirs(release)[1:], name)
+}
+
+func fileIn(c project.Checkout, dirs []string, name string) (path string, data []byte, err error) {
+	for _, dir := range dirs {
 		path = filepath.Join(dir, name)
 		if data, err = os.ReadFile(c.Path(path)); !errors.Is(err, os.ErrNotExist) {
 			break
@@ -172,8 +181,12 @@ func Users(dir string, known []string) []string {
 }
 
 // OverrideDir is where a release's overrides go: to its minor version, so that the
-// next patch release finds them there, unless another known release would get them, too.
+// next patch release finds them there, unless another known release would get them, too. A
+// release that is not known keeps them to itself.
 func OverrideDir(c project.Checkout, release string, known []string) string {
+	if !slices.Contains(known, release) {
+		return project.PreviewPatches(release)
+	}
 	shared := filepath.Join(project.PatchesDir, project.Minor(release))
 	if len(Users(shared, known)) > 1 {
 		return filepath.Join(project.PatchesDir, release)

@@ -168,6 +168,11 @@ func (t *Tree) planExport(ctx context.Context, s State) (export, error) {
 		return e, err
 	}
 	newest := t.Release == releases[0]
+	users := releases
+	preview := !slices.Contains(releases, t.Release)
+	if preview {
+		users = append(slices.Clone(releases), t.Release)
+	}
 	commits, err := t.commits(ctx, s)
 	if err != nil {
 		return e, err
@@ -182,9 +187,10 @@ func (t *Tree) planExport(ctx context.Context, s State) (export, error) {
 		path := filepath.Join(project.PatchesDir, c.name)
 		now, _, err := series.File(t.Project, t.Release, c.name)
 		switch {
-		case err == nil && len(series.Users(filepath.Dir(now), releases)) == 1:
+		case err == nil && len(series.Users(filepath.Dir(now), users)) == 1 && (!preview || filepath.Dir(now) == project.PreviewPatches(t.Release)):
 			// The release alone reads that file, so it is written whether or not the commit
-			// is new: a patch before it may have changed the file that it is made from.
+			// is new: a patch before it may have changed the file that it is made from. A
+			// preview writes no file but its own.
 			path = now
 		case newest:
 		case slices.ContainsFunc(s.Applied, func(a Applied) bool { return a.Commit == c.id && !a.Resolved }):
@@ -192,7 +198,7 @@ func (t *Tree) planExport(ctx context.Context, s State) (export, error) {
 		default:
 			path = filepath.Join(series.OverrideDir(t.Project, t.Release, releases), c.name)
 		}
-		if e.files[path], err = t.shareContext(ctx, c, series.Users(filepath.Dir(path), releases)); err != nil {
+		if e.files[path], err = t.shareContext(ctx, c, series.Users(filepath.Dir(path), users)); err != nil {
 			return e, err
 		}
 	}

@@ -82,6 +82,15 @@ func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *Resu
 	if len(our) > 0 {
 		return 0, fmt.Errorf("upstream's tests fail with the series, and not without it: %s", strings.Join(our, ", "))
 	}
+	previews, err := t.Project.Previews()
+	if err != nil {
+		return 0, err
+	}
+	if slices.Contains(previews, t.Release) {
+		t.Say("not counted, since they fail without the series, too: %s", strings.Join(theirs, ", "))
+		v.NotCounted = append(v.NotCounted, theirs...)
+		return passed, nil
+	}
 	return 0, fmt.Errorf("upstream's tests fail, without the series too: %s; name them in build/releases/%s/failing, one a line: package, test, reason", strings.Join(theirs, ", "), t.Release)
 }
 

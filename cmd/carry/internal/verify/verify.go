@@ -157,7 +157,7 @@ func key(t *tree.Tree) (string, error) {
 		return "", fmt.Errorf("go env: %w", err)
 	}
 	parts := [][]byte{[]byte(tree.PinsKey(pins)), host, []byte(os.Getenv("FORCE_HOST_GO")), []byte(strconv.Itoa(os.Getuid()))}
-	for _, dir := range append(slices.Clone(project.LinkedDirs), project.PatchesDir, project.ToolDir, project.ModuleDirs[project.CoreModule], filepath.Join(project.ReleasesDir, t.Release)) {
+	for _, dir := range append(slices.Clone(project.LinkedDirs), project.PatchesDir, project.ToolDir, project.ModuleDirs[project.CoreModule], filepath.Join(project.ReleasesDir, t.Release), project.PreviewPatches(t.Release)) {
 		err := filepath.WalkDir(t.Project.Path(dir), func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
