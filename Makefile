@@ -172,6 +172,12 @@ VERIFY ?=
 verify: $(CARRY) ## See that the series is right on every release: apply, lint, compile, upstream's tests, ours
 	$(CARRY) verify $(VERIFY)
 
+# PREVIEW is the release; empty means the newest pre-release that can be had.
+PREVIEW ?=
+.PHONY: preview
+preview: $(CARRY) ## See what breaks in upstream's next release: verify the series on a pre-release
+	$(CARRY) preview $(PREVIEW)
+
 .PHONY: rebase-test
 rebase-test: ## Prove carry rebase with real releases of upstream
 	cd cmd/carry && go test -count=1 -timeout=30m -run='^TestRebaseOnUpstream' ./internal/rebase -args -upstream
