@@ -169,13 +169,14 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 	const pods = 20
 	n.learn(t)
 	var created atomic.Int64
-	ended := make(chan struct{})
+	ended := make(chan error, 1)
 	go func() {
-		defer close(ended)
+		var err error
+		defer func() { ended <- err }()
 		for i := range pods {
 			p := fixture.Pod(fmt.Sprintf("cut-%d", i), []map[string]string{asks, nil}[i%2], fixture.Container("c", fixture.Idle, "cpu=20m memory=16Mi", ""))
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			_, err := n.client.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			_, err = n.client.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
 			cancel()
 			if err != nil {
 				return
@@ -185,6 +186,13 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 		}
 	}()
 	waitFor(t, time.Minute, "more than half of the pods are created", func(context.Context) error {
+		select {
+		case err := <-ended:
+			if ended <- err; err != nil {
+				t.Fatalf("only %d of %d pods were created: %v", created.Load(), pods, err)
+			}
+		default:
+		}
 		if count := created.Load(); count < pods*6/10 {
 			return fmt.Errorf("there are %d of %d", count, pods)
 		}
