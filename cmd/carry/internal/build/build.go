@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -22,12 +23,21 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
+// HostPlatform is the platform of this host.
+const HostPlatform = runtime.GOOS + "/" + runtime.GOARCH
+
+var platformForm = regexp.MustCompile(`^[a-z0-9]+/[a-z0-9]+$`)
+
 // BinaryList is the list of binaries for a user to read.
 func BinaryList() string { return strings.Join(project.Binaries, ", ") }
 
 // Binaries builds what is wanted, all by default, of a source: Patched or Upstream. It runs
-// upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to give the version.
-func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *tree.Tree) (Source, error), wanted []string) error {
+// upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to give the version. The platform
+// is one such as linux/arm64; binaries of another than this host's have a directory of their own.
+func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *tree.Tree) (Source, error), platform string, wanted []string) error {
+	if !platformForm.MatchString(platform) {
+		return fmt.Errorf("unknown platform %q; write one such as linux/arm64", platform)
+	}
 	if len(wanted) == 0 {
 		wanted = project.Binaries
 	}
@@ -47,6 +57,11 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 	major, rest, _ := strings.Cut(strings.TrimPrefix(t.Release, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	bin := filepath.Join(filepath.Dir(t.Dir), from.bin)
+	var cross []string
+	if platform != HostPlatform {
+		bin += "-" + strings.ReplaceAll(platform, "/", "-")
+		cross = []string{"KUBE_BUILD_PLATFORMS=" + platform}
+	}
 	versionFile := bin + ".version"
 	content := fmt.Sprintf("KUBE_GIT_COMMIT='%s'\nKUBE_GIT_TREE_STATE='%s'\nKUBE_GIT_VERSION='%s'\nKUBE_GIT_MAJOR='%s'\nKUBE_GIT_MINOR='%s'\n", from.commit, from.state, from.version, major, minor)
 	if err := disk.Write(versionFile, []byte(content)); err != nil {
@@ -62,12 +77,12 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 	}
 	what := make([]string, len(wanted))
 	for i, name := range wanted {
-		what[i] = "cmd/" + name
+		what[i] = project.SourceDir(name)
 	}
-	t.Say("building %s as %s", strings.Join(wanted, ", "), from.version)
+	t.Say("building %s as %s for %s", strings.Join(wanted, ", "), from.version, platform)
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "WHAT="+strings.Join(what, " "))
 	cmd.Dir = from.Dir
-	cmd.Env = append(withoutMake(append(os.Environ(), toolchain...)), caches...)
+	cmd.Env = slices.Concat(withoutMake(os.Environ()), toolchain, caches, cross)
 	cmd.Env = append(cmd.Env,
 		"KUBE_GIT_VERSION_FILE="+versionFile,
 		"KUBE_STATIC_OVERRIDES="+project.StaticBinary,
@@ -78,7 +93,7 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 		return fmt.Errorf("build of %s: %w", from.version, err)
 	}
 	for _, name := range wanted {
-		built := filepath.Join(from.Dir, "_output", "local", "bin", runtime.GOOS, runtime.GOARCH, name)
+		built := filepath.Join(from.Dir, "_output", "local", "bin", filepath.FromSlash(platform), name)
 		if err := publish(built, filepath.Join(bin, name)); err != nil {
 			return err
 		}

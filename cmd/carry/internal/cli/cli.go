@@ -224,6 +224,7 @@ touches the file.`,
 
 func buildCommand() *cobra.Command {
 	var unpatched bool
+	var platform string
 	cmd := &cobra.Command{
 		Use:   "build [RELEASE] [BINARY...]",
 		Short: "Build the release's binaries with the series",
@@ -249,10 +250,11 @@ with FORCE_HOST_GO=y, the installed one is used.`,
 				if err := t.Update(cmd.Context()); err != nil {
 					return err
 				}
-				return build.Binaries(cmd.Context(), t, source, wanted)
+				return build.Binaries(cmd.Context(), t, source, platform, wanted)
 			})
 		},
 	}
+	cmd.Flags().StringVar(&platform, "platform", build.HostPlatform, "build for another platform, such as linux/arm64, into a directory such as _output/RELEASE/bin-linux-arm64")
 	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")
 	return cmd
 }

@@ -63,8 +63,19 @@ const SupportMonths = 14
 // VersionSuffix stands between a release and a tree's commit in a version.
 const VersionSuffix = "+wp."
 
-// Binaries are what is built, in the order of their use.
-var Binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kube-proxy"}
+// Binaries are what is built, in the order of their use. logRunner starts the others in upstream's
+// images.
+var Binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kube-proxy", logRunner}
+
+const logRunner = "kube-log-runner"
+
+// SourceDir is the directory of a binary's source in a tree.
+func SourceDir(binary string) string {
+	if binary == logRunner {
+		return "staging/src/k8s.io/component-base/logs/" + binary
+	}
+	return "cmd/" + binary
+}
 
 // HookedCommands are those of them that have hooks.
 var HookedCommands = []string{"kubelet", "kube-apiserver"}

@@ -1,0 +1,39 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package build
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWhatCannotBeBuiltIsRefusedByName(t *testing.T) {
+	for _, test := range []struct {
+		name, platform, want string
+		wanted               []string
+	}{
+		{"a platform without an architecture", "arm64", `unknown platform "arm64"`, nil},
+		{"a platform that leads elsewhere", "linux/../arm64", `unknown platform "linux/../arm64"`, nil},
+		{"a binary that is not known", HostPlatform, `unknown binary "etcd"; known are kubelet, `, []string{"etcd"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if err := Binaries(t.Context(), nil, nil, test.platform, test.wanted); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
