@@ -1,0 +1,288 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package debian
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/images/rootfs"
+)
+
+// Store fetches packages, and keeps them under their hashes.
+type Store struct {
+	// Dir is where they are kept.
+	Dir string
+	// Mirror is the URI of an archive to fetch from; empty means those of the host's apt.
+	Mirror string
+}
+
+// helper is apt's own program that fetches a file with apt's settings, and checks its hash.
+const helper = "/usr/lib/apt/apt-helper"
+
+// Fetch returns the file of a package, whose hash is the pinned one.
+func (s *Store) Fetch(ctx context.Context, p Package) (string, error) {
+	file := filepath.Join(s.Dir, p.SHA256+".deb")
+	if sum, err := sha256Of(file); err == nil && sum == p.SHA256 {
+		return file, nil
+	}
+	mirrors := []string{s.Mirror}
+	if s.Mirror == "" {
+		repositories, err := repositories(ctx)
+		if err != nil {
+			return "", err
+		}
+		mirrors = nil
+		for _, r := range repositories {
+			mirrors = append(mirrors, r.uri)
+		}
+		slices.Sort(mirrors)
+		mirrors = slices.Compact(mirrors)
+	}
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return "", err
+	}
+	temporary := file + ".new"
+	var failures []string
+	for _, mirror := range mirrors {
+		uri := strings.TrimSuffix(mirror, "/") + "/" + p.Path
+		_, err := run(ctx, helper, "download-file", uri, temporary, "SHA256:"+p.SHA256)
+		if err == nil {
+			return file, os.Rename(temporary, file)
+		}
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		failures = append(failures, err.Error())
+		// apt leaves what has another hash.
+		if err := os.Remove(temporary + ".FAILED"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("package %s %s cannot be had (%s); images lock pins the versions that there are now, and --mirror names an archive that keeps older ones", p.Name, p.Version, strings.Join(failures, "; "))
+}
+
+func sha256Of(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// Assemble returns the root file system of a base and its packages.
+func (l *Lock) Assemble(ctx context.Context, store *Store, name, platform string) (*rootfs.Tree, []Package, error) {
+	base, ok := l.Bases[name]
+	if !ok {
+		return nil, nil, fmt.Errorf("base %s: not in the lock file", name)
+	}
+	packages, ok := base.Packages[platform]
+	if !ok {
+		return nil, nil, fmt.Errorf("base %s: no packages for %s in the lock file; images lock --platform %[2]s pins them", name, platform)
+	}
+	tree := rootfs.New()
+	for _, p := range packages {
+		file, err := store.Fetch(ctx, p)
+		if err != nil {
+			return nil, nil, fmt.Errorf("base %s, %s: %w", name, platform, err)
+		}
+		if err := unpack(ctx, tree, p.Name, file); err != nil {
+			return nil, nil, fmt.Errorf("base %s, %s: package %s %s: %w", name, platform, p.Name, p.Version, err)
+		}
+	}
+	for link, target := range base.Links {
+		if _, there := tree.Get(link); there {
+			return nil, nil, fmt.Errorf("base %s, %s: link %s: a package has that file", name, platform, link)
+		}
+		if _, there := tree.Get(path.Join(path.Dir(link), target)); !there {
+			return nil, nil, fmt.Errorf("base %s, %s: link %s: no package has its target %s", name, platform, link, target)
+		}
+		tree.Symlink(link, target)
+	}
+	if err := finish(tree); err != nil {
+		return nil, nil, fmt.Errorf("base %s, %s: %w", name, platform, err)
+	}
+	return tree, packages, nil
+}
+
+// merged are the directories that are links into /usr since Debian 12. Some packages still have
+// files in them.
+var merged = []string{"bin", "lib", "lib64", "sbin"}
+
+// leftOut is what nobody reads in an image. Copyright notices stay.
+func leftOut(name string) bool {
+	if path.Base(name) == "copyright" {
+		return false
+	}
+	for _, dir := range []string{"doc", "doc-base", "info", "lintian", "locale", "man", "bash-completion", "bug", "menu"} {
+		if below := "usr/share/" + dir; name == below || strings.HasPrefix(name, below+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// unpack adds the files of a package to a tree, and what image scanners look for.
+func unpack(ctx context.Context, tree *rootfs.Tree, name, file string) error {
+	control, err := run(ctx, "dpkg-deb", "--field", file)
+	if err != nil {
+		return err
+	}
+	tree.File("var/lib/dpkg/status.d/"+name, 0o644, []byte(control))
+	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", file)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	err = add(tree, out)
+	// dpkg-deb ends only once all is read.
+	_, copyErr := io.Copy(io.Discard, out)
+	if waitErr := cmd.Wait(); waitErr != nil {
+		return fmt.Errorf("dpkg-deb: %w: %s", waitErr, complaint(errs.String()))
+	}
+	return errors.Join(err, copyErr)
+}
+
+func add(tree *rootfs.Tree, from io.Reader) error {
+	for archive := tar.NewReader(from); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name := usr(header.Name)
+		if name == "" || slices.Contains(merged, name) || leftOut(name) {
+			continue
+		}
+		mode := fs.FileMode(header.Mode).Perm()
+		if header.Mode&0o1000 != 0 {
+			mode |= fs.ModeSticky
+		}
+		switch header.Typeflag {
+		case tar.TypeDir:
+			tree.Dir(name, mode)
+		case tar.TypeSymlink:
+			tree.Symlink(name, header.Linkname)
+		case tar.TypeLink:
+			target, ok := tree.Get(usr(header.Linkname))
+			if !ok {
+				return fmt.Errorf("%s: hard link to %s, which is not there", name, header.Linkname)
+			}
+			tree.Set(name, target)
+		case tar.TypeReg:
+			data, err := io.ReadAll(archive)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			tree.File(name, mode, data)
+		default:
+			return fmt.Errorf("%s: neither a file, a directory nor a link (type %q)", name, header.Typeflag)
+		}
+	}
+}
+
+// usr returns where a path is once the merged directories are links.
+func usr(name string) string {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	if first, _, below := strings.Cut(name, "/"); below && slices.Contains(merged, first) {
+		return "usr/" + name
+	}
+	return name
+}
+
+// bundle is where both Debian's and Red Hat's programs find the certificates of public authorities:
+// OpenShift's static pods put another file there. update-ca-certificates would write it.
+const bundle = "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"
+
+// finish does what maintainer scripts of all bases would do, and checks that each program finds its
+// libraries.
+func finish(tree *rootfs.Tree) error {
+	var certificates bytes.Buffer
+	libraries := map[string]bool{}
+	needed := map[string][]string{}
+	for _, name := range tree.Names() {
+		libraries[path.Base(name)] = libraries[path.Base(name)] || strings.HasPrefix(name, "usr/lib")
+		entry, _ := tree.Get(name)
+		if !entry.Mode.IsRegular() {
+			continue
+		}
+		file, err := entry.Open()
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(file)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if strings.HasPrefix(name, "usr/share/ca-certificates/") {
+			certificates.Write(data)
+		}
+		if !bytes.HasPrefix(data, []byte(elf.ELFMAG)) {
+			continue
+		}
+		program, err := elf.NewFile(bytes.NewReader(data))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if needed[name], err = program.ImportedLibraries(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for _, name := range tree.Names() {
+		for _, library := range needed[name] {
+			if !libraries[library] {
+				return fmt.Errorf("%s needs %s, which no package has; look at leave in the lock file", name, library)
+			}
+		}
+	}
+	if certificates.Len() > 0 {
+		tree.File(bundle, 0o644, certificates.Bytes())
+		tree.Symlink("etc/ssl/certs/ca-certificates.crt", "/"+bundle)
+	}
+	for _, dir := range merged {
+		tree.Symlink(dir, "usr/"+dir)
+		// A link whose target is missing would be of no use.
+		tree.Dir("usr/"+dir, 0o755)
+	}
+	return nil
+}

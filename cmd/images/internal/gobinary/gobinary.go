@@ -1,0 +1,129 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package gobinary builds small Go programs for tests, as carry builds big ones: from a commit, with
+// checksums beside them.
+package gobinary
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Version is what the programs say, and what is in the checksums.
+const Version = "v1.37.0+wp.1234567"
+
+// Platforms are those of the programs.
+var Platforms = []string{"linux/amd64", "linux/arm64"}
+
+const source = `package main
+
+func main() { println("Kubernetes ` + Version + `") }
+`
+
+// built has the program of each platform, and one of a work tree that is not clean. It is built
+// once, since a program is the same whatever its name is.
+var built = sync.OnceValues(func() (map[string][]byte, error) {
+	dir, err := os.MkdirTemp("", "gobinary-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	run := func(arch, name string, args ...string) error {
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		// The same commit in each run gives the same program.
+		cmd.Env = append(os.Environ(), "GOARCH="+arch, "GOOS=linux", "CGO_ENABLED=0", "GOWORK=off",
+			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=2026-08-26T10:44:20Z",
+			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=2026-08-26T10:44:20Z")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+		}
+		return nil
+	}
+	for name, content := range map[string]string{
+		"go.mod": "module example.com/program\n\ngo 1.26.0\n", "main.go": source, ".gitignore": "/bin/\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "."}, {"commit", "--quiet", "--message=program"}} {
+		if err := run("", "git", args...); err != nil {
+			return nil, err
+		}
+	}
+	programs := map[string][]byte{}
+	for _, name := range append(Platforms, "dirty") {
+		arch := strings.TrimPrefix(name, "linux/")
+		if name == "dirty" {
+			arch = "amd64"
+			if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source+"// changed\n"), 0o600); err != nil {
+				return nil, err
+			}
+		}
+		if err := run(arch, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", "bin/program", "."); err != nil {
+			return nil, err
+		}
+		if programs[name], err = os.ReadFile(filepath.Join(dir, "bin", "program")); err != nil {
+			return nil, err
+		}
+	}
+	return programs, nil
+})
+
+// Program returns the program of a platform, or, for "dirty", one of linux/amd64 that was built
+// from changes that are not committed.
+func Program(t *testing.T, platform string) []byte {
+	t.Helper()
+	programs, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return programs[platform]
+}
+
+// Dirs returns a directory of programs for each platform, with checksums.
+func Dirs(t *testing.T, names ...string) map[string][]string {
+	t.Helper()
+	dirs := map[string][]string{}
+	for _, platform := range Platforms {
+		dir := t.TempDir()
+		sums := bytes.NewBufferString("# " + Version + ", built with go1.26.6 linux/amd64\n")
+		for _, name := range names {
+			Write(t, filepath.Join(dir, name), Program(t, platform))
+			fmt.Fprintf(sums, "%x  %s\n", sha256.Sum256(Program(t, platform)), name)
+		}
+		Write(t, filepath.Join(dir, "SHA256SUMS"), sums.Bytes())
+		dirs[platform] = []string{dir}
+	}
+	return dirs
+}
+
+// Write writes a file.
+func Write(t *testing.T, name string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}

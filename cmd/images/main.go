@@ -1,0 +1,271 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Command images makes images and packages of Kubernetes binaries that carry builds, and of this
+// project's own, without a container engine; checks them; and pushes them to a registry.
+//
+// Its packages, from those that know least:
+//
+//	rootfs      a tree of files
+//	program     what a Go binary says of itself
+//	debian      pinned Debian packages as a root file system, and packages of our own
+//	oci         layers, images, registries
+//	sbom        what is in an image
+//	provenance  from what it was made
+//	release     which images and packages there are, and the directory of them
+package main
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/spf13/cobra"
+
+	"workload.openshift.io/kubernetes/cmd/images/debian"
+	"workload.openshift.io/kubernetes/cmd/images/oci"
+	"workload.openshift.io/kubernetes/cmd/images/program"
+	"workload.openshift.io/kubernetes/cmd/images/release"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "images:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "images",
+		Short:         "Make, check and push the images and packages of a release",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(buildCommand(), verifyCommand(), pushCommand(), lockCommand())
+	return root
+}
+
+func buildCommand() *cobra.Command {
+	var binaries, bases, only []string
+	var lock, key string
+	options := release.Options{Store: &debian.Store{}}
+	cmd := &cobra.Command{
+		Use:   "build DIRECTORY",
+		Short: "Write images, packages, bills of materials and provenance into a directory",
+		Long: `Write images, packages, bills of materials, provenance and checksums into a directory,
+which is replaced as a whole. The same binaries give the same bytes.
+
+Version, commit and date come from the binaries: the version from the SHA256SUMS beside
+them, as carry build writes it, commit and date from what Go has put into each. A binary that
+was changed since, or built from changes that were not committed, is refused.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options.Dir = filepath.Clean(args[0])
+			var err error
+			if options.Binaries, err = directories(binaries); err != nil {
+				return err
+			}
+			if options.Version == "" {
+				var all []string
+				for _, dirs := range options.Binaries {
+					all = append(all, dirs...)
+				}
+				slices.Sort(all)
+				if options.Version, err = program.Version(all); err != nil {
+					return err
+				}
+			}
+			if options.Release == "" {
+				options.Release, _, _ = strings.Cut(options.Version, "+")
+			}
+			if options.Images, options.Packages, err = choose(release.Images(options.Release), release.Packages(), only); err != nil {
+				return err
+			}
+			options.Bases = map[string]string{}
+			for _, base := range bases {
+				image, reference, ok := strings.Cut(base, "=")
+				if !ok {
+					image, reference = "", base
+				}
+				options.Bases[image] = reference
+			}
+			if options.Lock, err = debian.Pinned(); lock != "" {
+				options.Lock, err = debian.Read(lock)
+			}
+			if err != nil {
+				return err
+			}
+			if key != "" {
+				if options.Key, err = release.ReadKey(key); err != nil {
+					return err
+				}
+			}
+			start := time.Now()
+			options.Say = func(format string, arguments ...any) {
+				fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", arguments...)
+			}
+			if err := release.Write(cmd.Context(), options); err != nil {
+				return err
+			}
+			options.Say("%s: %d images and %d packages in %s, in %s", options.Version, len(options.Images), len(options.Packages), options.Dir, time.Since(start).Round(time.Second))
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&binaries, "bin", nil, "PLATFORM=DIRECTORY of binaries, such as linux/amd64=_output/v1.37.0/bin; of several for a platform, the first that has a binary counts")
+	flags.StringSliceVar(&only, "only", nil, "names of images and packages to write; by default all")
+	flags.StringArrayVar(&bases, "base", nil, "[IMAGE=]BASE to build on, a reference or a directory with an OCI layout; without IMAGE it is that of all images that have Debian packages")
+	flags.StringVar(&options.Release, "release", "", "upstream's release; by default the version up to its plus sign")
+	flags.StringVar(&options.Version, "version", "", "version; by default the one in SHA256SUMS beside the binaries")
+	flags.StringVar(&options.Repository, "repository", "workload.openshift.io", "what stands before the images' names in archives")
+	flags.StringVar(&options.Source, "source", "", "URL of the source; by default that of each program's Go module")
+	flags.StringVar(&key, "key", "", "private key, ECDSA or Ed25519, in PEM, that signs SHA256SUMS")
+	flags.StringVar(&lock, "lock", "", "lock file of Debian packages; by default the one in this program")
+	flags.StringVar(&options.Store.Dir, "cache", defaultCache(), "directory that keeps Debian packages")
+	flags.StringVar(&options.Store.Mirror, "mirror", "", "URI of a Debian archive; by default those of the host's apt")
+	_ = cmd.MarkFlagRequired("bin")
+	return cmd
+}
+
+// directories parses --bin.
+func directories(given []string) (map[string][]string, error) {
+	found := map[string][]string{}
+	for _, pair := range given {
+		platform, dir, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, fmt.Errorf("--bin %q: not PLATFORM=DIRECTORY", pair)
+		}
+		if err := program.KnownPlatform(platform); err != nil {
+			return nil, fmt.Errorf("--bin %q: %w", pair, err)
+		}
+		found[platform] = append(found[platform], dir)
+	}
+	return found, nil
+}
+
+// choose returns those images and packages whose names are given, or all.
+func choose(images []release.Image, packages []release.Package, only []string) ([]release.Image, []release.Package, error) {
+	if len(only) == 0 {
+		return images, packages, nil
+	}
+	var known []string
+	for _, image := range images {
+		known = append(known, image.Name)
+	}
+	for _, p := range packages {
+		known = append(known, p.Name)
+	}
+	for _, name := range only {
+		if !slices.Contains(known, name) {
+			return nil, nil, fmt.Errorf("--only %q: no such image or package; known are %s", name, strings.Join(known, ", "))
+		}
+	}
+	images = slices.DeleteFunc(images, func(image release.Image) bool { return !slices.Contains(only, image.Name) })
+	packages = slices.DeleteFunc(packages, func(p release.Package) bool { return !slices.Contains(only, p.Name) })
+	return images, packages, nil
+}
+
+// defaultCache is a directory of the user; without one, packages are kept in the current directory.
+func defaultCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = "."
+	}
+	return filepath.Join(dir, "workload-partitioning", "debian")
+}
+
+func verifyCommand() *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use:   "verify DIRECTORY",
+		Short: "Check checksums and signature, and start each program of each platform",
+		Long: `Check the checksums of a directory that images build wrote, and their signature if a key is
+given. Then start each program with --version or --help. Programs of another architecture
+run under QEMU, which Debian's package qemu-user-static has.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var public crypto.PublicKey
+			if key != "" {
+				var err error
+				if public, err = release.ReadPublicKey(key); err != nil {
+					return err
+				}
+			}
+			return release.Verify(cmd.Context(), args[0], public, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "public key, in PEM, that the checksums must be signed with")
+	return cmd
+}
+
+func pushCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "push DIRECTORY REGISTRY[/PATH]",
+		Short: "Push the images of all platforms to a registry",
+		Long: `Push the images of a directory that images build wrote, each as an index of its platforms,
+under its name and version. Credentials are those of docker login and podman login.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return oci.Push(cmd.Context(), filepath.Join(args[0], release.Layout), args[1], func(reference string, digest v1.Hash) {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s@%s\n", reference, digest)
+			})
+		},
+	}
+}
+
+func lockCommand() *cobra.Command {
+	var platforms []string
+	cmd := &cobra.Command{
+		Use:   "lock FILE",
+		Short: "Pin the versions of Debian packages that there are now",
+		Long: `Write the lock file again, with the versions that the host's Debian archives have now of the
+packages that it names, and of those that they depend on. The host's own lists of packages
+stay as they are.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			lock, err := debian.Read(args[0])
+			if err != nil {
+				return err
+			}
+			for _, platform := range platforms {
+				if err := program.KnownPlatform(platform); err != nil {
+					return fmt.Errorf("--platform: %w", err)
+				}
+			}
+			if len(platforms) == 0 {
+				return errors.New("--platform: there must be at least one")
+			}
+			if err := lock.Refresh(cmd.Context(), platforms); err != nil {
+				return err
+			}
+			return lock.Write(args[0])
+		},
+	}
+	cmd.Flags().StringSliceVar(&platforms, "platform", []string{"linux/amd64", "linux/arm64"}, "platforms to pin packages for")
+	return cmd
+}

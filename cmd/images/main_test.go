@@ -1,0 +1,108 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"workload.openshift.io/kubernetes/cmd/images/internal/gobinary"
+)
+
+// TestMain is the command itself in a child of a test.
+func TestMain(m *testing.M) {
+	if os.Getenv("IMAGES_TEST_COMMAND") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// images runs the command in a child, after a line of bash, and returns what it prints.
+func images(t *testing.T, before string, args ...string) (string, error) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", append([]string{"-c", before + `; exec "$@"`, "bash", self}, args...)...)
+	cmd.Env = append(os.Environ(), "IMAGES_TEST_COMMAND=1")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestAMistakeIsOneLineThatNamesIt(t *testing.T) {
+	platform := "linux/" + runtime.GOARCH
+	bin := platform + "=" + gobinary.Dirs(t, "kube-scheduler")[platform][0]
+	dir := filepath.Join(t.TempDir(), "images")
+	for _, test := range []struct {
+		name, want string
+		args       []string
+	}{
+		{"no binaries", `required flag(s) "bin" not set`, []string{"build", dir}},
+		{"binaries of no platform", `--bin "bin": not PLATFORM=DIRECTORY`, []string{"build", "--bin=bin", dir}},
+		{"binaries of an unknown platform", `--bin "windows/amd64=bin": platform "windows/amd64": neither linux/amd64 nor linux/arm64`, []string{"build", "--bin=windows/amd64=bin", dir}},
+		{"binaries without a version", "so the version is not known: carry build writes it", []string{"build", "--bin", platform + "=" + t.TempDir(), dir}},
+		{"an unknown image", `--only "etcd": no such image or package; known are kube-apiserver, `, []string{"build", "--bin", bin, "--only=etcd", dir}},
+		{"a missing binary", "image hyperkube: no kube-apiserver for " + platform + " in ", []string{"build", "--bin", bin, "--only=hyperkube", dir}},
+		{"a lock file that is not there", "lock.json: no such file", []string{"build", "--bin", bin, "--only=kubectl", "--lock=lock.json", dir}},
+		{"a key that is none", "no PEM block of type PRIVATE KEY", []string{"build", "--bin", bin, "--only=kubectl", "--key=main.go", dir}},
+		{"a directory that is no release", "SHA256SUMS: no such file", []string{"verify", t.TempDir()}},
+		{"nothing to push", "is not an OCI layout", []string{"push", t.TempDir(), "registry.example.com"}},
+		{"a platform that cannot be pinned", `--platform: platform "linux/s390x": neither linux/amd64 nor linux/arm64`, []string{"lock", "--platform=linux/s390x", "debian/lock.json"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out, err := images(t, ":", test.args...)
+			if err == nil || !strings.HasPrefix(out, "images: ") || strings.Count(out, "\n") != 1 || !strings.Contains(out, test.want) {
+				t.Errorf("it ends with %v and says %q, want one line with %q", err, out, test.want)
+			}
+			if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 0 {
+				t.Errorf("%v are left behind (%v)", entries, err)
+			}
+		})
+	}
+}
+
+// TestADiskThatFillsLeavesThePreviousRelease bounds the size of files, in KiB, which fails as a full
+// disk does.
+func TestADiskThatFillsLeavesThePreviousRelease(t *testing.T) {
+	platform := "linux/" + runtime.GOARCH
+	bin := platform + "=" + gobinary.Dirs(t, "kube-scheduler", "kube-log-runner", "kubectl")[platform][0]
+	dir := filepath.Join(t.TempDir(), "images")
+	build := []string{"build", "--bin", bin, "--only=kube-scheduler,kubectl", dir}
+	if out, err := images(t, ":", build...); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, kib := range []int{0, 1, 100, 700} {
+		out, err := images(t, fmt.Sprintf("ulimit -f %d", kib), build...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if last := lines[len(lines)-1]; err == nil || !strings.HasPrefix(last, "images: ") || !strings.Contains(last, "file too large") {
+			t.Errorf("files of %d KiB: it ends with %v and says %q, want %q", kib, err, out, "file too large")
+		}
+		if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 1 {
+			t.Errorf("files of %d KiB: there are %v, want the previous release alone (%v)", kib, entries, err)
+		}
+		if out, err := images(t, ":", "verify", dir); err != nil {
+			t.Errorf("files of %d KiB: the previous release: %v: %s", kib, err, out)
+		}
+	}
+}

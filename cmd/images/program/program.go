@@ -1,0 +1,198 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package program reads what a Go binary says of itself: its platform, the commit that it was built
+// from, and its modules. It must not know what becomes of the binary.
+package program
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"debug/elf"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Program is a Go binary for Linux.
+type Program struct {
+	// Name is that of its file, without directories, and File is the file.
+	Name, File string
+	// SHA256 is its hash in hexadecimal.
+	SHA256 string
+	// Info are its modules and settings.
+	Info *buildinfo.BuildInfo
+	// Revision is the commit that it was built from, and Date the time of the commit.
+	Revision string
+	Date     time.Time
+	// Interpreter is the loader of a dynamically linked program, and empty for a static one.
+	Interpreter string
+}
+
+// sums is the file of checksums that carry build writes beside binaries. Its first line is
+// "# VERSION, built with go...".
+const sums = "SHA256SUMS"
+
+// machines are ELF's names of architectures, by Go's.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// KnownPlatform returns an error for a platform that programs cannot be checked for.
+func KnownPlatform(platform string) error {
+	if architecture, ok := strings.CutPrefix(platform, "linux/"); ok {
+		if _, ok := machines[architecture]; ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("platform %q: neither linux/amd64 nor linux/arm64", platform)
+}
+
+// Find finds a program for a platform in the first directory that has it. If checksums are beside
+// it, it must be among them. It must have been built from a commit. If there is none, the error
+// is fs.ErrNotExist.
+func Find(name, platform string, dirs []string) (*Program, error) {
+	for _, dir := range dirs {
+		file := filepath.Join(dir, name)
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		p, err := Read(file)
+		if err != nil {
+			return nil, err
+		}
+		if got := p.Platform(); got != platform {
+			return nil, fmt.Errorf("%s is for %s, and %s is wanted", file, got, platform)
+		}
+		if p.Revision == "" {
+			return nil, fmt.Errorf("%s has no vcs.revision: build it in a git checkout, without -buildvcs=false", file)
+		}
+		if p.setting("vcs.modified") == "true" {
+			return nil, fmt.Errorf("%s was built from %s with changes that are not committed: commit them, and build it again", file, p.Revision)
+		}
+		return p, p.vouched(dir)
+	}
+	return nil, fmt.Errorf("no %s for %s in %s: %w", name, platform, strings.Join(dirs, ", "), fs.ErrNotExist)
+}
+
+// Read reads any Go binary.
+func Read(file string) (*Program, error) {
+	p := &Program{Name: filepath.Base(file), File: file}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	binary, err := elf.NewFile(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not an ELF binary: %w", file, err)
+	}
+	for _, segment := range binary.Progs {
+		if segment.Type == elf.PT_INTERP {
+			loader, err := io.ReadAll(segment.Open())
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			p.Interpreter = string(bytes.TrimRight(loader, "\x00"))
+		}
+	}
+	if p.Info, err = buildinfo.Read(f); err != nil {
+		return nil, fmt.Errorf("%s is not a Go binary: %w", file, err)
+	}
+	if want, ok := machines[p.setting("GOARCH")]; !ok || binary.Machine != want {
+		return nil, fmt.Errorf("%s: ELF machine %s, and GOARCH %q", file, binary.Machine, p.setting("GOARCH"))
+	}
+	p.Revision = p.setting("vcs.revision")
+	if at := p.setting("vcs.time"); at != "" {
+		if p.Date, err = time.Parse(time.RFC3339, at); err != nil {
+			return nil, fmt.Errorf("%s: vcs.time: %w", file, err)
+		}
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, io.NewSectionReader(f, 0, 1<<62)); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	p.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	return p, nil
+}
+
+func (p *Program) setting(key string) string {
+	for _, setting := range p.Info.Settings {
+		if setting.Key == key {
+			return setting.Value
+		}
+	}
+	return ""
+}
+
+// Platform is the one that it was built for, such as linux/arm64.
+func (p *Program) Platform() string { return p.setting("GOOS") + "/" + p.setting("GOARCH") }
+
+// vouched checks the program against the checksums beside it, if there are any.
+func (p *Program) vouched(dir string) error {
+	file, err := os.Open(filepath.Join(dir, sums))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if sum, name, ok := strings.Cut(lines.Text(), "  "); ok && name == p.Name {
+			if sum != p.SHA256 {
+				return fmt.Errorf("%s has sha256 %s, and %s says %s: build it again", p.File, p.SHA256, file.Name(), sum)
+			}
+			return nil
+		}
+	}
+	return errors.Join(lines.Err(), fmt.Errorf("%s is not in %s, so nobody knows its version: build it again", p.File, file.Name()))
+}
+
+// Version returns the version that the checksums in the directories name. Directories without
+// checksums have none; all others must agree.
+func Version(dirs []string) (string, error) {
+	version, from := "", ""
+	for _, dir := range dirs {
+		data, err := os.ReadFile(filepath.Join(dir, sums))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		head, _, _ := strings.Cut(string(data), "\n")
+		own, _, ok := strings.Cut(strings.TrimPrefix(head, "# "), ",")
+		if !ok || !strings.HasPrefix(head, "# ") {
+			return "", fmt.Errorf("%s: the first line %q names no version", filepath.Join(dir, sums), head)
+		}
+		if version != "" && version != own {
+			return "", fmt.Errorf("%s has version %s, and %s has %s: build both again", dir, own, from, version)
+		}
+		version, from = own, dir
+	}
+	if version == "" {
+		return "", fmt.Errorf("no %s in %s, so the version is not known: carry build writes it", sums, strings.Join(dirs, ", "))
+	}
+	return version, nil
+}

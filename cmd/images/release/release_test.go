@@ -1,0 +1,565 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package release
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"workload.openshift.io/kubernetes/cmd/images/debian"
+	"workload.openshift.io/kubernetes/cmd/images/internal/gobinary"
+	"workload.openshift.io/kubernetes/cmd/images/oci"
+	"workload.openshift.io/kubernetes/cmd/images/rootfs"
+)
+
+// kubernetes are the binaries that a release consists of.
+var kubernetes = []string{"kube-apiserver", "kube-controller-manager", "kube-log-runner", "kube-proxy", "kube-scheduler", "kubectl", "kubectl-partition", "kubelet"}
+
+// options are those of a release whose bases are one small package.
+func options(t *testing.T) Options {
+	t.Helper()
+	store := &debian.Store{Dir: t.TempDir(), Mirror: "copy:///nowhere"}
+	lock := &debian.Lock{Suite: "bookworm", Bases: map[string]*debian.Base{}}
+	for _, name := range []string{"hyperkube", "kube-proxy"} {
+		packages := map[string][]debian.Package{}
+		for _, platform := range gobinary.Platforms {
+			files := rootfs.New()
+			files.File("usr/bin/tool", 0o755, []byte(platform))
+			var deb bytes.Buffer
+			architecture := strings.TrimPrefix(platform, "linux/")
+			d := &debian.Deb{Name: "tool", Version: "1:1.0+a-1", Architecture: architecture, Files: files, Date: time.Unix(0, 0)}
+			if err := d.Write(&deb); err != nil {
+				t.Fatal(err)
+			}
+			sum := sha256.Sum256(deb.Bytes())
+			p := debian.Package{Name: "tool", Version: "1:1.0+a-1", Architecture: architecture, SHA256: hex.EncodeToString(sum[:]), Path: "pool/tool.deb"}
+			gobinary.Write(t, filepath.Join(store.Dir, p.SHA256+".deb"), deb.Bytes())
+			packages[platform] = []debian.Package{p}
+		}
+		lock.Bases[name] = &debian.Base{Packages: packages}
+	}
+	return Options{
+		Dir: filepath.Join(t.TempDir(), "images"), Images: Images("v1.37.0"), Packages: Packages(), Binaries: gobinary.Dirs(t, kubernetes...),
+		Release: "v1.37.0", Version: gobinary.Version, Repository: "workload.openshift.io", Lock: lock, Store: store, Say: t.Logf,
+	}
+}
+
+// shared is a release of both platforms that several tests look at, and none changes.
+var shared struct {
+	sync.Once
+	options Options
+}
+
+func full(t *testing.T) Options {
+	t.Helper()
+	shared.Do(func() {
+		shared.options = options(t)
+		dir, err := os.MkdirTemp("", "release-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.options.Dir = filepath.Join(dir, "images")
+		write(t, shared.options)
+	})
+	return shared.options
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.options.Dir != "" {
+		os.RemoveAll(filepath.Dir(shared.options.Dir))
+	}
+	os.Exit(code)
+}
+
+func write(t *testing.T, o Options) {
+	t.Helper()
+	if err := Write(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheSameBinariesGiveTheSameBytes(t *testing.T) {
+	first := full(t)
+	second := options(t)
+	second.Dir = filepath.Join(t.TempDir(), "elsewhere", "images")
+	write(t, second)
+	var files [2]map[string]string
+	for i, dir := range []string{first.Dir, second.Dir} {
+		var err error
+		if files[i], err = hashFiles(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !maps.Equal(files[0], files[1]) {
+		t.Errorf("two directories of the same binaries differ: %v, %v", files[0], files[1])
+	}
+	for _, name := range []string{
+		"archives/hyperkube-linux-arm64.tar", "images.txt", "layout/index.json", "packages/kubectl-linux-amd64.tar.gz",
+		"packages/kubelet_1.37.0+wp.1234567-1_arm64.deb", "provenance/kube-proxy.intoto.json", "sbom/kube-proxy-linux-amd64.cdx.json",
+	} {
+		if files[0][name] == "" {
+			t.Errorf("there is no %s in %v", name, slices.Sorted(maps.Keys(files[0])))
+		}
+	}
+}
+
+// imagesOf returns the images of a directory by name and platform.
+func imagesOf(t *testing.T, dir string) map[string]v1.Image {
+	t.Helper()
+	index, err := layout.ImageIndexFromPath(filepath.Join(dir, Layout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]v1.Image{}
+	for _, named := range manifest.Manifests {
+		below, err := index.ImageIndex(named.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validate.Index(below); err != nil {
+			t.Errorf("image %s: %v", named.Annotations[oci.RefName], err)
+		}
+		platforms, err := below.IndexManifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, descriptor := range platforms.Manifests {
+			image, err := below.Image(descriptor.Digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[named.Annotations[oci.RefName]+" "+descriptor.Platform.String()] = image
+		}
+	}
+	return found
+}
+
+func config(t *testing.T, image v1.Image) *v1.ConfigFile {
+	t.Helper()
+	file, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestImagesAreLaidOutAsTheirUsersExpect(t *testing.T) {
+	o := full(t)
+	images := imagesOf(t, o.Dir)
+	if len(images) != 2*len(o.Images) {
+		t.Errorf("there are %d images, want %d of two platforms", len(images), len(o.Images))
+	}
+	for _, test := range []struct {
+		image, entrypoint, user string
+		layers                  int
+		labels                  map[string]string
+	}{
+		{"kube-apiserver", "/go-runner", "0", 1, map[string]string{"org.opencontainers.image.version": gobinary.Version, "workload.openshift.io/release": "v1.37.0", "org.opencontainers.image.source": "https://example.com/program"}},
+		{"kube-proxy", "/go-runner", "0", 2, nil},
+		{"hyperkube", "", "0", 2, map[string]string{"io.openshift.build.versions": "kubernetes=1.37.0", "io.k8s.display-name": "OpenShift Kubernetes Server Commands", "io.openshift.tags": "openshift,hyperkube"}},
+		{"kubectl-partition", "/usr/bin/kubectl-partition", "65532", 1, nil},
+	} {
+		for _, platform := range gobinary.Platforms {
+			image := images[test.image+":v1.37.0_wp.1234567 "+platform]
+			if image == nil {
+				t.Fatalf("there is no image %s for %s", test.image, platform)
+			}
+			file := config(t, image)
+			if got := strings.Join(file.Config.Entrypoint, " "); got != test.entrypoint || file.Config.User != test.user || len(file.RootFS.DiffIDs) != test.layers {
+				t.Errorf("%s for %s has entrypoint %q, user %q and %d layers, want %q, %q and %d", test.image, platform, got, file.Config.User, len(file.RootFS.DiffIDs), test.entrypoint, test.user, test.layers)
+			}
+			if file.OS+"/"+file.Architecture != platform || !slices.Equal(file.Config.Env, []string{"PATH=" + searchPath}) || file.Created.Format(time.RFC3339) != "2026-08-26T10:44:20Z" {
+				t.Errorf("%s is for %s/%s with environment %q, of %s", test.image, file.OS, file.Architecture, file.Config.Env, file.Created)
+			}
+			for key, want := range test.labels {
+				if got := file.Config.Labels[key]; got != want {
+					t.Errorf("%s has label %s=%q, want %q", test.image, key, got, want)
+				}
+			}
+			if got := file.Config.Labels["org.opencontainers.image.revision"]; len(got) != 40 {
+				t.Errorf("%s has revision %q, want a commit", test.image, got)
+			}
+		}
+	}
+	archive, err := tarball.ImageFromPath(filepath.Join(o.Dir, "archives", "kube-apiserver-linux-amd64.tar"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := archive.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := images["kube-apiserver:v1.37.0_wp.1234567 linux/amd64"].ConfigName(); err != nil || got != want {
+		t.Errorf("the archive has image %s, and the layout %s (%v)", got, want, err)
+	}
+}
+
+func TestBillsOfMaterialsNameProgramsModulesAndPackages(t *testing.T) {
+	o := full(t)
+	data, err := os.ReadFile(filepath.Join(o.Dir, "sbom", "kube-proxy-linux-arm64.cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bom := cdx.BOM{}
+	if err := cdx.NewBOMDecoder(bytes.NewReader(data), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	var refs []string
+	for _, component := range *bom.Components {
+		refs = append(refs, component.BOMRef)
+		if component.Version == "" {
+			t.Errorf("component %s has no version", component.BOMRef)
+		}
+	}
+	for _, want := range []string{"program/kube-proxy", "program/kube-log-runner", "pkg:golang/example.com/program@v1.37.0+wp.1234567", "pkg:deb/debian/tool@1%3A1.0%2Ba-1?arch=arm64&distro=bookworm"} {
+		if !slices.ContainsFunc(refs, func(ref string) bool {
+			return ref == want || strings.HasPrefix(want, "pkg:golang") && strings.HasPrefix(ref, "pkg:golang/example.com/program@")
+		}) {
+			t.Errorf("the bill of materials has %v, want %s", refs, want)
+		}
+	}
+	data, err = os.ReadFile(filepath.Join(o.Dir, "provenance", "kube-proxy.intoto.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var statement struct {
+		Subject   []struct{ Name string }
+		Predicate struct {
+			BuildDefinition struct{ ResolvedDependencies []struct{ Name string } }
+		}
+	}
+	if err := json.Unmarshal(data, &statement); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(statement.Subject); got != 3 || statement.Subject[0].Name != "workload.openshift.io/kube-proxy" {
+		t.Errorf("the provenance is of %v, want the index and two platforms", statement.Subject)
+	}
+	// The source, and for each platform two programs and a package.
+	if got := len(statement.Predicate.BuildDefinition.ResolvedDependencies); got != 7 {
+		t.Errorf("the provenance has %v, want 7 materials", statement.Predicate.BuildDefinition.ResolvedDependencies)
+	}
+}
+
+// keys writes a private and a public key.
+func keys(t *testing.T, private, public any) (privateFile, publicFile string) {
+	t.Helper()
+	dir := t.TempDir()
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	privateFile, publicFile = filepath.Join(dir, "key"), filepath.Join(dir, "key.pub")
+	gobinary.Write(t, privateFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	if der, err = x509.MarshalPKIXPublicKey(public); err != nil {
+		t.Fatal(err)
+	}
+	gobinary.Write(t, publicFile, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	return privateFile, publicFile
+}
+
+func TestASignedReleaseVerifiesAndAChangedOneDoesNot(t *testing.T) {
+	ecdsaKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edPublic, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name            string
+		private, public any
+	}{{"ECDSA", ecdsaKey, &ecdsaKey.PublicKey}, {"Ed25519", edKey, edPublic}} {
+		t.Run(test.name, func(t *testing.T) {
+			privateFile, publicFile := keys(t, test.private, test.public)
+			o := native(t)
+			var err error
+			if o.Key, err = ReadKey(privateFile); err != nil {
+				t.Fatal(err)
+			}
+			write(t, o)
+			public, err := ReadPublicKey(publicFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			if err := Verify(t.Context(), o.Dir, public, &out); err != nil {
+				t.Fatal(err)
+			}
+			if want := "/usr/local/bin/kube-scheduler"; !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "Kubernetes "+gobinary.Version) || !strings.Contains(out.String(), "signed with the key") {
+				t.Errorf("it says %s, want lines with %s and its version", out.String(), want)
+			}
+			file, err := os.OpenFile(filepath.Join(o.Dir, sumsFile), os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintln(file)
+			file.Close()
+			if err := Verify(t.Context(), o.Dir, public, &out); err == nil || !strings.Contains(err.Error(), "is not a signature of SHA256SUMS by this key") {
+				t.Errorf("changed checksums: got error %v", err)
+			}
+		})
+	}
+}
+
+// native are the options of a release of one image, for this host's platform.
+func native(t *testing.T) Options {
+	t.Helper()
+	o := options(t)
+	platform := "linux/" + runtime.GOARCH
+	o.Binaries = map[string][]string{platform: o.Binaries[platform]}
+	o.Images = slices.DeleteFunc(o.Images, func(image Image) bool { return image.Name != "kube-scheduler" })
+	o.Packages = slices.DeleteFunc(o.Packages, func(p Package) bool { return p.Name != "kubectl" })
+	return o
+}
+
+func TestVerifyNamesWhatIsWrong(t *testing.T) {
+	for _, test := range []struct {
+		name, want string
+		change     func(dir string)
+	}{
+		{"a file that was changed", "images.txt has sha256 ", func(dir string) { gobinary.Write(t, filepath.Join(dir, listFile), nil) }},
+		{"a file that was added", "more is not in SHA256SUMS", func(dir string) { gobinary.Write(t, filepath.Join(dir, "more"), nil) }},
+		{"a file that is missing", "images.txt is missing", func(dir string) { os.Remove(filepath.Join(dir, listFile)) }},
+		{"no checksums", "SHA256SUMS: no such file", func(dir string) { os.Remove(filepath.Join(dir, sumsFile)) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := native(t)
+			write(t, o)
+			test.change(o.Dir)
+			if err := Verify(t.Context(), o.Dir, nil, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+	t.Run("no emulator", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		other := "linux/arm64"
+		if runtime.GOARCH == "arm64" {
+			other = "linux/amd64"
+		}
+		_, _, err := start(t.Context(), "kubelet", bytes.NewReader(gobinary.Program(t, other)))
+		if err == nil || !strings.Contains(err.Error(), "-static") || !strings.Contains(err.Error(), "Debian's package qemu-user-static has it") {
+			t.Errorf("got error %v, want one that names the emulator and its package", err)
+		}
+	})
+	t.Run("a program that does not start", func(t *testing.T) {
+		broken := bytes.Clone(gobinary.Program(t, "linux/"+runtime.GOARCH))
+		// The address at which an ELF binary begins, see elf(5).
+		copy(broken[24:32], make([]byte, 8))
+		if _, _, err := start(t.Context(), "kubelet", bytes.NewReader(broken)); err == nil || !strings.Contains(err.Error(), "does not start: --version: signal: ") {
+			t.Errorf("got error %v, want one with the signal", err)
+		}
+	})
+}
+
+// leftovers fails if there is anything in a directory but what is named.
+func leftovers(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, entry := range entries {
+		got = append(got, entry.Name())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v are left behind, want %v", got, want)
+	}
+}
+
+func TestWhatFailsLeavesThePreviousRelease(t *testing.T) {
+	o := native(t)
+	write(t, o)
+	before, err := hashFiles(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	platform := "linux/" + runtime.GOARCH
+	refusing := httptest.NewServer(http.NotFoundHandler())
+	defer refusing.Close()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, test := range []struct {
+		name, want string
+		ctx        context.Context
+		change     func(*Options)
+	}{
+		{"a missing binary", "image kube-scheduler: no kube-scheduler for " + platform, t.Context(), func(o *Options) { o.Binaries = map[string][]string{platform: {t.TempDir()}} }},
+		{"a binary of another architecture", "is wanted", t.Context(), func(o *Options) {
+			o.Binaries = map[string][]string{"linux/arm64": o.Binaries[platform]}
+			if platform == "linux/arm64" {
+				o.Binaries = map[string][]string{"linux/amd64": o.Binaries[platform]}
+			}
+		}},
+		{"an unknown platform", `platform "linux/s390x": neither linux/amd64 nor linux/arm64`, t.Context(), func(o *Options) { o.Binaries = map[string][]string{"linux/s390x": nil} }},
+		{"binaries of another release", "the binaries have version v1.37.0+wp.1234567, and the release is v1.36.3", t.Context(), func(o *Options) { o.Release = "v1.36.3" }},
+		{"a base of an image that is not there", `base of image "etcd": there is no such image`, t.Context(), func(o *Options) { o.Bases = map[string]string{"etcd": "scratch"} }},
+		{"a base that is no reference", `base "a b" is neither a directory nor a reference`, t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": "a b"} }},
+		{"a base that is no layout", "is not an OCI layout", t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": t.TempDir()} }},
+		{"a base that a registry does not have", "cannot be had: ", t.Context(), func(o *Options) {
+			o.Bases = map[string]string{"kube-scheduler": strings.TrimPrefix(refusing.URL, "http://") + "/base:1"}
+		}},
+		{"a registry that cannot be reached", "cannot be had: ", cancelled, func(o *Options) { o.Bases = map[string]string{"kube-scheduler": "localhost:1/base:1"} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			changed := o
+			test.change(&changed)
+			err := Write(test.ctx, changed)
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got error %v, want one line with %q", err, test.want)
+			}
+			leftovers(t, filepath.Dir(o.Dir), "images")
+			if after, err := hashFiles(o.Dir); err != nil || !maps.Equal(before, after) {
+				t.Errorf("the previous release has changed (%v)", err)
+			}
+		})
+	}
+}
+
+func TestImagesAreBuiltOnTheBaseThatIsGiven(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	// The base is a release of its own: it has both platforms.
+	from := full(t)
+	if err := oci.Push(t.Context(), filepath.Join(from.Dir, Layout), host+"/bases", func(string, v1.Hash) {}); err != nil {
+		t.Fatal(err)
+	}
+	single := options(t)
+	single.Dir, single.Packages = filepath.Join(t.TempDir(), "images"), nil
+	single.Images = []Image{Command("kubectl-partition", "a base")}
+	write(t, single)
+	for name, reference := range map[string]string{
+		"registry": host + "/bases/kubectl-partition:v1.37.0_wp.1234567",
+		"layout":   filepath.Join(single.Dir, Layout),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t)
+			o.Bases, o.Packages = map[string]string{"": reference}, nil
+			o.Images = slices.DeleteFunc(o.Images, func(image Image) bool { return image.Name != "hyperkube" && image.Name != "kube-apiserver" })
+			write(t, o)
+			images := imagesOf(t, o.Dir)
+			for _, platform := range gobinary.Platforms {
+				on, beside := config(t, images["hyperkube:v1.37.0_wp.1234567 "+platform]), config(t, images["kube-apiserver:v1.37.0_wp.1234567 "+platform])
+				if got := on.Config.Labels["org.opencontainers.image.base.name"]; got != reference || len(on.RootFS.DiffIDs) != 2 {
+					t.Errorf("hyperkube for %s is built on %q with %d layers, want %s and 2", platform, got, len(on.RootFS.DiffIDs), reference)
+				}
+				if got := beside.Config.Labels["org.opencontainers.image.base.name"]; got != "" {
+					t.Errorf("kube-apiserver, which needs no base, is built on %s", got)
+				}
+			}
+			bill, err := os.ReadFile(filepath.Join(o.Dir, "sbom", "hyperkube-linux-arm64.cdx.json"))
+			if err != nil || !bytes.Contains(bill, []byte("base/"+reference)) {
+				t.Errorf("the bill of materials does not name the base (%v)", err)
+			}
+		})
+	}
+}
+
+func TestPushedImagesAreThoseOfTheDirectory(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	o := full(t)
+	pushed := map[string]v1.Hash{}
+	if err := oci.Push(t.Context(), filepath.Join(o.Dir, Layout), host+"/partitioning/", func(reference string, digest v1.Hash) { pushed[reference] = digest }); err != nil {
+		t.Fatal(err)
+	}
+	if len(pushed) != len(o.Images) {
+		t.Errorf("%v were pushed, want %d images", pushed, len(o.Images))
+	}
+	for reference, digest := range pushed {
+		tag, err := name.NewTag(reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, err := remote.Index(tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := index.Digest(); err != nil || got != digest {
+			t.Errorf("%s is %s in the registry, and %s was pushed (%v)", reference, got, digest, err)
+		}
+		if err := validate.Index(index); err != nil {
+			t.Errorf("%s: %v", reference, err)
+		}
+	}
+}
+
+func TestARegistryThatRefusesIsNamedInOneLine(t *testing.T) {
+	o := native(t)
+	write(t, o)
+	for _, test := range []struct {
+		name, want string
+		handler    http.HandlerFunc
+	}{
+		{"without a right", "401 Unauthorized", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }},
+		{"with a page", "403 Forbidden", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, "<html>\n<body>\nno\n</body>\n</html>\n")
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := httptest.NewServer(test.handler)
+			defer server.Close()
+			host := strings.TrimPrefix(server.URL, "http://")
+			err := oci.Push(t.Context(), filepath.Join(o.Dir, Layout), host, func(string, v1.Hash) { t.Error("something was pushed") })
+			if err == nil || !strings.Contains(err.Error(), "push of "+host+"/kube-scheduler:v1.37.0_wp.1234567: ") || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got error %v, want one line with the image and %q", err, test.want)
+			}
+		})
+	}
+}

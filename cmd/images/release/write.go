@@ -1,0 +1,562 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package release
+
+import (
+	"bufio"
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/klauspost/compress/gzip"
+
+	"workload.openshift.io/kubernetes/cmd/images/debian"
+	"workload.openshift.io/kubernetes/cmd/images/oci"
+	"workload.openshift.io/kubernetes/cmd/images/program"
+	"workload.openshift.io/kubernetes/cmd/images/provenance"
+	"workload.openshift.io/kubernetes/cmd/images/rootfs"
+	"workload.openshift.io/kubernetes/cmd/images/sbom"
+)
+
+// Options say what to write.
+type Options struct {
+	// Dir is the directory to write. It is replaced as a whole, or stays as it is.
+	Dir      string
+	Images   []Image
+	Packages []Package
+	// Binaries are directories of programs, in the order of preference, by platform, such as
+	// linux/arm64. Each image has all platforms.
+	Binaries map[string][]string
+	// Release is upstream's, such as v1.37.0, and Version that of the binaries, such as
+	// v1.37.0+wp.1c927af.
+	Release, Version string
+	// Repository is what stands before the images' names in archives, such as
+	// workload.openshift.io.
+	Repository string
+	// Source is the URL of the source; empty means that of each program's module.
+	Source string
+	// Bases are references of other bases, by image; that of "" is for all images that have a
+	// base of the lock file.
+	Bases map[string]string
+	Lock  *debian.Lock
+	Store *debian.Store
+	// Key signs the checksums; nil means that they are not signed.
+	Key crypto.Signer
+	// Say reports progress.
+	Say func(format string, arguments ...any)
+}
+
+// The directories and files in Options.Dir.
+const (
+	// Layout is the OCI layout of all images.
+	Layout        = "layout"
+	archivesDir   = "archives"
+	packagesDir   = "packages"
+	sbomDir       = "sbom"
+	provenanceDir = "provenance"
+	listFile      = "images.txt"
+	sumsFile      = "SHA256SUMS"
+	signatureFile = "SHA256SUMS.sig"
+)
+
+// Tag is a version as a tag of an image, which must not have a plus sign. It is as kubeadm makes it
+// of kubernetesVersion (KubernetesVersionToImageTag in cmd/kubeadm/app/util/version.go).
+func Tag(version string) string { return notInTags.ReplaceAllString(version, "_") }
+
+var notInTags = regexp.MustCompile(`[^-\w.]`)
+
+// writer is a directory that is being written.
+type writer struct {
+	Options
+	// dir is where it is written, and work has files that are removed at the end.
+	dir, work string
+	found     map[string]*program.Program
+	bases     map[string]*base
+	list      *tabwriter.Writer
+}
+
+// base is what an image begins with.
+type base struct {
+	image v1.Image
+	// reference and digest are those of an image that is not ours.
+	reference, digest string
+	packages          []debian.Package
+}
+
+// Write writes the images and the packages of a release. If it fails, nothing is left behind, and
+// what was there before stays.
+func Write(ctx context.Context, options Options) (err error) {
+	if !strings.HasPrefix(options.Version, options.Release) {
+		return fmt.Errorf("the binaries have version %s, and the release is %s", options.Version, options.Release)
+	}
+	for platform := range options.Binaries {
+		if err := program.KnownPlatform(platform); err != nil {
+			return err
+		}
+	}
+	for image := range options.Bases {
+		if image != "" && !slices.ContainsFunc(options.Images, func(i Image) bool { return i.Name == image }) {
+			return fmt.Errorf("base of image %q: there is no such image", image)
+		}
+	}
+	above := filepath.Dir(options.Dir)
+	if err := os.MkdirAll(above, 0o755); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(above, filepath.Base(options.Dir)+".new-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	w := &writer{
+		Options: options, dir: dir, work: filepath.Join(dir, "work"),
+		found: map[string]*program.Program{}, bases: map[string]*base{},
+	}
+	for _, name := range []string{"work", archivesDir, packagesDir, sbomDir, provenanceDir} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := w.check(ctx); err != nil {
+		return err
+	}
+	if err := w.images(ctx); err != nil {
+		return err
+	}
+	for _, p := range w.Packages {
+		for _, platform := range w.platforms() {
+			if err := w.pack(ctx, p, platform); err != nil {
+				return fmt.Errorf("package %s, %s: %w", p.Name, platform, err)
+			}
+		}
+	}
+	if err := os.RemoveAll(w.work); err != nil {
+		return err
+	}
+	if err := writeSums(dir, options.Key); err != nil {
+		return err
+	}
+	return replace(dir, options.Dir)
+}
+
+// replace puts a directory in the place of another one.
+func replace(dir, at string) error {
+	old := dir + ".old"
+	if err := os.Rename(at, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(dir, at); err != nil {
+		return errors.Join(err, os.Rename(old, at))
+	}
+	return os.RemoveAll(old)
+}
+
+func (w *writer) platforms() []string { return slices.Sorted(maps.Keys(w.Binaries)) }
+
+func (w *writer) images(ctx context.Context) error {
+	to, err := layout.Write(filepath.Join(w.dir, Layout), empty.Index)
+	if err != nil {
+		return err
+	}
+	list, err := os.Create(filepath.Join(w.dir, listFile))
+	if err != nil {
+		return err
+	}
+	w.list = tabwriter.NewWriter(list, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w.list, "IMAGE\tPLATFORM\tCOMPRESSED\tDIGEST")
+	for _, image := range w.Images {
+		w.Say("%s: image %s", w.Version, image.Name)
+		if err := w.image(ctx, to, image); err != nil {
+			return errors.Join(fmt.Errorf("image %s: %w", image.Name, err), list.Close())
+		}
+	}
+	return errors.Join(w.list.Flush(), list.Close())
+}
+
+// check finds all programs and bases. Writing takes minutes, so what is missing shows before.
+func (w *writer) check(ctx context.Context) error {
+	for _, image := range w.Images {
+		for _, platform := range w.platforms() {
+			if _, err := w.programs(image, platform); err != nil {
+				return fmt.Errorf("image %s: %w", image.Name, err)
+			}
+		}
+	}
+	for _, p := range w.Packages {
+		for _, platform := range w.platforms() {
+			if _, err := w.find(p.Name, platform); err != nil {
+				return fmt.Errorf("package %s: %w", p.Name, err)
+			}
+		}
+	}
+	for _, image := range w.Images {
+		for _, platform := range w.platforms() {
+			if _, err := w.base(ctx, image, platform); err != nil {
+				return fmt.Errorf("image %s: %w", image.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// find finds a program once.
+func (w *writer) find(name, platform string) (*program.Program, error) {
+	key := platform + "/" + name
+	if p := w.found[key]; p != nil {
+		return p, nil
+	}
+	p, err := program.Find(name, platform, w.Binaries[platform])
+	if err != nil {
+		return nil, err
+	}
+	w.found[key] = p
+	return p, nil
+}
+
+// image writes an image of all platforms.
+func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
+	reference := w.Repository + "/" + image.Name
+	statement := provenance.Statement{
+		Builder:    builderVersion(),
+		Parameters: map[string]any{"image": image.Name, "release": w.Release, "version": w.Version, "platforms": w.platforms()},
+	}
+	built := map[string]v1.Image{}
+	var first *program.Program
+	for _, platform := range w.platforms() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		programs, err := w.programs(image, platform)
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			first = programs[0]
+			statement.Materials = append(statement.Materials, provenance.Artifact{
+				Name: "source of " + first.Name, URI: source(w.Source, first), Digest: map[string]string{"gitCommit": first.Revision},
+			})
+		}
+		for _, p := range programs {
+			if p.Revision != first.Revision {
+				return fmt.Errorf("%s is of commit %s, and %s of %s: build both again", p.File, p.Revision, first.File, first.Revision)
+			}
+			statement.Materials = append(statement.Materials, provenance.Artifact{Name: platform + "/" + p.Name, Digest: map[string]string{"sha256": p.SHA256}})
+		}
+		from, err := w.base(ctx, image, platform)
+		if err != nil {
+			return err
+		}
+		if built[platform], err = w.assemble(from, image, programs); err != nil {
+			return fmt.Errorf("%s: %w", platform, err)
+		}
+		digest, err := built[platform].Digest()
+		if err != nil {
+			return err
+		}
+		for _, p := range from.packages {
+			statement.Materials = append(statement.Materials, provenance.Artifact{
+				Name: platform + "/" + p.Name, URI: sbom.DebianURL(w.Lock.Suite, p), Digest: map[string]string{"sha256": p.SHA256},
+			})
+		}
+		if from.reference != "" {
+			statement.Materials = append(statement.Materials, provenance.Artifact{Name: platform + "/base", URI: from.reference, Digest: digestOf(from.digest)})
+		}
+		statement.Subjects = append(statement.Subjects, provenance.Artifact{Name: reference + " " + platform, Digest: digestOf(digest.String())})
+		bill := sbom.Image{
+			Name: reference, Version: w.Version, Platform: platform, Digest: digest.String(), Date: first.Date, Programs: programs,
+			Suite: w.Lock.Suite, Packages: from.packages, Base: from.reference, BaseDigest: from.digest,
+		}
+		own := image.Name + "-" + strings.ReplaceAll(platform, "/", "-")
+		if err := w.file(filepath.Join(sbomDir, own+".cdx.json"), func(to io.Writer) error { return sbom.Write(to, bill) }); err != nil {
+			return err
+		}
+		tag, err := name.NewTag(reference + ":" + Tag(w.Version))
+		if err != nil {
+			return err
+		}
+		if err := w.file(filepath.Join(archivesDir, own+".tar"), func(to io.Writer) error { return tarball.Write(tag, built[platform], to) }); err != nil {
+			return err
+		}
+	}
+	annotations := map[string]string{
+		"org.opencontainers.image.version": w.Version, "org.opencontainers.image.revision": first.Revision,
+		"org.opencontainers.image.created": first.Date.UTC().Format(time.RFC3339),
+	}
+	index, err := oci.Index(built, annotations)
+	if err != nil {
+		return err
+	}
+	named := image.Name + ":" + Tag(w.Version)
+	if err := to.AppendIndex(index, layout.WithAnnotations(map[string]string{oci.RefName: named, "io.containerd.image.name": w.Repository + "/" + named})); err != nil {
+		return err
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	statement.Subjects = append([]provenance.Artifact{{Name: reference, Digest: digestOf(digest.String())}}, statement.Subjects...)
+	if err := w.enlist(named, digest, built); err != nil {
+		return err
+	}
+	return w.file(filepath.Join(provenanceDir, image.Name+".intoto.json"), statement.Write)
+}
+
+// enlist adds an image to the list for readers.
+func (w *writer) enlist(named string, digest v1.Hash, built map[string]v1.Image) error {
+	fmt.Fprintf(w.list, "%s\tall\t\t%s\n", named, digest)
+	for _, platform := range w.platforms() {
+		manifest, err := built[platform].Manifest()
+		if err != nil {
+			return err
+		}
+		digest, err := built[platform].Digest()
+		if err != nil {
+			return err
+		}
+		var size int64
+		for _, layer := range manifest.Layers {
+			size += layer.Size
+		}
+		fmt.Fprintf(w.list, "%s\t%s\t%.1f MB\t%s\n", named, platform, float64(size)/1e6, digest)
+	}
+	return nil
+}
+
+// programs finds the programs of an image.
+func (w *writer) programs(image Image, platform string) ([]*program.Program, error) {
+	var found []*program.Program
+	for _, wanted := range image.Programs {
+		p, err := w.find(wanted.Name, platform)
+		if errors.Is(err, fs.ErrNotExist) && wanted.Optional {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p.Interpreter != "" && image.Base == "" && w.Bases[image.Name] == "" {
+			return nil, fmt.Errorf("%s is dynamically linked, and the image has no %s: link it statically, or give a base", p.File, p.Interpreter)
+		}
+		found = append(found, p)
+	}
+	return found, nil
+}
+
+// base returns what an image begins with. Images of one base share its layer.
+func (w *writer) base(ctx context.Context, image Image, platform string) (*base, error) {
+	reference := w.Bases[image.Name]
+	if reference == "" && image.Base != "" {
+		reference = w.Bases[""]
+	}
+	key := strings.Join([]string{reference, image.Base, platform}, " ")
+	if b := w.bases[key]; b != nil {
+		return b, nil
+	}
+	b := &base{reference: reference}
+	var err error
+	switch {
+	case reference != "":
+		if b.image, err = oci.Base(ctx, reference, platform); err != nil {
+			return nil, err
+		}
+		digest, err := b.image.Digest()
+		if err != nil {
+			return nil, err
+		}
+		b.digest = digest.String()
+	case image.Base != "":
+		w.Say("%s: base %s for %s", w.Version, image.Base, platform)
+		var tree *rootfs.Tree
+		if tree, b.packages, err = w.Lock.Assemble(ctx, w.Store, image.Base, platform); err != nil {
+			return nil, err
+		}
+		accounts(tree)
+		// Nothing in it depends on a release, so neither does its date: all releases share it.
+		layer, err := oci.WriteLayer(w.work, tree, time.Unix(0, 0))
+		if err != nil {
+			return nil, err
+		}
+		if b.image, err = oci.Empty(platform); err != nil {
+			return nil, err
+		}
+		if b.image, err = oci.Append(b.image, layer, fmt.Sprintf("images: %d packages of Debian %s", len(b.packages), w.Lock.Suite), oci.Config{Date: time.Unix(0, 0), Path: searchPath}); err != nil {
+			return nil, err
+		}
+	default:
+		if b.image, err = oci.Empty(platform); err != nil {
+			return nil, err
+		}
+	}
+	w.bases[key] = b
+	return b, nil
+}
+
+// searchPath is the PATH of Debian's images and of upstream's.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// accounts adds what programs expect to find even where there is nothing else.
+func accounts(tree *rootfs.Tree) {
+	tree.File("etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"))
+	tree.File("etc/group", 0o644, []byte("root:x:0:\nnogroup:x:65534:\nnonroot:x:65532:\n"))
+	tree.Dir("root", 0o700)
+	tree.Dir("tmp", fs.ModeSticky|0o777)
+}
+
+// assemble returns the image of a platform.
+func (w *writer) assemble(from *base, image Image, programs []*program.Program) (v1.Image, error) {
+	tree := rootfs.New()
+	if from.reference == "" && len(from.packages) == 0 {
+		accounts(tree)
+	}
+	if image.Files != nil {
+		image.Files(tree)
+	}
+	for _, wanted := range image.Programs {
+		at := slices.IndexFunc(programs, func(p *program.Program) bool { return p.Name == wanted.Name })
+		if at < 0 {
+			continue
+		}
+		if err := tree.Copy(wanted.Path, 0o755, programs[at].File); err != nil {
+			return nil, err
+		}
+		entry, _ := tree.Get(wanted.Path)
+		entry.Capabilities = wanted.Capabilities
+		tree.Set(wanted.Path, entry)
+	}
+	first := programs[0]
+	layer, err := oci.WriteLayer(w.work, tree, first.Date)
+	if err != nil {
+		return nil, err
+	}
+	labels := map[string]string{
+		"org.opencontainers.image.title":       image.Title,
+		"org.opencontainers.image.description": image.Description,
+		"org.opencontainers.image.version":     w.Version,
+		"org.opencontainers.image.revision":    first.Revision,
+		"org.opencontainers.image.created":     first.Date.UTC().Format(time.RFC3339),
+		"org.opencontainers.image.source":      source(w.Source, first),
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"workload.openshift.io/release":        w.Release,
+	}
+	if from.reference != "" {
+		labels["org.opencontainers.image.base.name"], labels["org.opencontainers.image.base.digest"] = from.reference, from.digest
+	}
+	if image.LabelRevision != "" {
+		labels[image.LabelRevision] = first.Revision
+	}
+	maps.Copy(labels, image.Labels)
+	return oci.Append(from.image, layer, "images: "+image.Name+" "+w.Version, oci.Config{
+		Date: first.Date, Entrypoint: image.Entrypoint, User: image.User, Path: searchPath, Labels: labels,
+	})
+}
+
+// source is where the source of a program is.
+func source(given string, p *program.Program) string {
+	if given != "" {
+		return given
+	}
+	return "https://" + p.Info.Main.Path
+}
+
+// builderVersion is the commit of this program, if it was built from one.
+func builderVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				return setting.Value
+			}
+		}
+	}
+	return ""
+}
+
+func digestOf(digest string) map[string]string {
+	algorithm, value, _ := strings.Cut(digest, ":")
+	return map[string]string{algorithm: value}
+}
+
+// file writes a file of the directory.
+func (w *writer) file(name string, write func(io.Writer) error) error {
+	file, err := os.Create(filepath.Join(w.dir, name))
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	if err := errors.Join(write(buffered), buffered.Flush(), file.Close()); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// pack writes the tarball and the Debian package of a program.
+func (w *writer) pack(ctx context.Context, p Package, platform string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w.Say("%s: package %s for %s", w.Version, p.Name, platform)
+	binary, err := w.find(p.Name, platform)
+	if err != nil {
+		return err
+	}
+	tree := rootfs.New()
+	if err := tree.Copy(p.Path, 0o755, binary.File); err != nil {
+		return err
+	}
+	archive := p.Name + "-" + strings.ReplaceAll(platform, "/", "-") + ".tar.gz"
+	if err := w.file(filepath.Join(packagesDir, archive), func(to io.Writer) error {
+		stream := gzip.NewWriter(to)
+		return errors.Join(tree.Write(stream, "", binary.Date), stream.Close())
+	}); err != nil {
+		return err
+	}
+	installed := rootfs.New()
+	if err := installed.Copy("usr/bin/"+p.Name, 0o755, binary.File); err != nil {
+		return err
+	}
+	if p.Files != nil {
+		p.Files(installed)
+	}
+	deb := &debian.Deb{
+		Name: p.Name, Version: strings.TrimPrefix(w.Version, "v") + "-1", Architecture: strings.TrimPrefix(platform, "linux/"), Section: p.Section,
+		Maintainer: maintainer, Homepage: source(w.Source, binary), Depends: p.Depends, Recommends: p.Recommends, Summary: p.Summary,
+		Description: []string{p.Summary + ",", "with workload partitioning, built from commit", binary.Revision + "."},
+		Files:       installed, ConfigFiles: p.ConfigFiles, Scripts: p.Scripts, Date: binary.Date,
+	}
+	return w.file(filepath.Join(packagesDir, fmt.Sprintf("%s_%s_%s.deb", deb.Name, deb.Version, deb.Architecture)), deb.Write)
+}
+
+// maintainer is the author of what carry commits, too.
+const maintainer = "workload partitioning <carry@workload.openshift.io>"

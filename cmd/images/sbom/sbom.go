@@ -1,0 +1,127 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package sbom writes what is in an image as a bill of materials, in CycloneDX's format: the Go
+// modules of each program, and Debian's packages. It must not know how an image is made.
+package sbom
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"workload.openshift.io/kubernetes/cmd/images/debian"
+	"workload.openshift.io/kubernetes/cmd/images/program"
+)
+
+// Image is an image of one platform.
+type Image struct {
+	// Name has the repository, and Version is what its binaries say.
+	Name, Version, Platform string
+	// Digest is that of the image's manifest, such as sha256:...
+	Digest   string
+	Date     time.Time
+	Programs []*program.Program
+	// Suite is the Debian release that the packages are of.
+	Suite    string
+	Packages []debian.Package
+	// Base is the reference of an image that it was built on, and empty if it was built on none.
+	// What is in that is not known.
+	Base, BaseDigest string
+}
+
+// Write writes the bill of materials. The same image gives the same bytes.
+func Write(to io.Writer, image Image) error {
+	bom := cdx.NewBOM()
+	self := cdx.Component{
+		BOMRef: image.Name + "@" + image.Digest, Type: cdx.ComponentTypeContainer, Name: image.Name, Version: image.Version,
+		Hashes:     hashes(strings.TrimPrefix(image.Digest, "sha256:")),
+		Properties: &[]cdx.Property{{Name: "platform", Value: image.Platform}},
+	}
+	bom.Metadata = &cdx.Metadata{Timestamp: image.Date.UTC().Format(time.RFC3339), Component: &self}
+	components := map[string]cdx.Component{}
+	dependencies := map[string][]string{}
+	add := func(of string, component cdx.Component) {
+		components[component.BOMRef] = component
+		dependencies[of] = append(dependencies[of], component.BOMRef)
+	}
+	for _, p := range image.Programs {
+		binary := cdx.Component{BOMRef: "program/" + p.Name, Type: cdx.ComponentTypeApplication, Name: p.Name, Version: image.Version, Hashes: hashes(p.SHA256)}
+		add(self.BOMRef, binary)
+		modules := append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(p.Info.GoVersion, "go")}, &p.Info.Main}, p.Info.Deps...)
+		for _, module := range modules {
+			path, version := identify(module, image.Version)
+			purl := "pkg:golang/" + path + "@" + url.QueryEscape(version)
+			add(binary.BOMRef, cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl})
+		}
+	}
+	for _, p := range image.Packages {
+		purl := DebianURL(image.Suite, p)
+		add(self.BOMRef, cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: p.Name, Version: p.Version, PackageURL: purl, Hashes: hashes(p.SHA256)})
+	}
+	if image.Base != "" {
+		add(self.BOMRef, cdx.Component{
+			BOMRef: "base/" + image.Base, Type: cdx.ComponentTypeContainer, Name: image.Base, Version: image.BaseDigest,
+			Description: "the base of the image; what is in it is not known here",
+			Hashes:      hashes(strings.TrimPrefix(image.BaseDigest, "sha256:")),
+		})
+	}
+	var listed []cdx.Component
+	for _, ref := range slices.Sorted(maps.Keys(components)) {
+		listed = append(listed, components[ref])
+	}
+	var edges []cdx.Dependency
+	for _, ref := range slices.Sorted(maps.Keys(dependencies)) {
+		on := dependencies[ref]
+		slices.Sort(on)
+		on = slices.Compact(on)
+		edges = append(edges, cdx.Dependency{Ref: ref, Dependencies: &on})
+	}
+	bom.Components, bom.Dependencies = &listed, &edges
+	return cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).EncodeVersion(bom, cdx.SpecVersion1_6)
+}
+
+// identify returns the path and the version of a module. One of the work tree has no version of its
+// own, so it has the image's.
+func identify(module *debug.Module, version string) (path, ofModule string) {
+	path, ofModule = module.Path, module.Version
+	if module.Replace != nil {
+		if strings.HasPrefix(module.Replace.Path, ".") || strings.HasPrefix(module.Replace.Path, "/") {
+			return path, version
+		}
+		path, ofModule = module.Replace.Path, module.Replace.Version
+	}
+	if ofModule == "" || ofModule == "(devel)" {
+		ofModule = version
+	}
+	return path, ofModule
+}
+
+// DebianURL is the package URL of a Debian package of a release, such as bookworm.
+func DebianURL(suite string, p debian.Package) string {
+	return fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s", p.Name, url.QueryEscape(p.Version), p.Architecture, suite)
+}
+
+func hashes(sha256 string) *[]cdx.Hash {
+	return &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sha256}}
+}
