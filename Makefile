@@ -16,6 +16,7 @@ CARRY   := $(OUT)/bin/carry
 CLUSTER := $(OUT)/bin/cluster
 PLUGIN  := $(OUT)/bin/kubectl-partition
 SPECS   := $(OUT)/bin/workloadpartitioning.test
+IMAGES  := $(OUT)/bin/images
 BIN     := $(OUT)/$(RELEASE)/bin
 TREE    := $(OUT)/$(RELEASE)/kubernetes
 TOOLS   := $(OUT)/tools
@@ -33,7 +34,7 @@ empty :=
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))"
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
-MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/e2e test/workloadpartitioning
+MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/e2e test/workloadpartitioning
 
 ##@ A node
 
@@ -102,6 +103,18 @@ reproducible: build ## Build kubelet and kube-apiserver again elsewhere, and com
 
 .PHONY: plugin
 plugin: packages $(PLUGIN) ## Build the kubectl plugin, _output/bin/kubectl-partition
+
+# PLATFORMS are those of the images. KEY signs their checksums, and BASE replaces the Debian
+# packages below kube-proxy and hyperkube.
+PLATFORMS ?= linux/amd64 linux/arm64
+.PHONY: images
+images: packages $(CARRY) $(IMAGES) ## Write images, packages, SBOMs and checksums into _output/RELEASE/images
+	scripts/images.sh $(RELEASE) "$(PLATFORMS)" $(if $(KEY),--key="$(KEY)") $(if $(BASE),--base="$(BASE)") $(if $(SOURCE),--source="$(SOURCE)")
+
+.PHONY: push
+push: $(IMAGES) ## Push these images to REGISTRY=registry.example.com/path
+	@[[ -n "$(REGISTRY)" ]] || { echo "make push REGISTRY=registry.example.com/path: there is no REGISTRY" >&2; exit 1; }
+	$(IMAGES) push $(OUT)/$(RELEASE)/images $(REGISTRY)
 
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins
@@ -232,16 +245,18 @@ packages: ## Install the Debian packages and the Go that are missing
 
 .PHONY: clean
 clean: down ## Remove all that was built, but not the trees: they may have work of yours
-	rm -rf $(OUT)/bin $(TOOLS) $(OUT)/*/bin $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	rm -rf $(OUT)/bin $(OUT)/bin-* $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/upstream $(OUT)/*/upstream-bin
 
 .PHONY: help
 help: ## Show this
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # go build knows what is up to date.
-.PHONY: $(CARRY) $(CLUSTER) $(PLUGIN) $(SPECS)
+.PHONY: $(CARRY) $(CLUSTER) $(IMAGES) $(PLUGIN) $(SPECS)
 $(CARRY):
 	@cd cmd/carry && go build -o "$(CURDIR)/$@" .
+$(IMAGES):
+	@cd cmd/images && go build -o "$(CURDIR)/$@" .
 # Some of its dependencies are large, so the first time takes minutes.
 $(PLUGIN):
 	@cd cmd/kubectl-partition && go build -trimpath -ldflags='-s -w' -o "$(CURDIR)/$@" .

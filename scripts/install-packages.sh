@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Install the Debian packages that building and running a node needs, and Go, if
-# any of them is missing; with the argument vm, those of virtual machines, too.
+# any of them is missing; with the argument vm, those of virtual machines, too, and with images
+# those of images.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,6 +19,13 @@ if [[ ${1:-} == vm ]]; then
     qemu-system-x86 qemu-utils # VMs and their disks
     debootstrap e2fsprogs      # the system in them
     openssh-client             # the key to them
+  )
+fi
+
+if [[ ${1:-} == images ]]; then
+  packages+=(
+    debian-archive-keyring # the packages in images
+    qemu-user-static       # starting programs of other platforms
   )
 fi
 

@@ -94,6 +94,16 @@ var borders = []struct {
 		why:   "it carries patches, whatever they are about",
 	},
 	{
+		place: "cmd/images",
+		never: []string{core, ours + "/pkg", ours + "/openshift-kube-apiserver", ours + "/cluster", ours + "/test", ours + "/cmd/carry", "k8s.io"},
+		why:   "it packs binaries, whatever they do",
+	},
+	{
+		place: "cmd/images/oci",
+		never: []string{ours + "/cmd/images/debian", ours + "/cmd/images/program", ours + "/cmd/images/release"},
+		why:   "it knows formats and registries, and not what is in an image",
+	},
+	{
 		place: "cluster",
 		never: []string{ours + "/test", ours + "/pkg", ours + "/openshift-kube-apiserver"},
 		why:   "it starts nodes, and does not know what is tested on them",
