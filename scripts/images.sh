@@ -7,20 +7,25 @@ release=$1
 platforms=$2
 shift 2
 
+if [[ -n $(git status --porcelain) ]]; then
+  echo "make images: this checkout has changes that are not committed, so nobody could say what is in the images; see git status" >&2
+  exit 1
+fi
 scripts/install-packages.sh images
-arguments=()
+arguments=(--commit "$(git rev-parse HEAD)" --date "$(git log -1 --format=%cI)")
 for platform in $platforms; do
   _output/bin/carry build --platform "$platform" "$release"
   bin=_output/$release/bin
   if [[ $platform != "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]]; then
     bin+=-${platform/\//-}
   fi
-  # Without cgo it is static on the platform of this host, too.
+  # Without cgo it is static on the platform of this host, too. Go puts a commit into it in some
+  # checkouts, and not in a git worktree.
   own=_output/bin-${platform/\//-}
   echo "building kubectl-partition for $platform" >&2
   (
     cd cmd/kubectl-partition
-    GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "../../$own/kubectl-partition" .
+    GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o "../../$own/kubectl-partition" .
   )
   arguments+=(--bin "$platform=$bin" --bin "$platform=$own")
 done

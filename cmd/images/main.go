@@ -72,7 +72,7 @@ func command() *cobra.Command {
 
 func buildCommand() *cobra.Command {
 	var binaries, bases, only []string
-	var lock, key string
+	var lock, key, date string
 	options := release.Options{Store: &debian.Store{}}
 	cmd := &cobra.Command{
 		Use:   "build DIRECTORY",
@@ -82,7 +82,8 @@ which is replaced as a whole. The same binaries give the same bytes.
 
 Version, commit and date come from the binaries: the version from the SHA256SUMS beside
 them, as carry build writes it, commit and date from what Go has put into each. A binary that
-was changed since, or built from changes that were not committed, is refused.`,
+was changed since, or built from changes that were not committed, is refused. --commit and
+--date are for binaries that Go has put nothing into.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.Dir = filepath.Clean(args[0])
@@ -120,6 +121,14 @@ was changed since, or built from changes that were not committed, is refused.`,
 			if err != nil {
 				return err
 			}
+			if (options.Commit == "") != (date == "") {
+				return errors.New("--commit and --date: either both or none")
+			}
+			if date != "" {
+				if options.Date, err = time.Parse(time.RFC3339, date); err != nil {
+					return fmt.Errorf("--date: %w", err)
+				}
+			}
 			if key != "" {
 				if options.Key, err = release.ReadKey(key); err != nil {
 					return err
@@ -142,6 +151,8 @@ was changed since, or built from changes that were not committed, is refused.`,
 	flags.StringArrayVar(&bases, "base", nil, "[IMAGE=]BASE to build on, a reference or a directory with an OCI layout; without IMAGE it is that of all images that have Debian packages")
 	flags.StringVar(&options.Release, "release", "", "upstream's release; by default the version up to its plus sign")
 	flags.StringVar(&options.Version, "version", "", "version; by default the one in SHA256SUMS beside the binaries")
+	flags.StringVar(&options.Commit, "commit", "", "this project's commit, and that of binaries that name none")
+	flags.StringVar(&date, "date", "", "date of --commit, such as 2026-08-26T10:44:20Z")
 	flags.StringVar(&options.Repository, "repository", "workload.openshift.io", "what stands before the images' names in archives")
 	flags.StringVar(&options.Source, "source", "", "URL of the source; by default that of each program's Go module")
 	flags.StringVar(&key, "key", "", "private key, ECDSA or Ed25519, in PEM, that signs SHA256SUMS")

@@ -64,6 +64,8 @@ func TestAMistakeIsOneLineThatNamesIt(t *testing.T) {
 		{"binaries without a version", "so the version is not known: carry build writes it", []string{"build", "--bin", platform + "=" + t.TempDir(), dir}},
 		{"an unknown image", `--only "etcd": no such image or package; known are kube-apiserver, `, []string{"build", "--bin", bin, "--only=etcd", dir}},
 		{"a missing binary", "image hyperkube: no kube-apiserver for " + platform + " in ", []string{"build", "--bin", bin, "--only=hyperkube", dir}},
+		{"a commit without a date", "--commit and --date: either both or none", []string{"build", "--bin", bin, "--only=kubectl", "--commit=1234567", dir}},
+		{"a date that is none", `--date: parsing time "today"`, []string{"build", "--bin", bin, "--only=kubectl", "--commit=1234567", "--date=today", dir}},
 		{"a lock file that is not there", "lock.json: no such file", []string{"build", "--bin", bin, "--only=kubectl", "--lock=lock.json", dir}},
 		{"a key that is none", "no PEM block of type PRIVATE KEY", []string{"build", "--bin", bin, "--only=kubectl", "--key=main.go", dir}},
 		{"a directory that is no release", "SHA256SUMS: no such file", []string{"verify", t.TempDir()}},

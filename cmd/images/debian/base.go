@@ -43,6 +43,8 @@ type Store struct {
 	Dir string
 	// Mirror is the URI of an archive to fetch from; empty means those of the host's apt.
 	Mirror string
+	// found are those of the host's apt, once they are known.
+	found []string
 }
 
 // helper is apt's own program that fetches a file with apt's settings, and checks its hash.
@@ -54,18 +56,9 @@ func (s *Store) Fetch(ctx context.Context, p Package) (string, error) {
 	if sum, err := sha256Of(file); err == nil && sum == p.SHA256 {
 		return file, nil
 	}
-	mirrors := []string{s.Mirror}
-	if s.Mirror == "" {
-		repositories, err := repositories(ctx)
-		if err != nil {
-			return "", err
-		}
-		mirrors = nil
-		for _, r := range repositories {
-			mirrors = append(mirrors, r.uri)
-		}
-		slices.Sort(mirrors)
-		mirrors = slices.Compact(mirrors)
+	mirrors, err := s.mirrors(ctx)
+	if err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return "", err
@@ -88,6 +81,24 @@ func (s *Store) Fetch(ctx context.Context, p Package) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("package %s %s cannot be had (%s); images lock pins the versions that there are now, and --mirror names an archive that keeps older ones", p.Name, p.Version, strings.Join(failures, "; "))
+}
+
+func (s *Store) mirrors(ctx context.Context) ([]string, error) {
+	if s.Mirror != "" {
+		return []string{s.Mirror}, nil
+	}
+	if s.found == nil {
+		repositories, err := repositories(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range repositories {
+			s.found = append(s.found, r.uri)
+		}
+		slices.Sort(s.found)
+		s.found = slices.Compact(s.found)
+	}
+	return s.found, nil
 }
 
 func sha256Of(file string) (string, error) {

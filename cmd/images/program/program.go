@@ -43,7 +43,8 @@ type Program struct {
 	SHA256 string
 	// Info are its modules and settings.
 	Info *buildinfo.BuildInfo
-	// Revision is the commit that it was built from, and Date the time of the commit.
+	// Revision is the commit that it was built from, and Date the time of the commit. Both are empty
+	// if Go did not put them into it, which it does not in a git worktree.
 	Revision string
 	Date     time.Time
 	// Interpreter is the loader of a dynamically linked program, and empty for a static one.
@@ -68,8 +69,8 @@ func KnownPlatform(platform string) error {
 }
 
 // Find finds a program for a platform in the first directory that has it. If checksums are beside
-// it, it must be among them. It must have been built from a commit. If there is none, the error
-// is fs.ErrNotExist.
+// it, it must be among them. It must not have been built from changes that are not committed. If
+// there is none, the error is fs.ErrNotExist.
 func Find(name, platform string, dirs []string) (*Program, error) {
 	for _, dir := range dirs {
 		file := filepath.Join(dir, name)
@@ -82,9 +83,6 @@ func Find(name, platform string, dirs []string) (*Program, error) {
 		}
 		if got := p.Platform(); got != platform {
 			return nil, fmt.Errorf("%s is for %s, and %s is wanted", file, got, platform)
-		}
-		if p.Revision == "" {
-			return nil, fmt.Errorf("%s has no vcs.revision: build it in a git checkout, without -buildvcs=false", file)
 		}
 		if p.setting("vcs.modified") == "true" {
 			return nil, fmt.Errorf("%s was built from %s with changes that are not committed: commit them, and build it again", file, p.Revision)

@@ -364,6 +364,23 @@ func native(t *testing.T) Options {
 	return o
 }
 
+func TestAProgramThatNamesNoCommitHasTheOneThatIsGiven(t *testing.T) {
+	o := options(t)
+	dir := t.TempDir()
+	gobinary.Write(t, filepath.Join(dir, "kubectl-partition"), gobinary.Program(t, "bare"))
+	o.Binaries = map[string][]string{"linux/amd64": {dir}}
+	o.Images, o.Packages = []Image{Command("kubectl-partition", "a command")}, nil
+	if err := Write(t.Context(), o); err == nil || !strings.Contains(err.Error(), "kubectl-partition has no vcs.revision: ") {
+		t.Errorf("without a commit: got error %v", err)
+	}
+	o.Commit, o.Date = strings.Repeat("1234567890", 4), time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	write(t, o)
+	file := config(t, imagesOf(t, o.Dir)["kubectl-partition:v1.37.0_wp.1234567 linux/amd64"])
+	if got := file.Config.Labels["org.opencontainers.image.revision"]; got != o.Commit || !file.Created.Equal(o.Date) {
+		t.Errorf("the image is of commit %s and %s, want %s and %s", got, file.Created, o.Commit, o.Date)
+	}
+}
+
 func TestVerifyNamesWhatIsWrong(t *testing.T) {
 	for _, test := range []struct {
 		name, want string

@@ -28,7 +28,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -61,6 +60,10 @@ type Options struct {
 	// Release is upstream's, such as v1.37.0, and Version that of the binaries, such as
 	// v1.37.0+wp.1c927af.
 	Release, Version string
+	// Commit is this project's, and Date is its date. They are also those of programs that do not
+	// name theirs. Empty means that they are not known.
+	Commit string
+	Date   time.Time
 	// Repository is what stands before the images' names in archives, such as
 	// workload.openshift.io.
 	Repository string
@@ -243,6 +246,12 @@ func (w *writer) find(name, platform string) (*program.Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.Revision == "" {
+		if w.Commit == "" {
+			return nil, fmt.Errorf("%s has no vcs.revision: build it in a git checkout, or give its commit and date", p.File)
+		}
+		p.Revision, p.Date = w.Commit, w.Date
+	}
 	w.found[key] = p
 	return p, nil
 }
@@ -251,7 +260,7 @@ func (w *writer) find(name, platform string) (*program.Program, error) {
 func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 	reference := w.Repository + "/" + image.Name
 	statement := provenance.Statement{
-		Builder:    builderVersion(),
+		Builder:    w.Commit,
 		Parameters: map[string]any{"image": image.Name, "release": w.Release, "version": w.Version, "platforms": w.platforms()},
 	}
 	built := map[string]v1.Image{}
@@ -489,18 +498,6 @@ func source(given string, p *program.Program) string {
 		return given
 	}
 	return "https://" + p.Info.Main.Path
-}
-
-// builderVersion is the commit of this program, if it was built from one.
-func builderVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				return setting.Value
-			}
-		}
-	}
-	return ""
 }
 
 func digestOf(digest string) map[string]string {
