@@ -17,6 +17,7 @@ limitations under the License.
 package vm
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -47,20 +48,34 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 	namespace := fixture.Namespace(t, n.client, "management")
 	controlPlane := n.controlPlane(t)
 	const busy, probed = 30, 3
+	// They become busy together: beside busy ones, an emulated VM starts a pod in minutes.
+	const directory, signal = "/run/e2e-daemons", "busy"
+	n.run(t, "mkdir -p "+directory)
 	for i := range busy {
-		c := fixture.Container("c", fixture.Busy, "cpu=10m memory=4Mi", "")
+		c := fixture.Container("c", "until [ -e /signal/"+signal+" ]; do sleep 10; done; "+fixture.Busy, "cpu=10m memory=4Mi", "")
+		c.VolumeMounts = []v1.VolumeMount{{Name: "signal", MountPath: "/signal"}}
 		name := "busy-" + strconv.Itoa(i)
 		if i < probed {
 			name = "probed-" + strconv.Itoa(i)
 			// The kubelet's own default is a second. An emulated VM needs some even when it is idle.
 			c.LivenessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}, PeriodSeconds: 10, TimeoutSeconds: 10, FailureThreshold: 3}
 		}
-		n.create(t, namespace, fixture.Pod(name, asks, c))
+		p := fixture.Pod(name, asks, c)
+		p.Spec.Volumes = []v1.Volume{{Name: "signal", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: directory}}}}
+		n.create(t, namespace, p)
 		if i%10 == 9 {
 			n.awaitRunning(t, 5*time.Minute)
 		}
 	}
 	n.expectPlaced(t)
+	n.run(t, "touch "+directory+"/"+signal)
+	waitFor(t, 2*time.Minute, "all of them are busy", func(ctx context.Context) error {
+		count, err := n.Run(ctx, "pgrep -c sleep || true")
+		if err == nil && count != "0" {
+			err = fmt.Errorf("%s still sleep", count)
+		}
+		return err
+	})
 	for _, phase := range []struct {
 		weight string
 		period time.Duration
