@@ -19,6 +19,7 @@
 //	verify   whether the series is right for a release
 //	rebase   another release
 //	preview  one that is only tried
+//	exporttree  a repository to give away
 //	cli      the commands
 package main
 

@@ -71,7 +71,7 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 	if err != nil {
 		return err
 	}
-	caches, err := goCaches(ctx)
+	caches, err := Caches(ctx)
 	if err != nil {
 		return err
 	}
@@ -143,9 +143,9 @@ func writeSums(ctx context.Context, t *tree.Tree, bin, version string, toolchain
 	return disk.Write(filepath.Join(bin, "SHA256SUMS"), []byte(sums.String()))
 }
 
-// goCaches names go's caches, because upstream's scripts would use one in each tree,
+// Caches names go's caches, because upstream's scripts would use one in each tree,
 // and compile everything again.
-func goCaches(ctx context.Context) ([]string, error) {
+func Caches(ctx context.Context) ([]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go env: %w", err)

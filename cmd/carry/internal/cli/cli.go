@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/check"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/exporttree"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/lint"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/outdated"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/preview"
@@ -76,7 +78,7 @@ RELEASE is the newest known one unless it is given.`,
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), checkCommand(), buildCommand(), verifyCommand(), outdatedCommand(), rebaseCommand(), previewCommand(), statsCommand())
+	root.AddCommand(treeCommand(), exportCommand(), lintCommand(), checkCommand(), buildCommand(), verifyCommand(), outdatedCommand(), rebaseCommand(), previewCommand(), statsCommand(), exportTreeCommand())
 	return root
 }
 
@@ -134,6 +136,47 @@ With --check nothing is written: a file that would change is an error, which nam
 		}),
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "compare with patches/, and write nothing")
+	return cmd
+}
+
+func exportTreeCommand() *cobra.Command {
+	var wanted exporttree.Options
+	var verify bool
+	cmd := &cobra.Command{
+		Use:   "export-tree [RELEASE] --to DIR",
+		Short: "Make a git repository that builds with the series and without this project",
+		Long: `Make a git repository in DIR that you can push as a fork of Kubernetes. It has, in commits
+whose subjects follow the convention of forks,
+
+  1. upstream, as the release's Go modules have it, or the checkout that --onto names,
+  2. this project's packages, below staging/src/` + project.CoreModule[:strings.LastIndex(project.CoreModule, "/")] + `,
+  3. what hack/update-vendor.sh makes of them: go.mod, go.work and vendor, and
+  4. one commit for each patch of the series.
+
+Called again, it adds what has changed as commits on top. A DIR with other work is left
+alone. The same series gives the same commits everywhere.
+
+--onto takes a checkout of kubernetes or openshift/kubernetes of the same minor version.
+Nothing is written there. What a fork carries for the same purpose is reverted first, as
+` + project.RevertsFile + ` lists it; anything of it that remains is an error.
+
+--verify checks what is in DIR instead, with no network: it runs a type check, upstream's
+scripts that look at what was added, and make, and says what it did not run.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: withTree(func(ctx context.Context, t *tree.Tree) error {
+			if verify {
+				return exporttree.Verify(ctx, t, wanted.To, os.Stdout)
+			}
+			return exporttree.Export(ctx, t, wanted)
+		}),
+	}
+	cmd.Flags().StringVar(&wanted.To, "to", "", "the repository's directory")
+	cmd.Flags().StringVar(&wanted.Onto, "onto", "", "a checkout of kubernetes or openshift/kubernetes to put the series on")
+	cmd.Flags().BoolVar(&verify, "verify", false, "check what is in DIR, and export nothing")
+	cmd.MarkFlagsMutuallyExclusive("onto", "verify")
+	if err := cmd.MarkFlagRequired("to"); err != nil {
+		panic(err)
+	}
 	return cmd
 }
 

@@ -28,6 +28,9 @@ var (
 	SeriesFile  = filepath.Join(PatchesDir, "series")
 	BudgetFile  = filepath.Join(PatchesDir, "budget")
 	DroppedName = "dropped"
+	// RevertsFile says what a fork carries for the same purpose, and goes before the series
+	// is applied to it.
+	RevertsFile = filepath.Join(PatchesDir, "openshift", "reverts")
 	// ReleasesDir has a directory of pins for each known release, and in it FailingName,
 	// upstream's own tests that do not count.
 	ReleasesDir = filepath.Join("build", "releases")
@@ -43,6 +46,10 @@ var (
 	ModuleDirs = map[string]string{RootModule: ".", CoreModule: filepath.Join("staging", "src", CoreModule)}
 	// LinkedDirs are those of the root module whose packages a tree may import.
 	LinkedDirs = []string{"openshift-kube-apiserver", "partitiontest", "pkg", "testdata"}
+	// TestDirs are those of them, at any depth, that only tests use.
+	TestDirs = []string{"partitiontest", "testdata"}
+	// StagingDir is where upstream, and a tree that is given away, has staging modules.
+	StagingDir = filepath.Join("staging", "src")
 	// RaisedDirs are those of the modules that require upstream's newest, the core first.
 	RaisedDirs = []string{ModuleDirs[CoreModule], ".", "cluster", filepath.Join("test", "e2e")}
 )
@@ -59,6 +66,14 @@ var (
 // patch releases of upstream's site names a day for each, which lies in the month that this
 // gives.
 const SupportMonths = 14
+
+// How the subjects of commits start in a fork: what it keeps, what it makes again with each
+// rebase, and what it takes back.
+const (
+	CarryPrefix  = "UPSTREAM: <carry>: "
+	DropPrefix   = "UPSTREAM: <drop>: "
+	RevertPrefix = "UPSTREAM: revert: <carry>: "
+)
 
 // VersionSuffix stands between a release and a tree's commit in a version.
 const VersionSuffix = "+wp."

@@ -72,7 +72,7 @@ func (c Checkout) AddRelease(name string, files map[string]string) *tree.Tree {
 	}
 	c.Write(root+"go.work", "go 1.26.0\n\nuse .\n")
 	c.Write(root+"go.work.sum", "x\n")
-	c.Write(root+"go.mod", "module "+project.UpstreamModule+"\n")
+	c.Write(root+"go.mod", "module "+project.UpstreamModule+"\n\ngo 1.26.0\n")
 	g := t.Git()
 	for _, args := range [][]string{{"init", "-q", "-b", "carry", "."}, {"add", "--all"}} {
 		_, err := g.Run(c.Context(), args...)
@@ -83,8 +83,10 @@ func (c Checkout) AddRelease(name string, files map[string]string) *tree.Tree {
 	released := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
 	commit, err := g.CommitTree(c.Context(), git.Commit{Tree: id, Message: "upstream\n", By: project.Identity, Authored: released, Committed: released})
 	c.Must(err)
-	_, err = g.Run(c.Context(), "reset", "-q", "--hard", commit)
-	c.Must(err)
+	for _, args := range [][]string{{"reset", "-q", "--hard", commit}, {"tag", name}} {
+		_, err = g.Run(c.Context(), args...)
+		c.Must(err)
+	}
 	want, err := pins.Read(c.Project, name)
 	c.Must(err)
 	c.Must(t.Save(tree.State{Pins: tree.PinsKey(want), Released: released, Upstream: commit, Head: commit}))

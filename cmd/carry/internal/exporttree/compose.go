@@ -1,0 +1,389 @@
+package exporttree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/modfile"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
+)
+
+// origin is what an export stands on.
+type origin struct {
+	// repo has the commit. It is the release's tree, unless there is a checkout.
+	repo, commit string
+	// named is the commit that the messages name: that of the first export, whatever
+	// upstream has released since.
+	named string
+	// committed dates all commits, so that two exports are the same.
+	committed time.Time
+	// checkout is set for what somebody else has made, and may carry things of its own.
+	checkout bool
+}
+
+// start says what to stand on.
+func start(ctx context.Context, t *tree.Tree, o Options, before *earlier) (origin, error) {
+	s, err := t.Load()
+	if err != nil {
+		return origin{}, err
+	}
+	from := origin{repo: t.Dir, commit: s.Upstream, named: s.Upstream, committed: s.Released}
+	switch {
+	case before != nil && before.checkout:
+		from = origin{repo: before.Dir, commit: before.onto, checkout: true}
+	case o.Onto != "":
+		from = origin{repo: o.Onto, checkout: true}
+		if from.commit, err = (git.Repo{Dir: o.Onto}).Run(ctx, "rev-parse", "HEAD"); err != nil {
+			return from, err
+		}
+	case before != nil:
+		from.named = before.onto
+	}
+	if !from.checkout {
+		return from, nil
+	}
+	from.named = from.commit
+	date, err := (git.Repo{Dir: from.repo}).Run(ctx, "log", "-1", "--format=%cI", from.commit)
+	if err != nil {
+		return from, err
+	}
+	from.committed, err = time.Parse(time.RFC3339, date)
+	return from, err
+}
+
+// composed is an export that was made from the start.
+type composed struct {
+	git.Repo
+	origin
+	// release is that of the series, and head the last of the commits.
+	release, head string
+	commits       []string
+	// patches are the commits of the series, by their patches' names.
+	patches map[string]carried
+}
+
+// carried is a patch as an export has it.
+type carried struct {
+	patch.Patch
+	digest, commit string
+}
+
+// compose makes an export in an empty directory.
+func compose(ctx context.Context, t *tree.Tree, dir string, from origin) (*composed, error) {
+	c := &composed{Repo: git.Repo{Dir: dir}, origin: from, release: t.Release, patches: map[string]carried{}}
+	s, err := t.Load()
+	if err != nil {
+		return nil, err
+	}
+	t.Say("exporting on %.12s", from.commit)
+	if err := c.prepare(ctx, t); err != nil {
+		return nil, err
+	}
+	if from.checkout {
+		if err := c.revert(ctx, t, s.Base); err != nil {
+			return nil, err
+		}
+	} else if s.Base != s.Upstream {
+		message, err := t.Git().Run(ctx, "log", "-1", "--format=%B", s.Base)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.Run(ctx, "read-tree", "-u", "--reset", s.Base); err != nil {
+			return nil, err
+		}
+		if err := c.commitIndex(ctx, project.DropPrefix+strings.ToLower(message[:1])+message[1:]); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.addModules(ctx, t); err != nil {
+		return nil, err
+	}
+	if err := c.generate(ctx, t); err != nil {
+		return nil, err
+	}
+	return c, c.applySeries(ctx, t, s)
+}
+
+// prepare checks out what the export stands on. The objects of the tree come along: git
+// needs the files that patches were made from to merge.
+func (c *composed) prepare(ctx context.Context, t *tree.Tree) error {
+	steps := [][]string{
+		{"init", "-q", "-b", branch, "."},
+		{"fetch", "-q", "--no-tags", t.Dir, "HEAD", "+refs/tags/" + t.Release + ":refs/tags/" + t.Release},
+	}
+	if c.checkout {
+		steps = [][]string{
+			{"clone", "-q", "--no-checkout", "--no-hardlinks", c.repo, "."},
+			{"remote", "remove", "origin"},
+			{"fetch", "-q", "--no-tags", t.Dir, "HEAD"},
+		}
+	}
+	for _, args := range append(steps, []string{"checkout", "-q", "-B", branch, c.commit}) {
+		if _, err := c.Run(ctx, args...); err != nil {
+			return err
+		}
+	}
+	c.head = c.commit
+	return nil
+}
+
+// add commits the work tree, if it differs from the last commit. What upstream ignores is
+// added, too: its vendor directory has such files.
+func (c *composed) add(ctx context.Context, message string) error {
+	if _, err := c.Run(ctx, "add", "--all", "--force", "--", ".", ":(exclude,top)"+project.OutputDir); err != nil {
+		return err
+	}
+	return c.commitIndex(ctx, message)
+}
+
+func (c *composed) commitIndex(ctx context.Context, message string) error {
+	id, err := c.Run(ctx, "write-tree")
+	if err != nil {
+		return err
+	}
+	if now, err := c.Run(ctx, "rev-parse", c.head+"^{tree}"); err != nil || now == id {
+		return err
+	}
+	c.head, err = c.CommitTree(ctx, git.Commit{Tree: id, Parent: c.head, Message: c.signed(message), By: project.Identity, Authored: project.PatchDate, Committed: c.committed})
+	if err != nil {
+		return err
+	}
+	c.commits = append(c.commits, c.head)
+	_, err = c.Run(ctx, "update-ref", "HEAD", c.head)
+	return err
+}
+
+// The trailers by which a later export knows the commits of this one.
+const (
+	releaseTrailer = "Carry-Release"
+	ontoTrailer    = "Carry-Onto"
+	patchTrailer   = "Patch-File"
+	digestTrailer  = "Patch-Digest"
+)
+
+// signed is a message with the trailers that all commits have.
+func (c *composed) signed(message string) string {
+	message = strings.TrimSpace(message)
+	separator := "\n\n"
+	if last := message[strings.LastIndex(message, "\n")+1:]; strings.HasPrefix(last, digestTrailer+": ") {
+		separator = "\n"
+	}
+	return fmt.Sprintf("%s%s%s: %s\n%s: %s\n", message, separator, releaseTrailer, c.release, ontoTrailer, c.named)
+}
+
+// staged is the directory of one of this project's modules in an export.
+func staged(module string) string { return filepath.Join(project.StagingDir, module) }
+
+// addModules copies what a shipped binary needs of this project's modules: not their tests.
+// Their go.mod files require nothing, as in a tree: the release decides on all versions.
+func (c *composed) addModules(ctx context.Context, t *tree.Tree) error {
+	upstream, err := c.goMod()
+	if err != nil {
+		return err
+	}
+	license, err := os.ReadFile(t.Project.Path("LICENSE"))
+	if err != nil {
+		return err
+	}
+	for module, from := range project.ModuleDirs {
+		dirs := []string{"."}
+		if module == project.RootModule {
+			dirs = project.LinkedDirs
+		}
+		to := filepath.Join(c.Dir, staged(module))
+		if err := os.RemoveAll(to); err != nil {
+			return err
+		}
+		for _, dir := range dirs {
+			if err := copySources(t.Project.Path(from), dir, to); err != nil {
+				return err
+			}
+		}
+		mod := fmt.Appendf(nil, "module %s\n\ngo %s\n", module, upstream.Go.Version)
+		if err := errors.Join(disk.Write(filepath.Join(to, "go.mod"), mod), disk.Write(filepath.Join(to, "LICENSE"), license)); err != nil {
+			return err
+		}
+	}
+	return c.add(ctx, project.CarryPrefix+"add "+project.RootModule+" and "+project.CoreModule+`
+
+These packages are what the hooks of the following commits call. They come from the
+project that keeps the series, which has their tests.`)
+}
+
+// copySources copies the Go files below a directory that may be absent, relative to from.
+func copySources(from, dir, to string) error {
+	return filepath.WalkDir(filepath.Join(from, dir), func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if slices.Contains(project.TestDirs, entry.Name()) {
+				return fs.SkipDir
+			}
+			return nil
+		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		relative, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return disk.Write(filepath.Join(to, relative), data)
+	})
+}
+
+func (c *composed) goMod() (*modfile.File, error) {
+	path := filepath.Join(c.Dir, "go.mod")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := modfile.Parse(path, data, nil)
+	if err == nil && file.Go == nil {
+		err = fmt.Errorf("%s has no go line", path)
+	}
+	return file, err
+}
+
+// unversioned is the version that go itself gives a module which a directory replaces.
+// Upstream's own v0.0.0 would not do: hack/update-vendor.sh drops what has that and is
+// not in staging/src/k8s.io.
+const unversioned = "v0.0.0-00010101000000-000000000000"
+
+// updateVendor is upstream's script that writes go.mod, go.sum, go.work and vendor.
+const updateVendor = "hack/update-vendor.sh"
+
+// generate requires this project's modules in go.mod, and lets upstream's own script make of
+// that what its checks expect. The script lists the modules of staging/src/k8s.io in go.work,
+// and no others; so ours are vendored like any dependency, from the directories that replace
+// them. What it downloads is then in the module cache for the checks.
+func (c *composed) generate(ctx context.Context, t *tree.Tree) error {
+	mod, err := c.goMod()
+	if err != nil {
+		return err
+	}
+	for _, module := range []string{project.RootModule, project.CoreModule} {
+		if err := errors.Join(mod.AddRequire(module, unversioned), mod.AddReplace(module, "", "./"+filepath.ToSlash(staged(module)), "")); err != nil {
+			return err
+		}
+	}
+	mod.SortBlocks()
+	mod.Cleanup()
+	data, err := mod.Format()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(c.Dir, "go.mod"), data, 0o644); err != nil {
+		return err
+	}
+	// The hooks do not decide what is vendored: go vendors what the packages of all modules
+	// import, and only the hooks import ours.
+	t.Say("running %s", updateVendor)
+	scratch, err := os.MkdirTemp("", "carry-vendor-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	env, err := environment(ctx, t, c.Dir)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "bash", updateVendor)
+	cmd.Dir, cmd.Env = c.Dir, append(env, "TMP_DIR="+scratch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// It writes what it does to a log, and only how far it is to its output.
+		if log, err := os.ReadFile(filepath.Join(scratch, "update-vendor.log")); err == nil {
+			out = append(out, log...)
+		}
+		return untouched("%s: %w:\n%s\n", updateVendor, err, lastLines(out, 10))
+	}
+	return c.add(ctx, project.DropPrefix+updateVendor+`
+
+This is what the script makes of the two modules in go.mod. Run it again after a rebase.`)
+}
+
+// environment is that of upstream's scripts in a directory: its Go, and the user's caches,
+// of which the scripts would have their own otherwise.
+func environment(ctx context.Context, t *tree.Tree, dir string) ([]string, error) {
+	there := *t
+	there.Dir = dir
+	env, err := build.Env(ctx, &there)
+	if err != nil {
+		return nil, err
+	}
+	caches, err := build.Caches(ctx)
+	return append(env, caches...), err
+}
+
+func lastLines(text []byte, n int) string {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-n):], []byte("\n")))
+}
+
+// applySeries applies the series as git am does, three-way where a patch does not apply.
+func (c *composed) applySeries(ctx context.Context, t *tree.Tree, s tree.State) error {
+	patches, err := series.Read(t.Project, t.Release)
+	if err != nil {
+		return err
+	}
+	am := c.With("GIT_COMMITTER_NAME="+project.Identity.Name, "GIT_COMMITTER_EMAIL="+project.Identity.Email, "GIT_COMMITTER_DATE="+c.committed.Format(time.RFC3339))
+	for i, p := range patches {
+		// The tree's commit has all context and the names of the files that it is made from,
+		// which a patch file may not.
+		diff, err := t.Git().Run(ctx, "diff-tree", "-p", "--no-commit-id", "--full-index", "--no-renames", "--diff-algorithm=histogram", s.Applied[i].Commit)
+		if err != nil {
+			return err
+		}
+		digest := disk.Digest(p.Data)
+		message := c.signed(fmt.Sprintf("%s%s\n%s: %s\n%s: %s", project.CarryPrefix, strings.TrimSpace(p.Message), patchTrailer, p.Name, digestTrailer, digest))
+		subject, body, _ := strings.Cut(message, "\n")
+		mail := fmt.Sprintf("From %s Mon Sep 17 00:00:00 2001\nFrom: %s\nDate: %s\nSubject: %s\n\n%s\n---\n%s\n",
+			s.Applied[i].Commit, project.Identity, project.PatchDate.Format("Mon, 2 Jan 2006 15:04:05 -0700"), subject, strings.TrimSpace(body), diff)
+		if _, err := am.Input(ctx, mail, "am", "-q", "--3way", "--keep-cr", "--whitespace=nowarn"); err != nil {
+			var failed *git.Error
+			if !errors.As(err, &failed) {
+				return err
+			}
+			unmerged, _ := c.Run(ctx, "diff", "--name-only", "--diff-filter=U")
+			if unmerged == "" {
+				return untouched("%s does not apply to %.12s: %w", p.Path, c.commit, err)
+			}
+			return untouched("%s does not merge with %.12s in %s", p.Path, c.commit, strings.ReplaceAll(unmerged, "\n", ", "))
+		}
+		before := c.head
+		if c.head, err = c.Run(ctx, "rev-parse", "HEAD"); err != nil {
+			return err
+		}
+		if c.head == before {
+			return untouched("%s changes nothing on %.12s, which has it already", p.Path, c.commit)
+		}
+		c.commits = append(c.commits, c.head)
+		c.patches[p.Name] = carried{p, digest, c.head}
+	}
+	return nil
+}

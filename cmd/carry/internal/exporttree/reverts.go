@@ -1,0 +1,338 @@
+package exporttree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/format"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
+)
+
+// reverts say what of a fork's own goes before the series comes. They name no line of the
+// fork by its number or its whole text, since that changes with each of its releases.
+type reverts struct {
+	groups []revertGroup
+	// stays matches what belongs to another feature of the fork, and remains what there
+	// must be nothing left of.
+	stays, remains []*regexp.Regexp
+}
+
+// revertGroup becomes a commit.
+type revertGroup struct {
+	subject string
+	edits   []revertEdit
+}
+
+// revertEdit is a line of the list: what is done to a file, or to those of a directory.
+type revertEdit struct {
+	verb, path string
+	pattern    *regexp.Regexp
+}
+
+// parseReverts reads project.RevertsFile, whose comments say what its lines mean.
+func parseReverts(name string, data []byte) (reverts, error) {
+	var r reverts
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		wrong := func(format string, args ...any) (reverts, error) {
+			return r, fmt.Errorf("%s:%d: %s", name, number, fmt.Sprintf(format, args...))
+		}
+		verb, rest, _ := strings.Cut(line, " ")
+		if rest = strings.TrimSpace(rest); rest == "" {
+			return wrong("%q says nothing of what", verb)
+		}
+		if verb == "revert" {
+			r.groups = append(r.groups, revertGroup{subject: rest})
+			continue
+		}
+		edit := revertEdit{verb: verb}
+		expression := rest
+		switch verb {
+		case "remove", "hunks", "lines":
+			if len(r.groups) == 0 {
+				return wrong("%q stands before the first revert", line)
+			}
+			edit.path, expression, _ = strings.Cut(rest, " ")
+			if !filepath.IsLocal(edit.path) {
+				return wrong("%q is not a path in a tree", edit.path)
+			}
+			if expression = strings.TrimSpace(expression); (expression == "") != (verb == "remove") {
+				return wrong("%s takes a path, and an expression unless it is remove", verb)
+			}
+		case "stays", "remains":
+		default:
+			return wrong("unknown verb %q; known are revert, remove, hunks, lines, stays and remains", verb)
+		}
+		var err error
+		if edit.pattern, err = regexp.Compile(expression); err != nil {
+			return wrong("%v", err)
+		}
+		switch verb {
+		case "stays":
+			r.stays = append(r.stays, edit.pattern)
+		case "remains":
+			r.remains = append(r.remains, edit.pattern)
+		default:
+			last := &r.groups[len(r.groups)-1]
+			last.edits = append(last.edits, edit)
+		}
+	}
+	return r, nil
+}
+
+func (r reverts) stay(text string) bool {
+	return slices.ContainsFunc(r.stays, func(e *regexp.Regexp) bool { return e.MatchString(text) })
+}
+
+// revert takes out what the list names, a commit for each group, and returns an error if
+// anything is left. base is upstream's commit, in whose files hunks are undone.
+func (c *composed) revert(ctx context.Context, t *tree.Tree, base string) error {
+	data, err := os.ReadFile(t.Project.Path(project.RevertsFile))
+	if err != nil {
+		return err
+	}
+	r, err := parseReverts(project.RevertsFile, data)
+	if err != nil {
+		return err
+	}
+	for _, group := range r.groups {
+		for _, edit := range group.edits {
+			if err := c.edit(ctx, r, edit, base); err != nil {
+				return fmt.Errorf("%s: %s %s: %w", project.RevertsFile, edit.verb, edit.path, err)
+			}
+		}
+		before := len(c.commits)
+		if err := c.add(ctx, project.RevertPrefix+group.subject+"\n\nThe series that follows does this."); err != nil {
+			return err
+		}
+		if len(c.commits) > before {
+			t.Say("reverted: %s", group.subject)
+		}
+	}
+	return c.noneRemain(ctx, r)
+}
+
+func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base string) error {
+	if edit.verb == "remove" {
+		return os.RemoveAll(filepath.Join(c.Dir, edit.path))
+	}
+	files, err := c.Run(ctx, "ls-files", "--", edit.path)
+	if err != nil {
+		return err
+	}
+	for file := range strings.Lines(files) {
+		file = strings.TrimSpace(file)
+		if filepath.Ext(file) != ".go" {
+			continue
+		}
+		name := filepath.Join(c.Dir, file)
+		source, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // An edit above has removed it.
+		}
+		if err != nil {
+			return err
+		}
+		if !edit.pattern.Match(source) {
+			continue
+		}
+		lines := withoutLines
+		if edit.verb == "hunks" {
+			if lines, err = c.undone(ctx, r, base, file); err != nil {
+				return err
+			}
+		}
+		changed, err := lines(string(source), edit.pattern)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		formatted, err := format.Source([]byte(changed))
+		if err != nil {
+			return fmt.Errorf("%s is no Go without what matches: %w", file, err)
+		}
+		if err := os.WriteFile(name, formatted, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withoutLines removes the lines that match. One that opens a block goes with the block, and
+// one that sets err with the check of it.
+func withoutLines(source string, pattern *regexp.Regexp) (string, error) {
+	var kept []string
+	lines := strings.SplitAfter(source, "\n")
+	for i := 0; i < len(lines); i++ {
+		if !pattern.MatchString(lines[i]) {
+			kept = append(kept, lines[i])
+			continue
+		}
+		i = blockEnd(lines, i)
+		if setsErr.MatchString(lines[i]) && i+1 < len(lines) && strings.TrimSpace(lines[i+1]) == "if err != nil {" {
+			i = blockEnd(lines, i+1)
+		}
+	}
+	return strings.Join(kept, ""), nil
+}
+
+var setsErr = regexp.MustCompile(`\berr :?= `)
+
+// blockEnd returns the last line of the block that a line opens, as gofmt indents it; the
+// line itself if it opens none.
+func blockEnd(lines []string, at int) int {
+	if trimmed := strings.TrimSpace(lines[at]); !strings.HasSuffix(trimmed, "{") && !strings.HasSuffix(trimmed, "(") {
+		return at
+	}
+	for end := at + 1; end < len(lines); end++ {
+		if strings.TrimSpace(lines[end]) != "" && indentation(lines[end]) <= indentation(lines[at]) {
+			return end
+		}
+	}
+	return at
+}
+
+func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, "\t")) }
+
+// undone returns a function that undoes the hunks between upstream's file and the fork's in
+// which a line matches. Of a hunk that has what stays, too, only the statements and
+// declarations go that do not have it.
+func (c *composed) undone(ctx context.Context, r reverts, base, file string) (func(string, *regexp.Regexp) (string, error), error) {
+	upstream, err := c.Run(ctx, "rev-parse", "--verify", "-q", base+":"+file)
+	if err != nil {
+		// The fork's own file: noneRemain finds what is in it.
+		return func(source string, _ *regexp.Regexp) (string, error) { return source, nil }, nil
+	}
+	return func(source string, pattern *regexp.Regexp) (string, error) {
+		content, err := c.Run(ctx, "cat-file", "blob", upstream)
+		if err != nil {
+			return "", err
+		}
+		theirs, err := c.Input(ctx, source, "hash-object", "-w", "--stdin")
+		if err != nil {
+			return "", err
+		}
+		diff, err := c.Run(ctx, "diff", "--unified=0", "--inter-hunk-context=0", "--no-color", "--no-ext-diff", "--no-textconv", "--diff-algorithm=histogram", "--indent-heuristic", upstream, theirs)
+		if err != nil {
+			return "", err
+		}
+		parsed, err := patch.Parse(file, []byte("Subject: diff\n\n---\n"+diff+"\n"))
+		if err != nil {
+			return "", err
+		}
+		hunks, err := parsed.Files[0].Hunks()
+		if err != nil {
+			return "", err
+		}
+		lines := strings.Split(content, "\n")
+		var out []string
+		at := 0
+		for _, h := range hunks {
+			var before, after []string
+			for _, line := range h.Lines {
+				if line.Op == '-' {
+					before = append(before, line.Text)
+				} else {
+					after = append(after, line.Text)
+				}
+			}
+			from := h.OldStart
+			if len(before) > 0 {
+				from-- // A hunk that only adds names the line after which it does.
+			}
+			out = append(out, lines[at:from]...)
+			at = from + len(before)
+			text := strings.Join(after, "\n")
+			switch {
+			case !pattern.MatchString(text):
+				out = append(out, after...)
+			case !r.stay(text):
+				out = append(out, before...)
+			case len(before) > 0:
+				return "", fmt.Errorf("line %d of upstream's is changed both for what goes and for what stays", from+1)
+			default:
+				for _, unit := range units(after) {
+					if text := strings.Join(unit, "\n"); r.stay(text) && !pattern.MatchString(text) {
+						out = append(out, unit...)
+					}
+				}
+			}
+		}
+		return strings.Join(append(out, lines[at:]...), "\n") + "\n", nil
+	}, nil
+}
+
+// units splits lines of gofmt'd code into its outermost statements or declarations, each with
+// the comments above it.
+func units(lines []string) (found [][]string) {
+	least := -1
+	for _, line := range lines {
+		if n := indentation(line); strings.TrimSpace(line) != "" && (least < 0 || n < least) {
+			least = n
+		}
+	}
+	begins := true
+	for i := 0; i < len(lines); {
+		end := i
+		if indentation(lines[i]) == least {
+			end = min(blockEnd(lines, i), len(lines)-1)
+		}
+		if begins {
+			found = append(found, nil)
+		}
+		found[len(found)-1] = append(found[len(found)-1], lines[i:end+1]...)
+		text := strings.TrimSpace(lines[i])
+		begins = text != "" && !strings.HasPrefix(text, "//")
+		i = end + 1
+	}
+	return found
+}
+
+// noneRemain returns an error that names each line that is left of what the fork carries, and
+// the fork's commit that it is from.
+func (c *composed) noneRemain(ctx context.Context, r reverts) error {
+	var found []string
+	for _, e := range r.remains {
+		out, err := c.Run(ctx, "grep", "-n", "-I", "-E", "-e", e.String(), "--", ":/", ":(exclude,top)vendor")
+		var failed *git.Error
+		if errors.As(err, &failed) && failed.Stderr == "" {
+			continue // There are none.
+		}
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(out) {
+			file, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+			number, text, _ := strings.Cut(rest, ":")
+			blame, err := c.Run(ctx, "blame", "--porcelain", "-L", number+","+number, "HEAD", "--", file)
+			if err != nil {
+				return err
+			}
+			commit, _, _ := strings.Cut(blame, " ")
+			subject := ""
+			for line := range strings.Lines(blame) {
+				if s, ok := strings.CutPrefix(line, "summary "); ok {
+					subject = strings.TrimSpace(s)
+				}
+			}
+			found = append(found, fmt.Sprintf("%s:%s: %s (%.12s %s)", file, number, strings.TrimSpace(text), commit, subject))
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	slices.Sort(found)
+	return untouched("%s leaves something of what the fork carries; add it there:\n%s\n", project.RevertsFile, strings.Join(slices.Compact(found), "\n"))
+}
