@@ -195,6 +195,10 @@ preview: $(CARRY) ## See what breaks in upstream's next release: verify the seri
 rebase-test: ## Prove carry rebase with real releases of upstream
 	cd cmd/carry && go test -count=1 -timeout=30m -run='^TestRebaseOnUpstream' ./internal/rebase -args -upstream
 
+.PHONY: export-tree-test
+export-tree-test: ## Export the newest release as a repository, and run upstream's checks in it
+	cd cmd/carry && go test -count=1 -timeout=120m -v -run='^TestExportOnUpstream' ./internal/exporttree -args -upstream
+
 .PHONY: e2e
 e2e: build kwok $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Run the end-to-end tests against a real node on this host
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver

@@ -150,8 +150,8 @@ whose subjects follow the convention of forks,
 
   1. upstream, as the release's Go modules have it, or the checkout that --onto names,
   2. this project's packages, below staging/src/` + project.CoreModule[:strings.LastIndex(project.CoreModule, "/")] + `,
-  3. what hack/update-vendor.sh makes of them: go.mod, go.work and vendor, and
-  4. one commit for each patch of the series.
+  3. one commit for each patch of the series, and
+  4. what hack/update-vendor.sh makes of that: go.mod, go.work and vendor.
 
 Called again, it adds what has changed as commits on top. A DIR with other work is left
 alone. The same series gives the same commits everywhere.

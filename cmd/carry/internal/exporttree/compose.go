@@ -1,3 +1,19 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
 package exporttree
 
 import (
@@ -11,6 +27,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/mod/modfile"
@@ -114,10 +131,10 @@ func compose(ctx context.Context, t *tree.Tree, dir string, from origin) (*compo
 	if err := c.addModules(ctx, t); err != nil {
 		return nil, err
 	}
-	if err := c.generate(ctx, t); err != nil {
+	if err := c.applySeries(ctx, t, s); err != nil {
 		return nil, err
 	}
-	return c, c.applySeries(ctx, t, s)
+	return c, c.generate(ctx, t)
 }
 
 // prepare checks out what the export stands on. The objects of the tree come along: git
@@ -267,84 +284,6 @@ func (c *composed) goMod() (*modfile.File, error) {
 	return file, err
 }
 
-// unversioned is the version that go itself gives a module which a directory replaces.
-// Upstream's own v0.0.0 would not do: hack/update-vendor.sh drops what has that and is
-// not in staging/src/k8s.io.
-const unversioned = "v0.0.0-00010101000000-000000000000"
-
-// updateVendor is upstream's script that writes go.mod, go.sum, go.work and vendor.
-const updateVendor = "hack/update-vendor.sh"
-
-// generate requires this project's modules in go.mod, and lets upstream's own script make of
-// that what its checks expect. The script lists the modules of staging/src/k8s.io in go.work,
-// and no others; so ours are vendored like any dependency, from the directories that replace
-// them. What it downloads is then in the module cache for the checks.
-func (c *composed) generate(ctx context.Context, t *tree.Tree) error {
-	mod, err := c.goMod()
-	if err != nil {
-		return err
-	}
-	for _, module := range []string{project.RootModule, project.CoreModule} {
-		if err := errors.Join(mod.AddRequire(module, unversioned), mod.AddReplace(module, "", "./"+filepath.ToSlash(staged(module)), "")); err != nil {
-			return err
-		}
-	}
-	mod.SortBlocks()
-	mod.Cleanup()
-	data, err := mod.Format()
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(c.Dir, "go.mod"), data, 0o644); err != nil {
-		return err
-	}
-	// The hooks do not decide what is vendored: go vendors what the packages of all modules
-	// import, and only the hooks import ours.
-	t.Say("running %s", updateVendor)
-	scratch, err := os.MkdirTemp("", "carry-vendor-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(scratch)
-	env, err := environment(ctx, t, c.Dir)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "bash", updateVendor)
-	cmd.Dir, cmd.Env = c.Dir, append(env, "TMP_DIR="+scratch)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		// It writes what it does to a log, and only how far it is to its output.
-		if log, err := os.ReadFile(filepath.Join(scratch, "update-vendor.log")); err == nil {
-			out = append(out, log...)
-		}
-		return untouched("%s: %w:\n%s\n", updateVendor, err, lastLines(out, 10))
-	}
-	return c.add(ctx, project.DropPrefix+updateVendor+`
-
-This is what the script makes of the two modules in go.mod. Run it again after a rebase.`)
-}
-
-// environment is that of upstream's scripts in a directory: its Go, and the user's caches,
-// of which the scripts would have their own otherwise.
-func environment(ctx context.Context, t *tree.Tree, dir string) ([]string, error) {
-	there := *t
-	there.Dir = dir
-	env, err := build.Env(ctx, &there)
-	if err != nil {
-		return nil, err
-	}
-	caches, err := build.Caches(ctx)
-	return append(env, caches...), err
-}
-
-func lastLines(text []byte, n int) string {
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-n):], []byte("\n")))
-}
-
 // applySeries applies the series as git am does, three-way where a patch does not apply.
 func (c *composed) applySeries(ctx context.Context, t *tree.Tree, s tree.State) error {
 	patches, err := series.Read(t.Project, t.Release)
@@ -386,4 +325,88 @@ func (c *composed) applySeries(ctx context.Context, t *tree.Tree, s tree.State) 
 		c.patches[p.Name] = carried{p, digest, c.head}
 	}
 	return nil
+}
+
+// unversioned is the version that go itself gives a module which a directory replaces.
+// Upstream's own v0.0.0 would not do: hack/update-vendor.sh drops what has that and is
+// not in staging/src/k8s.io.
+const unversioned = "v0.0.0-00010101000000-000000000000"
+
+// updateVendor is upstream's script that writes go.mod, go.sum, go.work and vendor.
+const updateVendor = "hack/update-vendor.sh"
+
+// generate requires this project's modules in go.mod, and lets upstream's own script make of
+// that what its checks expect. It comes last: the script drops what no hook imports. The script lists the modules of staging/src/k8s.io in go.work,
+// and no others; so ours are vendored like any dependency, from the directories that replace
+// them. What it downloads is then in the module cache for the checks.
+func (c *composed) generate(ctx context.Context, t *tree.Tree) error {
+	mod, err := c.goMod()
+	if err != nil {
+		return err
+	}
+	for _, module := range []string{project.RootModule, project.CoreModule} {
+		if err := errors.Join(mod.AddRequire(module, unversioned), mod.AddReplace(module, "", "./"+filepath.ToSlash(staged(module)), "")); err != nil {
+			return err
+		}
+	}
+	mod.SortBlocks()
+	mod.Cleanup()
+	data, err := mod.Format()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(c.Dir, "go.mod"), data, 0o644); err != nil {
+		return err
+	}
+	t.Say("running %s", updateVendor)
+	scratch, err := os.MkdirTemp("", "carry-vendor-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	env, err := environment(ctx, t, c.Dir)
+	if err != nil {
+		return err
+	}
+	if out, err := run(ctx, c.Dir, append(env, "TMP_DIR="+scratch), "bash", updateVendor); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// It writes what it does to a log, and only how far it is to its output.
+		if log, err := os.ReadFile(filepath.Join(scratch, "update-vendor.log")); err == nil {
+			out = append(out, log...)
+		}
+		return untouched("%s: %w:\n%s\n", updateVendor, err, lastLines(out, 10))
+	}
+	return c.add(ctx, project.DropPrefix+updateVendor+`
+
+This is what the script makes of the two modules in go.mod. Run it again after a rebase.`)
+}
+
+// environment is that of upstream's scripts in a directory: its Go, and the user's caches,
+// of which the scripts would have their own otherwise.
+func environment(ctx context.Context, t *tree.Tree, dir string) ([]string, error) {
+	there := *t
+	there.Dir = dir
+	env, err := build.Env(ctx, &there)
+	if err != nil {
+		return nil, err
+	}
+	caches, err := build.Caches(ctx)
+	return append(env, caches...), err
+}
+
+// run returns all that a command of upstream's prints. An interrupt ends what it has started,
+// too.
+func run(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	return cmd.CombinedOutput()
+}
+
+func lastLines(text []byte, n int) string {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-n):], []byte("\n")))
 }

@@ -1,3 +1,19 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
 package exporttree
 
 import (
@@ -85,9 +101,9 @@ func TestExport(t *testing.T) {
 	want := []string{
 		"upstream",
 		"UPSTREAM: <carry>: add workload.openshift.io/kubernetes and workload.openshift.io/partition",
-		"UPSTREAM: <drop>: hack/update-vendor.sh",
 		"UPSTREAM: <carry>: kubelet: call A",
 		"UPSTREAM: <carry>: kubelet: call B",
+		"UPSTREAM: <drop>: hack/update-vendor.sh",
 	}
 	if got := r.subjects(); !slices.Equal(got, want) {
 		t.Errorf("the commits are %q, want %q", got, want)
@@ -114,7 +130,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("go.mod is\n%s\nwant %q in it", mod, line)
 		}
 	}
-	if message := r.run("log", "-1", "--format=%B"); !strings.Contains(message, "Why.\n\nUpstream-Status: Pending [x]\nTests: T\nDrop-When: never\nPatch-File: kubelet-call-b.patch\n") {
+	if message := r.run("log", "-1", "--format=%B", "HEAD^"); !strings.Contains(message, "Why.\n\nUpstream-Status: Pending [x]\nTests: T\nDrop-When: never\nPatch-File: kubelet-call-b.patch\n") {
 		t.Errorf("the message of a patch's commit is\n%s", message)
 	}
 	if dirty := r.run("status", "--porcelain"); dirty != "" {
@@ -166,9 +182,9 @@ func TestExportAgainAddsCommits(t *testing.T) {
 			c.Write("pkg/kubelet/managed/more.go", "package managed\n")
 		}, []string{
 			"UPSTREAM: <carry>: bring workload.openshift.io/kubernetes and workload.openshift.io/partition up to date",
-			"UPSTREAM: <drop>: hack/update-vendor.sh",
 			"UPSTREAM: revert: <carry>: kubelet: call B",
 			"UPSTREAM: <carry>: kubelet: call M",
+			"UPSTREAM: <drop>: hack/update-vendor.sh",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

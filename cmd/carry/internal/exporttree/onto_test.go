@@ -1,3 +1,19 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
 package exporttree
 
 import (
@@ -354,9 +370,9 @@ func TestExportOntoAFork(t *testing.T) {
 		"UPSTREAM: revert: <carry>: management support to kubelet",
 		"UPSTREAM: revert: <carry>: the admission plugins ManagementCPUsOverride and ManagedNode",
 		"UPSTREAM: <carry>: add workload.openshift.io/kubernetes and workload.openshift.io/partition",
-		"UPSTREAM: <drop>: hack/update-vendor.sh",
 		"UPSTREAM: <carry>: kubelet: call A",
 		"UPSTREAM: <carry>: kubelet: call B",
+		"UPSTREAM: <drop>: hack/update-vendor.sh",
 	}
 	if got := strings.Split(r.run("log", "--reverse", "--format=%s", base+"..HEAD"), "\n"); !slices.Equal(got, want) {
 		t.Errorf("the commits on the fork's are %q, want %q", got, want)
@@ -380,6 +396,16 @@ func TestExportOntoAFork(t *testing.T) {
 			t.Errorf("an export with --onto %q, for which nothing has changed, adds commits", onto)
 		}
 	}
+	list := c.Read(project.RevertsFile)
+	c.Write(project.RevertsFile, list+"\nrevert load balancing\nhunks pkg/kubelet/cm/types.go NoLoadBalancing\n")
+	c.Must(Export(t.Context(), c.Tree, Options{To: to}))
+	if got := r.run("log", "--format=%s", head+"..HEAD"); got != "UPSTREAM: revert: <carry>: what patches/openshift/reverts names by now" {
+		t.Errorf("after a change of the list it has added %q", got)
+	}
+	if now := r.read("pkg/kubelet/cm/types.go"); now != upstreamFiles["pkg/kubelet/cm/types.go"] {
+		t.Errorf("pkg/kubelet/cm/types.go is\n%s", now)
+	}
+	c.Write(project.RevertsFile, list)
 	other := filepath.Join(t.TempDir(), "other")
 	c.Must(Export(t.Context(), c.Tree, Options{To: other, Onto: fork.Dir}))
 	if a := (repo{c, git.Repo{Dir: other}}).run("rev-parse", "HEAD"); a != head {

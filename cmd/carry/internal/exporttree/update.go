@@ -1,3 +1,19 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
 package exporttree
 
 import (
@@ -126,7 +142,7 @@ func (e *earlier) mayBecome(ctx context.Context, release string, o Options) erro
 type change struct{ path, entry string }
 
 // bring commits what differs between the earlier export and a new one: upstream, this
-// project's packages, what is generated, and then each patch. A file that two patches change
+// project's packages, each patch, and what is generated. A file that two patches change
 // goes with the first of them, and the second may have an empty commit, which names it.
 func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error {
 	if _, err := e.Run(ctx, "fetch", "-q", "--no-tags", now.Dir, "HEAD"); err != nil {
@@ -179,11 +195,11 @@ func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error 
 		next.commits = append(next.commits, next.head)
 		return err
 	}
-	type step struct {
+	type patchStep struct {
 		message string
 		files   map[string]bool
 	}
-	var steps []step
+	var steps []patchStep
 	ofPatches := map[string]bool{}
 	touched := func(name string) (map[string]bool, error) {
 		files := map[string]bool{}
@@ -211,7 +227,7 @@ func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error 
 		if err != nil {
 			return err
 		}
-		steps = append(steps, step{fmt.Sprintf("%s%s\n\nThe series no longer has this patch.\n\n%s: %s\n%s: %s", project.RevertPrefix, e.subjects[name], patchTrailer, name, digestTrailer, gone), files})
+		steps = append(steps, patchStep{fmt.Sprintf("%s%s\n\nThe series no longer has this patch.\n\n%s: %s\n%s: %s", project.RevertPrefix, e.subjects[name], patchTrailer, name, digestTrailer, gone), files})
 	}
 	for _, id := range now.commits {
 		for name, p := range now.patches {
@@ -222,7 +238,7 @@ func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error 
 			if err != nil {
 				return err
 			}
-			steps = append(steps, step{fmt.Sprintf("%s%s\n%s: %s\n%s: %s", project.CarryPrefix, strings.TrimSpace(p.Message), patchTrailer, name, digestTrailer, p.digest), files})
+			steps = append(steps, patchStep{fmt.Sprintf("%s%s\n%s: %s\n%s: %s", project.CarryPrefix, strings.TrimSpace(p.Message), patchTrailer, name, digestTrailer, p.digest), files})
 		}
 	}
 	ours := func(file string) bool {
@@ -230,13 +246,16 @@ func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error 
 			return strings.HasPrefix(file, staged(module)+"/")
 		})
 	}
+	others := fmt.Sprintf("UPSTREAM: Kubernetes %s\n\nWhat differs from %s.", now.release, e.release)
+	if now.checkout {
+		others = project.RevertPrefix + "what " + project.RevertsFile + " names by now"
+	}
 	for _, first := range []struct {
 		message string
 		goes    func(string) bool
 	}{
-		{fmt.Sprintf("UPSTREAM: Kubernetes %s\n\nWhat differs from %s.", now.release, e.release), func(file string) bool { return !ofPatches[file] && !ours(file) && !generated(file) }},
+		{others, func(file string) bool { return !ofPatches[file] && !ours(file) && !generated(file) }},
 		{project.CarryPrefix + "bring " + project.RootModule + " and " + project.CoreModule + " up to date", ours},
-		{project.DropPrefix + updateVendor, generated},
 	} {
 		if err := commit(first.message, false, first.goes); err != nil {
 			return err
@@ -248,6 +267,9 @@ func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error 
 		if err := commit(s.message, len(s.files) > 0, func(file string) bool { return s.files[file] }); err != nil {
 			return err
 		}
+	}
+	if err := commit(project.DropPrefix+updateVendor, false, generated); err != nil {
+		return err
 	}
 	if _, err := e.Run(ctx, "reset", "-q", "--keep", next.head); err != nil {
 		return err

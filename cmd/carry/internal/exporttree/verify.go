@@ -1,11 +1,27 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
 package exporttree
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,10 +33,10 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
-// checks are upstream's scripts that look at what an export adds, the quick ones first.
+// checks are upstream's scripts that look at what an export adds.
 var checks = []string{
-	"verify-boilerplate.sh", "verify-pkg-names.sh", "verify-file-sizes.sh", "verify-gofmt.sh", "verify-testing-import.sh",
-	"verify-import-aliases.sh", "verify-imports.sh", "verify-import-boss.sh", "verify-no-vendor-cycles.sh", "verify-vendor.sh",
+	"verify-boilerplate.sh", "verify-file-sizes.sh", "verify-gofmt.sh", "verify-import-aliases.sh", "verify-import-boss.sh", "verify-imports.sh",
+	"verify-no-vendor-cycles.sh", "verify-pkg-names.sh", "verify-testing-import.sh", "verify-vendor.sh",
 }
 
 // Verify type-checks an export, runs upstream's checks of what it adds and builds the commands
@@ -48,23 +64,14 @@ func Verify(ctx context.Context, t *tree.Tree, to string, out io.Writer) error {
 			env = append(env, "GOPROXY=file://"+filepath.Join(cache, "cache", "download"), "GOSUMDB=off")
 		}
 	}
-	failed := 0
-	report := func(name string, run func() error) error {
-		start := time.Now()
-		err := run()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			failed++
-			fmt.Fprintf(out, "%s: FAILED after %.0f s: %v\n", name, time.Since(start).Seconds(), err)
+	steps := []step{{"types", func() error { return types(ctx, t, dir) }}}
+	command := func(name string, args ...string) {
+		steps = append(steps, step{name, func() error {
+			if text, err := run(ctx, dir, env, args...); err != nil {
+				return fmt.Errorf("%w:\n%s", err, lastLines(text, 20))
+			}
 			return nil
-		}
-		fmt.Fprintf(out, "%s: passed in %.0f s\n", name, time.Since(start).Seconds())
-		return nil
-	}
-	if err := report("types", func() error { return types(ctx, t, dir) }); err != nil {
-		return err
+		}})
 	}
 	scripts, err := filepath.Glob(filepath.Join(dir, "hack", "verify-*.sh"))
 	if err != nil {
@@ -72,54 +79,49 @@ func Verify(ctx context.Context, t *tree.Tree, to string, out io.Writer) error {
 	}
 	_, noTools := os.Stat(filepath.Join(dir, "hack", "tools"))
 	var tools, others []string
-	command := func(args ...string) func() error {
-		return func() error {
-			cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-			cmd.Dir, cmd.Env = dir, env
-			if text, err := cmd.CombinedOutput(); err != nil {
-				return fmt.Errorf("%w:\n%s", err, lastLines(text, 20))
-			}
-			return nil
-		}
-	}
-	var runs []string
 	for _, script := range scripts {
-		name := filepath.Base(script)
 		text, err := os.ReadFile(script)
 		if err != nil {
 			return err
 		}
+		name := filepath.Base(script)
 		switch {
-		case noTools != nil && (strings.Contains(string(text), "hack/tools") || strings.Contains(string(text), "hack_tools")):
+		case noTools != nil && bytes.Contains(text, []byte("hack/tools")):
 			tools = append(tools, name)
 		case slices.Contains(checks, name):
-			runs = append(runs, name)
+			command("hack/"+name, "bash", "hack/"+name)
 		default:
 			others = append(others, name)
 		}
 	}
-	slices.SortFunc(runs, func(a, b string) int { return slices.Index(checks, a) - slices.Index(checks, b) })
-	for _, name := range runs {
-		if err := report("hack/"+name, command("bash", "hack/"+name)); err != nil {
-			return err
-		}
-	}
-	what := "WHAT="
-	for i, name := range project.HookedCommands {
-		if i > 0 {
-			what += " "
-		}
-		what += "cmd/" + name
-	}
-	if err := report(`make "`+what+`"`, command("make", what)); err != nil {
-		return err
-	}
+	what := "WHAT=cmd/" + strings.Join(project.HookedCommands, " cmd/")
+	command(`make "`+what+`"`, "make", what)
 	fmt.Fprintf(out, "not run, since they need hack/tools, which upstream's module does not have: %s\n", strings.Join(tools, ", "))
 	fmt.Fprintf(out, "not run, since they look at what an export leaves alone: %s\n", strings.Join(others, ", "))
+	failed := 0
+	for _, s := range steps {
+		start := time.Now()
+		err := s.run()
+		switch seconds := time.Since(start).Seconds(); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			failed++
+			fmt.Fprintf(out, "%s: FAILED after %.0f s: %v\n", s.name, seconds, err)
+		default:
+			fmt.Fprintf(out, "%s: passed in %.0f s\n", s.name, seconds)
+		}
+	}
 	if failed > 0 {
-		return fmt.Errorf("verify of %s: %d checks failed", to, failed)
+		return fmt.Errorf("verify of %s: %d of %d checks failed", to, failed, len(steps))
 	}
 	return nil
+}
+
+// step is one thing that Verify does.
+type step struct {
+	name string
+	run  func() error
 }
 
 // types type-checks what the series touches, and the commands that are made of it.
