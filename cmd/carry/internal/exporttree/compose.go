@@ -25,6 +25,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -290,7 +291,8 @@ func (c *composed) applySeries(ctx context.Context, t *tree.Tree, s tree.State) 
 	if err != nil {
 		return err
 	}
-	am := c.With("GIT_COMMITTER_NAME="+project.Identity.Name, "GIT_COMMITTER_EMAIL="+project.Identity.Email, "GIT_COMMITTER_DATE="+c.committed.Format(time.RFC3339))
+	am := c.With("GIT_COMMITTER_NAME="+project.Identity.Name, "GIT_COMMITTER_EMAIL="+project.Identity.Email, "GIT_COMMITTER_DATE="+c.committed.Format(time.RFC3339),
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=merge.conflictStyle", "GIT_CONFIG_VALUE_0=diff3") // addBoth reads that.
 	for i, p := range patches {
 		// The tree's commit has all context and the names of the files that it is made from,
 		// which a patch file may not.
@@ -308,11 +310,12 @@ func (c *composed) applySeries(ctx context.Context, t *tree.Tree, s tree.State) 
 			if !errors.As(err, &failed) {
 				return err
 			}
-			unmerged, _ := c.Run(ctx, "diff", "--name-only", "--diff-filter=U")
-			if unmerged == "" {
-				return untouched("%s does not apply to %.12s: %w", p.Path, c.commit, err)
+			if err := c.addBoth(ctx, t, p, failed); err != nil {
+				return err
 			}
-			return untouched("%s does not merge with %.12s in %s", p.Path, c.commit, strings.ReplaceAll(unmerged, "\n", ", "))
+			if _, err := am.Run(ctx, "am", "--continue"); err != nil {
+				return err
+			}
 		}
 		before := c.head
 		if c.head, err = c.Run(ctx, "rev-parse", "HEAD"); err != nil {
@@ -326,6 +329,48 @@ func (c *composed) applySeries(ctx context.Context, t *tree.Tree, s tree.State) 
 	}
 	return nil
 }
+
+// addBoth resolves a patch's conflicts in which both sides only add lines in the same place,
+// such as a fork's hook beside one of the series: both stay, the fork's first. Any other
+// conflict is an error.
+func (c *composed) addBoth(ctx context.Context, t *tree.Tree, p patch.Patch, cause error) error {
+	unmerged, err := c.Run(ctx, "diff", "--name-only", "--diff-filter=U")
+	if err != nil {
+		return err
+	}
+	if unmerged == "" {
+		return untouched("%s does not apply to %.12s: %w", p.Path, c.commit, cause)
+	}
+	for file := range strings.Lines(unmerged) {
+		file = strings.TrimSpace(file)
+		name := filepath.Join(c.Dir, file)
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if bothAdd.Match(data) {
+			t.Say("%s: %s has lines of both sides in one place now", p.Path, file)
+		}
+		data = bothAdd.ReplaceAll(data, []byte("$1$2"))
+		if conflict.Match(data) {
+			return untouched("%s does not merge with %.12s in %s", p.Path, c.commit, file)
+		}
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			return err
+		}
+		if _, err := c.Run(ctx, "add", "--", file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// conflict matches where git marks one, and bothAdd one of which the common ancestor has
+// nothing.
+var (
+	conflict = regexp.MustCompile(`(?m)^<{7} `)
+	bothAdd  = regexp.MustCompile(`(?m)^<{7} .*\n((?:.*\n)*?)\|{7} .*\n={7}\n((?:.*\n)*?)>{7} .*\n`)
+)
 
 // unversioned is the version that go itself gives a module which a directory replaces.
 // Upstream's own v0.0.0 would not do: hack/update-vendor.sh drops what has that and is

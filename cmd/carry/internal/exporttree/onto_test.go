@@ -252,7 +252,8 @@ func (i *informers) getOpenshiftInfraInformers() configv1informer.Factory {
 `,
 }
 
-// keptByFork are forked files as they must be when this feature is out of them.
+// keptByFork are forked files as they must be when this feature of the fork is out of them,
+// and the series in.
 var keptByFork = map[string]string{
 	"pkg/kubelet/kubelet_node_status.go": `package kubelet
 
@@ -266,6 +267,7 @@ func (kl *Kubelet) register(node, existing *Node) bool {
 	update := kl.labels(node, existing)
 	update = kl.hugePages(node, existing) || update
 	update = kl.reconcileSharedCPUs(existing) || update
+	managed.Cores(existing)
 	if update {
 		kl.patch(events.Patched)
 	}
@@ -357,7 +359,12 @@ func (r repo) commit(subject string, files map[string]string) {
 
 func TestExportOntoAFork(t *testing.T) {
 	c, fork := withFork(t)
-	// Another hook of the fork is where one of the series goes: a three-way merge.
+	// One of the series goes where the fork has a hook of another feature.
+	const hooked = "\tupdate = kl.hugePages(node, existing) || update"
+	c.Must(c.Tree.Update(t.Context()))
+	c.Hook("kubelet/kubelet_node_status.go", hooked, hooked+"\n\tmanaged.Cores(existing)", "kubelet: report cores")
+	c.Must(c.Tree.Export(t.Context()))
+	// Another hook of the fork is near where one of the series goes: a three-way merge.
 	fork.commit("UPSTREAM: <carry>: more of b", map[string]string{"pkg/b.go": strings.Replace(treetest.Numbered("b"), "ba\n", "ba2\n", 1)})
 	base, before := fork.run("rev-parse", "HEAD"), contents(c, fork.Dir)
 	to := filepath.Join(t.TempDir(), "fork")
@@ -372,6 +379,7 @@ func TestExportOntoAFork(t *testing.T) {
 		"UPSTREAM: <carry>: add workload.openshift.io/kubernetes and workload.openshift.io/partition",
 		"UPSTREAM: <carry>: kubelet: call A",
 		"UPSTREAM: <carry>: kubelet: call B",
+		"UPSTREAM: <carry>: kubelet: report cores",
 		"UPSTREAM: <drop>: hack/update-vendor.sh",
 	}
 	if got := strings.Split(r.run("log", "--reverse", "--format=%s", base+"..HEAD"), "\n"); !slices.Equal(got, want) {
