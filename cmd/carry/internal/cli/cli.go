@@ -161,7 +161,7 @@ Nothing is written there. What a fork carries for the same purpose is reverted f
 ` + project.RevertsFile + ` lists it; anything of it that remains is an error.
 
 --verify checks what is in DIR instead, with no network: it runs a type check, upstream's
-scripts that look at what was added, and make, and says what it did not run.`,
+scripts for format, imports and vendor, and make, and says what it did not run.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withTree(func(ctx context.Context, t *tree.Tree) error {
 			if verify {

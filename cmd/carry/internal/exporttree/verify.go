@@ -33,7 +33,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
-// checks are upstream's scripts that look at what an export adds.
+// checks are upstream's scripts for what an export adds: format, imports and vendor.
 var checks = []string{
 	"verify-boilerplate.sh", "verify-file-sizes.sh", "verify-gofmt.sh", "verify-import-aliases.sh", "verify-import-boss.sh", "verify-imports.sh",
 	"verify-no-vendor-cycles.sh", "verify-pkg-names.sh", "verify-testing-import.sh", "verify-vendor.sh",
@@ -97,7 +97,7 @@ func Verify(ctx context.Context, t *tree.Tree, to string, out io.Writer) error {
 	what := "WHAT=cmd/" + strings.Join(project.HookedCommands, " cmd/")
 	command(`make "`+what+`"`, "make", what)
 	fmt.Fprintf(out, "not run, since they need hack/tools, which upstream's module does not have: %s\n", strings.Join(tools, ", "))
-	fmt.Fprintf(out, "not run, since they look at what an export leaves alone: %s\n", strings.Join(others, ", "))
+	fmt.Fprintf(out, "not run, since they do not look at format, imports and vendor: %s\n", strings.Join(others, ", "))
 	failed := 0
 	for _, s := range steps {
 		start := time.Now()
