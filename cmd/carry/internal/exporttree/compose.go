@@ -381,9 +381,10 @@ const unversioned = "v0.0.0-00010101000000-000000000000"
 const updateVendor = "hack/update-vendor.sh"
 
 // generate requires this project's modules in go.mod, and lets upstream's own script make of
-// that what its checks expect. It comes last: the script drops what no hook imports. The script lists the modules of staging/src/k8s.io in go.work,
-// and no others; so ours are vendored like any dependency, from the directories that replace
-// them. What it downloads is then in the module cache for the checks.
+// that what its checks expect. It comes last: the script drops what no hook imports. It lists
+// the modules of staging/src/k8s.io in go.work, and no others; so ours are vendored like any
+// dependency, from the directories that replace them. What it downloads is then in the module
+// cache for the checks.
 func (c *composed) generate(ctx context.Context, t *tree.Tree) error {
 	mod, err := c.goMod()
 	if err != nil {
