@@ -18,6 +18,8 @@ const (
 	ours       = "workload.openshift.io/kubernetes"
 	plugin     = "openshift-kube-apiserver/admission/partitioning"
 	kubernetes = "k8s.io/kubernetes"
+	command    = ours + "/cmd/kubectl-partition"
+	cobra      = "github.com/spf13/cobra"
 )
 
 // borders are what docs/dev/architecture.md says that packages must not know, as far as
@@ -102,6 +104,51 @@ var borders = []struct {
 		place: "cmd/images/oci",
 		never: []string{ours + "/cmd/images/debian", ours + "/cmd/images/program", ours + "/cmd/images/release"},
 		why:   "it knows formats and registries, and not what is in an image",
+	},
+	{
+		place: "cmd/kubectl-partition/simulate",
+		never: []string{"k8s.io/client-go", "k8s.io/cli-runtime", cobra},
+		why:   "it decides about pods, wherever they come from",
+	},
+	{
+		place: "cmd/kubectl-partition/lint",
+		never: []string{command + "/render", command + "/plan", command + "/alerts", command + "/status", cobra},
+		why:   "manifests, and no flags",
+	},
+	{
+		place: "cmd/kubectl-partition/render",
+		never: []string{command + "/lint", command + "/plan", command + "/alerts", "k8s.io/client-go", cobra},
+		why:   "a node's configuration, and no flags",
+	},
+	{
+		place: "cmd/kubectl-partition/plan",
+		never: []string{command + "/lint", command + "/render", command + "/alerts", command + "/audit", cobra},
+		why:   "a change of pools, and no flags",
+	},
+	{
+		place: "cmd/kubectl-partition/status",
+		never: []string{command + "/audit", command + "/kubeletstate", command + "/topology", cobra},
+		why:   "it sees a cluster through its API",
+	},
+	{
+		place: "cmd/kubectl-partition/explain",
+		never: []string{command + "/audit", command + "/kubeletstate", command + "/topology", cobra},
+		why:   "it sees a cluster through its API",
+	},
+	{
+		place: "cmd/kubectl-partition/audit",
+		never: []string{command + "/simulate", command + "/status", command + "/plan", cobra},
+		why:   "it believes the host, and nobody's reports",
+	},
+	{
+		place: "cmd/kubectl-partition/kubeletstate",
+		never: []string{command, "k8s.io/client-go", cobra},
+		why:   "it reads files, whoever asks",
+	},
+	{
+		place: "cmd/kubectl-partition/autoscaler",
+		never: []string{command, "k8s.io/client-go", cobra},
+		why:   "it judges objects, whoever asks",
 	},
 	{
 		place: "cluster",
