@@ -44,7 +44,7 @@ func TestOutdatedSaysByItsExitCodeWhatItFound(t *testing.T) {
 		"nothing newer":            {func(*treetest.Source) {}, nil, 0},
 		"a newer release":          {func(s *treetest.Source) { s.Publish("v1.37.1", nil) }, []string{"-o", "json"}, 1},
 		"only a pre-release":       {func(s *treetest.Source) { s.Publish("v1.38.0-alpha.1", nil) }, nil, 0},
-		"a source that is broken":  {func(s *treetest.Source) { s.Broken = true }, nil, 2},
+		"a source that is broken":  {func(s *treetest.Source) { s.Break() }, nil, 2},
 		"a form that is not known": {func(*treetest.Source) {}, []string{"-o", "yaml"}, 2},
 		"a flag that is not known": {func(*treetest.Source) {}, []string{"--all"}, 2},
 		"an argument":              {func(*treetest.Source) {}, []string{"v1.37.0"}, 2},

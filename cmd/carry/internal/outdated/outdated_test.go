@@ -118,7 +118,7 @@ v1.38.0-alpha.2 is listed, and cannot be had: k8s.io/kubernetes v1.38.0-alpha.2:
 	}
 	t.Run("a source that does not answer is an error", func(t *testing.T) {
 		c, s := treetest.New(t), treetest.NewSource(t)
-		s.Broken = true
+		s.Break()
 		_, err := outdated.Ask(t.Context(), c.Project, october)
 		treetest.ExpectError(t, err, "the versions of k8s.io/kubernetes cannot be listed")
 	})

@@ -53,7 +53,7 @@ func TestFetchTellsWhatABinaryMisses(t *testing.T) {
 	}
 	t.Run("a source that does not answer is an error", func(t *testing.T) {
 		s := treetest.NewSource(t)
-		s.Broken = true
+		s.Break()
 		_, err := pins.Fetch(t.Context(), "v1.36.4")
 		treetest.ExpectError(t, err, "k8s.io/kubernetes@v1.36.4 cannot be had", "500")
 		_, err = pins.Listed(t.Context(), treetest.New(t).Project)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/mod/module"
@@ -27,10 +28,10 @@ import (
 // host, with a checksum database. A module that nobody has published is forbidden there.
 type Source struct {
 	*testing.T
-	files map[string][]byte // by the path of a request
-	sums  map[string]string // go.sum lines by path@version
-	// Broken makes every answer an error of the server.
-	Broken bool
+	lock   sync.Mutex        // of all that follows: the server reads it
+	files  map[string][]byte // by the path of a request
+	sums   map[string]string // go.sum lines by path@version
+	broken bool
 }
 
 // NewSource starts a source that has no module.
@@ -49,10 +50,12 @@ func NewSource(t *testing.T) *Source {
 		return nil, fs.ErrNotExist
 	}))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.lock.Lock()
+		defer s.lock.Unlock()
 		rest, isSum := strings.CutPrefix(r.URL.Path, "/sumdb/"+name)
 		content, published := s.files[r.URL.Path]
 		switch {
-		case s.Broken:
+		case s.broken:
 			http.Error(w, "broken", http.StatusInternalServerError)
 		case rest == "/supported" && isSum:
 		case isSum:
@@ -128,29 +131,50 @@ func (s *Source) publish(path, version string, files map[string]string) {
 	s.must(err)
 	modSum, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(files["go.mod"])), nil })
 	s.must(err)
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	s.sums[m.String()] = fmt.Sprintf("%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", path, version, sum, modSum)
 	at := "/" + path + "/@v/"
 	s.files[at+version+".zip"] = archive.Bytes()
 	s.files[at+version+".mod"] = []byte(files["go.mod"])
 	s.files[at+version+".info"] = fmt.Appendf(nil, `{"Version":%q,"Time":"2026-08-26T10:00:00Z"}`, version)
-	s.List(path, append(strings.Fields(string(s.files[at+"list"])), version)...)
+	s.list(path, append(strings.Fields(string(s.files[at+"list"])), version))
 }
 
 // List sets the versions that the source lists of a module, whether or not it has them.
 func (s *Source) List(path string, versions ...string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.list(path, versions)
+}
+
+func (s *Source) list(path string, versions []string) {
 	semver.Sort(versions)
 	s.files["/"+path+"/@v/list"] = []byte(strings.Join(versions, "\n") + "\n")
 }
 
 // Refuse forbids a module at a version. It stays in the list.
 func (s *Source) Refuse(path, version string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	for _, kind := range []string{".info", ".mod", ".zip"} {
 		delete(s.files, "/"+path+"/@v/"+version+kind)
 	}
 }
 
 // Forget makes the checksum database forget a module at a version.
-func (s *Source) Forget(path, version string) { delete(s.sums, path+"@"+version) }
+func (s *Source) Forget(path, version string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.sums, path+"@"+version)
+}
+
+// Break makes every answer from now on an error of the server.
+func (s *Source) Break() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.broken = true
+}
 
 func (s *Source) must(err error) {
 	s.Helper()
