@@ -24,12 +24,15 @@ type survivors struct {
 	namespace string
 	// before are the pods as they were at first.
 	before []*v1.Pod
+	// used is what each container, by its ID, had used of each CPU when it came back to its
+	// CPUs. It counts from there.
+	used map[string][]time.Duration
 }
 
 // survive starts a partitioned pod and an ordinary one.
 func survive(t *testing.T, c *host.Cluster) survivors {
 	t.Helper()
-	s := survivors{c: c, namespace: fixture.Namespace(t, c.Client, "management")}
+	s := survivors{c: c, namespace: fixture.Namespace(t, c.Client, "management"), used: map[string][]time.Duration{}}
 	s.before = start(t, c, s.namespace,
 		fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "cpu=500m memory=32Mi")),
 		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
@@ -79,9 +82,21 @@ func (s survivors) expect(t *testing.T) []*v1.Pod {
 	return pods
 }
 
-// expectPlaced also checks that each container has its CPUs, and the partitioned pod its weight
-// and quota.
-func (s survivors) expectPlaced(t *testing.T) {
+// comeBack waits until each container has its CPUs again, after it was rightly elsewhere.
+func (s survivors) comeBack(t *testing.T) {
+	t.Helper()
+	for _, p := range s.awaitPlaced(t) {
+		id := p.Status.ContainerStatuses[0].ContainerID
+		usage, err := host.ContainerUsage(p, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.used[id] = usage.Used
+	}
+}
+
+// awaitPlaced waits until each container has its CPUs, and returns the pods.
+func (s survivors) awaitPlaced(t *testing.T) []*v1.Pod {
 	t.Helper()
 	pods := s.expect(t)
 	// The CPU manager may have to reconcile first.
@@ -94,8 +109,27 @@ func (s survivors) expectPlaced(t *testing.T) {
 		}
 		return nil
 	})
+	return pods
+}
+
+// expectPlaced also checks that each container has its CPUs and has used no others, and that the
+// partitioned pod has its weight and quota.
+func (s survivors) expectPlaced(t *testing.T) {
+	t.Helper()
+	pods := s.awaitPlaced(t)
 	for _, p := range pods {
-		expectNoLeak(t, p)
+		id := p.Status.ContainerStatuses[0].ContainerID
+		usage, err := host.ContainerUsage(p, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cpu, before := range s.used[id] {
+			usage.Used[cpu] -= before
+		}
+		expectWithin(t, p, "c", allowed(t, p), usage.CPUs, usage.Used)
+		for _, list := range usage.Tasks {
+			expectWithin(t, p, "c", allowed(t, p), list, nil)
+		}
 	}
 	isPartitioned := func(p *v1.Pod) bool { return p.Name == "partitioned" }
 	if usage, err := host.PodUsage(pods[slices.IndexFunc(pods, isPartitioned)]); err != nil || usage.Weight != weight(409) || usage.Quota != 0.5 {
@@ -218,8 +252,14 @@ func TestUnpatchedKubelet(t *testing.T) {
 		restart(t, c, "")
 		s.expect(t)
 	})
+	// It would be rejected. The status of the partitioned pod has cpu, as a kubelet without the
+	// file reports it, which counts in the admission until it is written again.
+	releaseExclusive(t, c, s.before[len(s.before)-1])
+	s.before = s.before[:len(s.before)-1]
 	t.Run("the file comes back", func(t *testing.T) {
 		restart(t, c, pinning)
+		s.comeBack(t)
+		s = s.withExclusive(t)
 		s.expectPlaced(t)
 		expectNoLeak(t, awaitRunning(t, c, s.namespace, "waits"))
 		s.expectNew(t)
