@@ -160,7 +160,14 @@ run_checks() {
   fi
 }
 
-# run_nodes runs the parts that need a node.
+# await_checks waits for the parts that run beside. Before a virtual machine it must: QEMU has
+# work for all CPUs, and would leave them next to nothing.
+await_checks() {
+  wait "$checks" || touch "$work/failed"
+  checks=
+}
+
+# run_nodes runs the parts that need a node. It waits for the others on its way.
 run_nodes() {
   local skip=$no_node
   if [[ $target == test-all ]]; then
@@ -169,6 +176,7 @@ run_nodes() {
       node_part "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
     fi
     node_part "kubectl partition on a large cluster" e2e-plugin
+    await_checks
     skip=${skip:-$no_vm}
     node_part "virtual machine: the suite of a node" e2e-vm 'E2E_RUN=^TestSuite$$'
     node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
@@ -178,6 +186,7 @@ run_nodes() {
   fi
   # Without OLDER, no binaries of older releases are built.
   node_part "end-to-end tests on a real node" e2e OLDER=
+  await_checks
   skip=${skip:-$(why_no_time)}
   skip=${skip:-$no_vm}
   node_part "virtual machine: core" e2e-vm-core
@@ -216,8 +225,6 @@ fi
 setsid scripts/test.sh "$target" "$release" "$oldest" "$work" "$no_node$no_vm" </dev/null &
 checks=$!
 run_nodes
-wait "$checks" || touch "$work/failed"
-checks=
 printf '=== make %s of %s, in %d minutes\n' "$target" "$release" $((SECONDS / 60))
 cat "$work/summary"
 [[ ! -e $work/failed && ! -e $work/failed-alone ]]
