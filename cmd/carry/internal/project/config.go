@@ -51,7 +51,10 @@ var (
 	// StagingDir is where upstream, and a tree that is given away, has staging modules.
 	StagingDir = filepath.Join("staging", "src")
 	// RaisedDirs are those of the modules that require upstream's newest, the core first.
-	RaisedDirs = []string{ModuleDirs[CoreModule], ".", "cluster", filepath.Join("test", "e2e")}
+	RaisedDirs = []string{
+		ModuleDirs[CoreModule], ".", "cluster", filepath.Join("cmd", "kubectl-partition"), filepath.Join("cmd", "kubectl-partition", "alerts", "test"),
+		filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"),
+	}
 )
 
 // Identity makes and PatchDate dates every patch, so that the same series gives the same
