@@ -20,9 +20,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +32,7 @@ import (
 	"slices"
 	"strings"
 
+	"workload.openshift.io/kubernetes/cmd/images/internal/digest"
 	"workload.openshift.io/kubernetes/cmd/images/rootfs"
 )
 
@@ -53,7 +52,7 @@ const helper = "/usr/lib/apt/apt-helper"
 // Fetch returns the file of a package, whose hash is the pinned one.
 func (s *Store) Fetch(ctx context.Context, p Package) (string, error) {
 	file := filepath.Join(s.Dir, p.SHA256+".deb")
-	if sum, err := sha256Of(file); err == nil && sum == p.SHA256 {
+	if sum, err := digest.File(file); err == nil && sum == p.SHA256 {
 		return file, nil
 	}
 	mirrors, err := s.mirrors(ctx)
@@ -99,19 +98,6 @@ func (s *Store) mirrors(ctx context.Context) ([]string, error) {
 		s.found = slices.Compact(s.found)
 	}
 	return s.found, nil
-}
-
-func sha256Of(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // Assemble returns the root file system of a base and its packages.

@@ -21,10 +21,8 @@ package program
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"debug/buildinfo"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +31,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"workload.openshift.io/kubernetes/cmd/images/internal/digest"
 )
 
 // Program is a Go binary for Linux.
@@ -125,11 +125,9 @@ func Read(file string) (*Program, error) {
 			return nil, fmt.Errorf("%s: vcs.time: %w", file, err)
 		}
 	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, io.NewSectionReader(f, 0, 1<<62)); err != nil {
+	if p.SHA256, err = digest.File(file); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	p.SHA256 = hex.EncodeToString(hash.Sum(nil))
 	return p, nil
 }
 

@@ -24,17 +24,17 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"workload.openshift.io/kubernetes/cmd/images/internal/digest"
 )
 
 // hashFiles returns the SHA-256 of each file of a directory but the checksums, by path.
@@ -48,17 +48,8 @@ func hashFiles(dir string) (map[string]string, error) {
 		if err != nil || name == sumsFile || name == signatureFile {
 			return err
 		}
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		hash := sha256.New()
-		if _, err := io.Copy(hash, file); err != nil {
-			return err
-		}
-		found[filepath.ToSlash(name)] = hex.EncodeToString(hash.Sum(nil))
-		return nil
+		found[filepath.ToSlash(name)], err = digest.File(path)
+		return err
 	})
 	return found, err
 }
