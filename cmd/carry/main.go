@@ -7,6 +7,7 @@
 //
 //	disk     files of which nobody sees half
 //	git      a repository, and commits that are the same everywhere
+//	process  commands that start others
 //	project  the names of this project, and its checkout
 //	pins     the Go modules that a release consists of
 //	outdated which of the releases are not upstream's newest

@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/process"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
@@ -95,9 +95,7 @@ func toolchain(ctx context.Context, t *tree.Tree) ([]string, error) {
 func follow(t *tree.Tree, cmd *exec.Cmd, done string) error {
 	reader, writer := io.Pipe()
 	cmd.Stdout, cmd.Stderr = writer, writer
-	// make starts go, and go compilers: an interrupt ends them all.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	process.Group(cmd)
 	if err := cmd.Start(); err != nil {
 		return err
 	}

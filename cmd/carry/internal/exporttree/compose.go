@@ -28,7 +28,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/mod/modfile"
@@ -37,6 +36,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/process"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
@@ -442,13 +442,11 @@ func environment(ctx context.Context, t *tree.Tree, dir string) ([]string, error
 	return append(env, caches...), err
 }
 
-// run returns all that a command of upstream's prints. An interrupt ends what it has started,
-// too.
+// run returns all that a command of upstream's prints.
 func run(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Env = dir, env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	process.Group(cmd)
 	return cmd.CombinedOutput()
 }
 

@@ -12,9 +12,9 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/process"
 )
 
 // testReport is what a run of go test says.
@@ -55,8 +55,7 @@ func (r testReport) print(tests []string) {
 // is no error of it.
 func readTests(ctx context.Context, cmd *exec.Cmd, say func(format string, args ...any)) (testReport, error) {
 	report := testReport{tests: map[string]string{}, output: map[string]*strings.Builder{}}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	process.Group(cmd)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
