@@ -619,21 +619,18 @@ With --continue and --abort, RELEASE is the one to which a rebase is under way.`
 				return errors.New("name the release to rebase to; carry outdated knows the newest")
 			}
 			t := tree.Of(checkout, release)
-			unlock, err := t.Lock(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer unlock()
 			if noBuild {
 				wanted.AtEnd = rebase.Nothing
 			}
-			switch {
-			case resume:
-				return rebase.Continue(cmd.Context(), t, wanted)
-			case abort:
-				return rebase.Abort(cmd.Context(), t)
-			}
-			return rebase.Start(cmd.Context(), t, wanted)
+			return t.Locked(cmd.Context(), func() error {
+				switch {
+				case resume:
+					return rebase.Continue(cmd.Context(), t, wanted)
+				case abort:
+					return rebase.Abort(cmd.Context(), t)
+				}
+				return rebase.Start(cmd.Context(), t, wanted)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&resume, "continue", false, "go on once the conflict is resolved, or what did not compile is fixed")
