@@ -165,14 +165,10 @@ func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base st
 		if !edit.pattern.Match(source) {
 			continue
 		}
-		lines := withoutLines
-		if edit.verb == "hunks" {
-			if lines, err = c.undone(ctx, r, base, file); err != nil {
-				return err
-			}
-		}
-		changed, err := lines(string(source), edit.pattern)
-		if err != nil {
+		changed := ""
+		if edit.verb == "lines" {
+			changed = withoutLines(string(source), edit.pattern)
+		} else if changed, err = c.withoutHunks(ctx, r, base, file, string(source), edit.pattern); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		formatted, err := format.Source([]byte(changed))
@@ -188,7 +184,7 @@ func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base st
 
 // withoutLines removes the lines that match. One that opens a block goes with the block, and
 // one that sets err with the check of it.
-func withoutLines(source string, pattern *regexp.Regexp) (string, error) {
+func withoutLines(source string, pattern *regexp.Regexp) string {
 	var kept []string
 	lines := strings.SplitAfter(source, "\n")
 	for i := 0; i < len(lines); i++ {
@@ -201,7 +197,7 @@ func withoutLines(source string, pattern *regexp.Regexp) (string, error) {
 			i = blockEnd(lines, i+1)
 		}
 	}
-	return strings.Join(kept, ""), nil
+	return strings.Join(kept, "")
 }
 
 var setsErr = regexp.MustCompile(`\berr :?= `)
@@ -222,72 +218,69 @@ func blockEnd(lines []string, at int) int {
 
 func indentation(line string) int { return len(line) - len(strings.TrimLeft(line, "\t")) }
 
-// undone returns a function that undoes the hunks between upstream's file and the fork's in
-// which a line matches. Of a hunk that has what stays, too, only the statements and
-// declarations go that do not have it.
-func (c *composed) undone(ctx context.Context, r reverts, base, file string) (func(string, *regexp.Regexp) (string, error), error) {
+// withoutHunks undoes the hunks between upstream's file and the fork's in which a line matches.
+// Of a hunk that has what stays, too, only the statements and declarations go that do not have
+// it.
+func (c *composed) withoutHunks(ctx context.Context, r reverts, base, file, source string, pattern *regexp.Regexp) (string, error) {
 	upstream, err := c.Run(ctx, "rev-parse", "--verify", "-q", base+":"+file)
 	if err != nil {
-		// The fork's own file: noneRemain finds what is in it.
-		return func(source string, _ *regexp.Regexp) (string, error) { return source, nil }, nil
+		return source, nil // The fork's own file: noneRemain finds what is in it.
 	}
-	return func(source string, pattern *regexp.Regexp) (string, error) {
-		content, err := c.Run(ctx, "cat-file", "blob", upstream)
-		if err != nil {
-			return "", err
+	content, err := c.Run(ctx, "cat-file", "blob", upstream)
+	if err != nil {
+		return "", err
+	}
+	theirs, err := c.Input(ctx, source, "hash-object", "-w", "--stdin")
+	if err != nil {
+		return "", err
+	}
+	diff, err := c.Run(ctx, "diff", "--unified=0", "--inter-hunk-context=0", "--no-color", "--no-ext-diff", "--no-textconv", "--diff-algorithm=histogram", "--indent-heuristic", upstream, theirs)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := patch.Parse(file, []byte("Subject: diff\n\n---\n"+diff+"\n"))
+	if err != nil {
+		return "", err
+	}
+	hunks, err := parsed.Files[0].Hunks()
+	if err != nil {
+		return "", err
+	}
+	lines := strings.Split(content, "\n")
+	var out []string
+	at := 0
+	for _, h := range hunks {
+		var before, after []string
+		for _, line := range h.Lines {
+			if line.Op == '-' {
+				before = append(before, line.Text)
+			} else {
+				after = append(after, line.Text)
+			}
 		}
-		theirs, err := c.Input(ctx, source, "hash-object", "-w", "--stdin")
-		if err != nil {
-			return "", err
+		from := h.OldStart
+		if len(before) > 0 {
+			from-- // A hunk that only adds names the line after which it does.
 		}
-		diff, err := c.Run(ctx, "diff", "--unified=0", "--inter-hunk-context=0", "--no-color", "--no-ext-diff", "--no-textconv", "--diff-algorithm=histogram", "--indent-heuristic", upstream, theirs)
-		if err != nil {
-			return "", err
-		}
-		parsed, err := patch.Parse(file, []byte("Subject: diff\n\n---\n"+diff+"\n"))
-		if err != nil {
-			return "", err
-		}
-		hunks, err := parsed.Files[0].Hunks()
-		if err != nil {
-			return "", err
-		}
-		lines := strings.Split(content, "\n")
-		var out []string
-		at := 0
-		for _, h := range hunks {
-			var before, after []string
-			for _, line := range h.Lines {
-				if line.Op == '-' {
-					before = append(before, line.Text)
-				} else {
-					after = append(after, line.Text)
+		out = append(out, lines[at:from]...)
+		at = from + len(before)
+		text := strings.Join(after, "\n")
+		switch {
+		case !pattern.MatchString(text):
+			out = append(out, after...)
+		case !r.stay(text):
+			out = append(out, before...)
+		case len(before) > 0:
+			return "", fmt.Errorf("line %d of upstream's is changed both for what goes and for what stays", from+1)
+		default:
+			for _, unit := range units(after) {
+				if text := strings.Join(unit, "\n"); r.stay(text) && !pattern.MatchString(text) {
+					out = append(out, unit...)
 				}
 			}
-			from := h.OldStart
-			if len(before) > 0 {
-				from-- // A hunk that only adds names the line after which it does.
-			}
-			out = append(out, lines[at:from]...)
-			at = from + len(before)
-			text := strings.Join(after, "\n")
-			switch {
-			case !pattern.MatchString(text):
-				out = append(out, after...)
-			case !r.stay(text):
-				out = append(out, before...)
-			case len(before) > 0:
-				return "", fmt.Errorf("line %d of upstream's is changed both for what goes and for what stays", from+1)
-			default:
-				for _, unit := range units(after) {
-					if text := strings.Join(unit, "\n"); r.stay(text) && !pattern.MatchString(text) {
-						out = append(out, unit...)
-					}
-				}
-			}
 		}
-		return strings.Join(append(out, lines[at:]...), "\n") + "\n", nil
-	}, nil
+	}
+	return strings.Join(append(out, lines[at:]...), "\n") + "\n", nil
 }
 
 // units splits lines of gofmt'd code into its outermost statements or declarations, each with
