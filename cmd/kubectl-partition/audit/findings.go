@@ -439,8 +439,8 @@ func (n *node) podWeight(millicores int64) int64 {
 type atLeastAtMost struct{ least, most int64 }
 
 // bounds returns what a pod asked for, in millicores. OpenShift's annotations have 1024 for one CPU,
-// so that the least is taken for such. Its limits are zero if a container has none. exact is false if they cannot be known: OpenShift's kubelet annotates no container without
-// a request.
+// so that the least is taken for such. Its limits are zero if a container has none. exact is false
+// if they cannot be known: OpenShift's kubelet annotates no container without a request.
 func bounds(p *pod) (requests, limits atLeastAtMost, exact bool) {
 	unlimited := false
 	for _, asked := range p.annotated() {

@@ -45,10 +45,12 @@ type node struct {
 	poolsErr   error
 	kubelet    *kubelet
 	checkpoint *kubeletstate.Checkpoint
-	record     *partition.Record
-	crio       crio
-	runtime    *runtimeapi.VersionResponse
-	pods       []*pod
+	// assigned are the CPUs that running pods hold exclusively.
+	assigned cpuset.CPUSet
+	record   *partition.Record
+	crio     crio
+	runtime  *runtimeapi.VersionResponse
+	pods     []*pod
 	// groups are the cgroups of pods, sandboxes and containers, and those in pods that belong to
 	// neither.
 	groups []*group
@@ -152,6 +154,11 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 	}
 	if n.checkpoint, err = h.checkpoint(n.kubelet); err != nil {
 		return nil, err
+	}
+	for _, a := range n.checkpoint.Assignments {
+		if slices.ContainsFunc(n.pods, func(p *pod) bool { return p.uid == a.Pod }) {
+			n.assigned = n.assigned.Union(a.CPUs)
+		}
 	}
 	if n.record, err = h.record(n.kubelet); err != nil {
 		return nil, err
@@ -359,24 +366,11 @@ func (n *node) may(p *pod, container string) (cpus cpuset.CPUSet, why string) {
 		return held, "its exclusive CPUs"
 	}
 	unpooled := n.online.Difference(n.pools.Union())
-	if shared := unpooled.Difference(n.assigned()); !n.checkpoint.Shared.IsEmpty() && !shared.Equals(unpooled) {
+	if shared := unpooled.Difference(n.assigned); !n.checkpoint.Shared.IsEmpty() && !shared.Equals(unpooled) {
 		return shared, "the CPUs in no pool that nobody holds exclusively"
 	}
 	// Where nothing is left to share, ordinary containers run on what others hold exclusively.
 	return unpooled, "the CPUs in no pool"
-}
-
-// assigned returns the CPUs that running pods hold exclusively.
-func (n *node) assigned() cpuset.CPUSet {
-	assigned := cpuset.New()
-	for _, p := range n.pods {
-		for _, a := range n.checkpoint.Assignments {
-			if a.Pod == p.uid {
-				assigned = assigned.Union(a.CPUs)
-			}
-		}
-	}
-	return assigned
 }
 
 // typeOrDash returns the workload type by which results and metrics count a pod.
