@@ -138,6 +138,12 @@ func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
 // CPUs only.
 func expectNoLeak(t *testing.T, p *v1.Pod) {
 	t.Helper()
+	expectNoLeakSince(t, p, nil)
+}
+
+// expectNoLeakSince leaves out what containers, by their IDs, had used of each CPU before.
+func expectNoLeakSince(t *testing.T, p *v1.Pod, before map[string][]time.Duration) {
+	t.Helper()
 	may := allowed(t, p)
 	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
 		if status.State.Running == nil {
@@ -147,6 +153,9 @@ func expectNoLeak(t *testing.T, p *v1.Pod) {
 		if err != nil {
 			t.Errorf("container %s of pod %s: %v", status.Name, p.Name, err)
 			continue
+		}
+		for cpu, used := range before[status.ContainerID] {
+			usage.Used[cpu] -= used
 		}
 		expectWithin(t, p, status.Name, may, usage.CPUs, usage.Used)
 		for _, list := range usage.Tasks {

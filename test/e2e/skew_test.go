@@ -118,18 +118,7 @@ func (s survivors) expectPlaced(t *testing.T) {
 	t.Helper()
 	pods := s.awaitPlaced(t)
 	for _, p := range pods {
-		id := p.Status.ContainerStatuses[0].ContainerID
-		usage, err := host.ContainerUsage(p, id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for cpu, before := range s.used[id] {
-			usage.Used[cpu] -= before
-		}
-		expectWithin(t, p, "c", allowed(t, p), usage.CPUs, usage.Used)
-		for _, list := range usage.Tasks {
-			expectWithin(t, p, "c", allowed(t, p), list, nil)
-		}
+		expectNoLeakSince(t, p, s.used)
 	}
 	isPartitioned := func(p *v1.Pod) bool { return p.Name == "partitioned" }
 	if usage, err := host.PodUsage(pods[slices.IndexFunc(pods, isPartitioned)]); err != nil || usage.Weight != weight(409) || usage.Quota != 0.5 {
