@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"workload.openshift.io/kubernetes/cluster/poll"
 )
 
 // shell is a connection to a VM. Each command is a session of it, since a new connection takes
@@ -122,6 +123,21 @@ func (s *shell) watch(c *connection) {
 // emulation that may be QEMU's fault, as with a boot (docs/dev/vm.md).
 var ErrStopped = errors.New("the VM no longer answers")
 
+// crashed reports whether QEMU has ended under a script that failed.
+func (vm *VM) crashed(err error) bool {
+	var exit *ssh.ExitError
+	if errors.As(err, &exit) {
+		return false
+	}
+	// The connection may end a moment before the process.
+	return poll.Until(context.Background(), 50*time.Millisecond, time.Second, func(context.Context) error {
+		if vm.qemu.PID() != 0 {
+			return errors.New("QEMU is running")
+		}
+		return nil
+	}) == nil
+}
+
 // Run runs a script in the VM, as root, and returns its standard output without the space around
 // it. An error has its standard error.
 func (vm *VM) Run(ctx context.Context, script string) (string, error) {
@@ -161,7 +177,7 @@ func (vm *VM) Stream(ctx context.Context, script string, input io.Reader, output
 	if err == nil {
 		return nil
 	}
-	if c.stopped.Load() {
+	if c.stopped.Load() || ctx.Err() == nil && vm.crashed(err) {
 		err = ErrStopped
 	}
 	return fmt.Errorf("%s: %s: %w: %s", vm.Name(), abbreviate(script), err, strings.TrimSpace(complaints.String()))

@@ -225,7 +225,7 @@ const (
 	// silenceLimit is for the console. Even under emulation a VM that boots prints something every
 	// ten seconds, and one that shuts down every twenty.
 	silenceLimit = time.Minute
-	// boots is how often a boot is tried that ends in silence.
+	// boots is how often a boot is tried that the emulation spoils.
 	boots = 3
 )
 
@@ -234,12 +234,12 @@ const (
 //
 // About one boot in a hundred gets stuck under QEMU 7.2's emulation with many threads: the
 // kernel changes its own code ("sched_clock: Marking stable") while all CPUs run it, and
-// their registers show that they still run a translation of the old code. awaitBoot starts such a
-// VM again.
+// their registers show that they still run a translation of the old code. Seldom, QEMU itself
+// crashes with a segmentation fault. awaitBoot starts such a VM again.
 func (vm *VM) awaitBoot(ctx context.Context, before string) error {
 	for try := 1; ; try++ {
-		stuck, err := vm.awaitShell(ctx, before)
-		if err == nil || !stuck || try == boots {
+		spoiled, err := vm.awaitShell(ctx, before)
+		if err == nil || !spoiled || try == boots {
 			return err
 		}
 		vm.say("%v; starting it again", err)
@@ -252,13 +252,18 @@ func (vm *VM) awaitBoot(ctx context.Context, before string) error {
 	}
 }
 
-// awaitShell is one try of awaitBoot; stuck means that the kernel got stuck in it.
-func (vm *VM) awaitShell(ctx context.Context, before string) (stuck bool, err error) {
-	begin, from := time.Now(), fileSize(vm.Console())
+// awaitShell is one try of awaitBoot; spoiled means that the kernel got stuck in it, or that QEMU
+// crashed.
+func (vm *VM) awaitShell(ctx context.Context, before string) (spoiled bool, err error) {
+	begin, from, said := time.Now(), fileSize(vm.Console()), fileSize(vm.Log())
 	limited, cancel := context.WithTimeout(ctx, bootLimit)
 	defer cancel()
 	for {
 		if vm.qemu.PID() == 0 {
+			// QEMU says why it ends, unless it crashes.
+			if fileSize(vm.Log()) == said {
+				return true, fmt.Errorf("QEMU of %s crashed; the console is in %s", vm.Name(), vm.Console())
+			}
 			return false, fmt.Errorf("%s ended: %s; its console is in %s", vm.Name(), lastLine(vm.Log()), vm.Console())
 		}
 		attempt, end := context.WithTimeout(limited, 20*time.Second)
