@@ -8,8 +8,10 @@
 # end within 45. What takes longer is part of test-all alone.
 #
 # A part that has passed for this content of the tree, with the same arguments, is not run again
-# by test-all, whichever checkout it passed in; FORCE=1 runs it all the same. _output/results has
-# a line for each part that ran: time, commit, target, part, result and seconds.
+# by test-all, whichever checkout it passed in; FORCE=1 runs it all the same. The content is that
+# of all files, apart from those that cannot change what the part does (see irrelevant).
+# _output/results has a line for each part that ran: time, commit, target, part, result and
+# seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$1
@@ -35,9 +37,30 @@ commit=$(git rev-parse --short HEAD)
 if [[ -n $(git status --porcelain) ]]; then
   commit+=+changes
 fi
-passed=${XDG_CACHE_HOME:-$HOME/.cache}/workload-partitioning/passed/$tree-$release
+passed=${XDG_CACHE_HOME:-$HOME/.cache}/workload-partitioning/passed
 mkdir -p "$passed"
-find "${passed%/*}" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
+find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
+
+# irrelevant TARGET prints an expression of the paths that neither a target of make nor what it
+# builds and runs reads. A path belongs here only if that is plain: what is missing costs time, and
+# what is wrong costs the truth.
+irrelevant() {
+  local nobody='[.]ci/|[A-Z]+[.]md$|scripts/test[.]sh$|docs/dev/|cmd/images/|operators/|test/conformance/'
+  case $1 in
+    verify | rebase-test | preview) echo "^($nobody|docs/|cluster/|cmd/kubectl-partition/|test/)" ;;
+    e2e | e2e-*) echo "^($nobody|patches/openshift/)" ;;
+    *) echo '^$' ;;
+  esac
+}
+
+# stamp TARGET ARGUMENTS prints the file that says that a part has passed for this content.
+# make test runs some parts with fewer tests, and these are not the same part.
+stamp() {
+  local content words=$*
+  content=$(git ls-tree -r "$tree" | awk -F '\t' -v irrelevant="$(irrelevant "$1")" '$2 !~ irrelevant' | git hash-object --stdin)
+  mkdir -p "$passed/$content-$release"
+  echo "$passed/$content-$release/${words//[^[:alnum:].]/-}"
+}
 
 record() {
   printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$commit" "$target" "$1" "$2" "$3" >>"$results"
@@ -45,11 +68,9 @@ record() {
 
 # part NAME ARGUMENTS runs make. Beside another part, its output is shown only if it fails.
 part() {
-  local name=$1 start=$SECONDS took log=/dev/null
+  local name=$1 start=$SECONDS took log=/dev/null stamp
   shift
-  # make test runs some parts with fewer tests, and these are not the same part.
-  local stamp=$*
-  stamp=$passed/${stamp//[^[:alnum:].]/-}
+  stamp=$(stamp "$@")
   if [[ $target == test-all && -e $stamp && -z ${FORCE:-} ]]; then
     printf '%-44s passed before: %s\n' "$name" "$(<"$stamp")" >>"$work/summary"
     return
