@@ -63,15 +63,16 @@ To change the series, change the tree: edit, commit (or amend, or rebase with gi
 and export.
 
   carry tree                     materialise the newest release
-  cd _output/v1.37.0/kubernetes  edit, git commit
+  cd _output/RELEASE/kubernetes  edit, git commit
   carry export                   write the commits back to patches/
   carry lint                     see whether the patches keep to the rules
   carry check                    see in seconds whether they still fit all releases
   carry build                    build the binaries
   carry outdated                 see which releases are not the newest
-  carry rebase v1.37.1           bring the series to another release
+  carry rebase NEWER             bring the series to another release
   carry verify                   see that the series is right for all releases
   carry preview                  see what breaks in the next release
+  carry export-tree --to DIR     make a repository to push as a fork
 
 RELEASE is the newest known one unless it is given.`,
 		SilenceUsage:  true,
