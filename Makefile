@@ -20,9 +20,11 @@ IMAGES  := $(OUT)/bin/images
 BIN     := $(OUT)/$(RELEASE)/bin
 TREE    := $(OUT)/$(RELEASE)/kubernetes
 TOOLS   := $(OUT)/tools
-# E2E_RUN selects end-to-end tests by name; empty is all. OLDER are the releases of which
-# kubelets are tried with RELEASE's control plane.
+# E2E_RUN selects end-to-end tests by name; empty is all. SHORT=-short leaves out the long ones,
+# with the unpatched binaries and kwok, which only they need. OLDER are the releases of which kubelets are
+# tried with RELEASE's control plane.
 E2E_RUN ?=
+SHORT   ?=
 # VM_SUITE is the suite of package e2e that runs in a VM, and E2E_SUITE selects tests of it
 # by name.
 VM_SUITE ?= vm
@@ -200,11 +202,11 @@ export-tree-test: ## Export the newest release as a repository, and run upstream
 	cd cmd/carry && go test -count=1 -timeout=120m -v -run='^TestExportOnUpstream' ./internal/exporttree -args -upstream
 
 .PHONY: e2e
-e2e: build kwok $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Run the end-to-end tests against a real node on this host
-	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
+e2e: build $(if $(SHORT),,kwok) $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Run the end-to-end tests against a real node on this host
+	@if [[ -z "$(SHORT)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver; fi
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi
-	cd test/e2e && go test -count=1 -timeout=30m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS)
+	cd test/e2e && go test $(SHORT) -count=1 -timeout=40m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) $(if $(SHORT),-upstream-bin=)
 
 .PHONY: e2e-core
 e2e-core: build ## Run those end-to-end tests that say most, without unpatched and older binaries

@@ -26,7 +26,7 @@ import (
 // Without a pinning file, a patched kubelet does what an unpatched one does. This test has a
 // cluster of its own because a type that was once active stays active.
 func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
-	in(t)
+	in(t, long)
 	needsUpstream(t)
 	c := alone(t, config)
 	t.Run("a pod that asks runs as an ordinary one, with a warning", func(t *testing.T) {

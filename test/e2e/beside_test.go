@@ -19,7 +19,7 @@ import (
 // A patched and an unpatched control plane run side by side, and the end of one leaves nothing
 // of it, and the other as it was.
 func TestControlPlanesRunBesideEachOther(t *testing.T) {
-	in(t)
+	in(t, long)
 	needsUpstream(t)
 	patched := apiServer(t)
 	with := config.Beside(1)

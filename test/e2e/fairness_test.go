@@ -15,7 +15,7 @@ import (
 // Busy pods share a pool of one CPU in proportion to their original requests, and stay within
 // their original limits. A resize of memory and a restart of the kubelet do not change that.
 func TestFairness(t *testing.T) {
-	in(t, core, vm)
+	in(t, core, vm, long)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	names := []string{"four", "one", "besteffort", "limited", "inside"}

@@ -30,7 +30,7 @@ import (
 // kubelet would, and reports a quota of 0 where there is none. After a start the kubelet leaves
 // that alone. It gives no container without a cpuset an explicit one of all CPUs.
 func TestRuntimeAndKubeletAgree(t *testing.T) {
-	in(t, vm)
+	in(t, vm, long)
 	underEachPolicy(t, runtimeAndKubeletAgree)
 }
 
@@ -124,7 +124,7 @@ func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
 // A runtime that does not report resources, as cri-dockerd, gets each container's cpuset once in
 // a kubelet's lifetime.
 func TestRuntimeThatReportsNoResources(t *testing.T) {
-	in(t)
+	in(t, long)
 	underEachPolicy(t, runtimeThatReportsNoResources)
 }
 

@@ -59,7 +59,7 @@ func simulatedNodes(t *testing.T, count int) *host.Cluster {
 // The scheduler counts cores on many nodes as it does on one: of pods that take more than half
 // of a pool each node gets one, and one pod more has no place.
 func TestSchedulerFillsPoolsOfManyNodes(t *testing.T) {
-	in(t)
+	in(t, long)
 	const count = 50
 	c := simulatedNodes(t, count)
 	namespace := fixture.Namespace(t, c.Client, "management")

@@ -206,7 +206,7 @@ func TestKubeletsOfOlderReleases(t *testing.T) {
 // A node goes from a patched kubelet to an unpatched one and back while its pods run on, in the
 // order of docs/user/upgrade.md.
 func TestUnpatchedKubelet(t *testing.T) {
-	in(t)
+	in(t, long)
 	needsUpstream(t)
 	c := partitioned(t)
 	s := survive(t, c).withExclusive(t)
@@ -265,7 +265,7 @@ func TestUnpatchedKubelet(t *testing.T) {
 // An unpatched kube-apiserver partitions no pods: those that ask run as ordinary pods, outside
 // the pool. Partitioned pods run on.
 func TestUnpatchedServer(t *testing.T) {
-	in(t)
+	in(t, long)
 	needsUpstream(t)
 	c := partitioned(t)
 	s := survive(t, c)

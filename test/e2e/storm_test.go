@@ -45,7 +45,7 @@ import (
 // Cgroup v2 has one hierarchy, and no account for each CPU. There the kernel's tracer must not
 // see any task of a pod off the pool.
 func TestStorm(t *testing.T) {
-	in(t, vm)
+	in(t, vm, long)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	quietNode(t, c)

@@ -21,11 +21,17 @@ const (
 	vm suite = "vm"
 	// vmCore has the tests of vm that need what only a virtual machine has, such as more CPUs.
 	vmCore suite = "vm-core"
+	// long has the tests that a short run (go test -short) leaves out: those that take long, and
+	// those that need unpatched binaries or kwok, which take long to build.
+	long suite = "long"
 )
 
 // in names the suites of a test or subtest, and skips it unless one of them is to run.
 func in(t *testing.T, suites ...suite) {
 	t.Helper()
+	if testing.Short() && slices.Contains(suites, long) {
+		t.Skip("a short run leaves it out")
+	}
 	if runSuite != "" && !slices.Contains(suites, suite(runSuite)) {
 		t.Skipf("not in the suite %s", runSuite)
 	}

@@ -37,7 +37,7 @@ import (
 // cgroup v2 these have none, and the pod's cgroup is confined instead. Here an ordinary runtime
 // has a RuntimeClass with an overhead, which is all that a kubelet can see of a virtual machine.
 func TestVirtualMachines(t *testing.T) {
-	in(t, vm)
+	in(t, vm, long)
 	c := partitioned(t)
 	quietNode(t, c)
 	usePolicy(t, c, "none")
