@@ -9,7 +9,8 @@
 #
 # A part that has passed for this content of the tree, with the same arguments, is not run again
 # by test-all, whichever checkout it passed in; FORCE=1 runs it all the same. The content is that
-# of all files, apart from those that cannot change what the part does (see irrelevant).
+# of all files, apart from those that cannot change what the part does (see irrelevant), and the
+# commands that make would run.
 # _output/results has a line for each part that ran: time, commit, target, part, result and
 # seconds.
 set -euo pipefail
@@ -41,14 +42,16 @@ passed=${XDG_CACHE_HOME:-$HOME/.cache}/workload-partitioning/passed
 mkdir -p "$passed"
 find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 
-# irrelevant TARGET prints an expression of the paths that neither a target of make nor what it
-# builds and runs reads. A path belongs here only if that is plain: what is missing costs time, and
-# what is wrong costs the truth.
+# irrelevant TARGET prints an expression of the paths that neither the commands of a target nor
+# what they build and run read. A path belongs here only if that is plain: what is missing costs
+# time, and what is wrong costs the truth.
 irrelevant() {
-  local nobody='[.]ci/|[A-Z]+[.]md$|scripts/test[.]sh$|docs/dev/|cmd/images/|operators/|test/conformance/'
+  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|scripts/test[.]sh$|docs/dev/'
+  local beside="$text|cmd/images/|operators/|test/conformance/"
   case $1 in
-    verify | rebase-test | preview) echo "^($nobody|docs/|cluster/|cmd/kubectl-partition/|test/)" ;;
-    e2e | e2e-*) echo "^($nobody|patches/openshift/)" ;;
+    verify | preview) echo "^($beside|docs/|cluster/|cmd/kubectl-partition/|test/)" ;;
+    rebase-test) echo "^($text|docs/)" ;;
+    e2e | e2e-*) echo "^($beside|patches/openshift/)" ;;
     *) echo '^$' ;;
   esac
 }
@@ -57,7 +60,10 @@ irrelevant() {
 # make test runs some parts with fewer tests, and these are not the same part.
 stamp() {
   local content words=$*
-  content=$(git ls-tree -r "$tree" | awk -F '\t' -v irrelevant="$(irrelevant "$1")" '$2 !~ irrelevant' | git hash-object --stdin)
+  content=$({
+    git ls-tree -r "$tree" | awk -F '\t' -v irrelevant="$(irrelevant "$1")" '$2 !~ irrelevant'
+    make --no-print-directory --dry-run "RELEASE=$release" "$@" | sed "s|$PWD|.|g"
+  } | git hash-object --stdin)
   mkdir -p "$passed/$content-$release"
   echo "$passed/$content-$release/${words//[^[:alnum:].]/-}"
 }
