@@ -241,14 +241,11 @@ func TestUnpatchedKubelet(t *testing.T) {
 		restart(t, c, "")
 		s.expect(t)
 	})
-	// It would be rejected. The status of the partitioned pod has cpu, as a kubelet without the
-	// file reports it, which counts in the admission until it is written again.
-	releaseExclusive(t, c, s.before[len(s.before)-1])
-	s.before = s.before[:len(s.before)-1]
+	// The status of the partitioned pod has cpu, as a kubelet without the file reports it. If that
+	// counted, the pod with the exclusive CPU would be rejected.
 	t.Run("the file comes back", func(t *testing.T) {
 		restart(t, c, pinning)
 		s.comeBack(t)
-		s = s.withExclusive(t)
 		s.expectPlaced(t)
 		expectNoLeak(t, awaitRunning(t, c, s.namespace, "waits"))
 		s.expectNew(t)

@@ -22,6 +22,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"workload.openshift.io/partition"
 )
 
 // This file repeats upstream's admission of the pods that a kubelet knows when it starts, as far
@@ -38,7 +39,10 @@ type candidate struct {
 }
 
 func newCandidate(p *v1.Pod, static bool) candidate {
-	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true})
+	// The kubelet does not count what the status of a partitioned pod says (managed,
+	// WithoutReportedCPU).
+	_, partitioned := partition.PartitionedType(p)
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: !partitioned, InPlacePodLevelResourcesVerticalScalingEnabled: true})
 	return candidate{p, requests.Cpu().MilliValue(), static}
 }
 

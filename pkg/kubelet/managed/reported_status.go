@@ -16,7 +16,11 @@ limitations under the License.
 
 package managed
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // DropReportedCPU removes cpu from the resources in the status of a partitioned pod. Upstream
 // derives it there from the weight and the quota that the runtime reports, and the scheduler
@@ -25,12 +29,53 @@ func DropReportedCPU(pod *v1.Pod, status *v1.PodStatus) {
 	if _, ok := typeOf(pod); !ok {
 		return
 	}
-	for _, statuses := range [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
+	for _, statuses := range containerStatuses(status) {
 		for i := range statuses {
 			dropCPU(statuses[i].Resources)
 		}
 	}
 	dropCPU(podLevelResources(status))
+}
+
+// WithoutReportedCPU returns a pod from kube-apiserver, a *v1.Pod, without the cpu in its status if
+// it is partitioned. A kubelet without the pinning file, or an unpatched one, has reported that.
+// Until the status is written again, admission would count it, and could reject a pod that runs.
+func WithoutReportedCPU(stored any) any {
+	pod, isPod := stored.(*v1.Pod)
+	if !isPod {
+		return stored
+	}
+	if _, ok := typeOf(pod); !ok || !reportsCPU(&pod.Status) {
+		return stored
+	}
+	pod = pod.DeepCopy() // the store keeps its own
+	DropReportedCPU(pod, &pod.Status)
+	return pod
+}
+
+// reportsCPU reports whether a status has cpu that DropReportedCPU removes.
+func reportsCPU(status *v1.PodStatus) bool {
+	has := func(reported *v1.ResourceRequirements) bool {
+		if reported == nil {
+			return false
+		}
+		_, requested := reported.Requests[v1.ResourceCPU]
+		_, limited := reported.Limits[v1.ResourceCPU]
+		return requested || limited
+	}
+	if has(podLevelResources(status)) {
+		return true
+	}
+	for _, statuses := range containerStatuses(status) {
+		if slices.ContainsFunc(statuses, func(s v1.ContainerStatus) bool { return has(s.Resources) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func containerStatuses(status *v1.PodStatus) [][]v1.ContainerStatus {
+	return [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses}
 }
 
 func dropCPU(reported *v1.ResourceRequirements) {

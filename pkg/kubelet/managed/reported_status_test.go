@@ -47,6 +47,30 @@ func TestPartitionedPodsReportNoCPU(t *testing.T) {
 	}
 }
 
+func TestCPUThatWasReportedIsNotCounted(t *testing.T) {
+	on(t, management)
+	stored := partitionedPod()
+	stored.Status = *statusWithCPU()
+	pod := WithoutReportedCPU(stored).(*v1.Pod)
+	if reportsCPU(&pod.Status) {
+		t.Errorf("the pod's status is %v", pod.Status)
+	}
+	if !reportsCPU(&stored.Status) {
+		t.Error("the pod in the store has changed")
+	}
+	if !reflect.DeepEqual(pod.Spec, stored.Spec) || pod.Status.ContainerStatuses[0].Resources.Requests.Memory().IsZero() {
+		t.Errorf("the pod is %v, and was %v", pod, stored)
+	}
+	if WithoutReportedCPU(pod) != any(pod) {
+		t.Error("a pod that reports no cpu was copied")
+	}
+	ordinary := ordinaryPod()
+	ordinary.Status = *statusWithCPU()
+	if WithoutReportedCPU(ordinary) != any(ordinary) {
+		t.Error("an ordinary pod was changed")
+	}
+}
+
 // statusWithCPU returns the status of a pod with a container of each kind, as upstream derives
 // it from what the runtime reports.
 func statusWithCPU() *v1.PodStatus {
