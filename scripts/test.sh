@@ -12,7 +12,7 @@
 # of all files, apart from those that cannot change what the part does (see irrelevant), and the
 # commands that make would run.
 # _output/results has a line for each part that ran: time, commit, target, part, result and
-# seconds.
+# seconds. PART is an expression of the names of those that are to run; empty means all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$1
@@ -77,6 +77,10 @@ part() {
   local name=$1 start=$SECONDS took log=/dev/null stamp
   shift
   stamp=$(stamp "$@")
+  if [[ ! $name =~ ${PART:-} ]]; then
+    printf '%-44s not asked for\n' "$name" >>"$work/summary"
+    return
+  fi
   if [[ $target == test-all && -e $stamp && -z ${FORCE:-} ]]; then
     printf '%-44s passed before: %s\n' "$name" "$(<"$stamp")" >>"$work/summary"
     return
@@ -251,7 +255,7 @@ no_node=$(why_no_node)
 no_vm=$(why_no_vm)
 if [[ -z $no_node ]]; then
   # What compiles beside must not keep a node waiting for its binaries.
-  FORCE=1 part "binaries" build # of this checkout, whatever passed before
+  PART='' FORCE=1 part "binaries" build # of this checkout, whatever passed before
 fi
 # A session of its own, which is also a process group, to end it as a whole.
 setsid scripts/test.sh "$target" "$release" "$oldest" "$work" "$no_node$no_vm" </dev/null &
