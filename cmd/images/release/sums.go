@@ -54,10 +54,10 @@ func hashFiles(dir string) (map[string]string, error) {
 	return found, err
 }
 
-// writeSums writes the checksums of a directory, as sha256sum --check reads them, and signs them.
+// WriteSums writes the checksums of a directory, as sha256sum --check reads them, and signs them.
 // The signature is that of cosign sign-blob: base64 of an ECDSA signature of their SHA-256, or of an
 // Ed25519 signature of the file. The same key gives the same signature.
-func writeSums(dir string, key crypto.Signer) error {
+func WriteSums(dir string, key crypto.Signer) error {
 	files, err := hashFiles(dir)
 	if err != nil {
 		return err
@@ -126,9 +126,9 @@ func readPEM(file, kind string) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// checkSums checks that the checksums of a directory are those of its files, that none is missing or
-// has been added, and the signature if there is a key.
-func checkSums(dir string, key crypto.PublicKey) (int, error) {
+// CheckSums checks that the checksums of a directory are those of its files, that none is missing or
+// has been added, and the signature if there is a key. It returns how many files there are.
+func CheckSums(dir string, key crypto.PublicKey) (int, error) {
 	sums, err := os.ReadFile(filepath.Join(dir, sumsFile))
 	if err != nil {
 		return 0, err

@@ -46,7 +46,7 @@ import (
 // that each program starts. Those of other architectures run under QEMU's user emulation. It prints
 // a line for each program.
 func Verify(ctx context.Context, dir string, key crypto.PublicKey, out io.Writer) error {
-	count, err := checkSums(dir, key)
+	count, err := CheckSums(dir, key)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"workload.openshift.io/kubernetes/cmd/images/debian"
+	"workload.openshift.io/kubernetes/cmd/images/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/images/oci"
 	"workload.openshift.io/kubernetes/cmd/images/program"
 	"workload.openshift.io/kubernetes/cmd/images/provenance"
@@ -119,7 +120,7 @@ type base struct {
 
 // Write writes the images and the packages of a release. If it fails, nothing is left behind, and
 // what was there before stays.
-func Write(ctx context.Context, options Options) (err error) {
+func Write(ctx context.Context, options Options) error {
 	if !strings.HasPrefix(options.Version, options.Release) {
 		return fmt.Errorf("the binaries have version %s, and the release is %s", options.Version, options.Release)
 	}
@@ -133,24 +134,19 @@ func Write(ctx context.Context, options Options) (err error) {
 			return fmt.Errorf("base of image %q: there is no such image", image)
 		}
 	}
-	above := filepath.Dir(options.Dir)
-	if err := os.MkdirAll(above, 0o755); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(above, filepath.Base(options.Dir)+".new-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return err
-	}
-	w := &writer{
-		Options: options, dir: dir, work: filepath.Join(dir, "work"),
-		found: map[string]*program.Program{}, bases: map[string]*base{},
-	}
+	return disk.Replace(options.Dir, func(dir string) error {
+		w := &writer{
+			Options: options, dir: dir, work: filepath.Join(dir, "work"),
+			found: map[string]*program.Program{}, bases: map[string]*base{},
+		}
+		return w.all(ctx)
+	})
+}
+
+// all writes all that the directory has.
+func (w *writer) all(ctx context.Context) error {
 	for _, name := range []string{"work", archivesDir, packagesDir, sbomDir, provenanceDir} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(w.dir, name), 0o755); err != nil {
 			return err
 		}
 	}
@@ -170,22 +166,7 @@ func Write(ctx context.Context, options Options) (err error) {
 	if err := os.RemoveAll(w.work); err != nil {
 		return err
 	}
-	if err := writeSums(dir, options.Key); err != nil {
-		return err
-	}
-	return replace(dir, options.Dir)
-}
-
-// replace puts a directory in the place of another one.
-func replace(dir, at string) error {
-	old := dir + ".old"
-	if err := os.Rename(at, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Rename(dir, at); err != nil {
-		return errors.Join(err, os.Rename(old, at))
-	}
-	return os.RemoveAll(old)
+	return WriteSums(w.dir, w.Key)
 }
 
 func (w *writer) platforms() []string { return slices.Sorted(maps.Keys(w.Binaries)) }
