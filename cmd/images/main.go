@@ -26,6 +26,7 @@ limitations under the License.
 //	sbom        what is in an image
 //	provenance  from what it was made
 //	release     which images and packages there are, and the directory of them
+//	bundle      a version of this project: images of releases, and what goes with them
 package main
 
 import (
@@ -44,6 +45,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
+	"workload.openshift.io/kubernetes/cmd/images/bundle"
 	"workload.openshift.io/kubernetes/cmd/images/debian"
 	"workload.openshift.io/kubernetes/cmd/images/oci"
 	"workload.openshift.io/kubernetes/cmd/images/program"
@@ -66,7 +68,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(buildCommand(), verifyCommand(), pushCommand(), lockCommand())
+	root.AddCommand(buildCommand(), verifyCommand(), pushCommand(), lockCommand(), bundleCommand())
 	return root
 }
 
@@ -129,15 +131,11 @@ was changed since, or built from changes that were not committed, is refused. --
 					return fmt.Errorf("--date: %w", err)
 				}
 			}
-			if key != "" {
-				if options.Key, err = release.ReadKey(key); err != nil {
-					return err
-				}
+			if options.Key, err = readKey(key); err != nil {
+				return err
 			}
 			start := time.Now()
-			options.Say = func(format string, arguments ...any) {
-				fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", arguments...)
-			}
+			options.Say = says(cmd)
 			if err := release.Write(cmd.Context(), options); err != nil {
 				return err
 			}
@@ -161,6 +159,21 @@ was changed since, or built from changes that were not committed, is refused. --
 	flags.StringVar(&options.Store.Mirror, "mirror", "", "URI of a Debian archive; by default those of the host's apt")
 	_ = cmd.MarkFlagRequired("bin")
 	return cmd
+}
+
+// says prints progress.
+func says(cmd *cobra.Command) func(format string, arguments ...any) {
+	return func(format string, arguments ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", arguments...)
+	}
+}
+
+// readKey reads the private key of a file, or none if there is no file.
+func readKey(file string) (crypto.Signer, error) {
+	if file == "" {
+		return nil, nil
+	}
+	return release.ReadKey(file)
 }
 
 // directories parses --bin.
@@ -278,5 +291,51 @@ stay as they are.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&platforms, "platform", []string{"linux/amd64", "linux/arm64"}, "platforms to pin packages for")
+	return cmd
+}
+
+func bundleCommand() *cobra.Command {
+	var check bool
+	var binaries []string
+	var key string
+	options := bundle.Options{}
+	cmd := &cobra.Command{
+		Use:   "bundle VERSION [RELEASE...]",
+		Short: "Gather a version of this project in a directory",
+		Long: `Gather a version of this project, such as v0.1.0, in _output/release/VERSION: the images and
+packages of each release as make images has written them, all known releases by default;
+the kubectl plugin; the series and the Go modules that it needs; the documentation; a
+changelog; and checksums. The directory is replaced as a whole. Images of other commits than
+the checkout's are refused.
+
+The changelog has the subjects of all commits since the last tag v* before this commit,
+grouped by the areas of CONTRIBUTING.md. The version must be newer than that tag. What is not
+committed is refused. The tag of the version itself comes afterwards, and is yours.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options.Version, options.Releases = args[0], args[1:]
+			var err error
+			if options.Checkout, err = filepath.Abs(options.Checkout); err != nil {
+				return err
+			}
+			if check {
+				return bundle.Check(cmd.Context(), options)
+			}
+			if options.Plugin, err = directories(binaries); err != nil {
+				return err
+			}
+			if options.Key, err = readKey(key); err != nil {
+				return err
+			}
+			options.Say = says(cmd)
+			return bundle.Write(cmd.Context(), options)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&check, "check", false, "see whether there can be a bundle of this version, and write none")
+	flags.StringVar(&options.Checkout, "checkout", ".", "directory of a checkout of this project")
+	flags.StringArrayVar(&binaries, "bin", nil, "PLATFORM=DIRECTORY of the kubectl plugin, such as linux/amd64=_output/bin-linux-amd64")
+	flags.StringVar(&key, "key", "", "private key that signs SHA256SUMS, and has signed those of the images")
+	cmd.MarkFlagsOneRequired("check", "bin")
 	return cmd
 }

@@ -70,6 +70,9 @@ func TestAMistakeIsOneLineThatNamesIt(t *testing.T) {
 		{"a key that is none", "no PEM block of type PRIVATE KEY", []string{"build", "--bin", bin, "--only=kubectl", "--key=main.go", dir}},
 		{"a directory that is no release", "SHA256SUMS: no such file", []string{"verify", t.TempDir()}},
 		{"nothing to push", "is not an OCI layout", []string{"push", t.TempDir(), "registry.example.com"}},
+		{"no version", `version "" is not a semantic version such as v0.1.0`, []string{"bundle", "--check", ""}},
+		{"a version without the plugin", "at least one of the flags in the group [check bin] is required", []string{"bundle", "v0.1.0"}},
+		{"a version of no checkout", "build/releases: no such file or directory", []string{"bundle", "--check", "--checkout=debian", "v0.1.0"}},
 		{"a platform that cannot be pinned", `--platform: platform "linux/s390x": neither linux/amd64 nor linux/arm64`, []string{"lock", "--platform=linux/s390x", "debian/lock.json"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -14,12 +14,13 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package provenance writes from what an image was made, as a statement of in-toto with SLSA's
+// Package provenance writes, and reads, from what an image was made, as a statement of in-toto with SLSA's
 // predicate. It must not know how an image is made.
 package provenance
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 )
 
@@ -69,4 +70,35 @@ func (s Statement) Write(to io.Writer) error {
 			"runDetails":      map[string]any{"builder": madeBy},
 		},
 	})
+}
+
+// Read reads a statement that Write wrote.
+func Read(from io.Reader) (Statement, error) {
+	var s struct {
+		Subject   []Artifact `json:"subject"`
+		Predicate struct {
+			BuildDefinition struct {
+				BuildType            string         `json:"buildType"`
+				ExternalParameters   map[string]any `json:"externalParameters"`
+				ResolvedDependencies []Artifact     `json:"resolvedDependencies"`
+			} `json:"buildDefinition"`
+			RunDetails struct {
+				Builder struct {
+					Version struct {
+						Commit string `json:"commit"`
+					} `json:"version"`
+				} `json:"builder"`
+			} `json:"runDetails"`
+		} `json:"predicate"`
+	}
+	if err := json.NewDecoder(from).Decode(&s); err != nil {
+		return Statement{}, err
+	}
+	definition := s.Predicate.BuildDefinition
+	if definition.BuildType != buildType {
+		return Statement{}, fmt.Errorf("buildType is %q, want %q", definition.BuildType, buildType)
+	}
+	return Statement{
+		Builder: s.Predicate.RunDetails.Builder.Version.Commit, Subjects: s.Subject, Parameters: definition.ExternalParameters, Materials: definition.ResolvedDependencies,
+	}, nil
 }

@@ -1,0 +1,225 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package bundle gathers a version of this project in one directory: images and packages of
+// releases, the kubectl plugin, the series, the documentation, and what has changed. It must not
+// know how any of them is made.
+package bundle
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"workload.openshift.io/kubernetes/cmd/images/internal/disk"
+	"workload.openshift.io/kubernetes/cmd/images/program"
+	"workload.openshift.io/kubernetes/cmd/images/provenance"
+	"workload.openshift.io/kubernetes/cmd/images/release"
+	"workload.openshift.io/kubernetes/cmd/images/rootfs"
+)
+
+// Options say what to gather.
+type Options struct {
+	// Checkout is a checkout of this project.
+	Checkout string
+	// Version is the project's, such as v0.1.0.
+	Version string
+	// Releases are upstream's; empty means all that are known. make images has written their images.
+	Releases []string
+	// Plugin are the directories that have the kubectl plugin, by platform.
+	Plugin map[string][]string
+	// Key signs the checksums, and must have signed those of the images; nil means that they are
+	// not signed.
+	Key crypto.Signer
+	// Say reports progress.
+	Say func(format string, arguments ...any)
+}
+
+const (
+	pluginName = "kubectl-partition"
+	license    = "LICENSE"
+	// changelogFile is the name of the changelog in the bundle.
+	changelogFile = "CHANGELOG.md"
+)
+
+// archives are the archives of parts of the checkout, by their names: the series with the Go modules
+// that its hooks call, and the documentation.
+var archives = map[string][]string{
+	"series.tar.gz": {license, "build/releases", "go.mod", "go.sum", "openshift-kube-apiserver", "patches", "pkg", "staging"},
+	"docs.tar.gz":   {license, "CONTRIBUTING.md", "README.md", "docs"},
+}
+
+// Dir is the directory of the bundle.
+func (o Options) Dir() string { return filepath.Join(o.Checkout, "_output", "release", o.Version) }
+
+// imagesOf is the directory that make images has written.
+func (o Options) imagesOf(release string) string {
+	return filepath.Join(o.Checkout, "_output", release, "images")
+}
+
+// Check returns an error if there can be no bundle of this version: the version must be newer than
+// the last one, nothing uncommitted, and each release known. It does not look at what make builds.
+func Check(ctx context.Context, o Options) error {
+	_, err := o.examine(ctx)
+	return err
+}
+
+// Write writes the bundle. If it fails, nothing is left behind, and what was there before stays.
+func Write(ctx context.Context, o Options) error {
+	s, err := o.examine(ctx)
+	if err != nil {
+		return err
+	}
+	binaries := map[string]string{}
+	plugins := map[string]string{}
+	for _, name := range s.releases {
+		o.Say("%s: checking the images of %s", o.Version, name)
+		if binaries[name], err = o.checkImages(name, s, plugins); err != nil {
+			return fmt.Errorf("%w: make images RELEASE=%s", err, name)
+		}
+	}
+	return disk.Replace(o.Dir(), func(dir string) error {
+		for _, name := range s.releases {
+			if err := link(o.imagesOf(name), filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+		for platform, dirs := range o.Plugin {
+			if err := o.plugin(dir, platform, dirs, plugins[platform], s.date); err != nil {
+				return err
+			}
+		}
+		for name, paths := range archives {
+			o.Say("%s: %s", o.Version, name)
+			if err := o.archive(ctx, filepath.Join(dir, name), s.commit, paths); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		if err := s.writeChangelog(ctx, o, filepath.Join(dir, changelogFile), binaries); err != nil {
+			return fmt.Errorf("%s: %w", changelogFile, err)
+		}
+		o.Say("%s: checksums", o.Version)
+		return release.WriteSums(dir, o.Key)
+	})
+}
+
+// checkImages checks that the images of a release are as they were written, and were so by this
+// commit. It returns the version of their binaries, and adds the hashes of the plugin, by platform.
+func (o Options) checkImages(name string, s source, plugins map[string]string) (version string, err error) {
+	dir := o.imagesOf(name)
+	var key crypto.PublicKey
+	if o.Key != nil {
+		key = o.Key.Public()
+	}
+	if _, err := release.CheckSums(dir, key); err != nil {
+		return "", err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "provenance", "*"))
+	if err != nil {
+		return "", err
+	}
+	for _, path := range files {
+		file, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		statement, err := provenance.Read(file)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return "", fmt.Errorf("%s: %w", path, err)
+		}
+		if statement.Builder != s.commit {
+			return "", fmt.Errorf("%s: commit %q made the image, and the checkout is at %s", path, statement.Builder, s.commit)
+		}
+		version, _ = statement.Parameters["version"].(string)
+		for _, material := range statement.Materials {
+			if platform, ok := strings.CutSuffix(material.Name, "/"+pluginName); ok {
+				plugins[platform] = material.Digest["sha256"]
+			}
+		}
+	}
+	if version == "" {
+		return "", fmt.Errorf("%s: no image names its version", dir)
+	}
+	return version, nil
+}
+
+// link makes a directory of links to the files of another one. Images of all releases have
+// gigabytes, and nobody writes into a file of either directory: both are replaced as a whole.
+func link(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(to, name)
+		if entry.IsDir() {
+			return os.Mkdir(at, 0o755)
+		}
+		return os.Link(path, at)
+	})
+}
+
+// plugin writes the tarball of the plugin for a platform, which must be the one in its image.
+func (o Options) plugin(dir, platform string, dirs []string, sum string, date time.Time) error {
+	binary, err := program.Find(pluginName, platform, dirs)
+	if err != nil {
+		return err
+	}
+	if binary.SHA256 != sum {
+		return fmt.Errorf("%s has sha256 %s, and the one in the image %q: make images again", binary.File, binary.SHA256, sum)
+	}
+	tree := rootfs.New()
+	if err := tree.Copy(pluginName, 0o755, binary.File); err != nil {
+		return err
+	}
+	if err := tree.Copy(license, 0o644, filepath.Join(o.Checkout, license)); err != nil {
+		return err
+	}
+	name := pluginName + "-" + strings.ReplaceAll(platform, "/", "-") + ".tar.gz"
+	return compress(filepath.Join(dir, name), func(to io.Writer) error { return tree.Write(to, "", date) })
+}
+
+// archive writes an archive of paths of the checkout, as they are in a commit.
+func (o Options) archive(ctx context.Context, file, commit string, paths []string) error {
+	return compress(file, func(to io.Writer) error {
+		args := []string{"-c", "tar.umask=022", "archive", "--format=tar", "--prefix=workload-partitioning-" + o.Version + "/", commit, "--"}
+		return o.git(ctx, to, slices.Concat(args, paths)...)
+	})
+}
+
+// compress writes a file that is compressed with gzip. It has no time, so that the same content gives
+// the same bytes.
+func compress(name string, write func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	stream := gzip.NewWriter(file)
+	return errors.Join(write(stream), stream.Close(), file.Close())
+}
