@@ -32,8 +32,11 @@ E2E_SUITE ?=
 TOPOLOGY ?= 2x2x2
 OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
 OLDEST  := $(firstword $(RELEASES))
+# PREVIOUS is a revision of this project: its previous version, with which upgrades are tried. Empty
+# means that there is none.
+PREVIOUS ?= $(shell git -c versionsort.suffix=- tag --list --merged HEAD --no-contains HEAD --sort=-version:refname "v[0-9]*" 2>/dev/null | head -n 1)
 empty :=
-E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))"
+E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))" $(if $(PREVIOUS),-previous-bin="$(CURDIR)/$(OUT)/previous/bin")
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
 MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/e2e test/workloadpartitioning
@@ -206,6 +209,7 @@ e2e: build $(if $(SHORT),,kwok) $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Ru
 	@if [[ -z "$(SHORT)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver; fi
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi
+	@if [[ -z "$(SHORT)" && -n "$(PREVIOUS)" ]]; then scripts/previous.sh "$(PREVIOUS)" $(RELEASE); fi
 	cd test/e2e && go test $(SHORT) -count=1 -timeout=40m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) $(if $(SHORT),-upstream-bin=)
 
 .PHONY: e2e-core
@@ -251,7 +255,7 @@ packages: ## Install the Debian packages and the Go that are missing
 
 .PHONY: clean
 clean: down ## Remove all that was built, but not the trees: they may have work of yours
-	rm -rf $(OUT)/bin $(OUT)/bin-* $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/previous $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/upstream $(OUT)/*/upstream-bin
 
 .PHONY: help
 help: ## Show this

@@ -262,13 +262,23 @@ func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
 	})
 }
 
+// cpuCheckpoint is the CPU manager's checkpoint: the shared CPUs, and those of each container, by the
+// UID of its pod.
+type cpuCheckpoint struct {
+	PolicyName, DefaultCPUSet string
+	Entries                   map[string]map[string]string
+}
+
+func readCheckpoint(c *host.Cluster) (read cpuCheckpoint, err error) {
+	data, err := os.ReadFile(filepath.Join(c.KubeletDir(), "cpu_manager_state"))
+	if err == nil {
+		err = json.Unmarshal(data, &read)
+	}
+	return read, err
+}
+
 // heldCPUs returns the CPUs that the CPU manager's checkpoint gives to a pod's first container.
 func heldCPUs(c *host.Cluster, p *v1.Pod) (string, error) {
-	data, err := os.ReadFile(filepath.Join(c.KubeletDir(), "cpu_manager_state"))
-	if err != nil {
-		return "", err
-	}
-	var checkpoint struct{ Entries map[string]map[string]string }
-	err = json.Unmarshal(data, &checkpoint)
+	checkpoint, err := readCheckpoint(c)
 	return checkpoint.Entries[string(p.UID)][p.Spec.Containers[0].Name], err
 }

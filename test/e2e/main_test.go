@@ -34,6 +34,8 @@ var (
 	docs string
 	// olderBin lists directories of patched binaries of older releases, separated by colons.
 	olderBin string
+	// previousBin has kubelet and kube-apiserver of this project's previous version.
+	previousBin string
 	// shared is the cluster that tests share, of the kind sharedKind. It is nil while there is
 	// none.
 	shared     *host.Cluster
@@ -51,6 +53,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&plugin, "plugin", "", "the command kubectl-partition")
 	flag.StringVar(&specs, "specs", "", "the compiled specs of test/workloadpartitioning")
 	flag.StringVar(&olderBin, "older-bin", "", "directories of patched binaries of older releases, separated by colons")
+	flag.StringVar(&previousBin, "previous-bin", "", "directory of kubelet and kube-apiserver of this project's previous version")
 	systemd := flag.Bool("systemd", false, "this host is a VM of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "directory of image archives; empty means that they are made")
 	flag.StringVar(&runSuite, "suite", "", "the suite to run: core, vm or vm-core; empty means all tests")

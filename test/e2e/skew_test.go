@@ -34,8 +34,28 @@ func survive(t *testing.T, c *host.Cluster) survivors {
 	t.Helper()
 	s := survivors{c: c, namespace: fixture.Namespace(t, c.Client, "management"), used: map[string][]time.Duration{}}
 	s.before = start(t, c, s.namespace,
-		fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "cpu=500m memory=32Mi")),
-		fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", "")))
+		onNode(fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Awake, "cpu=400m memory=16Mi", "cpu=500m memory=32Mi"))),
+		onNode(fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Awake, "memory=16Mi", ""))))
+	return s
+}
+
+// onNode names the node of a pod: the scheduler of a newer release does not start with an older
+// kube-apiserver.
+func onNode(p *v1.Pod) *v1.Pod {
+	p.Spec.NodeName = host.NodeName
+	return p
+}
+
+// withStatic adds partitioned static pods, one of them with a UID in its manifest.
+func (s survivors) withStatic(t *testing.T) survivors {
+	t.Helper()
+	const request = "cpu=100m memory=16Mi"
+	static, withUID := staticPod("static", asks, fixture.Awake, request, ""), staticPod("static-with-uid", asks, fixture.Awake, request, "")
+	withUID.UID = "fedcba9876543210fedcba9876543210"
+	writeStaticPods(t, s.c, static, withUID)
+	for _, p := range []*v1.Pod{static, withUID} {
+		s.before = append(s.before, awaitRunning(t, s.c, p.Namespace, p.Name+"-"+host.NodeName))
+	}
 	return s
 }
 
@@ -48,7 +68,7 @@ func (s survivors) withExclusive(t *testing.T) survivors {
 		p, err := pods.Get(t.Context(), "exclusive", metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			_, err = pods.Create(t.Context(), fixture.Exclusive("exclusive", 1), metav1.CreateOptions{})
+			_, err = pods.Create(t.Context(), onNode(fixture.Exclusive("exclusive", 1)), metav1.CreateOptions{})
 			if err == nil {
 				err = errors.New("it has just been created")
 			}
@@ -69,13 +89,13 @@ func (s survivors) expect(t *testing.T) []*v1.Pod {
 	t.Helper()
 	var pods []*v1.Pod
 	for _, before := range s.before {
-		p, err := s.c.Client.CoreV1().Pods(s.namespace).Get(t.Context(), before.Name, metav1.GetOptions{})
+		p, err := s.c.Client.CoreV1().Pods(before.Namespace).Get(t.Context(), before.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		was, is := before.Status.ContainerStatuses[0], p.Status.ContainerStatuses[0]
-		if is.ContainerID != was.ContainerID || is.State.Running == nil {
-			t.Errorf("the container of pod %s was %s, and is %s, with the state %v", p.Name, was.ContainerID, is.ContainerID, is.State)
+		if is.ContainerID != was.ContainerID || is.RestartCount != was.RestartCount || is.State.Running == nil {
+			t.Errorf("the container of pod %s was %s, and is %s, with %d restarts since and the state %v", p.Name, was.ContainerID, is.ContainerID, is.RestartCount-was.RestartCount, is.State)
 		}
 		pods = append(pods, p)
 	}
@@ -126,12 +146,11 @@ func (s survivors) expectPlaced(t *testing.T) {
 	}
 }
 
-// expectNew checks that a new pod that asks is partitioned and confined. The pod names its
-// node: the scheduler of a newer release does not start with an older kube-apiserver.
+// expectNew checks that a new pod that asks is partitioned and confined.
 func (s survivors) expectNew(t *testing.T) {
 	t.Helper()
-	fresh := fixture.Pod("", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", ""))
-	fresh.GenerateName, fresh.Spec.NodeName = "new-", host.NodeName
+	fresh := onNode(fixture.Pod("", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")))
+	fresh.GenerateName = "new-"
 	p := start(t, s.c, s.namespace, fresh)[0]
 	if _, ok := partition.PartitionedType(p); !ok {
 		t.Errorf("a new pod is not partitioned: it has the annotations %v", p.Annotations)
