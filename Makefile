@@ -7,10 +7,11 @@ SHELL := /usr/bin/env bash -o errexit -o nounset -o pipefail
 export PATH := $(CURDIR)/_output/go/bin:$(PATH)
 .NOTPARALLEL:
 
-# RELEASE is the newest known one unless it is given.
+# RELEASE is the newest known one unless it is given, and RELEASES are all known ones.
 # A release candidate sorts before its release.
-RELEASES := $(shell ls build/releases | tr - "~" | sort --version-sort | tr "~" -)
-RELEASE  ?= $(lastword $(RELEASES))
+KNOWN    := $(shell ls build/releases | tr - "~" | sort --version-sort | tr "~" -)
+RELEASES := $(KNOWN)
+RELEASE  ?= $(lastword $(KNOWN))
 OUT     := _output
 CARRY   := $(OUT)/bin/carry
 CLUSTER := $(OUT)/bin/cluster
@@ -30,8 +31,8 @@ SHORT   ?=
 VM_SUITE ?= vm
 E2E_SUITE ?=
 TOPOLOGY ?= 2x2x2
-OLDER   ?= $(shell printf "%s\n" $(RELEASES) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
-OLDEST  := $(firstword $(RELEASES))
+OLDER   ?= $(shell printf "%s\n" $(KNOWN) | awk '$$0 == "$(RELEASE)" {exit} {print}' | tail -n 2)
+OLDEST  := $(firstword $(KNOWN))
 # PREVIOUS is a revision of this project: its previous version, with which upgrades are tried. Empty
 # means that there is none.
 PREVIOUS ?= $(shell git -c versionsort.suffix=- tag --list --merged HEAD --no-contains HEAD --sort=-version:refname "v[0-9]*" 2>/dev/null | head -n 1)
@@ -120,6 +121,11 @@ images: packages $(CARRY) $(IMAGES) ## Write images, packages, SBOMs and checksu
 push: $(IMAGES) ## Push these images to REGISTRY=registry.example.com/path
 	@[[ -n "$(REGISTRY)" ]] || { echo "make push REGISTRY=registry.example.com/path: there is no REGISTRY" >&2; exit 1; }
 	$(IMAGES) push $(OUT)/$(RELEASE)/images $(REGISTRY)
+
+# VERSION is the version of this project, and RELEASES are the releases that it is for.
+.PHONY: release
+release: packages $(CARRY) $(IMAGES) ## Write a version of this project, VERSION=v0.1.0, into _output/release
+	scripts/release.sh "$(VERSION)" "$(RELEASES)" $(lastword $(KNOWN)) $(OLDEST) "$(PLATFORMS)" "$(KEY)" $(if $(BASE),--base="$(BASE)") $(if $(SOURCE),--source="$(SOURCE)")
 
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins
@@ -255,7 +261,7 @@ packages: ## Install the Debian packages and the Go that are missing
 
 .PHONY: clean
 clean: down ## Remove all that was built, but not the trees: they may have work of yours
-	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/previous $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/previous $(OUT)/release $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/upstream $(OUT)/*/upstream-bin
 
 .PHONY: help
 help: ## Show this

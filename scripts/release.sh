@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Gather a version of this project: images and packages of each of the releases, and what goes with
+# them. Nothing is built unless all of make test-all has passed for this content on the newest and
+# the oldest release. Further arguments go to images build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=$1
+releases=$2
+newest=$3
+oldest=$4
+platforms=$5
+key=$6
+shift 6
+
+# The releases are words.
+# shellcheck disable=SC2206
+arguments=("$version" $releases)
+
+# check refuses what cannot become a version. It takes a second, and a build takes long.
+check() {
+  local missing
+  _output/bin/images bundle --check "${arguments[@]}"
+  # What this make was given is not what test-all was given.
+  missing=$(env -u MAKEFLAGS MISSING=1 scripts/test.sh test-all "$newest" "$oldest")
+  if [[ -n $missing ]]; then
+    echo "make release: parts of make test-all have not passed for this content: ${missing//$'\n'/; }" >&2
+    exit 1
+  fi
+}
+
+check
+for release in $releases; do
+  scripts/images.sh "$release" "$platforms" ${key:+--key="$key"} "$@"
+done
+check # somebody may have committed meanwhile
+for platform in $platforms; do
+  arguments+=(--bin "$platform=_output/bin-${platform/\//-}")
+done
+_output/bin/images bundle "${arguments[@]}" ${key:+--key="$key"}
+echo "make release: _output/release/$version has version $version; to name its commit: git tag --annotate $version $(git rev-parse HEAD)" >&2
