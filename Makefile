@@ -251,7 +251,14 @@ bench: build $(CARRY) ## Measure the packages, and start and creation of pods ag
 	cd staging/src/workload.openshift.io/partition && go test -run=NONE -bench=. ./...
 	cd cmd/kubectl-partition && go test -run=NONE -bench=. ./lint
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
-	cd test/e2e && go test -count=1 -timeout=30m -run=NONE -bench=. -benchtime=1x . -args $(E2E_ARGS)
+	cd test/e2e && go test -count=1 -timeout=30m -run=NONE -bench=. -skip='^BenchmarkNoise$$' -benchtime=1x . -args $(E2E_ARGS)
+
+# ROUNDS is how often each kind of node takes its turn of about two minutes.
+ROUNDS ?= 2
+.PHONY: bench-noise
+bench-noise: build $(CARRY) ## Measure how an application with an exclusive CPU is disturbed, by this kubelet and by an unpatched one
+	$(CARRY) build --upstream $(RELEASE) kubelet
+	cd test/e2e && go test -count=1 -timeout=60m -v -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS)
 
 ##@ Other
 

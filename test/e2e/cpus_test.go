@@ -37,7 +37,7 @@ func reconciliations(n int) time.Duration {
 }
 
 // allCPUs returns the host's CPUs, as a CPU list.
-func allCPUs(t *testing.T) string {
+func allCPUs(t testing.TB) string {
 	t.Helper()
 	online, err := host.OnlineCPUs()
 	if err != nil {

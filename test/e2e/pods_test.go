@@ -75,7 +75,7 @@ func awaitRunning(t testing.TB, c *host.Cluster, namespace, name string) (runnin
 }
 
 // awaitEnd waits until a pod has succeeded, and returns it.
-func awaitEnd(t *testing.T, c *host.Cluster, namespace, name string, limit time.Duration) (ended *v1.Pod) {
+func awaitEnd(t testing.TB, c *host.Cluster, namespace, name string, limit time.Duration) (ended *v1.Pod) {
 	t.Helper()
 	waitFor(t, limit, "pod "+name+" ends", func() (err error) {
 		if ended, err = c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{}); err == nil && ended.Status.Phase != v1.PodSucceeded {

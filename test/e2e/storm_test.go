@@ -55,7 +55,7 @@ func TestStorm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	processes := storm(t, c, namespace, time.Minute)
+	processes := storm(t, c, namespace, time.Minute, asks, "cpu=10m memory=8Mi")
 	after, err := host.AllPodsUsage()
 	if err != nil {
 		t.Fatal(err)
@@ -84,9 +84,9 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// storm creates and ends pods for a while. It returns how many processes the runtime has
-// started in them, at least.
-func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration) (processes int) {
+// storm creates and ends pods with these annotations and requests for a while. It returns how
+// many processes the runtime has started in them, at least.
+func storm(t testing.TB, c *host.Cluster, namespace string, length time.Duration, annotations map[string]string, requests string) (processes int) {
 	t.Helper()
 	var busyPods, probed, crashing, short, most = 6, 3, 3, 3, length
 	if config.Slow { // an emulated VM takes seconds for each pod
@@ -101,15 +101,15 @@ func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration
 	}
 	begin := time.Now()
 	for i := range busyPods {
-		create(fixture.Pod(fmt.Sprint("busy-", i), asks, fixture.Container("c", fixture.Busy, "cpu=10m memory=8Mi", "")))
+		create(fixture.Pod(fmt.Sprint("busy-", i), annotations, fixture.Container("c", fixture.Busy, requests, "")))
 	}
 	for i := range probed {
-		p := fixture.Pod(fmt.Sprint("probed-", i), asks, fixture.Container("c", "trap exit TERM; while :; do echo a line of a log that nobody reads; done", "cpu=10m memory=8Mi", ""))
+		p := fixture.Pod(fmt.Sprint("probed-", i), annotations, fixture.Container("c", "trap exit TERM; while :; do echo a line of a log that nobody reads; done", requests, ""))
 		probeEachSecond(p)
 		create(p)
 	}
 	for i := range crashing {
-		create(fixture.Pod(fmt.Sprint("crashes-", i), asks, fixture.Container("c", someWork+"exit 1", "cpu=10m memory=8Mi", "")))
+		create(fixture.Pod(fmt.Sprint("crashes-", i), annotations, fixture.Container("c", someWork+"exit 1", requests, "")))
 	}
 	var running []string
 	ended := 0
@@ -118,7 +118,7 @@ func storm(t *testing.T, c *host.Cluster, namespace string, length time.Duration
 	// short pods have ended.
 	_ = poll.Until(t.Context(), 200*time.Millisecond, most, func(context.Context) error {
 		for len(running) < short {
-			p := fixture.Pod(fmt.Sprint("short-", next), asks, fixture.Container("c", someWork, "cpu=10m memory=8Mi", ""))
+			p := fixture.Pod(fmt.Sprint("short-", next), annotations, fixture.Container("c", someWork, requests, ""))
 			p.Spec.RestartPolicy = v1.RestartPolicyNever
 			running = append(running, create(p).Name)
 			next++
@@ -170,7 +170,7 @@ func newRandom(t *testing.T) *rand.Rand {
 }
 
 // quietNode waits until the node has no pods, and no cgroups of pods.
-func quietNode(t *testing.T, c *host.Cluster) {
+func quietNode(t testing.TB, c *host.Cluster) {
 	t.Helper()
 	waitFor(t, 2*time.Minute, "pods of other tests have ended", func() error {
 		list, err := c.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})

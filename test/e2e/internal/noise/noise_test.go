@@ -1,0 +1,65 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package noise
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+)
+
+func TestTheMeterSeesThatItWasStopped(t *testing.T) {
+	meter, err := Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), "sh", "-c", meter+` 1 & sleep 0.3; kill -STOP $!; sleep 0.2; kill -CONT $!; wait $!`)
+	out, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Parse(string(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Spun < time.Second || r.Largest < 150*time.Millisecond || r.Lost < r.Largest || r.Quantile(1) != r.Largest {
+		t.Errorf("the reading is %+v, want a gap of 200 ms in a second", r)
+	}
+}
+
+func TestReadingsAreAddedUp(t *testing.T) {
+	a, err := Parse("gap 12000 98\ngap 20000 1\nlargest 19000\nlost 1000000\nspun 60000000000\ninvoluntary 6\ncpu 1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Parse("gap 11000 0\ngap 20000 1\nlargest 18000\nlost 200000\nspun 60000000000\ninvoluntary 0\ncpu 1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := a.Add(b)
+	if sum.PerMinute() != 3 || sum.Quantile(0.98) != 12*time.Microsecond || sum.Quantile(0.9999) != 19*time.Microsecond || sum.Share() != 0.00001 {
+		t.Errorf("the sum is %+v: %g a minute, %s, %s, %g", sum, sum.PerMinute(), sum.Quantile(0.98), sum.Quantile(0.9999), sum.Share())
+	}
+}
+
+func TestAReadingThatIsCutIsAnError(t *testing.T) {
+	for _, text := range []string{"", "gap 1", "lost 1\nspun 2\n", "lost many"} {
+		if _, err := Parse(text); err == nil {
+			t.Errorf("%q is a reading", text)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
+	"workload.openshift.io/kubernetes/test/e2e/internal/noise"
+)
+
+// noiseKind is how a node is set up while an application is measured, and what was seen.
+type noiseKind struct {
+	name string
+	// kubelet is empty for the patched one, policy that of its CPU manager, file the pinning
+	// file, and configuration is added to the kubelet's.
+	kubelet, policy, file, configuration string
+	// hostOn confines the processes of the host, and the kernel's unbound workers, to the pool.
+	hostOn bool
+	// storm is the load of the pool; without it, the node is idle.
+	storm bool
+
+	reading noise.Reading
+	// others is the CPU time of other pods on the application's CPU, and steal what the
+	// hypervisor took of all CPUs.
+	others, steal time.Duration
+	// lists counts what was asked of the kube-apiserver.
+	lists int
+}
+
+// BenchmarkNoise measures how an application with an exclusive CPU is disturbed while the pool is
+// under a storm: by this kubelet, by an unpatched one with reservedSystemCPUs and the static policy,
+// and without any isolation. They take turns in one run. The application is a meter that spins on
+// the clock.
+//
+// The pods of the storm are the same. Where nothing partitions them they have no cpu request, since
+// none is left beside the application.
+func BenchmarkNoise(b *testing.B) {
+	if !host.CgroupV1() {
+		b.Skip("cgroup v2 has no account of each CPU")
+	}
+	c := partitioned(b)
+	configuration, without := c.Config.KubeletConfiguration, c.Config.WithoutReservation
+	set := func(kind *noiseKind) {
+		c.UseKubelet(kind.kubelet)
+		c.Config.KubeletConfiguration, c.Config.WithoutReservation = configuration+kind.configuration, without || kind.configuration != ""
+		if err := c.ChangeCPUManagerPolicy(kind.policy); err != nil {
+			b.Fatal(err)
+		}
+		restart(b, c, kind.file)
+	}
+	b.Cleanup(func() { set(&noiseKind{policy: "static", file: pinning}) })
+	meter, err := noise.Build(b.Context(), b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	const reserved = "reservedSystemCPUs: \"0\"\n"
+	kinds := []*noiseKind{
+		{name: "idle", policy: "static", file: pinning, hostOn: true},
+		{name: "partitioned", policy: "static", file: pinning, storm: true},
+		{name: "partitioned-host-too", policy: "static", file: pinning, storm: true, hostOn: true},
+		{name: "reserved", kubelet: upstreamKubelet, policy: "static", configuration: reserved, storm: true},
+		{name: "reserved-host-too", kubelet: upstreamKubelet, policy: "static", configuration: reserved, storm: true, hostOn: true},
+		{name: "not-isolated", kubelet: upstreamKubelet, policy: "none", storm: true},
+	}
+	for round := 0; b.Loop(); round++ {
+		for _, kind := range kinds {
+			quietNode(b, c)
+			set(kind)
+			measureNoise(b, c, kind, meter, fmt.Sprintf("%s-%d", kind.name, round))
+		}
+		slices.Reverse(kinds) // a host that gets slower slows all of them
+	}
+	for _, kind := range kinds {
+		r := kind.reading
+		b.Logf("%s: %.0f involuntary switches a minute, %.2f %% of the time lost, gaps p99.99 %s, largest %s; other pods on its CPU %s; stolen %s; %d lists",
+			kind.name, r.PerMinute(), 100*r.Share(), r.Quantile(0.9999), r.Largest, kind.others, kind.steal, kind.lists)
+		b.ReportMetric(r.PerMinute(), "switches/min-"+kind.name)
+		b.ReportMetric(float64(r.Largest.Microseconds()), "µs-largest-"+kind.name)
+		if kind.policy == "static" {
+			b.ReportMetric(float64(kind.others.Microseconds())/r.Spun.Seconds(), "µs-of-others/s-"+kind.name)
+		}
+	}
+}
+
+// measureNoise starts the application, and beside it a storm of pods and a client that lists all
+// of them without a pause.
+func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name string) {
+	b.Helper()
+	const length = 80 * time.Second
+	namespace := fixture.Namespace(b, c.Client, "management")
+	p := fixture.Pod(name, nil, fixture.Container("c", fmt.Sprintf("exec /noise/meter %g", length.Seconds()), "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "noise", MountPath: "/noise", ReadOnly: true}}
+	p.Spec.Volumes = []v1.Volume{{Name: "noise", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: filepath.Dir(meter)}}}}
+	if kind.hostOn {
+		defer confineHost(b, cpuset.New(0))()
+	}
+	p = start(b, c, namespace, p)[0]
+	began := time.Now()
+	before := noiseAccount(b, p)
+	if kind.storm {
+		annotations, requests := asks, "cpu=10m memory=8Mi"
+		if kind.file == "" {
+			annotations, requests = nil, "memory=8Mi"
+		}
+		lists := listWithoutPause(b, c)
+		storm(b, c, namespace, length-20*time.Second, annotations, requests)
+		kind.lists += lists()
+	}
+	time.Sleep(time.Until(began.Add(length - 4*time.Second))) // nearly all of the period that the meter sees
+	after := noiseAccount(b, p)
+	awaitEnd(b, c, namespace, p.Name, time.Minute)
+	text, err := c.Client.CoreV1().Pods(namespace).GetLogs(p.Name, &v1.PodLogOptions{}).DoRaw(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	reading, err := noise.Parse(string(text))
+	if err != nil {
+		b.Fatal(err)
+	}
+	kind.reading = kind.reading.Add(reading)
+	kind.steal += after.steal - before.steal
+	if kind.policy == "static" {
+		kind.others += (after.pods[reading.CPU] - before.pods[reading.CPU]) - (after.meter[reading.CPU] - before.meter[reading.CPU])
+	}
+	if err := c.Client.CoreV1().Pods(namespace).DeleteCollection(b.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// listWithoutPause lists all pods again and again until it is told to end, and then returns how
+// often.
+func listWithoutPause(b *testing.B, c *host.Cluster) (end func() int) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	count := make(chan int)
+	go func() {
+		lists := 0
+		for ctx.Err() == nil {
+			if _, err := c.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil && ctx.Err() == nil {
+				b.Error(err)
+				break
+			}
+			lists++
+		}
+		count <- lists
+	}()
+	return func() int {
+		cancel()
+		return <-count
+	}
+}
+
+// noiseTimes are accounts of the kernel.
+type noiseTimes struct {
+	// pods is the CPU time of all pods, deleted ones included, on each CPU, and meter that of the
+	// application alone.
+	pods, meter []time.Duration
+	steal       time.Duration
+}
+
+func noiseAccount(b *testing.B, meter *v1.Pod) (times noiseTimes) {
+	b.Helper()
+	all, err := host.AllPodsUsage()
+	if err != nil {
+		b.Fatal(err)
+	}
+	own, err := host.ContainerUsage(meter, meter.Status.ContainerStatuses[0].ContainerID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return noiseTimes{all.Used, own.Used, time.Duration(stat.CPUTotal.Steal * float64(time.Second))}
+}
+
+// workers is the mask of the CPUs on which the kernel's unbound workers run.
+const workers = "/sys/devices/virtual/workqueue/cpumask"
+
+// confineHost confines the processes of the host and the kernel's unbound workers to some CPUs, as
+// kubectl partition render --host does it, and returns what undoes that. Pods are left alone.
+func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func()) {
+	b.Helper()
+	mask := func(cpus cpuset.CPUSet) (set unix.CPUSet) {
+		for _, cpu := range cpus.UnsortedList() {
+			set.Set(cpu)
+		}
+		return set
+	}
+	give := func(to unix.CPUSet) {
+		paths, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, path := range paths {
+			cgroups, err := os.ReadFile(filepath.Join(path, "cgroup"))
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+				continue
+			}
+			line, _ := os.ReadFile(filepath.Join(path, "cmdline")) // empty for threads of the kernel
+			if err != nil || len(line) == 0 || strings.Contains(string(cgroups), "kubepods") {
+				continue
+			}
+			task, err := strconv.Atoi(filepath.Base(path))
+			if err != nil {
+				b.Fatal(err)
+			}
+			_ = unix.SchedSetaffinity(task, &to) // it may have ended
+		}
+	}
+	before, err := os.ReadFile(workers)
+	if err != nil {
+		b.Fatal(err)
+	}
+	pool := mask(cpus)
+	give(pool)
+	err = os.WriteFile(workers, fmt.Appendf(nil, "%x", uint64(pool[0])), 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return func() {
+		give(mask(fixture.CPUs(b, allCPUs(b))))
+		if err := os.WriteFile(workers, before, 0); err != nil {
+			b.Error(err)
+		}
+	}
+}
