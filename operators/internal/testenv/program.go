@@ -18,8 +18,10 @@ package testenv
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -55,7 +57,8 @@ type Process struct {
 }
 
 // Run starts a program of TestMain, which the test may kill. What is left of it ends with the test.
-// The log is shown if the test fails.
+// The end of its
+// log is shown if the test fails.
 func Run(t testing.TB, program string, arguments ...string) *Process {
 	t.Helper()
 	p := &Process{command: exec.Command(os.Args[0], arguments...), ended: make(chan struct{})}
@@ -79,7 +82,8 @@ func Run(t testing.TB, program string, arguments ...string) *Process {
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
-			t.Logf("%s %s:\n%s", program, strings.Join(arguments, " "), p.Log())
+			log := p.Log()
+			t.Logf("%s %s:\n%s", program, strings.Join(arguments, " "), log[max(0, len(log)-8192):])
 		}
 	})
 	return p
@@ -118,6 +122,23 @@ func (p *Process) Running() bool {
 	default:
 		return true
 	}
+}
+
+// Memory is what a process takes for itself, in bytes. Like the kernel's account of a container that
+// the kubelet compares with limits, it leaves out pages of the program's file that can be read again.
+func (p *Process) Memory(t testing.TB) int64 {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(regexp.MustCompile("(?m)^(Vm|Rss).*").FindAllString(string(data), -1))
+	_, after, _ := strings.Cut(string(data), "RssAnon:")
+	var kilobytes int64
+	if _, err := fmt.Sscan(after, &kilobytes); err != nil {
+		t.Fatalf("RssAnon of %s: %v", data, err)
+	}
+	return kilobytes << 10
 }
 
 // Log is what a process has written so far.

@@ -182,7 +182,7 @@ func start() (*ControlPlane, error) {
 	}
 	apiServer.Configure().
 		Append("audit-policy-file", policy).
-		Append("audit-log-path", c.auditLog()).
+		Append("audit-log-path", c.AuditLog()).
 		Append("audit-log-mode", "blocking")
 	output, err := os.Create(filepath.Join(dir, "output"))
 	if err != nil {
@@ -215,7 +215,8 @@ func start() (*ControlPlane, error) {
 	return c, err
 }
 
-func (c *ControlPlane) auditLog() string {
+// AuditLog is a file with what ServiceAccounts have done, one event of audit.k8s.io/v1 a line.
+func (c *ControlPlane) AuditLog() string {
 	return filepath.Join(c.dir, "audit.log")
 }
 
