@@ -145,9 +145,9 @@ func (i *Installed) Configuration(t testing.TB) *configv1alpha1.ControllerConfig
 	config.Metrics.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[1])
 	config.Health.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[2])
 	config.Certificates.Names = []string{"127.0.0.1"}
-	config.LeaderElection.LeaseDuration.Duration = 3 * time.Second
-	config.LeaderElection.RenewDeadline.Duration = 2 * time.Second
-	config.LeaderElection.RetryPeriod.Duration = 300 * time.Millisecond
+	config.LeaderElection.LeaseDuration.Duration = 6 * time.Second
+	config.LeaderElection.RenewDeadline.Duration = 4 * time.Second
+	config.LeaderElection.RetryPeriod.Duration = 500 * time.Millisecond
 	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
 	config.ClientConnection.Kubeconfig = i.kubeconfig(t)
 	return config

@@ -60,7 +60,7 @@ const largest = 50 << 20
 // patience is how long something may take that must happen, and calm how long nothing may happen
 // that must not.
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	calm     = 2 * time.Second
 )
 

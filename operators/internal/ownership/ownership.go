@@ -18,7 +18,6 @@ limitations under the License.
 package ownership
 
 import (
-	"bytes"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +33,7 @@ func Of(object metav1.Object, owner string) (*fieldpath.Set, error) {
 			continue
 		}
 		var set fieldpath.Set
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("managed fields of %s, written by %s: %w", object.GetName(), owner, err)
 		}
 		all = all.Union(&set)

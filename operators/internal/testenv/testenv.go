@@ -36,6 +36,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -153,9 +154,10 @@ func start() (*ControlPlane, error) {
 		return nil, err
 	}
 	c := &ControlPlane{
-		Kubeconfig:  filepath.Join(dir, "kubeconfig"),
-		dir:         dir,
-		environment: &envtest.Environment{},
+		Kubeconfig: filepath.Join(dir, "kubeconfig"),
+		dir:        dir,
+		// A host that compiles beside needs longer than envtest's 20 seconds.
+		environment: &envtest.Environment{ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute},
 		leave:       make(chan struct{}),
 		left:        make(chan struct{}),
 	}
