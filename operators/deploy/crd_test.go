@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package v1alpha1_test
+package deploy
 
 import (
 	"fmt"
@@ -29,8 +29,6 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/internal/testenv"
 )
-
-func TestMain(m *testing.M) { testenv.Main(m, nil) }
 
 func TestWhatKubeAPIServerRefuses(t *testing.T) {
 	c := testenv.Start(t)
