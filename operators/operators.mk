@@ -15,7 +15,7 @@ operators: packages ## Build the companions' programs, partition-controller and 
 
 .PHONY: generate
 generate: packages ## Write the companions' CRDs, roles and deepcopy functions from their types and markers
-	scripts/generate.sh operators
+	scripts/generate.sh
 
 .PHONY: operators-test
 operators-test: build ## Run the companions' tests, with a kube-apiserver and etcd for each package
@@ -24,7 +24,9 @@ operators-test: build ## Run the companions' tests, with a kube-apiserver and et
 .PHONY: install
 install: companion operators $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl
 	$(KUBECTL) apply --server-side --force-conflicts -k operators/deploy/$(OPERATOR)
-	@if [[ "$$($(KUBECTL) get nodes --selector=node-role.kubernetes.io/control-plane --output=name | wc -l)" == 1 ]]; then \
+	@nodes=$$($(KUBECTL) get nodes --output=name | wc -l); \
+	control_planes=$$($(KUBECTL) get nodes --selector=node-role.kubernetes.io/control-plane --output=name | wc -l); \
+	if [[ $$nodes == 1 || $$control_planes == 1 ]]; then \
 	  $(KUBECTL) scale --namespace=partition-$(OPERATOR) deployment/partition-controller --replicas=1; \
 	fi
 	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment/partition-controller --timeout=2m

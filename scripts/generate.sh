@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Write what is generated from the operators' Go files: deepcopy functions, CRDs and roles. The
-# argument is the directory to write to, operators or one to compare it with.
+# Write what is generated from the operators' Go files: deepcopy functions, CRDs and roles. With
+# --check, write nothing, and fail if what is there is not what would be written.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mkdir -p "$1"
-out=$(realpath "$1")
+check=${1:-}
+out=$PWD/operators
+if [[ -n $check ]]; then
+  out=$(mktemp -d)
+  trap 'rm -rf "$out"' EXIT
+fi
 GOBIN=$PWD/_output/bin go install -C build/controller-gen tool
 cd operators
 generate() {
@@ -22,6 +26,18 @@ for companion in deploy/*/kustomization.yaml; do
     generate crd "paths=./api/$companion/..." "output:crd:dir=$out/deploy/$companion/crd"
   fi
   if [[ -d $companion/controller ]]; then
-    generate "rbac:roleName=$companion,fileName=role.yaml" "paths={./cmd/partition-controller/app,./$companion/controller}" "output:rbac:dir=$out/deploy/$companion/rbac"
+    generate "rbac:roleName=$companion" "paths={./cmd/partition-controller/app,./$companion/controller}" "output:rbac:dir=$out/deploy/$companion/rbac"
   fi
 done
+
+if [[ -n $check ]]; then
+  {
+    find "$out" -type f -printf '%P\n'
+    git ls-files --cached --others --exclude-standard 'api/*/zz_generated.*' 'deploy/*/crd/*' 'deploy/*/rbac/role.yaml'
+  } | sort -u | while read -r file; do
+    diff -u --label "operators/$file" --label "operators/$file, generated" "$file" "$out/$file" >&2 || {
+      echo "make generate writes operators/$file" >&2
+      exit 1
+    }
+  done
+fi
