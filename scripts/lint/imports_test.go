@@ -166,6 +166,37 @@ var borders = []struct {
 		why:   "images know no cluster",
 	},
 	{
+		place: "operators",
+		never: []string{kubernetes, ours + "/pkg", ours + "/openshift-kube-apiserver", ours + "/test"},
+		why:   "it works on an unpatched cluster, and is in no tree of a release",
+	},
+	{
+		place:      "operators/api",
+		never:      []string{operators, "k8s.io/client-go"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+		why:        "types and configuration files make no request, and other programs import them",
+	},
+	{
+		place: "operators/foreign",
+		never: []string{operators + "/companion", operators + "/api", "sigs.k8s.io/controller-runtime/pkg/manager"},
+		why:   "it looks for other programs, whoever asks",
+	},
+	{
+		place: "operators/companion",
+		never: []string{operators + "/cmd", operators + "/internal"},
+		why:   "it says what a companion is, and not how one is run",
+	},
+	{
+		place: "operators/internal/certs",
+		never: []string{operators + "/companion", operators + "/cmd"},
+		why:   "it keeps certificates, whoever serves them",
+	},
+	{
+		place: "operators/internal/testenv",
+		never: []string{operators + "/companion", operators + "/cmd"},
+		why:   "it starts a control plane, and does not know what is tested on it",
+	},
+	{
 		place: "test/e2e",
 		never: []string{ours + "/pkg", ours + "/openshift-kube-apiserver", kubernetes},
 		why:   "it tests what users see",
