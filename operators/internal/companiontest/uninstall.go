@@ -50,16 +50,16 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 	remove(t, i.Client, node)
 	before := i.objects(t)
 
-	// As if it had been killed in the middle of its work. Once it is installed, an admission policy
-	// may keep others from writing this.
-	written := node.DeepCopy()
-	maps.Copy(written.Labels, s.Traces.Labels)
-	maps.Copy(written.Annotations, s.Traces.Annotations)
-	written.Spec.Taints = append(written.Spec.Taints, s.Traces.Spec.Taints...)
-	written.Spec.Unschedulable = s.Traces.Spec.Unschedulable
-	if err := i.Client.Patch(t.Context(), written, client.MergeFrom(node), client.FieldOwner(companion.FieldOwner(name))); err != nil {
-		t.Fatal(err)
-	}
+	// As if it had been killed in the middle of its work. While it is installed, an admission policy
+	// may keep others from writing this, and kube-apiserver forgets one a moment after it is deleted.
+	testenv.Eventually(t, patience, func() error {
+		written := node.DeepCopy()
+		maps.Copy(written.Labels, s.Traces.Labels)
+		maps.Copy(written.Annotations, s.Traces.Annotations)
+		written.Spec.Taints = append(written.Spec.Taints, s.Traces.Spec.Taints...)
+		written.Spec.Unschedulable = s.Traces.Spec.Unschedulable
+		return i.Client.Patch(t.Context(), written, client.MergeFrom(node), client.FieldOwner(companion.FieldOwner(name)))
+	})
 	Install(t, name)
 	replica := i.Start(t, nil)
 	object := s.Object("left")
@@ -76,7 +76,7 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 		if err := process.Wait(t, patience); err != nil {
 			t.Fatalf("clean: %v\n%s", err, process.Log())
 		}
-		return process.Log()
+		return process.Output()
 	}
 	unclean := i.objects(t)
 	said := clean("--dry-run")

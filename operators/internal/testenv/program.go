@@ -50,10 +50,10 @@ func (p Programs) runIfStarted() {
 
 // Process is a program that a test started.
 type Process struct {
-	command *exec.Cmd
-	output  output
-	ended   chan struct{}
-	err     error
+	command     *exec.Cmd
+	output, log output
+	ended       chan struct{}
+	err         error
 }
 
 // Run starts a program of TestMain, which the test may kill. What is left of it ends with the test.
@@ -63,7 +63,7 @@ func Run(t testing.TB, program string, arguments ...string) *Process {
 	t.Helper()
 	p := &Process{command: exec.Command(os.Args[0], arguments...), ended: make(chan struct{})}
 	p.command.Env = append(os.Environ(), startedAs+"="+program)
-	p.command.Stdout, p.command.Stderr = &p.output, &p.output
+	p.command.Stdout, p.command.Stderr = &p.output, &p.log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go func() {
@@ -141,8 +141,13 @@ func (p *Process) Memory(t testing.TB) int64 {
 	return kilobytes << 10
 }
 
-// Log is what a process has written so far.
+// Log is what a process has written to standard error so far.
 func (p *Process) Log() string {
+	return p.log.String()
+}
+
+// Output is what a process has written to standard output so far.
+func (p *Process) Output() string {
 	return p.output.String()
 }
 

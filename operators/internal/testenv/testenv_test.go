@@ -53,7 +53,7 @@ func TestNothingIsLeftOfATestBinaryThatWasKilled(t *testing.T) {
 	killed := Run(t, "test")
 	var dir string
 	Eventually(t, time.Minute, func() error {
-		line, after, _ := strings.Cut(killed.Log(), "started: ")
+		line, after, _ := strings.Cut(killed.Output(), "started: ")
 		if dir = strings.TrimSpace(after); dir == "" {
 			return fmt.Errorf("it has not started: %s", line)
 		}
