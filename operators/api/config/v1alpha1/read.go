@@ -23,11 +23,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -71,9 +76,36 @@ func decode(data []byte) (*ControllerConfiguration, error) {
 	}
 	object, _, err := decoder.Decode(data, nil, nil)
 	if err != nil {
-		return nil, err
+		// The decoder of YAML puts each mistake on a line of its own.
+		return nil, errors.New(durationField(data, err) + strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return object.(*ControllerConfiguration), nil
+}
+
+// durationField names the field that an error about a duration is about: time's errors have only the
+// value, and encoding/json adds nothing to what a type of its own says.
+func durationField(data []byte, about error) string {
+	var content any
+	if err := yaml.Unmarshal(data, &content); err != nil {
+		return ""
+	}
+	var find func(path *field.Path, value any) string
+	find = func(path *field.Path, value any) string {
+		switch value := value.(type) {
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				if found := find(path.Child(key), value[key]); found != "" {
+					return found
+				}
+			}
+		case string:
+			if _, err := time.ParseDuration(value); err != nil && strings.HasSuffix(about.Error(), err.Error()) {
+				return path.String() + ": "
+			}
+		}
+		return ""
+	}
+	return find(nil, content)
 }
 
 // onlyDocument returns the one YAML document that is not empty, as a header of comments is. The
