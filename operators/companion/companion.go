@@ -53,9 +53,15 @@ type Needs struct {
 	Cache map[client.Object]cache.ByObject
 	// Foreign are the programs that are known to manage the same objects.
 	Foreign []foreign.Manager
-	// Taints are the keys of the taints that it puts on nodes. Who put a taint on a node cannot be
-	// seen there; for labels, annotations and a cordon it can.
-	Taints []string
+	// Marks are what nobody else writes to nodes.
+	Marks Marks
+}
+
+// Marks are keys of annotations, labels and taints. What a companion writes under other keys, such as
+// labels of other projects and a cordon, is known to be its own by FieldOwner, as long as nobody has
+// emptied the managed fields of the node. A taint cannot be known so.
+type Marks struct {
+	Annotations, Labels, Taints []string
 }
 
 // FieldOwner is in whose name a companion writes to objects. So one can tell later what it wrote,

@@ -66,6 +66,7 @@ func (Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs 
 			}},
 			HandOver: "scale that Deployment to zero, and remove the annotation that it wrote from the nodes",
 		}},
+		Marks: companion.Marks{Annotations: []string{statusAnnotation}},
 	}
 }
 

@@ -18,10 +18,13 @@ package companiontest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +36,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/companion"
@@ -68,6 +72,7 @@ const (
 func Run(t *testing.T, s Subject) {
 	i := Install(t, s.Companion.Name())
 	t.Run("probes say the truth", func(t *testing.T) { probesSayTheTruth(t, i) })
+	t.Run("a certificate that somebody else makes is served", func(t *testing.T) { servesFiles(t, i) })
 	t.Run("metrics are for those who may read them", func(t *testing.T) { metricsAreProtected(t, i) })
 	t.Run("it takes no more memory than it may", func(t *testing.T) { s.staysSmall(t, i) })
 	t.Run("another replica goes on after one was killed", func(t *testing.T) { s.goesOnAfterAKill(t, i) })
@@ -175,6 +180,41 @@ func probesSayTheTruth(t *testing.T, i *Installed) {
 	}
 	Install(t, i.Name)
 	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
+}
+
+// servesFiles does what a volume does with a Secret of cert-manager's.
+func servesFiles(t *testing.T, i *Installed) {
+	dir := t.TempDir()
+	write := func(name string) {
+		t.Helper()
+		certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, data := range map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM} {
+			if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	serves := func(name string) func() error {
+		return func() error {
+			connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", i.ports[0]), &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				return err
+			}
+			defer connection.Close()
+			return connection.ConnectionState().PeerCertificates[0].VerifyHostname(name)
+		}
+	}
+	write("first.example.com")
+	i.Start(t, func(config *configv1alpha1.ControllerConfiguration) {
+		config.Certificates = configv1alpha1.CertificatesConfiguration{Source: configv1alpha1.CertificatesFromFiles, Directory: dir}
+	})
+	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
+	testenv.Eventually(t, patience, serves("first.example.com"))
+	write("second.example.com")
+	testenv.Eventually(t, patience, serves("second.example.com"))
 }
 
 func metricsAreProtected(t *testing.T, i *Installed) {

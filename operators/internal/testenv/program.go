@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -132,7 +131,6 @@ func (p *Process) Memory(t testing.TB) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(regexp.MustCompile("(?m)^(Vm|Rss).*").FindAllString(string(data), -1))
 	_, after, _ := strings.Cut(string(data), "RssAnon:")
 	var kilobytes int64
 	if _, err := fmt.Sscan(after, &kilobytes); err != nil {

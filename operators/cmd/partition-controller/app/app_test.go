@@ -95,30 +95,30 @@ func TestOnlyWhatACompanionWroteIsRemovedFromANode(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		fields []metav1.ManagedFieldsEntry
-		taints []string
+		marks  companion.Marks
 		want   []string
 	}{
-		"nothing": {nil, nil, nil},
+		"nothing": {nil, companion.Marks{}, nil},
 		"what it updated": {
 			[]metav1.ManagedFieldsEntry{entry(owner, metav1.ManagedFieldsOperationUpdate, `{"f:metadata":{"f:annotations":{"f:a":{}},"f:labels":{"f:b":{}}},"f:spec":{"f:unschedulable":{}}}`)},
-			nil, []string{"annotation a", "label b", "cordon"},
+			companion.Marks{}, []string{"annotation a", "label b", "cordon"},
 		},
 		"what it applied": {
 			[]metav1.ManagedFieldsEntry{entry(owner, metav1.ManagedFieldsOperationApply, `{"f:metadata":{"f:labels":{"f:b":{}}}}`)},
-			nil, []string{"label b"},
+			companion.Marks{}, []string{"label b"},
 		},
 		"what another companion wrote": {
 			[]metav1.ManagedFieldsEntry{entry("second.workload.openshift.io", metav1.ManagedFieldsOperationUpdate, `{"f:metadata":{"f:labels":{"f:b":{}}},"f:spec":{"f:unschedulable":{}}}`)},
-			nil, nil,
+			companion.Marks{}, nil,
 		},
-		"its taints": {nil, []string{"t", "u"}, []string{"taint t"}},
+		"its marks, whoever wrote them": {nil, companion.Marks{Annotations: []string{"a", "c"}, Labels: []string{"b"}, Taints: []string{"t", "u"}}, []string{"annotation a", "label b", "taint t"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "", "x": ""}, Labels: map[string]string{"b": "", "y": ""}, ManagedFields: test.fields},
 				Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "t"}, {Key: "z"}}},
 			}
-			removed, err := removeTraces(node, owner, test.taints)
+			removed, err := removeTraces(node, "first", test.marks)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,5 +147,19 @@ func TestOnlyWhatACompanionWroteIsRemovedFromANode(t *testing.T) {
 				t.Errorf("left are %q", left)
 			}
 		})
+	}
+}
+
+func TestOnlyACompanionsOwnClaimIsRemoved(t *testing.T) {
+	for claim, want := range map[string]bool{
+		`{"owner":"first","operation":"1","since":"2026-11-23T10:00:00Z"}`:  true,
+		`{"owner":"second","operation":"1","since":"2026-11-23T10:00:00Z"}`: false,
+		`first`: false,
+	} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{claimAnnotation: claim}}}
+		removed, err := removeTraces(node, "first", companion.Marks{})
+		if _, left := node.Annotations[claimAnnotation]; err != nil || left == want {
+			t.Errorf("of the claim %s is removed %q: %v", claim, removed, err)
+		}
 	}
 }

@@ -18,6 +18,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -79,7 +80,7 @@ uninstalled. What somebody else wrote stays.`,
 func clean(ctx context.Context, c client.Client, from companion.Companion, dryRun bool, out io.Writer) error {
 	config := &configv1alpha1.ControllerConfiguration{}
 	configv1alpha1.SetDefaults(config)
-	owner, taints := companion.FieldOwner(from.Name()), from.Needs(config).Taints
+	marks := from.Needs(config).Marks
 	var nodes corev1.NodeList
 	for {
 		if err := c.List(ctx, &nodes, client.Limit(100), client.Continue(nodes.Continue)); err != nil {
@@ -90,7 +91,7 @@ func clean(ctx context.Context, c client.Client, from companion.Companion, dryRu
 			var removed []string
 			err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 				before := node.DeepCopy()
-				if removed, err = removeTraces(node, owner, taints); err != nil || len(removed) == 0 || dryRun {
+				if removed, err = removeTraces(node, from.Name(), marks); err != nil || len(removed) == 0 || dryRun {
 					return err
 				}
 				err = c.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -119,29 +120,34 @@ func clean(ctx context.Context, c client.Client, from companion.Companion, dryRu
 	}
 }
 
-// removeTraces removes from a node what an owner wrote, and taints by their keys. It names what it
-// removed.
-func removeTraces(node *corev1.Node, owner string, taints []string) (removed []string, err error) {
-	owned, err := ownership.Of(node, owner)
+// claimAnnotation says who acts on a node, whichever companion it is.
+const claimAnnotation = "nodegroup.workload.openshift.io/claim"
+
+// removeTraces removes from a node a companion's marks, its claim, and what it wrote besides. It
+// names what it removed.
+func removeTraces(node *corev1.Node, name string, marks companion.Marks) (removed []string, err error) {
+	owned, err := ownership.Of(node, companion.FieldOwner(name))
 	if err != nil {
 		return nil, err
 	}
 	for _, each := range []struct {
 		kind   string
 		values map[string]string
+		marks  []string
 	}{
-		{"annotation", node.Annotations},
-		{"label", node.Labels},
+		{"annotation", node.Annotations, marks.Annotations},
+		{"label", node.Labels, marks.Labels},
 	} {
 		for _, key := range slices.Sorted(maps.Keys(each.values)) {
-			if owned.Has(fieldpath.MakePathOrDie("metadata", each.kind+"s", key)) {
+			if slices.Contains(each.marks, key) || owned.Has(fieldpath.MakePathOrDie("metadata", each.kind+"s", key)) ||
+				key == claimAnnotation && claimedBy(each.values[key], name) {
 				delete(each.values, key)
 				removed = append(removed, each.kind+" "+key)
 			}
 		}
 	}
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		ours := slices.Contains(taints, taint.Key)
+		ours := slices.Contains(marks.Taints, taint.Key)
 		if ours {
 			removed = append(removed, "taint "+taint.Key)
 		}
@@ -152,4 +158,10 @@ func removeTraces(node *corev1.Node, owner string, taints []string) (removed []s
 		removed = append(removed, "cordon")
 	}
 	return removed, nil
+}
+
+// claimedBy reports whether a claim is a companion's. One that cannot be read is nobody's.
+func claimedBy(claim, name string) bool {
+	var read struct{ Owner string }
+	return json.Unmarshal([]byte(claim), &read) == nil && read.Owner == name
 }
