@@ -8,8 +8,6 @@ import (
 	"testing"
 )
 
-const operators = "workload.openshift.io/operators"
-
 // TestOnlyCommandsKnowCompanions enforces what docs/dev/operators.md says of all packages of the
 // module operators: companions never import each other, and nothing else imports a companion, but the
 // commands that run them.
@@ -34,7 +32,7 @@ func TestOnlyCommandsKnowCompanions(t *testing.T) {
 		if !place.IsDir() || place.Name() == "cmd" || place.Name() == "deploy" {
 			continue
 		}
-		for path, file := range importsBelow(t, filepath.Join(dir, place.Name())) {
+		for path, file := range importsOf(t, filepath.Join(dir, place.Name()), false) {
 			below, is := strings.CutPrefix(path, operators+"/")
 			first, _, _ := strings.Cut(below, "/")
 			if is && slices.Contains(companions, first) && first != place.Name() {
