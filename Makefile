@@ -41,6 +41,7 @@ E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
 MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/e2e test/workloadpartitioning
+include $(wildcard operators/*.mk)
 
 ##@ A node
 

@@ -29,5 +29,7 @@ for module in "$@"; do
     "$root/_output/bin/staticcheck" ./...
   )
 done
+echo "lint of generated files" >&2
+scripts/generate.sh --check
 echo "lint of documentation and imports" >&2
 go test -count=1 ./scripts/lint

@@ -205,6 +205,8 @@ await_checks() {
 # run_nodes runs the parts that need a node. It waits for the others on its way.
 run_nodes() {
   local skip=$no_node
+  # They need no node, but its binaries.
+  node_part "companions against a control plane" operators-test
   if [[ $target == test-all ]]; then
     node_part "end-to-end tests on a real node" e2e
     if [[ $oldest != "$release" ]]; then

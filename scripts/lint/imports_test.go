@@ -20,13 +20,15 @@ const (
 	kubernetes = "k8s.io/kubernetes"
 	command    = ours + "/cmd/kubectl-partition"
 	cobra      = "github.com/spf13/cobra"
+	operators  = "workload.openshift.io/operators"
 )
 
 // borders are what docs/dev/architecture.md says that packages must not know, as far as
 // imports show it.
 var borders = []struct {
-	// place is a directory, and all below it.
+	// place is a directory, and all below it unless it is alone.
 	place string
+	alone bool
 	// only are what it may import besides the standard library and itself. Nil means that
 	// there is no such list.
 	only []string
@@ -166,6 +168,42 @@ var borders = []struct {
 		why:   "images know no cluster",
 	},
 	{
+		place: "operators",
+		never: []string{kubernetes, ours + "/pkg", ours + "/openshift-kube-apiserver", ours + "/test"},
+		why:   "it works on an unpatched cluster, and is in no tree of a release",
+	},
+	{
+		place:      "operators/api",
+		never:      []string{operators, "k8s.io/client-go"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+		why:        "types and configuration files make no request, and other programs import them",
+	},
+	{
+		place: "operators/foreign",
+		never: []string{operators + "/companion", operators + "/api", "sigs.k8s.io/controller-runtime/pkg/manager"},
+		why:   "it looks for other programs, whoever asks",
+	},
+	{
+		place: "operators/companion",
+		never: []string{operators + "/cmd", operators + "/internal"},
+		why:   "it says what a companion is, and not how one is run",
+	},
+	{
+		place: "operators/cpupolicy/controller",
+		never: []string{operators + "/cpupolicy/executor", operators + "/cmd"},
+		why:   "it knows what a switch is, and not how a node is changed",
+	},
+	{
+		place: "operators/internal/certs",
+		never: []string{operators + "/companion", operators + "/cmd"},
+		why:   "it keeps certificates, whoever serves them",
+	},
+	{
+		place: "operators/internal/testenv",
+		never: []string{operators + "/companion", operators + "/cmd"},
+		why:   "it starts a control plane, and does not know what is tested on it",
+	},
+	{
 		place: "test/e2e",
 		never: []string{ours + "/pkg", ours + "/openshift-kube-apiserver", kubernetes},
 		why:   "it tests what users see",
@@ -178,7 +216,7 @@ func TestPackagesKnowNoMoreThanTheyMay(t *testing.T) {
 		t.Run(border.place, func(t *testing.T) {
 			dir := filepath.Join(root, filepath.FromSlash(border.place))
 			self := importPath(t, dir)
-			for path, file := range importsBelow(t, dir) {
+			for path, file := range importsOf(t, dir, border.alone) {
 				switch {
 				case within(path, []string{self}):
 				case border.only != nil && !within(path, border.only):
@@ -190,7 +228,11 @@ func TestPackagesKnowNoMoreThanTheyMay(t *testing.T) {
 			if border.notThrough == nil {
 				return
 			}
-			list := exec.Command("go", "list", "-deps", "./...")
+			of := "./..."
+			if border.alone {
+				of = "."
+			}
+			list := exec.Command("go", "list", "-deps", of)
 			list.Dir, list.Stderr = dir, os.Stderr
 			packages, err := list.Output()
 			if err != nil {
@@ -222,12 +264,15 @@ func importPath(t *testing.T, dir string) string {
 	return strings.TrimSpace(string(path))
 }
 
-// importsBelow returns what the Go files of a directory, tests included, import besides the
-// standard library, each with a file that does.
-func importsBelow(t *testing.T, dir string) map[string]string {
+// importsOf returns what the Go files of a directory, tests included, and unless it is alone of all
+// below it, import besides the standard library, each with a file that does.
+func importsOf(t *testing.T, dir string, alone bool) map[string]string {
 	t.Helper()
 	imports := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if alone && err == nil && entry.IsDir() && path != dir {
+			return fs.SkipDir
+		}
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
 			return err
 		}

@@ -1,0 +1,127 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentbaseconfig "k8s.io/component-base/config/v1alpha1"
+)
+
+// ControllerConfiguration configures partition-controller.
+//
+// +kubebuilder:object:root=true
+type ControllerConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Controllers are the companions whose controllers and webhooks run in this process, by their
+	// names. The flag --controllers replaces them.
+	Controllers []string `json:"controllers,omitempty"`
+	// Namespace is where this process has its Lease, the Secret of its certificate and its Service.
+	// In a pod, it defaults to the pod's.
+	Namespace string `json:"namespace,omitempty"`
+	// ClientConnection says how to reach kube-apiserver. Without a kubeconfig, a pod uses its
+	// ServiceAccount, and any other process what kubectl would use.
+	ClientConnection componentbaseconfig.ClientConnectionConfiguration `json:"clientConnection,omitempty"`
+	// LeaderElection lets one of several replicas run the controllers. Webhooks run on all of them.
+	LeaderElection componentbaseconfig.LeaderElectionConfiguration `json:"leaderElection,omitempty"`
+	// Metrics are served with TLS, to whoever may get the path /metrics.
+	Metrics Endpoint `json:"metrics,omitempty"`
+	// Health has the probes /healthz and /readyz, without TLS.
+	Health Endpoint `json:"health,omitempty"`
+	// Webhook is where kube-apiserver calls the webhooks.
+	Webhook Endpoint `json:"webhook,omitempty"`
+	// Certificates are those of the webhooks and metrics.
+	Certificates CertificatesConfiguration `json:"certificates,omitempty"`
+	// ForeignManagerPeriod is the time between two looks for another manager of a companion's
+	// objects. It defaults to one minute.
+	ForeignManagerPeriod metav1.Duration `json:"foreignManagerPeriod,omitempty"`
+	// GracefulShutdownTimeout is how long requests and reconciliations that have begun may take to
+	// end. It defaults to 20 seconds: a pod is killed 30 seconds after it was told to end.
+	GracefulShutdownTimeout metav1.Duration `json:"gracefulShutdownTimeout,omitempty"`
+
+	// CPUPolicy is for the companion cpupolicy.
+	CPUPolicy CPUPolicyConfiguration `json:"cpuPolicy,omitempty"`
+}
+
+// Endpoint is an address to listen on.
+type Endpoint struct {
+	// BindAddress is host:port. Without a host, it is every address of this host. The value 0
+	// switches metrics off, and no other endpoint can be.
+	BindAddress string `json:"bindAddress,omitempty"`
+}
+
+// CertificateSource says who makes certificates.
+type CertificateSource string
+
+const (
+	// CertificatesGenerated: this process. It keeps them in a Secret that all replicas share, and
+	// writes their CAs into the webhook configurations. It is the default.
+	CertificatesGenerated CertificateSource = "Generated"
+	// CertificatesFromFiles: somebody else, such as cert-manager, who also writes the CA into the
+	// webhook configurations. This process reads files, and reads them again when they change.
+	CertificatesFromFiles CertificateSource = "Files"
+)
+
+// CertificatesConfiguration says where the certificates of webhooks and metrics come from.
+type CertificatesConfiguration struct {
+	Source CertificateSource `json:"source,omitempty"`
+	// Directory has the files tls.crt and tls.key. Only Files has it, and needs it.
+	Directory string `json:"directory,omitempty"`
+
+	// What follows is for Generated alone.
+
+	// SecretName is the Secret with the certificate. It must exist, empty at first: so no process
+	// needs the right to create Secrets. It defaults to webhook-certificate.
+	SecretName string `json:"secretName,omitempty"`
+	// ServiceName is the Service by which kube-apiserver reaches the webhooks. It defaults to
+	// partition-controller.
+	ServiceName string `json:"serviceName,omitempty"`
+	// Names are further DNS names and IP addresses that the certificate is for.
+	Names []string `json:"names,omitempty"`
+	// MutatingWebhookConfiguration and ValidatingWebhookConfiguration are the objects that get the
+	// CAs. Empty means that there is none of that kind.
+	MutatingWebhookConfiguration   string `json:"mutatingWebhookConfiguration,omitempty"`
+	ValidatingWebhookConfiguration string `json:"validatingWebhookConfiguration,omitempty"`
+	// Validity is how long a certificate and its CA are valid. It defaults to 2160h, 90 days.
+	Validity metav1.Duration `json:"validity,omitempty"`
+	// RenewBefore is how long before its end a certificate is replaced. It defaults to 720h, 30
+	// days.
+	RenewBefore metav1.Duration `json:"renewBefore,omitempty"`
+	// Overlap is how long both CAs are in the webhook configurations before, and again after, the
+	// new certificate is served. All kube-apiservers and replicas must see a change within it. It
+	// defaults to ten minutes.
+	Overlap metav1.Duration `json:"overlap,omitempty"`
+}
+
+// CPUPolicyConfiguration configures the companion cpupolicy.
+type CPUPolicyConfiguration struct {
+	// AgentNamespace is where the Jobs run that work on nodes. It defaults to
+	// partition-cpupolicy-agent.
+	AgentNamespace string `json:"agentNamespace,omitempty"`
+	// AgentImage is the image of partition-agent. It defaults to partition-agent.
+	AgentImage string `json:"agentImage,omitempty"`
+	// SwitchTimeout is how long a kubelet may be down, from its stop until it is healthy or rolled
+	// back. The host enforces it. It defaults to 150s, and may not be longer than 340s: then pods
+	// with the default tolerations are evicted.
+	SwitchTimeout metav1.Duration `json:"switchTimeout,omitempty"`
+	// OperationTimeout is how long a switch may take from request to report, with a drain. It
+	// defaults to one hour.
+	OperationTimeout metav1.Duration `json:"operationTimeout,omitempty"`
+	// LabelTimeout is how long a switch waits, once it is verified, for the label cpumanager to
+	// agree. It defaults to five minutes.
+	LabelTimeout metav1.Duration `json:"labelTimeout,omitempty"`
+}

@@ -1,0 +1,212 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package v1alpha1
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// longestSwitch is when pods with the default tolerations are evicted from a node that does not
+// report: 40 seconds until it is unreachable (kube-controller-manager,
+// --node-monitor-grace-period), and 300 that they tolerate it (upstream,
+// plugin/pkg/admission/defaulttolerationseconds).
+const longestSwitch = 340 * time.Second
+
+// Validate returns what is wrong with a configuration that has its defaults.
+func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
+	seen := map[string]bool{}
+	for i, name := range c.Controllers {
+		if seen[name] {
+			errs = append(errs, field.Duplicate(field.NewPath("controllers").Index(i), name))
+		}
+		seen[name] = true
+	}
+	namespace := field.NewPath("namespace")
+	if c.Namespace == "" {
+		errs = append(errs, field.Required(namespace, "only in a pod is there a default"))
+	} else {
+		errs = append(errs, label(namespace, c.Namespace)...)
+	}
+	if c.ClientConnection.Burst < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("clientConnection", "burst"), c.ClientConnection.Burst, "must not be negative"))
+	}
+	errs = append(errs, validateLeaderElection(c)...)
+	for _, endpoint := range []struct {
+		name     string
+		value    Endpoint
+		optional bool
+	}{
+		{"metrics", c.Metrics, true},
+		{"health", c.Health, false},
+		{"webhook", c.Webhook, false},
+	} {
+		if endpoint.optional && endpoint.value.BindAddress == "0" {
+			continue
+		}
+		if err := validateAddress(endpoint.value.BindAddress); err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(endpoint.name, "bindAddress"), endpoint.value.BindAddress, err.Error()))
+		}
+	}
+	errs = append(errs, positive(field.NewPath("foreignManagerPeriod"), c.ForeignManagerPeriod)...)
+	errs = append(errs, positive(field.NewPath("gracefulShutdownTimeout"), c.GracefulShutdownTimeout)...)
+	errs = append(errs, validateCertificates(&c.Certificates, field.NewPath("certificates"))...)
+	return append(errs, validateCPUPolicy(&c.CPUPolicy, field.NewPath("cpuPolicy"))...)
+}
+
+// validateLeaderElection wants what client-go wants of a leader (its NewLeaderElector), which
+// names neither field nor value.
+func validateLeaderElection(c *ControllerConfiguration) (errs field.ErrorList) {
+	path, election := field.NewPath("leaderElection"), c.LeaderElection
+	if !*election.LeaderElect {
+		return nil
+	}
+	errs = append(errs, positive(path.Child("retryPeriod"), election.RetryPeriod)...)
+	if election.LeaseDuration.Duration <= election.RenewDeadline.Duration {
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), election.LeaseDuration.Duration.String(),
+			fmt.Sprintf("must be longer than renewDeadline, which is %s", election.RenewDeadline.Duration)))
+	}
+	// client-go waits up to 1.2 times the period (JitterFactor).
+	if 5*election.RenewDeadline.Duration <= 6*election.RetryPeriod.Duration {
+		errs = append(errs, field.Invalid(path.Child("renewDeadline"), election.RenewDeadline.Duration.String(),
+			fmt.Sprintf("must be longer than 1.2 times retryPeriod, which is %s", election.RetryPeriod.Duration)))
+	}
+	if election.ResourceLock != leases {
+		errs = append(errs, field.NotSupported(path.Child("resourceLock"), election.ResourceLock, []string{leases}))
+	}
+	return append(errs, subdomain(path.Child("resourceName"), election.ResourceName)...)
+}
+
+func validateCertificates(c *CertificatesConfiguration, path *field.Path) (errs field.ErrorList) {
+	switch c.Source {
+	case CertificatesFromFiles:
+		if c.Directory == "" {
+			errs = append(errs, field.Required(path.Child("directory"), fmt.Sprintf("source %s needs a directory with tls.crt and tls.key", c.Source)))
+		}
+		for _, only := range []struct {
+			name string
+			set  bool
+		}{
+			{"secretName", c.SecretName != ""},
+			{"serviceName", c.ServiceName != ""},
+			{"names", len(c.Names) > 0},
+			{"mutatingWebhookConfiguration", c.MutatingWebhookConfiguration != ""},
+			{"validatingWebhookConfiguration", c.ValidatingWebhookConfiguration != ""},
+			{"validity", c.Validity.Duration != 0},
+			{"renewBefore", c.RenewBefore.Duration != 0},
+			{"overlap", c.Overlap.Duration != 0},
+		} {
+			if only.set {
+				errs = append(errs, field.Forbidden(path.Child(only.name), fmt.Sprintf("whoever writes the files decides it; remove it, or set source to %s", CertificatesGenerated)))
+			}
+		}
+		return errs
+	case CertificatesGenerated:
+	default:
+		return field.ErrorList{field.NotSupported(path.Child("source"), c.Source, []CertificateSource{CertificatesGenerated, CertificatesFromFiles})}
+	}
+	if c.Directory != "" {
+		errs = append(errs, field.Forbidden(path.Child("directory"), fmt.Sprintf("certificates are in a Secret; remove it, or set source to %s", CertificatesFromFiles)))
+	}
+	errs = append(errs, subdomain(path.Child("secretName"), c.SecretName)...)
+	errs = append(errs, label(path.Child("serviceName"), c.ServiceName)...)
+	for i, name := range c.Names {
+		if net.ParseIP(name) == nil {
+			errs = append(errs, subdomain(path.Child("names").Index(i), name)...)
+		}
+	}
+	for _, optional := range []struct{ name, value string }{
+		{"mutatingWebhookConfiguration", c.MutatingWebhookConfiguration},
+		{"validatingWebhookConfiguration", c.ValidatingWebhookConfiguration},
+	} {
+		if optional.value != "" {
+			errs = append(errs, subdomain(path.Child(optional.name), optional.value)...)
+		}
+	}
+	errs = append(errs, positive(path.Child("overlap"), c.Overlap)...)
+	// A new certificate is made, announced for the overlap, and served.
+	if c.RenewBefore.Duration <= 2*c.Overlap.Duration {
+		errs = append(errs, field.Invalid(path.Child("renewBefore"), c.RenewBefore.Duration.String(),
+			fmt.Sprintf("must be longer than twice overlap, which is %s", c.Overlap.Duration)))
+	}
+	if c.Validity.Duration <= c.RenewBefore.Duration {
+		errs = append(errs, field.Invalid(path.Child("validity"), c.Validity.Duration.String(),
+			fmt.Sprintf("must be longer than renewBefore, which is %s", c.RenewBefore.Duration)))
+	}
+	return errs
+}
+
+func validateCPUPolicy(c *CPUPolicyConfiguration, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, label(path.Child("agentNamespace"), c.AgentNamespace)...)
+	for _, each := range []struct {
+		name  string
+		value metav1.Duration
+	}{
+		{"switchTimeout", c.SwitchTimeout},
+		{"operationTimeout", c.OperationTimeout},
+		{"labelTimeout", c.LabelTimeout},
+	} {
+		errs = append(errs, positive(path.Child(each.name), each.value)...)
+	}
+	if c.SwitchTimeout.Duration > longestSwitch {
+		errs = append(errs, field.Invalid(path.Child("switchTimeout"), c.SwitchTimeout.Duration.String(),
+			fmt.Sprintf("must not be longer than %s, when pods are evicted", longestSwitch)))
+	}
+	if c.OperationTimeout.Duration <= c.SwitchTimeout.Duration {
+		errs = append(errs, field.Invalid(path.Child("operationTimeout"), c.OperationTimeout.Duration.String(),
+			fmt.Sprintf("must be longer than switchTimeout, which is %s", c.SwitchTimeout.Duration)))
+	}
+	return errs
+}
+
+func positive(path *field.Path, value metav1.Duration) field.ErrorList {
+	if value.Duration > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must be longer than 0")}
+}
+
+func label(path *field.Path, value string) (errs field.ErrorList) {
+	for _, message := range validation.IsDNS1123Label(value) {
+		errs = append(errs, field.Invalid(path, value, message))
+	}
+	return errs
+}
+
+func subdomain(path *field.Path, value string) (errs field.ErrorList) {
+	for _, message := range validation.IsDNS1123Subdomain(value) {
+		errs = append(errs, field.Invalid(path, value, message))
+	}
+	return errs
+}
+
+func validateAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("must be host:port: %w", err)
+	}
+	if number, err := strconv.Atoi(port); err != nil || number < 1 || number > 65535 {
+		return fmt.Errorf("port %q is not one of 1 to 65535", port)
+	}
+	return nil
+}

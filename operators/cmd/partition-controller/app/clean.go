@@ -1,0 +1,167 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/internal/ownership"
+)
+
+func newCleanCommand(companions []companion.Companion, controllers *[]string) *cobra.Command {
+	var (
+		kubeconfig string
+		dryRun     bool
+	)
+	command := &cobra.Command{
+		Use:   "clean --controllers=COMPANION",
+		Short: "Remove from all nodes what a companion has left there",
+		Long: `Remove from all nodes what a companion has written there: labels, annotations,
+taints and a cordon. Run it with your own credentials once the companion is
+uninstalled. What somebody else wrote stays.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			selected, err := choose(companions, *controllers)
+			if err != nil {
+				return err
+			}
+			config, err := clientConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+			if err != nil {
+				return err
+			}
+			for _, each := range selected {
+				if err := clean(command.Context(), c, each, dryRun, command.OutOrStdout()); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig, instead of that of kubectl")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "write nothing, and say what would be removed")
+	return command
+}
+
+// clean removes what a companion has left on nodes, and prints a line for each node that had
+// something.
+func clean(ctx context.Context, c client.Client, from companion.Companion, dryRun bool, out io.Writer) error {
+	config := &configv1alpha1.ControllerConfiguration{}
+	configv1alpha1.SetDefaults(config)
+	marks := from.Needs(config).Marks
+	var nodes corev1.NodeList
+	for {
+		if err := c.List(ctx, &nodes, client.Limit(100), client.Continue(nodes.Continue)); err != nil {
+			return err
+		}
+		for i := range nodes.Items {
+			node := &nodes.Items[i]
+			var removed []string
+			err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+				before := node.DeepCopy()
+				if removed, err = removeTraces(node, from.Name(), marks); err != nil || len(removed) == 0 || dryRun {
+					return err
+				}
+				err = c.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+				if err != nil {
+					// For the next try, if there is one.
+					if getErr := c.Get(ctx, types.NamespacedName{Name: node.Name}, node); getErr != nil {
+						return getErr
+					}
+				}
+				return err
+			})
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("node %s: %w", node.Name, err)
+			}
+			if len(removed) > 0 {
+				done := "removed"
+				if dryRun {
+					done = "would remove"
+				}
+				fmt.Fprintf(out, "node/%s: %s %s\n", node.Name, done, strings.Join(removed, ", "))
+			}
+		}
+		if nodes.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// claimAnnotation says who acts on a node, whichever companion it is.
+const claimAnnotation = "nodegroup.workload.openshift.io/claim"
+
+// removeTraces removes from a node a companion's marks, its claim, and what it wrote besides. It
+// names what it removed.
+func removeTraces(node *corev1.Node, name string, marks companion.Marks) (removed []string, err error) {
+	owned, err := ownership.Of(node, companion.FieldOwner(name))
+	if err != nil {
+		return nil, err
+	}
+	for _, each := range []struct {
+		kind   string
+		values map[string]string
+		marks  []string
+	}{
+		{"annotation", node.Annotations, marks.Annotations},
+		{"label", node.Labels, marks.Labels},
+	} {
+		for _, key := range slices.Sorted(maps.Keys(each.values)) {
+			if slices.Contains(each.marks, key) || owned.Has(fieldpath.MakePathOrDie("metadata", each.kind+"s", key)) ||
+				key == claimAnnotation && claimedBy(each.values[key], name) {
+				delete(each.values, key)
+				removed = append(removed, each.kind+" "+key)
+			}
+		}
+	}
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		ours := slices.Contains(marks.Taints, taint.Key)
+		if ours {
+			removed = append(removed, "taint "+taint.Key)
+		}
+		return ours
+	})
+	if node.Spec.Unschedulable && owned.Has(fieldpath.MakePathOrDie("spec", "unschedulable")) {
+		node.Spec.Unschedulable = false
+		removed = append(removed, "cordon")
+	}
+	return removed, nil
+}
+
+// claimedBy reports whether a claim is a companion's. One that cannot be read is nobody's.
+func claimedBy(claim, name string) bool {
+	var read struct{ Owner string }
+	return json.Unmarshal([]byte(claim), &read) == nil && read.Owner == name
+}

@@ -1,0 +1,142 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package app is the command partition-controller: it reads the configuration, and runs the
+// companions that it is given in one manager, with probes, metrics, certificates and leader
+// election. It also removes what a companion has left on nodes. It knows no rule of any companion.
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/companion"
+)
+
+// podNamespace is where a pod finds the name of its namespace
+// (upstream, plugin/pkg/admission/serviceaccount/admission.go).
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// NewCommand returns the command for these companions.
+func NewCommand(companions ...companion.Companion) *cobra.Command {
+	var (
+		path        string
+		controllers []string
+		logging     = logsapi.NewLoggingConfiguration()
+	)
+	command := &cobra.Command{
+		Use:   "partition-controller",
+		Short: "Run the controllers and webhooks of companions of a partitioned cluster",
+		Long: `Run the controllers and webhooks of companions of a partitioned cluster, until
+SIGTERM.
+
+The configuration is a file of the kind ControllerConfiguration, version
+` + configv1alpha1.GroupVersion.String() + `.
+Controllers run on the replica that leads, webhooks on all of them.
+
+Companions: ` + strings.Join(names(companions), ", "),
+		Args: cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			gate := featuregate.NewFeatureGate()
+			if err := logsapi.AddFeatureGates(gate); err != nil {
+				return err
+			}
+			if err := logsapi.ValidateAndApply(logging, gate); err != nil {
+				return err
+			}
+			ctrl.SetLogger(klog.Background())
+			return nil
+		},
+		RunE: func(command *cobra.Command, _ []string) error {
+			namespace, err := os.ReadFile(podNamespace)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			config, err := configv1alpha1.Read(path, strings.TrimSpace(string(namespace)))
+			if err != nil {
+				return err
+			}
+			if command.Flags().Changed("controllers") {
+				config.Controllers = controllers
+			}
+			selected, err := choose(companions, config.Controllers)
+			if err != nil {
+				return err
+			}
+			restConfig, err := clientConfig(config.ClientConnection.Kubeconfig)
+			if err != nil {
+				return err
+			}
+			restConfig.QPS, restConfig.Burst = config.ClientConnection.QPS, int(config.ClientConnection.Burst)
+			return run(command.Context(), restConfig, config, selected)
+		},
+	}
+	command.Flags().StringVar(&path, "config", "", "file with the configuration")
+	command.PersistentFlags().StringSliceVar(&controllers, "controllers", nil, "companions, instead of those of the configuration")
+	logsapi.AddFlags(logging, command.PersistentFlags())
+	command.AddCommand(newCleanCommand(companions, &controllers))
+	return command
+}
+
+func names(companions []companion.Companion) (names []string) {
+	for _, c := range companions {
+		names = append(names, c.Name())
+	}
+	return names
+}
+
+// choose returns the companions of these names.
+func choose(companions []companion.Companion, chosen []string) (selected []companion.Companion, err error) {
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no companion is chosen, by the configuration's controllers or --controllers: there are %s", strings.Join(names(companions), ", "))
+	}
+	for i, name := range chosen {
+		at := slices.Index(names(companions), name)
+		switch {
+		case at < 0:
+			return nil, fmt.Errorf("controllers: there is no companion %q; there are %s", name, strings.Join(names(companions), ", "))
+		case slices.Contains(chosen[:i], name):
+			return nil, fmt.Errorf("controllers: %q is there twice", name)
+		}
+		selected = append(selected, companions[at])
+	}
+	return selected, nil
+}
+
+// clientConfig is that of a kubeconfig, or of the pod, or what kubectl would use.
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if !errors.Is(err, rest.ErrNotInCluster) {
+			return config, err
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+}

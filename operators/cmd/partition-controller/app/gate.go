@@ -1,0 +1,129 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/foreign"
+)
+
+var foreignManager = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "partition_controller_foreign_manager",
+	Help: "1 while the controllers of a companion wait because another program manages the same objects.",
+}, []string{"companion", "manager"})
+
+func init() {
+	metrics.Registry.MustRegister(foreignManager)
+}
+
+// gate is a manager as a companion sees it. It lets the companion's controllers run only while
+// nobody else manages the same objects, and writes in the companion's name. It runs where they do,
+// on the leader.
+type gate struct {
+	manager.Manager
+	companion string
+	foreign   []foreign.Manager
+	period    time.Duration
+	lease     *coordinationv1.Lease
+	recorder  events.EventRecorder
+	client    client.Client
+	open      chan struct{}
+}
+
+// newGate adds a gate to a manager.
+func newGate(mgr manager.Manager, name string, managers []foreign.Manager, config *configv1alpha1.ControllerConfiguration) (manager.Manager, error) {
+	g := &gate{
+		Manager:   mgr,
+		companion: name,
+		foreign:   managers,
+		period:    config.ForeignManagerPeriod.Duration,
+		lease:     &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.LeaderElection.ResourceNamespace, Name: config.LeaderElection.ResourceName}},
+		recorder:  mgr.GetEventRecorder(companion.FieldOwner(name)),
+		client:    client.WithFieldOwner(mgr.GetClient(), companion.FieldOwner(name)),
+		open:      make(chan struct{}),
+	}
+	return g, mgr.Add(manager.RunnableFunc(g.watch))
+}
+
+// GetClient returns a client that writes in the companion's name.
+func (g *gate) GetClient() client.Client {
+	return g.client
+}
+
+// Add adds what the companion runs. What needs no leader, such as a webhook, does not wait.
+func (g *gate) Add(runnable manager.Runnable) error {
+	if anywhere, is := runnable.(manager.LeaderElectionRunnable); is && !anywhere.NeedLeaderElection() {
+		return g.Manager.Add(runnable)
+	}
+	return g.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		select {
+		case <-g.open:
+			return runnable.Start(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}))
+}
+
+// watch opens the gate once there is no other manager. If one comes later, the process must end:
+// controllers cannot be stopped one by one. Its next start waits.
+func (g *gate) watch(ctx context.Context) error {
+	logger := klog.FromContext(ctx).WithValues("companion", g.companion)
+	opened, reported := false, ""
+	for {
+		found, err := foreign.Find(ctx, g.GetAPIReader(), g.foreign)
+		switch {
+		case err != nil:
+			// Without an answer it stays as it is, and nothing begins.
+			logger.Error(err, "Cannot see whether another program manages the same objects")
+		case found != nil:
+			foreignManager.WithLabelValues(g.companion, found.Manager.Name).Set(1)
+			if opened {
+				return fmt.Errorf("companion %s ends: %w", g.companion, found)
+			}
+			if reported != found.Error() {
+				reported = found.Error()
+				logger.Info("Waiting: another program manages the same objects", "manager", found.Manager.Name, "where", found.Where, "handOver", found.Manager.HandOver)
+				g.recorder.Eventf(g.lease, nil, corev1.EventTypeWarning, "ForeignManager", "Wait", "%s waits: %s", g.companion, found)
+			}
+		case !opened:
+			foreignManager.DeletePartialMatch(prometheus.Labels{"companion": g.companion})
+			logger.Info("Starting controllers: no other program manages the same objects")
+			close(g.open)
+			opened = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(g.period):
+		}
+	}
+}

@@ -1,0 +1,82 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package companion says what a companion is to partition-controller: a name, what it needs, and how
+// its controllers and webhooks are added to a manager. It holds what is the same for all of them.
+//
+// It knows no companion.
+package companion
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/foreign"
+)
+
+// Companion is one of the operators of this module.
+type Companion interface {
+	// Name is what --controllers calls it.
+	Name() string
+	// Needs says what it must have before it is added.
+	Needs(*configv1alpha1.ControllerConfiguration) Needs
+	// AddToManager adds its controllers and webhooks. The client of this manager writes as
+	// FieldOwner, and its controllers start once no foreign manager is left.
+	AddToManager(context.Context, manager.Manager, *configv1alpha1.ControllerConfiguration) error
+}
+
+// Needs is what a companion must have.
+type Needs struct {
+	// AddToScheme adds the kinds that it uses, besides client-go's. Nil adds none.
+	AddToScheme func(*runtime.Scheme) error
+	// Cache has the kinds that it reads from the cache, and which objects of them. The client
+	// refuses to read any other kind, so that nobody caches a cluster by accident: what is not
+	// here is read with the manager's APIReader.
+	Cache map[client.Object]cache.ByObject
+	// Foreign are the programs that are known to manage the same objects.
+	Foreign []foreign.Manager
+	// Marks are what nobody else writes to nodes.
+	Marks Marks
+}
+
+// Marks are keys of annotations, labels and taints. What a companion writes under other keys, such as
+// labels of other projects and a cordon, is known to be its own by FieldOwner, as long as nobody has
+// emptied the managed fields of the node. A taint cannot be known so.
+type Marks struct {
+	Annotations, Labels, Taints []string
+}
+
+// FieldOwner is in whose name a companion writes to objects. So one can tell later what it wrote,
+// and remove it.
+func FieldOwner(name string) string {
+	return name + ".workload.openshift.io"
+}
+
+// PausedAnnotation keeps every companion from beginning anything for the object that has it. What
+// has begun ends.
+const PausedAnnotation = "workload.openshift.io/paused"
+
+// Paused reports whether an object has the annotation. Its value says nothing, but that false is as
+// if it were not there.
+func Paused(object metav1.Object) bool {
+	value, has := object.GetAnnotations()[PausedAnnotation]
+	return has && value != "false"
+}

@@ -1,0 +1,44 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package companion
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestAnObjectIsPausedByAnAnnotation(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        bool
+	}{
+		"without annotations":     {nil, false},
+		"with another annotation": {map[string]string{"example.com/paused": ""}, false},
+		"without a value":         {map[string]string{PausedAnnotation: ""}, true},
+		"true":                    {map[string]string{PausedAnnotation: "true"}, true},
+		"a reason":                {map[string]string{PausedAnnotation: "until Monday"}, true},
+		"false":                   {map[string]string{PausedAnnotation: "false"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Paused(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}); got != test.want {
+				t.Errorf("it is paused: %t", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package controller is the cluster side of the companion cpupolicy: thin reconcilers over the rules
+// and the engines. It does not know how a node is changed.
+package controller
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/foreign"
+)
+
+// Name is the companion's.
+const Name = "cpupolicy"
+
+// statusAnnotation is the interface: docs/dev/operators.md.
+const statusAnnotation = "harvesterhci.io/cpu-manager-policy-update-status"
+
+// Companion is cpupolicy.
+type Companion struct{}
+
+// Name implements companion.Companion.
+func (Companion) Name() string { return Name }
+
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=cpupolicy.workload.openshift.io,verbs=list;watch;update
+// +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=harvester,verbs=get
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list
+
+// Needs implements companion.Companion.
+func (Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs {
+	return companion.Needs{
+		AddToScheme: v1alpha1.AddToScheme,
+		Cache: map[client.Object]cache.ByObject{
+			&v1alpha1.CPUManagerPolicy{}: {},
+		},
+		Foreign: []foreign.Manager{{
+			Name:        "Harvester",
+			Deployments: []types.NamespacedName{{Namespace: "harvester-system", Name: "harvester"}},
+			Fields: []foreign.Fields{{
+				Kind:  schema.GroupVersionKind{Version: "v1", Kind: "Node"},
+				Owner: "harvester",
+				Paths: []fieldpath.Path{fieldpath.MakePathOrDie("metadata", "annotations", statusAnnotation)},
+			}},
+			HandOver: "scale that Deployment to zero, and remove the annotation that it wrote from the nodes",
+		}},
+		Marks: companion.Marks{Annotations: []string{statusAnnotation}},
+	}
+}
+
+// AddToManager implements companion.Companion.
+func (Companion) AddToManager(_ context.Context, mgr manager.Manager, _ *configv1alpha1.ControllerConfiguration) error {
+	return addPolicyReconciler(mgr)
+}

@@ -1,0 +1,61 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/internal/companiontest"
+)
+
+func TestMain(m *testing.M) { companiontest.Main(m, Companion{}) }
+
+func TestTheRulesOfAllCompanions(t *testing.T) {
+	companiontest.Run(t, companiontest.Subject{
+		Companion: Companion{},
+		Object: func(name string) client.Object {
+			return &v1alpha1.CPUManagerPolicy{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: v1alpha1.CPUManagerPolicySpec{
+					Nodes:  v1alpha1.NodeSelection{Names: []string{"no-such-node"}},
+					Policy: v1alpha1.PolicyStatic,
+				},
+			}
+		},
+		Acted: func(object client.Object) bool {
+			return meta.IsStatusConditionFalse(object.(*v1alpha1.CPUManagerPolicy).Status.Conditions, v1alpha1.ConditionPaused)
+		},
+		Traces: corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Annotations: map[string]string{
+					statusAnnotation:                        `{"status":"running","policy":"static","id":"1","job":"1"}`,
+					"nodegroup.workload.openshift.io/claim": `{"owner":"cpupolicy","operation":"1"}`,
+				},
+				Labels: map[string]string{"cpumanager": "false"},
+			},
+			Spec: corev1.NodeSpec{Unschedulable: true},
+		},
+		Unused: map[companiontest.Right]string{
+			{Verb: "patch", Group: "events.k8s.io", Resource: "events"}: "only an Event that repeats one of the last minutes is patched",
+		},
+	})
+}

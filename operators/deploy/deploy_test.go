@@ -1,0 +1,406 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package deploy tests the manifests beside it, on a real kube-apiserver.
+package deploy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/internal/companiontest"
+	"workload.openshift.io/operators/internal/testenv"
+	"workload.openshift.io/partition"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m, nil) }
+
+// rendered returns what kustomize makes of a directory here.
+func rendered(t *testing.T, i *companiontest.Installed, name string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(i.Kubectl(t, "kustomize", companiontest.Base(name)))))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		object := &unstructured.Unstructured{}
+		if err == nil {
+			err = yaml.Unmarshal(document, &object.Object)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+func convert[T any](t *testing.T, object *unstructured.Unstructured) T {
+	t.Helper()
+	data, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var into T
+	if err := yaml.UnmarshalStrict(data, &into); err != nil {
+		t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	return into
+}
+
+func TestTheVariantForCertManagerIsAccepted(t *testing.T) {
+	i := companiontest.Install(t, "cpupolicy")
+	const variant = "cpupolicy-cert-manager"
+	var ours bytes.Buffer
+	for _, object := range rendered(t, i, variant) {
+		if object.GroupVersionKind().Group == "cert-manager.io" {
+			continue // its CRDs are not here
+		}
+		if object.GetKind() == "Secret" {
+			t.Errorf("there is the Secret %s, which cert-manager makes", object.GetName())
+		}
+		data, err := yaml.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours.WriteString("---\n")
+		ours.Write(data)
+	}
+	path := filepath.Join(t.TempDir(), "manifests.yaml")
+	if err := os.WriteFile(path, ours.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", path)
+	if _, err := configv1alpha1.Read(filepath.Join(companiontest.Base(variant), "config.yaml"), "partition-cpupolicy"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPodsOfControllersAreModest(t *testing.T) {
+	directories, err := filepath.Glob(filepath.Join(testenv.Module(), "deploy", "*", "kustomization.yaml"))
+	if err != nil || len(directories) == 0 {
+		t.Fatalf("%d directories: %v", len(directories), err)
+	}
+	i := companiontest.Install(t, "cpupolicy")
+	for _, directory := range directories {
+		name := filepath.Base(filepath.Dir(directory))
+		t.Run(name, func(t *testing.T) {
+			namespaces, controllers := map[string]corev1.Namespace{}, 0
+			for _, object := range rendered(t, i, name) {
+				switch object.GetKind() {
+				case "Namespace":
+					namespaces[object.GetName()] = convert[corev1.Namespace](t, object)
+				case "Deployment":
+					controllers++
+					checkController(t, i, namespaces[object.GetNamespace()], convert[appsv1.Deployment](t, object))
+				}
+			}
+			if controllers != 1 {
+				t.Errorf("there are %d Deployments", controllers)
+			}
+		})
+	}
+}
+
+func checkController(t *testing.T, i *companiontest.Installed, namespace corev1.Namespace, deployment appsv1.Deployment) {
+	t.Helper()
+	if *deployment.Spec.Replicas != 2 {
+		t.Errorf("there are %d replicas, want 2", *deployment.Spec.Replicas)
+	}
+	if got := namespace.Labels["pod-security.kubernetes.io/enforce"]; got != "restricted" {
+		t.Errorf("the namespace enforces %q, want restricted", got)
+	}
+	target, errs := partition.ParseTarget(deployment.Spec.Template.Annotations)
+	if errs != nil || target.Type != "management" || namespace.Annotations[partition.AllowedAnnotation] != "management" {
+		t.Errorf("the pods ask for the type %q, and the namespace allows %q: %v", target.Type, namespace.Annotations[partition.AllowedAnnotation], errs)
+	}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		if memory := container.Resources.Requests.Memory().Value(); memory == 0 || memory > 50<<20 {
+			t.Errorf("container %s requests %d bytes of memory, want up to 50 MiB", container.Name, memory)
+		}
+		if container.Resources.Requests.Cpu().IsZero() {
+			t.Errorf("container %s requests no cpu, so it cannot be partitioned", container.Name)
+		}
+		if container.ReadinessProbe == nil || container.LivenessProbe == nil {
+			t.Errorf("container %s lacks a probe", container.Name)
+		}
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, GenerateName: deployment.Name + "-", Labels: deployment.Spec.Template.Labels},
+		Spec:       deployment.Spec.Template.Spec,
+	}
+	if err := i.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
+		t.Errorf("its pod: %v", err)
+	}
+	// As a proof that somebody looks.
+	pod.Name, pod.Spec.HostNetwork = "", true
+	if err := i.Client.Create(t.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "PodSecurity") {
+		t.Errorf("a pod in the host's network: %v", err)
+	}
+}
+
+const status = "harvesterhci.io/cpu-manager-policy-update-status"
+
+func TestWhoMayWriteTheStatusOfASwitch(t *testing.T) {
+	i := companiontest.Install(t, "cpupolicy")
+	// It is about what the controllers are there for; here the policy is alone.
+	i.Kubectl(t, "delete", "validatingwebhookconfiguration", "cpupolicy.workload.openshift.io")
+	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))
+	mayUpdateNodes(t, i, "partition-cpupolicy", "partition-controller")
+	for name, test := range map[string]struct {
+		before, after string
+		// want is part of the error that a person gets; empty is that the person may.
+		want string
+	}{
+		"a request":                                {"", `{"status":"requested","policy":"static"}`, ""},
+		"a request with its keys turned round":     {"", `{"policy":"none","status":"requested"}`, ""},
+		"a request over several lines":             {"", "{\n  \"status\": \"requested\",\n  \"policy\": \"none\"\n}\n", ""},
+		"a request with a message":                 {"", `{"status":"requested","policy":"none","message":"for Monday","since":"2026-11-23T08:00:00Z"}`, ""},
+		"a request after a failure":                {`{"status":"failed","policy":"none","id":"1","job":"1"}`, `{"status":"requested","policy":"none"}`, ""},
+		"a request instead of what cannot be read": {"no", `{"status":"requested","policy":"none"}`, ""},
+		"a status removed":                         {`{"status":"complete","policy":"none","id":"1","job":"1"}`, "", ""},
+		"a request with an id":                     {"", `{"status":"requested","policy":"static","id":"1"}`, "keys id and job"},
+		"a request with a job":                     {"", `{"job" : "1","status":"requested","policy":"static"}`, "keys id and job"},
+		"running":                                  {"", `{"status":"running","policy":"static"}`, "only the controller may write"},
+		"complete":                                 {`{"status":"running","policy":"static","id":"1","job":"1"}`, `{"status":"complete","policy":"static"}`, "only the controller may write"},
+		"failed, with an id":                       {"", `{"status":"failed","policy":"static","id":"1"}`, "only the controller may write"},
+		"two statuses":                             {"", `{"status":"requested","policy":"static","status":"complete"}`, "only the controller may write"},
+		"two statuses on two lines":                {"", "{\"status\":\"requested\",\"policy\":\"static\",\n\"status\":\"complete\"}", "only the controller may write"},
+		"an id behind an escape":                   {"", `{"status":"requested","policy":"static","\u0069d":"1"}`, "object of texts"},
+		"a status behind an escape":                {"", `{"status":"requested","policy":"static","\u0073tatus":"complete"}`, "object of texts"},
+		"an id within an object":                   {"", `{"status":"requested","policy":"static","a":{"id":"1"}}`, "object of texts"},
+		"an unknown policy":                        {"", `{"status":"requested","policy":"dynamic"}`, "none or static"},
+		"no policy":                                {"", `{"status":"requested"}`, "none or static"},
+		"no object":                                {"", "static", "object of texts"},
+		"nothing":                                  {`{"status":"complete","policy":"none"}`, "{}", "object of texts"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
+			if test.before != "" {
+				node.Annotations = map[string]string{status: test.before}
+			}
+			if err := controller.Create(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = i.Client.Delete(context.Background(), node) })
+			annotate := func(object client.Object) client.Patch {
+				before := object.DeepCopyObject().(client.Object)
+				object.SetAnnotations(nil)
+				if test.after != "" {
+					object.SetAnnotations(map[string]string{status: test.after})
+				}
+				return client.MergeFrom(before)
+			}
+			for path, write := range map[string]func(c client.Client) error{
+				"an update": func(c client.Client) error {
+					changed := node.DeepCopy()
+					return c.Patch(t.Context(), changed, annotate(changed), client.DryRunAll)
+				},
+				"an update of the status": func(c client.Client) error {
+					changed := node.DeepCopy()
+					return c.Status().Patch(t.Context(), changed, annotate(changed), client.DryRunAll)
+				},
+				"a create": func(c client.Client) error {
+					created := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
+					annotate(created)
+					return c.Create(t.Context(), created, client.DryRunAll)
+				},
+			} {
+				err := write(i.Client)
+				switch {
+				case test.want == "" && err != nil:
+					t.Errorf("%s is refused: %v", path, err)
+				case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+					t.Errorf("%s: %v, want %q", path, err, test.want)
+				case test.want != "" && !strings.Contains(err.Error(), status+" is "+strings.ReplaceAll(test.after, "\n", " ")):
+					t.Errorf("%s: the error does not name annotation and value: %v", path, err)
+				}
+				if err := write(controller); err != nil {
+					t.Errorf("%s by the controller is refused: %v", path, err)
+				}
+			}
+		})
+	}
+	t.Run("another update, where the status cannot be read", func(t *testing.T) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other-update", Annotations: map[string]string{status: "no"}}}
+		if err := controller.Create(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		node.Labels = map[string]string{"a": "b"}
+		if err := i.Client.Update(t.Context(), node); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnAgentWritesForItsOwnNode(t *testing.T) {
+	i := companiontest.Install(t, "cpupolicy")
+	const namespace, account = "partition-cpupolicy-agent", "partition-agent"
+	// Its role gives it nothing, so that only the policy is seen.
+	mayUpdateNodes(t, i, namespace, account)
+	for _, name := range []string{"mine", "other"} {
+		if err := i.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// There is no kube-controller-manager that would make it.
+	other := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}}
+	if err := i.Client.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(name, node string) *corev1.Pod {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec:       corev1.PodSpec{ServiceAccountName: account, NodeName: node, Containers: []corev1.Container{{Name: "agent", Image: "agent"}}},
+		}
+		if err := i.Client.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		return pod
+	}
+	label := func(c client.Client, node string) error {
+		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		return c.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
+	}
+	bound := i.As(t, i.Token(t, namespace, account, pod("bound", "mine")))
+	for name, test := range map[string]struct {
+		write func() error
+		want  string
+	}{
+		"its own node": {func() error { return label(bound, "mine") }, ""},
+		"another node": {func() error { return label(bound, "other") }, "runs on node mine and may not write nodes other"},
+		"another node's deletion": {func() error {
+			return bound.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, client.DryRunAll)
+		}, "may not write nodes other"},
+		"a new node": {func() error {
+			return bound.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, client.DryRunAll)
+		}, "may not write nodes new"},
+		"a token without a pod":    {func() error { return label(i.As(t, i.Token(t, namespace, account, nil)), "mine") }, "bound to no node"},
+		"a pod that is on no node": {func() error { return label(i.As(t, i.Token(t, namespace, account, pod("pending", ""))), "mine") }, "bound to no node"},
+		"another account's token":  {func() error { return label(i.As(t, i.Token(t, namespace, other.Name, nil)), "mine") }, "bound to no node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.write()
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("the error is %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// mayUpdateNodes gives a namespace's ServiceAccounts every right on nodes.
+func mayUpdateNodes(t *testing.T, i *companiontest.Installed, namespace, account string) {
+	t.Helper()
+	name := fmt.Sprintf("test-%s-%s", namespace, account)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:serviceaccounts:" + namespace}},
+	}
+	for _, object := range []client.Object{role, binding} {
+		if err := i.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = i.Client.Delete(context.Background(), object) })
+	}
+}
+
+// TestOnlyWhatIsAskedOfAWebhookReachesIt uses that nobody answers here: what reaches a webhook fails.
+func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
+	i := companiontest.Install(t, "cpupolicy")
+	i.Kubectl(t, "apply", "-f", "testdata/virtualmachines.yaml")
+	i.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "webhooks", Annotations: map[string]string{status: "no"}}}
+	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))
+	mayUpdateNodes(t, i, "partition-cpupolicy", "partition-controller")
+	if err := controller.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	machine := func(dedicated string) *unstructured.Unstructured {
+		machine := &unstructured.Unstructured{}
+		text := fmt.Sprintf(`{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: a, namespace: default}, spec: {template: {spec: {domain: {%s}}}}}`, dedicated)
+		if err := yaml.Unmarshal([]byte(text), &machine.Object); err != nil {
+			t.Fatal(err)
+		}
+		return machine
+	}
+	const shared, dedicated = "cpu: {cores: 2}", "cpu: {cores: 2, dedicatedCpuPlacement: true}"
+	create := func(text string) func() error {
+		return func() error {
+			created := machine(text)
+			created.SetName("new")
+			return i.Client.Create(t.Context(), created, client.DryRunAll)
+		}
+	}
+	if err := i.Client.Create(t.Context(), machine(shared)); err != nil {
+		t.Fatal(err)
+	}
+	patch := func(object client.Object, text string) func() error {
+		return func() error {
+			return i.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(text)), client.DryRunAll)
+		}
+	}
+	const toDedicated = `{"spec":{"template":{"spec":{"domain":{"cpu":{"dedicatedCpuPlacement":true}}}}}}`
+	const annotated = `{"metadata":{"annotations":{"` + status + `":"{\"status\":\"requested\",\"policy\":\"none\"}"}}}`
+	for name, test := range map[string]struct {
+		write   func() error
+		reaches string
+	}{
+		"a node's labels":                       {patch(node.DeepCopy(), `{"metadata":{"labels":{"a":"b"}}}`), ""},
+		"a node's status":                       {func() error { return i.Client.Status().Update(t.Context(), node.DeepCopy(), client.DryRunAll) }, ""},
+		"a node's policy":                       {patch(node.DeepCopy(), annotated), "node.cpupolicy.workload.openshift.io"},
+		"a node's policy, removed":              {patch(node.DeepCopy(), `{"metadata":{"annotations":null}}`), "node.cpupolicy.workload.openshift.io"},
+		"a new machine without CPUs of its own": {create(shared), ""},
+		"a new machine that says nothing":       {create(""), ""},
+		"a new machine with CPUs of its own":    {create(dedicated), "virtualmachine.cpupolicy.workload.openshift.io"},
+		"another field of a machine":            {patch(machine(shared), `{"spec":{"template":{"spec":{"domain":{"cpu":{"cores":3}}}}}}`), ""},
+		"a machine that gets CPUs of its own":   {patch(machine(shared), toDedicated), "virtualmachine.cpupolicy.workload.openshift.io"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.write()
+			switch {
+			case test.reaches == "" && err != nil:
+				t.Error(err)
+			case test.reaches != "" && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("failed calling webhook %q", test.reaches))):
+				t.Errorf("the error is %v, want that of webhook %s", err, test.reaches)
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package foreign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+const key = "example.com/status"
+
+var other = Manager{
+	Name:        "Other",
+	Deployments: []types.NamespacedName{{Namespace: "other-system", Name: "other"}},
+	Fields: []Fields{{
+		Kind:  schema.GroupVersionKind{Version: "v1", Kind: "Node"},
+		Owner: "other",
+		Paths: []fieldpath.Path{fieldpath.MakePathOrDie("metadata", "annotations", key)},
+	}},
+	HandOver: "remove it",
+}
+
+func deployment(replicas *int32) client.Object {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "other-system", Name: "other"}, Spec: appsv1.DeploymentSpec{Replicas: replicas}}
+}
+
+// node has an annotation that an owner wrote.
+func node(name, owner, key string) client.Object {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{key: ""}, ManagedFields: []metav1.ManagedFieldsEntry{{
+		Manager: owner, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(fmt.Sprintf(`{"f:metadata":{"f:annotations":{".":{},"f:%s":{}}}}`, key)),
+	}}}}
+}
+
+func TestAnotherManagerIsFoundByWhatItLeaves(t *testing.T) {
+	many := []client.Object{}
+	for number := range 3 * page {
+		many = append(many, node(fmt.Sprintf("node%04d", number), "kubelet", "volumes"))
+	}
+	for name, test := range map[string]struct {
+		objects []client.Object
+		// want is part of the error; empty is that nobody is found.
+		want string
+	}{
+		"nothing":                                {nil, ""},
+		"its Deployment":                         {[]client.Object{deployment(ptr.To[int32](1))}, "Other manages the same objects: the Deployment other-system/other; to hand over, remove it"},
+		"its Deployment, with the default":       {[]client.Object{deployment(nil)}, "the Deployment other-system/other"},
+		"its Deployment, scaled to zero":         {[]client.Object{deployment(ptr.To[int32](0))}, ""},
+		"a field that it wrote":                  {[]client.Object{node("a", "other", key)}, "it wrote .metadata.annotations.example.com/status of the Node a"},
+		"a field that somebody else wrote":       {[]client.Object{node("a", "kubectl", key)}, ""},
+		"another field that it wrote":            {[]client.Object{node("a", "other", "example.com/else")}, ""},
+		"a field that it wrote, on a later node": {append(many, node("z", "other", key)), "the Node z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reader := fake.NewClientBuilder().WithObjects(test.objects...).WithReturnManagedFields().Build()
+			found, err := Find(t.Context(), reader, []Manager{{Name: "Nobody"}, other})
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case found == nil && test.want != "":
+				t.Errorf("nobody is found, want %q", test.want)
+			case found != nil && (test.want == "" || !strings.Contains(found.Error(), test.want)):
+				t.Errorf("found %q, want %q", found, test.want)
+			}
+		})
+	}
+}
+
+func TestAnErrorNamesWhoWasLookedFor(t *testing.T) {
+	reader := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("no connection")
+		},
+	}).Build()
+	if _, err := Find(t.Context(), reader, []Manager{other}); err == nil || !strings.Contains(err.Error(), "looking for Other: no connection") {
+		t.Errorf("the error is %v", err)
+	}
+}

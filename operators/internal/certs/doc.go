@@ -1,0 +1,34 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package certs keeps the certificate of webhooks in a Secret that all replicas share, and the CAs to
+// trust in the webhook configurations.
+//
+// A certificate has a CA of its own, whose key is thrown away as soon as it has signed. So there is
+// one way to renew both, it is always the same, and nobody who reads the Secret can sign anything.
+// To renew takes three steps, each by whichever replica comes first, with the Secret's resource
+// version:
+//
+//   - announce: the next certificate is in the Secret, its CA in the webhook configurations beside
+//     the current one, and the current certificate is served;
+//   - promote, after the overlap: the next certificate is served, and both CAs are trusted;
+//   - forget, after the overlap once more: the old CA goes.
+//
+// So at each instant every kube-apiserver, which may lag by less than the overlap, trusts what every
+// replica serves, which may lag as much.
+//
+// The package knows no companion.
+package certs

@@ -1,0 +1,257 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package companiontest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register" // as in the real program
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/cmd/partition-controller/app"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/internal/testenv"
+)
+
+// program is partition-controller, for testenv.
+const program = "partition-controller"
+
+// Main runs the tests of a package, whose test binary is also partition-controller with these
+// companions.
+func Main(m *testing.M, companions ...companion.Companion) {
+	testenv.Main(m, testenv.Programs{program: func() int {
+		command := app.NewCommand(companions...)
+		command.SetContext(ctrl.SetupSignalHandler())
+		return cli.Run(command)
+	}})
+}
+
+// Base is the directory with a companion's manifests.
+func Base(name string) string {
+	return filepath.Join(testenv.Module(), "deploy", name)
+}
+
+// Installed is a companion whose manifests are on a control plane. There is no kubelet, so a test
+// starts its controllers.
+type Installed struct {
+	*testenv.ControlPlane
+	Name string
+	// Namespace is that of its Deployment.
+	Namespace string
+	// ports are those of webhooks, metrics and probes of the replica that was started last.
+	ports [3]int
+}
+
+// Install brings a companion's manifests onto the control plane, as make install does.
+func Install(t testing.TB, name string) *Installed {
+	t.Helper()
+	i := &Installed{ControlPlane: testenv.Start(t), Name: name, Namespace: "partition-" + name}
+	i.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", Base(name))
+	return i
+}
+
+// Kubectl runs kubectl as a cluster administrator, and returns what it printed.
+func (i *Installed) Kubectl(t testing.TB, arguments ...string) string {
+	t.Helper()
+	command := exec.Command(testenv.Kubectl(t), append([]string{"--kubeconfig", i.Kubeconfig}, arguments...)...)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
+	}
+	return string(output)
+}
+
+// User is the ServiceAccount of the controllers, as kube-apiserver calls it.
+func (i *Installed) User() string {
+	return fmt.Sprintf("system:serviceaccount:%s:partition-controller", i.Namespace)
+}
+
+// Token returns a token of a ServiceAccount. If it is bound to a pod, it names the pod's node.
+func (i *Installed) Token(t testing.TB, namespace, account string, pod *corev1.Pod) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{}
+	if pod != nil {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+	}
+	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+	if err := i.Client.SubResource("token").Create(t.Context(), serviceAccount, request); err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// As returns a client with a token.
+func (i *Installed) As(t testing.TB, token string) client.Client {
+	t.Helper()
+	config := rest.AnonymousClientConfig(i.Config)
+	config.BearerToken = token
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Configuration is that of the manifests, with ports of this host and times that suit a test.
+func (i *Installed) Configuration(t testing.TB) *configv1alpha1.ControllerConfiguration {
+	t.Helper()
+	config, err := configv1alpha1.Read(filepath.Join(Base(i.Name), "config.yaml"), i.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range i.ports {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.ports[at] = listener.Addr().(*net.TCPAddr).Port
+		listener.Close()
+	}
+	config.Webhook.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[0])
+	config.Metrics.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[1])
+	config.Health.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[2])
+	config.Certificates.Names = []string{"127.0.0.1"}
+	config.LeaderElection.LeaseDuration.Duration = 6 * time.Second
+	config.LeaderElection.RenewDeadline.Duration = 4 * time.Second
+	config.LeaderElection.RetryPeriod.Duration = 500 * time.Millisecond
+	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
+	config.ClientConnection.Kubeconfig = i.kubeconfig(t)
+	return config
+}
+
+// kubeconfig returns a file for the controllers' ServiceAccount.
+func (i *Installed) kubeconfig(t testing.TB) string {
+	t.Helper()
+	testenv.Eventually(t, 10*time.Second, func() error {
+		// Its roles may be newer than what kube-apiserver has of them in memory.
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               i.User(),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: i.Namespace, Verb: "get", Resource: "secrets", Name: "webhook-certificate"},
+		}}
+		if err := i.Client.Create(t.Context(), review); err != nil || !review.Status.Allowed {
+			return fmt.Errorf("%s has not got its rights: %s %w", i.User(), review.Status.Reason, err)
+		}
+		return nil
+	})
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: i.Config.Host, CertificateAuthorityData: i.Config.CAData}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: i.Token(t, i.Namespace, "partition-controller", nil)}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	config.CurrentContext = "test"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Start starts a replica of the controllers under their ServiceAccount. The change to its
+// configuration may be nil.
+func (i *Installed) Start(t testing.TB, change func(*configv1alpha1.ControllerConfiguration)) *testenv.Process {
+	t.Helper()
+	config := i.Configuration(t)
+	if change != nil {
+		change(config)
+	}
+	data, err := yaml.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return testenv.Run(t, program, "--config="+path, "-v=2")
+}
+
+// RouteWebhooks lets kube-apiserver call the replica that was started last: it does not know
+// Services here.
+func (i *Installed) RouteWebhooks(t testing.TB) {
+	t.Helper()
+	testenv.Eventually(t, 10*time.Second, func() error {
+		var mutating admissionregistrationv1.MutatingWebhookConfigurationList
+		var validating admissionregistrationv1.ValidatingWebhookConfigurationList
+		for _, list := range []client.ObjectList{&mutating, &validating} {
+			if err := i.Client.List(t.Context(), list, client.MatchingLabels{"app.kubernetes.io/name": i.Name}); err != nil {
+				return err
+			}
+		}
+		for at := range mutating.Items {
+			for webhook := range mutating.Items[at].Webhooks {
+				i.route(t, &mutating.Items[at].Webhooks[webhook].ClientConfig)
+			}
+			// It conflicts with whoever brings CAs there.
+			if err := i.Client.Update(t.Context(), &mutating.Items[at]); err != nil {
+				return err
+			}
+		}
+		for at := range validating.Items {
+			for webhook := range validating.Items[at].Webhooks {
+				i.route(t, &validating.Items[at].Webhooks[webhook].ClientConfig)
+			}
+			if err := i.Client.Update(t.Context(), &validating.Items[at]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (i *Installed) route(t testing.TB, called *admissionregistrationv1.WebhookClientConfig) {
+	t.Helper()
+	to := url.URL{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", i.ports[0])}
+	if called.Service != nil {
+		to.Path = *called.Service.Path
+	} else {
+		before, err := url.Parse(*called.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Path = before.Path
+	}
+	text := to.String()
+	called.URL, called.Service = &text, nil
+}
+
+// remove deletes an object at the end of a test.
+func remove(t testing.TB, c client.Client, object client.Object) {
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(c.Delete(context.Background(), object)); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,206 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package companiontest
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Right is one thing that somebody may do: "update secrets/webhook-certificate", or "patch
+// cpumanagerpolicies.cpupolicy.workload.openshift.io/status". The name of an object comes last.
+type Right struct {
+	Verb, Group, Resource, Name string
+}
+
+func (r Right) String() string {
+	resource := r.Resource
+	if r.Group != "" {
+		main, subresource, has := strings.Cut(resource, "/")
+		resource = main + "." + r.Group
+		if has {
+			resource += "/" + subresource
+		}
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Verb, resource, r.Name))
+}
+
+// role is what the generated file of a companion has: a ClusterRole, and Roles.
+type role struct {
+	kind, namespace string
+	rules           []rbacv1.PolicyRule
+}
+
+func roles(t testing.TB, name string) (roles []role) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(Base(name), "rbac", "role.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := documents.Read()
+		if err != nil {
+			break
+		}
+		// A ClusterRole has the same fields, and others that the generator does not use.
+		var read rbacv1.Role
+		if err := yaml.UnmarshalStrict(document, &read); err != nil {
+			t.Fatal(err)
+		}
+		roles = append(roles, role{kind: read.Kind, namespace: read.Namespace, rules: read.Rules})
+	}
+	if len(roles) == 0 {
+		t.Fatalf("there is no role in %s", Base(name))
+	}
+	return roles
+}
+
+// rights are those of a role, one by one.
+func (r role) rights() (rights []Right) {
+	for _, rule := range r.rules {
+		for _, verb := range rule.Verbs {
+			for _, path := range rule.NonResourceURLs {
+				rights = append(rights, Right{Verb: verb, Resource: path})
+			}
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					if len(rule.ResourceNames) == 0 {
+						rights = append(rights, Right{verb, group, resource, ""})
+					}
+					for _, name := range rule.ResourceNames {
+						rights = append(rights, Right{verb, group, resource, name})
+					}
+				}
+			}
+		}
+	}
+	return rights
+}
+
+// The groups of Machines, which only workloadclasses may write.
+var machines = []string{"machine.openshift.io", "cluster.x-k8s.io"}
+
+// rightsAreModest looks at what a companion may do, wherever it does it.
+func rightsAreModest(t *testing.T, name string) {
+	reads := []string{"get", "list", "watch"}
+	for _, role := range roles(t, name) {
+		for _, right := range role.rights() {
+			everywhere := role.kind == "ClusterRole" && right.Name == ""
+			for _, wrong := range []struct {
+				is  bool
+				why string
+			}{
+				{right.Verb == "*" || right.Group == "*" || strings.Contains(right.Resource, "*"), "it is a wildcard"},
+				{slices.Contains([]string{"escalate", "bind", "impersonate"}, right.Verb), "whoever has it may have every other right"},
+				{right.Group == rbacv1.GroupName && !slices.Contains(reads, right.Verb), "whoever has it may have every other right"},
+				{right.Group == "" && right.Resource == "serviceaccounts/token", "whoever has it may be anybody"},
+				{everywhere && right.Group == "" && right.Resource == "secrets", "the Secrets of others have what is theirs"},
+				{everywhere && right.Group == "" && slices.Contains([]string{"pods/exec", "pods/attach", "pods/portforward", "nodes/proxy"}, right.Resource), "whoever has it may be anybody"},
+				{everywhere && right.Group == "" && right.Resource == "pods" && right.Verb == "create", "whoever has it may be anybody"},
+				{name != "workloadclasses" && slices.Contains(machines, right.Group) && !slices.Contains(reads, right.Verb), "only workloadclasses may write Machines"},
+			} {
+				if wrong.is {
+					t.Errorf("%s %s: %s", role.kind, right, wrong.why)
+				}
+			}
+		}
+	}
+}
+
+// used returns the rights that somebody has used so far, as kube-apiserver's audit log has it, each
+// with and without the name of the object, and those that were missing.
+func (i *Installed) used(t testing.TB, user string) (used, missing map[Right]bool) {
+	t.Helper()
+	file, err := os.Open(i.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	used, missing = map[Right]bool{}, map[Right]bool{}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event auditv1.Event
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.User.Username != user || event.ObjectRef == nil {
+			continue
+		}
+		right := Right{event.Verb, event.ObjectRef.APIGroup, event.ObjectRef.Resource, event.ObjectRef.Name}
+		if event.ObjectRef.Subresource != "" {
+			right.Resource += "/" + event.ObjectRef.Subresource
+		}
+		if event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusForbidden {
+			missing[right] = true
+			continue
+		}
+		used[right] = true
+		used[Right{right.Verb, right.Group, right.Resource, ""}] = true
+		// An informer lists where kube-apiserver cannot stream what there is.
+		if right.Verb == "watch" {
+			used[Right{"list", right.Group, right.Resource, right.Name}] = true
+			used[Right{"list", right.Group, right.Resource, ""}] = true
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return used, missing
+}
+
+// usesItsRights compares what a companion may do with what it has done, or tried, in the tests before.
+func (s Subject) usesItsRights(t *testing.T, i *Installed) {
+	used, missing := i.used(t, i.User())
+	for right := range missing {
+		t.Errorf("it may not %s, and has tried to", right)
+	}
+	var all []Right
+	for _, role := range roles(t, i.Name) {
+		all = append(all, role.rights()...)
+	}
+	slices.SortFunc(all, func(a, b Right) int { return cmp.Compare(a.String(), b.String()) })
+	for _, right := range all {
+		reason, excused := s.Unused[right]
+		switch {
+		case !used[right] && !excused:
+			t.Errorf("it may %s, and no test made it do so", right)
+		case used[right] && excused:
+			t.Errorf("it does %s, which was said to be impossible in a test: %s", right, reason)
+		}
+	}
+	for right := range s.Unused {
+		if !slices.Contains(all, right) {
+			t.Errorf("it may not %s, which was said to be unused", right)
+		}
+	}
+}

@@ -1,0 +1,415 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package companiontest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/foreign"
+	"workload.openshift.io/operators/internal/testenv"
+)
+
+// Subject is a companion under test.
+type Subject struct {
+	Companion companion.Companion
+	// Object returns an object that a user writes, of this name, for which the companion acts.
+	Object func(name string) client.Object
+	// Acted reports whether the companion has begun to act for such an object.
+	Acted func(client.Object) bool
+	// Traces are what it writes to nodes: a test puts them there in its name. They may have
+	// labels, annotations, taints and a cordon.
+	Traces corev1.Node
+	// Unused are rights that no test can make it use, each with the reason.
+	Unused map[Right]string
+}
+
+// largest is how much memory a replica may take, in bytes.
+const largest = 50 << 20
+
+// patience is how long something may take that must happen, and calm how long nothing may happen
+// that must not.
+const (
+	patience = time.Minute
+	calm     = 2 * time.Second
+)
+
+// Run tests that a companion keeps the rules of all companions.
+func Run(t *testing.T, s Subject) {
+	i := Install(t, s.Companion.Name())
+	t.Run("probes say the truth", func(t *testing.T) { probesSayTheTruth(t, i) })
+	t.Run("a certificate that somebody else makes is served", func(t *testing.T) { servesFiles(t, i) })
+	t.Run("metrics are for those who may read them", func(t *testing.T) { metricsAreProtected(t, i) })
+	t.Run("it takes no more memory than it may", func(t *testing.T) { s.staysSmall(t, i) })
+	t.Run("another replica goes on after one was killed", func(t *testing.T) { s.goesOnAfterAKill(t, i) })
+	t.Run("another replica goes on at once after one has ended", func(t *testing.T) { s.goesOnAfterAnEnd(t, i) })
+	t.Run("a paused object is left alone", func(t *testing.T) { s.leavesPausedObjectsAlone(t, i) })
+	for _, other := range s.Companion.Needs(i.Configuration(t)).Foreign {
+		t.Run("it waits for "+other.Name, func(t *testing.T) { s.waitsFor(t, i, other) })
+	}
+	t.Run("no right is a wildcard, or more than it may be", func(t *testing.T) { rightsAreModest(t, s.Companion.Name()) })
+	t.Run("every right is used", func(t *testing.T) { s.usesItsRights(t, i) })
+	t.Run("nothing is left of it", func(t *testing.T) { s.leavesNothing(t, i) })
+}
+
+// write creates an object for which the companion acts.
+func (s Subject) write(t *testing.T, i *Installed, name string, annotations map[string]string) client.Object {
+	t.Helper()
+	object := s.Object(name)
+	object.SetAnnotations(annotations)
+	if err := i.Client.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, i.Client, object)
+	return object
+}
+
+// acted returns an error until the companion has acted for an object.
+func (s Subject) acted(t *testing.T, i *Installed, object client.Object) error {
+	t.Helper()
+	if err := i.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Acted(object) {
+		return fmt.Errorf("it has not acted for %T %s", object, object.GetName())
+	}
+	return nil
+}
+
+func (s Subject) mustAct(t *testing.T, i *Installed, object client.Object) {
+	t.Helper()
+	testenv.Eventually(t, patience, func() error { return s.acted(t, i, object) })
+}
+
+func (s Subject) mustNotAct(t *testing.T, i *Installed, object client.Object) {
+	t.Helper()
+	testenv.Always(t, calm, func() error {
+		if s.acted(t, i, object) == nil {
+			return fmt.Errorf("it has acted for %T %s", object, object.GetName())
+		}
+		return nil
+	})
+}
+
+// get returns the status and the body that a replica answers.
+func get(t testing.TB, url, token string, ca []byte) (int, string, error) {
+	t.Helper()
+	config := &rest.Config{BearerToken: token}
+	if ca != nil {
+		config.CAData = ca
+	} else {
+		config.Insecure = true
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := httpClient.Get(url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+// Ready returns an error until the replica that was started last is ready.
+func (i *Installed) Ready(t testing.TB) error {
+	t.Helper()
+	status, body, err := get(t, fmt.Sprintf("http://127.0.0.1:%d/readyz?verbose", i.ports[2]), "", nil)
+	if err != nil || status != http.StatusOK {
+		return fmt.Errorf("readyz is %d: %s %w", status, body, errors.Join(err))
+	}
+	return nil
+}
+
+func probesSayTheTruth(t *testing.T, i *Installed) {
+	// Without the objects that CAs belong into, kube-apiserver cannot call a webhook.
+	i.Kubectl(t, "delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "--selector=app.kubernetes.io/name="+i.Name)
+	i.Start(t, nil)
+	alive := func() error {
+		status, body, err := get(t, fmt.Sprintf("http://127.0.0.1:%d/healthz", i.ports[2]), "", nil)
+		if err != nil || status != http.StatusOK {
+			return fmt.Errorf("healthz is %d: %s %w", status, body, errors.Join(err))
+		}
+		return nil
+	}
+	testenv.Eventually(t, patience, alive)
+	testenv.Eventually(t, patience, func() error {
+		if err := i.Ready(t); err == nil || !strings.Contains(err.Error(), "[-]certificates") || !strings.Contains(err.Error(), "[+]webhooks") || !strings.Contains(err.Error(), "[+]caches") {
+			return fmt.Errorf("without webhook configurations: %w", errors.Join(err))
+		}
+		return nil
+	})
+	if err := alive(); err != nil {
+		t.Error(err)
+	}
+	Install(t, i.Name)
+	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
+}
+
+// servesFiles does what a volume does with a Secret of cert-manager's.
+func servesFiles(t *testing.T, i *Installed) {
+	dir := t.TempDir()
+	write := func(name string) {
+		t.Helper()
+		certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, data := range map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM} {
+			if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	serves := func(name string) func() error {
+		return func() error {
+			connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", i.ports[0]), &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				return err
+			}
+			defer connection.Close()
+			return connection.ConnectionState().PeerCertificates[0].VerifyHostname(name)
+		}
+	}
+	write("first.example.com")
+	i.Start(t, func(config *configv1alpha1.ControllerConfiguration) {
+		config.Certificates = configv1alpha1.CertificatesConfiguration{Source: configv1alpha1.CertificatesFromFiles, Directory: dir}
+	})
+	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
+	testenv.Eventually(t, patience, serves("first.example.com"))
+	write("second.example.com")
+	testenv.Eventually(t, patience, serves("second.example.com"))
+}
+
+func metricsAreProtected(t *testing.T, i *Installed) {
+	i.Start(t, nil)
+	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
+	var secret corev1.Secret
+	if err := i.Client.Get(t.Context(), client.ObjectKey{Namespace: i.Namespace, Name: "webhook-certificate"}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prometheus"}}
+	if err := i.Client.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, i.Client, account)
+	token := i.Token(t, "default", "prometheus", nil)
+	url := fmt.Sprintf("https://127.0.0.1:%d/metrics", i.ports[1])
+	for name, test := range map[string]struct {
+		token string
+		want  int
+	}{
+		"without a token":           {"", http.StatusUnauthorized},
+		"with a token of nobody":    {"nobody", http.StatusInternalServerError}, // as controller-runtime has it
+		"with a token, but no role": {token, http.StatusForbidden},
+	} {
+		if status, body, err := get(t, url, test.token, secret.Data["ca.crt"]); status != test.want {
+			t.Errorf("%s: %d, want %d: %s %v", name, status, test.want, body, err)
+		}
+	}
+	i.Kubectl(t, "create", "clusterrolebinding", "prometheus", "--clusterrole="+i.Name+"-metrics", "--serviceaccount=default:prometheus")
+	defer i.Kubectl(t, "delete", "clusterrolebinding", "prometheus")
+	// The replica remembers for half a minute what was denied, so another one answers.
+	i.Start(t, nil)
+	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
+	status, body, err := get(t, fmt.Sprintf("https://127.0.0.1:%d/metrics", i.ports[1]), token, secret.Data["ca.crt"])
+	if status != http.StatusOK || !strings.Contains(body, "rest_client_requests_total") {
+		t.Errorf("with the role: %d: %s %v", status, body, err)
+	}
+}
+
+// staysSmall measures a replica that leads, beside a hundred nodes and ten objects that it acts for.
+func (s Subject) staysSmall(t *testing.T, i *Installed) {
+	for number := range 100 {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node%d", number)}}
+		for image := range 50 {
+			// What makes a real node large.
+			name := fmt.Sprintf("registry.example.com/some/where/an-image-of-a-usual-name@sha256:%064d", image)
+			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{name}, SizeBytes: 1 << 24})
+		}
+		if err := i.Client.Create(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		remove(t, i.Client, node)
+	}
+	replica := i.Start(t, nil)
+	for number := range 10 {
+		s.mustAct(t, i, s.write(t, i, fmt.Sprintf("object%d", number), nil))
+	}
+	memory := replica.Memory(t)
+	t.Logf("%d MiB of its own", memory>>20)
+	if memory > largest {
+		t.Errorf("it takes %d MiB of its own, and may take %d", memory>>20, largest>>20)
+	}
+}
+
+func (s Subject) goesOnAfterAKill(t *testing.T, i *Installed) {
+	first := i.Start(t, nil)
+	s.mustAct(t, i, s.write(t, i, "before", nil))
+	i.Start(t, nil)
+	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
+	between := s.write(t, i, "between", nil)
+	first.Kill()
+	s.mustAct(t, i, between)
+	s.mustAct(t, i, s.write(t, i, "after", nil))
+}
+
+func (s Subject) goesOnAfterAnEnd(t *testing.T, i *Installed) {
+	// Without waiting for the Lease: it was given back.
+	long := func(config *configv1alpha1.ControllerConfiguration) {
+		config.LeaderElection.LeaseDuration.Duration = 2 * time.Minute
+		config.LeaderElection.RenewDeadline.Duration = time.Minute
+	}
+	// The replicas of other tests are killed, and do not give it back.
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: "partition-controller"}}
+	if err := client.IgnoreNotFound(i.Client.Delete(t.Context(), lease)); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, i.Client, lease)
+	first := i.Start(t, long)
+	s.mustAct(t, i, s.write(t, i, "before", nil))
+	i.Start(t, long)
+	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
+	if err := first.Terminate(t, patience); err != nil {
+		t.Errorf("a replica that was asked to end: %v", err)
+	}
+	s.mustAct(t, i, s.write(t, i, "after", nil))
+}
+
+func (s Subject) leavesPausedObjectsAlone(t *testing.T, i *Installed) {
+	i.Start(t, nil)
+	paused := s.write(t, i, "paused", map[string]string{companion.PausedAnnotation: ""})
+	s.mustAct(t, i, s.write(t, i, "not-paused", nil))
+	s.mustNotAct(t, i, paused)
+	before := paused.DeepCopyObject().(client.Object)
+	paused.SetAnnotations(nil)
+	if err := i.Client.Patch(t.Context(), paused, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	s.mustAct(t, i, paused)
+}
+
+// waitsFor tests each trace of another manager: before the start, and while it runs.
+func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
+	evidence := map[string]func(*testing.T) client.Object{}
+	for _, name := range other.Deployments {
+		evidence["its Deployment "+name.String()] = func(t *testing.T) client.Object {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name.Namespace}}
+			if err := i.Client.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+			labels := map[string]string{"app": name.Name}
+			return &appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
+				Spec: appsv1.DeploymentSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: labels},
+					Template: corev1.PodTemplateSpec{
+						ObjectMeta: metav1.ObjectMeta{Labels: labels},
+						Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "manager"}}},
+					},
+				},
+			}
+		}
+	}
+	for _, fields := range other.Fields {
+		for _, path := range fields.Paths {
+			evidence["that it wrote "+path.String()] = func(t *testing.T) client.Object {
+				object := &unstructured.Unstructured{Object: map[string]any{}}
+				object.SetGroupVersionKind(fields.Kind)
+				object.SetName("written-by-another-manager")
+				var names []string
+				for _, element := range path {
+					names = append(names, *element.FieldName)
+				}
+				if err := unstructured.SetNestedField(object.Object, `{"status":"requested","policy":"none"}`, names...); err != nil {
+					t.Fatal(err)
+				}
+				return object
+			}
+		}
+	}
+	for name, make := range evidence {
+		t.Run(name, func(t *testing.T) {
+			trace := make(t)
+			leave := func() {
+				if err := i.Client.Create(context.Background(), trace.DeepCopyObject().(client.Object), client.FieldOwner(owner(other))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			remove(t, i.Client, trace)
+			leave()
+			replica := i.Start(t, nil)
+			object := s.write(t, i, "foreign", nil)
+			testenv.Eventually(t, patience, func() error {
+				if log := replica.Log(); !strings.Contains(log, other.Name) || !strings.Contains(log, other.HandOver) {
+					return fmt.Errorf("the log does not say %s, and %q", other.Name, other.HandOver)
+				}
+				return nil
+			})
+			s.mustNotAct(t, i, object)
+			if err := i.Ready(t); err != nil {
+				t.Errorf("webhooks must be answered all the same: %v", err)
+			}
+			testenv.Eventually(t, patience, func() error {
+				events := i.Kubectl(t, "get", "events.events.k8s.io", "--namespace", i.Namespace, "--output=jsonpath={.items[*].note}")
+				if !strings.Contains(events, other.HandOver) {
+					return fmt.Errorf("no Event says %q: %s", other.HandOver, events)
+				}
+				return nil
+			})
+			if err := i.Client.Delete(t.Context(), trace.DeepCopyObject().(client.Object)); err != nil {
+				t.Fatal(err)
+			}
+			s.mustAct(t, i, object)
+
+			leave()
+			if err := replica.Wait(t, patience); err == nil {
+				t.Error("it ended without an error when the other manager came back")
+			}
+		})
+	}
+}
+
+// owner is the field manager of a program.
+func owner(other foreign.Manager) string {
+	for _, fields := range other.Fields {
+		return fields.Owner
+	}
+	return strings.ToLower(other.Name)
+}

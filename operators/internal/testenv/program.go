@@ -1,0 +1,194 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package testenv
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Programs are what a test binary can also be, by name. Each returns its exit code.
+type Programs map[string]func() int
+
+// startedAs is the environment variable that says which program a test binary is.
+const startedAs = "PARTITION_TESTENV_PROGRAM"
+
+func (p Programs) runIfStarted() {
+	name := os.Getenv(startedAs)
+	if name == "" {
+		return
+	}
+	program, is := p[name]
+	if !is {
+		panic("testenv: TestMain has no program " + name)
+	}
+	os.Exit(program())
+}
+
+// Process is a program that a test started.
+type Process struct {
+	command     *exec.Cmd
+	output, log output
+	ended       chan struct{}
+	err         error
+}
+
+// Run starts a program of TestMain, which the test may kill. What is left of it ends with the test.
+// The end of its
+// log is shown if the test fails.
+func Run(t testing.TB, program string, arguments ...string) *Process {
+	t.Helper()
+	p := &Process{command: exec.Command(os.Args[0], arguments...), ended: make(chan struct{})}
+	p.command.Env = append(os.Environ(), startedAs+"="+program)
+	p.command.Stdout, p.command.Stderr = &p.output, &p.log
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		// The kernel ends a process with the thread that started it.
+		runtime.LockOSThread()
+		err := p.command.Start()
+		started <- err
+		if err == nil {
+			p.err = p.command.Wait()
+		}
+		close(p.ended)
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			log := p.Log()
+			t.Logf("%s %s:\n%s", program, strings.Join(arguments, " "), log[max(0, len(log)-8192):])
+		}
+	})
+	return p
+}
+
+// Kill ends a process without letting it do anything, and waits for its end.
+func (p *Process) Kill() {
+	_ = p.command.Process.Kill()
+	<-p.ended
+}
+
+// Terminate asks a process to end, and returns how it did.
+func (p *Process) Terminate(t testing.TB, timeout time.Duration) error {
+	t.Helper()
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	return p.Wait(t, timeout)
+}
+
+// Wait waits until a process ends by itself, and returns how it did.
+func (p *Process) Wait(t testing.TB, timeout time.Duration) error {
+	t.Helper()
+	select {
+	case <-p.ended:
+		return p.err
+	case <-time.After(timeout):
+		t.Fatalf("the process has not ended after %s", timeout)
+		return nil
+	}
+}
+
+// Running reports whether a process has not ended yet.
+func (p *Process) Running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Memory is what a process takes for itself, in bytes. Like the kernel's account of a container that
+// the kubelet compares with limits, it leaves out pages of the program's file that can be read again.
+func (p *Process) Memory(t testing.TB) int64 {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(data), "RssAnon:")
+	var kilobytes int64
+	if _, err := fmt.Sscan(after, &kilobytes); err != nil {
+		t.Fatalf("RssAnon of %s: %v", data, err)
+	}
+	return kilobytes << 10
+}
+
+// Log is what a process has written to standard error so far.
+func (p *Process) Log() string {
+	return p.log.String()
+}
+
+// Output is what a process has written to standard output so far.
+func (p *Process) Output() string {
+	return p.output.String()
+}
+
+// output is a buffer for several goroutines.
+type output struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (o *output) Write(data []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buffer.Write(data)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buffer.String()
+}
+
+// Eventually waits until a check has no error.
+func Eventually(t testing.TB, timeout time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(timeout)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: %v", timeout, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Always fails a test if a check has an error within a time.
+func Always(t testing.TB, duration time.Duration, check func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(duration); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if err := check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

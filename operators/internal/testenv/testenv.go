@@ -1,0 +1,249 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package testenv gives the tests of a package a kube-apiserver and etcd of their own, with the CRDs
+// of all companions, and runs programs against them as processes that can be killed.
+//
+// The binaries are those that controller-runtime's envtest asks for: TEST_ASSET_KUBE_APISERVER,
+// TEST_ASSET_ETCD and, for some tests, TEST_ASSET_KUBECTL. make operators-test sets them. Without
+// them, such tests are skipped.
+//
+// The control plane starts with the first test that wants it. Nothing of it outlives the test
+// binary, not even one that is killed: the kernel ends the processes, and a shell that waits for
+// that removes the files.
+package testenv
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	cpupolicyv1alpha1 "workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+)
+
+// The environment variables that name the binaries
+// (controller-runtime, pkg/internal/testing/process/bin_path_finder.go).
+const (
+	kubeAPIServer = "TEST_ASSET_KUBE_APISERVER"
+	etcd          = "TEST_ASSET_ETCD"
+	kubectl       = "TEST_ASSET_KUBECTL"
+)
+
+// ControlPlane is a kube-apiserver with its etcd. Nothing else is there: no garbage collector, no
+// scheduler, and no kubelet.
+type ControlPlane struct {
+	// Config is that of a cluster administrator.
+	Config *rest.Config
+	// Kubeconfig is a file with the same.
+	Kubeconfig string
+	// Client uses Config, and caches nothing.
+	Client client.Client
+
+	dir         string
+	environment *envtest.Environment
+	// leave ends the control plane, and left says that it has.
+	leave, left chan struct{}
+}
+
+var (
+	once    sync.Once
+	current *ControlPlane
+	failed  error
+)
+
+// Main runs the tests of a package, and ends what they started. TestMain calls it. Where the test
+// binary was started as one of the programs, it is that program.
+func Main(m *testing.M, programs Programs) {
+	programs.runIfStarted()
+	log.SetLogger(klog.Background())
+	code := m.Run()
+	if current != nil {
+		close(current.leave)
+		<-current.left
+	}
+	os.Exit(code)
+}
+
+// Start returns the control plane of this package's tests, and starts it for the first of them. It
+// skips the test if there are no binaries.
+func Start(t testing.TB) *ControlPlane {
+	t.Helper()
+	for _, variable := range []string{kubeAPIServer, etcd} {
+		if os.Getenv(variable) == "" {
+			t.Skipf("%s does not name a binary; make operators-test does", variable)
+		}
+	}
+	once.Do(func() { current, failed = start() })
+	if failed != nil {
+		t.Fatalf("control plane: %v", failed)
+	}
+	return current
+}
+
+// Kubectl returns the path of kubectl, or skips the test.
+func Kubectl(t testing.TB) string {
+	t.Helper()
+	path := os.Getenv(kubectl)
+	if path == "" {
+		t.Skipf("%s does not name a binary; make operators-test does", kubectl)
+	}
+	return path
+}
+
+// Module is the directory of the module operators.
+func Module() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// Scheme has Kubernetes' kinds and those of all companions.
+func Scheme() *kruntime.Scheme {
+	scheme := kruntime.NewScheme()
+	for _, add := range []func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, cpupolicyv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // it is the same each time
+		}
+	}
+	return scheme
+}
+
+// auditPolicy writes down what ServiceAccounts do, and nothing that others do.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, userGroups: ["system:serviceaccounts"]}
+- {level: None}
+`
+
+func start() (*ControlPlane, error) {
+	dir, err := os.MkdirTemp("", "partition-testenv-")
+	if err != nil {
+		return nil, err
+	}
+	reap, err := removeAtEnd(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{
+		Kubeconfig: filepath.Join(dir, "kubeconfig"),
+		dir:        dir,
+		// A host that compiles beside needs longer than envtest's 20 seconds.
+		environment: &envtest.Environment{ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute},
+		leave:       make(chan struct{}),
+		left:        make(chan struct{}),
+	}
+	crds, err := filepath.Glob(filepath.Join(Module(), "deploy", "*", "crd"))
+	if err != nil {
+		return nil, err
+	}
+	c.environment.CRDDirectoryPaths = crds
+	c.environment.ErrorIfCRDPathMissing = true
+	apiServer, etcdServer := c.environment.ControlPlane.GetAPIServer(), &envtest.Etcd{}
+	c.environment.ControlPlane.Etcd = etcdServer
+	for path, set := range map[*string]string{&apiServer.Path: kubeAPIServer, &etcdServer.Path: etcd} {
+		if *path, err = c.mortal(os.Getenv(set)); err != nil {
+			return nil, err
+		}
+	}
+	apiServer.CertDir, etcdServer.DataDir = filepath.Join(dir, "kube-apiserver"), filepath.Join(dir, "etcd")
+	if err := os.Mkdir(apiServer.CertDir, 0o700); err != nil {
+		return nil, err
+	}
+	policy := filepath.Join(dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return nil, err
+	}
+	apiServer.Configure().
+		Append("audit-policy-file", policy).
+		Append("audit-log-path", c.AuditLog()).
+		Append("audit-log-mode", "blocking")
+	output, err := os.Create(filepath.Join(dir, "output"))
+	if err != nil {
+		return nil, err
+	}
+	apiServer.Err, etcdServer.Err = output, output
+
+	started := make(chan error)
+	go func() {
+		// The kernel ends a process with the thread that started it.
+		runtime.LockOSThread()
+		_, err := c.environment.Start()
+		started <- err
+		<-c.leave
+		if err := c.environment.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "control plane:", err)
+		}
+		reap()
+		close(c.left)
+	}()
+	if err := <-started; err != nil {
+		log, _ := os.ReadFile(output.Name())
+		return nil, fmt.Errorf("%w\n%s", err, log[max(0, len(log)-4096):])
+	}
+	c.Config = c.environment.Config
+	if err := os.WriteFile(c.Kubeconfig, c.environment.KubeConfig, 0o600); err != nil {
+		return nil, err
+	}
+	c.Client, err = client.New(c.Config, client.Options{Scheme: Scheme()})
+	return c, err
+}
+
+// AuditLog is a file with what ServiceAccounts have done, one event of audit.k8s.io/v1 a line.
+func (c *ControlPlane) AuditLog() string {
+	return filepath.Join(c.dir, "audit.log")
+}
+
+// mortal returns a program that is another one, and that the kernel kills when its parent ends:
+// envtest lets nobody set the attributes of its processes.
+func (c *ControlPlane) mortal(program string) (string, error) {
+	path := filepath.Join(c.dir, "mortal-"+filepath.Base(program))
+	return path, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\nexec setpriv --pdeathsig KILL -- '%s' \"$@\"\n", program), 0o700)
+}
+
+// removeAtEnd removes a directory when this process ends, however it does, or when the function that
+// it returns is called.
+func removeAtEnd(dir string) (reap func(), err error) {
+	reaper := exec.Command("sh", "-c", `cat >/dev/null; until rm -rf "$0"; do sleep 1; done`, dir)
+	// What ends this process' group must not end it.
+	reaper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := reaper.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := reaper.Start(); err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = stdin.(io.Closer).Close()
+		_ = reaper.Wait()
+	}, nil
+}

@@ -1,0 +1,91 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	cpupolicyv1alpha1 "workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+)
+
+func TestMain(m *testing.M) {
+	Main(m, Programs{"test": func() int {
+		// A test binary that is about to be killed: it says where its control plane is.
+		c, err := start()
+		if err != nil {
+			fmt.Println("failed:", err)
+			return 1
+		}
+		fmt.Println("started:", c.dir)
+		select {}
+	}})
+}
+
+func TestTheControlPlaneHasTheCRDs(t *testing.T) {
+	c := Start(t)
+	var policies cpupolicyv1alpha1.CPUManagerPolicyList
+	if err := c.Client.List(t.Context(), &policies); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNothingIsLeftOfATestBinaryThatWasKilled(t *testing.T) {
+	Start(t)
+	killed := Run(t, "test")
+	var dir string
+	Eventually(t, time.Minute, func() error {
+		line, after, _ := strings.Cut(killed.Output(), "started: ")
+		if dir = strings.TrimSpace(after); dir == "" {
+			return fmt.Errorf("it has not started: %s", line)
+		}
+		return nil
+	})
+	if got := processes(t, dir); len(got) < 2 {
+		t.Fatalf("before, there are %q", got)
+	}
+	killed.Kill()
+	Eventually(t, 20*time.Second, func() error {
+		if left := processes(t, dir); len(left) > 0 {
+			return fmt.Errorf("there still are %q", left)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			return fmt.Errorf("%s is still there", dir)
+		}
+		return nil
+	})
+}
+
+// processes returns the command lines that name a directory.
+func processes(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		// A process that has ended has none.
+		if data, _ := os.ReadFile(file); strings.Contains(string(data), dir) {
+			found = append(found, strings.ReplaceAll(string(data), "\x00", " "))
+		}
+	}
+	return found
+}

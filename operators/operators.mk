@@ -1,0 +1,45 @@
+# The companions. The root Makefile includes this.
+
+MODULES += operators
+CONTROLLER := $(OUT)/bin/partition-controller
+KUBECTL ?= $(BIN)/kubectl
+# OPERATOR is a companion.
+OPERATOR ?=
+
+##@ Companions
+
+.PHONY: operators
+operators: packages ## Build the companions' programs, partition-controller and partition-agent
+	@echo "building the companions" >&2
+	@cd operators && CGO_ENABLED=0 go build -ldflags='-s -w' -o "$(CURDIR)/$(OUT)/bin/" ./cmd/...
+
+.PHONY: generate
+generate: packages ## Write the companions' CRDs, roles and deepcopy functions from their types and markers
+	scripts/generate.sh
+
+.PHONY: operators-test
+operators-test: build ## Run the companions' tests, with a kube-apiserver and etcd for each package
+	cd operators && TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" CGO_ENABLED=0 go test -count=1 ./...
+
+.PHONY: install
+install: companion operators $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl
+	$(KUBECTL) apply --server-side --force-conflicts -k operators/deploy/$(OPERATOR)
+	@nodes=$$($(KUBECTL) get nodes --output=name | wc -l); \
+	control_planes=$$($(KUBECTL) get nodes --selector=node-role.kubernetes.io/control-plane --output=name | wc -l); \
+	if [[ $$nodes == 1 || $$control_planes == 1 ]]; then \
+	  $(KUBECTL) scale --namespace=partition-$(OPERATOR) deployment/partition-controller --replicas=1; \
+	fi
+	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment/partition-controller --timeout=2m
+
+# Nothing of this needs a controller that runs.
+.PHONY: uninstall
+uninstall: companion operators $(KUBECTL) ## Remove a companion, OPERATOR=cpupolicy, and what it has left on nodes
+	$(KUBECTL) delete --ignore-not-found -k operators/deploy/$(OPERATOR)
+	$(CONTROLLER) clean --controllers=$(OPERATOR)
+
+.PHONY: companion
+companion:
+	@[[ -n "$(OPERATOR)" && -e operators/deploy/$(OPERATOR)/kustomization.yaml ]] || { echo "make OPERATOR=cpupolicy ...: there is no companion \"$(OPERATOR)\" in operators/deploy" >&2; exit 1; }
+
+$(BIN)/kubectl:
+	@$(MAKE) --no-print-directory build

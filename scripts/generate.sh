@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Write what is generated from the operators' Go files: deepcopy functions, CRDs and roles. With
+# --check, write nothing, and fail if what is there is not what would be written.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+check=${1:-}
+out=$PWD/operators
+if [[ -n $check ]]; then
+  out=$(mktemp -d)
+  trap 'rm -rf "$out"' EXIT
+fi
+GOBIN=$PWD/_output/bin go install -C build/controller-gen tool
+cd operators
+generate() {
+  ../_output/bin/controller-gen "$@"
+}
+
+for package in api/*/*; do
+  mkdir -p "$out/$package"
+  generate object:headerFile=../build/boilerplate.go.txt "paths=./$package" "output:object:dir=$out/$package"
+done
+# A companion's role has what its own packages need, and what the manager does.
+for companion in deploy/*/kustomization.yaml; do
+  companion=$(basename "$(dirname "$companion")")
+  if [[ -d api/$companion ]]; then
+    generate crd "paths=./api/$companion/..." "output:crd:dir=$out/deploy/$companion/crd"
+  fi
+  if [[ -d $companion/controller ]]; then
+    generate "rbac:roleName=$companion" "paths={./cmd/partition-controller/app,./$companion/controller}" "output:rbac:dir=$out/deploy/$companion/rbac"
+  fi
+done
+
+if [[ -n $check ]]; then
+  {
+    find "$out" -type f -printf '%P\n'
+    git ls-files --cached --others --exclude-standard 'api/*/zz_generated.*' 'deploy/*/crd/*' 'deploy/*/rbac/role.yaml'
+  } | sort -u | while read -r file; do
+    diff -u --label "operators/$file" --label "operators/$file, generated" "$file" "$out/$file" >&2 || {
+      echo "make generate writes operators/$file" >&2
+      exit 1
+    }
+  done
+fi
