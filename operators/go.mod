@@ -11,6 +11,7 @@ require (
 	kubevirt.io/api v1.8.4
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
 	sigs.k8s.io/yaml v1.6.0
+	workload.openshift.io/partition v0.0.0-00010101000000-000000000000
 )
 
 require (

@@ -18,4 +18,6 @@ limitations under the License.
 // plain values: what the annotation says and who may write it, what must be true before a switch,
 // which pods a restarted kubelet would reject, what a virtual machine with dedicated CPUs must look
 // like. It knows no client, no file and no process (docs/dev/operators.md).
+//
+// A machine in these files is one of KubeVirt's: a VirtualMachine or its VirtualMachineInstance.
 package cpupolicy
