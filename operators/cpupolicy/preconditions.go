@@ -53,8 +53,9 @@ type Situation struct {
 	Assignments []partition.Assignment
 	// Kubelet is how the kubelet would start. Its Policy is that of the request.
 	Kubelet Kubelet
-	// Configuration is where the kubelet has its settings from; nil if nobody has looked.
-	Configuration *Configuration
+	// Refused is why the agent on the node would refuse the policy, with file and line: what would keep
+	// the kubelet down or leave it as it is. Empty means that it would not, or that nobody has asked it.
+	Refused string
 	// Nodes are those of the cluster.
 	Nodes []corev1.Node
 	// Lock is the operation that holds the lock of the control plane; the zero value means none.
@@ -66,34 +67,6 @@ type Situation struct {
 
 // Lock names an operation and its node.
 type Lock struct{ Operation, Node string }
-
-// Configuration is what an agent found out about a kubelet's settings. A Place that is zero means
-// that there is no such setting.
-type Configuration struct {
-	// Flag is where the policy is given as a flag that beats what a switch would write.
-	Flag Place
-	// Options is where there are options of the policy, and OptionNames their names.
-	Options     Place
-	OptionNames []string
-	// NoConfigDir is where the kubelet's command line stands, if it lacks --config-dir.
-	NoConfigDir Place
-	// Foreign is a file that another operator writes, and Owner who that is.
-	Foreign Place
-	Owner   string
-}
-
-// Place is a line of a file. The first line is 1; 0 means the file as a whole.
-type Place struct {
-	File string
-	Line int
-}
-
-func (p Place) String() string {
-	if p.Line == 0 {
-		return p.File
-	}
-	return fmt.Sprintf("%s:%d", p.File, p.Line)
-}
 
 // Code names a precondition.
 type Code string
@@ -122,20 +95,15 @@ const (
 	ControlPlaneNotReady Code = "ControlPlaneNotReady"
 	// ControlPlaneUnderWay: the node is of the control plane, and something is under way on another.
 	ControlPlaneUnderWay Code = "ControlPlaneUnderWay"
-	// OptionsBesideNone: none, and there are options. The kubelet would not start.
-	OptionsBesideNone Code = "OptionsBesideNone"
-	// PolicyFlag: a flag gives the policy, and beats what a switch would write.
-	PolicyFlag Code = "PolicyFlag"
-	// NoConfigDir: the kubelet reads no drop-ins.
-	NoConfigDir Code = "NoConfigDir"
-	// ForeignConfiguration: another operator writes the kubelet's settings, and would undo a switch.
-	ForeignConfiguration Code = "ForeignConfiguration"
+	// NodeRefuses: the agent has found something in the kubelet's configuration: the policy as a flag,
+	// options beside none, no --config-dir, another operator's file.
+	NodeRefuses Code = "NodeRefuses"
 )
 
 // Finding is a precondition that does not hold, for one object.
 type Finding struct {
 	Code Code
-	// Object is what stands in the way: a pod, a machine, a node, or a place in a file.
+	// Object is what stands in the way: a pod, a machine or a node.
 	Object string
 	// Text says why, and goes on from Object. Remedy says what to do.
 	Text, Remedy string
@@ -149,7 +117,7 @@ func (f Finding) String() string { return fmt.Sprintf("%s %s; %s", f.Object, f.T
 // rules, and in each rule that of the objects' names.
 func Preconditions(request Request, s Situation) (findings []Finding) {
 	for _, rule := range []func(Request, Situation) []Finding{
-		alreadyInForce, operationUnderWay, featureGate, pinnedMachines, exclusivePods, migrationTargets, reservation, readmission, controlPlane, configuration,
+		alreadyInForce, operationUnderWay, featureGate, pinnedMachines, exclusivePods, migrationTargets, reservation, readmission, controlPlane, nodeRefuses,
 	} {
 		found := rule(request, s)
 		slices.SortStableFunc(found, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
@@ -367,22 +335,10 @@ func controlPlane(request Request, s Situation) (findings []Finding) {
 	return findings
 }
 
-// What would keep the kubelet down, or leave it as it is, is refused beforehand.
-func configuration(request Request, s Situation) (findings []Finding) {
-	c := s.Configuration
-	if c == nil {
+// The agent has read the files and flags of the kubelet, and says what to do.
+func nodeRefuses(_ Request, s Situation) []Finding {
+	if s.Refused == "" {
 		return nil
 	}
-	find := func(code Code, place Place, remedy, format string, args ...any) {
-		if place != (Place{}) {
-			findings = append(findings, Finding{Code: code, Object: place.String(), Text: fmt.Sprintf(format, args...), Remedy: remedy})
-		}
-	}
-	if request.Policy == None {
-		find(OptionsBesideNone, c.Options, "remove them", "has options of the CPU manager policy (%s), and with the policy none the kubelet would not start", strings.Join(c.OptionNames, ", "))
-	}
-	find(PolicyFlag, c.Flag, "remove the flag, and set cpuManagerPolicy in the kubelet's configuration file", "gives the kubelet the flag --cpu-manager-policy, which beats any file")
-	find(NoConfigDir, c.NoConfigDir, "run partition-agent cpu-policy prepare, which adds a drop-in to the unit", "starts the kubelet without --config-dir, so that it reads no drop-ins")
-	find(ForeignConfiguration, c.Foreign, "have that operator set the policy", "is written by %s, which would undo the switch", c.Owner)
-	return findings
+	return []Finding{{Code: NodeRefuses, Object: nodeObject(s.Node.Name), Text: "refuses: " + s.Refused, Remedy: "partition-agent cpu-policy observe says on the node whether that is done"}}
 }

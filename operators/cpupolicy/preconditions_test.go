@@ -178,13 +178,7 @@ func TestPreconditions(t *testing.T) {
 		}), []string{"ControlPlaneUnderWay|node n2|lock|operation x"}},
 		{"this operation has the lock", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) { s.Lock = Lock{"b2", "n1"} }), nil},
 
-		{"options beside none", none, on(clusterNode("n1"), func(s *Situation) {
-			s.Configuration = &Configuration{Options: Place{"/etc/k/a.conf", 7}, OptionNames: []string{"full-pcpus-only"}}
-		}), []string{"OptionsBesideNone|/etc/k/a.conf:7|full-pcpus-only|remove them"}},
-		{"options beside static", static, on(clusterNode("n1"), func(s *Situation) { s.Configuration = &Configuration{Options: Place{"/etc/k/a.conf", 7}} }), nil},
-		{"all else that would keep the kubelet down or as it is", static, on(clusterNode("n1"), func(s *Situation) {
-			s.Configuration = &Configuration{Flag: Place{"/etc/default/kubelet", 1}, NoConfigDir: Place{"/etc/systemd/system/kubelet.service", 5}, Foreign: Place{"/etc/kubernetes/kubelet.conf", 0}, Owner: "machine-config"}
-		}), []string{"PolicyFlag|/etc/default/kubelet:1|--cpu-manager-policy", "ForeignConfiguration|/etc/kubernetes/kubelet.conf|machine-config", "NoConfigDir|/etc/systemd/system/kubelet.service:5|prepare"}},
+		{"the agent refuses", none, on(clusterNode("n1"), func(s *Situation) { s.Refused = "/etc/k/a.conf:7: options beside none" }), []string{"NodeRefuses|node n1|/etc/k/a.conf:7: options beside none|observe"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := Preconditions(test.request, test.situation)

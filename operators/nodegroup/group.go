@@ -26,23 +26,29 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Group is nodes that belong together: those whose labels match.
+// Group is nodes that belong together: those that it names, and those whose labels match.
 type Group struct {
 	Name     string
-	Selector labels.Selector
+	nodes    []string
+	selector labels.Selector
 }
 
 // NewGroup returns a group. An empty selector selects all nodes, and nil none, as everywhere in
 // Kubernetes.
-func NewGroup(name string, selector *metav1.LabelSelector) (Group, error) {
+func NewGroup(name string, nodes []string, selector *metav1.LabelSelector) (Group, error) {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return Group{}, fmt.Errorf("node group %s: selector %s: %w", name, metav1.FormatLabelSelector(selector), err)
 	}
-	return Group{Name: name, Selector: s}, nil
+	return Group{name, nodes, s}, nil
 }
 
-// Conflict is a node that more than one group selects. It belongs to none of them.
+// Has reports whether the group names or selects a node. Others may do so, too.
+func (g Group) Has(node *corev1.Node) bool {
+	return slices.Contains(g.nodes, node.Name) || g.selector.Matches(labels.Set(node.Labels))
+}
+
+// Conflict is a node that more than one group has. It belongs to none of them.
 type Conflict struct {
 	Node string
 	// Groups has the names in alphabetical order.
@@ -50,17 +56,17 @@ type Conflict struct {
 }
 
 func (c Conflict) Error() string {
-	return fmt.Sprintf("node %s is selected by the node groups %s, and may be in one: until that is changed it is in none", c.Node, strings.Join(c.Groups, " and "))
+	return fmt.Sprintf("node %s is in the node groups %s, and may be in one: until that is changed it is in none", c.Node, strings.Join(c.Groups, " and "))
 }
 
-// Members returns the names of each group's nodes, and the nodes that are in no group since several
-// select them. Nodes and conflicts come in alphabetical order.
+// Members returns the names of each group's nodes, and the nodes that belong to no group since several
+// have them. Nodes and conflicts come in alphabetical order.
 func Members(groups []Group, nodes []corev1.Node) (members map[string][]string, conflicts []Conflict) {
 	members = map[string][]string{}
 	for i := range nodes {
 		var names []string
 		for _, g := range groups {
-			if g.Selector.Matches(labels.Set(nodes[i].Labels)) {
+			if g.Has(&nodes[i]) {
 				names = append(names, g.Name)
 			}
 		}

@@ -34,17 +34,30 @@ func node(name string, labels ...string) corev1.Node {
 	return n
 }
 
+// group returns a group that selects by labels, or has one node if the selector is @ and its name.
 func group(t *testing.T, name, selector string) Group {
+	t.Helper()
+	var nodes []string
+	var s *metav1.LabelSelector
+	if node, named := strings.CutPrefix(selector, "@"); named {
+		nodes = []string{node}
+	} else {
+		s = parse(t, selector)
+	}
+	g, err := NewGroup(name, nodes, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func parse(t *testing.T, selector string) *metav1.LabelSelector {
 	t.Helper()
 	s, err := metav1.ParseToLabelSelector(selector)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := NewGroup(name, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return s
 }
 
 func TestMembers(t *testing.T) {
@@ -60,6 +73,9 @@ func TestMembers(t *testing.T) {
 		{"a node in two groups is in none", map[string]string{"b": "x=1", "a": "y=1"}, []corev1.Node{node("n2", "x=1", "y=1"), node("n1", "x=1", "y=1"), node("n3", "x=1")},
 			map[string][]string{"b": {"n3"}}, []Conflict{{"n1", []string{"a", "b"}}, {"n2", []string{"a", "b"}}}},
 		{"an empty selector selects all", map[string]string{"a": ""}, []corev1.Node{node("n1")}, map[string][]string{"a": {"n1"}}, nil},
+		{"a group that names its nodes", map[string]string{"a": "@n1", "b": "@gone"}, []corev1.Node{node("n1"), node("n2")}, map[string][]string{"a": {"n1"}}, nil},
+		{"named by one and selected by another", map[string]string{"a": "@n1", "b": "x=1"}, []corev1.Node{node("n1", "x=1"), node("n2", "x=1")},
+			map[string][]string{"b": {"n2"}}, []Conflict{{"n1", []string{"a", "b"}}}},
 		{"no group", nil, []corev1.Node{node("n1")}, map[string][]string{}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -82,14 +98,14 @@ func TestMembers(t *testing.T) {
 }
 
 func TestNewGroup(t *testing.T) {
-	none, err := NewGroup("a", nil)
+	none, err := NewGroup("a", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if members, _ := Members([]Group{none}, []corev1.Node{node("n1")}); len(members) != 0 {
 		t.Errorf("no selector selects %v", members)
 	}
-	_, err = NewGroup("a", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}})
+	_, err = NewGroup("a", nil, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}})
 	if err == nil || !strings.Contains(err.Error(), "node group a") || !strings.Contains(err.Error(), "Like") {
 		t.Errorf("got error %v, want one with the group and the operator", err)
 	}

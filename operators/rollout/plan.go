@@ -71,10 +71,10 @@ type Lock struct {
 }
 
 // Limit returns how many of a group's nodes may be under way: a number, or a percentage of the
-// nodes, rounded down. It is at least one, since a group with none would never be done; pause it
+// nodes, rounded up. It is at least one, since a group with none would never be done; pause it
 // instead.
 func Limit(limit intstr.IntOrString, nodes int) (int, error) {
-	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, nodes, false)
+	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, nodes, true)
 	if err != nil {
 		return 0, fmt.Errorf("limit %q is neither a number nor a percentage: %w", limit.String(), err)
 	}
