@@ -174,6 +174,8 @@ fuzz: ## Run each fuzz target for a minute
 	cd cmd/kubectl-partition && go test -run=NONE -fuzz='^FuzzLint$$' -fuzztime=1m ./lint
 	cd cmd/kubectl-partition && for target in FuzzRender FuzzRead; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m ./render; done
 	cd cmd/kubectl-partition && go test -run=NONE -fuzz='^FuzzDecodePods$$' -fuzztime=1m ./status
+	cd operators && go test -run=NONE -fuzz='^FuzzParseStatus$$' -fuzztime=1m ./cpupolicy
+	cd operators && for target in FuzzParseClaim FuzzParseHolders; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m ./nodegroup; done
 
 .PHONY: lint
 lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patches

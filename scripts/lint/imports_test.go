@@ -204,6 +204,23 @@ var borders = []struct {
 		why:   "it starts a control plane, and does not know what is tested on it",
 	},
 	{
+		place: "operators/nodegroup",
+		never: []string{operators},
+		why:   "it says who may act on nodes, whoever acts",
+	},
+	{
+		place: "operators/rollout",
+		never: []string{operators + "/api", operators + "/cmd", operators + "/cpupolicy"},
+		why:   "it carries operations through, whatever they do",
+	},
+	{
+		place:      "operators/cpupolicy",
+		alone:      true,
+		never:      []string{operators + "/api", operators + "/cmd"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "os/exec", kubernetes},
+		why:        "rules are functions of plain values",
+	},
+	{
 		place: "test/e2e",
 		never: []string{ours + "/pkg", ours + "/openshift-kube-apiserver", kubernetes},
 		why:   "it tests what users see",

@@ -1,0 +1,347 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cpupolicy
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/cpuset"
+)
+
+// WholeCPUs returns how many CPUs of its own the policy static gives to a container of the pod; 0 if
+// the container shares. The pod must be Guaranteed, and the request a whole number
+// (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs). A pod with resources of its own, in
+// place of its containers', gets none as long as the feature gate PodLevelResourceManagers is off,
+// which it is by default.
+func WholeCPUs(pod *corev1.Pod, container *corev1.Container) int {
+	request := container.Resources.Requests.Cpu().MilliValue()
+	if pod.Status.QOSClass != corev1.PodQOSGuaranteed || resourcehelper.IsPodLevelResourcesSet(pod) || request%1000 != 0 {
+		return 0
+	}
+	return int(request / 1000)
+}
+
+// containers returns those that the CPU manager looks at, in its order.
+func containers(pod *corev1.Pod) (list []*corev1.Container, init int) {
+	for i := range pod.Spec.InitContainers {
+		list = append(list, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		list = append(list, &pod.Spec.Containers[i])
+	}
+	return list, len(pod.Spec.InitContainers)
+}
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// wholeCPUsOfPod returns how many CPUs the pod needs at once (policy_static.go, podGuaranteedCPUs).
+func wholeCPUsOfPod(pod *corev1.Pod) int {
+	list, init := containers(pod)
+	starting, running := 0, 0
+	for i, c := range list {
+		n := WholeCPUs(pod, c)
+		if i < init && !isSidecar(c) {
+			starting = max(starting, running+n)
+		} else {
+			running += n
+		}
+	}
+	return max(starting, running)
+}
+
+// staticPolicy repeats what upstream's policy static and topology manager do with pods that are
+// admitted one after another to an empty checkpoint (pkg/kubelet/cm/cpumanager/policy_static.go,
+// cpu_assignment.go; pkg/kubelet/cm/topologymanager). They cannot be imported without the scheduler.
+//
+// Hints of the device and the memory manager are not known here, and options by which upstream
+// chooses other CPUs, of the same number, are not repeated. Where these may change the outcome for a
+// pod, it is said to be unforeseeable.
+type staticPolicy struct {
+	Kubelet
+	cpus map[int]CPU
+	// levels are the groups that upstream fills one after another: sockets, NUMA nodes, cores, CPUs.
+	levels []func(CPU) int
+	// threads is the number of CPUs of a core.
+	threads int
+	// all are the CPUs of the host, free those that can be given to a container, and whole those of
+	// them that share no core with a reserved one.
+	all, free, whole cpuset.CPUSet
+	// guessed means that only the number of the CPUs is known.
+	guessed bool
+	// reused means that containers got CPUs of their pods' init containers, if it was the same ones
+	// that were chosen.
+	reused bool
+}
+
+func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
+	p := &staticPolicy{Kubelet: kubelet, cpus: map[int]CPU{}}
+	if p.guessed = len(kubelet.CPUs) == 0; p.guessed {
+		for id := range int(node.Status.Capacity.Cpu().Value()) {
+			p.CPUs = append(p.CPUs, CPU{ID: id, Core: id})
+		}
+	}
+	all, count := []int{}, [3]map[int]bool{{}, {}, {}}
+	socket, numa, core := func(c CPU) int { return c.Socket }, func(c CPU) int { return c.NUMANode }, func(c CPU) int { return c.Core }
+	for _, c := range p.CPUs {
+		p.cpus[c.ID] = c
+		all = append(all, c.ID)
+		for i, level := range []func(CPU) int{socket, numa, core} {
+			count[i][level(c)] = true
+		}
+	}
+	p.levels = []func(CPU) int{socket, numa, core, func(c CPU) int { return c.ID }}
+	if len(count[0]) >= len(count[1]) {
+		p.levels[0], p.levels[1] = numa, socket
+	}
+	if len(count[2]) > 0 {
+		p.threads = len(p.CPUs) / len(count[2])
+	}
+	p.all = cpuset.New(all...)
+	p.free = p.all
+	reserved := p.ReservedCPUs.Intersection(p.all)
+	if p.ReservedCPUs.IsEmpty() {
+		// Upstream rounds up to whole CPUs.
+		reserved = p.take(p.free, int((p.Reserved.MilliValue()+999)/1000))
+	}
+	p.whole = p.free
+	for _, id := range reserved.List() {
+		p.whole = p.whole.Difference(p.in(core, p.cpus[id].Core))
+	}
+	p.free = p.free.Difference(reserved)
+	return p
+}
+
+// in returns the CPUs of a group of a level.
+func (p *staticPolicy) in(level func(CPU) int, group int) cpuset.CPUSet {
+	var ids []int
+	for _, c := range p.CPUs {
+		if level(c) == group {
+			ids = append(ids, c.ID)
+		}
+	}
+	return cpuset.New(ids...)
+}
+
+// take chooses n of the available CPUs (cpu_assignment.go, takeByTopologyNUMAPacked): it takes whole
+// groups of the first level as long as they are available and not too large, then of the next. At
+// each level groups come first in which least is available. It returns fewer if there are not
+// enough.
+func (p *staticPolicy) take(available cpuset.CPUSet, n int) cpuset.CPUSet {
+	var taken []int
+	for _, level := range p.levels {
+		left := available.Difference(cpuset.New(taken...))
+		free := make([]map[int]int, len(p.levels))
+		for i, l := range p.levels {
+			free[i] = map[int]int{}
+			for _, id := range left.UnsortedList() {
+				free[i][l(p.cpus[id])]++
+			}
+		}
+		order := left.UnsortedList()
+		slices.SortFunc(order, func(a, b int) int {
+			for i, l := range p.levels {
+				a, b := l(p.cpus[a]), l(p.cpus[b])
+				if order := cmp.Or(cmp.Compare(free[i][a], free[i][b]), cmp.Compare(a, b)); order != 0 {
+					return order
+				}
+			}
+			return 0
+		})
+		seen := map[int]bool{}
+		for _, id := range order {
+			group := level(p.cpus[id])
+			if seen[group] {
+				continue
+			}
+			seen[group] = true
+			if all := p.in(level, group); all.Size() <= n-len(taken) && all.IsSubsetOf(left) {
+				taken = append(taken, all.UnsortedList()...)
+			}
+		}
+	}
+	return cpuset.New(taken...)
+}
+
+// numaNodes returns the NUMA nodes of the CPUs as a mask.
+func (p *staticPolicy) numaNodes(cpus cpuset.CPUSet) (mask uint64) {
+	for _, id := range cpus.UnsortedList() {
+		mask |= 1 << p.cpus[id].NUMANode
+	}
+	return mask
+}
+
+// within returns those of the CPUs that are on NUMA nodes of the mask.
+func (p *staticPolicy) within(cpus cpuset.CPUSet, mask uint64) cpuset.CPUSet {
+	var ids []int
+	for _, id := range cpus.UnsortedList() {
+		if mask&(1<<p.cpus[id].NUMANode) != 0 {
+			ids = append(ids, id)
+		}
+	}
+	return cpuset.New(ids...)
+}
+
+// hint returns the NUMA nodes from which n CPUs come first; false if the topology manager rejects the
+// pod. reusable are CPUs that an init container of the pod has had. It is the smallest set of nodes
+// that has enough, and the policies that reject pods accept only as many nodes as an empty host would
+// need (policy_static.go, generateCPUTopologyHints; topologymanager/policy.go).
+func (p *staticPolicy) hint(n int, reusable cpuset.CPUSet) (mask uint64, ok bool) {
+	nodes := p.numaNodes(p.all)
+	least := bits.OnesCount64(nodes)
+	var fits []uint64
+	for mask := nodes; mask != 0; mask = (mask - 1) & nodes { // all subsets
+		if p.within(p.all, mask).Size() >= n {
+			least = min(least, bits.OnesCount64(mask))
+		}
+		if p.numaNodes(reusable)&^mask == 0 && p.within(p.free.Union(reusable), mask).Size() >= n {
+			fits = append(fits, mask)
+		}
+	}
+	if len(fits) == 0 {
+		return nodes, !p.aligns()
+	}
+	mask = slices.MinFunc(fits, func(a, b uint64) int {
+		return cmp.Or(cmp.Compare(bits.OnesCount64(a), bits.OnesCount64(b)), cmp.Compare(a, b))
+	})
+	preferred := bits.OnesCount64(mask) == least && (least == 1 || p.TopologyPolicy != "single-numa-node")
+	return mask, preferred || !p.aligns()
+}
+
+// aligns reports whether the topology manager rejects pods.
+func (p *staticPolicy) aligns() bool {
+	return p.TopologyPolicy == "restricted" || p.TopologyPolicy == "single-numa-node"
+}
+
+// hinted reports whether the topology manager says where CPUs come from.
+func (p *staticPolicy) hinted() bool {
+	return !p.guessed && (p.aligns() || p.TopologyPolicy == "best-effort")
+}
+
+func (p *staticPolicy) option(name string) bool {
+	on, _ := strconv.ParseBool(p.Options[name])
+	return on
+}
+
+// Upstream's reasons for a pod that the topology manager rejects, and for one that an admission
+// handler rejects with an error that has no reason of its own.
+const (
+	topologyAffinityError    = "TopologyAffinityError"
+	unexpectedAdmissionError = "UnexpectedAdmissionError"
+)
+
+// admit gives CPUs to the containers of a pod. It returns nil if the pod may stay.
+func (p *staticPolicy) admit(pod *corev1.Pod) *Rejection {
+	total := wholeCPUsOfPod(pod)
+	if total == 0 {
+		return nil
+	}
+	reject := func(reason, format string, args ...any) *Rejection {
+		return &Rejection{Pod: pod, Reason: reason, Text: fmt.Sprintf(format, args...)}
+	}
+	notAligned := func(n int) *Rejection {
+		return reject(topologyAffinityError, "asks for %d whole CPUs, and the topology policy %s finds no NUMA nodes for them", n, p.TopologyPolicy)
+	}
+	mask, ok := p.numaNodes(p.all), true
+	if p.hinted() && p.TopologyScope == "pod" {
+		if mask, ok = p.hint(total, cpuset.New()); !ok {
+			return notAligned(total)
+		}
+	}
+	reusable := cpuset.New()
+	list, init := containers(pod)
+	for i, c := range list {
+		n := WholeCPUs(pod, c)
+		if n == 0 {
+			continue
+		}
+		if p.hinted() && p.TopologyScope != "pod" {
+			if mask, ok = p.hint(n, reusable); !ok {
+				return notAligned(n)
+			}
+		}
+		if p.option("full-pcpus-only") && !p.guessed {
+			if n%p.threads != 0 {
+				return reject("SMTAlignmentError", "asks for %d whole CPUs in container %s, which is no multiple of the %d of a core", n, c.Name, p.threads)
+			}
+			if left := p.whole.Size(); n > left {
+				return reject("SMTAlignmentError", "asks for %d whole CPUs in container %s, and whole cores with %d are left", n, c.Name, left)
+			}
+		}
+		available := p.free.Union(reusable)
+		if n > available.Size() {
+			return reject(unexpectedAdmissionError, "asks for %d whole CPUs in container %s, and %d that are neither reserved nor given to older pods are left", n, c.Name, available.Size())
+		}
+		aligned := p.within(available, mask)
+		taken := p.take(aligned, min(n, aligned.Size()))
+		taken = taken.Union(p.take(available.Difference(taken), n-taken.Size()))
+		p.free, p.whole = p.free.Difference(taken), p.whole.Difference(taken)
+		if i < init && !isSidecar(c) {
+			reusable, p.reused = reusable.Union(taken), true
+		} else {
+			reusable = reusable.Difference(taken)
+		}
+	}
+	return nil
+}
+
+// unforeseeable says why a pod that is admitted here may be rejected all the same; it returns "" if
+// there is no such reason.
+func (p *staticPolicy) unforeseeable(pod *corev1.Pod) string {
+	if wholeCPUsOfPod(pod) == 0 {
+		return ""
+	}
+	if p.guessed && p.option("full-pcpus-only") {
+		return "which CPUs share a core is known on the node only, and full-pcpus-only is set"
+	}
+	if p.reused || p.TopologyPolicy == "restricted" {
+		for _, option := range []string{"align-by-socket", "distribute-cpus-across-cores", "distribute-cpus-across-numa", "prefer-align-cpus-by-uncorecache"} {
+			if p.option(option) {
+				return fmt.Sprintf("which CPUs older containers get is not known, and %s is set", option)
+			}
+		}
+	}
+	if !p.aligns() {
+		return ""
+	}
+	if p.guessed {
+		return fmt.Sprintf("the NUMA nodes of the CPUs are known on the node only, and the topology policy is %s", p.TopologyPolicy)
+	}
+	if on, _ := strconv.ParseBool(p.TopologyOptions["prefer-closest-numa-nodes"]); on && p.TopologyPolicy == "restricted" {
+		return "the distances of NUMA nodes are not known, and prefer-closest-numa-nodes is set"
+	}
+	if strings.EqualFold(p.MemoryPolicy, "Static") {
+		return fmt.Sprintf("the memory manager has a say under the topology policy %s", p.TopologyPolicy)
+	}
+	list, _ := containers(pod)
+	for _, c := range list {
+		for name := range c.Resources.Requests {
+			if isExtended(name) {
+				return fmt.Sprintf("its %s may be on another NUMA node under the topology policy %s", name, p.TopologyPolicy)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,344 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cpupolicy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	"workload.openshift.io/partition"
+)
+
+// Request is what somebody asks of a node.
+type Request struct {
+	// ID is the operation's, once the controller has taken the request up. Empty means that the Node
+	// does not show this request yet.
+	ID     string
+	Policy Policy
+	// ReservationChanges means that the kubelet starts with another reservation.
+	ReservationChanges bool
+	// AllowEvicted accepts that pods end because they no longer fit.
+	AllowEvicted bool
+}
+
+// Situation is what is known when somebody asks. What the controller cannot know, an agent looks at
+// again on the node.
+type Situation struct {
+	Node *corev1.Node
+	// InForce is the policy that was observed, in the checkpoint or in configz, and never concluded
+	// from a label; empty if nobody has looked.
+	InForce Policy
+	// Pods are those of the node. Assignments are the exclusive CPUs that the checkpoint or the
+	// podresources API shows; nil if nobody has looked.
+	Pods        []corev1.Pod
+	Assignments []partition.Assignment
+	// Kubelet is how the kubelet would start. Its Policy is that of the request.
+	Kubelet Kubelet
+	// Refused is why the agent on the node would refuse the policy, with file and line: what would keep
+	// the kubelet down or leave it as it is. Empty means that it would not, or that nobody has asked it.
+	Refused string
+	// Nodes are those of the cluster.
+	Nodes []corev1.Node
+	// Lock is the operation that holds the lock of the control plane; the zero value means none.
+	Lock Lock
+	// KubeVirt is nil where there is none. Machines are those of the cluster.
+	KubeVirt *virtv1.KubeVirt
+	Machines []virtv1.VirtualMachineInstance
+}
+
+// Lock names an operation and its node.
+type Lock struct{ Operation, Node string }
+
+// Code names a precondition.
+type Code string
+
+const (
+	// AlreadyInForce: the node has that policy, and its reservation does not change.
+	AlreadyInForce Code = "AlreadyInForce"
+	// OperationUnderWay: the annotation of the node is about another operation.
+	OperationUnderWay Code = "OperationUnderWay"
+	// FeatureGateOff: KubeVirt's feature gate CPUManager is off, so that KubeVirt neither labels nodes
+	// nor pins machines. That keeps nobody from going back to none.
+	FeatureGateOff Code = "FeatureGateOff"
+	// PinnedMachine: none, and a machine on the node has dedicated CPUs.
+	PinnedMachine Code = "PinnedMachine"
+	// ExclusivePod: none, and a pod on the node has exclusive CPUs.
+	ExclusivePod Code = "ExclusivePod"
+	// NoMigrationTarget: none, and a machine elsewhere has no other node left to migrate to.
+	NoMigrationTarget Code = "NoMigrationTarget"
+	// NoReservation: static, and no CPU is reserved. The kubelet would not start.
+	NoReservation Code = "NoReservation"
+	// PodRejected: the restarted kubelet would reject a pod, as far as that can be foreseen.
+	PodRejected Code = "PodRejected"
+	// PodMayBeRejected: only the node can tell, or not even that.
+	PodMayBeRejected Code = "PodMayBeRejected"
+	// ControlPlaneNotReady: the node is of the control plane, and another of these is not Ready.
+	ControlPlaneNotReady Code = "ControlPlaneNotReady"
+	// ControlPlaneUnderWay: the node is of the control plane, and something is under way on another.
+	ControlPlaneUnderWay Code = "ControlPlaneUnderWay"
+	// NodeRefuses: the agent has found something in the kubelet's configuration: the policy as a flag,
+	// options beside none, no --config-dir, another operator's file.
+	NodeRefuses Code = "NodeRefuses"
+)
+
+// Finding is a precondition that does not hold, for one object.
+type Finding struct {
+	Code Code
+	// Object is what stands in the way: a pod, a machine or a node.
+	Object string
+	// Text says why, and goes on from Object. Remedy says what to do.
+	Text, Remedy string
+	// Warning means that it does not stand in the way.
+	Warning bool
+}
+
+func (f Finding) String() string { return fmt.Sprintf("%s %s; %s", f.Object, f.Text, f.Remedy) }
+
+// Preconditions returns what stands in the way of a request, and warnings. The order is that of the
+// rules, and in each rule that of the objects' names.
+func Preconditions(request Request, s Situation) (findings []Finding) {
+	for _, rule := range []func(Request, Situation) []Finding{
+		alreadyInForce, operationUnderWay, featureGate, pinnedMachines, exclusivePods, migrationTargets, reservation, readmission, controlPlane, nodeRefuses,
+	} {
+		found := rule(request, s)
+		slices.SortStableFunc(found, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
+		findings = append(findings, found...)
+	}
+	return findings
+}
+
+// Refused reports whether one of the findings is more than a warning.
+func Refused(findings []Finding) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool { return !f.Warning })
+}
+
+func nodeObject(name string) string { return "node " + name }
+
+// A node that has the policy is left alone.
+func alreadyInForce(request Request, s Situation) []Finding {
+	if s.InForce != request.Policy || request.ReservationChanges {
+		return nil
+	}
+	return []Finding{{Code: AlreadyInForce, Object: nodeObject(s.Node.Name), Text: fmt.Sprintf("has the CPU manager policy %s already", request.Policy), Remedy: "there is nothing to do"}}
+}
+
+// One operation at a time. A status that cannot be parsed is none.
+func operationUnderWay(request Request, s Situation) []Finding {
+	status, _, err := ReadStatus(s.Node.Annotations)
+	if err != nil || !status.UnderWay() || request.ID != "" && request.ID == status.ID {
+		return nil
+	}
+	return []Finding{{Code: OperationUnderWay, Object: nodeObject(s.Node.Name), Text: fmt.Sprintf("is being switched: policy %s is %s", status.Policy, status.State), Remedy: "wait until that is complete or failed"}}
+}
+
+const gate = "CPUManager"
+
+// Where KubeVirt is, its feature gate must be on: it is off by default (KubeVirt, virt-config).
+func featureGate(request Request, s Situation) []Finding {
+	if s.KubeVirt == nil {
+		return nil
+	}
+	if developer := s.KubeVirt.Spec.Configuration.DeveloperConfiguration; developer != nil &&
+		slices.Contains(developer.FeatureGates, gate) && !slices.Contains(developer.DisabledFeatureGates, gate) {
+		return nil
+	}
+	return []Finding{{Code: FeatureGateOff, Object: fmt.Sprintf("KubeVirt %s/%s", s.KubeVirt.Namespace, s.KubeVirt.Name), Text: fmt.Sprintf("has its feature gate %s off, so that nodes are not labelled and machines not pinned", gate),
+		Remedy: fmt.Sprintf("add %s to spec.configuration.developerConfiguration.featureGates", gate), Warning: request.Policy == None}}
+}
+
+func machineObject(vmi *virtv1.VirtualMachineInstance) string {
+	return fmt.Sprintf("VirtualMachineInstance %s/%s", vmi.Namespace, vmi.Name)
+}
+
+// isOn reports whether a machine runs on a node, or migrates to it.
+func isOn(vmi *virtv1.VirtualMachineInstance, node string) bool {
+	m := vmi.Status.MigrationState
+	return vmi.Status.NodeName == node || m != nil && m.TargetNode == node && !m.Completed && !m.Failed
+}
+
+// pinned returns the machines with dedicated CPUs that have not ended.
+func (s Situation) pinned() (machines []*virtv1.VirtualMachineInstance) {
+	for i := range s.Machines {
+		if vmi := &s.Machines[i]; vmi.IsCPUDedicated() && !vmi.IsFinal() {
+			machines = append(machines, vmi)
+		}
+	}
+	return machines
+}
+
+// targets returns the nodes to which a machine with dedicated CPUs could migrate, without this node.
+// KubeVirt goes by the label.
+func (s Situation) targets(vmi *virtv1.VirtualMachineInstance) (names []string) {
+	for i := range s.Nodes {
+		node := &s.Nodes[i]
+		if node.Name != s.Node.Name && !isOn(vmi, node.Name) && node.Labels[Label] == "true" && !node.Spec.Unschedulable && ready(node) {
+			names = append(names, node.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Under none the CPUs of a machine would be everybody's.
+func pinnedMachines(request Request, s Situation) (findings []Finding) {
+	if request.Policy != None {
+		return nil
+	}
+	for _, vmi := range s.pinned() {
+		if !isOn(vmi, s.Node.Name) {
+			continue
+		}
+		remedy := "stop it: no other node has the policy static"
+		if targets := s.targets(vmi); len(targets) > 0 {
+			remedy = fmt.Sprintf("migrate it (to %s), or stop it", strings.Join(targets, ", "))
+		}
+		findings = append(findings, Finding{Code: PinnedMachine, Object: machineObject(vmi), Text: "has dedicatedCpuPlacement, and runs on the node", Remedy: remedy})
+	}
+	return findings
+}
+
+// So would those of a pod. Of the pod of a machine that is named, nothing is said.
+func exclusivePods(request Request, s Situation) (findings []Finding) {
+	if request.Policy != None || s.Assignments == nil && s.InForce == None {
+		return nil
+	}
+	named := map[string]bool{}
+	for _, vmi := range s.pinned() {
+		named[string(vmi.UID)] = true
+	}
+	holds := map[string]string{} // what a pod has, by the UID by which the kubelet knows it
+	for _, a := range s.Assignments {
+		holds[a.Pod] = strings.TrimPrefix(holds[a.Pod]+","+a.CPUs.String(), ",")
+	}
+	find := func(object, text string) {
+		findings = append(findings, Finding{Code: ExclusivePod, Object: "pod " + object, Text: text, Remedy: "delete it, or scale down what it belongs to, or have it scheduled to another node"})
+	}
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		uid := cmp.Or(pod.Annotations[corev1.MirrorPodAnnotationKey], string(pod.UID))
+		cpus := holds[uid]
+		delete(holds, uid)
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if by := pod.Labels[virtv1.CreatedByLabel]; ended || by != "" && named[by] {
+			continue
+		}
+		name := pod.Namespace + "/" + pod.Name
+		if n := wholeCPUsOfPod(pod); cpus != "" {
+			find(name, "has the exclusive CPUs "+cpus)
+		} else if s.Assignments == nil && n > 0 {
+			find(name, fmt.Sprintf("is Guaranteed and asks for whole CPUs (%d)", n))
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(holds)) {
+		find("with the UID "+uid, "has the exclusive CPUs "+holds[uid])
+	}
+	return findings
+}
+
+// Machines elsewhere lose a node to migrate to. That is worth a warning once it was their last.
+func migrationTargets(request Request, s Situation) (findings []Finding) {
+	if request.Policy != None {
+		return nil
+	}
+	for _, vmi := range s.pinned() {
+		if vmi.Status.NodeName != "" && !isOn(vmi, s.Node.Name) && len(s.targets(vmi)) == 0 {
+			findings = append(findings, Finding{Code: NoMigrationTarget, Object: machineObject(vmi), Text: fmt.Sprintf("on %s has no other node to migrate to afterwards", nodeObject(vmi.Status.NodeName)),
+				Remedy: "give another node the policy static if the machine must be able to migrate", Warning: true})
+		}
+	}
+	return findings
+}
+
+// The kubelet does not start with static and no CPU reserved (pkg/kubelet/cm/cpumanager, NewManager).
+func reservation(request Request, s Situation) []Finding {
+	if reserved := s.Kubelet.reservation(); request.Policy != Static || reserved.Sign() > 0 {
+		return nil
+	}
+	return []Finding{{Code: NoReservation, Object: nodeObject(s.Node.Name), Text: "reserves no CPU, and with the policy static its kubelet would not start",
+		Remedy: "set cpu in kubeReserved or systemReserved, or reservedSystemCPUs; partition-agent cpu-policy reserve computes what is usual"}}
+}
+
+// A restarted kubelet admits all pods again. That is looked at for none, too: under it more fits, but
+// pods may ask for the label of the other policy.
+func readmission(request Request, s Situation) (findings []Finding) {
+	s.Kubelet.Policy = request.Policy
+	for _, r := range Readmission(s.Node, s.Kubelet, s.Pods) {
+		f := Finding{Code: PodRejected, Object: fmt.Sprintf("pod %s/%s", r.Pod.Namespace, r.Pod.Name), Text: fmt.Sprintf("%s: the restarted kubelet rejects it (%s)", r.Text, r.Reason),
+			Remedy: "make room, or accept with --allow-evicted that it ends", Warning: request.AllowEvicted}
+		if r.Maybe {
+			f.Code, f.Warning = PodMayBeRejected, true
+			f.Text, f.Remedy = fmt.Sprintf("%s (%s)", r.Text, r.Reason), "look at it after the switch"
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// controlPlaneRoles are the labels of nodes whose restart takes a part of the control plane or of
+// etcd away. The last two are RKE2's and older kubeadm's.
+var controlPlaneRoles = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/etcd", "node-role.kubernetes.io/master"}
+
+// IsControlPlane reports whether a node is of the control plane.
+func IsControlPlane(node *corev1.Node) bool {
+	return slices.ContainsFunc(controlPlaneRoles, func(role string) bool { _, is := node.Labels[role]; return is })
+}
+
+func ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// With one node of the control plane under way and another down, too little may be left of it. The
+// lock decides between requests that come at once: neither sees the other's status yet.
+func controlPlane(request Request, s Situation) (findings []Finding) {
+	if !IsControlPlane(s.Node) {
+		return nil
+	}
+	underWay := func(node, text string) {
+		findings = append(findings, Finding{Code: ControlPlaneUnderWay, Object: nodeObject(node), Text: text, Remedy: "ask again when that has ended"})
+	}
+	for i := range s.Nodes {
+		other := &s.Nodes[i]
+		if other.Name == s.Node.Name || !IsControlPlane(other) {
+			continue
+		}
+		if !ready(other) {
+			findings = append(findings, Finding{Code: ControlPlaneNotReady, Object: nodeObject(other.Name), Text: "is of the control plane, too, and is not Ready", Remedy: "bring it back first"})
+		}
+		if status, _, err := ReadStatus(other.Annotations); err == nil && status.UnderWay() && s.Lock.Node != other.Name {
+			underWay(other.Name, fmt.Sprintf("is of the control plane, too, and is being switched: policy %s is %s", status.Policy, status.State))
+		}
+	}
+	if s.Lock != (Lock{}) && (request.ID == "" || s.Lock.Operation != request.ID) {
+		underWay(s.Lock.Node, fmt.Sprintf("holds the lock of the control plane for the operation %s", s.Lock.Operation))
+	}
+	return findings
+}
+
+// The agent has read the files and flags of the kubelet, and says what to do.
+func nodeRefuses(_ Request, s Situation) []Finding {
+	if s.Refused == "" {
+		return nil
+	}
+	return []Finding{{Code: NodeRefuses, Object: nodeObject(s.Node.Name), Text: "refuses: " + s.Refused, Remedy: "partition-agent cpu-policy observe says on the node whether that is done"}}
+}

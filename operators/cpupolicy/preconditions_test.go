@@ -1,0 +1,211 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cpupolicy
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/cpuset"
+	virtv1 "kubevirt.io/api/core/v1"
+	"workload.openshift.io/partition"
+)
+
+// clusterNode returns a Ready node with further labels, given as key=value.
+func clusterNode(name string, labels ...string) *corev1.Node {
+	node := testNode(name, "")
+	node.Annotations = map[string]string{}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for _, label := range labels {
+		key, value, _ := strings.Cut(label, "=")
+		node.Labels[key] = value
+	}
+	return node
+}
+
+func notReady(node *corev1.Node) *corev1.Node {
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	return node
+}
+
+func cordoned(node *corev1.Node) *corev1.Node {
+	node.Spec.Unschedulable = true
+	return node
+}
+
+func annotated(node *corev1.Node, status string) *corev1.Node {
+	node.Annotations[StatusAnnotation] = status
+	return node
+}
+
+func vmi(name, node string, changes ...func(*virtv1.VirtualMachineInstance)) virtv1.VirtualMachineInstance {
+	m := virtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "v", Name: name, UID: types.UID("vmi-" + name)}}
+	m.Spec.Domain.CPU = &virtv1.CPU{DedicatedCPUPlacement: true}
+	m.Status.NodeName, m.Status.Phase = node, virtv1.Running
+	for _, change := range changes {
+		change(&m)
+	}
+	return m
+}
+
+func launcher(vmi string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels = map[string]string{virtv1.CreatedByLabel: "vmi-" + vmi} }
+}
+
+func kubeVirt(gates, disabled []string) *virtv1.KubeVirt {
+	return &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: "kubevirt", Name: "kubevirt"}, Spec: virtv1.KubeVirtSpec{Configuration: virtv1.KubeVirtConfiguration{
+		DeveloperConfiguration: &virtv1.DeveloperConfiguration{FeatureGates: gates, DisabledFeatureGates: disabled}}}}
+}
+
+func TestPreconditions(t *testing.T) {
+	const control = "node-role.kubernetes.io/control-plane="
+	static, none := Request{Policy: Static}, Request{Policy: None}
+	reserves := Kubelet{Reserved: resource.MustParse("100m")}
+	on := func(node *corev1.Node, change func(*Situation)) Situation {
+		s := Situation{Node: node, Kubelet: reserves, Nodes: []corev1.Node{*node}}
+		if change != nil {
+			change(&s)
+		}
+		return s
+	}
+	pods := func(pods ...corev1.Pod) func(*Situation) { return func(s *Situation) { s.Pods = pods } }
+	nodes := func(nodes ...*corev1.Node) func(*Situation) {
+		return func(s *Situation) {
+			for _, node := range nodes {
+				s.Nodes = append(s.Nodes, *node)
+			}
+		}
+	}
+	machines := func(machines []virtv1.VirtualMachineInstance, others ...*corev1.Node) func(*Situation) {
+		return func(s *Situation) { s.Machines = machines; nodes(others...)(s) }
+	}
+	for _, test := range []struct {
+		name      string
+		request   Request
+		situation Situation
+		want      []string // code, object and parts of the rest, with | between; a leading ? means a warning
+	}{
+		{"nothing stands in the way of static", static, on(clusterNode("n1"), pods(testPod("a", "2"))), nil},
+		{"nothing stands in the way of none", none, on(clusterNode("n1"), pods(with(testPod("a", "2"), burstable))), nil},
+
+		{"static already", static, on(clusterNode("n1"), func(s *Situation) { s.InForce = Static }), []string{"AlreadyInForce|node n1|static already"}},
+		{"none already", none, on(clusterNode("n1"), func(s *Situation) { s.InForce = None }), []string{"AlreadyInForce|node n1|none already"}},
+		{"static already, with another reservation", Request{Policy: Static, ReservationChanges: true}, on(clusterNode("n1"), func(s *Situation) { s.InForce = Static }), nil},
+		{"the label is not the truth", static, on(clusterNode("n1", Label+"=true"), nil), nil},
+
+		{"asked for before", static, on(annotated(clusterNode("n1"), `{"status":"requested","policy":"none"}`), nil), []string{"OperationUnderWay|node n1|policy none is requested|wait"}},
+		{"running", static, on(annotated(clusterNode("n1"), `{"status":"running","policy":"static","id":"a1"}`), nil), []string{"OperationUnderWay|node n1|policy static is running"}},
+		{"this very operation", Request{ID: "a1", Policy: Static}, on(annotated(clusterNode("n1"), `{"status":"running","policy":"static","id":"a1"}`), nil), nil},
+		{"another than this operation", Request{ID: "b2", Policy: Static}, on(annotated(clusterNode("n1"), `{"status":"running","policy":"static","id":"a1"}`), nil), []string{"OperationUnderWay|node n1"}},
+		{"an ended one", static, on(annotated(clusterNode("n1"), `{"status":"failed","policy":"static","id":"a1"}`), nil), nil},
+		{"a status that cannot be parsed", static, on(annotated(clusterNode("n1"), `{"status":"runn`), nil), nil},
+
+		{"KubeVirt with its gate", static, on(clusterNode("n1"), func(s *Situation) { s.KubeVirt = kubeVirt([]string{"Snapshot", "CPUManager"}, nil) }), nil},
+		{"KubeVirt without its gate", static, on(clusterNode("n1"), func(s *Situation) { s.KubeVirt = kubeVirt([]string{"Snapshot"}, nil) }), []string{"FeatureGateOff|KubeVirt kubevirt/kubevirt|CPUManager off|featureGates"}},
+		{"KubeVirt with its gate disabled", static, on(clusterNode("n1"), func(s *Situation) { s.KubeVirt = kubeVirt([]string{"CPUManager"}, []string{"CPUManager"}) }), []string{"FeatureGateOff|"}},
+		{"KubeVirt as installed", static, on(clusterNode("n1"), func(s *Situation) { s.KubeVirt = &virtv1.KubeVirt{} }), []string{"FeatureGateOff|"}},
+		{"the way back to none is open without the gate", none, on(clusterNode("n1"), func(s *Situation) { s.KubeVirt = kubeVirt(nil, nil) }), []string{"?FeatureGateOff|"}},
+
+		{"pinned machines on the node", none, on(clusterNode("n1"), machines([]virtv1.VirtualMachineInstance{vmi("b", "n1"), vmi("a", "n1")}, clusterNode("n2", Label+"=true"), clusterNode("n3"), clusterNode("n4", Label+"=true"))),
+			[]string{"PinnedMachine|VirtualMachineInstance v/a|dedicatedCpuPlacement|migrate it (to n2, n4), or stop it", "PinnedMachine|VirtualMachineInstance v/b"}},
+		{"a pinned machine with nowhere to go", none, on(clusterNode("n1", Label+"=true"), machines([]virtv1.VirtualMachineInstance{vmi("a", "n1")}, cordoned(clusterNode("n2", Label+"=true")), notReady(clusterNode("n3", Label+"=true")))),
+			[]string{"PinnedMachine|VirtualMachineInstance v/a|stop it: no other node"}},
+		{"a pinned machine that migrates to the node", none, on(clusterNode("n1"), machines([]virtv1.VirtualMachineInstance{vmi("a", "n2", func(m *virtv1.VirtualMachineInstance) {
+			m.Status.MigrationState = &virtv1.VirtualMachineInstanceMigrationState{TargetNode: "n1"}
+		})})), []string{"PinnedMachine|VirtualMachineInstance v/a"}},
+		{"machines that are not pinned, have ended, are elsewhere or have left", none, on(clusterNode("n1"), machines([]virtv1.VirtualMachineInstance{
+			vmi("a", "n1", func(m *virtv1.VirtualMachineInstance) { m.Spec.Domain.CPU = nil }),
+			vmi("b", "n1", func(m *virtv1.VirtualMachineInstance) { m.Status.Phase = virtv1.Succeeded }),
+			vmi("c", "n2", func(m *virtv1.VirtualMachineInstance) {
+				m.Status.MigrationState = &virtv1.VirtualMachineInstanceMigrationState{TargetNode: "n1", Failed: true}
+			}),
+		}, clusterNode("n2", Label+"=true"), clusterNode("n3", Label+"=true"))), nil},
+		{"a pinned machine elsewhere loses its last target", none, on(clusterNode("n1", Label+"=true"), machines([]virtv1.VirtualMachineInstance{vmi("a", "n2"), vmi("b", "")}, clusterNode("n2", Label+"=true"), clusterNode("n3", Label+"=false"))),
+			[]string{"?NoMigrationTarget|VirtualMachineInstance v/a|on node n2 has no other node to migrate to"}},
+		{"pinned machines do not matter to static", static, on(clusterNode("n1"), machines([]virtv1.VirtualMachineInstance{vmi("a", "n1"), vmi("b", "n2")})), nil},
+
+		{"pods that may have exclusive CPUs, as far as the API shows it", none, on(clusterNode("n1"), pods(testPod("a", "1", "500m"), testPod("b", "500m"), with(testPod("c", "1"), failed))),
+			[]string{"ExclusivePod|pod d/a|whole CPUs (1)|delete it"}},
+		{"pods that have exclusive CPUs, as the checkpoint shows it", none, on(clusterNode("n1"), func(s *Situation) {
+			s.Pods = []corev1.Pod{testPod("a", "1"), testPod("b", "1"), with(testPod("s", "1"), staticPod), with(testPod("c", "1"), failed)}
+			s.Assignments = []partition.Assignment{{Pod: "uid-b", Container: "c0", CPUs: cpuset.New(1)}, {Pod: "uid-b", Container: "c1", CPUs: cpuset.New(2, 3)}, {Pod: "x", Container: "c0", CPUs: cpuset.New(5)}, {Pod: "unknown", CPUs: cpuset.New(4)}, {Pod: "uid-c", CPUs: cpuset.New(6)}}
+		}), []string{"ExclusivePod|pod d/b|exclusive CPUs 1,2-3", "ExclusivePod|pod d/s|exclusive CPUs 5", "ExclusivePod|pod with the UID unknown|exclusive CPUs 4"}},
+		{"no pod has, as the checkpoint shows it", none, on(clusterNode("n1"), func(s *Situation) {
+			s.Pods, s.Assignments = []corev1.Pod{testPod("a", "1")}, []partition.Assignment{}
+		}), nil},
+		{"no pod can have under none", Request{Policy: None, ReservationChanges: true}, on(clusterNode("n1"), func(s *Situation) { s.InForce = None; s.Pods = []corev1.Pod{testPod("a", "1")} }), nil},
+		{"the pod of a machine is named once", none, on(clusterNode("n1"), func(s *Situation) {
+			machines([]virtv1.VirtualMachineInstance{vmi("a", "n1")}, clusterNode("n2", Label+"=true"))(s)
+			s.Pods = []corev1.Pod{with(testPod("virt-launcher-a", "1"), launcher("a")), with(testPod("virt-launcher-gone", "1"), launcher("gone"))}
+		}), []string{"PinnedMachine|VirtualMachineInstance v/a", "ExclusivePod|pod d/virt-launcher-gone"}},
+
+		{"static without a reservation", static, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.Reserved = resource.Quantity{} }), []string{"NoReservation|node n1|would not start|reserve"}},
+		{"static with a pool", static, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.Reserved, s.Kubelet.ReservedCPUs = resource.Quantity{}, cpuset.New(0, 1) }), nil},
+		{"none without a reservation", none, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.Reserved = resource.Quantity{} }), nil},
+
+		{"pods that the restarted kubelet rejects", static, on(clusterNode("n1"), pods(testPod("b", "4"), testPod("a", "4"))),
+			[]string{"PodRejected|pod d/a|UnexpectedAdmissionError|--allow-evicted", "PodRejected|pod d/b|UnexpectedAdmissionError"}},
+		{"accepted", Request{Policy: Static, AllowEvicted: true}, on(clusterNode("n1"), pods(testPod("b", "4"))), []string{"?PodRejected|pod d/b"}},
+		{"pods that it may reject", static, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.TopologyPolicy, s.Pods = "restricted", []corev1.Pod{testPod("a", "2")} }), []string{"?PodMayBeRejected|pod d/a|NUMA"}},
+		{"pods that want the label of the other policy", none, on(clusterNode("n1"), pods(with(testPod("a", "100m"), selects(Label, "true")))), []string{"PodRejected|pod d/a|cpumanager=false|NodeAffinity"}},
+
+		{"the control plane is whole", static, on(clusterNode("n1", control), nodes(clusterNode("n2", control), notReady(clusterNode("worker")))), nil},
+		{"a worker does not care", static, on(clusterNode("worker"), nodes(notReady(clusterNode("n1", control)))), nil},
+		{"another of the control plane is down", static, on(clusterNode("n1", control), nodes(notReady(clusterNode("n3", "node-role.kubernetes.io/etcd=true")), notReady(clusterNode("n2", "node-role.kubernetes.io/master=")))),
+			[]string{"ControlPlaneNotReady|node n2|not Ready", "ControlPlaneNotReady|node n3"}},
+		{"another of the control plane is under way", static, on(clusterNode("n1", control), nodes(annotated(clusterNode("n2", control), `{"status":"running","policy":"none","id":"x"}`))), []string{"ControlPlaneUnderWay|node n2|policy none is running"}},
+		{"another has the lock", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) {
+			nodes(annotated(clusterNode("n2", control), `{"status":"requested","policy":"none","id":"x"}`))(s)
+			s.Lock = Lock{"x", "n2"}
+		}), []string{"ControlPlaneUnderWay|node n2|lock|operation x"}},
+		{"this operation has the lock", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) { s.Lock = Lock{"b2", "n1"} }), nil},
+
+		{"the agent refuses", none, on(clusterNode("n1"), func(s *Situation) { s.Refused = "/etc/k/a.conf:7: options beside none" }), []string{"NodeRefuses|node n1|/etc/k/a.conf:7: options beside none|observe"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := Preconditions(test.request, test.situation)
+			var lines []string
+			refused := false
+			for _, f := range got {
+				lines = append(lines, string(f.Code)+" "+f.String())
+				refused = refused || !f.Warning
+			}
+			if len(got) != len(test.want) {
+				t.Fatalf("got %d findings, want %d: %s", len(got), len(test.want), strings.Join(lines, "\n"))
+			}
+			for i, f := range got {
+				parts := strings.Split(test.want[i], "|")
+				code, warning := strings.CutPrefix(parts[0], "?")
+				if string(f.Code) != code || f.Warning != warning || parts[1] != "" && f.Object != parts[1] {
+					t.Errorf("got %s (warning: %v), want %s", lines[i], f.Warning, test.want[i])
+				}
+				for _, part := range parts[2:] {
+					if !strings.Contains(f.String(), part) {
+						t.Errorf("%q lacks %q", f.String(), part)
+					}
+				}
+			}
+			if Refused(got) != refused {
+				t.Errorf("Refused: %v", !refused)
+			}
+		})
+	}
+}

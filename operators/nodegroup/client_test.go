@@ -1,0 +1,138 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package nodegroup
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// counted returns a client that counts its writes.
+func counted(writes *int, objects ...client.Object) client.Client {
+	return fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			*writes++
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			*writes++
+			return c.Create(ctx, obj, opts...)
+		},
+	}).Build()
+}
+
+func TestUpdateNode(t *testing.T) {
+	ctx, writes := t.Context(), 0
+	n := node("n1")
+	c := counted(&writes, &n)
+	update := func(change func(*corev1.Node) error) error {
+		return Client{c, c}.UpdateNode(ctx, "n1", change)
+	}
+	take := func(operation string) func(*corev1.Node) error {
+		return func(node *corev1.Node) error {
+			held, err := ClaimOf(node)
+			if err != nil {
+				return err
+			}
+			claim := Claim{"cpupolicy", operation, at}
+			if err := claim.Check(node.Name, held, node.Spec.Unschedulable, false); err != nil {
+				return err
+			}
+			Put(node, claim)
+			return nil
+		}
+	}
+	checkError(t, update(take("a1")))
+	checkError(t, update(take("a1")))
+	if writes != 1 {
+		t.Errorf("%d writes, want 1: what changes nothing is not written", writes)
+	}
+	checkError(t, update(take("b2")), "node n1", "a1")
+
+	// Somebody else writes between reading and writing: a conflict, and nothing is written.
+	err := update(func(node *corev1.Node) error {
+		checkError(t, update(func(node *corev1.Node) error { Put(node, Claim{"tuning", "c3", at}); return nil }))
+		Put(node, Claim{})
+		return nil
+	})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	var got corev1.Node
+	checkError(t, c.Get(ctx, client.ObjectKey{Name: "n1"}, &got))
+	if claim, err := ClaimOf(&got); err != nil || claim.Operation != "c3" {
+		t.Errorf("got %v, %v, want the claim of c3", claim, err)
+	}
+	if err := (Client{c, c}).UpdateNode(ctx, "gone", take("a1")); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want not found", err)
+	}
+}
+
+func TestUpdateHolders(t *testing.T) {
+	ctx, writes := t.Context(), 0
+	c := counted(&writes)
+	key := client.ObjectKey{Namespace: "ns", Name: "lock"}
+	update := func(change func(Holders) (Holders, error)) error {
+		return Client{c, c}.UpdateHolders(ctx, key, change)
+	}
+	add := func(operation string) func(Holders) (Holders, error) {
+		return func(h Holders) (Holders, error) { return h.Add(Holder{operation, "n1", at}, 1) }
+	}
+	remove := func(h Holders) (Holders, error) { return h.Remove("a1"), nil }
+
+	checkError(t, update(remove))
+	if writes != 0 {
+		t.Errorf("%d writes, want 0: there is nothing to remove", writes)
+	}
+	// Two find no Lease, and one creates it.
+	err := update(func(h Holders) (Holders, error) {
+		checkError(t, update(add("a1")))
+		return h.Add(Holder{"b2", "n2", at}, 1)
+	})
+	if !apierrors.IsAlreadyExists(err) {
+		t.Errorf("got %v, want already exists", err)
+	}
+	var full *FullError
+	if err := update(add("b2")); !errors.As(err, &full) {
+		t.Errorf("got %v, want a FullError", err)
+	}
+	// Two read the same Lease, and one writes it.
+	err = update(func(h Holders) (Holders, error) {
+		checkError(t, update(remove))
+		return h.Add(Holder{"b2", "n2", at}, 2)
+	})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	checkError(t, update(add("b2")))
+	var lease coordinationv1.Lease
+	checkError(t, c.Get(ctx, key, &lease))
+	if h, err := HoldersOf(&lease); err != nil || len(h) != 1 || !h.Has("b2") {
+		t.Errorf("got %v, %v, want b2 alone", h, err)
+	}
+	lease.Annotations[HoldersAnnotation] = "x"
+	checkError(t, c.Update(ctx, &lease))
+	checkError(t, update(add("c3")), "lease ns/lock", "x")
+}

@@ -1,0 +1,144 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package nodegroup
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// HoldersAnnotation on a Lease says which operations hold a lock.
+const HoldersAnnotation = "nodegroup.workload.openshift.io/holders"
+
+// Holder is an operation that holds a lock, and its node.
+type Holder struct {
+	Operation string    `json:"operation"`
+	Node      string    `json:"node"`
+	Since     time.Time `json:"since"`
+}
+
+// Holders are the operations that hold a lock: as many at a time as whoever takes it allows. A group
+// of nodes has one, so that no more of them are under way than its limit says, and the nodes of the
+// control plane have another, which one operation holds at a time. Only one object with one resource
+// version can decide that: of two operations that begin at once, on two nodes, neither sees the
+// other's claim.
+//
+// The lock is of this package, and not of rollout: like a claim it says who may act, is written with
+// the resource version and does not expire by time. Package rollout decides when an operation may
+// begin, and knows no object in which that could be written down. Those who know no rollout, a
+// webhook that answers two requests at once, can take the same lock.
+type Holders []Holder
+
+// FullError says that a lock has no room.
+type FullError struct {
+	By  Holders
+	Max int
+}
+
+func (e *FullError) Error() string {
+	var names []string
+	for _, h := range e.By {
+		names = append(names, fmt.Sprintf("operation %s on node %s", h.Operation, h.Node))
+	}
+	return fmt.Sprintf("held by %s, and at most %d may be under way", strings.Join(names, ", "), e.Max)
+}
+
+// Add returns the holders with another one, unless there are max of them: then it returns a FullError.
+// An operation that holds the lock may ask again, even if there are more than max by now.
+func (h Holders) Add(holder Holder, max int) (Holders, error) {
+	if h.Has(holder.Operation) {
+		return h, nil
+	}
+	if len(h) >= max {
+		return h, &FullError{h, max}
+	}
+	return append(slices.Clip(h), holder), nil
+}
+
+// Has reports whether an operation holds the lock.
+func (h Holders) Has(operation string) bool {
+	return slices.ContainsFunc(h, func(other Holder) bool { return other.Operation == operation })
+}
+
+// Remove returns the holders without an operation.
+func (h Holders) Remove(operation string) Holders {
+	return slices.DeleteFunc(slices.Clone(h), func(other Holder) bool { return other.Operation == operation })
+}
+
+// HoldersOf returns who holds the lock that a Lease stands for. If that cannot be read, nobody may
+// take it.
+func HoldersOf(lease *coordinationv1.Lease) (Holders, error) {
+	value, has := lease.Annotations[HoldersAnnotation]
+	if !has {
+		return nil, nil
+	}
+	holders, err := ParseHolders(value)
+	if err != nil {
+		return nil, fmt.Errorf("lease %s/%s: %w", lease.Namespace, lease.Name, err)
+	}
+	return holders, nil
+}
+
+// ParseHolders reads a value of the annotation.
+func ParseHolders(value string) (Holders, error) {
+	var h Holders
+	if err := decode(value, &h); err != nil {
+		return nil, fmt.Errorf("annotation %s: %q is no list of holders: %w", HoldersAnnotation, value, err)
+	}
+	for _, holder := range h {
+		if holder.Operation == "" || holder.Node == "" {
+			return nil, fmt.Errorf("annotation %s: %q has a holder without operation or node", HoldersAnnotation, value)
+		}
+		if err := checkYear(holder.Since); err != nil {
+			return nil, fmt.Errorf("annotation %s: %q: %w", HoldersAnnotation, value, err)
+		}
+	}
+	return h, nil
+}
+
+// String returns the value of the annotation.
+func (h Holders) String() string {
+	h = append(Holders{}, h...)
+	for i := range h {
+		h[i].Since = h[i].Since.UTC().Truncate(time.Second)
+	}
+	return encode(h)
+}
+
+// PutHolders writes the holders into a Lease. Its holder identity repeats the operations, for those
+// who look with kubectl.
+func PutHolders(lease *coordinationv1.Lease, h Holders) {
+	if len(h) == 0 {
+		delete(lease.Annotations, HoldersAnnotation)
+		lease.Spec.HolderIdentity = nil
+		return
+	}
+	if lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	lease.Annotations[HoldersAnnotation] = h.String()
+	var operations []string
+	for _, holder := range h {
+		operations = append(operations, holder.Operation)
+	}
+	identity := strings.Join(operations, ",")
+	lease.Spec.HolderIdentity = &identity
+}

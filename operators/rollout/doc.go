@@ -1,0 +1,34 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package rollout carries operations on nodes through: at most one on a node, no more of a group at
+// once than its limit allows, each with an end that was observed. It knows neither what is done nor
+// what nodes are otherwise (docs/dev/operators.md).
+//
+//	Requested --> Running --> Succeeded | Failed | RolledBack
+//	    \-------------------> Failed
+//
+// Plan decides: what one look has shown goes in, what should be done comes out. Rollout does that:
+// each action reads again what it changes, compares the id of the operation first, and writes with the
+// resource version. So a look may be old, a write may fail or take effect without anybody hearing of
+// it, the program may end between any two steps, and another one may run beside it: the next look goes
+// on from what is there. Nothing is kept in memory.
+//
+// An operation begins with its locks, then takes the claim on its node and becomes Running in one
+// write, and only then is started. It ends in the opposite order: its result is written, it is
+// finished, its claim is released, then its locks. So a claim or a lock is there whenever something
+// may run.
+package rollout

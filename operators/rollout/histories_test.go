@@ -1,0 +1,543 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rollout
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"workload.openshift.io/operators/nodegroup"
+)
+
+// This file runs seeded histories: two controllers, since the old one may not know yet that it was
+// replaced, that go by looks of any age, at nodes and locks of different times, are stopped at any
+// call while others act, end at any call, meet conflicts, and do not hear of writes that took effect;
+// users who ask at any time; nodes that come and go; persons who cordon; another companion that
+// claims.
+//
+// What must hold: nothing starts beside something else on its node, without the claim, in spite of a
+// refusal, or beyond the limit of a lock; no controller replaces a newer operation, takes back an end,
+// or reports one that was not observed; nobody else's claim or cordon is overrun. And in the end, once
+// nothing disturbs any more: each operation that was not replaced has ended, and was started unless it
+// was refused or ran out of time; no claim and no lock is left.
+
+const (
+	owner     = "rollouttest"
+	timeLimit = 10 * time.Minute
+)
+
+var (
+	histories = flag.Int("histories", 100_000, "how many histories TestHistories runs")
+	seed      = flag.Uint64("seed", 0, "the one history that TestHistories tells; 0 means all, and none told")
+)
+
+// locks are those of the nodes n0, n1 and n2.
+var locks = [][]Lock{{{"control-plane", 1}, {"group", 2}}, {{"control-plane", 1}, {"group", 2}}, {{"group", 2}}}
+
+// job is what the fake runner has done of an operation.
+type job struct {
+	node            int
+	begun, finished bool
+	end             Phase // empty while it is under way
+}
+
+type storedNode struct {
+	State
+	version int
+	exists  bool
+	// born counts the nodes that this one replaces.
+	born int
+	// byPerson means that the cordon is nobody's claim's.
+	byPerson, waits bool
+}
+
+type lease struct {
+	holders nodegroup.Holders
+	version int
+}
+
+type world struct {
+	*rand.Rand
+	now      time.Time
+	nodes    [3]storedNode
+	leases   map[string]*lease
+	jobs     map[string]*job
+	refused  map[string]bool
+	born     map[string]int // which node of its name an operation was asked of
+	looks    []Look
+	ids      int
+	depth    int
+	quiet    bool
+	problems []string
+	tell     bool
+	story    []string
+	counts   map[string]int
+}
+
+func newWorld(seed uint64, counts map[string]int) *world {
+	w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(0, 0), leases: map[string]*lease{"control-plane": {}, "group": {}}, jobs: map[string]*job{}, refused: map[string]bool{}, born: map[string]int{}, looks: make([]Look, 0, 8), counts: counts}
+	for i := range w.nodes {
+		w.nodes[i].exists = true
+	}
+	return w
+}
+
+func (w *world) say(format string, args ...any) {
+	if w.tell {
+		w.story = append(w.story, strings.Repeat("    ", w.depth)+fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) wrong(format string, args ...any) {
+	w.problems = append(w.problems, fmt.Sprintf(format, args...))
+	w.say("WRONG: "+format, args...)
+}
+
+func (w *world) one(in int) bool { return w.IntN(in) == 0 }
+
+func operationID(n int) string { return "op" + strconv.Itoa(n) }
+
+func index(node string) int { return int(node[1] - '0') }
+
+// crash ends a controller at a call.
+type crash struct{}
+
+var errLost = errors.New("the connection was lost")
+
+// before is called before a call of a controller takes effect, after after it.
+func (w *world) before(call string, args ...any) error {
+	if w.quiet {
+		return nil
+	}
+	if w.depth < 3 && w.one(8) {
+		w.say(call+" is under way, and meanwhile:", args...)
+		w.depth++
+		for range 1 + w.IntN(3) {
+			w.event()
+		}
+		w.depth--
+	}
+	switch w.IntN(60) {
+	case 0:
+		panic(crash{})
+	case 1:
+		return errLost
+	}
+	w.say(call, args...)
+	return nil
+}
+
+func (w *world) after() error {
+	if w.quiet {
+		return nil
+	}
+	switch w.IntN(60) {
+	case 0:
+		w.counts["crashes after a write"]++
+		panic(crash{})
+	case 1:
+		w.counts["answers lost"]++
+		return errLost
+	}
+	return nil
+}
+
+// Get implements Store.
+func (w *world) Get(_ context.Context, node string) (State, error) {
+	if err := w.before("get %s", node); err != nil {
+		return State{}, err
+	}
+	n := w.nodes[index(node)]
+	if !n.exists {
+		return State{}, apierrors.NewNotFound(corev1.Resource("nodes"), node)
+	}
+	return n.State, nil
+}
+
+// Update implements Store.
+func (w *world) Update(_ context.Context, node string, change func(*State) error) error {
+	n := &w.nodes[index(node)]
+	version, s := n.version, n.State
+	if !n.exists {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), node)
+	}
+	if err := change(&s); err != nil {
+		return err
+	}
+	if err := w.before("write %s: %s %s, claim %s", node, s.Operation.ID, s.Operation.Phase, s.Claim.Operation); err != nil {
+		return err
+	}
+	if n.version != version {
+		w.counts["conflicts"]++
+		w.say("conflict")
+		return apierrors.NewConflict(corev1.Resource("nodes"), node, nil)
+	}
+	w.check(node, *n, s)
+	n.State, n.version = s, n.version+1
+	return w.after()
+}
+
+// check looks at a controller's write.
+func (w *world) check(node string, was storedNode, is State) {
+	from, to := was.Operation, is.Operation
+	switch {
+	case from.ID != to.ID:
+		w.wrong("%s: operation %s was replaced by %s", node, from.ID, to.ID)
+	case from.Phase.Ended() && from != to:
+		w.wrong("%s: operation %s was %s and became %s", node, from.ID, from.Phase, to.Phase)
+	case from.Phase == Running && to.Phase == Requested:
+		w.wrong("%s: operation %s was running, and is requested again", node, from.ID)
+	}
+	if j := w.jobs[to.ID]; to.Phase != from.Phase && to.Phase.Ended() && to.Message == "" && (j == nil || j.end != to.Phase) {
+		w.wrong("%s: operation %s is reported as %s, and was %+v", node, to.ID, to.Phase, j)
+	}
+	if was.Claim.Owner != "" && was.Claim.Owner != owner && is.Claim != was.Claim {
+		w.wrong("%s: the claim of %s was removed", node, was.Claim.Owner)
+	}
+	if was.Claim == (nodegroup.Claim{}) && is.Claim != was.Claim && was.byPerson && was.Operation.Phase == Requested {
+		w.wrong("%s: claimed though a person has cordoned it", node)
+	}
+	if is.Claim.Owner == owner && is.Claim != was.Claim && from.Phase.Ended() {
+		w.wrong("%s: claimed for operation %s, which had ended", node, from.ID)
+	}
+	if was.Claim.Owner == owner && is.Claim != was.Claim {
+		if j := w.jobs[was.Claim.Operation]; j != nil && j.begun && j.end == "" {
+			w.wrong("%s: operation %s lost its claim while it runs", node, was.Claim.Operation)
+		}
+	}
+}
+
+// UpdateHolders implements Store.
+func (w *world) UpdateHolders(_ context.Context, name string, change func(nodegroup.Holders) (nodegroup.Holders, error)) error {
+	l := w.leases[name]
+	version := l.version
+	holders, err := change(l.holders)
+	if err != nil {
+		return err
+	}
+	if err := w.before("write lock %s: %v", name, holders); err != nil {
+		return err
+	}
+	if l.version != version {
+		w.counts["conflicts"]++
+		w.say("conflict")
+		return apierrors.NewConflict(corev1.Resource("leases"), name, nil)
+	}
+	l.holders, l.version = holders, l.version+1
+	return w.after()
+}
+
+// Start implements Runner.
+func (w *world) Start(_ context.Context, node, id string) error {
+	if err := w.before("start %s on %s", id, node); err != nil {
+		return err
+	}
+	n := &w.nodes[index(node)]
+	if !n.exists || n.born != w.born[id] {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), node)
+	}
+	if w.jobs[id] != nil || !w.quiet && w.one(10) {
+		return nil // it began before, was finished, or has something to do first
+	}
+	w.counts["starts"]++
+	j := &job{node: index(node), begun: true}
+	w.jobs[id] = j
+	w.say("%s begins on %s", id, node)
+	for other, o := range w.jobs {
+		if o != j && o.begun && o.end == "" && o.node == j.node {
+			w.wrong("%s: operations %s and %s run at once", node, id, other)
+		}
+	}
+	if !n.owns(owner, id) {
+		w.wrong("%s: operation %s runs without a claim: %+v", node, id, n.State)
+	}
+	if w.refused[id] {
+		w.wrong("%s: operation %s runs though it was refused", node, id)
+	}
+	for _, lock := range locks[j.node] {
+		running := 0
+		for _, o := range w.jobs {
+			if o.begun && o.end == "" && slices.Contains(locks[o.node], lock) {
+				running++
+			}
+		}
+		if running > lock.Max {
+			w.wrong("%s: with operation %s, %d run that need the lock %s", node, id, running, lock.Name)
+		}
+	}
+	return w.after()
+}
+
+// Observe implements Runner.
+func (w *world) Observe(_ context.Context, node, id string) (Result, error) {
+	if err := w.before("observe %s", id); err != nil {
+		return Result{}, err
+	}
+	switch j := w.jobs[id]; {
+	case !w.quiet && w.one(10):
+		return Result{Seen: Unknown}, nil
+	case j == nil || j.finished:
+		return Result{Seen: Absent}, nil
+	case j.end == "":
+		return Result{Seen: UnderWay}, nil
+	default:
+		return Result{Seen: Over, Phase: j.end}, nil
+	}
+}
+
+// Finish implements Runner.
+func (w *world) Finish(_ context.Context, node, id string) error {
+	if err := w.before("finish %s", id); err != nil {
+		return err
+	}
+	j := w.jobs[id]
+	if j == nil {
+		j = &job{node: index(node)}
+		w.jobs[id] = j
+	}
+	if j.begun && j.end == "" {
+		w.wrong("%s: operation %s is finished while it runs", node, id)
+	}
+	j.finished = true
+	return w.after()
+}
+
+// look returns what there is to see now.
+func (w *world) look() Look {
+	look := Look{Now: w.now, Owner: owner, TimeLimit: timeLimit, Holders: make(map[string]nodegroup.Holders, 2), Nodes: make([]Node, 0, len(w.nodes))}
+	for i, n := range w.nodes {
+		if !n.exists {
+			continue
+		}
+		node := Node{Name: "n" + strconv.Itoa(i), State: n.State, Locks: locks[i]}
+		if n.waits {
+			node.Waits = "paused"
+		}
+		if w.refused[n.Operation.ID] {
+			node.Refused = "not possible"
+		}
+		look.Nodes = append(look.Nodes, node)
+	}
+	for name, l := range w.leases {
+		look.Holders[name] = l.holders
+	}
+	return look
+}
+
+// step runs a controller once, with the newest look or an older one.
+func (w *world) step(look Look) (again time.Time) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, is := r.(crash); !is {
+				panic(r)
+			}
+			w.say("it ends")
+		}
+	}()
+	again, err := Rollout{w, w}.Step(context.Background(), look)
+	if err != nil && w.quiet {
+		w.wrong("an error while nothing disturbs: %v", err)
+	}
+	return again
+}
+
+// event lets something happen.
+func (w *world) event() {
+	i := w.IntN(len(w.nodes))
+	n := &w.nodes[i]
+	changed := true
+	switch e := w.IntN(20); {
+	case e < 9:
+		changed = false
+		look := w.look()
+		if len(w.looks) < cap(w.looks) {
+			w.looks = append(w.looks, look)
+		} else {
+			w.looks[w.IntN(len(w.looks))] = look
+		}
+		if w.one(3) {
+			look = w.looks[w.IntN(len(w.looks))]
+		}
+		if w.one(4) { // nodes and locks are not read at once
+			look.Holders = w.looks[w.IntN(len(w.looks))].Holders
+		}
+		w.say("a controller looks (as of %s)", look.Now.Sub(time.Unix(0, 0)))
+		w.step(look)
+	case e < 12:
+		// A webhook keeps users from asking twice. It may not be there.
+		if n.exists && (n.Operation.ID == "" || n.Operation.Phase.Ended() || w.one(6)) {
+			w.ids++
+			id := operationID(w.ids)
+			n.Operation = Operation{ID: id, Phase: Requested, Since: w.now}
+			w.refused[id], w.born[id] = w.one(10), n.born
+			w.counts["requests"]++
+			w.say("a user asks for %s on n%d (refused: %v)", id, i, w.refused[id])
+		}
+	case e < 15:
+		changed = false
+		w.progress()
+	case e == 15:
+		d := time.Duration(w.IntN(int(timeLimit/time.Second))) * time.Second
+		w.now, changed = w.now.Add(d), false
+		w.say("%s pass", d)
+	case e == 16:
+		n.Cordoned, n.byPerson = !n.Cordoned, !n.Cordoned
+		w.say("a person cordons n%d: %v", i, n.Cordoned)
+	case e == 17 && n.Claim.Owner == "other":
+		n.Claim = nodegroup.Claim{}
+		w.say("another companion releases n%d", i)
+	case e == 17 && (nodegroup.Claim{Owner: "other", Operation: "x"}).Check("", n.Claim, n.Cordoned, false) == nil && n.exists:
+		n.Claim = nodegroup.Claim{Owner: "other", Operation: "x", Since: w.now}
+		w.say("another companion claims n%d", i)
+	case e == 18:
+		n.waits, changed = !n.waits, false
+	case e == 19 && w.one(2):
+		if n.exists {
+			for _, j := range w.jobs {
+				if j.begun && j.end == "" && j.node == i {
+					j.end = Failed
+				}
+			}
+		}
+		*n = storedNode{exists: !n.exists, version: n.version, born: n.born + 1}
+		w.say("n%d exists: %v", i, n.exists)
+	case e == 19 && w.one(3):
+		n.Operation = Operation{}
+		w.say("somebody makes the operation of n%d unreadable", i)
+	}
+	if changed {
+		n.version++
+	}
+}
+
+// progress lets something that runs end, and reports whether anything runs.
+func (w *world) progress() (busy bool) {
+	for id := 1; id <= w.ids; id++ { // not by map, so that each history can be repeated
+		j := w.jobs[operationID(id)]
+		if j == nil || !j.begun || j.end != "" {
+			continue
+		}
+		if busy = true; w.one(2) {
+			j.end = []Phase{Succeeded, Failed, RolledBack}[w.IntN(3)]
+			w.say("%s ends: %s", operationID(id), j.end)
+			break
+		}
+	}
+	return busy
+}
+
+// settle lets everything come to its end.
+func (w *world) settle() {
+	w.quiet = true
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		n.waits, n.Cordoned, n.byPerson, n.version = false, false, false, n.version+1
+		if n.Claim.Owner == "other" {
+			n.Claim = nodegroup.Claim{}
+		}
+	}
+	w.say("nothing disturbs any more")
+	for range 100 {
+		look := w.look()
+		busy := w.progress()
+		if again := w.step(look); !busy && !again.Equal(look.Now) {
+			break
+		}
+	}
+	for i, n := range w.nodes {
+		id := n.Operation.ID
+		j := w.jobs[id]
+		switch op := n.Operation; {
+		case !n.exists || id == "":
+		case !op.Phase.Ended():
+			w.wrong("n%d: operation %s was lost: it stays %s", i, id, op.Phase)
+		case !w.refused[id] && !strings.HasPrefix(op.Message, "no result after") && (j == nil || !j.begun):
+			w.wrong("n%d: operation %s was lost: it is %s, and never ran", i, id, op.Phase)
+		}
+		if n.Claim != (nodegroup.Claim{}) {
+			w.wrong("n%d: the claim of %s is left", i, n.Claim.Operation)
+		}
+	}
+	for name, l := range w.leases {
+		if len(l.holders) > 0 {
+			w.wrong("the lock %s is left to %v", name, l.holders)
+		}
+	}
+}
+
+func run(seed uint64, counts map[string]int, tell bool) *world {
+	w := newWorld(seed, counts)
+	w.tell = tell
+	for range 8 + w.IntN(20) {
+		w.event()
+		if len(w.problems) > 0 {
+			return w
+		}
+	}
+	w.settle()
+	return w
+}
+
+func TestHistories(t *testing.T) {
+	first, last := uint64(1), uint64(*histories)
+	if *seed != 0 {
+		first, last = *seed, *seed
+	}
+	start, workers := time.Now(), uint64(runtime.GOMAXPROCS(0))
+	counts, failed := make([]map[string]int, workers), make([]uint64, workers)
+	var wait sync.WaitGroup
+	for i := range workers {
+		counts[i] = map[string]int{}
+		wait.Go(func() {
+			for s := first + i; s <= last && failed[i] == 0; s += workers {
+				if w := run(s, counts[i], false); len(w.problems) > 0 {
+					failed[i] = s
+				}
+			}
+		})
+	}
+	wait.Wait()
+	for _, s := range failed {
+		if s != 0 {
+			w := run(s, map[string]int{}, true)
+			t.Fatalf("history %d (go test -run TestHistories -seed=%d):\n%s\n%s", s, s, strings.Join(w.story, "\n"), strings.Join(w.problems, "\n"))
+		}
+	}
+	for _, more := range counts[1:] {
+		for what, n := range more {
+			counts[0][what] += n
+		}
+	}
+	t.Logf("%d histories in %s: %v", last-first+1, time.Since(start).Round(time.Millisecond), counts[0])
+	for _, what := range []string{"requests", "starts", "conflicts", "answers lost", "crashes after a write"} {
+		if *seed == 0 && counts[0][what] == 0 {
+			t.Errorf("the histories have no %s", what)
+		}
+	}
+}

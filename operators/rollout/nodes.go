@@ -1,0 +1,79 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package rollout
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/nodegroup"
+)
+
+// Nodes is the Store of a companion that keeps its operations on Nodes, in an annotation of its own.
+// Claims are on Nodes in any case, and locks are Leases.
+type Nodes struct {
+	nodegroup.Client
+	// Namespace is that of the Leases.
+	Namespace string
+	// Read returns the operation of a node, the zero value if there is none or it cannot be read.
+	// Write puts it there; it is not called with the zero value.
+	Read  func(*corev1.Node) Operation
+	Write func(*corev1.Node, Operation)
+}
+
+// StateOf returns what is stored of a node. The error says that its claim cannot be read: then nobody
+// acts on it.
+func (n Nodes) StateOf(node *corev1.Node) (State, error) {
+	claim, err := nodegroup.ClaimOf(node)
+	return State{Operation: n.Read(node), Claim: claim, Cordoned: node.Spec.Unschedulable}, err
+}
+
+// Get implements Store.
+func (n Nodes) Get(ctx context.Context, name string) (State, error) {
+	node := &corev1.Node{}
+	if err := n.Reader.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return State{}, err
+	}
+	return n.StateOf(node)
+}
+
+// Update implements Store. It leaves the node's cordon alone.
+func (n Nodes) Update(ctx context.Context, name string, change func(*State) error) error {
+	return n.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		before, err := n.StateOf(node)
+		if err != nil {
+			return err
+		}
+		after := before
+		if err := change(&after); err != nil {
+			return err
+		}
+		if after.Claim != before.Claim {
+			nodegroup.Put(node, after.Claim)
+		}
+		if after.Operation != before.Operation {
+			n.Write(node, after.Operation)
+		}
+		return nil
+	})
+}
+
+// UpdateHolders implements Store.
+func (n Nodes) UpdateHolders(ctx context.Context, lock string, change func(nodegroup.Holders) (nodegroup.Holders, error)) error {
+	return n.Client.UpdateHolders(ctx, client.ObjectKey{Namespace: n.Namespace, Name: lock}, change)
+}
