@@ -20,6 +20,7 @@ const (
 	kubernetes = "k8s.io/kubernetes"
 	command    = ours + "/cmd/kubectl-partition"
 	cobra      = "github.com/spf13/cobra"
+	operators  = "workload.openshift.io/operators"
 )
 
 // borders are what docs/dev/architecture.md says that packages must not know, as far as
@@ -164,6 +165,22 @@ var borders = []struct {
 		place: "cluster/image",
 		never: []string{ours + "/cluster/host", ours + "/cluster/vm"},
 		why:   "images know no cluster",
+	},
+	{
+		place: "operators/cpupolicy/operation",
+		only:  []string{"k8s.io/apimachinery", "sigs.k8s.io/json"},
+		why:   "controller and agent speak through it, and it does nothing",
+	},
+	{
+		place:      "operators/cpupolicy/executor",
+		never:      []string{"k8s.io/api", operators + "/api", operators + "/nodegroup", operators + "/rollout", cobra},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", kubernetes},
+		why:        "while it works, the node may not reach the API",
+	},
+	{
+		place:      "operators/cmd/partition-agent",
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", kubernetes},
+		why:        "the agent believes its node, and makes no request",
 	},
 	{
 		place: "test/e2e",

@@ -135,6 +135,9 @@ func (e *Executor) Execute(ctx context.Context) (*operation.Result, error) {
 func kubeletError(ctx context.Context, driver driver, j Journal) string {
 	switch j.Step {
 	case Start, Healthy, Verify:
+		// The way back waits for it.
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
 		return driver.lastError(ctx, j.Stopped)
 	}
 	return ""

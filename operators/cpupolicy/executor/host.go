@@ -76,6 +76,9 @@ func readSettings(d hostDisk) (Settings, error) {
 	if err := yaml.UnmarshalStrict(file.Content, &s); err != nil {
 		return s, fmt.Errorf("%s: %w", SettingsFile, err)
 	}
+	if s.Unit != "" && !validUnit.MatchString(s.Unit) {
+		return s, fmt.Errorf("%s: unit: %q is not the name of a service", SettingsFile, s.Unit)
+	}
 	return s, nil
 }
 
@@ -113,7 +116,7 @@ func (h host) kubeletOf(pid int, next, files []string, configDir string) (*kubel
 	}
 	args := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
 	k := &kubelet{pid: pid, flags: parseFlags(args[1:]), files: files}
-	if len(next) > 0 {
+	if len(next) > 0 && filepath.Base(next[0]) == "kubelet" {
 		k.flags = parseFlags(append(args[1:], next[1:]...))
 	}
 	k.flags.configDir = cmp.Or(configDir, k.flags.configDir)

@@ -108,22 +108,14 @@ func (h host) execute(ctx context.Context, cleanUp func(context.Context) error) 
 	return err
 }
 
-// removeUnit removes the host unit of the journal's operation.
+// removeUnit removes the host unit.
 func (h host) removeUnit(ctx context.Context) error {
-	j, err := load(h.disk)
-	if err != nil || j == nil {
-		return err
-	}
 	s, err := dialSystemd(ctx, h.disk)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	unit, err := h.kubeletUnit(ctx, s, j)
-	if err != nil {
-		return err
-	}
-	return (&hostUnit{h.disk, s, unit}).remove(ctx)
+	return (&hostUnit{disk: h.disk, systemd: s}).remove(ctx)
 }
 
 // kubeletUnit returns the unit that runs the kubelet.

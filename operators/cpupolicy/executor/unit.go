@@ -98,20 +98,23 @@ func (u *hostUnit) install(ctx context.Context, agent, id string) error {
 	return u.systemd.conn.ReloadContext(ctx)
 }
 
-// remove removes all of that.
+// remove removes all of that, whichever unit wants it.
 func (u *hostUnit) remove(ctx context.Context) error {
-	link := wantsLink(u.kubelet)
-	if _, err := os.Lstat(u.disk.at(filepath.Dir(link))); err == nil {
-		if err := put(u.disk, link, nil); err != nil {
+	links, err := filepath.Glob(u.disk.at(wantsLink("*")))
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		dir := filepath.Join(unitDirectory, filepath.Base(filepath.Dir(link)))
+		if err := put(u.disk, filepath.Join(dir, UnitName), nil); err != nil {
 			return err
 		}
-		_ = os.Remove(u.disk.at(filepath.Dir(link))) // unless others are wanted, too
+		_ = os.Remove(u.disk.at(dir)) // unless others are wanted, too
 	}
-	if err := put(u.disk, filepath.Join(unitDirectory, UnitName), nil); err != nil {
-		return err
-	}
-	if err := put(u.disk, agentFile, nil); err != nil {
-		return err
+	for _, path := range []string{filepath.Join(unitDirectory, UnitName), agentFile} {
+		if err := put(u.disk, path, nil); err != nil {
+			return err
+		}
 	}
 	return u.systemd.conn.ReloadContext(ctx)
 }
