@@ -85,11 +85,11 @@ func (h host) exclusiveHolders(ctx context.Context, endpoint string, checkpoint 
 	return holders, err
 }
 
-// freeContainers gives containers the CPUs that the policy static kept from them, where the policy
+// widenContainers gives containers the CPUs that the policy static kept from them, where the policy
 // none leaves them what they have: upstream's kubelet then sets no container's CPUs. It touches
 // those alone that have exactly what the previous kubelet gave them, by its checkpoint: what an NRI
 // plugin or a DRA driver gave is something else. Partitioned containers keep their pool.
-func freeContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient, before *kubeletstate.Checkpoint, cpus cpuset.CPUSet) (freed int, err error) {
+func widenContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient, before *kubeletstate.Checkpoint, cpus cpuset.CPUSet) (widened int, err error) {
 	containers, err := runningContainers(ctx, client)
 	if err != nil {
 		return 0, err
@@ -135,14 +135,14 @@ func freeContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient,
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
-		freed++
+		widened++
 	}
-	return freed, errors.Join(errs...)
+	return widened, errors.Join(errs...)
 }
 
-// free is the step of that name: it returns what it did as a sentence. checkpoint is the previous
+// widen is the step of that name: it returns what it did as a sentence. checkpoint is the previous
 // one.
-func (h host) free(ctx context.Context, plan *Plan, checkpoint *File) (note string, err error) {
+func (h host) widen(ctx context.Context, plan *Plan, checkpoint *File) (note string, err error) {
 	if checkpoint == nil {
 		return "", nil
 	}
@@ -152,8 +152,8 @@ func (h host) free(ctx context.Context, plan *Plan, checkpoint *File) (note stri
 		return "", err
 	}
 	err = askRuntime(ctx, h.disk, plan.Runtime, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
-		freed, err := freeContainers(ctx, client, before, cpus)
-		note = fmt.Sprintf("%d containers may use CPU %s again", freed, cpus)
+		widened, err := widenContainers(ctx, client, before, cpus)
+		note = fmt.Sprintf("%d containers may use CPU %s again", widened, cpus)
 		return err
 	})
 	if err != nil {

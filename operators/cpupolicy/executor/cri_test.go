@@ -140,7 +140,7 @@ func TestContainersMayUseAllCPUsAgain(t *testing.T) {
 			(&fakeRuntime{containers: []*fakeContainer{&c}}).serve(t, h)
 			plan := &Plan{Runtime: runtimeEndpoint, CPUs: "0-3"}
 			for range 2 {
-				if _, err := h.open().free(t.Context(), plan, &File{Content: []byte(oldState)}); err != nil {
+				if _, err := h.open().widen(t.Context(), plan, &File{Content: []byte(oldState)}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -157,7 +157,7 @@ func TestContainersMayUseAllCPUsAgain(t *testing.T) {
 func TestARuntimeThatReportsNoResourcesIsLeftAlone(t *testing.T) {
 	h, c := newTestHost(t), &fakeContainer{uid: "u-1", name: "c", cpus: "0,3"}
 	(&fakeRuntime{containers: []*fakeContainer{c}, mute: true}).serve(t, h)
-	note, err := h.open().free(t.Context(), &Plan{Runtime: runtimeEndpoint, CPUs: "0-3"}, &File{Content: []byte(oldState)})
+	note, err := h.open().widen(t.Context(), &Plan{Runtime: runtimeEndpoint, CPUs: "0-3"}, &File{Content: []byte(oldState)})
 	if err != nil || c.changed != 0 || !strings.HasPrefix(note, "0 containers") {
 		t.Errorf("the note is %q (%v), and the container was changed %d times", note, err, c.changed)
 	}
@@ -166,7 +166,7 @@ func TestARuntimeThatReportsNoResourcesIsLeftAlone(t *testing.T) {
 func TestNoRuntimeIsSaid(t *testing.T) {
 	h := newTestHost(t)
 	for endpoint, want := range map[string]string{runtimeEndpoint: "containerd.sock", "npipe://x": `runtime endpoint "npipe://x"`} {
-		if _, err := h.open().free(t.Context(), &Plan{Runtime: endpoint, CPUs: "0-3"}, &File{Content: []byte(oldState)}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := h.open().widen(t.Context(), &Plan{Runtime: endpoint, CPUs: "0-3"}, &File{Content: []byte(oldState)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)
 		}
 	}

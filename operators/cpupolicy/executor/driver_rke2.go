@@ -142,6 +142,9 @@ func (h host) planRKE2(ctx context.Context, k *kubelet, args []rke2Arg, policy o
 		})
 	}}
 	d.Unit, d.DropIn, d.Content = unit, filepath.Join(rke2Config+".d", dropInName+".yaml"), rke2DropIn(policy)
+	if _, err := os.Stat(h.disk.at(filepath.Dir(rke2Config))); err != nil {
+		d.refuse(err)
+	}
 	if at, found := findFlag(string(h.disk), k.files, policyFlag); found {
 		d.refuse(fmt.Errorf("%s: %s goes before every drop-in; remove it, and restart %s", at, policyFlag, unit))
 	}

@@ -69,9 +69,9 @@ type Executor struct {
 	disk   disk
 	// probe asks once whether the kubelet is healthy.
 	probe func(ctx context.Context, url string) error
-	// free gives containers back the CPUs that the previous policy kept from them, and returns a
+	// widen gives containers back the CPUs that the previous policy kept from them, and returns a
 	// note.
-	free func(ctx context.Context, plan *Plan, checkpoint *File) (note string, err error)
+	widen func(ctx context.Context, plan *Plan, checkpoint *File) (note string, err error)
 	// ready says that the kubelet may start. It may be called more than once.
 	ready func()
 	// cleanUp removes the host unit. It may be called more than once.

@@ -74,8 +74,9 @@ type world struct {
 	// it never becomes healthy. deaf means that it does not stop by itself.
 	broken, sick operation.Policy
 	deaf         bool
-	// full has the path of a file that cannot be written.
-	full string
+	// full has the path of a file that cannot be written, until a time unless that is zero.
+	full      string
+	fullUntil time.Time
 	// enabled means that the host unit is there: then the kubelet of a host that boots waits
 	// for it.
 	enabled, booting bool
@@ -153,7 +154,7 @@ func (w *world) create(path string, file File) (err error) {
 	}, func() {
 		if w.files[path] != nil {
 			err = fmt.Errorf("%s exists", path)
-		} else if strings.TrimSuffix(path, ".new") == w.full {
+		} else if strings.TrimSuffix(path, ".new") == w.full && (w.fullUntil.IsZero() || time.Now().Before(w.fullUntil)) {
 			err = fmt.Errorf("%s: no space left on device", path)
 		} else {
 			w.change(map[string]*File{path: &file})
@@ -305,7 +306,7 @@ func (w *world) executor(refused error) *Executor {
 		driver:   func(context.Context, operation.Driver, *Plan) (driver, error) { return planned{w, refused}, nil },
 		disk:     w,
 		probe:    w.probe,
-		free:     func(context.Context, *Plan, *File) (string, error) { return "freed", nil },
+		widen:    func(context.Context, *Plan, *File) (string, error) { return "widened", nil },
 		ready:    w.ready,
 		cleanUp:  func(context.Context) error { w.call(nil, func() { w.enabled = false }); return nil },
 		interval: 500 * time.Millisecond, stable: time.Second,
@@ -401,7 +402,7 @@ func TestASwitchEndsAsTheKubeletDoes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := s.world(t, 1)
 				if s.full == journalFile {
-					time.AfterFunc(time.Minute, func() { w.full = "" })
+					w.fullUntil = time.Now().Add(time.Minute)
 				}
 				begin := time.Now()
 				result, err, _ := w.execute(w.executor(s.refused))

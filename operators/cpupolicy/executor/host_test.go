@@ -255,10 +255,12 @@ func (h *testHost) startKubelet(args ...string) int {
 func (h *testHost) useCommands(args ...string) {
 	h.t.Helper()
 	pid, log := h.at("kubelet.pid"), h.at("kubelet.log")
-	// Commands of an agent that was killed may still run.
+	// An agent that is killed ends its commands, at any instant. So the kubelet's process says its
+	// number itself, and keeps the lock until then.
 	locked := "exec 9>" + h.at("kubelet.lock") + "; flock 9; "
 	alive := fmt.Sprintf("p=$(cat %s) && [ -d /proc/$p ] && ! grep -q '^State:.Z' /proc/$p/status", pid)
-	start := fmt.Sprintf("%s if ! { %s; }; then %s=%s setsid %s %s </dev/null >>%s 2>&1 9>&- & echo $! >%s; fi", locked, alive, rootOfHost, h.root, h.at("kubelet"), strings.Join(kubeletArgs(args...), " "), log, pid)
+	kubelet := fmt.Sprintf("echo $$ >%[1]s.new; mv %[1]s.new %[1]s; %[2]s=%[3]s exec %[4]s %[5]s 9>&-", pid, rootOfHost, h.root, h.at("kubelet"), strings.Join(kubeletArgs(args...), " "))
+	start := fmt.Sprintf("%s if ! { %s; }; then setsid /bin/sh -c '%s' </dev/null >>%s 2>&1 & fi", locked, alive, kubelet, log)
 	settings, err := yaml.Marshal(Settings{Command: &CommandSettings{
 		Start:    []string{"/bin/sh", "-c", start},
 		Stop:     []string{"/bin/sh", "-c", fmt.Sprintf("%s kill $(cat %s); while %s; do sleep 0.01; done", locked, pid, alive)},

@@ -44,9 +44,9 @@ const (
 	Healthy Step = "healthy"
 	// Verify compares the policy in the new checkpoint with the requested one.
 	Verify Step = "verify"
-	// Free gives containers back the CPUs that the policy static kept from them. The switch
+	// Widen gives containers back the CPUs that the policy static kept from them. The switch
 	// counts as done: no failure from here on rolls it back.
-	Free Step = "free"
+	Widen Step = "widen"
 	// Report is the end in either direction: the journal has the result.
 	Report Step = "report"
 )
@@ -64,7 +64,7 @@ const (
 )
 
 var (
-	forward = []Step{Validate, Stop, Configure, Checkpoint, Start, Healthy, Verify, Free, Report}
+	forward = []Step{Validate, Stop, Configure, Checkpoint, Start, Healthy, Verify, Widen, Report}
 	back    = []Step{StopAgain, Restore, StartAgain, HealthyAgain, Report}
 )
 
@@ -134,7 +134,7 @@ const interrupted = "the agent was interrupted"
 //     kubelet's, which may have written it since.
 func (j Journal) resumed() Journal {
 	switch j.Step {
-	case Validate, Free, Report, StartAgain:
+	case Validate, Widen, Report, StartAgain:
 		return j
 	case HealthyAgain:
 		j.Step = StartAgain
@@ -166,7 +166,7 @@ func (j Journal) done() Journal {
 // failed returns the journal after its step could not be done.
 func (j Journal) failed(message, kubeletError string) Journal {
 	switch {
-	case j.Step == Free:
+	case j.Step == Widen:
 		j.Note = message
 		return j.done()
 	case j.Step == HealthyAgain:

@@ -168,6 +168,11 @@ var ofRKE2 = map[string]refusal{
 		h.write(ourRKE2, "kubelet-arg+:\n- \"cpu-manager-policy=none\"\n")
 	}},
 	"no arguments": {policy: operation.Static, prepare: write(testConfig, kubeletHeader), want: []string{"needs a reservation"}},
+	"no directory of rke2's": {policy: operation.Static, prepare: func(h *testHost) {
+		if err := os.RemoveAll(h.at("/etc/rancher/rke2")); err != nil {
+			h.t.Fatal(err)
+		}
+	}, want: []string{"/etc/rancher/rke2: no such file"}},
 	"a reservation that a later file drops": {policy: operation.Static, prepare: func(h *testHost) {
 		h.write(testConfig, kubeletHeader)
 		h.write("/etc/rancher/rke2/config.yaml", "kubelet-arg: [kube-reserved=cpu=1]\n")

@@ -63,7 +63,7 @@ func (h host) driver(ctx context.Context, name operation.Driver, plan *Plan) (dr
 // executor returns the executor of the host.
 func (h host) executor(cleanUp func(context.Context) error) *Executor {
 	return &Executor{
-		driver: h.driver, disk: h.disk, probe: probeHealthz, free: h.free, cleanUp: cleanUp,
+		driver: h.driver, disk: h.disk, probe: probeHealthz, widen: h.widen, cleanUp: cleanUp,
 		ready: func() {
 			// Without systemd nobody waits for it.
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
@@ -165,7 +165,10 @@ func (h *Host) Run(ctx context.Context, request operation.Request, agent string)
 	}
 	for {
 		j, err := h.begin(ctx, request)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
 			return refused(err.Error()), nil // nothing has been begun
 		}
 		if j.Result == nil {

@@ -17,11 +17,19 @@ limitations under the License.
 package executor
 
 import (
+	"context"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -230,5 +238,72 @@ func TestAnOperationThatHasBegunIsFinishedBeforeAnother(t *testing.T) {
 	result, err = host.Run(quiet(t), requestOf("newest", operation.Static), h.program())
 	if err != nil || result.ID != "newest" || result.Step != operation.StepValidate || !strings.Contains(result.Message, "already") {
 		t.Errorf("the result is %+v, %v", result, err)
+	}
+}
+
+func TestAnInterruptedAgentHasNoResult(t *testing.T) {
+	h := newTestHost(t)
+	h.useCommands()
+	host := h.open()
+	if err := host.makeDirectory(); err != nil {
+		t.Fatal(err)
+	}
+	// Another process works on the host.
+	unlock, err := host.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(quiet(t), 50*time.Millisecond)
+	defer cancel()
+	if result, err := host.Run(ctx, requestOf("op", operation.Static), h.program()); !errors.Is(err, context.DeadlineExceeded) || result != nil {
+		t.Errorf("the result is %+v, %v", result, err)
+	}
+}
+
+func TestTheRunningKubeletIsAsked(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "Bearer secret":
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/configz":
+			fmt.Fprint(w, `{"kubeletconfig":{"cpuManagerPolicy":"static"}}`)
+		default:
+			fmt.Fprint(w, `{}`)
+		}
+	}))
+	defer server.Close()
+	// Clients that refuse the certificate are part of the test.
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	certificate := func(server *httptest.Server) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	}
+	token, authorities := file("token", "secret\n"), file("ca", certificate(server))
+	for name, test := range map[string]struct {
+		configz Configz
+		want    operation.Policy
+		err     string
+	}{
+		"a kubelet":                  {Configz{server.URL + "/configz", token, authorities}, operation.Static, ""},
+		"an answer without a policy": {Configz{server.URL + "/other", token, authorities}, "", "has no kubeletconfig"},
+		"another token":              {Configz{server.URL + "/configz", file("other", "x"), authorities}, "", "401"},
+		"no token":                   {Configz{server.URL + "/configz", "/nowhere", authorities}, "", "/nowhere"},
+		"no certificates":            {Configz{server.URL + "/configz", token, token}, "", "has no certificate"},
+		"another certificate":        {Configz{strings.Replace(server.URL, "127.0.0.1", "localhost", 1) + "/configz", token, authorities}, "", "certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy, err := test.configz.ask(t.Context())
+			if policy != test.want || (err == nil) != (test.err == "") || (err != nil && !strings.Contains(err.Error(), test.err)) {
+				t.Errorf("the policy is %q, %v, want %q and %q", policy, err, test.want, test.err)
+			}
+		})
 	}
 }

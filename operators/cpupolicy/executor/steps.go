@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
@@ -50,7 +51,11 @@ func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, e
 			j.Before, err = e.takeDown(j.Plan)
 		}
 	case Configure:
-		err = put(e.disk, j.Plan.DropIn, &File{[]byte(j.Plan.Content), 0o600})
+		// A host of rke2 may have no drop-ins yet.
+		dir := filepath.Dir(j.Plan.DropIn)
+		if err = errors.Join(e.disk.mkdir(dir), e.disk.sync(filepath.Dir(dir))); err == nil {
+			err = put(e.disk, j.Plan.DropIn, &File{[]byte(j.Plan.Content), 0o600})
+		}
 	case Checkpoint:
 		err = put(e.disk, j.Plan.Checkpoint, nil)
 	case Start, StartAgain:
@@ -59,9 +64,9 @@ func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, e
 		err = e.healthy(ctx, driver, j.Plan, 3)
 	case Verify:
 		err = e.verify(j.Plan, j.Request.Policy)
-	case Free:
+	case Widen:
 		if j.Request.Policy == operation.None {
-			j.Note, err = e.free(ctx, j.Plan, j.Before.Checkpoint)
+			j.Note, err = e.widen(ctx, j.Plan, j.Before.Checkpoint)
 		}
 	case StopAgain:
 		err = stop(ctx, driver, j.stopLimit())

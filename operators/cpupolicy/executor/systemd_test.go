@@ -59,8 +59,6 @@ type fakeUnit struct {
 	failed    bool
 	execStart []string
 	files     []string
-	// stopping is the job that waits until it is killed.
-	stopping string
 }
 
 func newFakeSystemd(t *testing.T, h *testHost) *fakeSystemd {
@@ -329,7 +327,7 @@ func TestTheHostUnitSwitchesAKubelet(t *testing.T) {
 
 func TestRKE2IsRestartedForAPolicy(t *testing.T) {
 	h := newTestHost(t)
-	if err := os.MkdirAll(h.at(filepath.Dir(ourRKE2)), 0o755); err != nil {
+	if err := os.MkdirAll(h.at(filepath.Dir(rke2Config)), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	s := newFakeSystemd(t, h)
@@ -348,7 +346,6 @@ func TestRKE2IsRestartedForAPolicy(t *testing.T) {
 	}
 	s.units[unit] = u
 	s.units["rke2-server.service"] = &fakeUnit{}
-	h.write(ourRKE2, rke2DropIn(operation.None))
 	u.pid = u.start()
 	s.addAgent(unit)
 	request := requestOf("op", operation.Static)
