@@ -29,6 +29,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,6 +37,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -49,19 +51,45 @@ func TestMain(m *testing.M) {
 	case os.Getenv(agentRole) != "":
 		playAgent()
 	default:
+		os.Setenv(ownerOfHost, strconv.Itoa(os.Getpid()))
 		os.Exit(m.Run())
 	}
 }
 
 const (
-	// rootOfHost is the variable with the root of the played host, and agentRole has a request.
-	rootOfHost = "TEST_HOST_ROOT"
-	agentRole  = "TEST_AGENT_REQUEST"
+	// rootOfHost is the variable with the root of the played host, ownerOfHost has the process of
+	// the tests, and agentRole a request.
+	rootOfHost  = "TEST_HOST_ROOT"
+	ownerOfHost = "TEST_HOST_OWNER"
+	agentRole   = "TEST_AGENT_REQUEST"
 )
+
+// A kubelet that is played gets a mount namespace of its own, as those in containers have. Otherwise
+// kubectl partition audit, which other tests run at the same time, would take it for the host's. It
+// needs root for that, as to be mistaken.
+func init() {
+	if filepath.Base(os.Args[0]) == "kubelet" {
+		runtime.LockOSThread()
+		_ = unix.Unshare(unix.CLONE_NEWNS)
+	}
+}
+
+// endWithOwner ends this process once the tests have ended, however they did.
+func endWithOwner() {
+	owner, err := strconv.Atoi(os.Getenv(ownerOfHost))
+	if err != nil {
+		return
+	}
+	for unix.Kill(owner, 0) == nil {
+		time.Sleep(100 * time.Millisecond)
+	}
+	os.Exit(1)
+}
 
 // playKubelet does what upstream's kubelet does with its configuration and the CPU manager's checkpoint,
 // and serves healthz.
 func playKubelet() {
+	go endWithOwner()
 	root := os.Getenv(rootOfHost)
 	config := flag.String("config", "", "")
 	configDir := flag.String("config-dir", "", "")
