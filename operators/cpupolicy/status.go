@@ -27,6 +27,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
+	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 const (
@@ -37,11 +38,11 @@ const (
 )
 
 // Policy is a CPU manager policy.
-type Policy string
+type Policy = operation.Policy
 
 const (
-	None   Policy = "none"
-	Static Policy = "static"
+	None   = operation.None
+	Static = operation.Static
 )
 
 // State is how far the change to a policy is.
@@ -100,7 +101,7 @@ func (s Status) validate() error {
 	if states := []State{Requested, Running, Complete, Failed}; !slices.Contains(states, s.State) {
 		return fmt.Errorf("status %q must be one of %q", s.State, states)
 	}
-	if policies := []Policy{None, Static}; !slices.Contains(policies, s.Policy) {
+	if policies := operation.Policies(); !slices.Contains(policies, s.Policy) {
 		return fmt.Errorf("policy %q must be one of %q", s.Policy, policies)
 	}
 	// Both become parts of names.

@@ -221,6 +221,22 @@ var borders = []struct {
 		why:        "rules are functions of plain values",
 	},
 	{
+		place: "operators/cpupolicy/operation",
+		only:  []string{"k8s.io/apimachinery", "sigs.k8s.io/json"},
+		why:   "controller and agent speak through it, and it does nothing",
+	},
+	{
+		place:      "operators/cpupolicy/executor",
+		never:      []string{"k8s.io/api", operators + "/api", operators + "/nodegroup", operators + "/rollout", cobra},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", kubernetes},
+		why:        "while it works, the node may not reach the API",
+	},
+	{
+		place:      "operators/cmd/partition-agent",
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", kubernetes},
+		why:        "the agent believes its node, and makes no request",
+	},
+	{
 		place: "test/e2e",
 		never: []string{ours + "/pkg", ours + "/openshift-kube-apiserver", kubernetes},
 		why:   "it tests what users see",

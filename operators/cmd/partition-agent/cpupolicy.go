@@ -1,0 +1,224 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/executor"
+	"workload.openshift.io/operators/cpupolicy/operation"
+)
+
+func newCPUPolicy() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "cpu-policy",
+		Short: "Switch the CPU manager policy of this node's kubelet",
+		Long: `Switch the CPU manager policy of this node's kubelet.
+
+The controller of the companion cpupolicy runs these commands. A person needs prepare
+and reserve, once for a node, and may look with observe.`,
+	}
+	command.AddCommand(newRun(), newExecute(), newPrepare(), newReserve(cpupolicy.Reservation), newObserve())
+	return command
+}
+
+// hostFlags say where the host is, and how it runs its kubelet.
+type hostFlags struct{ root, driver string }
+
+func (f *hostFlags) addRoot(command *cobra.Command) {
+	command.Flags().StringVar(&f.root, "host-root", "/", "where the host's root directory is, or a directory with what is needed of it: a mount of the pod")
+}
+
+func (f *hostFlags) addDriver(command *cobra.Command) {
+	command.Flags().StringVar(&f.driver, "driver", string(operation.Kubelet), fmt.Sprintf("how the host runs its kubelet: one of %q", operation.Drivers()))
+}
+
+func newRun() *cobra.Command {
+	var host hostFlags
+	var text, terminationLog string
+	command := &cobra.Command{
+		Use:   "run",
+		Short: "Carry out a request, and write the result: the program of the Job's pod",
+		Long: `Carry out a request, and write the result as the termination message.
+
+It copies itself and a journal to ` + executor.Directory + ` of the host, starts the host unit
+` + executor.UnitName + `, and waits until the journal has a result. A request that the
+journal has already is not begun again. With the driver command there is no host unit: it does the
+steps itself.
+
+Exit codes:
+  0  the policy is in force
+  1  it is not; the termination message has the result, unless it was interrupted`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			request, err := operation.ParseRequest([]byte(text))
+			if err != nil {
+				return fmt.Errorf("--request: %w", err)
+			}
+			result, err := run(command.Context(), host.root, request)
+			if err != nil {
+				return fmt.Errorf("operation %s has no result yet: %w", request.ID, err)
+			}
+			message, err := result.Encode()
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(terminationLog, message, 0o644); err != nil {
+				return err
+			}
+			if result.Outcome != operation.Succeeded {
+				return fmt.Errorf("operation %s: %s at step %s: %s", result.ID, result.Outcome, result.Step, result.Message)
+			}
+			return nil
+		},
+	}
+	host.addRoot(command)
+	command.Flags().StringVar(&text, "request", "", "the request, as JSON")
+	command.Flags().StringVar(&terminationLog, "termination-log", "/dev/termination-log", "file for the result, as JSON")
+	if err := command.MarkFlagRequired("request"); err != nil {
+		panic(err) // the flag exists
+	}
+	return command
+}
+
+// run carries out a request. What keeps it from beginning is a result, too.
+func run(ctx context.Context, root string, request operation.Request) (*operation.Result, error) {
+	agent, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	h, err := executor.OpenHost(root)
+	if err != nil {
+		return &operation.Result{ID: request.ID, Outcome: operation.Failed, Step: operation.StepValidate, Message: err.Error()}, nil
+	}
+	return h.Run(ctx, request, agent)
+}
+
+func newExecute() *cobra.Command {
+	return &cobra.Command{
+		Use:   "execute",
+		Short: "Do what remains of the operation under way: the program of the host unit",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			h, err := executor.OpenHost("/")
+			if err != nil {
+				return err
+			}
+			return h.Execute(command.Context())
+		},
+	}
+}
+
+func newPrepare() *cobra.Command {
+	var host hostFlags
+	command := &cobra.Command{
+		Use:   "prepare",
+		Short: "Give the kubelet of a unit a --config-dir, for the driver kubelet",
+		Long: `Give the kubelet of a unit a --config-dir, which the driver kubelet needs.
+
+It writes a drop-in of the unit, with the unit's command line and that flag. The kubelet has it
+when it starts next. Nothing is changed if the kubelet has a --config-dir.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			h, err := executor.OpenHost(host.root)
+			if err != nil {
+				return err
+			}
+			path, err := h.Prepare(command.Context())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(command.OutOrStdout(), cmp.Or(path, "the kubelet has a --config-dir"))
+			return nil
+		},
+	}
+	host.addRoot(command)
+	return command
+}
+
+// newReserve returns the command reserve. formula says how much CPU a node reserves.
+func newReserve(formula func(cpus, maxPods int) resource.Quantity) *cobra.Command {
+	var host hostFlags
+	maxPods := 0
+	command := &cobra.Command{
+		Use:   "reserve",
+		Short: "Reserve CPU for the kubelet and the system, which the policy static needs",
+		Long: `Reserve CPU for the kubelet and the system, which the policy static needs.
+
+The amount follows from the number of CPUs and the most pods of the node. It is written to both
+reservations, so that the node gives away twice as much. The kubelet has it when it starts next:
+then it may reject pods that no longer fit.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if maxPods < 0 {
+				return fmt.Errorf("--max-pods is %d, and must not be negative", maxPods)
+			}
+			h, err := executor.OpenHost(host.root)
+			if err != nil {
+				return err
+			}
+			path, amount, err := h.Reserve(command.Context(), operation.Driver(host.driver), formula, maxPods)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(command.OutOrStdout(), "%s: %s for kubeReserved and for systemReserved\n", path, amount.String())
+			return nil
+		},
+	}
+	host.addRoot(command)
+	host.addDriver(command)
+	command.Flags().IntVar(&maxPods, "max-pods", 0, "the most pods of the node; by default what a running kubelet's configuration says, or upstream's 110")
+	return command
+}
+
+func newObserve() *cobra.Command {
+	var host hostFlags
+	var configz executor.Configz
+	command := &cobra.Command{
+		Use:   "observe",
+		Short: "Print the policy that is in force, and why a switch would be refused, as JSON",
+		Long: `Print the policy that is in force, and why a switch would be refused, as JSON.
+
+It changes nothing. With --configz the running kubelet is asked as well, by a token with the right
+to get nodes/configz.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			h, err := executor.OpenHost(host.root)
+			if err != nil {
+				return err
+			}
+			observed, err := h.Observe(command.Context(), operation.Driver(host.driver), configz)
+			encoder := json.NewEncoder(command.OutOrStdout())
+			return errors.Join(encoder.Encode(observed), err)
+		},
+	}
+	host.addRoot(command)
+	host.addDriver(command)
+	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+	command.Flags().StringVar(&configz.URL, "configz", "", "the kubelet's configuration, such as https://192.0.2.1:10250/configz")
+	command.Flags().StringVar(&configz.TokenFile, "token-file", account+"token", "file with the token for --configz")
+	command.Flags().StringVar(&configz.CAFile, "ca-file", account+"ca.crt", "file with the certificates that sign the kubelet's")
+	return command
+}

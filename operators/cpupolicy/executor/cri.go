@@ -1,0 +1,163 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/partition"
+)
+
+// The labels by which the kubelet knows its containers (pkg/kubelet/types, labels.go).
+const (
+	podNameLabel      = "io.kubernetes.pod.name"
+	podNamespaceLabel = "io.kubernetes.pod.namespace"
+	podUIDLabel       = "io.kubernetes.pod.uid"
+	containerLabel    = "io.kubernetes.container.name"
+)
+
+// runtimeLimit is how long the container runtime may take for all that is asked at once.
+const runtimeLimit = 10 * time.Second
+
+// askRuntime calls ask with the container runtime of an endpoint, which is that of the kubelet.
+func askRuntime(ctx context.Context, disk hostDisk, endpoint string, ask func(context.Context, runtimeapi.RuntimeServiceClient) error) error {
+	path, isUnix := strings.CutPrefix(endpoint, "unix://")
+	if !isUnix && !strings.HasPrefix(endpoint, "/") {
+		return fmt.Errorf("runtime endpoint %q: is not a socket of the host", endpoint)
+	}
+	connection, err := grpc.NewClient("unix:"+disk.at(path), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("runtime endpoint %q: %w", endpoint, err)
+	}
+	defer connection.Close()
+	ctx, cancel := context.WithTimeout(ctx, runtimeLimit)
+	defer cancel()
+	return ask(ctx, runtimeapi.NewRuntimeServiceClient(connection))
+}
+
+func runningContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient) ([]*runtimeapi.Container, error) {
+	response, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("containers of the runtime: %w", err)
+	}
+	return response.Containers, nil
+}
+
+// exclusiveHolders returns a sentence for each running container with exclusive CPUs.
+func (h host) exclusiveHolders(ctx context.Context, endpoint string, checkpoint *kubeletstate.Checkpoint) (holders []string, err error) {
+	err = askRuntime(ctx, h.disk, endpoint, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
+		containers, err := runningContainers(ctx, client)
+		for _, c := range containers {
+			if cpus, _, holds := checkpoint.Exclusive(c.Labels[podUIDLabel], c.Labels[containerLabel]); holds {
+				holders = append(holders, fmt.Sprintf("container %s of pod %s/%s has CPU %s exclusively", c.Labels[containerLabel], c.Labels[podNamespaceLabel], c.Labels[podNameLabel], cpus))
+			}
+		}
+		return err
+	})
+	slices.Sort(holders)
+	return holders, err
+}
+
+// widenContainers gives containers the CPUs that the policy static kept from them, where the policy
+// none leaves them what they have: upstream's kubelet then sets no container's CPUs. It touches
+// those alone that have exactly what the previous kubelet gave them, by its checkpoint: what an NRI
+// plugin or a DRA driver gave is something else. Partitioned containers keep their pool.
+func widenContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient, before *kubeletstate.Checkpoint, cpus cpuset.CPUSet) (widened int, err error) {
+	containers, err := runningContainers(ctx, client)
+	if err != nil {
+		return 0, err
+	}
+	sandboxes, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return 0, fmt.Errorf("pods of the runtime: %w", err)
+	}
+	partitioned := map[string]bool{}
+	for _, sandbox := range sandboxes.Items {
+		for key := range maps.Keys(sandbox.Annotations) {
+			if strings.HasPrefix(key, partition.TargetPrefix) {
+				partitioned[sandbox.Id] = true
+			}
+		}
+	}
+	var errs []error
+	for _, c := range containers {
+		if partitioned[c.PodSandboxId] {
+			continue
+		}
+		was, _, holds := before.Exclusive(c.Labels[podUIDLabel], c.Labels[containerLabel])
+		if !holds {
+			was = before.Shared
+		}
+		name := fmt.Sprintf("container %s of pod %s/%s", c.Labels[containerLabel], c.Labels[podNamespaceLabel], c.Labels[podNameLabel])
+		status, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.Id})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		// A runtime that does not report CPUs gives an empty list, which is no set of a kubelet's.
+		has, err := cpuset.Parse(status.GetStatus().GetResources().GetLinux().GetCpusetCpus())
+		if err != nil || has.IsEmpty() || !has.Equals(was) || has.Equals(cpus) {
+			continue
+		}
+		// As the kubelet does it (pkg/kubelet/cm/cpumanager, updateContainerCPUSet): what is not
+		// named stays.
+		_, err = client.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
+			ContainerId: c.Id, Linux: &runtimeapi.LinuxContainerResources{CpusetCpus: cpus.String()},
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		widened++
+	}
+	return widened, errors.Join(errs...)
+}
+
+// widen is the step of that name: it returns what it did as a sentence. checkpoint is the previous
+// one.
+func (h host) widen(ctx context.Context, plan *Plan, checkpoint *File) (note string, err error) {
+	if checkpoint == nil {
+		return "", nil
+	}
+	before := kubeletstate.ParseCheckpoint(checkpoint.Content)
+	cpus, err := cpuset.Parse(plan.CPUs)
+	if err != nil {
+		return "", err
+	}
+	err = askRuntime(ctx, h.disk, plan.Runtime, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
+		widened, err := widenContainers(ctx, client, before, cpus)
+		note = fmt.Sprintf("%d containers may use CPU %s again", widened, cpus)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("the policy is in force, but not all containers may use all CPUs again: %w", err)
+	}
+	return note, nil
+}

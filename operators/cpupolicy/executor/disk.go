@@ -1,0 +1,173 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// File is a file's content and permissions.
+type File struct {
+	Content []byte      `json:"content"`
+	Mode    fs.FileMode `json:"mode"`
+}
+
+// disk is the file system, as far as the steps need it. It says which calls a power cut may undo;
+// tests have one that does.
+type disk interface {
+	// read returns nil if there is no such file.
+	read(path string) (*File, error)
+	// create writes a new file. Its content is on the disk when create returns, but its name
+	// may not be.
+	create(path string, file File) error
+	// mkdir makes a directory, unless it is there.
+	mkdir(path string) error
+	// rename and remove may not be on the disk when they return. A file that is not there
+	// counts as removed.
+	rename(from, to string) error
+	remove(path string) error
+	// sync puts the names in a directory on the disk.
+	sync(dir string) error
+}
+
+// put makes a path have a file, or none if file is nil. After a power cut there is what was there,
+// or this; when put returns, this.
+func put(d disk, path string, file *File) error {
+	// Neither the kubelet nor rke2 reads a drop-in with this end.
+	temporary := path + ".new"
+	if err := d.remove(temporary); err != nil {
+		return err
+	}
+	if file == nil {
+		if err := d.remove(path); err != nil {
+			return err
+		}
+		return d.sync(filepath.Dir(path))
+	}
+	if err := d.create(temporary, *file); err != nil {
+		return errors.Join(err, d.remove(temporary))
+	}
+	if err := d.rename(temporary, path); err != nil {
+		return errors.Join(err, d.remove(temporary))
+	}
+	return d.sync(filepath.Dir(path))
+}
+
+// hostDisk is the file system below a directory: "/" for a process of the host. It reads and
+// writes regular files alone that belong to the user of this process, root, and that nobody else
+// can write. It does not follow symbolic links to them.
+type hostDisk string
+
+func (d hostDisk) at(path string) string { return filepath.Join(string(d), path) }
+
+func (d hostDisk) read(path string) (*File, error) {
+	info, err := os.Lstat(d.at(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is %s, not a regular file", path, info.Mode().Type())
+	}
+	if err := ownedByUs(path, info); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(d.at(path))
+	if err != nil {
+		return nil, err
+	}
+	return &File{content, info.Mode().Perm()}, nil
+}
+
+func (d hostDisk) create(path string, file File) error {
+	f, err := os.OpenFile(d.at(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(file.Content)
+	if err == nil {
+		err = f.Chmod(file.Mode.Perm())
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (d hostDisk) mkdir(path string) error {
+	if err := os.Mkdir(d.at(path), 0o700); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func (d hostDisk) rename(from, to string) error { return os.Rename(d.at(from), d.at(to)) }
+
+func (d hostDisk) remove(path string) error {
+	if err := os.Remove(d.at(path)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (d hostDisk) sync(dir string) error {
+	f, err := os.Open(d.at(dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// checkDirectory returns an error if anybody but root can change what is in a directory of the host, or put
+// another directory in its place. On the way there are no symbolic links.
+func (d hostDisk) checkDirectory(path string) error {
+	names := strings.Split(strings.Trim(path, "/"), "/")
+	for i := range names {
+		at := "/" + filepath.Join(names[:i+1]...)
+		info, err := os.Lstat(d.at(at))
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return fmt.Errorf("%s is %s, not a directory", at, info.Mode().Type())
+		}
+		if err := ownedByUs(at, info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownedByUs returns an error unless the file belongs to the user of this process, who is root on a
+// host, and nobody else can write it.
+func ownedByUs(path string, info fs.FileInfo) error {
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to user %d, not to user %d", path, owner, os.Geteuid())
+	}
+	if mode := info.Mode().Perm(); mode&0o022 != 0 {
+		return fmt.Errorf("%s has mode %#o, which lets others write it; run: chmod go-w %[1]s", path, mode)
+	}
+	return nil
+}

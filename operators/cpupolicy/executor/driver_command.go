@@ -1,0 +1,131 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"workload.openshift.io/operators/cpupolicy/operation"
+)
+
+// commandDriver is a kubelet that commands of the host start and stop.
+type commandDriver struct {
+	host
+	CommandSettings
+}
+
+func (h host) commandDriver() (driver, error) {
+	c := h.settings.Command
+	if c == nil {
+		return nil, fmt.Errorf("%s: command is missing; the driver command needs it", SettingsFile)
+	}
+	for _, required := range []struct {
+		name  string
+		value []string
+	}{{"start", c.Start}, {"stop", c.Stop}, {"isActive", c.IsActive}, {"dropInDirectory", strings.Fields(c.DropInDirectory)}} {
+		if len(required.value) == 0 {
+			return nil, fmt.Errorf("%s: command.%s is missing", SettingsFile, required.name)
+		}
+	}
+	return &commandDriver{h, *c}, nil
+}
+
+func (d *commandDriver) close() {}
+
+func (d *commandDriver) kubelet(ctx context.Context) (*kubelet, error) {
+	pid, err := d.pid(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d.kubeletOf(pid, nil, nil, d.DropInDirectory)
+}
+
+func (d *commandDriver) plan(ctx context.Context, policy operation.Policy) (*Plan, error) {
+	k, err := d.kubelet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d.planDropIn(ctx, k, policy, "", "")
+}
+
+func (d *commandDriver) start(ctx context.Context) error { return d.run(ctx, d.Start) }
+
+func (d *commandDriver) stop(ctx context.Context) error {
+	if pid, err := d.pid(ctx); err != nil || pid == 0 {
+		return err
+	}
+	return d.run(ctx, d.Stop)
+}
+
+func (d *commandDriver) kill(ctx context.Context) error {
+	if len(d.Kill) == 0 {
+		return fmt.Errorf("%s: there is no command.kill", SettingsFile)
+	}
+	return d.run(ctx, d.Kill)
+}
+
+func (d *commandDriver) pid(ctx context.Context) (int, error) {
+	output, err := d.command(ctx, d.IsActive).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", strings.Join(d.IsActive, " "), err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(output)))
+	if err != nil || pid <= 0 {
+		return 0, fmt.Errorf("%s: printed %q, which is not the number of a process", strings.Join(d.IsActive, " "), output)
+	}
+	return pid, nil
+}
+
+func (d *commandDriver) lastError(context.Context, time.Time) string {
+	if d.Log == "" {
+		return ""
+	}
+	return d.errorInFile(d.Log)
+}
+
+func (d *commandDriver) run(ctx context.Context, args []string) error {
+	// A command may end and leave its output to the kubelet.
+	if output, err := d.command(ctx, args).CombinedOutput(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), cmp.Or(context.Cause(ctx), err), bytes.TrimSpace(output))
+	}
+	return nil
+}
+
+// command is a command of the host: from a pod, it sees the host's files.
+func (d *commandDriver) command(ctx context.Context, args []string) *exec.Cmd {
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
+	command.WaitDelay = 100 * time.Millisecond
+	// Nothing that an agent began may have an effect after its end, when another one goes on.
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if d.chroot {
+		command.SysProcAttr.Chroot, command.Dir = string(d.disk), "/"
+	}
+	return command
+}

@@ -1,0 +1,113 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"workload.openshift.io/operators/cpupolicy/operation"
+)
+
+// dropInName is the name of the drop-in with the policy, without its end: the seed's.
+const dropInName = "99-z01-harvester-cpu-manager"
+
+// planDropIn drafts the switch of a kubelet that reads drop-ins of its --config-dir. prepare says
+// how it gets one.
+func (h host) planDropIn(ctx context.Context, k *kubelet, policy operation.Policy, unit, prepare string) (*Plan, error) {
+	if k.flags.configDir == "" {
+		return nil, fmt.Errorf("the kubelet has no --config-dir; %s", prepare)
+	}
+	d := draft{reserved: reservesCPU(k.flags, k.config), ours: func(content []byte) bool {
+		return slices.ContainsFunc(operation.Policies(), func(policy operation.Policy) bool { return string(content) == kubeletDropIn(policy) })
+	}}
+	d.Unit, d.DropIn, d.Content = unit, filepath.Join(k.flags.configDir, dropInName+".conf"), kubeletDropIn(policy)
+	if k.flags.policy != "" {
+		d.refuse(fmt.Errorf("%s: the flag --%s=%s goes before every drop-in; remove it, and restart the kubelet", h.flagPlace(k, policyFlag), policyFlag, k.flags.policy))
+	}
+	for _, file := range k.config.files {
+		if at, sets := file.fields[policyField]; sets && before(d.DropIn, file.path) {
+			d.refuse(fmt.Errorf("%s: sets %s, and the kubelet reads it after %s; remove the field", at, policyField, d.DropIn))
+		}
+	}
+	if policy == operation.None {
+		d.refuse(h.checkOptions(k))
+	}
+	return h.finish(ctx, k, policy, d)
+}
+
+const optionsText = "%s: the kubelet does not start under the policy none with %s, which is for the policy static; remove %s"
+
+// checkOptions returns an error if the kubelet has options for the policy static. Beside none it
+// does not start with them (pkg/kubelet/cm/cpumanager, NewNonePolicy).
+func (h host) checkOptions(k *kubelet) error {
+	if k.flags.options != "" {
+		return fmt.Errorf(optionsText, h.flagPlace(k, optionsFlag), "--"+optionsFlag+"="+k.flags.options, "the flag")
+	}
+	if len(k.config.CPUManagerPolicyOptions) > 0 {
+		return fmt.Errorf(optionsText, k.config.places[optionsField], optionsField, "the field")
+	}
+	return nil
+}
+
+func kubeletDropIn(policy operation.Policy) string {
+	return "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + policyField + ": " + string(policy) + "\n"
+}
+
+// kubeletDriver is a kubelet that is a unit of systemd.
+type kubeletDriver struct {
+	host
+	*systemd
+	unit string
+}
+
+const defaultUnit = "kubelet.service"
+
+func (h host) kubeletDriver(ctx context.Context, plan *Plan) (driver, error) {
+	unit := cmp.Or(h.settings.Unit, defaultUnit)
+	if plan != nil {
+		unit = plan.Unit
+	}
+	s, err := dialSystemd(ctx, h.disk)
+	if err != nil {
+		return nil, err
+	}
+	return &kubeletDriver{host: h, systemd: s, unit: unit}, nil
+}
+
+func (d *kubeletDriver) plan(ctx context.Context, policy operation.Policy) (*Plan, error) {
+	k, err := d.kubelet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d.planDropIn(ctx, k, policy, d.unit, "run: partition-agent cpu-policy prepare")
+}
+
+func (d *kubeletDriver) kubelet(ctx context.Context) (*kubelet, error) {
+	unit, err := d.properties(ctx, d.unit)
+	if err != nil {
+		return nil, err
+	}
+	pid, err := d.pid(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d.kubeletOf(pid, unit.execStart, unit.files, "")
+}

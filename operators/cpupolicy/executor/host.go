@@ -1,0 +1,241 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/utils/cpuset"
+	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/partition"
+)
+
+// SettingsFile has a host's [Settings]. Only the driver command needs it.
+const SettingsFile = "/etc/partition-agent/cpu-policy.yaml"
+
+// Settings say what differs from usual on a host. They are a file of the host, which only root can
+// write: no command comes from the cluster.
+type Settings struct {
+	// Unit is the kubelet's unit for the driver kubelet; kubelet.service if empty.
+	Unit string `json:"unit,omitempty"`
+	// Healthz is the URL of the kubelet's health; if empty, the kubelet's configuration says it.
+	Healthz string `json:"healthz,omitempty"`
+	// Command is for the driver command.
+	Command *CommandSettings `json:"command,omitempty"`
+}
+
+// CommandSettings are the commands of the driver command, each a program and its arguments.
+type CommandSettings struct {
+	// Start lets the kubelet start, and Stop returns once it has ended. Kill ends one that does not
+	// stop; without it such a switch fails.
+	Start []string `json:"start"`
+	Stop  []string `json:"stop"`
+	Kill  []string `json:"kill,omitempty"`
+	// IsActive prints the kubelet's process and ends with 0; any other code means that the
+	// kubelet does not run.
+	IsActive []string `json:"isActive"`
+	// DropInDirectory is the kubelet's --config-dir.
+	DropInDirectory string `json:"dropInDirectory"`
+	// Log is the path of the kubelet's log, for its own error; it may be empty.
+	Log string `json:"log,omitempty"`
+}
+
+// readSettings reads the settings. Without a file they are the zero value.
+func readSettings(d hostDisk) (Settings, error) {
+	var s Settings
+	file, err := d.read(SettingsFile)
+	if err != nil || file == nil {
+		return s, err
+	}
+	if err := d.checkDirectory(filepath.Dir(SettingsFile)); err != nil {
+		return s, err
+	}
+	if err := yaml.UnmarshalStrict(file.Content, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", SettingsFile, err)
+	}
+	if s.Unit != "" && !validUnit.MatchString(s.Unit) {
+		return s, fmt.Errorf("%s: unit: %q is not the name of a service", SettingsFile, s.Unit)
+	}
+	return s, nil
+}
+
+// host is what is the same for all drivers.
+type host struct {
+	disk     hostDisk
+	settings Settings
+	// chroot means that the host's commands need the host's root: this process is in a pod.
+	chroot bool
+	// interval and stable are those of [Executor].
+	interval, stable time.Duration
+}
+
+// errNotRunning means that there is no kubelet whose command line could be read.
+var errNotRunning = errors.New("the kubelet does not run, so that nobody knows its command line; start it first")
+
+// kubelet is what is known about a kubelet that runs.
+type kubelet struct {
+	pid    int
+	flags  flags
+	config *configuration
+	// files may have the kubelet's flags: its unit, say.
+	files []string
+}
+
+// kubeletOf reads the command line and the configuration of a process. next is the command line with
+// which it will be started, as far as that is known; what it says goes first.
+func (h host) kubeletOf(pid int, next, files []string, configDir string) (*kubelet, error) {
+	if pid == 0 {
+		return nil, errNotRunning
+	}
+	data, err := os.ReadFile(h.disk.at(fmt.Sprintf("/proc/%d/cmdline", pid)))
+	if err != nil {
+		return nil, fmt.Errorf("command line of the kubelet: %w", err)
+	}
+	args := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
+	k := &kubelet{pid: pid, flags: parseFlags(args[1:]), files: files}
+	if len(next) > 0 && filepath.Base(next[0]) == "kubelet" {
+		k.flags = parseFlags(append(args[1:], next[1:]...))
+	}
+	k.flags.configDir = cmp.Or(configDir, k.flags.configDir)
+	for name, path := range map[string]string{"config": k.flags.config, "config-dir": k.flags.configDir, "root-dir": k.flags.rootDir} {
+		if path != "" && !filepath.IsAbs(path) {
+			return nil, fmt.Errorf("the kubelet's --%s %q is not an absolute path", name, path)
+		}
+	}
+	k.config, err = readConfiguration(string(h.disk), k.flags.config, k.flags.configDir)
+	return k, err
+}
+
+// flagPlace says where a flag of the kubelet's is from.
+func (h host) flagPlace(k *kubelet, name string) string {
+	if at, found := findFlag(string(h.disk), k.files, name); found {
+		return at.String()
+	}
+	return fmt.Sprintf("the command line of process %d", k.pid)
+}
+
+// runtime returns the endpoint of the container runtime, with upstream's default.
+func (k *kubelet) runtime() string {
+	return cmp.Or(k.flags.runtime, k.config.ContainerRuntimeEndpoint, "unix:///run/containerd/containerd.sock")
+}
+
+// owner is somebody who writes a host's kubelet configuration, and whose file proves it.
+var owners = []struct{ file, name, remedy string }{
+	{"/etc/machine-config-daemon/currentconfig", "OpenShift's Machine Config Operator", "set cpuManagerPolicy in a KubeletConfig or PerformanceProfile"},
+}
+
+// draft is a plan, and what speaks against it.
+type draft struct {
+	Plan
+	// ours reports whether a file in the place of the drop-in has nothing but what the driver
+	// writes.
+	ours func(content []byte) bool
+	// reserved means that the kubelet reserves CPU.
+	reserved bool
+	problems []error
+}
+
+func (d *draft) refuse(err error) {
+	if err != nil {
+		d.problems = append(d.problems, err)
+	}
+}
+
+// finish completes a driver's draft with what is the same for all of them.
+func (h host) finish(ctx context.Context, k *kubelet, policy operation.Policy, d draft) (*Plan, error) {
+	for _, owner := range owners {
+		if _, err := os.Stat(h.disk.at(owner.file)); err == nil {
+			d.refuse(fmt.Errorf("%s: %s owns the configuration of this kubelet; %s", owner.file, owner.name, owner.remedy))
+		}
+	}
+	d.Checkpoint = filepath.Join(cmp.Or(k.flags.rootDir, "/var/lib/kubelet"), kubeletstate.CheckpointName)
+	for _, path := range []string{d.DropIn, d.Checkpoint} {
+		d.refuse(h.checkWay(path))
+	}
+	file, err := h.disk.read(d.DropIn)
+	if err == nil && file != nil && !d.ours(file.Content) {
+		err = fmt.Errorf("%s has more than the CPU manager policy, so that somebody else wrote it; give it another name that sorts before this one", d.DropIn)
+	}
+	d.refuse(err)
+	if d.Healthz = h.settings.Healthz; d.Healthz == "" {
+		d.Healthz, err = healthz(k.flags, k.config)
+		d.refuse(err)
+	}
+	d.Runtime = k.runtime()
+	d.refuse(h.checkCPUs(ctx, policy, &d))
+	return &d.Plan, errors.Join(d.problems...)
+}
+
+// checkCPUs checks the checkpoint and the pools, and completes the draft with the CPUs.
+func (h host) checkCPUs(ctx context.Context, policy operation.Policy, d *draft) error {
+	checkpoint, err := readCheckpoint(h.disk, d.Checkpoint)
+	if err != nil {
+		return err
+	}
+	if checkpoint != nil && checkpoint.Policy == string(policy) {
+		d.refuse(fmt.Errorf("the policy is %s already, as %s says", policy, d.Checkpoint))
+	}
+	if policy == operation.None && checkpoint != nil && len(checkpoint.Assignments) > 0 {
+		holders, err := h.exclusiveHolders(ctx, d.Runtime, checkpoint)
+		if err != nil {
+			return fmt.Errorf("%s has exclusive CPUs, and nobody says whether their containers run: %w", d.Checkpoint, err)
+		}
+		for _, holder := range holders {
+			d.refuse(fmt.Errorf("%s; migrate or stop it first", holder))
+		}
+	}
+	online, err := h.online()
+	if err != nil {
+		return err
+	}
+	pools := partition.Pools{}
+	file, err := h.disk.read(partition.PinningFilePath)
+	if err == nil && file != nil {
+		pools, err = partition.Parse(file.Content, online)
+	}
+	if err != nil {
+		return fmt.Errorf("pinning file %s: %w", partition.PinningFilePath, err)
+	}
+	d.CPUs = online.Difference(pools.Union()).String()
+	if policy == operation.Static && pools.Union().IsEmpty() && !d.reserved {
+		return errors.New("the policy static needs a reservation of CPU, which the kubelet does not have, and there is no pinning file with a pool; run: partition-agent cpu-policy reserve")
+	}
+	return nil
+}
+
+// online returns the host's CPUs that the kernel uses.
+func (h host) online() (cpuset.CPUSet, error) {
+	const path = "/sys/devices/system/cpu/online"
+	list, err := os.ReadFile(h.disk.at(path))
+	if err != nil {
+		return cpuset.New(), err
+	}
+	online, err := partition.ParseCPUs(strings.TrimSpace(string(list)))
+	if err != nil {
+		return cpuset.New(), fmt.Errorf("%s: %w", path, err)
+	}
+	return online, nil
+}

@@ -1,0 +1,227 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"workload.openshift.io/operators/cpupolicy/operation"
+)
+
+// Step is a part of an operation. A step begins once the journal that names it is on the disk.
+type Step string
+
+// The steps of a switch, in their order.
+const (
+	// Validate refuses what would keep the kubelet down, and changes nothing.
+	Validate Step = operation.StepValidate
+	// Stop stops the kubelet, and takes down the configuration and the checkpoint as they are.
+	Stop Step = "stop"
+	// Configure writes the driver's drop-in.
+	Configure Step = "configure"
+	// Checkpoint removes the CPU manager's checkpoint; the journal has it.
+	Checkpoint Step = "checkpoint"
+	// Start starts the kubelet.
+	Start Step = "start"
+	// Healthy waits until the kubelet stays healthy.
+	Healthy Step = "healthy"
+	// Verify compares the policy in the new checkpoint with the requested one.
+	Verify Step = "verify"
+	// Widen gives containers back the CPUs that the policy static kept from them. The switch
+	// counts as done: no failure from here on rolls it back.
+	Widen Step = "widen"
+	// Report is the end in either direction: the journal has the result.
+	Report Step = "report"
+)
+
+// The steps of the way back, in their order. Report follows.
+const (
+	// StopAgain stops the kubelet, if it runs.
+	StopAgain Step = "stopAgain"
+	// Restore puts the configuration and the checkpoint back.
+	Restore Step = "restore"
+	// StartAgain starts the kubelet as it was.
+	StartAgain Step = "startAgain"
+	// HealthyAgain waits until it is healthy.
+	HealthyAgain Step = "healthyAgain"
+)
+
+var (
+	forward = []Step{Validate, Stop, Configure, Checkpoint, Start, Healthy, Verify, Widen, Report}
+	back    = []Step{StopAgain, Restore, StartAgain, HealthyAgain, Report}
+)
+
+// Journal is what is known of an operation: from it alone a process that begins anew, after a
+// power cut say, knows what is to be done.
+type Journal struct {
+	Request operation.Request `json:"request"`
+	// Step is under way, or has not begun yet. Those before it have been done, and are on the disk.
+	Step Step `json:"step"`
+	// Plan is there once Validate has been done.
+	Plan *Plan `json:"plan,omitempty"`
+	// Stopped is when the step Stop began. The time limit counts from there.
+	Stopped time.Time `json:"stopped,omitzero"`
+	// Before is there once Stop has been done: nothing is changed without it.
+	Before *Before `json:"before,omitempty"`
+	// Failure is why the operation goes back, or has failed.
+	Failure *Failure `json:"failure,omitempty"`
+	// Note is what to know of a success.
+	Note string `json:"note,omitempty"`
+	// Result is there from Report on.
+	Result *operation.Result `json:"result,omitempty"`
+}
+
+// Plan is all that the steps need to know of the host, so that they ask nobody while the kubelet
+// is down. Paths are those of the host.
+type Plan struct {
+	// Unit is the unit of systemd that runs the kubelet; empty if it is not one.
+	Unit string `json:"unit,omitempty"`
+	// DropIn is the path of the drop-in with the policy, and Content what it will have.
+	DropIn  string `json:"dropIn"`
+	Content string `json:"content"`
+	// Checkpoint is the path of the CPU manager's checkpoint.
+	Checkpoint string `json:"checkpoint"`
+	// Healthz is the URL of the kubelet's health.
+	Healthz string `json:"healthz"`
+	// Runtime is the endpoint of the container runtime.
+	Runtime string `json:"runtime"`
+	// CPUs are those that a container without exclusive ones may use under the policy none: all
+	// that are online and in no pool.
+	CPUs string `json:"cpus"`
+}
+
+// Before is what the operation changes, as it was. Nil means that there was no such file.
+type Before struct {
+	DropIn     *File `json:"dropIn,omitempty"`
+	Checkpoint *File `json:"checkpoint,omitempty"`
+}
+
+// Failure is a step that could not be done.
+type Failure struct {
+	Step         Step   `json:"step"`
+	Message      string `json:"message"`
+	KubeletError string `json:"kubeletError,omitempty"`
+}
+
+// interrupted is the failure of a step whose process has ended, whatever ended it.
+const interrupted = "the agent was interrupted"
+
+// resumed returns the journal as a new process goes on with it:
+//
+//   - A switch that has been verified is finished.
+//   - One in which nothing has been changed begins again.
+//   - Every other one goes back. A kubelet under the new policy may be running by then, or the
+//     host may have booted and wait for this process to let the kubelet start, so going back at
+//     once is what surely ends in time.
+//   - A way back begins again, unless everything is restored: then the checkpoint is the
+//     kubelet's, which may have written it since.
+func (j Journal) resumed() Journal {
+	switch j.Step {
+	case Validate, Widen, Report, StartAgain:
+		return j
+	case HealthyAgain:
+		j.Step = StartAgain
+		return j
+	case StopAgain, Restore:
+		j.Step = StopAgain
+		return j
+	default:
+		return j.failed(interrupted, "")
+	}
+}
+
+// done returns the journal after its step has been done.
+func (j Journal) done() Journal {
+	way := forward
+	if j.goesBack() {
+		way = back
+	}
+	j.Step = way[slices.Index(way, j.Step)+1]
+	if j.Step != Report {
+		return j
+	}
+	if j.Failure == nil {
+		return j.ended(operation.Succeeded, Report, j.Note)
+	}
+	return j.ended(operation.RolledBack, j.Failure.Step, j.Failure.Message)
+}
+
+// failed returns the journal after its step could not be done.
+func (j Journal) failed(message, kubeletError string) Journal {
+	switch {
+	case j.Step == Widen:
+		j.Note = message
+		return j.done()
+	case j.Step == HealthyAgain:
+		j.Step = Report
+		return j.ended(operation.Failed, j.Failure.Step, fmt.Sprintf("%s; configuration and checkpoint are restored, but: %s", j.Failure.Message, message))
+	case j.goesBack():
+		// There is no other way: it is tried again until it can be done.
+		return j
+	}
+	j.Failure = &Failure{Step: j.Step, Message: message, KubeletError: kubeletError}
+	if j.Step == Validate {
+		j.Step = Report
+		return j.ended(operation.Failed, Validate, message)
+	}
+	j.Step = StopAgain
+	return j
+}
+
+func (j Journal) ended(outcome operation.Outcome, step Step, message string) Journal {
+	j.Result = &operation.Result{ID: j.Request.ID, Outcome: outcome, Step: string(step), Message: strings.TrimSpace(message)}
+	if j.Failure != nil {
+		j.Result.KubeletError = j.Failure.KubeletError
+	}
+	return j
+}
+
+func (j Journal) goesBack() bool { return j.Step != Report && slices.Contains(back, j.Step) }
+
+// whole reports whether configuration and checkpoint belong together, so that a kubelet may start.
+func (j Journal) whole() bool {
+	switch j.Step {
+	case Configure, Checkpoint, StopAgain, Restore:
+		return false
+	}
+	return true
+}
+
+// stopLimit is how long a kubelet may take to stop before it is killed.
+func (j Journal) stopLimit() time.Duration {
+	return j.Request.Limits.WithDefaults().RollBack.Duration / 3
+}
+
+// deadline is when the step must have ended at the latest; zero means never: what restores the
+// host is not given up. now matters only where the clock has been set or the host was off.
+func (j Journal) deadline(now time.Time) time.Time {
+	limits := j.Request.Limits.WithDefaults()
+	switch j.Step {
+	case Stop, Configure, Checkpoint, Start, Healthy, Verify:
+		return j.Stopped.Add(limits.Total.Duration - limits.RollBack.Duration)
+	case HealthyAgain:
+		end := j.Stopped.Add(limits.Total.Duration)
+		if left := end.Sub(now); left <= 0 || left > limits.Total.Duration {
+			return now.Add(limits.RollBack.Duration)
+		}
+		return end
+	}
+	return time.Time{}
+}

@@ -1,0 +1,269 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/api/resource"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/kubelet/config/v1beta1"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// flags are those of a kubelet's command line that matter here. Each goes before the configuration
+// (cmd/kubelet/app/server.go, kubeletConfigFlagPrecedence).
+type flags struct {
+	config, configDir, rootDir, runtime        string
+	policy, options                            string
+	kubeReserved, systemReserved, reservedCPUs string
+	healthzBindAddress, healthzPort, maxPods   string
+}
+
+// parseFlags reads a kubelet's command line without the program. It skips every other flag.
+func parseFlags(args []string) flags {
+	var f flags
+	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+	set.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	set.ParseErrorsAllowlist.UnknownFlags = true
+	set.Usage = func() {}
+	for name, value := range map[string]*string{
+		"config": &f.config, "config-dir": &f.configDir, "root-dir": &f.rootDir, "container-runtime-endpoint": &f.runtime,
+		policyFlag: &f.policy, optionsFlag: &f.options,
+		"kube-reserved": &f.kubeReserved, "system-reserved": &f.systemReserved, "reserved-cpus": &f.reservedCPUs,
+		"healthz-bind-address": &f.healthzBindAddress, "healthz-port": &f.healthzPort, "max-pods": &f.maxPods,
+	} {
+		set.StringVar(value, name, "", "")
+	}
+	_ = set.Parse(args) // a kubelet that runs has accepted them
+	return f
+}
+
+const (
+	policyFlag  = "cpu-manager-policy"
+	optionsFlag = "cpu-manager-policy-options"
+)
+
+// place is where a setting is written.
+type place struct {
+	file string
+	// line counts from 1; zero means that it is the file as a whole.
+	line int
+}
+
+func (p place) String() string {
+	if p.line == 0 {
+		return p.file
+	}
+	return p.file + ":" + strconv.Itoa(p.line)
+}
+
+// configuration is what a kubelet's files of that kind say.
+type configuration struct {
+	v1beta1.KubeletConfiguration
+	// files are the drop-ins in the order in which the kubelet reads them.
+	files []configFile
+	// places has the last place of each top-level field.
+	places map[string]place
+}
+
+// configFile is the base file, or a drop-in.
+type configFile struct {
+	path   string
+	fields map[string]place
+}
+
+const (
+	policyField  = "cpuManagerPolicy"
+	optionsField = "cpuManagerPolicyOptions"
+)
+
+// readConfiguration reads a kubelet's configuration as the kubelet does: the file, then each
+// drop-in in the order of their paths, as a merge patch (cmd/kubelet/app/server.go,
+// mergeKubeletConfigurations). Paths are those of the host, which is at root.
+func readConfiguration(root, file, dir string) (*configuration, error) {
+	c := &configuration{places: map[string]place{}}
+	paths := []string{}
+	if file != "" {
+		paths = append(paths, file)
+	}
+	if dir != "" {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
+				paths = append(paths, filepath.Join(dir, strings.TrimPrefix(path, filepath.Join(root, dir))))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("drop-ins of the kubelet: %w", err)
+		}
+	}
+	merged := []byte("{}")
+	for _, path := range paths {
+		data, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return nil, err
+		}
+		fields, err := fieldsOf(path, data)
+		if err != nil {
+			return nil, err
+		}
+		c.files = append(c.files, configFile{path, fields})
+		for name, at := range fields {
+			c.places[name] = at
+		}
+		patch, err := sigsyaml.YAMLToJSON(data)
+		if err == nil {
+			merged, err = jsonpatch.MergePatch(merged, patch)
+		}
+		if err == nil {
+			c.KubeletConfiguration = v1beta1.KubeletConfiguration{}
+			err = json.Unmarshal(merged, &c.KubeletConfiguration)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return c, nil
+}
+
+// fieldsOf returns the places of the top-level fields of a YAML or JSON object.
+func fieldsOf(path string, data []byte) (map[string]place, error) {
+	object, err := objectOf(path, data)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]place{}
+	for key := range slices.Chunk(object, 2) {
+		fields[key[0].Value] = place{path, key[0].Line}
+	}
+	return fields, nil
+}
+
+// objectOf returns the keys and values of a file's object, one after the other.
+func objectOf(path string, data []byte) ([]*yaml.Node, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(document.Content) == 0 {
+		return nil, nil
+	}
+	if object := document.Content[0]; object.Kind == yaml.MappingNode {
+		return object.Content, nil
+	}
+	return nil, fmt.Errorf("%s:%d: is not an object", path, document.Content[0].Line)
+}
+
+// before reports whether the kubelet reads a drop-in before another one of the same directory
+// (path/filepath, WalkDir): directory by directory in the order of their names.
+func before(path, other string) bool {
+	return slices.Compare(strings.Split(path, "/"), strings.Split(other, "/")) < 0
+}
+
+// reservesCPU reports whether the kubelet reserves CPU, by flags or configuration. Flags go before
+// the configuration, and a list of CPUs before amounts (cmd/kubelet/app/server.go, run).
+func reservesCPU(f flags, c *configuration) bool {
+	if cpus := f.reservedCPUs + c.ReservedSystemCPUs; cpus != "" {
+		return true
+	}
+	for _, of := range []struct {
+		flag   string
+		config map[string]string
+	}{{f.kubeReserved, c.KubeReserved}, {f.systemReserved, c.SystemReserved}} {
+		amount := of.config["cpu"]
+		if of.flag != "" {
+			amount = cpuOf(of.flag)
+		}
+		if quantity, err := resource.ParseQuantity(amount); err == nil && quantity.Sign() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// cpuOf returns the amount of CPU in the value of a flag such as cpu=200m,memory=500Mi.
+func cpuOf(value string) string {
+	for part := range strings.SplitSeq(value, ",") {
+		if amount, found := strings.CutPrefix(strings.TrimSpace(part), "cpu="); found {
+			return amount
+		}
+	}
+	return ""
+}
+
+// healthz returns the URL of the kubelet's health, with upstream's defaults
+// (pkg/kubelet/apis/config/v1beta1, SetDefaults_KubeletConfiguration).
+func healthz(f flags, c *configuration) (string, error) {
+	address, port := "127.0.0.1", "10248"
+	if c.HealthzBindAddress != "" {
+		address = c.HealthzBindAddress
+	}
+	if f.healthzBindAddress != "" {
+		address = f.healthzBindAddress
+	}
+	if c.HealthzPort != nil {
+		port = strconv.Itoa(int(*c.HealthzPort))
+	}
+	if f.healthzPort != "" {
+		port = f.healthzPort
+	}
+	if port == "0" {
+		return "", errors.New("the kubelet serves no healthz: healthzPort is 0")
+	}
+	switch address {
+	case "0.0.0.0":
+		address = "127.0.0.1"
+	case "::":
+		address = "::1"
+	}
+	return "http://" + net.JoinHostPort(address, port) + "/healthz", nil
+}
+
+// findFlag returns the first place where one of the files has a flag, comments aside. Units and
+// the files of their environment are such files.
+func findFlag(root string, files []string, name string) (place, bool) {
+	words := strings.ReplaceAll(name, "-", "[-_]")
+	flag := regexp.MustCompile(`(^|[\s"'=])(--?)?` + words + `([\s"'=]|$)`)
+	for _, file := range files {
+		data, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			continue // an optional file
+		}
+		number := 0
+		for line := range strings.Lines(string(data)) {
+			number++
+			if text := strings.TrimSpace(line); !strings.HasPrefix(text, "#") && !strings.HasPrefix(text, ";") && flag.MatchString(text) {
+				return place{file, number}, true
+			}
+		}
+	}
+	return place{}, false
+}

@@ -1,0 +1,309 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/operators/cpupolicy/operation"
+)
+
+func requestOf(id string, policy operation.Policy) operation.Request {
+	return operation.Request{ID: id, Policy: policy, Driver: operation.Command, Limits: operation.Limits{
+		Total: metav1.Duration{Duration: 120 * time.Second}, RollBack: metav1.Duration{Duration: 60 * time.Second},
+	}}
+}
+
+func TestCommandsSwitchAKubelet(t *testing.T) {
+	h := newTestHost(t)
+	h.useCommands()
+	for i, policy := range []operation.Policy{operation.Static, operation.None} {
+		request := requestOf(fmt.Sprintf("op-%d", i), policy)
+		result, err := h.open().Run(quiet(t), request, h.program())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.ID != request.ID || result.Outcome != operation.Succeeded || result.Policy != policy {
+			t.Errorf("the result is %+v, want %s", result, policy)
+		}
+		if got := h.read(testDropIn); got != kubeletDropIn(policy) {
+			t.Errorf("the drop-in is %q", got)
+		}
+		if got := h.read(testState); !strings.Contains(got, string(policy)) {
+			t.Errorf("the checkpoint is %q", got)
+		}
+		again, err := h.open().Run(quiet(t), request, h.program())
+		if err != nil || *again != *result {
+			t.Errorf("the same request once more has the result %+v (%v), want %+v", again, err, result)
+		}
+	}
+	observed, err := h.open().Observe(quiet(t), operation.Command, Configz{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if observed.Policy != operation.None || observed.Operation != "op-1" || observed.Result.Outcome != operation.Succeeded || len(observed.Refused) != 1 || !strings.Contains(observed.Refused[operation.None], "already") {
+		t.Errorf("what is observed is %+v", observed)
+	}
+}
+
+func TestAKubeletThatEndsUnderTheNewPolicyIsRolledBack(t *testing.T) {
+	h := newTestHost(t)
+	h.write(testConfigDir+"/10-broken.conf", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nbroken: static\n")
+	h.useCommands()
+	before := h.read(testState)
+	// A slow host may not start a kubelet in the time in which a quick one has long ended.
+	for i, limit := range []time.Duration{2 * time.Second, 10 * time.Second, 40 * time.Second} {
+		request := requestOf(fmt.Sprintf("op-%d", i), operation.Static)
+		request.Limits.Total.Duration = request.Limits.RollBack.Duration + limit
+		result, err := h.open().Run(quiet(t), request, h.program())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Outcome != operation.RolledBack || result.Policy != operation.None {
+			t.Errorf("the result is %+v", result)
+		}
+		if h.read(testDropIn) != "" || h.read(testState) != before {
+			t.Errorf("the drop-in is %q and the checkpoint %q, want those of before", h.read(testDropIn), h.read(testState))
+		}
+		if result.Step == "healthy" && strings.Contains(result.KubeletError, "broken under the policy static") {
+			return
+		}
+	}
+	t.Error("no result has the kubelet's own error")
+}
+
+// TestAKilledAgentIsResumed kills real processes at instants that the seed decides, while real files
+// change, and lets others go on.
+func TestAKilledAgentIsResumed(t *testing.T) {
+	h := newTestHost(t)
+	h.useCommands()
+	random := rand.New(rand.NewPCG(3, 1))
+	policy, kills := operation.None, 0
+	for i := range 6 {
+		want := operation.Static
+		if policy == operation.Static {
+			want = operation.None
+		}
+		request := requestOf(fmt.Sprintf("op-%d", i), want)
+		encoded, err := json.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for attempt, ended := 0, false; !ended; attempt++ {
+			agent := exec.Command(h.program())
+			agent.Env = append(os.Environ(), rootOfHost+"="+h.root, agentRole+"="+string(encoded))
+			if err := agent.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if attempt < 2 {
+				kill := time.AfterFunc(time.Duration(random.IntN(300))*time.Millisecond, func() { _ = agent.Process.Kill() })
+				defer kill.Stop()
+			}
+			if ended = agent.Wait() == nil; !ended {
+				kills++
+			}
+			if kills > 2*(i+1) {
+				t.Fatal("the agent ends by itself without a result")
+			}
+		}
+		j, err := load(h.open().disk)
+		if err != nil || j == nil || j.Result == nil || j.Request.ID != request.ID {
+			t.Fatalf("the journal is %+v, %v", j, err)
+		}
+		if j.Result.Outcome == operation.Succeeded {
+			policy = want
+		} else if j.Result.Outcome != operation.RolledBack {
+			t.Errorf("the result is %+v", j.Result)
+		}
+		dropIn := h.read(testDropIn)
+		if got := h.read(testState); !strings.Contains(got, string(policy)) || (dropIn != kubeletDropIn(policy) && (dropIn != "" || policy != operation.None)) {
+			t.Errorf("after %+v, the checkpoint is %q and the drop-in %q", j.Result, got, dropIn)
+		}
+		driver, err := h.open().commandDriver()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.waitHealthy(driver)
+	}
+	if kills == 0 {
+		t.Error("the agent was never killed; the instants do not fit")
+	}
+}
+
+func TestARequestThatCannotBeginIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*testHost)
+		want    string
+	}{
+		"no settings":                {func(*testHost) {}, "/etc/partition-agent/cpu-policy.yaml: command is missing"},
+		"settings without a command": {func(h *testHost) { h.write(SettingsFile, "command: {start: [a], stop: [b]}") }, "command.isActive is missing"},
+		"a kubelet that does not run": {func(h *testHost) {
+			h.write(SettingsFile, "command: {start: [a], stop: [b], isActive: ['false'], dropInDirectory: /x}")
+		}, "the kubelet does not run"},
+		"a directory that others can write": {func(h *testHost) {
+			if err := os.Mkdir(h.at(Directory), 0o700); err != nil {
+				h.t.Fatal(err)
+			}
+			if err := os.Chmod(h.at(Directory), 0o777); err != nil {
+				h.t.Fatal(err)
+			}
+		}, "/var/lib/partition-agent has mode 0777"},
+		"a directory that is a link": {func(h *testHost) {
+			if err := os.Symlink("/tmp", h.at(Directory)); err != nil {
+				h.t.Fatal(err)
+			}
+		}, "/var/lib/partition-agent is L"},
+		"another request with its id": {func(h *testHost) {
+			if err := h.open().makeDirectory(); err != nil {
+				h.t.Fatal(err)
+			}
+			if err := store(h.open().disk, Journal{Request: requestOf("op", operation.None), Step: Report}); err != nil {
+				h.t.Fatal(err)
+			}
+		}, "operation op has another request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTestHost(t)
+			test.prepare(h)
+			result, err := h.open().Run(quiet(t), requestOf("op", operation.Static), h.program())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.Outcome != operation.Failed || result.Step != operation.StepValidate || !strings.Contains(result.Message, test.want) {
+				t.Errorf("the result is %+v, want %q", result, test.want)
+			}
+		})
+	}
+}
+
+func TestAnOperationThatHasBegunIsFinishedBeforeAnother(t *testing.T) {
+	h := newTestHost(t)
+	h.useCommands()
+	host := h.open()
+	if err := host.makeDirectory(); err != nil {
+		t.Fatal(err)
+	}
+	// Its agent was killed once the kubelet had been told to stop.
+	k, err := host.commandDriver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := k.plan(quiet(t), operation.Static)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := Journal{Request: requestOf("old", operation.Static), Step: Stop, Plan: plan, Stopped: time.Now()}
+	if err := store(host.disk, old); err != nil {
+		t.Fatal(err)
+	}
+	result, err := host.Run(quiet(t), requestOf("new", operation.Static), h.program())
+	if err != nil || result.ID != "new" || result.Outcome != operation.Succeeded {
+		t.Errorf("the result is %+v, %v", result, err)
+	}
+
+	// One that has changed nothing is superseded.
+	if err := store(host.disk, Journal{Request: requestOf("stale", operation.None), Step: Validate}); err != nil {
+		t.Fatal(err)
+	}
+	result, err = host.Run(quiet(t), requestOf("newest", operation.Static), h.program())
+	if err != nil || result.ID != "newest" || result.Step != operation.StepValidate || !strings.Contains(result.Message, "already") {
+		t.Errorf("the result is %+v, %v", result, err)
+	}
+}
+
+func TestAnInterruptedAgentHasNoResult(t *testing.T) {
+	h := newTestHost(t)
+	h.useCommands()
+	host := h.open()
+	if err := host.makeDirectory(); err != nil {
+		t.Fatal(err)
+	}
+	// Another process works on the host.
+	unlock, err := host.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(quiet(t), 50*time.Millisecond)
+	defer cancel()
+	if result, err := host.Run(ctx, requestOf("op", operation.Static), h.program()); !errors.Is(err, context.DeadlineExceeded) || result != nil {
+		t.Errorf("the result is %+v, %v", result, err)
+	}
+}
+
+func TestTheRunningKubeletIsAsked(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "Bearer secret":
+			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/configz":
+			fmt.Fprint(w, `{"kubeletconfig":{"cpuManagerPolicy":"static"}}`)
+		default:
+			fmt.Fprint(w, `{}`)
+		}
+	}))
+	defer server.Close()
+	// Clients that refuse the certificate are part of the test.
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	certificate := func(server *httptest.Server) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	}
+	token, authorities := file("token", "secret\n"), file("ca", certificate(server))
+	for name, test := range map[string]struct {
+		configz Configz
+		want    operation.Policy
+		err     string
+	}{
+		"a kubelet":                  {Configz{server.URL + "/configz", token, authorities}, operation.Static, ""},
+		"an answer without a policy": {Configz{server.URL + "/other", token, authorities}, "", "has no kubeletconfig"},
+		"another token":              {Configz{server.URL + "/configz", file("other", "x"), authorities}, "", "401"},
+		"no token":                   {Configz{server.URL + "/configz", "/nowhere", authorities}, "", "/nowhere"},
+		"no certificates":            {Configz{server.URL + "/configz", token, token}, "", "has no certificate"},
+		"another certificate":        {Configz{strings.Replace(server.URL, "127.0.0.1", "localhost", 1) + "/configz", token, authorities}, "", "certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy, err := test.configz.ask(t.Context())
+			if policy != test.want || (err == nil) != (test.err == "") || (err != nil && !strings.Contains(err.Error(), test.err)) {
+				t.Errorf("the policy is %q, %v, want %q and %q", policy, err, test.want, test.err)
+			}
+		})
+	}
+}

@@ -1,0 +1,200 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/operators/cpupolicy/operation"
+)
+
+// do does the journal's step within its deadline, and returns the journal with what follows, or an error
+// and what it has found out all the same. Each step may have been begun, or done, by an earlier process.
+func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, error) {
+	begin := time.Now()
+	if deadline := j.deadline(begin); !deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, deadline, fmt.Errorf("not within the time limit: %s after the stop", deadline.Sub(j.Stopped).Round(time.Millisecond)))
+		defer cancel()
+		if ctx.Err() != nil {
+			return j, context.Cause(ctx)
+		}
+	}
+	var err error
+	switch j.Step {
+	case Validate:
+		if j.Plan, err = driver.plan(ctx, j.Request.Policy); err == nil {
+			err = e.probeBefore(ctx, j.Plan.Healthz)
+		}
+		j.Stopped = time.Now()
+	case Stop:
+		if err = stop(ctx, driver, j.stopLimit()); err == nil {
+			j.Before, err = e.takeDown(j.Plan)
+		}
+	case Configure:
+		// A host of rke2 may have no drop-ins yet.
+		dir := filepath.Dir(j.Plan.DropIn)
+		if err = errors.Join(e.disk.mkdir(dir), e.disk.sync(filepath.Dir(dir))); err == nil {
+			err = put(e.disk, j.Plan.DropIn, &File{[]byte(j.Plan.Content), 0o600})
+		}
+	case Checkpoint:
+		err = put(e.disk, j.Plan.Checkpoint, nil)
+	case Start, StartAgain:
+		err = driver.start(ctx)
+	case Healthy:
+		err = e.healthy(ctx, driver, j.Plan, 3)
+	case Verify:
+		err = e.verify(j.Plan, j.Request.Policy)
+	case Widen:
+		if j.Request.Policy == operation.None {
+			j.Note, err = e.widen(ctx, j.Plan, j.Before.Checkpoint)
+		}
+	case StopAgain:
+		err = stop(ctx, driver, j.stopLimit())
+	case Restore:
+		if j.Before != nil {
+			err = errors.Join(put(e.disk, j.Plan.DropIn, j.Before.DropIn), put(e.disk, j.Plan.Checkpoint, j.Before.Checkpoint))
+		}
+	case HealthyAgain:
+		err = e.healthy(ctx, driver, j.Plan, 0)
+	}
+	if err != nil {
+		return j, err
+	}
+	return j.done(), nil
+}
+
+// probeBefore returns an error unless the kubelet is healthy: nobody could tell whether the switch
+// made it unhealthy, and what a roll-back would lead to.
+func (e *Executor) probeBefore(ctx context.Context, url string) error {
+	if err := e.probe(ctx, url); err != nil {
+		return fmt.Errorf("the kubelet is not healthy before the switch: %w", err)
+	}
+	return nil
+}
+
+// stop stops the kubelet, and kills it after the limit.
+func stop(ctx context.Context, driver driver, limit time.Duration) error {
+	try := func() error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return driver.stop(ctx)
+	}
+	err := try()
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if killed := driver.kill(ctx); killed != nil {
+		return errors.Join(err, killed)
+	}
+	return try()
+}
+
+// takeDown returns configuration and checkpoint as they are.
+func (e *Executor) takeDown(plan *Plan) (*Before, error) {
+	var before Before
+	var err error
+	if before.DropIn, err = e.disk.read(plan.DropIn); err != nil {
+		return nil, err
+	}
+	if before.Checkpoint, err = e.disk.read(plan.Checkpoint); err != nil {
+		return nil, err
+	}
+	return &before, nil
+}
+
+// healthy waits until the kubelet has been healthy for a while, with a checkpoint: it writes one
+// once it has got in touch with the runtime, and may end thereafter all the same. A kubelet that
+// has ended a number of times has failed; zero means that there is no such number.
+func (e *Executor) healthy(ctx context.Context, driver driver, plan *Plan, most int) error {
+	var since time.Time
+	last, ended := 0, 0
+	for {
+		pid, err := driver.pid(ctx)
+		if last != 0 && err == nil && pid != last {
+			ended++
+			since = time.Time{}
+		}
+		if most > 0 && ended >= most {
+			return fmt.Errorf("the kubelet ended %d times", ended)
+		}
+		last = pid
+		if err == nil && pid == 0 {
+			err = errors.New("the kubelet does not run")
+		}
+		if err == nil {
+			err = e.look(ctx, plan)
+		}
+		switch {
+		case err != nil:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) >= e.stable:
+			return nil
+		}
+		sleep(ctx, e.interval)
+		if ctx.Err() != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// look returns why the kubelet is not healthy now.
+func (e *Executor) look(ctx context.Context, plan *Plan) error {
+	if err := e.probe(ctx, plan.Healthz); err != nil {
+		return err
+	}
+	checkpoint, err := readCheckpoint(e.disk, plan.Checkpoint)
+	if err == nil && checkpoint == nil {
+		err = fmt.Errorf("the kubelet has not written %s yet", plan.Checkpoint)
+	}
+	return err
+}
+
+// verify compares the policy in the new checkpoint with the requested one.
+func (e *Executor) verify(plan *Plan, policy operation.Policy) error {
+	checkpoint, err := readCheckpoint(e.disk, plan.Checkpoint)
+	if err != nil {
+		return err
+	}
+	if checkpoint == nil {
+		return fmt.Errorf("the kubelet has not written %s", plan.Checkpoint)
+	}
+	if checkpoint.Policy != string(policy) {
+		return fmt.Errorf("%s has policyName %q, want %q: something goes before %s", plan.Checkpoint, checkpoint.Policy, policy, plan.DropIn)
+	}
+	return nil
+}
+
+// readCheckpoint reads the CPU manager's checkpoint; nil means that there is none.
+func readCheckpoint(d disk, path string) (*kubeletstate.Checkpoint, error) {
+	file, err := d.read(path)
+	if err != nil || file == nil {
+		return nil, err
+	}
+	checkpoint := kubeletstate.ParseCheckpoint(file.Content)
+	if checkpoint.Damaged != "" {
+		return nil, fmt.Errorf("the CPU manager's checkpoint %s is damaged: %s", path, checkpoint.Damaged)
+	}
+	return checkpoint, nil
+}

@@ -1,0 +1,120 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// UnitName is the host unit, which does the steps of an operation. It is there only while one is
+// under way.
+const UnitName = "partition-agent-cpu-policy.service"
+
+const unitDirectory = "/etc/systemd/system"
+
+// unitFile returns the host unit. The kubelet's unit wants it and comes after it, so that no kubelet
+// starts, when the host boots or at any other time, before the agent has said by READY=1 that it
+// may (whole, journal.go). An agent that is killed is started again. Nothing in it is from the
+// cluster but the operation's id, which is a DNS label.
+func unitFile(kubelet, id string) string {
+	return fmt.Sprintf(`[Unit]
+Description=Switch of the CPU manager policy, operation %s
+Before=%s
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+ExecStart=%s cpu-policy execute
+Restart=on-failure
+RestartSec=1
+TimeoutStartSec=60
+OOMScoreAdjust=-999
+UMask=0077
+`, id, kubelet, agentFile)
+}
+
+// wantsLink is the link by which the kubelet's unit wants ours.
+func wantsLink(kubelet string) string {
+	return filepath.Join(unitDirectory, kubelet+".wants", UnitName)
+}
+
+// hostUnit is the host unit of an operation.
+type hostUnit struct {
+	disk    hostDisk
+	systemd *systemd
+	// kubelet is the kubelet's unit.
+	kubelet string
+}
+
+// install puts the agent and the unit on the host's disk, and makes systemd read it.
+func (u *hostUnit) install(ctx context.Context, agent, id string) error {
+	program, err := os.ReadFile(agent)
+	if err != nil {
+		return fmt.Errorf("the agent's program: %w", err)
+	}
+	if err := put(u.disk, agentFile, &File{program, 0o700}); err != nil {
+		return err
+	}
+	if err := u.disk.checkDirectory(unitDirectory); err != nil {
+		return err
+	}
+	if err := put(u.disk, filepath.Join(unitDirectory, UnitName), &File{[]byte(unitFile(u.kubelet, id)), 0o644}); err != nil {
+		return err
+	}
+	link := wantsLink(u.kubelet)
+	if err := u.disk.mkdir(filepath.Dir(link)); err != nil {
+		return err
+	}
+	if err := u.disk.checkDirectory(filepath.Dir(link)); err != nil {
+		return err
+	}
+	if err := u.disk.remove(link); err != nil {
+		return err
+	}
+	if err := os.Symlink("../"+UnitName, u.disk.at(link)); err != nil {
+		return err
+	}
+	if err := errors.Join(u.disk.sync(filepath.Dir(link)), u.disk.sync(unitDirectory)); err != nil {
+		return err
+	}
+	return u.systemd.conn.ReloadContext(ctx)
+}
+
+// remove removes all of that, whichever unit wants it.
+func (u *hostUnit) remove(ctx context.Context) error {
+	links, err := filepath.Glob(u.disk.at(wantsLink("*")))
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		dir := filepath.Join(unitDirectory, filepath.Base(filepath.Dir(link)))
+		if err := put(u.disk, filepath.Join(dir, UnitName), nil); err != nil {
+			return err
+		}
+		_ = os.Remove(u.disk.at(dir)) // unless others are wanted, too
+	}
+	for _, path := range []string{filepath.Join(unitDirectory, UnitName), agentFile} {
+		if err := put(u.disk, path, nil); err != nil {
+			return err
+		}
+	}
+	return u.systemd.conn.ReloadContext(ctx)
+}

@@ -1,0 +1,262 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package operation is what controller and agent tell each other about one switch of a node's CPU
+// manager policy: a [Request] goes to the agent, a [Result] comes back as the termination message
+// of the agent's pod. docs/dev/cpupolicy.md has the contract. The package must not know how either
+// side does its part.
+package operation
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+)
+
+// MaxSize is the largest size of an encoded request or result, in bytes: the kubelet cuts the
+// termination message of a container there (pkg/kubelet/kuberuntime, MaxContainerTerminationMessageLength).
+const MaxSize = 4096
+
+// Policy is a policy of the kubelet's CPU manager, as cpuManagerPolicy names it.
+type Policy string
+
+// The policies of upstream (pkg/kubelet/cm/cpumanager, PolicyNone and PolicyStatic).
+const (
+	None   Policy = "none"
+	Static Policy = "static"
+)
+
+// Policies are all policies.
+func Policies() []Policy { return []Policy{None, Static} }
+
+// Driver is how a host configures and runs its kubelet.
+type Driver string
+
+const (
+	// Kubelet is a unit of systemd that is the kubelet, with drop-ins in its --config-dir.
+	Kubelet Driver = "kubelet"
+	// RKE2 is rke2-server or rke2-agent, which run the kubelet with arguments from their
+	// configuration.
+	RKE2 Driver = "rke2"
+	// Command is a kubelet that the commands of a file on the host start and stop.
+	Command Driver = "command"
+)
+
+// Drivers are all drivers.
+func Drivers() []Driver { return []Driver{Kubelet, RKE2, Command} }
+
+// Limits are how long a switch may take.
+type Limits struct {
+	// Total is the time from the stop of the kubelet to a kubelet that is healthy, under either
+	// policy. Zero means [MaxTotal], and no more is allowed.
+	Total metav1.Duration `json:"total,omitzero"`
+	// RollBack is the part of Total that is kept for the way back. Zero means [DefaultRollBack],
+	// or half of Total if that is less.
+	RollBack metav1.Duration `json:"rollBack,omitzero"`
+}
+
+const (
+	// MaxTotal is the longest time that a node is without a healthy kubelet. Pods with default
+	// tolerations are evicted after about 340 seconds.
+	MaxTotal = 150 * time.Second
+	// DefaultRollBack suffices to end a kubelet that does not stop, and to start another.
+	DefaultRollBack = 70 * time.Second
+)
+
+// WithDefaults returns the limits with values for what is zero.
+func (l Limits) WithDefaults() Limits {
+	l.Total.Duration = cmp.Or(l.Total.Duration, MaxTotal)
+	l.RollBack.Duration = cmp.Or(l.RollBack.Duration, min(DefaultRollBack, l.Total.Duration/2))
+	return l
+}
+
+// Request asks the agent of a node for a policy.
+type Request struct {
+	// ID names the operation, and is not used again: a DNS label.
+	ID     string `json:"id"`
+	Policy Policy `json:"policy"`
+	Driver Driver `json:"driver"`
+	Limits Limits `json:"limits,omitzero"`
+}
+
+// Validate returns an error for each field with a value that is not allowed.
+func (r Request) Validate() field.ErrorList {
+	errs := validateID(r.ID)
+	errs = append(errs, validateOneOf(field.NewPath("policy"), r.Policy, Policies())...)
+	errs = append(errs, validateOneOf(field.NewPath("driver"), r.Driver, Drivers())...)
+	limits := field.NewPath("limits")
+	if total := r.Limits.Total.Duration; total < 0 || total > MaxTotal {
+		errs = append(errs, field.Invalid(limits.Child("total"), total.String(), fmt.Sprintf("must be between 0s and %s", MaxTotal)))
+	}
+	if back, total := r.Limits.RollBack.Duration, r.Limits.WithDefaults().Total.Duration; back < 0 || back >= total {
+		errs = append(errs, field.Invalid(limits.Child("rollBack"), back.String(), fmt.Sprintf("must be between 0s and total, %s", total)))
+	}
+	return errs
+}
+
+// ParseRequest decodes a request. It is strict: an unknown field, trailing data, more than
+// [MaxSize] bytes and what [Request.Validate] finds are errors.
+func ParseRequest(data []byte) (Request, error) {
+	var request Request
+	if err := parse(data, &request); err != nil {
+		return Request{}, fmt.Errorf("request of an operation: %w", err)
+	}
+	if err := request.Validate().ToAggregate(); err != nil {
+		return Request{}, fmt.Errorf("request of operation %q: %w", abbreviate(request.ID, maxQuoted), err)
+	}
+	return request, nil
+}
+
+// Outcome is how an operation ended.
+type Outcome string
+
+const (
+	// Succeeded means that the policy was requested and is in force.
+	Succeeded Outcome = "succeeded"
+	// RolledBack means that the switch failed, and that a healthy kubelet runs as before.
+	RolledBack Outcome = "rolledBack"
+	// Failed means that the switch was refused before anything was changed ([Result.Step] is
+	// [StepValidate]), or that the kubelet was not seen healthy after the roll-back either.
+	Failed Outcome = "failed"
+)
+
+// Outcomes are all outcomes.
+func Outcomes() []Outcome { return []Outcome{Succeeded, RolledBack, Failed} }
+
+// StepValidate is the step that changes nothing.
+const StepValidate = "validate"
+
+// Result is how an operation ended on its node.
+type Result struct {
+	// ID is that of the request.
+	ID      string  `json:"id"`
+	Outcome Outcome `json:"outcome"`
+	// Step is the step that failed, and the last one of an operation that succeeded.
+	Step string `json:"step"`
+	// Policy is that of the CPU manager's checkpoint at the end; empty if there is none.
+	Policy Policy `json:"policy,omitempty"`
+	// Message says what failed, or what to know of a success, to a person.
+	Message string `json:"message,omitempty"`
+	// KubeletError is the kubelet's own error, as its log has it.
+	KubeletError string `json:"kubeletError,omitempty"`
+}
+
+// Validate returns an error for each field with a value that is not allowed.
+func (r Result) Validate() field.ErrorList {
+	errs := validateID(r.ID)
+	errs = append(errs, validateOneOf(field.NewPath("outcome"), r.Outcome, Outcomes())...)
+	for _, problem := range validation.IsDNS1123Label(strings.ToLower(r.Step)) {
+		errs = append(errs, field.Invalid(field.NewPath("step"), abbreviate(r.Step, maxQuoted), problem))
+	}
+	if r.Policy != "" {
+		errs = append(errs, validateOneOf(field.NewPath("policy"), r.Policy, Policies())...)
+	}
+	return errs
+}
+
+// Encode returns the result as a termination message. Texts are shortened so that it has at most
+// [MaxSize] bytes.
+func (r Result) Encode() ([]byte, error) {
+	if err := r.Validate().ToAggregate(); err != nil {
+		return nil, fmt.Errorf("result of operation %q: %w", abbreviate(r.ID, maxQuoted), err)
+	}
+	message, kubeletError := r.Message, r.KubeletError
+	// A byte may become six in JSON.
+	for most := MaxSize / 2; ; most /= 2 {
+		r.Message, r.KubeletError = abbreviate(message, most), abbreviate(kubeletError, most)
+		if data, err := json.Marshal(r); err != nil || len(data) <= MaxSize {
+			return data, err
+		}
+	}
+}
+
+// ParseResult decodes a termination message. It is as strict as [ParseRequest].
+func ParseResult(data []byte) (Result, error) {
+	var result Result
+	if err := parse(data, &result); err != nil {
+		return Result{}, fmt.Errorf("result of an operation: %w", err)
+	}
+	if err := result.Validate().ToAggregate(); err != nil {
+		return Result{}, fmt.Errorf("result of operation %q: %w", abbreviate(result.ID, maxQuoted), err)
+	}
+	return result, nil
+}
+
+// Observation is what is in force on a node, as the agent's command observe prints it.
+type Observation struct {
+	// Policy is that of the CPU manager's checkpoint; empty if there is none yet.
+	Policy Policy `json:"policy,omitempty"`
+	// Configured is what the kubelet's /configz says; empty if it cannot be reached.
+	Configured Policy `json:"configured,omitempty"`
+	// Refused has, for each policy, why a switch to it would be refused on the node. A policy
+	// that is not in it can be requested.
+	Refused map[Policy]string `json:"refused,omitempty"`
+	// Operation is the last operation of the node, and Step what it does. Result is nil while it
+	// is under way.
+	Operation string  `json:"operation,omitempty"`
+	Step      string  `json:"step,omitempty"`
+	Result    *Result `json:"result,omitempty"`
+}
+
+func validateID(id string) (errs field.ErrorList) {
+	for _, problem := range validation.IsDNS1123Label(id) {
+		errs = append(errs, field.Invalid(field.NewPath("id"), abbreviate(id, maxQuoted), problem))
+	}
+	return errs
+}
+
+func validateOneOf[T ~string](path *field.Path, value T, allowed []T) field.ErrorList {
+	for _, one := range allowed {
+		if value == one {
+			return nil
+		}
+	}
+	return field.ErrorList{field.NotSupported(path, T(abbreviate(string(value), maxQuoted)), allowed)}
+}
+
+func parse(data []byte, into any) error {
+	if len(data) > MaxSize {
+		return fmt.Errorf("it has %d bytes, and at most %d are allowed", len(data), MaxSize)
+	}
+	unknown, err := kjson.UnmarshalStrict(data, into)
+	return errors.Join(append(unknown, err)...)
+}
+
+// maxQuoted is how much of a value an error quotes, in bytes.
+const maxQuoted = 80
+
+// abbreviate cuts a text to a number of bytes.
+func abbreviate(text string, most int) string {
+	const ellipsis = "…"
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) <= most {
+		return text
+	}
+	cut := max(0, most-len(ellipsis))
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + ellipsis
+}

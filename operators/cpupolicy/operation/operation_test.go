@@ -1,0 +1,133 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package operation
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestRequestsAreReadStrictly(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want Request
+		errs []string
+	}{
+		"a request": {text: `{"id":"op-1","policy":"static","driver":"kubelet"}`, want: Request{ID: "op-1", Policy: Static, Driver: Kubelet}},
+		"a request with limits": {text: `{"id":"op-1","policy":"none","driver":"rke2","limits":{"total":"30s","rollBack":"10s"}}`,
+			want: Request{ID: "op-1", Policy: None, Driver: RKE2, Limits: Limits{Total: metav1.Duration{Duration: 30 * time.Second}, RollBack: metav1.Duration{Duration: 10 * time.Second}}}},
+		"nothing":                      {errs: []string{"unexpected end"}},
+		"an unknown field":             {text: `{"id":"op-1","policy":"none","driver":"rke2","unit":"evil.service"}`, errs: []string{`unknown field "unit"`}},
+		"two objects":                  {text: `{"id":"a","policy":"none","driver":"rke2"}{}`, errs: []string{"after top-level value"}},
+		"a field twice":                {text: `{"id":"a","id":"b","policy":"none","driver":"rke2"}`, errs: []string{`duplicate field "id"`}},
+		"a field in capitals":          {text: `{"ID":"a","policy":"none","driver":"rke2"}`, errs: []string{`unknown field "ID"`}},
+		"more than fits":               {text: `{"id":"` + strings.Repeat("a", MaxSize) + `"}`, errs: []string{"at most 4096"}},
+		"an id with a path":            {text: `{"id":"../a","policy":"none","driver":"rke2"}`, errs: []string{`operation "../a"`, `id: Invalid value: "../a"`}},
+		"no id":                        {text: `{"policy":"none","driver":"rke2"}`, errs: []string{`id: Invalid value: ""`}},
+		"a policy that upstream lacks": {text: `{"id":"a","policy":"dynamic","driver":"rke2"}`, errs: []string{`policy: Unsupported value: "dynamic"`, `"none", "static"`}},
+		"a driver that is none":        {text: `{"id":"a","policy":"none","driver":"sh -c x"}`, errs: []string{`driver: Unsupported value: "sh -c x"`}},
+		"too much time":                {text: `{"id":"a","policy":"none","driver":"rke2","limits":{"total":"151s"}}`, errs: []string{`limits.total: Invalid value: "2m31s"`, "2m30s"}},
+		"no time forward":              {text: `{"id":"a","policy":"none","driver":"rke2","limits":{"rollBack":"150s"}}`, errs: []string{`limits.rollBack: Invalid value: "2m30s"`}},
+		"a negative time":              {text: `{"id":"a","policy":"none","driver":"rke2","limits":{"total":"-1s"}}`, errs: []string{`limits.total: Invalid value: "-1s"`}},
+		"a time that is none":          {text: `{"id":"a","policy":"none","driver":"rke2","limits":{"total":"soon"}}`, errs: []string{"soon"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseRequest([]byte(test.text))
+			checkError(t, err, test.errs)
+			if got != test.want {
+				t.Errorf("the request is %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestLimitsLeaveTimeForTheRollBack(t *testing.T) {
+	for _, test := range []struct{ total, back, wantTotal, wantBack time.Duration }{
+		{0, 0, 150 * time.Second, 70 * time.Second},
+		{10 * time.Second, 0, 10 * time.Second, 5 * time.Second},
+		{10 * time.Second, 2 * time.Second, 10 * time.Second, 2 * time.Second},
+	} {
+		l := Limits{metav1.Duration{Duration: test.total}, metav1.Duration{Duration: test.back}}.WithDefaults()
+		if l.Total.Duration != test.wantTotal || l.RollBack.Duration != test.wantBack {
+			t.Errorf("the limits of %+v are %+v", test, l)
+		}
+	}
+}
+
+func TestResultsAreReadAsTheyWereWritten(t *testing.T) {
+	want := Result{ID: "op-1", Outcome: RolledBack, Step: "healthy", Policy: None, Message: "the kubelet ended 3 times", KubeletError: `E1103 run.go:72] "command failed" err="no"`}
+	data, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ParseResult(data); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the result is %+v (%v), want %+v", got, err, want)
+	}
+}
+
+func TestALongResultIsShortened(t *testing.T) {
+	for name, text := range map[string]string{
+		"of letters": strings.Repeat("x", 10*MaxSize), "of what JSON escapes": strings.Repeat("\x01", 10*MaxSize), "of what is no text": strings.Repeat("x\xff", MaxSize), "of runes": strings.Repeat("ä", MaxSize),
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, err := Result{ID: "a", Outcome: Failed, Step: "start", Message: text, KubeletError: text}.Encode()
+			if err != nil || len(data) > MaxSize || len(data) < MaxSize/4 {
+				t.Fatalf("it has %d bytes (%v)", len(data), err)
+			}
+			if result, err := ParseResult(data); err != nil || !strings.HasSuffix(result.Message, "…") || !strings.HasSuffix(result.KubeletError, "…") {
+				t.Errorf("it is read as %v, %v", result, err)
+			}
+		})
+	}
+}
+
+func TestResultsAreReadStrictly(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		errs []string
+	}{
+		"what a container prints by itself": {"panic: oops", []string{"result of an operation", "invalid character"}},
+		"an unknown outcome":                {`{"id":"a","outcome":"success","step":"verify"}`, []string{`operation "a"`, `outcome: Unsupported value: "success"`}},
+		"no step":                           {`{"id":"a","outcome":"failed"}`, []string{`step: Invalid value: ""`}},
+		"an unknown policy":                 {`{"id":"a","outcome":"failed","step":"stop","policy":"x"}`, []string{`policy: Unsupported value: "x"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseResult([]byte(test.text))
+			checkError(t, err, test.errs)
+		})
+	}
+	if _, err := (Result{ID: "A", Outcome: Failed, Step: "stop"}).Encode(); err == nil || !strings.Contains(err.Error(), `id: Invalid value: "A"`) {
+		t.Errorf("an invalid result is encoded: %v", err)
+	}
+}
+
+// checkError checks that an error has all these texts, and that there is none if there are none.
+func checkError(t *testing.T, err error, texts []string) {
+	t.Helper()
+	if (err == nil) != (len(texts) == 0) {
+		t.Fatalf("the error is %v, want %q", err, texts)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the error is %q, want %q", err, text)
+		}
+	}
+}
