@@ -29,6 +29,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -204,7 +205,8 @@ func ParseResult(data []byte) (Result, error) {
 	return result, nil
 }
 
-// Observation is what is in force on a node, as the agent's command observe prints it.
+// Observation is what is in force on a node, as the agent's command observe prints it, and as its
+// pod's termination message says it.
 type Observation struct {
 	// Policy is that of the CPU manager's checkpoint; empty if there is none yet.
 	Policy Policy `json:"policy,omitempty"`
@@ -218,6 +220,33 @@ type Observation struct {
 	Operation string  `json:"operation,omitempty"`
 	Step      string  `json:"step,omitempty"`
 	Result    *Result `json:"result,omitempty"`
+	// Kubelet is how the kubelet would start again, whatever its policy; nil if that cannot be read.
+	Kubelet *Kubelet `json:"kubelet,omitempty"`
+}
+
+// Kubelet is what decides, beside the policy, which pods a kubelet admits when it starts: its
+// configuration and flags, and the host's CPUs (upstream's KubeletConfiguration, whose names these
+// are).
+type Kubelet struct {
+	CPUManagerPolicyOptions map[string]string `json:"cpuManagerPolicyOptions,omitempty"`
+	// Reserved is the cpu of kubeReserved and systemReserved together.
+	Reserved resource.Quantity `json:"reserved,omitzero"`
+	// ReservedCPUs are those of reservedSystemCPUs and of all pools of the pinning file, as a CPU list.
+	ReservedCPUs                 string            `json:"reservedCPUs,omitempty"`
+	TopologyManagerPolicy        string            `json:"topologyManagerPolicy,omitempty"`
+	TopologyManagerScope         string            `json:"topologyManagerScope,omitempty"`
+	TopologyManagerPolicyOptions map[string]string `json:"topologyManagerPolicyOptions,omitempty"`
+	MemoryManagerPolicy          string            `json:"memoryManagerPolicy,omitempty"`
+	// Places are where the online CPUs are. It is empty where that does not fit into [MaxSize].
+	Places []Place `json:"places,omitempty"`
+}
+
+// Place is a socket's part of a NUMA node.
+type Place struct {
+	Socket   int `json:"socket"`
+	NUMANode int `json:"numaNode"`
+	// Cores has the CPUs of each core, as CPU lists such as 0,28.
+	Cores []string `json:"cores"`
 }
 
 func validateID(id string) (errs field.ErrorList) {

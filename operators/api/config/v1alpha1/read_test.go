@@ -108,7 +108,7 @@ func TestWhatIsWrongWithAConfiguration(t *testing.T) {
 		"a name that is no name":             {header + "certificates: {names: [Me]}\n", []string{"certificates.names[0]", "Me"}},
 		"a certificate that is always old":   {header + "certificates: {validity: 24h}\n", []string{"certificates.validity", "24h0m0s", "renewBefore", "720h0m0s"}},
 		"an overlap that does not fit":       {header + "certificates: {overlap: 360h}\n", []string{"certificates.renewBefore", "720h0m0s", "overlap", "360h0m0s"}},
-		"a switch after which pods are gone": {header + "cpuPolicy: {switchTimeout: 341s}\n", []string{"cpuPolicy.switchTimeout", "5m41s", "5m40s"}},
+		"a switch that the agent would not do": {header + "cpuPolicy: {switchTimeout: 151s}\n", []string{"cpuPolicy.switchTimeout", "2m31s", "2m30s"}},
 		"an operation shorter than a switch": {header + "cpuPolicy: {operationTimeout: 2m}\n", []string{"cpuPolicy.operationTimeout", "2m0s", "2m30s"}},
 		"a negative duration":                {header + "cpuPolicy: {labelTimeout: -1s}\n", []string{"cpuPolicy.labelTimeout", "-1s"}},
 	} {

@@ -115,8 +115,8 @@ type CPUPolicyConfiguration struct {
 	// AgentImage is the image of partition-agent. It defaults to partition-agent.
 	AgentImage string `json:"agentImage,omitempty"`
 	// SwitchTimeout is how long a kubelet may be down, from its stop until it is healthy or rolled
-	// back. The host enforces it. It defaults to 150s, and may not be longer than 340s: then pods
-	// with the default tolerations are evicted.
+	// back. The host enforces it. It defaults to 150s, and may not be longer: pods with the default
+	// tolerations are evicted after about 340.
 	SwitchTimeout metav1.Duration `json:"switchTimeout,omitempty"`
 	// OperationTimeout is how long a switch may take from request to report, with a drain. It
 	// defaults to one hour.

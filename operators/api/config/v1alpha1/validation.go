@@ -27,11 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// longestSwitch is when pods with the default tolerations are evicted from a node that does not
-// report: 40 seconds until it is unreachable (kube-controller-manager,
-// --node-monitor-grace-period), and 300 that they tolerate it (upstream,
-// plugin/pkg/admission/defaulttolerationseconds).
-const longestSwitch = 340 * time.Second
+// longestSwitch is what the agent allows at most (cpupolicy/operation, MaxTotal).
+const longestSwitch = 150 * time.Second
 
 // Validate returns what is wrong with a configuration that has its defaults.
 func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
@@ -170,7 +167,7 @@ func validateCPUPolicy(c *CPUPolicyConfiguration, path *field.Path) (errs field.
 	}
 	if c.SwitchTimeout.Duration > longestSwitch {
 		errs = append(errs, field.Invalid(path.Child("switchTimeout"), c.SwitchTimeout.Duration.String(),
-			fmt.Sprintf("must not be longer than %s, when pods are evicted", longestSwitch)))
+			fmt.Sprintf("must not be longer than %s", longestSwitch)))
 	}
 	if c.OperationTimeout.Duration <= c.SwitchTimeout.Duration {
 		errs = append(errs, field.Invalid(path.Child("operationTimeout"), c.OperationTimeout.Duration.String(),

@@ -1,0 +1,178 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/cpuset"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/nodegroup"
+)
+
+// ObservedAnnotation on a Node has what an agent has observed there. Only the controller may write
+// it.
+const ObservedAnnotation = "cpupolicy.workload.openshift.io/observed"
+
+// Observed is the value of the annotation.
+type Observed struct {
+	operation.Observation `json:",inline"`
+	// At is when the agent's pod ended, in seconds.
+	At time.Time `json:"at"`
+	// BootID is the node's at that time: what was observed before a reboot may be wrong after it.
+	BootID string `json:"bootID,omitempty"`
+}
+
+// observedOf returns what was observed of a node; nil if nobody has looked, or if it cannot be read.
+func observedOf(node *corev1.Node) *Observed {
+	value, has := node.Annotations[ObservedAnnotation]
+	if !has {
+		return nil
+	}
+	var o Observed
+	if err := json.Unmarshal([]byte(value), &o); err != nil {
+		return nil
+	}
+	return &o
+}
+
+// controlPlaneLock is the Lease that one operation on a node of the control plane holds at a time.
+const controlPlaneLock = "control-plane"
+
+// situations gathers what the preconditions are about. It reads from the API, and caches nothing.
+type situations struct {
+	reader client.Reader
+	// namespace is that of the Leases.
+	namespace string
+}
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get
+// +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances,verbs=list
+
+// of returns what is known of a node when somebody asks for a policy there.
+func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.Policy) (cpupolicy.Situation, error) {
+	situation := cpupolicy.Situation{Node: node}
+	var pods corev1.PodList
+	if err := s.reader.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
+		return situation, err
+	}
+	var nodes corev1.NodeList
+	if err := s.reader.List(ctx, &nodes); err != nil {
+		return situation, err
+	}
+	situation.Pods, situation.Nodes = pods.Items, nodes.Items
+	if err := s.addLock(ctx, &situation); err != nil {
+		return situation, err
+	}
+	if err := s.addMachines(ctx, &situation); err != nil {
+		return situation, err
+	}
+	if o := observedOf(node); o != nil {
+		situation.InForce, situation.Refused = o.Policy, o.Refused[policy]
+		kubelet, err := kubeletOf(o.Kubelet)
+		if err != nil {
+			return situation, fmt.Errorf("node %s: annotation %s: %w", node.Name, ObservedAnnotation, err)
+		}
+		situation.Kubelet = kubelet
+	} else {
+		situation.Kubelet.Reserved = cpupolicy.ReservedNow(node)
+	}
+	return situation, nil
+}
+
+func (s situations) addLock(ctx context.Context, situation *cpupolicy.Situation) error {
+	var lease coordinationv1.Lease
+	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: controlPlaneLock}, &lease)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	holders, err := nodegroup.HoldersOf(&lease)
+	if err != nil {
+		return err
+	}
+	for _, h := range holders {
+		situation.Lock = cpupolicy.Lock{Operation: h.Operation, Node: h.Node}
+	}
+	return nil
+}
+
+// addMachines adds KubeVirt and its machines, where KubeVirt's kinds are.
+func (s situations) addMachines(ctx context.Context, situation *cpupolicy.Situation) error {
+	var kubevirts virtv1.KubeVirtList
+	if err := s.reader.List(ctx, &kubevirts); meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if len(kubevirts.Items) > 0 {
+		situation.KubeVirt = &kubevirts.Items[0]
+	}
+	var machines virtv1.VirtualMachineInstanceList
+	if err := s.reader.List(ctx, &machines); err != nil && !meta.IsNoMatchError(err) {
+		return err
+	}
+	situation.Machines = machines.Items
+	return nil
+}
+
+// kubeletOf makes of what an agent has read what the rules know.
+func kubeletOf(read *operation.Kubelet) (cpupolicy.Kubelet, error) {
+	if read == nil {
+		return cpupolicy.Kubelet{}, nil
+	}
+	kubelet := cpupolicy.Kubelet{
+		Options:         read.CPUManagerPolicyOptions,
+		Reserved:        read.Reserved,
+		TopologyPolicy:  read.TopologyManagerPolicy,
+		TopologyScope:   read.TopologyManagerScope,
+		TopologyOptions: read.TopologyManagerPolicyOptions,
+		MemoryPolicy:    read.MemoryManagerPolicy,
+	}
+	var err error
+	if kubelet.ReservedCPUs, err = cpuset.Parse(read.ReservedCPUs); err != nil {
+		return kubelet, fmt.Errorf("kubelet.reservedCPUs %q: %w", read.ReservedCPUs, err)
+	}
+	core := 0
+	for _, place := range read.Places {
+		for _, list := range place.Cores {
+			cpus, err := cpuset.Parse(list)
+			if err != nil {
+				return kubelet, fmt.Errorf("kubelet.places: core %q: %w", list, err)
+			}
+			for _, cpu := range cpus.List() {
+				kubelet.CPUs = append(kubelet.CPUs, cpupolicy.CPU{ID: cpu, Core: core, NUMANode: place.NUMANode, Socket: place.Socket})
+			}
+			core++
+		}
+	}
+	return kubelet, nil
+}
