@@ -52,7 +52,7 @@ func (f *hostFlags) addRoot(command *cobra.Command) {
 }
 
 func (f *hostFlags) addDriver(command *cobra.Command) {
-	command.Flags().StringVar(&f.driver, "driver", string(operation.Kubelet), fmt.Sprintf("how the host runs its kubelet: one of %q", operation.Drivers()))
+	command.Flags().StringVar(&f.driver, "driver", string(operation.DriverKubelet), fmt.Sprintf("how the host runs its kubelet: one of %q", operation.Drivers()))
 }
 
 func newRun() *cobra.Command {

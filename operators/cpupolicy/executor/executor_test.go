@@ -348,7 +348,7 @@ func (s scene) world(t *testing.T, seed uint64) *world {
 	if !s.fresh {
 		w.has(simCheckpoint, checkpointOf(s.from, "before"))
 	}
-	if err := store(w, Journal{Request: operation.Request{ID: "op", Policy: s.to, Driver: operation.Kubelet}, Step: Validate}); err != nil {
+	if err := store(w, Journal{Request: operation.Request{ID: "op", Policy: s.to, Driver: operation.DriverKubelet}, Step: Validate}); err != nil {
 		t.Fatal(err)
 	}
 	w.startKubelet()

@@ -45,7 +45,7 @@ func (h *Host) Reserve(ctx context.Context, driverName operation.Driver, formula
 	}
 	path, content := "", ""
 	switch driverName {
-	case operation.RKE2:
+	case operation.DriverRKE2:
 		path, content = filepath.Join(rke2Config+".d", reservationName+".yaml"), "kubelet-arg+:\n- \"system-reserved=cpu=%[1]s\"\n- \"kube-reserved=cpu=%[1]s\"\n"
 		if err := h.disk.mkdir(filepath.Dir(path)); err != nil {
 			return "", amount, err

@@ -50,11 +50,11 @@ func OpenHost(root string) (*Host, error) {
 // driver returns the driver of a name.
 func (h host) driver(ctx context.Context, name operation.Driver, plan *Plan) (driver, error) {
 	switch name {
-	case operation.Kubelet:
+	case operation.DriverKubelet:
 		return h.kubeletDriver(ctx, plan)
-	case operation.RKE2:
+	case operation.DriverRKE2:
 		return h.rke2Driver(ctx, plan)
-	case operation.Command:
+	case operation.DriverCommand:
 		return h.commandDriver()
 	}
 	return nil, fmt.Errorf("driver %q: is not known", name)
@@ -123,7 +123,7 @@ func (h host) kubeletUnit(ctx context.Context, s *systemd, j *Journal) (string, 
 	if j.Plan != nil && j.Plan.Unit != "" {
 		return j.Plan.Unit, nil
 	}
-	if j.Request.Driver == operation.RKE2 {
+	if j.Request.Driver == operation.DriverRKE2 {
 		return s.rke2Unit(ctx)
 	}
 	return cmp.Or(h.settings.Unit, defaultUnit), nil
@@ -244,7 +244,7 @@ const attempts = 5
 // follow waits until the operation that is under way has ended, and starts what does it whenever
 // that does not run.
 func (h host) follow(ctx context.Context, j *Journal, agent string) error {
-	if j.Request.Driver == operation.Command {
+	if j.Request.Driver == operation.DriverCommand {
 		return h.execute(ctx, func(context.Context) error { return nil })
 	}
 	s, err := dialSystemd(ctx, h.disk)

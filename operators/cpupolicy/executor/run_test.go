@@ -39,7 +39,7 @@ import (
 )
 
 func requestOf(id string, policy operation.Policy) operation.Request {
-	return operation.Request{ID: id, Policy: policy, Driver: operation.Command, Limits: operation.Limits{
+	return operation.Request{ID: id, Policy: policy, Driver: operation.DriverCommand, Limits: operation.Limits{
 		Total: metav1.Duration{Duration: 120 * time.Second}, RollBack: metav1.Duration{Duration: 60 * time.Second},
 	}}
 }
@@ -67,7 +67,7 @@ func TestCommandsSwitchAKubelet(t *testing.T) {
 			t.Errorf("the same request once more has the result %+v (%v), want %+v", again, err, result)
 		}
 	}
-	observed, err := h.open().Observe(quiet(t), operation.Command, Configz{})
+	observed, err := h.open().Observe(quiet(t), operation.DriverCommand, Configz{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -298,9 +298,9 @@ func TestTheHostUnitSwitchesAKubelet(t *testing.T) {
 	s.addAgent(defaultUnit)
 	kubelet.deaf = true // the first time
 	request := requestOf("op", operation.Static)
-	request.Driver = operation.Kubelet
+	request.Driver = operation.DriverKubelet
 	request.Limits.RollBack.Duration = 1500 * time.Millisecond
-	driver, err := h.open().driver(t.Context(), operation.Kubelet, nil)
+	driver, err := h.open().driver(t.Context(), operation.DriverKubelet, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,8 +349,8 @@ func TestRKE2IsRestartedForAPolicy(t *testing.T) {
 	u.pid = u.start()
 	s.addAgent(unit)
 	request := requestOf("op", operation.Static)
-	request.Driver = operation.RKE2
-	driver, err := h.open().driver(t.Context(), operation.RKE2, nil)
+	request.Driver = operation.DriverRKE2
+	driver, err := h.open().driver(t.Context(), operation.DriverRKE2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ func TestAHostUnitThatDoesNotRunIsGivenUp(t *testing.T) {
 	s.addKubelet(defaultUnit, kubeletArgs()...)
 	s.units[UnitName] = &fakeUnit{start: func() int { return 0 }}
 	request := requestOf("op", operation.Static)
-	request.Driver = operation.Kubelet
+	request.Driver = operation.DriverKubelet
 	result, err := h.open().Run(quiet(t), request, h.program())
 	if err != nil || result.Outcome != operation.Failed || result.Step != operation.StepValidate || !strings.Contains(result.Message, "journalctl -u "+UnitName) {
 		t.Errorf("the result is %+v, %v", result, err)
@@ -388,7 +388,7 @@ func TestAHostUnitThatDoesNotRunIsGivenUp(t *testing.T) {
 func TestAHostWithoutSystemdIsSaid(t *testing.T) {
 	h := newTestHost(t)
 	request := requestOf("op", operation.Static)
-	request.Driver = operation.Kubelet
+	request.Driver = operation.DriverKubelet
 	result, err := h.open().Run(quiet(t), request, h.program())
 	if err != nil || result.Outcome != operation.Failed || !strings.Contains(result.Message, systemdSocket) {
 		t.Errorf("the result is %+v, %v", result, err)
@@ -433,7 +433,7 @@ func TestTheReservationIsWrittenToBoth(t *testing.T) {
 	if err := os.MkdirAll(h.at("/etc/rancher/rke2"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path, amount, err := h.open().Reserve(t.Context(), operation.RKE2, formula, 200)
+	path, amount, err := h.open().Reserve(t.Context(), operation.DriverRKE2, formula, 200)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,7 @@ func TestTheReservationIsWrittenToBoth(t *testing.T) {
 	h.write(testConfig, strings.Replace(h.read(testConfig), "{cpu: 500m}", "{memory: 1Gi}\nmaxPods: 1000", 1))
 	s := newFakeSystemd(t, h)
 	s.addKubelet(defaultUnit, kubeletArgs()...)
-	path, _, err = h.open().Reserve(t.Context(), operation.Kubelet, formula, 0)
+	path, _, err = h.open().Reserve(t.Context(), operation.DriverKubelet, formula, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,17 +56,17 @@ func Policies() []Policy { return []Policy{None, Static} }
 type Driver string
 
 const (
-	// Kubelet is a unit of systemd that is the kubelet, with drop-ins in its --config-dir.
-	Kubelet Driver = "kubelet"
-	// RKE2 is rke2-server or rke2-agent, which run the kubelet with arguments from their
+	// DriverKubelet is a unit of systemd that is the kubelet, with drop-ins in its --config-dir.
+	DriverKubelet Driver = "kubelet"
+	// DriverRKE2 is rke2-server or rke2-agent, which run the kubelet with arguments from their
 	// configuration.
-	RKE2 Driver = "rke2"
-	// Command is a kubelet that the commands of a file on the host start and stop.
-	Command Driver = "command"
+	DriverRKE2 Driver = "rke2"
+	// DriverCommand is a kubelet that the commands of a file on the host start and stop.
+	DriverCommand Driver = "command"
 )
 
 // Drivers are all drivers.
-func Drivers() []Driver { return []Driver{Kubelet, RKE2, Command} }
+func Drivers() []Driver { return []Driver{DriverKubelet, DriverRKE2, DriverCommand} }
 
 // Limits are how long a switch may take.
 type Limits struct {

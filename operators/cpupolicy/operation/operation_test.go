@@ -31,9 +31,9 @@ func TestRequestsAreReadStrictly(t *testing.T) {
 		want Request
 		errs []string
 	}{
-		"a request": {text: `{"id":"op-1","policy":"static","driver":"kubelet"}`, want: Request{ID: "op-1", Policy: Static, Driver: Kubelet}},
+		"a request": {text: `{"id":"op-1","policy":"static","driver":"kubelet"}`, want: Request{ID: "op-1", Policy: Static, Driver: DriverKubelet}},
 		"a request with limits": {text: `{"id":"op-1","policy":"none","driver":"rke2","limits":{"total":"30s","rollBack":"10s"}}`,
-			want: Request{ID: "op-1", Policy: None, Driver: RKE2, Limits: Limits{Total: metav1.Duration{Duration: 30 * time.Second}, RollBack: metav1.Duration{Duration: 10 * time.Second}}}},
+			want: Request{ID: "op-1", Policy: None, Driver: DriverRKE2, Limits: Limits{Total: metav1.Duration{Duration: 30 * time.Second}, RollBack: metav1.Duration{Duration: 10 * time.Second}}}},
 		"nothing":                      {errs: []string{"unexpected end"}},
 		"an unknown field":             {text: `{"id":"op-1","policy":"none","driver":"rke2","unit":"evil.service"}`, errs: []string{`unknown field "unit"`}},
 		"two objects":                  {text: `{"id":"a","policy":"none","driver":"rke2"}{}`, errs: []string{"after top-level value"}},
