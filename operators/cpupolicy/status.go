@@ -67,6 +67,10 @@ type Status struct {
 	Message string `json:"message,omitempty"`
 	// Since is when State was reached, in seconds.
 	Since time.Time `json:"since,omitzero"`
+	// Group is the CPUManagerPolicy for which the controller itself asks, and Generation that of its
+	// spec; empty if a person has asked.
+	Group      string `json:"group,omitempty"`
+	Generation int64  `json:"generation,omitempty"`
 }
 
 // UnderWay reports whether a policy was asked for and nothing has come of it yet.

@@ -45,6 +45,8 @@ type Observed struct {
 	At time.Time `json:"at"`
 	// BootID is the node's at that time: what was observed before a reboot may be wrong after it.
 	BootID string `json:"bootID,omitempty"`
+	// For is why somebody looked: the id of an operation, or the boot.
+	For string `json:"for,omitempty"`
 }
 
 // observedOf returns what was observed of a node; nil if nobody has looked, or if it cannot be read.

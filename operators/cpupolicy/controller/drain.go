@@ -1,0 +1,88 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubectl/pkg/drain"
+)
+
+// drainer evicts the pods of a node as kubectl drain does, and waits for none of them.
+type drainer struct {
+	client kubernetes.Interface
+}
+
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
+
+func (d drainer) helper(ctx context.Context) *drain.Helper {
+	return &drain.Helper{
+		Ctx: ctx, Client: d.client, Out: io.Discard, ErrOut: io.Discard,
+		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, GracePeriodSeconds: -1,
+	}
+}
+
+// left returns the pods that a drain still has to evict. One that nobody would bring back is an
+// error, which names it.
+func (d drainer) left(ctx context.Context, node string) ([]corev1.Pod, error) {
+	pods, errs := d.helper(ctx).GetPodsForDeletion(node)
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("node %s cannot be drained: %w", node, errors.Join(errs...))
+	}
+	return pods.Pods(), nil
+}
+
+// evict asks for the eviction of the pods that are left, and returns them. A pod that its
+// disruption budget keeps is asked again the next time.
+func (d drainer) evict(ctx context.Context, node string) ([]corev1.Pod, error) {
+	pods, err := d.left(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		err := d.helper(ctx).EvictPod(pod, policyv1.SchemeGroupVersion)
+		if err != nil && !apierrors.IsTooManyRequests(err) && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err))
+		}
+	}
+	return pods, errors.Join(errs...)
+}
+
+// list names pods, at most so many of them.
+func list(pods []corev1.Pod, most int) string {
+	var names []string
+	for _, pod := range pods[:min(most, len(pods))] {
+		names = append(names, pod.Namespace+"/"+pod.Name)
+	}
+	if more := len(pods) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}

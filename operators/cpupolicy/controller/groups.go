@@ -1,0 +1,260 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/rollout"
+)
+
+// groupsReconciler asks for what CPUManagerPolicies want of their nodes, and reports what became of
+// it. It asks as a person does; nodesReconciler carries it out. One look is about all groups, since
+// a node is in one at most.
+type groupsReconciler struct {
+	client client.Client // its reads are of the cache
+	nodes  nodegroup.Client
+	now    func() time.Time
+}
+
+// +kubebuilder:rbac:groups=cpupolicy.workload.openshift.io,resources=cpumanagerpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cpupolicy.workload.openshift.io,resources=cpumanagerpolicies/status,verbs=patch
+
+func addGroupsReconciler(mgr manager.Manager) error {
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "groups"}}}
+	})
+	return builder.ControllerManagedBy(mgr).Named("cpumanagerpolicy").
+		Watches(&v1alpha1.CPUManagerPolicy{}, one).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
+		Complete(&groupsReconciler{
+			client: mgr.GetClient(), nodes: nodegroup.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}, now: clock,
+		})
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *groupsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var groups v1alpha1.CPUManagerPolicyList
+	if err := r.client.List(ctx, &groups); err != nil {
+		return reconcile.Result{}, err
+	}
+	var nodes corev1.NodeList
+	if err := r.client.List(ctx, &nodes); err != nil {
+		return reconcile.Result{}, err
+	}
+	members, conflicts, invalid := membersOf(groups.Items, nodes.Items)
+	var errs []error
+	for i := range groups.Items {
+		group := &groups.Items[i]
+		v := viewOf(group, members[group.Name])
+		v.problems = append(v.problems, invalid[group.Name]...)
+		for _, c := range conflicts {
+			if slices.Contains(c.Groups, group.Name) {
+				v.problems = append(v.problems, c.Error())
+			}
+		}
+		if !companion.Paused(group) {
+			for _, node := range v.next {
+				if err := r.ask(ctx, group, node.Name); err != nil && !isGone(err) {
+					errs = append(errs, fmt.Errorf("CPUManagerPolicy %s: node %s: %w", group.Name, node.Name, err))
+				}
+			}
+		}
+		before := group.DeepCopy()
+		v.report(group)
+		if equality.Semantic.DeepEqual(before.Status, group.Status) {
+			continue
+		}
+		if err := r.client.Status().Patch(ctx, group, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("CPUManagerPolicy %s: %w", group.Name, err))
+		}
+	}
+	return reconcile.Result{}, errors.Join(errs...)
+}
+
+// membersOf returns the nodes of each group, those that are in two, and what is wrong with groups.
+func membersOf(groups []v1alpha1.CPUManagerPolicy, nodes []corev1.Node) (members map[string][]*corev1.Node, conflicts []nodegroup.Conflict, invalid map[string][]string) {
+	members, invalid = map[string][]*corev1.Node{}, map[string][]string{}
+	var known []nodegroup.Group
+	for _, g := range groups {
+		group, err := nodegroup.NewGroup(g.Name, g.Spec.Nodes.Names, g.Spec.Nodes.Selector)
+		if err != nil {
+			invalid[g.Name] = append(invalid[g.Name], err.Error())
+			continue
+		}
+		known = append(known, group)
+	}
+	names, conflicts := nodegroup.Members(known, nodes)
+	for group, of := range names {
+		for _, name := range of {
+			at := slices.IndexFunc(nodes, func(node corev1.Node) bool { return node.Name == name })
+			members[group] = append(members[group], &nodes[at])
+		}
+	}
+	return members, conflicts, invalid
+}
+
+// ask asks for the group's policy on a node.
+func (r *groupsReconciler) ask(ctx context.Context, group *v1alpha1.CPUManagerPolicy, name string) error {
+	return r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		if !wants(group, node) {
+			return nil // the cache was old
+		}
+		before := maps.Clone(node.Annotations)
+		status := cpupolicy.Status{
+			State: cpupolicy.Requested, Policy: cpupolicy.Policy(group.Spec.Policy), Since: r.now(),
+			ID: fmt.Sprintf("%s-%s", group.Spec.Policy, rand.String(12)), Group: group.Name, Generation: group.Generation,
+		}
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, cpupolicy.StatusAnnotation, status.String())
+		return cpupolicy.CheckWrite(before, node.Annotations, cpupolicy.Controller)
+	})
+}
+
+// wants reports whether a group has something to ask of a node: it was seen to have another policy,
+// nothing is under way there, and this group has not failed there with this spec.
+func wants(group *v1alpha1.CPUManagerPolicy, node *corev1.Node) bool {
+	policy := inForce(node)
+	if policy == "" || policy == cpupolicy.Policy(group.Spec.Policy) || companion.Paused(node) {
+		return false
+	}
+	status, _, err := cpupolicy.ReadStatus(node.Annotations)
+	return err == nil && !status.UnderWay() && !failedFor(group, status)
+}
+
+// failedFor reports whether a node's last operation was this group's, with this spec, and failed. It
+// is tried again once the group or the annotation changes.
+func failedFor(group *v1alpha1.CPUManagerPolicy, status cpupolicy.Status) bool {
+	return status.State == cpupolicy.Failed && status.Group == group.Name && status.Generation == group.Generation
+}
+
+// view is what a look shows of a group.
+type view struct {
+	nodes, updated, updating, failed, unavailable int
+	// next are the nodes for which there is room.
+	next     []*corev1.Node
+	problems []string
+}
+
+func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
+	v.nodes = len(members)
+	var waiting []*corev1.Node
+	for _, node := range members {
+		status, _, _ := cpupolicy.ReadStatus(node.Annotations)
+		switch {
+		case status.UnderWay():
+			v.updating++
+		case inForce(node) == cpupolicy.Policy(group.Spec.Policy):
+			v.updated++
+		case failedFor(group, status):
+			v.failed++
+			v.problems = append(v.problems, fmt.Sprintf("node %s: %s", node.Name, status.Message))
+		case wants(group, node):
+			waiting = append(waiting, node)
+		}
+		if unavailable(node) {
+			v.unavailable++
+			if !status.UnderWay() {
+				// It waits until it is back: one more would be one too many.
+				waiting = slices.DeleteFunc(waiting, func(other *corev1.Node) bool { return other == node })
+			}
+		}
+	}
+	most, err := limitOf(group, len(members))
+	if err != nil {
+		v.problems = append(v.problems, err.Error())
+		return v
+	}
+	room := most - v.updating - unavailableOthers(members)
+	v.next = waiting[:min(len(waiting), max(0, room))]
+	return v
+}
+
+func unavailable(node *corev1.Node) bool { return !isReady(node) || node.Spec.Unschedulable }
+
+// unavailableOthers counts the nodes that are unavailable for another reason than an operation.
+func unavailableOthers(members []*corev1.Node) (n int) {
+	for _, node := range members {
+		if status, _, _ := cpupolicy.ReadStatus(node.Annotations); unavailable(node) && !status.UnderWay() {
+			n++
+		}
+	}
+	return n
+}
+
+func limitOf(group *v1alpha1.CPUManagerPolicy, nodes int) (int, error) {
+	return rollout.Limit(ptr.Deref(group.Spec.MaxUnavailable, intstr.FromInt32(1)), nodes)
+}
+
+// groupLock returns the lock of a group, and why none of its nodes may begin now; empty if one may.
+func groupLock(group *v1alpha1.CPUManagerPolicy, groups []v1alpha1.CPUManagerPolicy, nodes []corev1.Node) (lock rollout.Lock, waits string) {
+	members, _, _ := membersOf(groups, nodes)
+	most, err := limitOf(group, len(members[group.Name]))
+	if err != nil {
+		return rollout.Lock{Name: groupLockName(group), Max: 1}, err.Error()
+	}
+	if companion.Paused(group) {
+		waits = "its group is paused"
+	}
+	if others := unavailableOthers(members[group.Name]); others >= most {
+		waits = fmt.Sprintf("%d nodes of its group are unavailable", others)
+	}
+	return rollout.Lock{Name: groupLockName(group), Max: max(1, most-unavailableOthers(members[group.Name]))}, waits
+}
+
+func groupLockName(group *v1alpha1.CPUManagerPolicy) string { return "group-" + group.Name }
+
+// report writes what a look has shown into a group's status.
+func (v view) report(group *v1alpha1.CPUManagerPolicy) {
+	s := &group.Status
+	s.ObservedGeneration = group.Generation
+	s.Nodes, s.UpdatedNodes, s.UpdatingNodes = int32(v.nodes), int32(v.updated), int32(v.updating)
+	s.FailedNodes, s.UnavailableNodes = int32(v.failed), int32(v.unavailable)
+	set := func(kind string, is bool, reason, otherwise, message string) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, ObservedGeneration: group.Generation, Reason: otherwise}
+		if is {
+			c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, cut(message, 32<<10-3)
+		}
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	set(v1alpha1.ConditionPaused, companion.Paused(group), "Annotated", "NotPaused", "The annotation "+companion.PausedAnnotation+" is there: nothing new begins.")
+	set(v1alpha1.ConditionProgressing, v.updating > 0, "Updating", "Idle", fmt.Sprintf("%d of %d nodes are being switched.", v.updating, v.nodes))
+	set(v1alpha1.ConditionAvailable, v.nodes > 0 && v.updated == v.nodes, "AllUpdated", "NotAllUpdated", fmt.Sprintf("All %d nodes run with the policy %s.", v.nodes, group.Spec.Policy))
+	set(v1alpha1.ConditionDegraded, len(v.problems) > 0, "Problems", "NoProblems", strings.Join(v.problems, "\n"))
+}

@@ -1,0 +1,174 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Labels of a Job say for which node it is, and what it does.
+const (
+	nodeLabel = "cpupolicy.workload.openshift.io/node-uid"
+	kindLabel = "cpupolicy.workload.openshift.io/job"
+
+	switches = "switch"
+	observes = "observe"
+)
+
+// nodeNameAnnotation on a Job has the name of its node, which may be too long for a label.
+const nodeNameAnnotation = "cpupolicy.workload.openshift.io/node"
+
+// jobName returns the name of the Job of an operation. It is the operation's alone.
+func jobName(operation string) string { return "cpu-policy-" + operation }
+
+// observingJobName returns the name of the Job that looks at a node for a reason: what was asked
+// for, or the boot of the node. For one reason there is one Job.
+func observingJobName(node *corev1.Node, reason string) string {
+	hash := fnv.New64a()
+	fmt.Fprintf(hash, "%s/%s", node.UID, reason)
+	return fmt.Sprintf("observe-%016x", hash.Sum64())
+}
+
+// jobs are those that work on nodes.
+type jobs struct {
+	reader    client.Reader
+	writer    client.Writer
+	namespace string
+}
+
+// +kubebuilder:rbac:groups=batch,resources=jobs,namespace=agent,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+
+// create creates a Job for a node. That it is there already is no error. It goes with the Node, so
+// that it never runs on another one of the same name.
+func (j jobs) create(ctx context.Context, node *corev1.Node, kind, name string, pod corev1.PodSpec, spec batchv1.JobSpec) error {
+	return j.createWith(ctx, node, kind, name, pod, spec, nil)
+}
+
+// createWith is create with further annotations.
+func (j jobs) createWith(ctx context.Context, node *corev1.Node, kind, name string, pod corev1.PodSpec, spec batchv1.JobSpec, annotations map[string]string) error {
+	labels := map[string]string{kindLabel: kind, nodeLabel: string(node.UID)}
+	all := map[string]string{nodeNameAnnotation: node.Name}
+	maps.Copy(all, annotations)
+	spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod}
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: j.namespace, Name: name, Labels: labels,
+			Annotations:     all,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+		},
+		Spec: spec,
+	}
+	return client.IgnoreAlreadyExists(j.writer.Create(ctx, job))
+}
+
+// get returns a Job and its pods, the newest first; nil if there is no such Job.
+func (j jobs) get(ctx context.Context, name string) (*batchv1.Job, []corev1.Pod, error) {
+	var job batchv1.Job
+	if err := j.reader.Get(ctx, client.ObjectKey{Namespace: j.namespace, Name: name}, &job); err != nil {
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+	var pods corev1.PodList
+	if err := j.reader.List(ctx, &pods, client.InNamespace(j.namespace), client.MatchingLabels{batchv1.JobNameLabel: name}); err != nil {
+		return nil, nil, err
+	}
+	owned := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, &job) })
+	slices.SortFunc(owned, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	return &job, owned, nil
+}
+
+// remove deletes a Job and its pods. That it is gone is no error.
+func (j jobs) remove(ctx context.Context, name string) error {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: name}}
+	err := j.writer.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return client.IgnoreNotFound(err)
+}
+
+// ended reports whether a Job has ended, and why it failed if it did.
+func ended(job *batchv1.Job) (is bool, why string) {
+	for _, c := range job.Status.Conditions {
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch c.Type {
+		case batchv1.JobComplete:
+			return true, ""
+		case batchv1.JobFailed:
+			return true, strings.TrimSpace(c.Reason + ": " + c.Message)
+		}
+	}
+	return false, ""
+}
+
+// errNoMessage says that a pod has ended without a word.
+var errNoMessage = errors.New("no pod of it has left a termination message")
+
+// messages returns the termination messages of those pods that have run on a node, the newest first.
+func messages(pods []corev1.Pod, node string) (texts []string, finished []time.Time) {
+	for _, pod := range pods {
+		for _, status := range pod.Status.ContainerStatuses {
+			if end := status.State.Terminated; end != nil && pod.Spec.NodeName == node && end.Message != "" {
+				texts, finished = append(texts, end.Message), append(finished, end.FinishedAt.Time)
+			}
+		}
+	}
+	return texts, finished
+}
+
+// whyWaiting says what keeps pods from running, such as an image that cannot be had; empty if
+// nothing does.
+func whyWaiting(pods []corev1.Pod) string {
+	for _, pod := range pods {
+		for _, status := range pod.Status.ContainerStatuses {
+			if w := status.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+				return strings.TrimSpace(w.Reason + ": " + w.Message)
+			}
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return strings.TrimSpace(c.Reason + ": " + c.Message)
+			}
+		}
+	}
+	return ""
+}
+
+// isGone reports whether an error says that a node is no more.
+func isGone(err error) bool { return apierrors.IsNotFound(err) }
+
+// oneTry is a Job whose pod is not replaced, and that ends after a time.
+func oneTry(limit, keep time.Duration) batchv1.JobSpec {
+	return batchv1.JobSpec{
+		BackoffLimit:            ptr.To(int32(0)),
+		ActiveDeadlineSeconds:   ptr.To(int64(limit.Seconds())),
+		TTLSecondsAfterFinished: ptr.To(int32(keep.Seconds())),
+	}
+}

@@ -1,0 +1,68 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/nodegroup"
+)
+
+// labels say on each node whether its policy is static. Where KubeVirt is, it writes them, from what
+// its handler sees on the node; elsewhere this companion does.
+type labels struct {
+	nodes nodegroup.Client
+}
+
+// agree reports whether the label of a node says what the policy is. Where nobody else writes it,
+// it writes it first.
+func (l labels) agree(ctx context.Context, name string, policy operation.Policy) (bool, error) {
+	theirs, err := l.kubeVirt(ctx)
+	if err != nil {
+		return false, err
+	}
+	want := strconv.FormatBool(policy == operation.Static)
+	if theirs {
+		var node corev1.Node
+		err := l.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
+		return node.Labels[cpupolicy.Label] == want, err
+	}
+	return true, l.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		for _, label := range []string{cpupolicy.Label, virtv1.CPUManager} {
+			metav1.SetMetaDataLabel(&node.ObjectMeta, label, want)
+		}
+		return nil
+	})
+}
+
+// kubeVirt reports whether KubeVirt is on this cluster.
+func (l labels) kubeVirt(ctx context.Context) (bool, error) {
+	var list virtv1.KubeVirtList
+	err := l.nodes.Reader.List(ctx, &list)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return len(list.Items) > 0, err
+}

@@ -1,0 +1,334 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/rollout"
+)
+
+// nodesReconciler carries out what is asked of nodes. One look is about all of them, since what
+// happens on one decides what may happen on another.
+type nodesReconciler struct {
+	client     client.Client // its reads are of the cache
+	nodes      nodegroup.Client
+	namespace  string
+	situations situations
+	observer   observer
+	rollout    rollout.Rollout
+	store      reportedNodes
+	recorder   events.EventRecorder
+	config     configv1alpha1.CPUPolicyConfiguration
+	now        func() time.Time
+}
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,verbs=get;list;create;patch
+
+func addNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
+	clientset, err := kubernetes.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	nodes := nodegroup.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}
+	recorder := mgr.GetEventRecorder(companion.FieldOwner(Name))
+	jobs := jobs{reader: mgr.GetAPIReader(), writer: mgr.GetClient(), namespace: config.CPUPolicy.AgentNamespace}
+	store := reportedNodes{
+		Nodes:    rollout.Nodes{Client: nodes, Namespace: config.Namespace, Read: readOperation, Write: writeOperation},
+		recorder: recorder,
+	}
+	r := &nodesReconciler{
+		client:     mgr.GetClient(),
+		nodes:      nodes,
+		namespace:  config.Namespace,
+		situations: situations{reader: mgr.GetAPIReader(), namespace: config.Namespace},
+		observer:   observer{nodes: nodes, jobs: jobs, labels: labels{nodes}, config: config.CPUPolicy, now: clock},
+		rollout: rollout.Rollout{Store: store, Runner: runner{
+			nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset}, config: config.CPUPolicy, now: clock,
+		}},
+		store:    store,
+		recorder: recorder,
+		config:   config.CPUPolicy,
+		now:      clock,
+	}
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "nodes"}}}
+	})
+	return builder.ControllerManagedBy(mgr).Named("cpupolicy-nodes").
+		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
+		Watches(&batchv1.Job{}, one).
+		Watches(&v1alpha1.CPUManagerPolicy{}, one).
+		Complete(r)
+}
+
+// nodeChanges lets pass what may make a difference, and no heartbeat.
+var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+	return !maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels) ||
+		before.Spec.Unschedulable != after.Spec.Unschedulable || before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
+		isReady(before) != isReady(after)
+}}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// stripNode drops what nobody here reads from the cache.
+func stripNode(object any) (any, error) {
+	if node, is := object.(*corev1.Node); is {
+		node.Status.Images, node.Status.VolumesAttached, node.Status.VolumesInUse, node.Status.Addresses = nil, nil, nil, nil
+	}
+	return object, nil
+}
+
+// poll is how often a look comes again while something is under way that may change unseen: pods
+// that go, a label.
+const poll = 5 * time.Second
+
+// Reconcile implements reconcile.Reconciler.
+func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	look := rollout.Look{Now: r.now(), Owner: Name, TimeLimit: r.config.OperationTimeout.Duration, Holders: map[string]nodegroup.Holders{}}
+	holders, err := r.holders(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var cached corev1.NodeList
+	if err := r.client.List(ctx, &cached); err != nil {
+		return reconcile.Result{}, err
+	}
+	var groups v1alpha1.CPUManagerPolicyList
+	if err := r.client.List(ctx, &groups); err != nil {
+		return reconcile.Result{}, err
+	}
+	var errs []error
+	busy := false
+	for i := range cached.Items {
+		underWay, err := r.lookAt(ctx, &look, cached.Items[i].Name, &cached.Items[i], cached.Items, groups.Items, holders)
+		if err != nil && !isGone(err) {
+			errs = append(errs, fmt.Errorf("node %s: %w", cached.Items[i].Name, err))
+		}
+		busy = busy || underWay
+	}
+	// Taking a request up has changed who holds what.
+	if look.Holders, err = r.holders(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.withoutNewPlaceholders(&look)
+	again, err := r.rollout.Step(ctx, look)
+	errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return reconcile.Result{}, err
+	}
+	var result reconcile.Result
+	if !again.IsZero() {
+		result.RequeueAfter = max(time.Second, again.Sub(r.now()))
+	}
+	if busy && (result.RequeueAfter == 0 || result.RequeueAfter > poll) {
+		result.RequeueAfter = poll
+	}
+	return result, nil
+}
+
+// lookAt adds a node to a look if there is something about it: it takes a request up, has the node
+// observed, and says what stands in the way. It reports whether something is under way.
+func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name string, cached *corev1.Node, all []corev1.Node, groups []v1alpha1.CPUManagerPolicy, holders map[string]nodegroup.Holders) (busy bool, err error) {
+	status, found, err := cpupolicy.ReadStatus(cached.Annotations)
+	if err != nil {
+		r.recorder.Eventf(cached, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", cut(err.Error(), 1000))
+		found = false
+	}
+	claim, err := nodegroup.ClaimOf(cached)
+	if err != nil {
+		r.recorder.Eventf(cached, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", cut(err.Error(), 1000))
+		return false, nil
+	}
+	held := false
+	for _, h := range holders {
+		held = held || slices.ContainsFunc(h, func(holder nodegroup.Holder) bool { return holder.Node == name })
+	}
+	if !held && claim.Owner != Name && !(found && status.UnderWay()) {
+		return r.observer.keep(ctx, cached)
+	}
+	// What decides comes from the API.
+	var node corev1.Node
+	if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		return false, err
+	}
+	if err := r.takeUp(ctx, &node); err != nil {
+		return true, err
+	}
+	state, err := r.store.StateOf(&node)
+	if err != nil {
+		return true, err
+	}
+	status, _, err = cpupolicy.ReadStatus(node.Annotations)
+	if err != nil {
+		status = cpupolicy.Status{}
+	}
+	n := rollout.Node{Name: name, State: state, DespiteCordon: status.Group == ""}
+	if cpupolicy.IsControlPlane(&node) {
+		n.Locks = append(n.Locks, rollout.Lock{Name: controlPlaneLock, Max: 1})
+	}
+	if group := groupOf(groups, status.Group); group != nil {
+		lock, waits := groupLock(group, groups, all)
+		n.Locks, n.Waits = append(n.Locks, lock), waits
+	}
+	if state.Operation.Phase == rollout.Requested {
+		if err := r.judge(ctx, &node, status, &n); err != nil {
+			return true, err
+		}
+	}
+	look.Nodes = append(look.Nodes, n)
+	return state.Operation.ID != "" && !state.Operation.Phase.Ended() || state.Claim.Owner == Name, nil
+}
+
+// judge says what keeps a request from being carried out. It has the node observed first.
+func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status cpupolicy.Status, n *rollout.Node) error {
+	if companion.Paused(node) {
+		n.Waits = "paused"
+		return nil
+	}
+	if n.Claim.Owner != "" && n.Claim.Owner != Name {
+		return nil // whoever has the node may be changing what would be observed
+	}
+	done, problem, err := r.observer.observe(ctx, node, status.ID)
+	switch {
+	case err != nil:
+		return err
+	case problem != "":
+		n.Refused = problem
+		return nil
+	case !done:
+		n.Waits = "is being observed"
+		return nil
+	}
+	situation, err := r.situations.of(ctx, node, status.Policy)
+	if err != nil {
+		return err
+	}
+	var reasons []string
+	for _, f := range cpupolicy.Preconditions(cpupolicy.Request{ID: status.ID, Policy: status.Policy, AllowEvicted: status.AllowEvicted}, situation) {
+		if !f.Warning {
+			reasons = append(reasons, f.String())
+		}
+	}
+	n.Refused = strings.Join(reasons, "\n")
+	return nil
+}
+
+// placeholder is the holder of the control plane's lock for a request that has no id yet: whoever
+// answers the request takes the lock before anybody can give it one.
+const placeholder = "request-"
+
+// takeUp gives a request an id. From then on only the controller writes the annotation.
+func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node) error {
+	if status, _, err := cpupolicy.ReadStatus(node.Annotations); err != nil || status.State != cpupolicy.Requested || status.ID != "" {
+		return nil
+	}
+	id := ""
+	if err := r.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
+		before := maps.Clone(live.Annotations)
+		status, _, err := cpupolicy.ReadStatus(live.Annotations)
+		if err == nil && status.State == cpupolicy.Requested && status.ID == "" {
+			id = fmt.Sprintf("%s-%s", status.Policy, rand.String(12))
+			status.ID, status.Since = id, r.now()
+			live.Annotations[cpupolicy.StatusAnnotation] = status.String()
+		}
+		if err := cpupolicy.CheckWrite(before, live.Annotations, cpupolicy.Controller); err != nil {
+			return err
+		}
+		*node = *live
+		return nil
+	}); err != nil || id == "" {
+		return err
+	}
+	klog.FromContext(ctx).Info("Took a request up", "node", node.Name, "operation", id)
+	if !cpupolicy.IsControlPlane(node) {
+		return nil
+	}
+	return r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: controlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
+		for i := range h {
+			if h[i].Operation == placeholder+node.Name {
+				h[i].Operation = id
+			}
+		}
+		return h, nil
+	})
+}
+
+// withoutNewPlaceholders takes holders out of a look whose request is being written: kube-apiserver
+// has asked the webhook, and nobody sees the request yet. A webhook must answer in 10 seconds.
+func (r *nodesReconciler) withoutNewPlaceholders(look *rollout.Look) {
+	for lock, holders := range look.Holders {
+		look.Holders[lock] = slices.DeleteFunc(slices.Clone(holders), func(h nodegroup.Holder) bool {
+			return strings.HasPrefix(h.Operation, placeholder) && look.Now.Sub(h.Since) < 30*time.Second
+		})
+	}
+}
+
+// holders returns who holds which lock. One that cannot be read is held by nobody who is known, and
+// nobody can take it.
+func (r *nodesReconciler) holders(ctx context.Context) (map[string]nodegroup.Holders, error) {
+	var leases coordinationv1.LeaseList
+	if err := r.nodes.Reader.List(ctx, &leases, client.InNamespace(r.namespace)); err != nil {
+		return nil, err
+	}
+	holders := map[string]nodegroup.Holders{}
+	for i := range leases.Items {
+		if h, err := nodegroup.HoldersOf(&leases.Items[i]); err == nil && len(h) > 0 {
+			holders[leases.Items[i].Name] = h
+		}
+	}
+	return holders, nil
+}
+
+// groupOf returns the group of that name; nil if there is none.
+func groupOf(groups []v1alpha1.CPUManagerPolicy, name string) *v1alpha1.CPUManagerPolicy {
+	if at := slices.IndexFunc(groups, func(g v1alpha1.CPUManagerPolicy) bool { return name != "" && g.Name == name }); at >= 0 {
+		return &groups[at]
+	}
+	return nil
+}

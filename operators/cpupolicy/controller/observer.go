@@ -1,0 +1,124 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/agentpod"
+	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/nodegroup"
+)
+
+// write puts what was observed into a node.
+func (o *Observed) write(node *corev1.Node) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // it has plain values alone
+	}
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, ObservedAnnotation, string(text))
+}
+
+// observer has agents look at nodes, and writes down what they saw. The agent runs in a pod without
+// a token: what it saw is the pod's termination message.
+type observer struct {
+	nodes  nodegroup.Client
+	jobs   jobs
+	labels labels
+	config configv1alpha1.CPUPolicyConfiguration
+	now    func() time.Time
+}
+
+// keepFailed is how long the Job stays whose agent has not seen a thing: then another one looks.
+const keepFailed = 10 * time.Minute
+
+// keep has a node observed that has joined or booted since it was, if it is Ready and nobody acts on
+// it. It reports whether that is under way.
+func (o observer) keep(ctx context.Context, node *corev1.Node) (busy bool, err error) {
+	was := observedOf(node)
+	boot := node.Status.NodeInfo.BootID
+	if was != nil && was.BootID == boot || !isReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" {
+		return false, nil
+	}
+	done, _, err := o.observe(ctx, node, "boot-"+boot)
+	return !done, err
+}
+
+// observe has an agent look at a node, once for each reason, and reports whether that is done. The
+// problem says why nobody could look.
+func (o observer) observe(ctx context.Context, node *corev1.Node, reason string) (done bool, problem string, err error) {
+	name := observingJobName(node, reason)
+	if was := observedOf(node); was != nil && was.For == reason {
+		return true, "", nil // the Job goes by itself
+	}
+	job, pods, err := o.jobs.get(ctx, name)
+	if err != nil {
+		return false, "", err
+	}
+	if job == nil {
+		pod := agentpod.Observe(operation.Driver(o.config.Driver), o.config.AgentImage, node.Name)
+		return false, "", o.jobs.create(ctx, node, observes, name, pod, oneTry(o.config.ObserveTimeout.Duration, keepFailed))
+	}
+	texts, finished := messages(pods, node.Name)
+	for i, text := range texts {
+		seen, err := operation.ParseObservation([]byte(text))
+		if err != nil {
+			return false, fmt.Sprintf("node %s could not be observed: %v", node.Name, err), nil
+		}
+		return true, "", o.remember(ctx, node, reason, seen, finished[i])
+	}
+	if over, why := ended(job); over {
+		return false, fmt.Sprintf("node %s could not be observed: Job %s/%s: %s", node.Name, job.Namespace, job.Name, why), nil
+	}
+	if why := whyWaiting(pods); why != "" && o.now().Sub(job.CreationTimestamp.Time) > o.config.ObserveTimeout.Duration/2 {
+		return false, fmt.Sprintf("node %s could not be observed: its agent does not start: %s", node.Name, why), nil
+	}
+	return false, "", nil
+}
+
+// remember writes down what was seen, in the Node of the API and in the caller's.
+func (o observer) remember(ctx context.Context, node *corev1.Node, reason string, seen operation.Observation, at time.Time) error {
+	if err := o.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
+		if live.UID != node.UID {
+			return nil // of another node of this name
+		}
+		observed := Observed{Observation: seen, At: at.UTC().Truncate(time.Second), BootID: live.Status.NodeInfo.BootID, For: reason}
+		observed.write(live)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, ObservedAnnotation, live.Annotations[ObservedAnnotation])
+		return nil
+	}); err != nil || seen.Policy == "" {
+		return err
+	}
+	_, err := o.labels.agree(ctx, node.Name, seen.Policy)
+	return err
+}
+
+// inForce returns the policy that was observed on a node in its present boot; empty if nobody has
+// looked.
+func inForce(node *corev1.Node) cpupolicy.Policy {
+	if o := observedOf(node); o != nil && o.BootID == node.Status.NodeInfo.BootID {
+		return o.Policy
+	}
+	return ""
+}

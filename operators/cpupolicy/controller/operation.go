@@ -1,0 +1,134 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/rollout"
+)
+
+// phases are how rollout calls what the annotation says.
+var phases = map[cpupolicy.State]rollout.Phase{
+	cpupolicy.Requested: rollout.Requested,
+	cpupolicy.Running:   rollout.Running,
+	cpupolicy.Complete:  rollout.Succeeded,
+	cpupolicy.Failed:    rollout.Failed,
+}
+
+// readOperation returns the operation of a node. A request that was not taken up is none yet, and
+// neither is what cannot be read.
+func readOperation(node *corev1.Node) rollout.Operation {
+	s, _, err := cpupolicy.ReadStatus(node.Annotations)
+	if err != nil || s.ID == "" {
+		return rollout.Operation{}
+	}
+	return rollout.Operation{ID: s.ID, Phase: phases[s.State], Since: s.Since, Message: s.Message}
+}
+
+// writeOperation writes how far the operation of a node is. What was asked for stays as it is.
+func writeOperation(node *corev1.Node, op rollout.Operation) {
+	s, _, err := cpupolicy.ReadStatus(node.Annotations)
+	if err != nil || s.ID != op.ID {
+		return // rollout has compared the id, so there is nothing of this operation
+	}
+	s.Message, s.Since = op.Message, op.Since
+	switch op.Phase {
+	case rollout.Requested:
+		s.State = cpupolicy.Requested
+	case rollout.Running:
+		s.State, s.Job = cpupolicy.Running, jobName(op.ID)
+	case rollout.Succeeded:
+		s.State = cpupolicy.Complete
+	default: // a message says that it was rolled back
+		s.State = cpupolicy.Failed
+	}
+	node.Annotations[cpupolicy.StatusAnnotation] = s.String()
+}
+
+// reportedNodes is a rollout.Store that also writes Events.
+type reportedNodes struct {
+	rollout.Nodes
+	recorder events.EventRecorder
+}
+
+// Update implements rollout.Store.
+func (n reportedNodes) Update(ctx context.Context, name string, change func(*rollout.State) error) error {
+	var before, after rollout.Operation
+	err := n.Nodes.Update(ctx, name, func(s *rollout.State) error {
+		before = s.Operation
+		err := change(s)
+		after = s.Operation
+		return err
+	})
+	if err == nil && before != after {
+		n.report(name, after)
+	}
+	return err
+}
+
+func (n reportedNodes) report(name string, op rollout.Operation) {
+	kind, reason := corev1.EventTypeNormal, "CPUPolicy"+string(op.Phase)
+	if op.Phase.Ended() && op.Phase != rollout.Succeeded {
+		kind = corev1.EventTypeWarning
+	}
+	text := op.Message
+	if text == "" {
+		text = "operation " + op.ID
+	}
+	// An Event on a Node has the name of the Node as its UID, as the kubelet writes it.
+	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: ""}
+	n.recorder.Eventf(node, nil, kind, reason, "SwitchCPUPolicy", "%s", cut(text, 1000))
+}
+
+// cut shortens a text to a number of bytes.
+func cut(text string, most int) string {
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}
+
+// resultOf makes of what an agent reported what rollout knows.
+func resultOf(r operation.Result) rollout.Result {
+	text := r.Message
+	if r.KubeletError != "" {
+		text = fmt.Sprintf("%s; the kubelet: %s", text, r.KubeletError)
+	}
+	switch r.Outcome {
+	case operation.Succeeded:
+		return rollout.Result{Seen: rollout.Over, Phase: rollout.Succeeded, Message: r.Message}
+	case operation.RolledBack:
+		status := cpupolicy.Status{}.RolledBack(r.Policy, fmt.Sprintf("step %s: %s", r.Step, text))
+		return rollout.Result{Seen: rollout.Over, Phase: rollout.RolledBack, Message: status.Message}
+	case operation.Failed:
+		if r.Step == operation.StepValidate {
+			return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: "nothing was changed: " + text}
+		}
+	}
+	return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed,
+		Message: fmt.Sprintf("step %s: %s; configuration and checkpoint are as they were, but the kubelet was not healthy in time", r.Step, text)}
+}
+
+// clock returns the time in whole seconds, as annotations have it.
+func clock() time.Time { return time.Now().UTC().Truncate(time.Second) }

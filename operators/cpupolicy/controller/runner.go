@@ -1,0 +1,263 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/agentpod"
+	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/rollout"
+)
+
+// runner is what an operation does to a node: it cordons and drains where a group wants that, and
+// has a Job switch the policy. Package rollout calls it, and says what must hold.
+type runner struct {
+	nodes   nodegroup.Client
+	jobs    jobs
+	labels  labels
+	drainer drainer
+	config  configv1alpha1.CPUPolicyConfiguration
+	now     func() time.Time
+}
+
+// operationOf returns the node and what it says of an operation; false if it is about another one.
+func (r runner) operationOf(ctx context.Context, name, id string) (*corev1.Node, cpupolicy.Status, bool, error) {
+	var node corev1.Node
+	if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		return nil, cpupolicy.Status{}, false, err
+	}
+	status, _, err := cpupolicy.ReadStatus(node.Annotations)
+	return &node, status, err == nil && status.ID == id, nil
+}
+
+// Start implements rollout.Runner. The Job has the name of the operation. The agent has a journal,
+// and does nothing twice: a Job that comes late, or in the place of a deleted one, gets the result
+// of the first.
+func (r runner) Start(ctx context.Context, name, id string) error {
+	node, status, is, err := r.operationOf(ctx, name, id)
+	if err != nil || !is || status.State != cpupolicy.Running {
+		return err
+	}
+	job, _, err := r.jobs.get(ctx, jobName(id))
+	if err != nil {
+		return err
+	}
+	if job != nil {
+		if done, _ := ended(job); !done {
+			return nil
+		}
+		// It has ended without a result; Observe has said so.
+		return r.jobs.remove(ctx, job.Name)
+	}
+	if ready, err := r.prepare(ctx, node, status); err != nil || !ready {
+		return err
+	}
+	request := operation.Request{
+		ID: id, Policy: status.Policy, Driver: operation.Driver(r.config.Driver),
+		Limits: operation.Limits{Total: r.config.SwitchTimeout},
+	}
+	pod := agentpod.Run(request, r.config.AgentImage, name)
+	return r.jobs.create(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{
+		// A pod that was evicted or lost with its node is replaced, and attaches to what runs.
+		BackoffLimit: ptr.To(int32(3)),
+	})
+}
+
+// prepare cordons and drains a node as its group wants it, and reports whether that is done.
+func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy.Status) (done bool, err error) {
+	group, err := r.group(ctx, status)
+	if err != nil || group == nil || !group.Spec.Cordon {
+		return err == nil, err
+	}
+	if err := r.cordon(ctx, node.Name, status.ID); err != nil {
+		return false, err
+	}
+	if group.Spec.Drain == nil {
+		return true, nil
+	}
+	left, err := r.drainer.evict(ctx, node.Name)
+	return len(left) == 0, err
+}
+
+// group returns the group for which the controller asked; nil if a person did, or if it is gone.
+func (r runner) group(ctx context.Context, status cpupolicy.Status) (*v1alpha1.CPUManagerPolicy, error) {
+	if status.Group == "" {
+		return nil, nil
+	}
+	var group v1alpha1.CPUManagerPolicy
+	if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: status.Group}, &group); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return &group, nil
+}
+
+// CordonedAnnotation on a Node names the operation that has cordoned it. The cordon goes with it.
+const CordonedAnnotation = "cpupolicy.workload.openshift.io/cordoned"
+
+func (r runner) cordon(ctx context.Context, name, id string) error {
+	return r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		if !node.Spec.Unschedulable {
+			node.Spec.Unschedulable = true
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, CordonedAnnotation, id)
+		}
+		return nil
+	})
+}
+
+func (r runner) uncordon(ctx context.Context, name, id string) error {
+	return r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		if node.Annotations[CordonedAnnotation] == id {
+			node.Spec.Unschedulable = false
+			delete(node.Annotations, CordonedAnnotation)
+		}
+		return nil
+	})
+}
+
+// Observe implements rollout.Runner.
+func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, error) {
+	job, pods, err := r.jobs.get(ctx, jobName(id))
+	if err != nil {
+		return rollout.Result{}, err
+	}
+	if job == nil {
+		return r.notStarted(ctx, name, id)
+	}
+	texts, finished := messages(pods, name)
+	for i, text := range texts {
+		result, err := operation.ParseResult([]byte(text))
+		if err != nil || result.ID != id {
+			continue // of a program that is not ours, or cut
+		}
+		return r.conclude(ctx, name, result, finished[i])
+	}
+	if done, why := ended(job); done {
+		if job.Spec.Suspend != nil && *job.Spec.Suspend {
+			return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: why}, nil
+		}
+		// The journal on the node knows more than a Job without a word. Another one reads it.
+		return rollout.Result{Seen: rollout.Absent}, nil
+	}
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: job.Annotations[whyAnnotation]}, nil
+	}
+	return rollout.Result{Seen: rollout.UnderWay}, nil
+}
+
+// whyAnnotation on a Job that must never run says why.
+const whyAnnotation = "cpupolicy.workload.openshift.io/why"
+
+// notStarted says of an operation without a Job whether its drain has taken too long. If so, a Job
+// that never runs takes the name, so that nobody who is late starts it after all.
+func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result, error) {
+	absent := rollout.Result{Seen: rollout.Absent}
+	node, status, is, err := r.operationOf(ctx, name, id)
+	if isGone(err) {
+		return absent, nil
+	}
+	if err != nil || !is || status.State != cpupolicy.Running {
+		return absent, err
+	}
+	group, err := r.group(ctx, status)
+	if err != nil || group == nil || group.Spec.Drain == nil {
+		return absent, err
+	}
+	limit := defaultDrainTimeout
+	if group.Spec.Drain.Timeout != nil {
+		limit = group.Spec.Drain.Timeout.Duration
+	}
+	if r.now().Before(status.Since.Add(limit)) {
+		return absent, nil
+	}
+	left, err := r.drainer.left(ctx, name)
+	if err != nil {
+		return absent, err
+	}
+	why := fmt.Sprintf("nothing was changed: after %s these pods were still there: %s", limit, list(left, 5))
+	never := batchv1.JobSpec{Suspend: ptr.To(true)}
+	err = r.jobs.createWith(ctx, node, switches, jobName(id), agentpod.Never(r.config.AgentImage), never, map[string]string{whyAnnotation: why})
+	if err != nil {
+		return rollout.Result{}, err
+	}
+	return rollout.Result{Seen: rollout.UnderWay}, nil // the next look finds the Job
+}
+
+// defaultDrainTimeout is that of the API's own default.
+const defaultDrainTimeout = 15 * time.Minute
+
+// conclude writes down what is in force now. A switch that was verified waits for the label, with
+// which KubeVirt decides where machines may run.
+func (r runner) conclude(ctx context.Context, name string, result operation.Result, finished time.Time) (rollout.Result, error) {
+	over := resultOf(result)
+	if result.Policy == "" {
+		return over, nil
+	}
+	err := r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		o := observedOf(node)
+		if o == nil {
+			o = &Observed{}
+		}
+		if o.Policy == result.Policy && !o.At.Before(finished) {
+			return nil
+		}
+		// What stands in the way of which policy has changed with the policy. The next look says it.
+		o.Policy, o.Configured, o.Refused, o.At = result.Policy, "", nil, finished.UTC().Truncate(time.Second)
+		o.write(node)
+		return nil
+	})
+	if isGone(err) {
+		return over, nil
+	}
+	if err != nil {
+		return rollout.Result{}, err
+	}
+	agrees, err := r.labels.agree(ctx, name, result.Policy)
+	switch {
+	case isGone(err):
+	case err != nil:
+		return rollout.Result{}, err
+	case !agrees && over.Phase == rollout.Succeeded && r.now().Before(finished.Add(r.config.LabelTimeout.Duration)):
+		return rollout.Result{Seen: rollout.UnderWay}, nil
+	case !agrees && over.Phase == rollout.Succeeded:
+		over.Message = fmt.Sprintf("the policy is in force, but after %s the label %s still says otherwise; look at KubeVirt's virt-handler on this node", r.config.LabelTimeout.Duration, cpupolicy.Label)
+	}
+	return over, nil
+}
+
+// Finish implements rollout.Runner. What must never run stays until its Node goes.
+func (r runner) Finish(ctx context.Context, name, id string) error {
+	if err := r.uncordon(ctx, name, id); err != nil && !isGone(err) {
+		return err
+	}
+	job, _, err := r.jobs.get(ctx, jobName(id))
+	if err != nil || job == nil || job.Spec.Suspend != nil && *job.Spec.Suspend {
+		return err
+	}
+	return r.jobs.remove(ctx, job.Name)
+}
