@@ -63,6 +63,9 @@ type Status struct {
 	ID string `json:"id,omitempty"`
 	// Job is the name of the Job that does it.
 	Job string `json:"job,omitempty"`
+	// AllowEvicted accepts that pods end because they no longer fit. It is the user's to ask for, and
+	// stays while the operation is under way.
+	AllowEvicted bool `json:"allowEvicted,omitempty"`
 	// Message is for people.
 	Message string `json:"message,omitempty"`
 	// Since is when State was reached, in seconds.
@@ -209,12 +212,12 @@ func (e *SupersededError) Error() string {
 // CheckWrite returns an error if the writer must not change the annotations of a Node in that way.
 // An update that leaves the status as it was is nobody's concern, even if it cannot be parsed.
 //
-//   - A user may ask: write requested, without what the controller adds. A user may also withdraw a
-//     request that the controller has not taken up.
+//   - A user may ask: write requested, without what the controller adds, and with allowEvicted if pods
+//     may end. A user may also withdraw a request that the controller has not taken up.
 //   - Nobody may ask while a policy was asked for and nothing has come of it.
 //   - The controller refuses a request, which fails without id, or takes it up by giving it one, and
 //     then writes for this id alone. Requested becomes running or failed, running becomes complete or
-//     failed; only the message of these two may still change.
+//     failed; only the message of these two may still change. It allows no more than was asked for.
 //   - What cannot be parsed may be replaced by anything that can be, and removed.
 func CheckWrite(before, after map[string]string, by Writer) error {
 	value, has := after[StatusAnnotation]
@@ -246,12 +249,18 @@ func CheckWrite(before, after map[string]string, by Writer) error {
 		switch {
 		case is.State != Requested:
 			return refuse("status %q is the controller's to write; ask with status %q", is.State, Requested)
-		case is != Status{State: Requested, Policy: is.Policy}:
+		case is != Status{State: Requested, Policy: is.Policy, AllowEvicted: is.AllowEvicted}:
 			return refuse("id %q, job %q, message %q and since are the controller's to write; leave them out", is.ID, is.Job, abbreviate(is.Message, 80))
 		case was.UnderWay():
 			return busy()
 		}
 		return nil
+	}
+	next := map[State][]State{
+		Requested: {Requested, Running, Failed},
+		Running:   {Running, Complete, Failed},
+		Complete:  {Complete},
+		Failed:    {Failed},
 	}
 	switch {
 	case was == Status{}:
@@ -263,18 +272,13 @@ func CheckWrite(before, after map[string]string, by Writer) error {
 		if is.Policy != was.Policy || !takesUp && !refuses {
 			return refuse("status %q with policy %q and id %q must not follow a request for %q that has no id; give it one first", is.State, is.Policy, is.ID, was.Policy)
 		}
-		return nil
 	case is.ID != was.ID || is.Policy != was.Policy:
 		return &SupersededError{Old: is, Has: was}
-	}
-	next := map[State][]State{
-		Requested: {Requested, Running, Failed},
-		Running:   {Running, Complete, Failed},
-		Complete:  {Complete},
-		Failed:    {Failed},
-	}
-	if !slices.Contains(next[was.State], is.State) {
+	case !slices.Contains(next[was.State], is.State):
 		return refuse("status %q must not follow %q (id %q)", is.State, was.State, was.ID)
+	}
+	if is.AllowEvicted && !was.AllowEvicted {
+		return refuse("allowEvicted true (id %q) was not asked for", is.ID)
 	}
 	return nil
 }
