@@ -63,6 +63,9 @@ type Status struct {
 	ID string `json:"id,omitempty"`
 	// Job is the name of the Job that does it.
 	Job string `json:"job,omitempty"`
+	// AllowEvicted accepts that pods end because they no longer fit. It is the user's to ask for, and
+	// stays while the operation is under way.
+	AllowEvicted bool `json:"allowEvicted,omitempty"`
 	// Message is for people.
 	Message string `json:"message,omitempty"`
 	// Since is when State was reached, in seconds.
@@ -96,7 +99,7 @@ func decode(value string, into any) error {
 		err = strict[0]
 	}
 	if err != nil {
-		return fmt.Errorf("%q is not what it must be, such as {\"status\":\"requested\",\"policy\":\"static\"}: %w", abbreviate(value, 200), err)
+		return fmt.Errorf("%q is not what it must be, such as {\"status\":\"requested\",\"policy\":\"static\"}: %w", Abbreviate(value, 200), err)
 	}
 	return nil
 }
@@ -111,7 +114,7 @@ func (s Status) validate() error {
 	// Both become parts of names.
 	for key, name := range map[string]string{"id": s.ID, "job": s.Job} {
 		if problems := validation.IsDNS1123Label(name); name != "" && problems != nil {
-			return fmt.Errorf("%s %q: %s", key, abbreviate(name, 80), strings.Join(problems, "; "))
+			return fmt.Errorf("%s %q: %s", key, Abbreviate(name, 80), strings.Join(problems, "; "))
 		}
 	}
 	if year := s.Since.UTC().Year(); year < 0 || year > 9999 {
@@ -126,7 +129,7 @@ const maxMessage = 1024
 
 // String returns the value of the annotation: the documented keys first, in a fixed order.
 func (s Status) String() string {
-	s.Message = abbreviate(s.Message, maxMessage)
+	s.Message = Abbreviate(s.Message, maxMessage)
 	s.Since = s.Since.UTC().Truncate(time.Second)
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -137,8 +140,8 @@ func (s Status) String() string {
 	return strings.TrimSpace(text.String())
 }
 
-// abbreviate cuts a text to at most that many bytes, and marks the cut.
-func abbreviate(text string, size int) string {
+// Abbreviate cuts a text to at most that many bytes, and marks the cut.
+func Abbreviate(text string, size int) string {
 	const mark = "..."
 	if len(text) <= size {
 		return text
@@ -213,12 +216,12 @@ func (e *SupersededError) Error() string {
 // CheckWrite returns an error if the writer must not change the annotations of a Node in that way.
 // An update that leaves the status as it was is nobody's concern, even if it cannot be parsed.
 //
-//   - A user may ask: write requested, without what the controller adds. A user may also withdraw a
-//     request that the controller has not taken up.
+//   - A user may ask: write requested, without what the controller adds, and with allowEvicted if pods
+//     may end. A user may also withdraw a request that the controller has not taken up.
 //   - Nobody may ask while a policy was asked for and nothing has come of it.
 //   - The controller refuses a request, which fails without id, or takes it up by giving it one, and
 //     then writes for this id alone. Requested becomes running or failed, running becomes complete or
-//     failed; only the message of these two may still change.
+//     failed; only the message of these two may still change. It allows no more than was asked for.
 //   - What cannot be parsed may be replaced by anything that can be, and removed.
 func CheckWrite(before, after map[string]string, by Writer) error {
 	value, has := after[StatusAnnotation]
@@ -250,12 +253,18 @@ func CheckWrite(before, after map[string]string, by Writer) error {
 		switch {
 		case is.State != Requested:
 			return refuse("status %q is the controller's to write; ask with status %q", is.State, Requested)
-		case is != Status{State: Requested, Policy: is.Policy}:
-			return refuse("id %q, job %q, message %q and since are the controller's to write; leave them out", is.ID, is.Job, abbreviate(is.Message, 80))
+		case is != Status{State: Requested, Policy: is.Policy, AllowEvicted: is.AllowEvicted}:
+			return refuse("id %q, job %q, message %q and since are the controller's to write; leave them out", is.ID, is.Job, Abbreviate(is.Message, 80))
 		case was.UnderWay():
 			return busy()
 		}
 		return nil
+	}
+	next := map[State][]State{
+		Requested: {Requested, Running, Failed},
+		Running:   {Running, Complete, Failed},
+		Complete:  {Complete},
+		Failed:    {Failed},
 	}
 	switch {
 	case was == Status{}:
@@ -267,18 +276,13 @@ func CheckWrite(before, after map[string]string, by Writer) error {
 		if is.Policy != was.Policy || !takesUp && !refuses {
 			return refuse("status %q with policy %q and id %q must not follow a request for %q that has no id; give it one first", is.State, is.Policy, is.ID, was.Policy)
 		}
-		return nil
 	case is.ID != was.ID || is.Policy != was.Policy:
 		return &SupersededError{Old: is, Has: was}
-	}
-	next := map[State][]State{
-		Requested: {Requested, Running, Failed},
-		Running:   {Running, Complete, Failed},
-		Complete:  {Complete},
-		Failed:    {Failed},
-	}
-	if !slices.Contains(next[was.State], is.State) {
+	case !slices.Contains(next[was.State], is.State):
 		return refuse("status %q must not follow %q (id %q)", is.State, was.State, was.ID)
+	}
+	if is.AllowEvicted && !was.AllowEvicted {
+		return refuse("allowEvicted true (id %q) was not asked for", is.ID)
 	}
 	return nil
 }

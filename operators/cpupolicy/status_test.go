@@ -32,8 +32,8 @@ func TestParseStatus(t *testing.T) {
 	}{
 		{"the documented example", `{"status":"complete","policy":"none"}`, Status{State: Complete, Policy: None}, nil},
 		{"keys in another order, and white space", "{\n \"policy\": \"static\", \"status\": \"requested\" }", Status{State: Requested, Policy: Static}, nil},
-		{"all keys", `{"status":"running","policy":"static","id":"a1","job":"switch-a1","message":"m","since":"2026-11-23T11:00:00+01:00"}`,
-			Status{State: Running, Policy: Static, ID: "a1", Job: "switch-a1", Message: "m", Since: at}, nil},
+		{"all keys", `{"status":"running","policy":"static","id":"a1","job":"switch-a1","allowEvicted":true,"message":"m","since":"2026-11-23T11:00:00+01:00"}`,
+			Status{State: Running, Policy: Static, ID: "a1", Job: "switch-a1", AllowEvicted: true, Message: "m", Since: at}, nil},
 		{"unknown further keys", `{"status":"failed","policy":"none","colour":{"a":[1]}}`, Status{State: Failed, Policy: None}, nil},
 		{"the shipped system's success", `{"status":"success","policy":"none"}`, Status{}, []string{`status "success"`}},
 		{"an unknown status", `{"status":"done","policy":"none"}`, Status{}, []string{`status "done"`, `"requested"`}},
@@ -41,6 +41,7 @@ func TestParseStatus(t *testing.T) {
 		{"an unknown policy", `{"status":"requested","policy":"Static"}`, Status{}, []string{`policy "Static"`, `"static"`}},
 		{"a key in another case", `{"Status":"requested","policy":"static"}`, Status{}, []string{`status ""`}},
 		{"a key twice", `{"status":"complete","policy":"none","policy":"static"}`, Status{}, []string{"policy", "duplicate"}},
+		{"a text that stands for true", `{"status":"requested","policy":"static","allowEvicted":"true"}`, Status{}, []string{"allowEvicted"}},
 		{"a number", `{"status":1,"policy":"none"}`, Status{}, []string{"status"}},
 		{"no object", `"static"`, Status{}, []string{`\"static\"`, `{"status":"requested","policy":"static"}`}},
 		{"null", `null`, Status{}, []string{`status ""`}},
@@ -82,8 +83,8 @@ func TestStatusString(t *testing.T) {
 		want   string
 	}{
 		{"the documented keys alone", Status{State: Complete, Policy: None}, `{"status":"complete","policy":"none"}`},
-		{"all keys, the time in seconds", Status{State: Running, Policy: Static, ID: "a1", Job: "switch-a1", Message: "a < b", Since: time.Date(2026, 11, 23, 11, 0, 0, 5, time.FixedZone("", 3600))},
-			`{"status":"running","policy":"static","id":"a1","job":"switch-a1","message":"a < b","since":"2026-11-23T10:00:00Z"}`},
+		{"all keys, the time in seconds", Status{State: Running, Policy: Static, ID: "a1", Job: "switch-a1", AllowEvicted: true, Message: "a < b", Since: time.Date(2026, 11, 23, 11, 0, 0, 5, time.FixedZone("", 3600))},
+			`{"status":"running","policy":"static","id":"a1","job":"switch-a1","allowEvicted":true,"message":"a < b","since":"2026-11-23T10:00:00Z"}`},
 		{"rolled back", Status{State: Running, Policy: Static, ID: "a1"}.RolledBack(None, "kubelet exited: no reservation"),
 			`{"status":"failed","policy":"static","id":"a1","message":"rolled back, the policy in force is none: kubelet exited: no reservation"}`},
 		{"a long message", Status{State: Failed, Policy: Static, Message: strings.Repeat("ä", 4000)},
@@ -147,6 +148,10 @@ func TestCheckWrite(t *testing.T) {
 		newer    = `{"status":"running","policy":"none","id":"b2"}`
 		samePlan = `{"status":"running","policy":"static","id":"b2"}`
 		plain    = `{"status":"running","policy":"static"}`
+
+		evicting       = `{"status":"requested","policy":"static","allowEvicted":true}`
+		evictingTaken  = `{"status":"requested","policy":"static","id":"a1","allowEvicted":true}`
+		evictingFailed = `{"status":"failed","policy":"static","id":"a1","allowEvicted":true}`
 	)
 	for _, test := range []struct {
 		name          string
@@ -155,6 +160,9 @@ func TestCheckWrite(t *testing.T) {
 		err           []string
 	}{
 		{"a user asks", User, absent, request, nil},
+		{"a user asks, and lets pods end", User, absent, evicting, nil},
+		{"a user lets pods end after all", User, request, evicting, []string{"policy static is requested"}},
+		{"a user gives an id, and lets pods end", User, absent, evictingTaken, []string{`id "a1"`}},
 		{"a user asks again after success", User, complete, other, nil},
 		{"a user asks again after failure", User, failed, request, nil},
 		{"a user corrects what cannot be parsed", User, broken, request, nil},
@@ -175,6 +183,11 @@ func TestCheckWrite(t *testing.T) {
 		{"a user removes what has ended", User, failed, absent, nil},
 
 		{"the controller takes a request up", Controller, request, taken, nil},
+		{"the controller takes up a request that lets pods end", Controller, evicting, evictingTaken, nil},
+		{"the controller takes it up, and does not let pods end", Controller, evicting, taken, nil},
+		{"the controller lets pods end where nobody asked for it", Controller, request, evictingTaken, []string{"allowEvicted true", `"a1"`}},
+		{"the controller lets pods end later", Controller, running, evictingFailed, []string{"allowEvicted true", `"a1"`}},
+		{"an old operation that lets pods end finds a newer one", Controller, newer, evictingFailed, []string{`id "a1"`, `id "b2"`}},
 		{"the controller refuses a request", Controller, request, `{"status":"failed","policy":"static","message":"no"}`, nil},
 		{"the controller takes up another policy than was asked for", Controller, other, taken, []string{`"static"`, `"none"`}},
 		{"the controller starts before there is an id", Controller, request, running, []string{"no id"}},
@@ -218,7 +231,7 @@ func FuzzParseStatus(f *testing.F) {
 	for _, seed := range []string{
 		`{"status":"complete","policy":"none"}`,
 		`{"status":"running","policy":"static","id":"a1","job":"switch-a1","message":"m","since":"2026-11-23T11:00:00+01:00"}`,
-		`{"status":"failed","policy":"none","colour":{"a":[1]},"since":"9999-12-31T23:59:59-01:00"}`,
+		`{"status":"failed","policy":"none","allowEvicted":true,"colour":{"a":[1]},"since":"9999-12-31T23:59:59-01:00"}`,
 		`{"Status":"requested"`,
 	} {
 		f.Add(seed)
@@ -236,7 +249,7 @@ func FuzzParseStatus(f *testing.F) {
 		if again.String() != written {
 			t.Errorf("%q became %q, then %q", value, written, again.String())
 		}
-		if again.State != s.State || again.Policy != s.Policy || again.ID != s.ID || again.Job != s.Job {
+		if again.State != s.State || again.Policy != s.Policy || again.ID != s.ID || again.Job != s.Job || again.AllowEvicted != s.AllowEvicted {
 			t.Errorf("%q became %+v", value, again)
 		}
 	})

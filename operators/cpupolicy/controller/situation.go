@@ -72,7 +72,7 @@ type situations struct {
 	namespace string
 }
 
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get
 // +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances,verbs=list
