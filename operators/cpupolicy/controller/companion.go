@@ -21,6 +21,8 @@ package controller
 import (
 	"context"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,14 +34,12 @@ import (
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/foreign"
 )
 
 // Name is the companion's.
 const Name = "cpupolicy"
-
-// statusAnnotation is the interface: docs/dev/operators.md.
-const statusAnnotation = "harvesterhci.io/cpu-manager-policy-update-status"
 
 // Companion is cpupolicy.
 type Companion struct{}
@@ -49,14 +49,15 @@ func (Companion) Name() string { return Name }
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=cpupolicy.workload.openshift.io,verbs=list;watch;update
 // +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=harvester,verbs=get
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=list
 
 // Needs implements companion.Companion.
-func (Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs {
+func (Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
 	return companion.Needs{
 		AddToScheme: (&runtime.SchemeBuilder{v1alpha1.AddToScheme, virtv1.AddToScheme}).AddToScheme,
 		Cache: map[client.Object]cache.ByObject{
 			&v1alpha1.CPUManagerPolicy{}: {},
+			&corev1.Node{}:               {Transform: stripNode},
+			&batchv1.Job{}:               {Namespaces: map[string]cache.Config{config.CPUPolicy.AgentNamespace: {}}},
 		},
 		Foreign: []foreign.Manager{{
 			Name:        "Harvester",
@@ -64,11 +65,11 @@ func (Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs 
 			Fields: []foreign.Fields{{
 				Kind:  schema.GroupVersionKind{Version: "v1", Kind: "Node"},
 				Owner: "harvester",
-				Paths: []fieldpath.Path{fieldpath.MakePathOrDie("metadata", "annotations", statusAnnotation)},
+				Paths: []fieldpath.Path{fieldpath.MakePathOrDie("metadata", "annotations", cpupolicy.StatusAnnotation)},
 			}},
 			HandOver: "scale that Deployment to zero, and remove the annotation that it wrote from the nodes",
 		}},
-		Marks: companion.Marks{Annotations: []string{statusAnnotation}},
+		Marks: companion.Marks{Annotations: []string{cpupolicy.StatusAnnotation, ObservedAnnotation, CordonedAnnotation}},
 	}
 }
 
@@ -77,5 +78,8 @@ func (Companion) AddToManager(_ context.Context, mgr manager.Manager, config *co
 	if err := addWebhooks(mgr, config); err != nil {
 		return err
 	}
-	return addPolicyReconciler(mgr)
+	if err := addNodesReconciler(mgr, config); err != nil {
+		return err
+	}
+	return addGroupsReconciler(mgr)
 }

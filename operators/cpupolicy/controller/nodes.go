@@ -259,10 +259,6 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 	return nil
 }
 
-// placeholder is the holder of the control plane's lock for a request that has no id yet: whoever
-// answers the request takes the lock before anybody can give it one.
-const placeholder = "request-"
-
 // takeUp gives a request an id. From then on only the controller writes the annotation.
 func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node) error {
 	if status, _, err := cpupolicy.ReadStatus(node.Annotations); err != nil || status.State != cpupolicy.Requested || status.ID != "" {
@@ -291,7 +287,7 @@ func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node) error {
 	}
 	return r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: controlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
 		for i := range h {
-			if h[i].Operation == placeholder+node.Name {
+			if h[i].Operation == placeholder(node.Name) {
 				h[i].Operation = id
 			}
 		}
@@ -300,11 +296,11 @@ func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node) error {
 }
 
 // withoutNewPlaceholders takes holders out of a look whose request is being written: kube-apiserver
-// has asked the webhook, and nobody sees the request yet. A webhook must answer in 10 seconds.
+// has asked the webhook, and nobody sees the request yet. It waits five seconds for an answer.
 func (r *nodesReconciler) withoutNewPlaceholders(look *rollout.Look) {
 	for lock, holders := range look.Holders {
 		look.Holders[lock] = slices.DeleteFunc(slices.Clone(holders), func(h nodegroup.Holder) bool {
-			return strings.HasPrefix(h.Operation, placeholder) && look.Now.Sub(h.Since) < 30*time.Second
+			return h.Operation == placeholder(h.Node) && look.Now.Sub(h.Since) < 30*time.Second
 		})
 	}
 }

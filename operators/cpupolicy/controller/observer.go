@@ -77,7 +77,7 @@ func (o observer) observe(ctx context.Context, node *corev1.Node, reason string)
 		return false, "", err
 	}
 	if job == nil {
-		pod := agentpod.Observe(operation.Driver(o.config.Driver), o.config.AgentImage, node.Name)
+		pod := agentpod.Observe(node.Name, o.config.AgentImage, operation.Driver(o.config.Driver))
 		return false, "", o.jobs.create(ctx, node, observes, name, pod, oneTry(o.config.ObserveTimeout.Duration, keepFailed))
 	}
 	texts, finished := messages(pods, node.Name)

@@ -47,7 +47,7 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 		Traces: corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
 				Annotations: map[string]string{
-					statusAnnotation:                        `{"status":"running","policy":"static","id":"1","job":"1"}`,
+					cpupolicy.StatusAnnotation:              `{"status":"running","policy":"static","id":"1","job":"1"}`,
 					"nodegroup.workload.openshift.io/claim": `{"owner":"cpupolicy","operation":"1"}`,
 				},
 				Labels: map[string]string{"cpumanager": "false"},

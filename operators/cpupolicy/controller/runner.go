@@ -82,7 +82,10 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 		ID: id, Policy: status.Policy, Driver: operation.Driver(r.config.Driver),
 		Limits: operation.Limits{Total: r.config.SwitchTimeout},
 	}
-	pod := agentpod.Run(request, r.config.AgentImage, name)
+	pod, err := agentpod.Run(name, r.config.AgentImage, request)
+	if err != nil {
+		return err
+	}
 	return r.jobs.create(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{
 		// A pod that was evicted or lost with its node is replaced, and attaches to what runs.
 		BackoffLimit: ptr.To(int32(3)),
@@ -200,8 +203,9 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 		return absent, err
 	}
 	why := fmt.Sprintf("nothing was changed: after %s these pods were still there: %s", limit, list(left, 5))
+	// It is suspended, so its pod never comes to be.
 	never := batchv1.JobSpec{Suspend: ptr.To(true)}
-	err = r.jobs.createWith(ctx, node, switches, jobName(id), agentpod.Never(r.config.AgentImage), never, map[string]string{whyAnnotation: why})
+	err = r.jobs.createWith(ctx, node, switches, jobName(id), agentpod.Observe(name, r.config.AgentImage, operation.Driver(r.config.Driver)), never, map[string]string{whyAnnotation: why})
 	if err != nil {
 		return rollout.Result{}, err
 	}

@@ -114,6 +114,11 @@ type CPUPolicyConfiguration struct {
 	AgentNamespace string `json:"agentNamespace,omitempty"`
 	// AgentImage is the image of partition-agent. It defaults to partition-agent.
 	AgentImage string `json:"agentImage,omitempty"`
+	// Driver is how nodes run their kubelets: kubelet (a unit of systemd), rke2, or command (what the
+	// configuration of the host says). It defaults to kubelet.
+	Driver string `json:"driver,omitempty"`
+	// ObserveTimeout is how long an agent may take to look at a node. It defaults to two minutes.
+	ObserveTimeout metav1.Duration `json:"observeTimeout,omitempty"`
 	// SwitchTimeout is how long a kubelet may be down, from its stop until it is healthy or rolled
 	// back. The host enforces it. It defaults to 150s, and may not be longer: pods with the default
 	// tolerations are evicted after about 340.

@@ -19,6 +19,7 @@ package v1alpha1
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,6 +27,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
+
+// drivers are those that the agent knows (cpupolicy/operation, Drivers).
+var drivers = []string{"kubelet", "rke2", "command"}
 
 // longestSwitch is what the agent allows at most (cpupolicy/operation, MaxTotal).
 const longestSwitch = 150 * time.Second
@@ -155,10 +159,14 @@ func validateCertificates(c *CertificatesConfiguration, path *field.Path) (errs 
 
 func validateCPUPolicy(c *CPUPolicyConfiguration, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, label(path.Child("agentNamespace"), c.AgentNamespace)...)
+	if !slices.Contains(drivers, c.Driver) {
+		errs = append(errs, field.NotSupported(path.Child("driver"), c.Driver, drivers))
+	}
 	for _, each := range []struct {
 		name  string
 		value metav1.Duration
 	}{
+		{"observeTimeout", c.ObserveTimeout},
 		{"switchTimeout", c.SwitchTimeout},
 		{"operationTimeout", c.OperationTimeout},
 		{"labelTimeout", c.LabelTimeout},
