@@ -226,6 +226,12 @@ var borders = []struct {
 		why:   "controller and agent speak through it, and it does nothing",
 	},
 	{
+		place:      "operators/cpupolicy/agentpod",
+		only:       []string{"k8s.io/api", operators + "/cpupolicy/operation"},
+		notThrough: []string{operators + "/cpupolicy/executor", "k8s.io/client-go"},
+		why:        "the controller says what the agent's pod may do, and not how the agent does it",
+	},
+	{
 		place:      "operators/cpupolicy/executor",
 		never:      []string{"k8s.io/api", operators + "/api", operators + "/nodegroup", operators + "/rollout", cobra},
 		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", kubernetes},

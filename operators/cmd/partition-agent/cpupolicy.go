@@ -196,29 +196,53 @@ then it may reject pods that no longer fit.`,
 func newObserve() *cobra.Command {
 	var host hostFlags
 	var configz executor.Configz
+	var terminationLog string
 	command := &cobra.Command{
 		Use:   "observe",
-		Short: "Print the policy that is in force, and why a switch would be refused, as JSON",
-		Long: `Print the policy that is in force, and why a switch would be refused, as JSON.
+		Short: "Print what is in force, and why a switch would be refused, as JSON",
+		Long: `Print what is in force, how the kubelet would start again, and why a switch would be refused,
+as JSON.
 
-It changes nothing. With --configz the running kubelet is asked as well, by a token with the right
-to get nodes/configz.`,
+It changes nothing, and below --host-root it needs no more than to read the host's files and to
+connect to systemd's socket. With --configz the running kubelet is asked as well, by a token with
+the right to get nodes/configz.
+
+Exit codes:
+  0  all is there
+  1  something is missing; it prints and writes the rest all the same`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			h, err := executor.OpenHost(host.root)
-			if err != nil {
+			observed, err := observe(command.Context(), host, configz)
+			err = errors.Join(json.NewEncoder(command.OutOrStdout()).Encode(observed), err)
+			if terminationLog == "" {
 				return err
 			}
-			observed, err := h.Observe(command.Context(), operation.Driver(host.driver), configz)
-			encoder := json.NewEncoder(command.OutOrStdout())
-			return errors.Join(encoder.Encode(observed), err)
+			message, encodeErr := observed.Encode()
+			if encodeErr != nil {
+				return errors.Join(err, encodeErr)
+			}
+			return errors.Join(err, os.WriteFile(terminationLog, message, 0o644))
 		},
 	}
 	host.addRoot(command)
 	host.addDriver(command)
 	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+	command.Flags().StringVar(&terminationLog, "termination-log", "", fmt.Sprintf("file for the observation, as JSON of at most %d bytes; empty means that it is only printed", operation.MaxSize))
 	command.Flags().StringVar(&configz.URL, "configz", "", "the kubelet's configuration, such as https://192.0.2.1:10250/configz")
 	command.Flags().StringVar(&configz.TokenFile, "token-file", account+"token", "file with the token for --configz")
 	command.Flags().StringVar(&configz.CAFile, "ca-file", account+"ca.crt", "file with the certificates that sign the kubelet's")
 	return command
+}
+
+// observe looks at a host. What keeps it from looking would keep a switch from beginning.
+func observe(ctx context.Context, host hostFlags, configz executor.Configz) (operation.Observation, error) {
+	h, err := executor.OpenHost(host.root)
+	if err != nil {
+		observed := operation.Observation{Refused: map[operation.Policy]string{}}
+		for _, policy := range operation.Policies() {
+			observed.Refused[policy] = err.Error()
+		}
+		return observed, err
+	}
+	return h.Observe(ctx, operation.Driver(host.driver), configz)
 }

@@ -111,6 +111,42 @@ func TestAnObservationIsPrintedWithWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestAnObservationIsATerminationMessage(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"of a host without systemd":           {nil, "/run/systemd/private"},
+		"of a host with wrong settings":       {map[string]string{executor.SettingsFile: "unti: x\n"}, `unknown field "unti"`},
+		"with a reason that is much too long": {map[string]string{executor.SettingsFile: "unit: /" + strings.Repeat("x", 5000)}, `unit: "/x`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := filepath.Join(t.TempDir(), "log")
+			output, err := call(t, newCommand(), "cpu-policy", "observe", "--host-root="+host(t, test.files), "--termination-log="+log)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error is %v", err)
+			}
+			message, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			observed, err := operation.ParseObservation(message)
+			for _, policy := range operation.Policies() {
+				if err != nil || !strings.Contains(observed.Refused[policy], test.want) {
+					t.Errorf("the termination message is %s (%v), want %q", message, err, test.want)
+				}
+			}
+			if len(output) < len(message) {
+				t.Errorf("it prints %s, which is less than the termination message", output)
+			}
+		})
+	}
+	const nowhere = "/nowhere/log"
+	if output, err := call(t, newCommand(), "cpu-policy", "observe", "--host-root="+host(t, nil), "--termination-log="+nowhere); err == nil || !strings.Contains(err.Error(), nowhere) || output == "" {
+		t.Errorf("it prints %q, %v", output, err)
+	}
+}
+
 func TestAReservationIsWritten(t *testing.T) {
 	formula := func(cpus, maxPods int) resource.Quantity {
 		if cpus != 8 || maxPods != 200 {

@@ -50,7 +50,7 @@ func askRuntime(ctx context.Context, disk hostDisk, endpoint string, ask func(co
 	if !isUnix && !strings.HasPrefix(endpoint, "/") {
 		return fmt.Errorf("runtime endpoint %q: is not a socket of the host", endpoint)
 	}
-	connection, err := grpc.NewClient("unix:"+disk.at(path), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("unix:"+disk.follow(path), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return fmt.Errorf("runtime endpoint %q: %w", endpoint, err)
 	}

@@ -24,6 +24,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
 )
 
 // File is a file's content and permissions.
@@ -78,7 +80,23 @@ func put(d disk, path string, file *File) error {
 // can write. It does not follow symbolic links to them.
 type hostDisk string
 
-func (d hostDisk) at(path string) string { return filepath.Join(string(d), path) }
+// at returns by which path this process finds a file of the host. Symbolic links on the way to it
+// are the host's, so that an absolute one begins at the host's root. The file may be a link itself.
+func (d hostDisk) at(path string) string {
+	return filepath.Join(d.follow(filepath.Dir(path)), filepath.Base(path))
+}
+
+// follow is [hostDisk.at] for a file that is followed if it is a link.
+func (d hostDisk) follow(path string) string {
+	if d == "/" {
+		return path
+	}
+	followed, err := securejoin.SecureJoin(string(d), path)
+	if err != nil {
+		return filepath.Join(string(d), path) // the kernel will say what is wrong with it
+	}
+	return followed
+}
 
 func (d hostDisk) read(path string) (*File, error) {
 	info, err := os.Lstat(d.at(path))

@@ -23,6 +23,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,7 +70,11 @@ func (d *commandDriver) plan(ctx context.Context, policy operation.Policy) (*Pla
 	if err != nil {
 		return nil, err
 	}
-	return d.planDropIn(ctx, k, policy, "", "")
+	plan, err := d.planDropIn(ctx, k, policy, "", "")
+	if plan != nil && d.Log != "" {
+		plan.LogSize = d.sizeOf(d.Log)
+	}
+	return plan, err
 }
 
 func (d *commandDriver) start(ctx context.Context) error { return d.run(ctx, d.Start) }
@@ -88,6 +94,9 @@ func (d *commandDriver) kill(ctx context.Context) error {
 }
 
 func (d *commandDriver) pid(ctx context.Context) (int, error) {
+	if d.looks {
+		return d.listed()
+	}
 	output, err := d.command(ctx, d.IsActive).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
@@ -103,11 +112,31 @@ func (d *commandDriver) pid(ctx context.Context) (int, error) {
 	return pid, nil
 }
 
-func (d *commandDriver) lastError(context.Context, time.Time) string {
+// listed returns the kubelet as the host's list of processes has it: the one with the drop-ins of the
+// settings. No command runs for that.
+func (d *commandDriver) listed() (int, error) {
+	kubelets, _, err := d.disk.processes("kubelet")
+	if err != nil {
+		return 0, err
+	}
+	var found []int
+	for pid, args := range kubelets {
+		if dir := parseFlags(args).configDir; dir != "" && filepath.Clean(dir) == filepath.Clean(d.DropInDirectory) {
+			found = append(found, pid)
+		}
+	}
+	slices.Sort(found)
+	if len(found) != 1 {
+		return 0, fmt.Errorf("%s: command.dropInDirectory %s: must be the --config-dir of one kubelet that runs, and is that of the processes %v", SettingsFile, d.DropInDirectory, found)
+	}
+	return found[0], nil
+}
+
+func (d *commandDriver) lastError(_ context.Context, plan *Plan, _ time.Time) string {
 	if d.Log == "" {
 		return ""
 	}
-	return d.errorInFile(d.Log)
+	return d.errorInFile(d.Log, plan.LogSize)
 }
 
 func (d *commandDriver) run(ctx context.Context, args []string) error {

@@ -108,8 +108,12 @@ func (d *rke2Driver) pid(ctx context.Context) (int, error) {
 	return d.below(u.mainPID, "kubelet")
 }
 
-func (d *rke2Driver) lastError(context.Context, time.Time) string { return d.errorInFile(rke2Log) }
+// lastError is rke2's own error if it has started no kubelet.
+func (d *rke2Driver) lastError(ctx context.Context, plan *Plan, since time.Time) string {
+	return cmp.Or(d.errorInFile(rke2Log, plan.LogSize), errorInJournal(ctx, d.unit, since))
+}
 
+// kubelet also has what rke2's configuration says now.
 func (d *rke2Driver) kubelet(ctx context.Context) (*kubelet, error) {
 	u, err := d.properties(ctx, d.unit)
 	if err != nil {
@@ -119,7 +123,30 @@ func (d *rke2Driver) kubelet(ctx context.Context) (*kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.kubeletOf(pid, nil, u.files, "")
+	k, err := d.kubeletOf(pid, nil, u.files, "")
+	if err != nil {
+		return nil, err
+	}
+	args, err := readRKE2(d.host.disk)
+	if err != nil {
+		return nil, err
+	}
+	d.configure(k, effective(args))
+	return k, nil
+}
+
+// configure gives a kubelet the flags with which rke2 starts it next: those that it has, and before
+// them those of rke2's configuration.
+func (h host) configure(k *kubelet, next map[string]rke2Arg) {
+	args := slices.Clone(k.args)
+	for _, arg := range next {
+		args = append(args, "--"+arg.name+"="+arg.value)
+	}
+	k.flags = parseFlags(args)
+	// Options that nobody sets any longer are gone when it starts.
+	if _, inUnit := findFlag(h.disk, k.files, optionsFlag); next[optionsFlag].value == "" && !inUnit {
+		k.flags.options = ""
+	}
 }
 
 func (d *rke2Driver) plan(ctx context.Context, policy operation.Policy) (*Plan, error) {
@@ -127,11 +154,13 @@ func (d *rke2Driver) plan(ctx context.Context, policy operation.Policy) (*Plan, 
 	if err != nil {
 		return nil, err
 	}
-	args, err := readRKE2(string(d.host.disk))
+	args, err := readRKE2(d.host.disk)
 	if err != nil {
 		return nil, err
 	}
-	return d.planRKE2(ctx, k, args, policy, d.unit)
+	plan, err := d.planRKE2(ctx, k, args, policy, d.unit)
+	plan.LogSize = d.sizeOf(rke2Log)
+	return plan, err
 }
 
 // planRKE2 drafts the switch of a kubelet that gets its arguments from rke2's configuration.
@@ -142,10 +171,10 @@ func (h host) planRKE2(ctx context.Context, k *kubelet, args []rke2Arg, policy o
 		})
 	}}
 	d.Unit, d.DropIn, d.Content = unit, filepath.Join(rke2Config+".d", dropInName+".yaml"), rke2DropIn(policy)
-	if _, err := os.Stat(h.disk.at(filepath.Dir(rke2Config))); err != nil {
+	if _, err := os.Stat(h.disk.follow(filepath.Dir(rke2Config))); err != nil {
 		d.refuse(err)
 	}
-	if at, found := findFlag(string(h.disk), k.files, policyFlag); found {
+	if at, found := findFlag(h.disk, k.files, policyFlag); found {
 		d.refuse(fmt.Errorf("%s: %s goes before every drop-in; remove it, and restart %s", at, policyFlag, unit))
 	}
 	for _, arg := range args {
@@ -158,10 +187,11 @@ func (h host) planRKE2(ctx context.Context, k *kubelet, args []rke2Arg, policy o
 		}
 	}
 	next := effective(args)
+	h.configure(k, next)
 	if policy == operation.None {
 		at, has := next[optionsFlag].place, next[optionsFlag].value != ""
 		if !has {
-			at, has = findFlag(string(h.disk), k.files, optionsFlag)
+			at, has = findFlag(h.disk, k.files, optionsFlag)
 		}
 		if has {
 			d.refuse(fmt.Errorf(optionsText, at, optionsFlag, "it"))
@@ -169,11 +199,7 @@ func (h host) planRKE2(ctx context.Context, k *kubelet, args []rke2Arg, policy o
 		k.flags.options = "" // they are from there
 		d.refuse(h.checkOptions(k))
 	}
-	f := k.flags
-	f.kubeReserved = cmp.Or(next["kube-reserved"].value, f.kubeReserved)
-	f.systemReserved = cmp.Or(next["system-reserved"].value, f.systemReserved)
-	f.reservedCPUs = cmp.Or(next["reserved-cpus"].value, f.reservedCPUs)
-	d.reserved = reservesCPU(f, k.config)
+	d.reserved = reservesCPU(k.flags, k.config)
 	return h.finish(ctx, k, policy, d)
 }
 
@@ -205,9 +231,9 @@ func effective(args []rke2Arg) map[string]rke2Arg {
 // readRKE2 returns the kubelet's arguments in the order in which rke2 reads them: those of its
 // configuration, then those of the drop-ins by name. A key with a plus adds to those of earlier
 // files, and one without replaces them (k3s, pkg/configfilearg, parser.go).
-func readRKE2(root string) ([]rke2Arg, error) {
+func readRKE2(disk hostDisk) ([]rke2Arg, error) {
 	files := []string{rke2Config}
-	entries, err := os.ReadDir(filepath.Join(root, rke2Config+".d"))
+	entries, err := os.ReadDir(disk.follow(rke2Config + ".d"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -218,7 +244,7 @@ func readRKE2(root string) ([]rke2Arg, error) {
 	}
 	var args []rke2Arg
 	for _, file := range files {
-		data, err := os.ReadFile(filepath.Join(root, file))
+		data, err := os.ReadFile(disk.follow(file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -57,8 +57,9 @@ type driver interface {
 	kill(ctx context.Context) error
 	// pid is the kubelet's process, and zero if it does not run.
 	pid(ctx context.Context) (int, error)
-	// lastError is the kubelet's own last error since then; empty if it is not known.
-	lastError(ctx context.Context, since time.Time) string
+	// lastError is the kubelet's own last error since it was stopped according to the plan; empty
+	// if it is not known.
+	lastError(ctx context.Context, plan *Plan, stopped time.Time) string
 	close()
 }
 
@@ -134,11 +135,11 @@ func (e *Executor) Execute(ctx context.Context) (*operation.Result, error) {
 // kubeletError returns the kubelet's own error, if a step that starts it failed.
 func kubeletError(ctx context.Context, driver driver, j Journal) string {
 	switch j.Step {
-	case Start, Healthy, Verify:
+	case Start, Healthy, Verify, HealthyAgain:
 		// The way back waits for it.
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		return driver.lastError(ctx, j.Stopped)
+		return driver.lastError(ctx, j.Plan, j.Stopped)
 	}
 	return ""
 }

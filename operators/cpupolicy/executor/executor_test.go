@@ -264,7 +264,7 @@ func (w *world) probe(context.Context, string) (err error) {
 
 func (w *world) kubelet(context.Context) (*kubelet, error)             { return nil, nil }
 func (w *world) plan(context.Context, operation.Policy) (*Plan, error) { return nil, nil }
-func (w *world) lastError(context.Context, time.Time) string           { return "E1103 kubelet: bad luck" }
+func (w *world) lastError(context.Context, *Plan, time.Time) string    { return "E1103 kubelet: bad luck" }
 func (w *world) close()                                                {}
 
 // planned is the world's driver for a policy.
@@ -422,6 +422,27 @@ func TestASwitchEndsAsTheKubeletDoes(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAKubeletThatDoesNotComeBackHasItsErrorInTheResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// The way back begins with a failure that is not the kubelet's.
+		w := scene{from: operation.None, to: operation.Static, full: simDropIn}.world(t, 1)
+		e := w.executor(nil)
+		e.probe = func(ctx context.Context, url string) error {
+			if w.started > 1 {
+				return errors.New("connection refused")
+			}
+			return w.probe(ctx, url)
+		}
+		result, err, _ := w.execute(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Outcome != operation.Failed || result.Step != "configure" || !strings.Contains(result.Message, "no space left") || !strings.Contains(result.Message, "restored, but") || result.KubeletError == "" {
+			t.Errorf("the result is %+v", result)
+		}
+	})
 }
 
 // TestWhateverEndsTheAgentTheHostIsWhole ends the agent's process, or the host, at every call that has an

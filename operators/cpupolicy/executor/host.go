@@ -86,8 +86,9 @@ func readSettings(d hostDisk) (Settings, error) {
 type host struct {
 	disk     hostDisk
 	settings Settings
-	// chroot means that the host's commands need the host's root: this process is in a pod.
-	chroot bool
+	// chroot means that the host's commands need the host's root: this process is in a pod. looks
+	// means that it runs none: a pod that observes has no right to change its root.
+	chroot, looks bool
 	// interval and stable are those of [Executor].
 	interval, stable time.Duration
 }
@@ -97,7 +98,9 @@ var errNotRunning = errors.New("the kubelet does not run, so that nobody knows i
 
 // kubelet is what is known about a kubelet that runs.
 type kubelet struct {
-	pid    int
+	pid int
+	// args are its command line, and flags what they say.
+	args   []string
 	flags  flags
 	config *configuration
 	// files may have the kubelet's flags: its unit, say.
@@ -114,24 +117,24 @@ func (h host) kubeletOf(pid int, next, files []string, configDir string) (*kubel
 	if err != nil {
 		return nil, fmt.Errorf("command line of the kubelet: %w", err)
 	}
-	args := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
-	k := &kubelet{pid: pid, flags: parseFlags(args[1:]), files: files}
+	args := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")[1:]
 	if len(next) > 0 && filepath.Base(next[0]) == "kubelet" {
-		k.flags = parseFlags(append(args[1:], next[1:]...))
+		args = append(args, next[1:]...)
 	}
+	k := &kubelet{pid: pid, args: args, flags: parseFlags(args), files: files}
 	k.flags.configDir = cmp.Or(configDir, k.flags.configDir)
 	for name, path := range map[string]string{"config": k.flags.config, "config-dir": k.flags.configDir, "root-dir": k.flags.rootDir} {
 		if path != "" && !filepath.IsAbs(path) {
 			return nil, fmt.Errorf("the kubelet's --%s %q is not an absolute path", name, path)
 		}
 	}
-	k.config, err = readConfiguration(string(h.disk), k.flags.config, k.flags.configDir)
+	k.config, err = readConfiguration(h.disk, k.flags.config, k.flags.configDir)
 	return k, err
 }
 
 // flagPlace says where a flag of the kubelet's is from.
 func (h host) flagPlace(k *kubelet, name string) string {
-	if at, found := findFlag(string(h.disk), k.files, name); found {
+	if at, found := findFlag(h.disk, k.files, name); found {
 		return at.String()
 	}
 	return fmt.Sprintf("the command line of process %d", k.pid)
@@ -167,7 +170,7 @@ func (d *draft) refuse(err error) {
 // finish completes a driver's draft with what is the same for all of them.
 func (h host) finish(ctx context.Context, k *kubelet, policy operation.Policy, d draft) (*Plan, error) {
 	for _, owner := range owners {
-		if _, err := os.Stat(h.disk.at(owner.file)); err == nil {
+		if _, err := os.Stat(h.disk.follow(owner.file)); err == nil {
 			d.refuse(fmt.Errorf("%s: %s owns the configuration of this kubelet; %s", owner.file, owner.name, owner.remedy))
 		}
 	}
@@ -211,19 +214,28 @@ func (h host) checkCPUs(ctx context.Context, policy operation.Policy, d *draft) 
 	if err != nil {
 		return err
 	}
-	pools := partition.Pools{}
-	file, err := h.disk.read(partition.PinningFilePath)
-	if err == nil && file != nil {
-		pools, err = partition.Parse(file.Content, online)
-	}
+	pools, err := h.pools(online)
 	if err != nil {
-		return fmt.Errorf("pinning file %s: %w", partition.PinningFilePath, err)
+		return err
 	}
 	d.CPUs = online.Difference(pools.Union()).String()
 	if policy == operation.Static && pools.Union().IsEmpty() && !d.reserved {
 		return errors.New("the policy static needs a reservation of CPU, which the kubelet does not have, and there is no pinning file with a pool; run: partition-agent cpu-policy reserve")
 	}
 	return nil
+}
+
+// pools returns the host's pools; nil if it has no pinning file.
+func (h host) pools(online cpuset.CPUSet) (partition.Pools, error) {
+	file, err := h.disk.read(partition.PinningFilePath)
+	if err != nil || file == nil {
+		return nil, err
+	}
+	pools, err := partition.Parse(file.Content, online)
+	if err != nil {
+		return nil, fmt.Errorf("pinning file %s: %w", partition.PinningFilePath, err)
+	}
+	return pools, nil
 }
 
 // online returns the host's CPUs that the kernel uses.

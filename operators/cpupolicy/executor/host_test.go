@@ -40,6 +40,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology/topologytest"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
@@ -216,7 +217,10 @@ func newTestHost(t *testing.T) *testHost {
 	if err := os.Symlink(h.program(), h.at("kubelet")); err != nil {
 		t.Fatal(err)
 	}
-	h.write("/sys/devices/system/cpu/online", "0-3\n")
+	sysfs := topologytest.Sysfs(t, topologytest.Host{Nodes: 1, CoresPerNode: 2, ThreadsPerCore: 2})
+	if err := os.CopyFS(h.at("sys"), os.DirFS(sysfs)); err != nil {
+		t.Fatal(err)
+	}
 	h.write(testConfig, fmt.Sprintf("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPort: %d\nkubeReserved: {cpu: 500m}\n", port))
 	h.write(testState, `{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 	return h
@@ -266,11 +270,17 @@ func kubeletArgs(more ...string) []string {
 	return append([]string{"--config=" + testConfig, "--config-dir=" + testConfigDir, "--root-dir=" + testRootDir}, more...)
 }
 
-// startKubelet starts the kubelet with these arguments, and returns its process.
-func (h *testHost) startKubelet(args ...string) int {
+// startKubelet starts the kubelet with a log and these arguments, and returns its process.
+func (h *testHost) startKubelet(log string, args ...string) int {
 	h.t.Helper()
 	kubelet := exec.Command(h.at("kubelet"), args...)
 	kubelet.Env = append(os.Environ(), rootOfHost+"="+h.root)
+	stderr, err := os.OpenFile(h.at(log), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer stderr.Close()
+	kubelet.Stderr = stderr
 	if err := kubelet.Start(); err != nil {
 		h.t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package executor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,6 +106,9 @@ type Plan struct {
 	// CPUs are those that a container without exclusive ones may use under the policy none: all
 	// that are online and in no pool.
 	CPUs string `json:"cpus"`
+	// LogSize is the size of the kubelet's log, in bytes, if that is a file: what comes later is
+	// about the switch.
+	LogSize int64 `json:"logSize,omitempty"`
 }
 
 // Before is what the operation changes, as it was. Nil means that there was no such file.
@@ -171,6 +175,9 @@ func (j Journal) failed(message, kubeletError string) Journal {
 		return j.done()
 	case j.Step == HealthyAgain:
 		j.Step = Report
+		failure := *j.Failure
+		failure.KubeletError = cmp.Or(failure.KubeletError, kubeletError)
+		j.Failure = &failure
 		return j.ended(operation.Failed, j.Failure.Step, fmt.Sprintf("%s; configuration and checkpoint are restored, but: %s", j.Failure.Message, message))
 	case j.goesBack():
 		// There is no other way: it is tried again until it can be done.

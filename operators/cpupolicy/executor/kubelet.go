@@ -17,6 +17,7 @@ limitations under the License.
 package executor
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,6 +45,8 @@ type flags struct {
 	config, configDir, rootDir, runtime        string
 	policy, options                            string
 	kubeReserved, systemReserved, reservedCPUs string
+	topologyPolicy, topologyScope              string
+	topologyOptions, memoryPolicy              string
 	healthzBindAddress, healthzPort, maxPods   string
 }
 
@@ -58,6 +61,7 @@ func parseFlags(args []string) flags {
 		"config": &f.config, "config-dir": &f.configDir, "root-dir": &f.rootDir, "container-runtime-endpoint": &f.runtime,
 		policyFlag: &f.policy, optionsFlag: &f.options,
 		"kube-reserved": &f.kubeReserved, "system-reserved": &f.systemReserved, "reserved-cpus": &f.reservedCPUs,
+		"topology-manager-policy": &f.topologyPolicy, "topology-manager-scope": &f.topologyScope, topologyOptionsFlag: &f.topologyOptions, "memory-manager-policy": &f.memoryPolicy,
 		"healthz-bind-address": &f.healthzBindAddress, "healthz-port": &f.healthzPort, "max-pods": &f.maxPods,
 	} {
 		set.StringVar(value, name, "", "")
@@ -67,8 +71,9 @@ func parseFlags(args []string) flags {
 }
 
 const (
-	policyFlag  = "cpu-manager-policy"
-	optionsFlag = "cpu-manager-policy-options"
+	policyFlag          = "cpu-manager-policy"
+	optionsFlag         = "cpu-manager-policy-options"
+	topologyOptionsFlag = "topology-manager-policy-options"
 )
 
 // place is where a setting is written.
@@ -107,17 +112,18 @@ const (
 
 // readConfiguration reads a kubelet's configuration as the kubelet does: the file, then each
 // drop-in in the order of their paths, as a merge patch (cmd/kubelet/app/server.go,
-// mergeKubeletConfigurations). Paths are those of the host, which is at root.
-func readConfiguration(root, file, dir string) (*configuration, error) {
+// mergeKubeletConfigurations). Paths are those of the host.
+func readConfiguration(disk hostDisk, file, dir string) (*configuration, error) {
 	c := &configuration{places: map[string]place{}}
 	paths := []string{}
 	if file != "" {
 		paths = append(paths, file)
 	}
 	if dir != "" {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+		root := disk.at(dir)
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
-				paths = append(paths, filepath.Join(dir, strings.TrimPrefix(path, filepath.Join(root, dir))))
+				paths = append(paths, filepath.Join(dir, strings.TrimPrefix(path, root)))
 			}
 			return err
 		})
@@ -127,7 +133,7 @@ func readConfiguration(root, file, dir string) (*configuration, error) {
 	}
 	merged := []byte("{}")
 	for _, path := range paths {
-		data, err := os.ReadFile(filepath.Join(root, path))
+		data, err := os.ReadFile(disk.follow(path))
 		if err != nil {
 			return nil, err
 		}
@@ -188,25 +194,52 @@ func before(path, other string) bool {
 	return slices.Compare(strings.Split(path, "/"), strings.Split(other, "/")) < 0
 }
 
-// reservesCPU reports whether the kubelet reserves CPU, by flags or configuration. Flags go before
-// the configuration, and a list of CPUs before amounts (cmd/kubelet/app/server.go, run).
+// reservesCPU reports whether the kubelet reserves CPU. A list of CPUs goes before amounts
+// (cmd/kubelet/app/server.go, run).
 func reservesCPU(f flags, c *configuration) bool {
-	if cpus := f.reservedCPUs + c.ReservedSystemCPUs; cpus != "" {
-		return true
-	}
+	amount, err := reservedAmount(f, c)
+	return reservedCPUs(f, c) != "" || (err == nil && amount.Sign() > 0)
+}
+
+// reservedCPUs is the CPU list that the kubelet reserves; it may be empty.
+func reservedCPUs(f flags, c *configuration) string {
+	return cmp.Or(f.reservedCPUs, c.ReservedSystemCPUs)
+}
+
+// reservedAmount is the cpu of both of the kubelet's reservations.
+func reservedAmount(f flags, c *configuration) (resource.Quantity, error) {
+	var sum resource.Quantity
 	for _, of := range []struct {
-		flag   string
-		config map[string]string
-	}{{f.kubeReserved, c.KubeReserved}, {f.systemReserved, c.SystemReserved}} {
+		name, flag string
+		config     map[string]string
+	}{{"kubeReserved", f.kubeReserved, c.KubeReserved}, {"systemReserved", f.systemReserved, c.SystemReserved}} {
 		amount := of.config["cpu"]
 		if of.flag != "" {
 			amount = cpuOf(of.flag)
 		}
-		if quantity, err := resource.ParseQuantity(amount); err == nil && quantity.Sign() > 0 {
-			return true
+		if amount == "" {
+			continue
 		}
+		quantity, err := resource.ParseQuantity(amount)
+		if err != nil {
+			return sum, fmt.Errorf("the kubelet's %s: cpu %q: %w", of.name, amount, err)
+		}
+		sum.Add(quantity)
 	}
-	return false
+	return sum, nil
+}
+
+// optionsOf returns the options of a flag such as a=b,c=d, or those of the configuration if there is
+// no such flag.
+func optionsOf(name, flag string, config map[string]string) (map[string]string, error) {
+	if flag == "" {
+		return config, nil
+	}
+	options := map[string]string{}
+	if err := cliflag.NewMapStringString(&options).Set(flag); err != nil {
+		return nil, fmt.Errorf("the kubelet's --%s %q: %w", name, flag, err)
+	}
+	return options, nil
 }
 
 // cpuOf returns the amount of CPU in the value of a flag such as cpu=200m,memory=500Mi.
@@ -249,11 +282,11 @@ func healthz(f flags, c *configuration) (string, error) {
 
 // findFlag returns the first place where one of the files has a flag, comments aside. Units and
 // the files of their environment are such files.
-func findFlag(root string, files []string, name string) (place, bool) {
+func findFlag(disk hostDisk, files []string, name string) (place, bool) {
 	words := strings.ReplaceAll(name, "-", "[-_]")
 	flag := regexp.MustCompile(`(^|[\s"'=])(--?)?` + words + `([\s"'=]|$)`)
 	for _, file := range files {
-		data, err := os.ReadFile(filepath.Join(root, file))
+		data, err := os.ReadFile(disk.follow(file))
 		if err != nil {
 			continue // an optional file
 		}

@@ -17,6 +17,7 @@ limitations under the License.
 package executor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -25,10 +26,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/kubelet/config/v1beta1"
+	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
@@ -41,8 +45,9 @@ type Configz struct {
 	TokenFile, CAFile string
 }
 
-// Observe returns what is in force on the host, and what would be refused. It changes nothing, and
-// does not look at the kubelet's health. The error is about what is missing in the observation.
+// Observe returns what is in force on the host, how its kubelet would start again, and what would be
+// refused. It changes nothing, and does not look at the kubelet's health. From a pod it runs no command of
+// the host's, not even with the driver command. The error is about what is missing in the observation.
 func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz Configz) (operation.Observation, error) {
 	observed := operation.Observation{Refused: map[operation.Policy]string{}}
 	var errs []error
@@ -51,11 +56,21 @@ func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz
 	} else if j != nil {
 		observed.Operation, observed.Step, observed.Result = j.Request.ID, string(j.Step), j.Result
 	}
-	driver, err := h.driver(ctx, driverName, nil)
+	looking := h.host
+	looking.looks = h.chroot
+	driver, err := looking.driver(ctx, driverName, nil)
 	if err != nil {
+		for _, policy := range operation.Policies() {
+			observed.Refused[policy] = err.Error()
+		}
 		return observed, errors.Join(append(errs, err)...)
 	}
 	defer driver.close()
+	k, err := driver.kubelet(ctx)
+	if err == nil {
+		observed.Kubelet, err = h.observe(k)
+	}
+	errs = append(errs, err)
 	for _, policy := range operation.Policies() {
 		plan, err := driver.plan(ctx, policy)
 		if err != nil {
@@ -74,6 +89,64 @@ func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz
 		}
 	}
 	return observed, errors.Join(errs...)
+}
+
+// observe returns how a kubelet would start again. The error is about what is missing; without its
+// settings there is no kubelet.
+func (h host) observe(k *kubelet) (*operation.Kubelet, error) {
+	options, err := optionsOf(optionsFlag, k.flags.options, k.config.CPUManagerPolicyOptions)
+	if err != nil {
+		return nil, err
+	}
+	topologyOptions, err := optionsOf(topologyOptionsFlag, k.flags.topologyOptions, k.config.TopologyManagerPolicyOptions)
+	if err != nil {
+		return nil, err
+	}
+	amount, err := reservedAmount(k.flags, k.config)
+	if err != nil {
+		return nil, err
+	}
+	reserved, err := cpuset.Parse(reservedCPUs(k.flags, k.config))
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet's reservedSystemCPUs: %w", err)
+	}
+	online, err := h.online()
+	if err != nil {
+		return nil, err
+	}
+	pools, err := h.pools(online)
+	if err != nil {
+		return nil, err
+	}
+	observed := &operation.Kubelet{
+		CPUManagerPolicyOptions:      options,
+		Reserved:                     amount,
+		ReservedCPUs:                 reserved.Union(pools.Union()).String(),
+		TopologyManagerPolicy:        cmp.Or(k.flags.topologyPolicy, k.config.TopologyManagerPolicy),
+		TopologyManagerScope:         cmp.Or(k.flags.topologyScope, k.config.TopologyManagerScope),
+		TopologyManagerPolicyOptions: topologyOptions,
+		MemoryManagerPolicy:          cmp.Or(k.flags.memoryPolicy, k.config.MemoryManagerPolicy),
+	}
+	observed.Places, err = h.places()
+	return observed, err
+}
+
+// places returns where the online CPUs are, in the order of their lowest CPU.
+func (h host) places() ([]operation.Place, error) {
+	t, err := topology.Read(h.disk.at(topology.Sysfs))
+	if err != nil {
+		return nil, fmt.Errorf("topology of the host: %w", err)
+	}
+	var places []operation.Place
+	for _, core := range t.Cores {
+		i := slices.IndexFunc(places, func(p operation.Place) bool { return p.Socket == core.Package && p.NUMANode == core.Node })
+		if i < 0 {
+			i = len(places)
+			places = append(places, operation.Place{Socket: core.Package, NUMANode: core.Node})
+		}
+		places[i].Cores = append(places[i].Cores, core.CPUs.String())
+	}
+	return places, nil
 }
 
 // ask returns the policy of the kubelet's configuration.

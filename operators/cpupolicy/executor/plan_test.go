@@ -211,7 +211,7 @@ func TestWhatWouldKeepTheKubeletOfRKE2DownIsRefused(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				args, err := readRKE2(h.root)
+				args, err := readRKE2(hostDisk(h.root))
 				if err == nil {
 					_, err = host.planRKE2(t.Context(), k, args, test.policy, "rke2-agent.service")
 				}

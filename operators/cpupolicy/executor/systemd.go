@@ -47,7 +47,7 @@ const systemdSocket = "/run/systemd/private"
 
 func dialSystemd(ctx context.Context, disk hostDisk) (*systemd, error) {
 	conn, err := systemdbus.NewConnection(func() (*dbus.Conn, error) {
-		conn, err := dbus.Dial("unix:path="+disk.at(systemdSocket), dbus.WithContext(ctx))
+		conn, err := dbus.Dial("unix:path="+disk.follow(systemdSocket), dbus.WithContext(ctx))
 		if err != nil {
 			return nil, err
 		}
@@ -153,26 +153,11 @@ func (s *systemd) below(pid int, name string) (int, error) {
 	if pid == 0 {
 		return 0, nil
 	}
-	procs, err := procfs.NewFS(s.disk.at("/proc"))
+	named, parents, err := s.disk.processes(name)
 	if err != nil {
 		return 0, err
 	}
-	all, err := procs.AllProcs()
-	if err != nil {
-		return 0, err
-	}
-	parents, candidates := map[int]int{}, []int{}
-	for _, process := range all {
-		stat, err := process.Stat()
-		if err != nil {
-			continue // it has ended
-		}
-		parents[process.PID] = stat.PPID
-		if args, err := process.CmdLine(); err == nil && len(args) > 0 && filepath.Base(args[0]) == name {
-			candidates = append(candidates, process.PID)
-		}
-	}
-	for _, candidate := range candidates {
+	for candidate := range named {
 		for at := candidate; at != 0; at = parents[at] {
 			if at == pid {
 				return candidate, nil
@@ -180,6 +165,31 @@ func (s *systemd) below(pid int, name string) (int, error) {
 		}
 	}
 	return 0, nil
+}
+
+// processes returns the arguments of all processes of the host whose program has a name, and the parent of each
+// process.
+func (d hostDisk) processes(name string) (named map[int][]string, parents map[int]int, err error) {
+	procs, err := procfs.NewFS(d.at("/proc"))
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := procs.AllProcs()
+	if err != nil {
+		return nil, nil, err
+	}
+	named, parents = map[int][]string{}, map[int]int{}
+	for _, process := range all {
+		stat, err := process.Stat()
+		if err != nil {
+			continue // it has ended
+		}
+		parents[process.PID] = stat.PPID
+		if args, err := process.CmdLine(); err == nil && len(args) > 0 && filepath.Base(args[0]) == name {
+			named[process.PID] = args[1:]
+		}
+	}
+	return named, parents, nil
 }
 
 func (d *kubeletDriver) start(ctx context.Context) error { return d.startUnit(ctx, d.unit) }
@@ -195,8 +205,13 @@ func (d *kubeletDriver) pid(ctx context.Context) (int, error) {
 	return d.below(unit.mainPID, "kubelet")
 }
 
-func (d *kubeletDriver) lastError(ctx context.Context, since time.Time) string {
-	log, err := exec.CommandContext(ctx, "journalctl", "--unit="+d.unit, "--since=@"+strconv.FormatInt(since.Unix(), 10), "--output=cat", "--no-pager", "--quiet").Output()
+func (d *kubeletDriver) lastError(ctx context.Context, _ *Plan, since time.Time) string {
+	return errorInJournal(ctx, d.unit, since)
+}
+
+// errorInJournal is [errorIn] for what a unit has logged.
+func errorInJournal(ctx context.Context, unit string, since time.Time) string {
+	log, err := exec.CommandContext(ctx, "journalctl", "--unit="+unit, "--since=@"+strconv.FormatInt(since.Unix(), 10), "--output=cat", "--no-pager", "--quiet").Output()
 	if err != nil {
 		return ""
 	}
@@ -205,9 +220,9 @@ func (d *kubeletDriver) lastError(ctx context.Context, since time.Time) string {
 
 var (
 	// severe is a line of klog with the severity error or fatal, and ending what a program says
-	// that ends: upstream's commands (k8s.io/component-base/cli, run.go), Go, and systemd of it.
+	// that ends: upstream's commands (k8s.io/component-base/cli, run.go), Go, and rke2.
 	severe = regexp.MustCompile(`^[EF]\d{4} `)
-	ending = regexp.MustCompile(`"command failed"|^Error: |^panic: |^fatal error: |^F\d{4} |"Failed to start ContainerManager"|"Failed to run kubelet"`)
+	ending = regexp.MustCompile(`"command failed"|^Error: |^panic: |^fatal error: |^F\d{4} |"Failed to start ContainerManager"|"Failed to run kubelet"| level=fatal `)
 )
 
 // errorIn returns the line of a kubelet's log that says why it ended: the last one that can be the
@@ -229,10 +244,11 @@ func errorIn(log string) string {
 	return last
 }
 
-// errorInFile is [errorIn] for what is at the end of a file.
-func (h host) errorInFile(path string) string {
+// errorInFile is [errorIn] for what has been added to a file since it had a size, as far as that is at
+// its end.
+func (h host) errorInFile(path string, since int64) string {
 	const most = 64 << 10
-	file, err := os.Open(h.disk.at(path))
+	file, err := os.Open(h.disk.follow(path))
 	if err != nil {
 		return ""
 	}
@@ -241,7 +257,19 @@ func (h host) errorInFile(path string) string {
 	if err != nil {
 		return ""
 	}
-	log := make([]byte, min(info.Size(), most))
+	if info.Size() < since {
+		since = 0 // another file has taken its place
+	}
+	log := make([]byte, min(info.Size()-since, most))
 	n, _ := file.ReadAt(log, info.Size()-int64(len(log)))
 	return errorIn(string(log[:n]))
+}
+
+// sizeOf returns the size of a file, and zero if there is none.
+func (h host) sizeOf(path string) int64 {
+	info, err := os.Stat(h.disk.follow(path))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }

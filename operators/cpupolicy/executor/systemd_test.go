@@ -20,6 +20,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -223,10 +224,34 @@ func stopProcess(pid int) {
 // addKubelet gives systemd a unit that runs the host's kubelet, and starts it.
 func (s *fakeSystemd) addKubelet(name string, args ...string) *fakeUnit {
 	u := &fakeUnit{execStart: append([]string{s.h.at("kubelet")}, args...), files: []string{"/etc/systemd/system/" + name}, stop: stopProcess}
-	u.start = func() int { return s.h.startKubelet(u.execStart[1:]...) }
+	u.start = func() int { return s.h.startKubelet("kubelet.log", u.execStart[1:]...) }
 	u.pid = u.start()
 	s.units[name] = u
 	return u
+}
+
+// addRKE2 gives systemd a unit that is rke2, and starts it. Its main process is this one, and the
+// kubelet a child of it.
+func (s *fakeSystemd) addRKE2(unit string) {
+	for _, dir := range []string{rke2Config, rke2Log} {
+		if err := os.MkdirAll(s.h.at(filepath.Dir(dir)), 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	var kubelet int
+	u := &fakeUnit{files: []string{"/etc/systemd/system/" + unit}, stop: func(int) { stopProcess(kubelet) }}
+	u.start = func() int {
+		args, err := readRKE2(hostDisk(s.h.root))
+		if err != nil {
+			s.t.Error(err)
+		}
+		policy := effective(args)[policyFlag].value
+		kubelet = s.h.startKubelet(rke2Log, "--config="+testConfig, "--root-dir="+testRootDir, "--cpu-manager-policy="+policy)
+		return os.Getpid()
+	}
+	s.units["rke2-server.service"] = &fakeUnit{}
+	s.units[unit] = u
+	u.pid = u.start()
 }
 
 // addAgent lets systemd start the host unit. Its process is this one.
@@ -327,26 +352,9 @@ func TestTheHostUnitSwitchesAKubelet(t *testing.T) {
 
 func TestRKE2IsRestartedForAPolicy(t *testing.T) {
 	h := newTestHost(t)
-	if err := os.MkdirAll(h.at(filepath.Dir(rke2Config)), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	s := newFakeSystemd(t, h)
 	const unit = "rke2-agent.service"
-	// The main process is this one, and the kubelet a child of it.
-	var kubelet int
-	u := &fakeUnit{files: []string{"/etc/systemd/system/" + unit}, stop: func(int) { stopProcess(kubelet) }}
-	u.start = func() int {
-		args, err := readRKE2(h.root)
-		if err != nil {
-			t.Error(err)
-		}
-		policy := effective(args)[policyFlag].value
-		kubelet = h.startKubelet("--config="+testConfig, "--root-dir="+testRootDir, "--cpu-manager-policy="+policy)
-		return os.Getpid()
-	}
-	s.units[unit] = u
-	s.units["rke2-server.service"] = &fakeUnit{}
-	u.pid = u.start()
+	s.addRKE2(unit)
 	s.addAgent(unit)
 	request := requestOf("op", operation.Static)
 	request.Driver = operation.DriverRKE2
@@ -369,6 +377,59 @@ func TestRKE2IsRestartedForAPolicy(t *testing.T) {
 		return s.units[UnitName].pid == 0
 	})
 	s.checkRemoved(unit)
+}
+
+func TestAFailureHasTheErrorOfTheKubelet(t *testing.T) {
+	for _, driverName := range []operation.Driver{operation.DriverKubelet, operation.DriverRKE2} {
+		t.Run(string(driverName), func(t *testing.T) {
+			h := newTestHost(t)
+			s := newFakeSystemd(t, h)
+			const stale = "E1103 10:00:00.000000 1 run.go:72] \"command failed\" err=\"last week\"\n"
+			unit := defaultUnit
+			if driverName == operation.DriverKubelet {
+				h.write("kubelet.log", "")
+				s.addKubelet(unit, kubeletArgs()...)
+				// Only the host has a journal.
+				h.write("bin/journalctl", "#!/bin/sh\n[ \"$1\" = --unit="+unit+" ] && cat "+h.at("kubelet.log")+"\n")
+				h.chmod("bin/journalctl", 0o755)
+				t.Setenv("PATH", h.at("bin")+":"+os.Getenv("PATH"))
+			} else {
+				unit = rke2Units[1]
+				h.write(rke2Log, stale)
+				s.addRKE2(unit)
+			}
+			s.addAgent(unit)
+			driver, err := h.open().driver(t.Context(), driverName, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.waitHealthy(driver)
+			driver.close()
+			h.write(testConfig, h.read(testConfig)+"broken: static\n")
+			// A slow host may not start a kubelet in the time in which a quick one has long ended.
+			for i, limit := range []time.Duration{2 * time.Second, 10 * time.Second, 40 * time.Second} {
+				request := requestOf(fmt.Sprintf("op-%d", i), operation.Static)
+				request.Driver = driverName
+				request.Limits.Total.Duration = request.Limits.RollBack.Duration + limit
+				result, err := h.open().Run(quiet(t), request, h.program())
+				if err != nil || result.Outcome != operation.RolledBack || result.Policy != operation.None {
+					t.Fatalf("the result is %+v, %v", result, err)
+				}
+				h.waitFor("the end of the host unit", func() bool {
+					s.lock.Lock()
+					defer s.lock.Unlock()
+					return s.units[UnitName].pid == 0
+				})
+				if strings.Contains(result.KubeletError, "last week") {
+					t.Errorf("the kubelet's own error is from before the switch: %+v", result)
+				}
+				if result.Step == "healthy" && strings.Contains(result.KubeletError, "broken under the policy static") {
+					return
+				}
+			}
+			t.Error("no result has the kubelet's own error")
+		})
+	}
 }
 
 func TestAHostUnitThatDoesNotRunIsGivenUp(t *testing.T) {
@@ -448,7 +509,7 @@ func TestTheReservationIsWrittenToBoth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := readConfiguration(h.root, testConfig, testConfigDir)
+	config, err := readConfiguration(hostDisk(h.root), testConfig, testConfigDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,12 +523,37 @@ func TestTheKubeletsOwnErrorIsFound(t *testing.T) {
 		"why it ended":         {"I1103 10:00:00.1 1 x.go:1] \"a\"\nE1103 10:00:00.2 1 run.go:72] \"command failed\" err=\"failed to validate kubelet configuration\"\nsystemd: exited\n", `E1103 10:00:00.2 1 run.go:72] "command failed" err="failed to validate kubelet configuration"`},
 		"before another error": {"E1103 10:00:00.1 1 kubelet.go:9] \"Failed to start ContainerManager\" err=\"could not restore state\"\nE1103 10:00:00.2 1 x.go:1] \"other\"\n", `E1103 10:00:00.1 1 kubelet.go:9] "Failed to start ContainerManager" err="could not restore state"`},
 		"the last error":       {"E1103 10:00:00.1 1 x.go:1] \"first\"\nE1103 10:00:00.2 1 x.go:1] \"second\"\nI1103 10:00:00.3 1 x.go:1] \"third\"\n", `E1103 10:00:00.2 1 x.go:1] "second"`},
+		"of rke2":              {"time=\"2025-11-03T10:00:00Z\" level=info msg=\"a\"\ntime=\"2025-11-03T10:00:01Z\" level=fatal msg=\"invalid kubelet-arg\"\n", `time="2025-11-03T10:00:01Z" level=fatal msg="invalid kubelet-arg"`},
 		"a panic":              {"panic: oops\n\ngoroutine 1\n", "panic: oops"},
 		"none":                 {"I1103 10:00:00.3 1 x.go:1] \"third\"\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := errorIn(test.log); got != test.want {
 				t.Errorf("it is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOnlyWhatALogHasGotSinceIsRead(t *testing.T) {
+	const before, after = "E1103 10:00:00.1 1 x.go:1] \"before\"\n", "E1103 10:00:00.2 1 x.go:1] \"after\"\n"
+	long := strings.Repeat("I1103 10:00:00.3 1 x.go:1] \"nothing\"\n", 10000)
+	for name, test := range map[string]struct {
+		log  string
+		size int64
+		want string
+	}{
+		"nothing new":                     {before, int64(len(before)), ""},
+		"an error":                        {before + after, int64(len(before)), "after"},
+		"another file in its place":       {after, int64(len(long)), "after"},
+		"a log that was not there before": {after, 0, "after"},
+		"more than is read":               {long + after, 10, "after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTestHost(t)
+			h.write("/var/log/kubelet.log", test.log)
+			if got := h.open().errorInFile("/var/log/kubelet.log", test.size); (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+				t.Errorf("the error is %q, want %q", got, test.want)
 			}
 		})
 	}

@@ -25,6 +25,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -36,7 +38,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// MaxSize is the largest size of an encoded request or result, in bytes: the kubelet cuts the
+// MaxSize is the largest size of an encoded request, result or observation, in bytes: the kubelet cuts the
 // termination message of a container there (pkg/kubelet/kuberuntime, MaxContainerTerminationMessageLength).
 const MaxSize = 4096
 
@@ -117,6 +119,14 @@ func (r Request) Validate() field.ErrorList {
 	return errs
 }
 
+// Encode returns the request as [ParseRequest] reads it.
+func (r Request) Encode() ([]byte, error) {
+	if err := r.Validate().ToAggregate(); err != nil {
+		return nil, fmt.Errorf("request of operation %q: %w", abbreviate(r.ID, maxQuoted), err)
+	}
+	return json.Marshal(r)
+}
+
 // ParseRequest decodes a request. It is strict: an unknown field, trailing data, more than
 // [MaxSize] bytes and what [Request.Validate] finds are errors.
 func ParseRequest(data []byte) (Request, error) {
@@ -168,9 +178,7 @@ type Result struct {
 func (r Result) Validate() field.ErrorList {
 	errs := validateID(r.ID)
 	errs = append(errs, validateOneOf(field.NewPath("outcome"), r.Outcome, Outcomes())...)
-	for _, problem := range validation.IsDNS1123Label(strings.ToLower(r.Step)) {
-		errs = append(errs, field.Invalid(field.NewPath("step"), abbreviate(r.Step, maxQuoted), problem))
-	}
+	errs = append(errs, validateStep(field.NewPath("step"), r.Step)...)
 	if r.Policy != "" {
 		errs = append(errs, validateOneOf(field.NewPath("policy"), r.Policy, Policies())...)
 	}
@@ -183,14 +191,18 @@ func (r Result) Encode() ([]byte, error) {
 	if err := r.Validate().ToAggregate(); err != nil {
 		return nil, fmt.Errorf("result of operation %q: %w", abbreviate(r.ID, maxQuoted), err)
 	}
-	message, kubeletError := r.Message, r.KubeletError
 	// A byte may become six in JSON.
 	for most := MaxSize / 2; ; most /= 2 {
-		r.Message, r.KubeletError = abbreviate(message, most), abbreviate(kubeletError, most)
-		if data, err := json.Marshal(r); err != nil || len(data) <= MaxSize {
+		if data, err := json.Marshal(r.shortened(most)); err != nil || len(data) <= MaxSize {
 			return data, err
 		}
 	}
+}
+
+// shortened returns the result with texts of at most so many bytes.
+func (r Result) shortened(most int) Result {
+	r.Message, r.KubeletError = abbreviate(r.Message, most), abbreviate(r.KubeletError, most)
+	return r
 }
 
 // ParseResult decodes a termination message. It is as strict as [ParseRequest].
@@ -224,6 +236,85 @@ type Observation struct {
 	Kubelet *Kubelet `json:"kubelet,omitempty"`
 }
 
+// Validate returns an error for each field with a value that is not allowed.
+func (o Observation) Validate() (errs field.ErrorList) {
+	validatePolicy := func(path *field.Path, policy Policy) {
+		if policy != "" {
+			errs = append(errs, validateOneOf(path, policy, Policies())...)
+		}
+	}
+	validatePolicy(field.NewPath("policy"), o.Policy)
+	validatePolicy(field.NewPath("configured"), o.Configured)
+	for _, policy := range slices.Sorted(maps.Keys(o.Refused)) {
+		errs = append(errs, validateOneOf(field.NewPath("refused"), policy, Policies())...)
+	}
+	if o.Operation != "" {
+		errs = append(errs, validateDNSLabel(field.NewPath("operation"), o.Operation)...)
+	}
+	if o.Step != "" {
+		errs = append(errs, validateStep(field.NewPath("step"), o.Step)...)
+	}
+	if o.Result != nil {
+		for _, err := range o.Result.Validate() {
+			err.Field = field.NewPath("result", err.Field).String()
+			errs = append(errs, err)
+		}
+	}
+	if o.Kubelet != nil && o.Kubelet.Reserved.Sign() < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("kubelet", "reserved"), o.Kubelet.Reserved.String(), "must not be negative"))
+	}
+	return errs
+}
+
+// Encode returns the observation as a termination message. It leaves out where the CPUs are, and
+// then shortens the texts of Refused and Result, until it has at most [MaxSize] bytes. It returns an
+// error if that does not suffice.
+func (o Observation) Encode() ([]byte, error) {
+	if err := o.Validate().ToAggregate(); err != nil {
+		return nil, fmt.Errorf("observation: %w", err)
+	}
+	data, err := json.Marshal(o)
+	if err != nil || len(data) <= MaxSize {
+		return data, err
+	}
+	if o.Kubelet != nil {
+		kubelet := *o.Kubelet
+		kubelet.Places = nil
+		o.Kubelet = &kubelet
+	}
+	for most := MaxSize; most > 0; most /= 2 {
+		if data, err = json.Marshal(o.shortened(most)); err != nil || len(data) <= MaxSize {
+			return data, err
+		}
+	}
+	return nil, fmt.Errorf("observation: it has %d bytes without what can be left out, and at most %d are allowed", len(data), MaxSize)
+}
+
+// shortened returns the observation with texts of at most so many bytes.
+func (o Observation) shortened(most int) Observation {
+	o.Refused = maps.Clone(o.Refused)
+	for policy, reason := range o.Refused {
+		o.Refused[policy] = abbreviate(reason, most)
+	}
+	if o.Result != nil {
+		result := o.Result.shortened(most)
+		o.Result = &result
+	}
+	return o
+}
+
+// ParseObservation decodes a termination message. It is as strict as [ParseRequest].
+func ParseObservation(data []byte) (Observation, error) {
+	var observation Observation
+	if err := parse(data, &observation); err != nil {
+		return Observation{}, fmt.Errorf("observation: %w", err)
+	}
+	if err := observation.Validate().ToAggregate(); err != nil {
+		return Observation{}, fmt.Errorf("observation: %w", err)
+	}
+	return observation, nil
+}
+
 // Kubelet is what decides, beside the policy, which pods a kubelet admits when it starts: its
 // configuration and flags, and the host's CPUs (upstream's KubeletConfiguration, whose names these
 // are).
@@ -249,9 +340,18 @@ type Place struct {
 	Cores []string `json:"cores"`
 }
 
-func validateID(id string) (errs field.ErrorList) {
-	for _, problem := range validation.IsDNS1123Label(id) {
-		errs = append(errs, field.Invalid(field.NewPath("id"), abbreviate(id, maxQuoted), problem))
+func validateID(id string) field.ErrorList { return validateDNSLabel(field.NewPath("id"), id) }
+
+func validateDNSLabel(path *field.Path, value string) (errs field.ErrorList) {
+	for _, problem := range validation.IsDNS1123Label(value) {
+		errs = append(errs, field.Invalid(path, abbreviate(value, maxQuoted), problem))
+	}
+	return errs
+}
+
+func validateStep(path *field.Path, step string) (errs field.ErrorList) {
+	for _, problem := range validation.IsDNS1123Label(strings.ToLower(step)) {
+		errs = append(errs, field.Invalid(path, abbreviate(step, maxQuoted), problem))
 	}
 	return errs
 }

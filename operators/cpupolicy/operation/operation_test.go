@@ -17,11 +17,13 @@ limitations under the License.
 package operation
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -57,6 +59,19 @@ func TestRequestsAreReadStrictly(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestRequestsAreReadAsTheyWereWritten(t *testing.T) {
+	want := Request{ID: "op-1", Policy: Static, Driver: DriverRKE2, Limits: Limits{Total: metav1.Duration{Duration: 90 * time.Second}}}
+	data, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ParseRequest(data); err != nil || got != want {
+		t.Errorf("the request is %+v (%v), want %+v", got, err, want)
+	}
+	_, err = Request{ID: "op-1", Policy: "dynamic", Driver: DriverRKE2}.Encode()
+	checkError(t, err, []string{`operation "op-1"`, `policy: Unsupported value: "dynamic"`})
 }
 
 func TestLimitsLeaveTimeForTheRollBack(t *testing.T) {
@@ -117,6 +132,117 @@ func TestResultsAreReadStrictly(t *testing.T) {
 	if _, err := (Result{ID: "A", Outcome: Failed, Step: "stop"}).Encode(); err == nil || !strings.Contains(err.Error(), `id: Invalid value: "A"`) {
 		t.Errorf("an invalid result is encoded: %v", err)
 	}
+}
+
+func observationOf(places int) Observation {
+	o := Observation{
+		Policy: Static, Configured: Static,
+		Refused:   map[Policy]string{Static: "the policy is static already"},
+		Operation: "op-1", Step: "report",
+		Result: &Result{ID: "op-1", Outcome: Succeeded, Step: "report", Policy: Static},
+		Kubelet: &Kubelet{
+			CPUManagerPolicyOptions: map[string]string{"full-pcpus-only": "true"},
+			Reserved:                resource.MustParse("980m"), ReservedCPUs: "0-1",
+			TopologyManagerPolicy: "restricted", TopologyManagerScope: "pod", MemoryManagerPolicy: "Static",
+		},
+	}
+	for number := range places {
+		o.Kubelet.Places = append(o.Kubelet.Places, Place{Socket: number, NUMANode: number, Cores: []string{"0,28", "1,29"}})
+	}
+	return o
+}
+
+func TestObservationsAreReadAsTheyWereWritten(t *testing.T) {
+	for name, want := range map[string]Observation{"nothing": {}, "all": observationOf(2)} {
+		t.Run(name, func(t *testing.T) {
+			data, err := want.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := ParseObservation(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := got.Encode(); err != nil || string(again) != string(data) {
+				t.Errorf("%s is read as %s, %v", data, again, err)
+			}
+		})
+	}
+}
+
+func TestWhatIsLongGoesFromAnObservation(t *testing.T) {
+	long := strings.Repeat("\x01", MaxSize)
+	for name, test := range map[string]struct {
+		change func(*Observation)
+		// places and shortened are what is gone from it.
+		places, shortened bool
+	}{
+		"nothing is long":            {func(*Observation) {}, false, false},
+		"the host has many CPUs":     {func(o *Observation) { o.Kubelet.Places = observationOf(200).Kubelet.Places }, true, false},
+		"a reason is long":           {func(o *Observation) { o.Refused[Static] = long }, true, true},
+		"the result's texts are":     {func(o *Observation) { o.Result.Message, o.Result.KubeletError = long, long }, true, true},
+		"so is all of it":            {func(o *Observation) { o.Refused[None], o.Refused[Static], o.Result.Message = long, long, long }, true, true},
+		"and there is no kubelet":    {func(o *Observation) { o.Kubelet, o.Refused[None] = nil, long }, true, true},
+		"a reason without a kubelet": {func(o *Observation) { o.Kubelet = nil }, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observationOf(2)
+			test.change(&o)
+			before := fmt.Sprintf("%+v", o)
+			data, err := o.Encode()
+			if err != nil || len(data) > MaxSize {
+				t.Fatalf("it has %d bytes, %v", len(data), err)
+			}
+			if after := fmt.Sprintf("%+v", o); after != before {
+				t.Errorf("the observation itself is changed")
+			}
+			got, err := ParseObservation(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gone := got.Kubelet == nil || len(got.Kubelet.Places) == 0; gone != test.places {
+				t.Errorf("the kubelet is %+v", got.Kubelet)
+			}
+			if shortened := strings.Contains(string(data), "…"); shortened != test.shortened {
+				t.Errorf("it is %s", data)
+			}
+			if got.Kubelet != nil && got.Kubelet.ReservedCPUs != "0-1" {
+				t.Errorf("the kubelet is %+v", got.Kubelet)
+			}
+		})
+	}
+	o := observationOf(0)
+	o.Kubelet.CPUManagerPolicyOptions["x"] = long
+	_, err := o.Encode()
+	checkError(t, err, []string{"observation: it has ", "at most 4096"})
+}
+
+func TestObservationsAreReadStrictly(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		errs []string
+	}{
+		"what a container prints by itself": {"panic: oops", []string{"observation: ", "invalid character"}},
+		"nothing":                           {"", []string{"observation: "}},
+		"an unknown field":                  {`{"unit":"x"}`, []string{`unknown field "unit"`}},
+		"an unknown field below":            {`{"kubelet":{"unit":"x"}}`, []string{`unknown field "kubelet.unit"`}},
+		"more than fits":                    {`{"step":"` + strings.Repeat("a", MaxSize) + `"}`, []string{"at most 4096"}},
+		"an unknown policy":                 {`{"policy":"x"}`, []string{`policy: Unsupported value: "x"`}},
+		"another policy configured":         {`{"configured":"x"}`, []string{`configured: Unsupported value: "x"`}},
+		"a refusal of an unknown policy":    {`{"refused":{"x":"y"}}`, []string{`refused: Unsupported value: "x"`}},
+		"an operation with a path":          {`{"operation":"../a"}`, []string{`operation: Invalid value: "../a"`}},
+		"a step that is none":               {`{"step":"a b"}`, []string{`step: Invalid value: "a b"`}},
+		"a result that is none":             {`{"result":{"id":"a","outcome":"x","step":"stop"}}`, []string{`result.outcome: Unsupported value: "x"`}},
+		"a reservation that is none":        {`{"kubelet":{"reserved":"lots"}}`, []string{"observation: "}},
+		"a negative reservation":            {`{"kubelet":{"reserved":"-1"}}`, []string{`kubelet.reserved: Invalid value: "-1"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseObservation([]byte(test.text))
+			checkError(t, err, test.errs)
+		})
+	}
+	_, err := Observation{Policy: "dynamic"}.Encode()
+	checkError(t, err, []string{`policy: Unsupported value: "dynamic"`})
 }
 
 // checkError checks that an error has all these texts, and that there is none if there are none.
