@@ -80,6 +80,8 @@ type Installed struct {
 func Install(t testing.TB, name string) *Installed {
 	t.Helper()
 	i := &Installed{ControlPlane: testenv.Start(t), Name: name, Namespace: "partition-" + name}
+	// RouteWebhooks has changed them in a way that cannot be merged with the manifests.
+	i.Kubectl(t, "delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "--ignore-not-found", "--selector=app.kubernetes.io/name="+name)
 	i.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", Base(name))
 	return i
 }

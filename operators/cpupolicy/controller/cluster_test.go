@@ -1,0 +1,308 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/internal/companiontest"
+	"workload.openshift.io/operators/internal/testenv"
+)
+
+const (
+	agentNamespace = "partition-cpupolicy-agent"
+	patience       = time.Minute
+)
+
+// cluster is a control plane with the companion, and nodes that the test plays: there is no kubelet,
+// no scheduler and no controller of Jobs.
+type cluster struct {
+	*companiontest.Installed
+	t testing.TB
+	// process is the replica that runs, with this change to its configuration.
+	process *testenv.Process
+	change  func(*configv1alpha1.ControllerConfiguration)
+
+	mu    sync.Mutex
+	hosts map[string]*host
+}
+
+// host is what a test plays of a node.
+type host struct {
+	policy operation.Policy
+	// refused is why the agent would refuse a policy.
+	refused map[operation.Policy]string
+	// run, if set, says how a request ends, and when: it may block. Otherwise it succeeds.
+	run func(operation.Request) operation.Result
+	// runs counts how often each operation was begun: it has a journal, as the agent has.
+	runs    map[string]int
+	results map[string]operation.Result
+}
+
+// startCluster returns a cluster whose agents answer until the test ends, and starts the controllers.
+func startCluster(t testing.TB, change func(*configv1alpha1.ControllerConfiguration)) *cluster {
+	t.Helper()
+	c := &cluster{Installed: companiontest.Install(t, Name), t: t, hosts: map[string]*host{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); c.playJobs(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		c.cleanUp(t)
+	})
+	c.change = change
+	c.start()
+	return c
+}
+
+// start starts another replica, to which the webhooks go.
+func (c *cluster) start() {
+	c.t.Helper()
+	c.process = c.Start(c.t, c.change)
+	c.RouteWebhooks(c.t)
+}
+
+// kill kills the replica that runs, and starts another one.
+func (c *cluster) kill() {
+	c.t.Helper()
+	c.process.Kill(c.t)
+	c.start()
+}
+
+// cleanUp removes nodes, Jobs and pods, as their controllers would.
+func (c *cluster) cleanUp(t testing.TB) {
+	for _, object := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
+		if err := c.Client.DeleteAllOf(context.Background(), object, client.InNamespace(agentNamespace), client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			t.Error(err)
+		}
+	}
+	for name := range c.hosts {
+		if err := client.IgnoreNotFound(c.Client.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// addNode adds a Ready node with four CPUs and the policy none.
+func (c *cluster) addNode(name string, labels map[string]string) *host {
+	c.t.Helper()
+	h := &host{policy: operation.None, refused: map[operation.Policy]string{}, runs: map[string]int{}, results: map[string]operation.Result{}}
+	c.mu.Lock()
+	c.hosts[name] = h
+	c.mu.Unlock()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if err := c.Client.Create(c.t.Context(), node); err != nil {
+		c.t.Fatal(err)
+	}
+	all := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	node.Status.Capacity, node.Status.Allocatable = all, all.DeepCopy()
+	node.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("3500m")
+	node.Status.NodeInfo.BootID = "boot-1"
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if err := c.Client.Status().Update(c.t.Context(), node); err != nil {
+		c.t.Fatal(err)
+	}
+	return h
+}
+
+// playJobs is the controller of Jobs, the scheduler, the kubelets and the agents.
+func (c *cluster) playJobs(ctx context.Context) {
+	begun := map[string]bool{}
+	var running sync.WaitGroup
+	defer running.Wait()
+	for ctx.Err() == nil {
+		var jobs batchv1.JobList
+		if err := c.Client.List(ctx, &jobs, client.InNamespace(agentNamespace)); err == nil {
+			for i := range jobs.Items {
+				job := &jobs.Items[i]
+				if begun[string(job.UID)] || job.Spec.Suspend != nil && *job.Spec.Suspend {
+					continue
+				}
+				begun[string(job.UID)] = true
+				running.Add(1)
+				go func() {
+					defer running.Done()
+					if err := c.playJob(ctx, job); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+						c.t.Errorf("Job %s: %v", job.Name, err)
+					}
+				}()
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// playJob runs the pod of a Job.
+func (c *cluster) playJob(ctx context.Context, job *batchv1.Job) error {
+	node := job.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, GenerateName: job.Name + "-", Labels: map[string]string{batchv1.JobNameLabel: job.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		},
+		Spec: job.Spec.Template.Spec,
+	}
+	pod.Spec.NodeName = node
+	if err := c.Client.Create(ctx, pod); err != nil {
+		return err
+	}
+	text, ok := c.playAgent(node, job.Spec.Template.Spec.Containers[0].Args)
+	if !ok {
+		return nil // it runs on
+	}
+	pod.Status.Phase = corev1.PodSucceeded
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name:  pod.Spec.Containers[0].Name,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: text, FinishedAt: metav1.Now()}},
+	}}
+	if err := c.Client.Status().Update(ctx, pod); err != nil {
+		return err
+	}
+	now := metav1.Now()
+	job.Status.StartTime, job.Status.CompletionTime, job.Status.Succeeded = &now, &now, 1
+	job.Status.Conditions = []batchv1.JobCondition{
+		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue},
+		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue},
+	}
+	return c.Client.Status().Update(ctx, job)
+}
+
+// playAgent returns the termination message of partition-agent with these arguments; false if the
+// node is gone.
+func (c *cluster) playAgent(node string, args []string) (text string, ok bool) {
+	c.mu.Lock()
+	h := c.hosts[node]
+	c.mu.Unlock()
+	if h == nil {
+		return "", false
+	}
+	if args[1] == "observe" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		data, err := json.Marshal(operation.Observation{
+			Policy: h.policy, Refused: h.refused,
+			Kubelet: &operation.Kubelet{Reserved: resource.MustParse("500m")},
+		})
+		return string(data), err == nil
+	}
+	var request operation.Request
+	for _, arg := range args {
+		if value, is := strings.CutPrefix(arg, "--request="); is {
+			var err error
+			if request, err = operation.ParseRequest([]byte(value)); err != nil {
+				return err.Error(), true
+			}
+		}
+	}
+	c.mu.Lock()
+	result, known := h.results[request.ID]
+	run := h.run
+	c.mu.Unlock()
+	if !known {
+		result = operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
+		if run != nil {
+			result = run(request)
+		}
+		c.mu.Lock()
+		h.runs[request.ID]++
+		h.results[request.ID], h.policy = result, result.Policy
+		c.mu.Unlock()
+	}
+	data, err := result.Encode()
+	return string(data), err == nil
+}
+
+// ask writes a request, as a person does.
+func (c *cluster) ask(node string, policy cpupolicy.Policy) error {
+	return c.annotate(node, cpupolicy.StatusAnnotation, fmt.Sprintf(`{"status":"requested","policy":%q}`, policy))
+}
+
+func (c *cluster) annotate(node, key, value string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	return c.Client.Patch(c.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch("application/merge-patch+json", patch))
+}
+
+func (c *cluster) node(name string) *corev1.Node {
+	c.t.Helper()
+	var node corev1.Node
+	if err := c.Client.Get(c.t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+		c.t.Fatal(err)
+	}
+	return &node
+}
+
+func (c *cluster) status(name string) cpupolicy.Status {
+	c.t.Helper()
+	status, _, err := cpupolicy.ReadStatus(c.node(name).Annotations)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return status
+}
+
+// awaitObserved waits until a node was observed in its present boot.
+func (c *cluster) awaitObserved(names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		c.eventually(func() error {
+			if inForce(c.node(name)) == "" {
+				return fmt.Errorf("node %s was not observed: %v", name, c.node(name).Annotations)
+			}
+			return nil
+		})
+	}
+}
+
+// awaitStatus waits until the operation of a node has a state, and its claim is gone if it has ended.
+func (c *cluster) awaitStatus(name string, state cpupolicy.State) cpupolicy.Status {
+	c.t.Helper()
+	c.eventually(func() error {
+		node, status := c.node(name), c.status(name)
+		if status.State != state {
+			return fmt.Errorf("node %s: the status is %s, want %s", name, status, state)
+		}
+		if !status.UnderWay() && node.Annotations["nodegroup.workload.openshift.io/claim"] != "" {
+			return fmt.Errorf("node %s: the claim is still %s", name, node.Annotations["nodegroup.workload.openshift.io/claim"])
+		}
+		return nil
+	})
+	return c.status(name)
+}
+
+func (c *cluster) eventually(condition func() error) {
+	c.t.Helper()
+	testenv.Eventually(c.t, patience, condition)
+}

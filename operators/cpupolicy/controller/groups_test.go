@@ -1,0 +1,154 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
+)
+
+func (c *cluster) group(name string, spec v1alpha1.CPUManagerPolicySpec) *v1alpha1.CPUManagerPolicy {
+	c.t.Helper()
+	group := &v1alpha1.CPUManagerPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	if err := c.Client.Create(c.t.Context(), group); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		if err := c.Client.Delete(context.Background(), group); err != nil {
+			c.t.Error(err)
+		}
+	})
+	return group
+}
+
+// awaitCondition waits until a group has a condition.
+func (c *cluster) awaitCondition(group *v1alpha1.CPUManagerPolicy, kind string) {
+	c.t.Helper()
+	c.eventually(func() error {
+		if err := c.Client.Get(c.t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(group.Status.Conditions, kind) {
+			return fmt.Errorf("CPUManagerPolicy %s is not %s: %+v", group.Name, kind, group.Status)
+		}
+		return nil
+	})
+}
+
+func TestAGroupIsSwitchedAFewNodesAtATime(t *testing.T) {
+	c := startCluster(t, nil)
+	var mu sync.Mutex
+	now, most := 0, 0
+	var names []string
+	for i := range 5 {
+		name := fmt.Sprint("w", i)
+		names = append(names, name)
+		c.addNode(name, map[string]string{"pool": "w"}).run = func(request operation.Request) operation.Result {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			if !c.node(name).Spec.Unschedulable {
+				t.Errorf("node %s is switched and not cordoned", name)
+			}
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
+		}
+	}
+	c.awaitObserved(names...)
+	group := c.group("workers", v1alpha1.CPUManagerPolicySpec{
+		Nodes:  v1alpha1.NodeSelection{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "w"}}},
+		Policy: v1alpha1.PolicyStatic, MaxUnavailable: ptr.To(intstr.FromInt32(2)), Cordon: true,
+	})
+	c.awaitCondition(group, v1alpha1.ConditionAvailable)
+	if s := group.Status; s.Nodes != 5 || s.UpdatedNodes != 5 || s.FailedNodes != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+	if most > 2 {
+		t.Errorf("%d nodes were switched at once, and 2 may be", most)
+	}
+	for _, name := range names {
+		status := c.awaitStatus(name, cpupolicy.Complete)
+		if node := c.node(name); node.Spec.Unschedulable || node.Annotations[CordonedAnnotation] != "" || status.Group != "workers" {
+			t.Errorf("node %s is left with %v, unschedulable %t", name, node.Annotations, node.Spec.Unschedulable)
+		}
+	}
+}
+
+func TestANodeThatFailsIsNotTriedAgainByItsGroup(t *testing.T) {
+	c := startCluster(t, nil)
+	h := c.addNode("w0", nil)
+	fails := func(request operation.Request) operation.Result {
+		return operation.Result{ID: request.ID, Outcome: operation.RolledBack, Step: "healthy", Policy: operation.None, Message: "it did not start"}
+	}
+	h.run = fails
+	c.awaitObserved("w0")
+	group := c.group("one", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic})
+	c.awaitCondition(group, v1alpha1.ConditionDegraded)
+	first := c.awaitStatus("w0", cpupolicy.Failed)
+	if degraded := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionDegraded); !strings.Contains(degraded.Message, "w0") || !strings.Contains(degraded.Message, "it did not start") {
+		t.Errorf("the condition says %q", degraded.Message)
+	}
+	c.kill()
+	c.awaitCondition(group, v1alpha1.ConditionDegraded)
+	if again := c.status("w0"); again.ID != first.ID || h.runs[first.ID] != 1 {
+		t.Errorf("it was tried again: %s, %v", again, h.runs)
+	}
+	// A change of the group is a new reason.
+	c.mu.Lock()
+	h.run = nil
+	c.mu.Unlock()
+	group.Spec.MaxUnavailable = ptr.To(intstr.FromString("50%"))
+	if err := c.Client.Update(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitCondition(group, v1alpha1.ConditionAvailable)
+}
+
+func TestANodeOfTwoGroupsIsInNone(t *testing.T) {
+	c := startCluster(t, nil)
+	c.addNode("w0", nil)
+	c.awaitObserved("w0")
+	spec := v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyNone}
+	a := c.group("a", spec)
+	c.awaitCondition(a, v1alpha1.ConditionAvailable)
+	spec.Policy = v1alpha1.PolicyStatic
+	b := c.group("b", spec)
+	for _, group := range []*v1alpha1.CPUManagerPolicy{a, b} {
+		c.awaitCondition(group, v1alpha1.ConditionDegraded)
+		if degraded := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionDegraded); !strings.Contains(degraded.Message, "a and b") {
+			t.Errorf("the condition says %q", degraded.Message)
+		}
+	}
+	if status := c.status("w0"); status.State != "" {
+		t.Errorf("the node has the status %s", status)
+	}
+}

@@ -1,0 +1,223 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
+)
+
+func TestARequestIsCarriedOut(t *testing.T) {
+	c := startCluster(t, nil)
+	h := c.addNode("n1", nil)
+	c.awaitObserved("n1")
+	if got := c.node("n1").Labels[cpupolicy.Label]; got != "false" {
+		t.Errorf("an observed node has the label %q, want false", got)
+	}
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	status := c.awaitStatus("n1", cpupolicy.Complete)
+	if status.Policy != cpupolicy.Static || status.ID == "" || status.Job != jobName(status.ID) || status.Message != "" {
+		t.Errorf("the status is %s", status)
+	}
+	node := c.node("n1")
+	if node.Labels[cpupolicy.Label] != "true" || inForce(node) != cpupolicy.Static {
+		t.Errorf("the node has the label %q and %v", node.Labels[cpupolicy.Label], observedOf(node))
+	}
+	if h.runs[status.ID] != 1 {
+		t.Errorf("the switch was done %d times", h.runs[status.ID])
+	}
+	c.eventually(func() error {
+		var jobs batchv1.JobList
+		if err := c.Client.List(t.Context(), &jobs, client.InNamespace(agentNamespace), client.MatchingLabels{kindLabel: switches}); err != nil || len(jobs.Items) > 0 {
+			return fmt.Errorf("there are %d Jobs, %w", len(jobs.Items), err)
+		}
+		return nil
+	})
+	if err := c.ask("n1", cpupolicy.Static); err == nil || !strings.Contains(err.Error(), "has the CPU manager policy static already") {
+		t.Errorf("asked once more, the answer is %v", err)
+	}
+}
+
+func TestWhatFailsShowsAndTheNextRequestIsFree(t *testing.T) {
+	c := startCluster(t, nil)
+	h := c.addNode("n1", nil)
+	h.run = func(request operation.Request) operation.Result {
+		return operation.Result{ID: request.ID, Outcome: operation.RolledBack, Step: "healthy", Policy: operation.None, Message: "the kubelet ended 3 times", KubeletError: "E1103 command failed"}
+	}
+	c.awaitObserved("n1")
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	first := c.awaitStatus("n1", cpupolicy.Failed)
+	for _, part := range []string{"rolled back, the policy in force is none", "the kubelet ended 3 times", "E1103 command failed"} {
+		if !strings.Contains(first.Message, part) {
+			t.Errorf("the message is %q, and lacks %q", first.Message, part)
+		}
+	}
+	c.mu.Lock()
+	h.run = nil
+	c.mu.Unlock()
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	if second := c.awaitStatus("n1", cpupolicy.Complete); second.ID == first.ID {
+		t.Errorf("two operations have the id %s", second.ID)
+	}
+}
+
+func TestADeletedJobIsReplacedAndNothingIsDoneTwice(t *testing.T) {
+	c := startCluster(t, nil)
+	h := c.addNode("n1", nil)
+	goOn := make(chan struct{})
+	h.run = func(request operation.Request) operation.Result {
+		<-goOn
+		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
+	}
+	c.awaitObserved("n1")
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	status := c.awaitStatus("n1", cpupolicy.Running)
+	job := &batchv1.Job{}
+	key := client.ObjectKey{Namespace: agentNamespace, Name: status.Job}
+	c.eventually(func() error { return c.Client.Get(t.Context(), key, job) })
+	first := job.UID
+	if err := c.Client.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(func() error {
+		if err := c.Client.Get(t.Context(), key, job); err != nil || job.UID == first {
+			return fmt.Errorf("the Job was not replaced: %w", err)
+		}
+		return nil
+	})
+	if status := c.status("n1"); status.State != cpupolicy.Running {
+		t.Errorf("while the Job was gone the status became %s", status)
+	}
+	close(goOn)
+	c.awaitStatus("n1", cpupolicy.Complete)
+}
+
+func TestWhatTheAgentRefusesIsRefusedWithItsWords(t *testing.T) {
+	c := startCluster(t, nil)
+	h := c.addNode("n1", nil)
+	c.awaitObserved("n1")
+	// What was observed at boot has changed: only another look shows it.
+	const why = "/etc/kubernetes/kubelet.conf:7: cpuManagerPolicyOptions"
+	c.mu.Lock()
+	h.refused[operation.Static] = why
+	c.mu.Unlock()
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	if status := c.awaitStatus("n1", cpupolicy.Failed); !strings.Contains(status.Message, why) {
+		t.Errorf("the message is %q, and lacks %q", status.Message, why)
+	}
+	if err := c.ask("n1", cpupolicy.Static); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("asked once more, the answer is %v, and lacks %q", err, why)
+	}
+	if len(h.runs) > 0 {
+		t.Errorf("it was begun: %v", h.runs)
+	}
+}
+
+func TestANodeThatGoesKeepsNobodyFromAnything(t *testing.T) {
+	c := startCluster(t, nil)
+	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	h := c.addNode("n1", role)
+	hangs := make(chan struct{})
+	h.run = func(request operation.Request) operation.Result {
+		<-hangs
+		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
+	}
+	defer close(hangs)
+	c.addNode("n2", role)
+	c.awaitObserved("n1", "n2")
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitStatus("n1", cpupolicy.Running)
+	if err := c.ask("n2", cpupolicy.Static); err == nil || !strings.Contains(err.Error(), "n1") {
+		t.Fatalf("asked for another node of the control plane, the answer is %v", err)
+	}
+	if err := c.Client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(func() error { return c.ask("n2", cpupolicy.Static) })
+	c.awaitStatus("n2", cpupolicy.Complete)
+}
+
+func TestAPausedNodeWaits(t *testing.T) {
+	c := startCluster(t, nil)
+	c.addNode("n1", nil)
+	c.awaitObserved("n1")
+	if err := c.annotate("n1", "workload.openshift.io/paused", "true"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second) // nothing happens, and there is nothing to wait for
+	if status := c.status("n1"); status.State != cpupolicy.Requested {
+		t.Errorf("the status is %s", status)
+	}
+	if err := c.annotate("n1", "workload.openshift.io/paused", "false"); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitStatus("n1", cpupolicy.Complete)
+}
+
+// A controller that is killed at any moment leaves nothing that the next one does not finish, and
+// nothing is done twice.
+func TestAControllerThatIsKilledIsNoLoss(t *testing.T) {
+	c := startCluster(t, nil)
+	h := c.addNode("n1", map[string]string{"node-role.kubernetes.io/control-plane": ""})
+	seed := time.Now().UnixNano()
+	t.Logf("the seed is %d", seed)
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	h.run = func(request operation.Request) operation.Result {
+		time.Sleep(200 * time.Millisecond)
+		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
+	}
+	c.awaitObserved("n1")
+	policy := cpupolicy.None
+	for range 5 {
+		policy = map[cpupolicy.Policy]cpupolicy.Policy{cpupolicy.None: cpupolicy.Static, cpupolicy.Static: cpupolicy.None}[policy]
+		c.eventually(func() error { return c.ask("n1", policy) })
+		time.Sleep(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
+		c.kill()
+		status := c.awaitStatus("n1", cpupolicy.Complete)
+		if status.Policy != policy || h.runs[status.ID] != 1 {
+			t.Fatalf("the status is %s, and it was done %d times", status, h.runs[status.ID])
+		}
+	}
+	if len(h.runs) != 5 {
+		t.Errorf("5 requests became %d operations", len(h.runs))
+	}
+}
