@@ -95,7 +95,7 @@ func (c *cluster) start() {
 // kill kills the replica that runs, and starts another one.
 func (c *cluster) kill() {
 	c.t.Helper()
-	c.process.Kill(c.t)
+	c.process.Kill()
 	c.start()
 }
 
