@@ -26,7 +26,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,7 +158,7 @@ func (s *server) getNode(ctx context.Context, user authenticationv1.UserInfo, na
 	if err := s.may(ctx, user, nodeAccess("get", name)); err != nil {
 		return nil, err
 	}
-	if problems := path.IsValidPathSegmentName(name); problems != nil {
+	if problems := content.IsPathSegmentName(name); problems != nil {
 		return nil, apierrors.NewNotFound(nodes, name)
 	}
 	var found corev1.Node
@@ -174,7 +174,7 @@ func (s *server) act(ctx context.Context, user authenticationv1.UserInfo, name s
 	if err := s.may(ctx, user, nodeAccess("update", name)); err != nil {
 		return err
 	}
-	if problems := path.IsValidPathSegmentName(name); problems != nil {
+	if problems := content.IsPathSegmentName(name); problems != nil {
 		return apierrors.NewNotFound(nodes, name)
 	}
 	// What is written to the Node does not say who asked.
