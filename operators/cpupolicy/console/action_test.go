@@ -36,6 +36,7 @@ func TestWhatAnActionAnswers(t *testing.T) {
 		f.node(name, "false", "")
 	}
 	f.node("busy", "false", `{"status":"running","policy":"static","id":"a1"}`)
+	f.node("asked", "false", `{"status":"requested","policy":"static"}`)
 	tokens := map[string]string{
 		"nobody":           "",
 		"a liar":           "abc",
@@ -62,6 +63,7 @@ func TestWhatAnActionAnswers(t *testing.T) {
 		"with the right for another node": {"of-one", "POST", "/viewed?action=enableCPUManager", 403, metav1.StatusReasonForbidden, []string{`nodes "viewed" is forbidden`}, "", ""},
 		"on no node":                      {"admin", "POST", "/gone?action=enableCPUManager", 404, metav1.StatusReasonNotFound, []string{`nodes "gone" not found`}, "", ""},
 		"on what is no name":              {"admin", "POST", "/a%2Fb?action=enableCPUManager", 404, metav1.StatusReasonNotFound, []string{`nodes "a/b" not found`}, "", ""},
+		"what is requested already":       {"admin", "POST", "/asked?action=enableCPUManager", 409, metav1.StatusReasonConflict, []string{`"asked"`, "policy static is requested"}, "", ""},
 		"on a node under way":             {"admin", "POST", "/busy?action=disableCPUManager", 409, metav1.StatusReasonConflict, []string{`"busy"`, "policy static is running", "wait until"}, "", ""},
 		"an unknown action":               {"admin", "POST", "/viewed?action=reboot", 400, metav1.StatusReasonBadRequest, []string{`action "reboot"`, "enableCPUManager", "disableCPUManager"}, "", ""},
 		"no action":                       {"admin", "POST", "/viewed", 400, metav1.StatusReasonBadRequest, []string{`action ""`}, "", ""},

@@ -77,18 +77,18 @@ func (f *fixture) Request(ctx context.Context, node string, policy cpupolicy.Pol
 	return f.request(ctx, node, policy)
 }
 
-// write asks as the controller would, and knows as many preconditions as the annotation has.
+// write asks as the controller would, and knows the precondition that is in the annotation.
 func (f *fixture) write(ctx context.Context, name string, policy cpupolicy.Policy) error {
 	var node corev1.Node
 	if err := f.Client.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return err
 	}
+	if status, _, err := cpupolicy.ReadStatus(node.Annotations); err == nil && status.UnderWay() {
+		return apierrors.NewConflict(nodes, name, fmt.Errorf("policy %s is %s; wait until that is complete or failed", status.Policy, status.State))
+	}
 	before := node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, cpupolicy.StatusAnnotation, cpupolicy.Status{State: cpupolicy.Requested, Policy: policy}.String())
-	if err := cpupolicy.CheckWrite(before.Annotations, node.Annotations, cpupolicy.User); err != nil {
-		return apierrors.NewConflict(nodes, name, err)
-	}
-	return f.Client.Patch(ctx, &node, client.MergeFrom(before))
+	return f.Client.Patch(ctx, &node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 func newFixture(t *testing.T) *fixture {

@@ -39,7 +39,8 @@ import (
 type Requester interface {
 	// Request writes the request to the Node, once it has been validated as a user's would be.
 	// An error that has a Status of the API is shown as that: NotFound, or Conflict with all that
-	// stands in the way.
+	// stands in the way. It is a Conflict, too, if the same policy is requested already: such a
+	// write would change nothing, so that kube-apiserver would ask no webhook.
 	Request(ctx context.Context, node string, policy cpupolicy.Policy) error
 }
 
