@@ -26,7 +26,7 @@ for companion in deploy/*/kustomization.yaml; do
     generate crd "paths=./api/$companion/..." "output:crd:dir=$out/deploy/$companion/crd"
   fi
   if [[ -d $companion/controller ]]; then
-    generate "rbac:roleName=$companion" "paths={./cmd/partition-controller/app,./$companion/controller}" "output:rbac:dir=$out/deploy/$companion/rbac"
+    generate "rbac:roleName=$companion" "paths={./cmd/partition-controller/app,./$companion/...}" "output:rbac:dir=$out/deploy/$companion/rbac"
   fi
 done
 

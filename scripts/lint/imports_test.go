@@ -194,6 +194,11 @@ var borders = []struct {
 		why:   "it knows what a switch is, and not how a node is changed",
 	},
 	{
+		place: "operators/cpupolicy/console",
+		never: []string{operators + "/api", operators + "/cmd", operators + "/cpupolicy/controller", operators + "/cpupolicy/executor", operators + "/nodegroup", operators + "/rollout"},
+		why:   "it asks for a policy, and does not know what becomes of it",
+	},
+	{
 		place: "operators/internal/certs",
 		never: []string{operators + "/companion", operators + "/cmd"},
 		why:   "it keeps certificates, whoever serves them",

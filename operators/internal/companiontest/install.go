@@ -72,8 +72,9 @@ type Installed struct {
 	Name string
 	// Namespace is that of its Deployment.
 	Namespace string
-	// ports are those of webhooks, metrics and probes of the replica that was started last.
-	ports [3]int
+	// ports are those of webhooks, metrics, probes and the console of the replica that was started
+	// last.
+	ports [4]int
 }
 
 // Install brings a companion's manifests onto the control plane, as make install does.
@@ -146,6 +147,8 @@ func (i *Installed) Configuration(t testing.TB) *configv1alpha1.ControllerConfig
 	config.Webhook.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[0])
 	config.Metrics.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[1])
 	config.Health.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[2])
+	// Only one companion has it, but its replicas share this host.
+	config.CPUPolicy.Console.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[3])
 	config.Certificates.Names = []string{"127.0.0.1"}
 	config.LeaderElection.LeaseDuration.Duration = 6 * time.Second
 	config.LeaderElection.RenewDeadline.Duration = 4 * time.Second

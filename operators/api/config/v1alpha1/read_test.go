@@ -51,6 +51,9 @@ func TestAConfigurationThatChoosesNothingIsValidInAPod(t *testing.T) {
 			if got := config.CPUPolicy.SwitchTimeout.Duration; got != 150*time.Second {
 				t.Errorf("switchTimeout is %s", got)
 			}
+			if got := config.CPUPolicy.Console.BindAddress; got != ":8444" {
+				t.Errorf("the console listens on %q", got)
+			}
 		})
 	}
 }
@@ -71,6 +74,19 @@ cpuPolicy: {switchTimeout: 4s, operationTimeout: 9s, labelTimeout: 2s}
 	if config.Namespace != "mine" || config.LeaderElection.LeaseDuration.Duration != 3*time.Second ||
 		config.Certificates.Overlap.Duration != time.Second || config.ForeignManagerPeriod.Duration != 100*time.Millisecond ||
 		config.CPUPolicy.LabelTimeout.Duration != 2*time.Second {
+		t.Errorf("the configuration is %+v", config)
+	}
+}
+
+func TestMetricsAndTheConsoleCanBeSwitchedOff(t *testing.T) {
+	config, err := Read(write(t, header+`
+metrics: {bindAddress: "0"}
+cpuPolicy: {console: {bindAddress: "0"}}
+`), "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Metrics.BindAddress != "0" || config.CPUPolicy.Console.BindAddress != "0" {
 		t.Errorf("the configuration is %+v", config)
 	}
 }
@@ -112,6 +128,7 @@ func TestWhatIsWrongWithAConfiguration(t *testing.T) {
 		"a switch that the agent would not do":  {header + "cpuPolicy: {switchTimeout: 151s}\n", []string{"cpuPolicy.switchTimeout", "2m31s", "2m30s"}},
 		"an operation shorter than a switch":    {header + "cpuPolicy: {operationTimeout: 2m}\n", []string{"cpuPolicy.operationTimeout", "2m0s", "2m30s"}},
 		"a negative duration":                   {header + "cpuPolicy: {labelTimeout: -1s}\n", []string{"cpuPolicy.labelTimeout", "-1s"}},
+		"a console without a port":              {header + "cpuPolicy: {console: {bindAddress: 10.0.0.1}}\n", []string{"cpuPolicy.console.bindAddress", "10.0.0.1", "host:port"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, test.text)

@@ -44,7 +44,7 @@ type ControllerConfiguration struct {
 	Health Endpoint `json:"health,omitempty"`
 	// Webhook is where kube-apiserver calls the webhooks.
 	Webhook Endpoint `json:"webhook,omitempty"`
-	// Certificates are those of the webhooks and metrics.
+	// Certificates are those of the webhooks, metrics and consoles.
 	Certificates CertificatesConfiguration `json:"certificates,omitempty"`
 	// ForeignManagerPeriod is the time between two looks for another manager of a companion's
 	// objects. It defaults to one minute.
@@ -60,7 +60,7 @@ type ControllerConfiguration struct {
 // Endpoint is an address to listen on.
 type Endpoint struct {
 	// BindAddress is host:port. Without a host, it is every address of this host. The value 0
-	// switches metrics off, and no other endpoint can be.
+	// switches metrics, or the console of cpupolicy, off, and no other endpoint can be.
 	BindAddress string `json:"bindAddress,omitempty"`
 }
 
@@ -76,7 +76,7 @@ const (
 	CertificatesFromFiles CertificateSource = "Files"
 )
 
-// CertificatesConfiguration says where the certificates of webhooks and metrics come from.
+// CertificatesConfiguration says where these certificates come from.
 type CertificatesConfiguration struct {
 	Source CertificateSource `json:"source,omitempty"`
 	// Directory has the files tls.crt and tls.key. Only Files has it, and needs it.
@@ -129,4 +129,7 @@ type CPUPolicyConfiguration struct {
 	// LabelTimeout is how long a switch waits, once it is verified, for the label cpumanager to
 	// agree. It defaults to five minutes.
 	LabelTimeout metav1.Duration `json:"labelTimeout,omitempty"`
+	// Console has the action endpoint and the console, with TLS, on all replicas. It defaults to
+	// port 8444.
+	Console Endpoint `json:"console,omitempty"`
 }

@@ -54,19 +54,20 @@ func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
 	}
 	errs = append(errs, validateLeaderElection(c)...)
 	for _, endpoint := range []struct {
-		name     string
+		path     *field.Path
 		value    Endpoint
 		optional bool
 	}{
-		{"metrics", c.Metrics, true},
-		{"health", c.Health, false},
-		{"webhook", c.Webhook, false},
+		{field.NewPath("metrics"), c.Metrics, true},
+		{field.NewPath("health"), c.Health, false},
+		{field.NewPath("webhook"), c.Webhook, false},
+		{field.NewPath("cpuPolicy", "console"), c.CPUPolicy.Console, true},
 	} {
 		if endpoint.optional && endpoint.value.BindAddress == "0" {
 			continue
 		}
 		if err := validateAddress(endpoint.value.BindAddress); err != nil {
-			errs = append(errs, field.Invalid(field.NewPath(endpoint.name, "bindAddress"), endpoint.value.BindAddress, err.Error()))
+			errs = append(errs, field.Invalid(endpoint.path.Child("bindAddress"), endpoint.value.BindAddress, err.Error()))
 		}
 	}
 	errs = append(errs, positive(field.NewPath("foreignManagerPeriod"), c.ForeignManagerPeriod)...)
