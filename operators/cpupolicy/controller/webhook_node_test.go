@@ -124,6 +124,7 @@ func (h hooks) as(t *testing.T, impersonate rest.ImpersonationConfig) *user {
 	return u
 }
 
+// create creates an object, and gives it its status if it is of a kind of which a test has that.
 func (u *user) create(t *testing.T, object client.Object) {
 	t.Helper()
 	status := object.DeepCopyObject().(client.Object)
@@ -131,9 +132,9 @@ func (u *user) create(t *testing.T, object client.Object) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = u.Delete(context.Background(), object, client.GracePeriodSeconds(0)) })
-	if node, is := status.(*corev1.Node); is {
-		node.ResourceVersion = object.GetResourceVersion()
-		if err := u.Status().Update(t.Context(), node); err != nil {
+	if kind := status.GetObjectKind().GroupVersionKind().Kind; kind == "Node" || kind == "VirtualMachineInstance" {
+		status.SetResourceVersion(object.GetResourceVersion())
+		if err := u.Status().Update(t.Context(), status); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,6 +160,7 @@ func (u *user) ask(node, value string, options ...client.PatchOption) error {
 // worker returns a node that is Ready, and reserves half a CPU of four.
 func worker(name string) *corev1.Node {
 	return &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
