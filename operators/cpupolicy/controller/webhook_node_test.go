@@ -67,6 +67,11 @@ func TestWebhooks(t *testing.T) {
 	i.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io", "crd/virtualmachineinstances.kubevirt.io", "crd/kubevirts.kubevirt.io")
 	t.Run("beside KubeVirt", h.besideKubeVirt)
 	t.Run("machines", h.machines)
+
+	i.Kubectl(t, "delete", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
+	t.Run("without KubeVirt again", func(t *testing.T) {
+		checkRefused(t, h.admin(t).ask("routed", requested, client.DryRunAll), 0)
+	})
 }
 
 // lead takes the Lease of the controllers, so that what they do is not seen here.
