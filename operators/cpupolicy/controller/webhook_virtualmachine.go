@@ -24,7 +24,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -139,7 +138,7 @@ func (v *machineValidator) Handle(ctx context.Context, request admission.Request
 	runs := false
 	if before != nil {
 		err := v.reader.Get(ctx, client.ObjectKeyFromObject(after), &virtv1.VirtualMachineInstance{})
-		if runs = err == nil; !runs && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		if runs = err == nil; !runs && !isNoKind(err) {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
 	}
