@@ -19,6 +19,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/cpupolicy/executor"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
@@ -144,6 +146,30 @@ func TestAnObservationIsATerminationMessage(t *testing.T) {
 	const nowhere = "/nowhere/log"
 	if output, err := call(t, newCommand(), "cpu-policy", "observe", "--host-root="+host(t, nil), "--termination-log="+nowhere); err == nil || !strings.Contains(err.Error(), nowhere) || output == "" {
 		t.Errorf("it prints %q, %v", output, err)
+	}
+}
+
+func TestTheArgumentsOfThePodsAreTheCommands(t *testing.T) {
+	for _, driver := range operation.Drivers() {
+		run, err := agentpod.Run("n1", "agent", operation.Request{ID: "op", Policy: operation.Static, Driver: driver})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, args := range map[string][]string{"run": run.Containers[0].Args, "observe": agentpod.Observe("n1", "agent", driver).Containers[0].Args} {
+			t.Run(fmt.Sprintf("%s %s", driver, name), func(t *testing.T) {
+				root, log := host(t, nil), filepath.Join(t.TempDir(), "log")
+				for i := range args {
+					args[i] = strings.NewReplacer(agentpod.HostRoot, root, run.Containers[0].TerminationMessagePath, log).Replace(args[i])
+				}
+				// Neither systemd nor the settings of the driver command are there.
+				if _, err := call(t, newCommand(), args...); err == nil || !(strings.Contains(err.Error(), "/run/systemd/private") || strings.Contains(err.Error(), "command is missing")) {
+					t.Errorf("the error is %v", err)
+				}
+				if message, err := os.ReadFile(log); err != nil || len(message) == 0 {
+					t.Errorf("the termination message is %q, %v", message, err)
+				}
+			})
+		}
 	}
 }
 

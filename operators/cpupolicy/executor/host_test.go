@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// rootOfHost is the variable with the root of the played host, ownerOfHost has the process of
-	// the tests, and agentRole a request.
+	// the tests, and agentRole a request, or observe and a driver.
 	rootOfHost  = "TEST_HOST_ROOT"
 	ownerOfHost = "TEST_HOST_OWNER"
 	agentRole   = "TEST_AGENT_REQUEST"
@@ -151,19 +151,41 @@ func playKubelet() {
 	<-terminated
 }
 
-// playAgent carries out a request, as the agent in the Job's pod does with the driver command.
+// playAgent is the agent in its pod: it observes, or carries out a request.
 func playAgent() {
-	request, err := operation.ParseRequest([]byte(os.Getenv(agentRole)))
-	if err == nil {
-		var host *Host
-		if host, err = openTestHost(os.Getenv(rootOfHost)); err == nil {
-			_, err = host.Run(klog.NewContext(context.Background(), logr.Discard()), request, os.Args[0])
-		}
-	}
-	if err != nil {
+	if err := agent(klog.NewContext(context.Background(), logr.Discard()), os.Getenv(agentRole)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func agent(ctx context.Context, role string) error {
+	if driverName, observes := strings.CutPrefix(role, "observe "); observes {
+		host, err := OpenHost(os.Getenv(rootOfHost))
+		if err != nil {
+			return err
+		}
+		observed, err := host.Observe(ctx, operation.Driver(driverName), Configz{})
+		if err != nil {
+			return err
+		}
+		message, err := observed.Encode()
+		if err != nil {
+			return err
+		}
+		_, err = os.Stdout.Write(message)
+		return err
+	}
+	request, err := operation.ParseRequest([]byte(role))
+	if err != nil {
+		return err
+	}
+	host, err := openTestHost(os.Getenv(rootOfHost))
+	if err != nil {
+		return err
+	}
+	_, err = host.Run(ctx, request, os.Args[0])
+	return err
 }
 
 // openTestHost is [OpenHost] for a host whose commands need no chroot, and that is quick.

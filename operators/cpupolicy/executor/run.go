@@ -275,7 +275,7 @@ func (h host) follow(ctx context.Context, j *Journal, agent string) error {
 		}
 		if now.Step == Validate && (started+int(state.restarts) > attempts) {
 			err = errors.Join(fmt.Errorf("the host unit %s does not run; on the node: journalctl -u %[1]s", UnitName), err)
-			return errors.Join(s.stopUnit(ctx, UnitName), unit.remove(ctx), h.giveUp(ctx, now, err))
+			return h.giveUp(ctx, now, errors.Join(err, s.stopUnit(ctx, UnitName), unit.remove(ctx)))
 		}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Host unit is not started", "operation", j.Request.ID)

@@ -446,6 +446,20 @@ func TestAHostUnitThatDoesNotRunIsGivenUp(t *testing.T) {
 	s.checkRemoved(defaultUnit)
 }
 
+func TestAHostUnitThatCannotBeWrittenIsGivenUp(t *testing.T) {
+	h := newTestHost(t)
+	s := newFakeSystemd(t, h)
+	s.addKubelet(defaultUnit, kubeletArgs()...)
+	s.units[UnitName] = &fakeUnit{}
+	h.write(filepath.Join(unitDirectory, UnitName, "in-the-way"), "")
+	request := requestOf("op", operation.Static)
+	request.Driver = operation.DriverKubelet
+	result, err := h.open().Run(quiet(t), request, h.program())
+	if err != nil || result.Outcome != operation.Failed || result.Step != operation.StepValidate || !strings.Contains(result.Message, UnitName) {
+		t.Errorf("the result is %+v, %v", result, err)
+	}
+}
+
 func TestAHostWithoutSystemdIsSaid(t *testing.T) {
 	h := newTestHost(t)
 	request := requestOf("op", operation.Static)
