@@ -75,7 +75,11 @@ func (Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion
 
 // AddToManager implements companion.Companion.
 func (Companion) AddToManager(_ context.Context, mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
-	if err := addWebhooks(mgr, config); err != nil {
+	validator, err := addWebhooks(mgr, config)
+	if err != nil {
+		return err
+	}
+	if err := addConsole(mgr, config, validator); err != nil {
 		return err
 	}
 	if err := addNodesReconciler(mgr, config); err != nil {

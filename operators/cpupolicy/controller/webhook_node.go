@@ -39,26 +39,28 @@ import (
 	"workload.openshift.io/operators/nodegroup"
 )
 
-// addWebhooks adds the webhooks of deploy/cpupolicy/webhooks.yaml. They run on every replica.
-func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
+// addWebhooks adds the webhooks of deploy/cpupolicy/webhooks.yaml, and returns what answers requests
+// for a policy. They run on every replica.
+func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) (*nodeValidator, error) {
 	controller, err := ownUser(mgr.GetClient())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	decoder, reader := admission.NewDecoder(mgr.GetScheme()), mgr.GetAPIReader()
+	validator := &nodeValidator{
+		decoder:    decoder,
+		situations: situations{reader: reader, namespace: config.Namespace},
+		locks:      nodegroup.Client{Reader: reader, Writer: mgr.GetClient()},
+		controller: controller,
+	}
 	for path, handler := range map[string]admission.Handler{
-		"/cpupolicy/validate-node": &nodeValidator{
-			decoder:    decoder,
-			situations: situations{reader: reader, namespace: config.Namespace},
-			locks:      nodegroup.Client{Reader: reader, Writer: mgr.GetClient()},
-			controller: controller,
-		},
+		"/cpupolicy/validate-node":           validator,
 		"/cpupolicy/mutate-virtualmachine":   &machineMutator{decoder: decoder},
 		"/cpupolicy/validate-virtualmachine": &machineValidator{decoder: decoder, reader: reader},
 	} {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
 	}
-	return nil
+	return validator, nil
 }
 
 // ownUser returns the user that this process is to kube-apiserver. All replicas are the same one, and
