@@ -28,6 +28,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
@@ -186,6 +188,7 @@ func TestWhoMayWriteTheStatusOfASwitch(t *testing.T) {
 		"a request":                                {"", `{"status":"requested","policy":"static"}`, ""},
 		"a request with its keys turned round":     {"", `{"policy":"none","status":"requested"}`, ""},
 		"a request over several lines":             {"", "{\n  \"status\": \"requested\",\n  \"policy\": \"none\"\n}\n", ""},
+		"a request that lets pods end":             {"", `{"status":"requested","policy":"static","allowEvicted":true}`, ""},
 		"a request with a message":                 {"", `{"status":"requested","policy":"none","message":"for Monday","since":"2026-11-23T08:00:00Z"}`, ""},
 		"a request after a failure":                {`{"status":"failed","policy":"none","id":"1","job":"1"}`, `{"status":"requested","policy":"none"}`, ""},
 		"a request instead of what cannot be read": {"no", `{"status":"requested","policy":"none"}`, ""},
@@ -202,6 +205,7 @@ func TestWhoMayWriteTheStatusOfASwitch(t *testing.T) {
 		"an id within an object":                   {"", `{"status":"requested","policy":"static","a":{"id":"1"}}`, "object of texts"},
 		"an unknown policy":                        {"", `{"status":"requested","policy":"dynamic"}`, "none or static"},
 		"no policy":                                {"", `{"status":"requested"}`, "none or static"},
+		"a list of pods that may end":              {"", `{"status":"requested","policy":"static","allowEvicted":["a"]}`, "object of texts"},
 		"no object":                                {"", "static", "object of texts"},
 		"nothing":                                  {`{"status":"complete","policy":"none"}`, "{}", "object of texts"},
 	} {
@@ -262,6 +266,32 @@ func TestWhoMayWriteTheStatusOfASwitch(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// kubelet returns a client that is the kubelet of a node. Node authorization, which would give it its
+// rights, is not switched on here.
+func kubelet(t *testing.T, i *companiontest.Installed, node string) client.Client {
+	t.Helper()
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-kubelets-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:nodes"}},
+	}
+	if err := i.Client.Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = i.Client.Delete(context.Background(), binding) })
+	config := rest.CopyConfig(i.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + node, Groups: []string{"system:nodes"}}
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A moment may pass until kube-apiserver knows of the binding.
+	testenv.Eventually(t, 10*time.Second, func() error {
+		return c.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.DryRunAll)
+	})
+	return c
 }
 
 func TestAnAgentWritesForItsOwnNode(t *testing.T) {
@@ -347,6 +377,7 @@ func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 	i := companiontest.Install(t, "cpupolicy")
 	i.Kubectl(t, "apply", "-f", "testdata/virtualmachines.yaml")
 	i.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io")
+	ofKubelet := kubelet(t, i, "webhooks")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "webhooks", Annotations: map[string]string{status: "no"}}}
 	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))
 	mayUpdateNodes(t, i, "partition-cpupolicy", "partition-controller")
@@ -369,6 +400,13 @@ func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 			return i.Client.Create(t.Context(), created, client.DryRunAll)
 		}
 	}
+	// One has CPUs of its own from before the companion was installed.
+	i.Kubectl(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "cpupolicy.workload.openshift.io")
+	old := machine(dedicated)
+	old.SetName("old")
+	old.SetFinalizers([]string{"example.com/finalizer"})
+	testenv.Eventually(t, 10*time.Second, func() error { return i.Client.Create(t.Context(), old) })
+	companiontest.Install(t, "cpupolicy")
 	if err := i.Client.Create(t.Context(), machine(shared)); err != nil {
 		t.Fatal(err)
 	}
@@ -377,21 +415,35 @@ func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 			return i.Client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(text)), client.DryRunAll)
 		}
 	}
+	patchStatus := func(object client.Object, text string) func() error {
+		return func() error {
+			return i.Client.Status().Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(text)), client.DryRunAll)
+		}
+	}
 	const toDedicated = `{"spec":{"template":{"spec":{"domain":{"cpu":{"dedicatedCpuPlacement":true}}}}}}`
+	const toShared = `{"spec":{"template":{"spec":{"domain":{"cpu":{"dedicatedCpuPlacement":null}}}}}}`
 	const annotated = `{"metadata":{"annotations":{"` + status + `":"{\"status\":\"requested\",\"policy\":\"none\"}"}}}`
 	for name, test := range map[string]struct {
 		write   func() error
 		reaches string
 	}{
-		"a node's labels":                       {patch(node.DeepCopy(), `{"metadata":{"labels":{"a":"b"}}}`), ""},
-		"a node's status":                       {func() error { return i.Client.Status().Update(t.Context(), node.DeepCopy(), client.DryRunAll) }, ""},
-		"a node's policy":                       {patch(node.DeepCopy(), annotated), "node.cpupolicy.workload.openshift.io"},
-		"a node's policy, removed":              {patch(node.DeepCopy(), `{"metadata":{"annotations":null}}`), "node.cpupolicy.workload.openshift.io"},
-		"a new machine without CPUs of its own": {create(shared), ""},
-		"a new machine that says nothing":       {create(""), ""},
-		"a new machine with CPUs of its own":    {create(dedicated), "virtualmachine.cpupolicy.workload.openshift.io"},
-		"another field of a machine":            {patch(machine(shared), `{"spec":{"template":{"spec":{"domain":{"cpu":{"cores":3}}}}}}`), ""},
-		"a machine that gets CPUs of its own":   {patch(machine(shared), toDedicated), "virtualmachine.cpupolicy.workload.openshift.io"},
+		"a node's labels":                              {patch(node.DeepCopy(), `{"metadata":{"labels":{"a":"b"}}}`), ""},
+		"a node's finalizers":                          {patch(node.DeepCopy(), `{"metadata":{"finalizers":["example.com/a"]}}`), ""},
+		"a node's other annotations":                   {patch(node.DeepCopy(), `{"metadata":{"annotations":{"a":"b"}}}`), ""},
+		"a node's status, by its kubelet":              {func() error { return ofKubelet.Status().Update(t.Context(), node.DeepCopy(), client.DryRunAll) }, ""},
+		"a node's policy, with its status":             {patchStatus(node.DeepCopy(), annotated), "node.cpupolicy.workload.openshift.io"},
+		"a node's policy":                              {patch(node.DeepCopy(), annotated), "node.cpupolicy.workload.openshift.io"},
+		"a node's policy, removed":                     {patch(node.DeepCopy(), `{"metadata":{"annotations":null}}`), "node.cpupolicy.workload.openshift.io"},
+		"a new machine without CPUs of its own":        {create(shared), ""},
+		"a new machine that says nothing":              {create(""), ""},
+		"a new machine with CPUs of its own":           {create(dedicated), "virtualmachine.cpupolicy.workload.openshift.io"},
+		"another field of a machine":                   {patch(machine(shared), `{"spec":{"template":{"spec":{"domain":{"cpu":{"cores":3}}}}}}`), ""},
+		"the status of a machine with CPUs of its own": {patchStatus(old.DeepCopy(), `{"status":{"ready":true}}`), ""},
+		"another field of a machine that has them":     {patch(old.DeepCopy(), `{"spec":{"running":true}}`), ""},
+		"the finalizers of a machine that has them":    {patch(old.DeepCopy(), `{"metadata":{"finalizers":null}}`), ""},
+		"the deletion of a machine that has them":      {func() error { return i.Client.Delete(t.Context(), old.DeepCopy(), client.DryRunAll) }, ""},
+		"a machine that loses its CPUs":                {patch(old.DeepCopy(), toShared), "virtualmachine.cpupolicy.workload.openshift.io"},
+		"a machine that gets CPUs of its own":          {patch(machine(shared), toDedicated), "virtualmachine.cpupolicy.workload.openshift.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.write()

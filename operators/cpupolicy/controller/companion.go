@@ -21,8 +21,10 @@ package controller
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -52,7 +54,7 @@ func (Companion) Name() string { return Name }
 // Needs implements companion.Companion.
 func (Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs {
 	return companion.Needs{
-		AddToScheme: v1alpha1.AddToScheme,
+		AddToScheme: (&runtime.SchemeBuilder{v1alpha1.AddToScheme, virtv1.AddToScheme}).AddToScheme,
 		Cache: map[client.Object]cache.ByObject{
 			&v1alpha1.CPUManagerPolicy{}: {},
 		},
@@ -71,6 +73,9 @@ func (Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs 
 }
 
 // AddToManager implements companion.Companion.
-func (Companion) AddToManager(_ context.Context, mgr manager.Manager, _ *configv1alpha1.ControllerConfiguration) error {
+func (Companion) AddToManager(_ context.Context, mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
+	if err := addWebhooks(mgr, config); err != nil {
+		return err
+	}
 	return addPolicyReconciler(mgr)
 }

@@ -70,7 +70,7 @@ type situations struct {
 	namespace string
 }
 
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get
 // +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances,verbs=list
@@ -128,7 +128,7 @@ func (s situations) addLock(ctx context.Context, situation *cpupolicy.Situation)
 // addMachines adds KubeVirt and its machines, where KubeVirt's kinds are.
 func (s situations) addMachines(ctx context.Context, situation *cpupolicy.Situation) error {
 	var kubevirts virtv1.KubeVirtList
-	if err := s.reader.List(ctx, &kubevirts); meta.IsNoMatchError(err) {
+	if err := s.reader.List(ctx, &kubevirts); isNoKind(err) {
 		return nil
 	} else if err != nil {
 		return err
@@ -137,12 +137,16 @@ func (s situations) addMachines(ctx context.Context, situation *cpupolicy.Situat
 		situation.KubeVirt = &kubevirts.Items[0]
 	}
 	var machines virtv1.VirtualMachineInstanceList
-	if err := s.reader.List(ctx, &machines); err != nil && !meta.IsNoMatchError(err) {
+	if err := s.reader.List(ctx, &machines); err != nil && !isNoKind(err) {
 		return err
 	}
 	situation.Machines = machines.Items
 	return nil
 }
+
+// isNoKind reports whether the error of a List, or of a Get, is that there is no such kind, or no longer:
+// a client remembers the kinds that it has seen. Of a Get it may also mean that there is no such object.
+func isNoKind(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // kubeletOf makes of what an agent has read what the rules know.
 func kubeletOf(read *operation.Kubelet) (cpupolicy.Kubelet, error) {

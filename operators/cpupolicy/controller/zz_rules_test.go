@@ -29,6 +29,8 @@ import (
 
 func TestMain(m *testing.M) { companiontest.Main(m, Companion{}) }
 
+// TestTheRulesOfAllCompanions is the last test: it compares the rights of the companion with those that
+// the tests before it made it use, and go test goes by the names of the files.
 func TestTheRulesOfAllCompanions(t *testing.T) {
 	companiontest.Run(t, companiontest.Subject{
 		Companion: Companion{},

@@ -1,0 +1,464 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/internal/companiontest"
+	"workload.openshift.io/operators/internal/testenv"
+	"workload.openshift.io/operators/nodegroup"
+)
+
+// TestWebhooks calls the webhooks of one replica, which does not lead, by kube-apiserver.
+func TestWebhooks(t *testing.T) {
+	i := companiontest.Install(t, Name)
+	lead(t, i)
+	i.Start(t, nil)
+	testenv.Eventually(t, time.Minute, func() error { return i.Ready(t) })
+	i.RouteWebhooks(t)
+	t.Cleanup(func() { // the next installation would find a URL beside its Service
+		i.Kubectl(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "cpupolicy.workload.openshift.io")
+	})
+	h := hooks{i}
+	h.controller(t).create(t, worker("routed"))
+	testenv.Eventually(t, time.Minute, func() error { return h.admin(t).ask("routed", requested, client.DryRunAll) })
+
+	t.Run("a user asks for a policy", h.asks)
+	t.Run("unparsable values", h.corrects)
+	t.Run("the controller writes", h.controllerWrites)
+	t.Run("one node of the control plane after another", h.locks)
+	t.Run("two nodes of the control plane at once", h.locksAtOnce)
+
+	i.Kubectl(t, "apply", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
+	i.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io", "crd/virtualmachineinstances.kubevirt.io", "crd/kubevirts.kubevirt.io")
+	t.Run("beside KubeVirt", h.besideKubeVirt)
+	t.Run("machines", h.machines)
+
+	i.Kubectl(t, "delete", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
+	t.Run("without KubeVirt again", func(t *testing.T) {
+		checkRefused(t, h.admin(t).ask("routed", requested, client.DryRunAll), 0)
+	})
+}
+
+// lead takes the Lease of the controllers, so that what they do is not seen here.
+func lead(t *testing.T, i *companiontest.Installed) {
+	t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: "partition-controller"}}
+	gone := func(ctx context.Context) {
+		if err := client.IgnoreNotFound(i.Client.Delete(ctx, lease)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone(t.Context())
+	now := metav1.NowMicro()
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("test"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &now, RenewTime: &now}
+	if err := i.Client.Create(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { gone(context.Background()) })
+}
+
+type hooks struct{ i *companiontest.Installed }
+
+// user is somebody with all rights, and what kube-apiserver has warned of.
+type user struct {
+	client.Client
+	mu       sync.Mutex
+	warnings []string
+}
+
+func (u *user) HandleWarningHeader(code int, _, text string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if code == 299 {
+		u.warnings = append(u.warnings, text)
+	}
+}
+
+// admin returns a client of an administrator, one for each call.
+func (h hooks) admin(t *testing.T) *user { return h.as(t, rest.ImpersonationConfig{}) }
+
+// controller returns a client that writes as the controller, with more rights than that has.
+func (h hooks) controller(t *testing.T) *user {
+	return h.as(t, rest.ImpersonationConfig{UserName: h.i.User(), Groups: []string{"system:masters"}})
+}
+
+func (h hooks) as(t *testing.T, impersonate rest.ImpersonationConfig) *user {
+	t.Helper()
+	u := &user{}
+	config := rest.CopyConfig(h.i.Config)
+	config.Impersonate, config.WarningHandler = impersonate, u
+	var err error
+	if u.Client, err = client.New(config, client.Options{Scheme: testenv.Scheme()}); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// create creates an object, and gives it its status if it is of a kind of which a test has that.
+func (u *user) create(t *testing.T, object client.Object) {
+	t.Helper()
+	status := object.DeepCopyObject().(client.Object)
+	if err := u.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = u.Delete(context.Background(), object, client.GracePeriodSeconds(0)) })
+	if kind := status.GetObjectKind().GroupVersionKind().Kind; kind == "Node" || kind == "VirtualMachineInstance" {
+		status.SetResourceVersion(object.GetResourceVersion())
+		if err := u.Status().Update(t.Context(), status); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const (
+	requested = `{"status":"requested","policy":"static"}`
+	backAgain = `{"status":"requested","policy":"none"}`
+	evicting  = `{"status":"requested","policy":"static","allowEvicted":true}`
+	withdrawn = ""
+)
+
+// ask writes the annotation of a node, or removes it.
+func (u *user) ask(node, value string, options ...client.PatchOption) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cpupolicy.StatusAnnotation, value)
+	if value == withdrawn {
+		patch = fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, cpupolicy.StatusAnnotation)
+	}
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	return u.Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(patch)), options...)
+}
+
+// worker returns a node that is Ready, and reserves half a CPU of four.
+func worker(name string) *corev1.Node {
+	return &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Capacity:    corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("110")},
+			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("3500m"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("110")},
+		},
+	}
+}
+
+func controlPlane(name string) *corev1.Node {
+	node := worker(name)
+	node.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	return node
+}
+
+// pod returns one of a node that is Guaranteed.
+func pod(name, node, cpu string) *corev1.Pod {
+	list := corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("1Gi")}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
+			Name: "main", Image: "main", Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
+		}}},
+	}
+}
+
+// checkRefused checks that an error has this code, and all of the parts, or that there is none if the
+// code is zero.
+func checkRefused(t *testing.T, err error, code int32, parts ...string) {
+	t.Helper()
+	if code == 0 {
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Code != code {
+		t.Errorf("the error is %v, want code %d", err, code)
+		return
+	}
+	if (apierrors.ReasonForError(err) == metav1.StatusReasonConflict) != (code == http.StatusConflict) {
+		t.Errorf("the code is %d, and the reason %s", code, apierrors.ReasonForError(err))
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error lacks %q: %v", part, err)
+		}
+	}
+}
+
+func (h hooks) asks(t *testing.T) {
+	admin := h.admin(t)
+	admin.create(t, worker("full"))
+	for _, p := range []*corev1.Pod{pod("first", "full", "2"), pod("second", "full", "1"), pod("third", "full", "1")} {
+		admin.create(t, p)
+	}
+	bare := worker("bare")
+	bare.Status.Allocatable = bare.Status.Capacity
+	admin.create(t, bare)
+	for _, test := range []struct {
+		name, node, value string
+		code              int32
+		want              []string
+		warning           string
+	}{
+		{name: "nothing stands in the way", node: "routed", value: requested},
+		{name: "no CPU is reserved", node: "bare", value: requested, code: http.StatusConflict,
+			want: []string{"node bare: policy static is refused:\nnode bare reserves no CPU", "; set cpu in kubeReserved"}},
+		{name: "pods have exclusive CPUs, and each has its line", node: "full", value: backAgain, code: http.StatusConflict,
+			want: []string{"\npod default/first is Guaranteed and asks for whole CPUs (2); delete it", "\npod default/second is Guaranteed", "\npod default/third is Guaranteed"}},
+		{name: "a pod would no longer fit", node: "full", value: requested, code: http.StatusConflict, want: []string{"\npod default/", "--allow-evicted"}},
+		{name: "a pod may end", node: "full", value: evicting, warning: "pod default/"},
+		{name: "what only the controller adds", node: "routed", value: `{"status":"requested","policy":"static","message":"mine"}`, code: http.StatusConflict,
+			want: []string{cpupolicy.StatusAnnotation, `message "mine"`}},
+		{name: "a time that is none", node: "routed", value: `{"status":"requested","policy":"static","since":"yesterday"}`, code: http.StatusUnprocessableEntity,
+			want: []string{cpupolicy.StatusAnnotation, "yesterday"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, options := range [][]client.PatchOption{{client.DryRunAll}, nil} {
+				admin := h.admin(t)
+				err := admin.ask(test.node, test.value, options...)
+				checkRefused(t, err, test.code, test.want...)
+				warned := slices.ContainsFunc(admin.warnings, func(text string) bool { return strings.Contains(text, test.warning) })
+				if warned != (test.warning != "") {
+					t.Errorf("the warnings are %q, want one with %q", admin.warnings, test.warning)
+				}
+				if test.code == 0 && options == nil {
+					checkRefused(t, admin.ask(test.node, backAgain), http.StatusConflict, "policy static is requested")
+					checkRefused(t, admin.ask(test.node, withdrawn), 0)
+				}
+			}
+		})
+	}
+}
+
+func (h hooks) corrects(t *testing.T) {
+	node := worker("broken")
+	node.Annotations = map[string]string{cpupolicy.StatusAnnotation: `{"status":"comp`}
+	h.controller(t).create(t, node)
+	admin := h.admin(t)
+	checkRefused(t, admin.ask("broken", withdrawn, client.DryRunAll), 0)
+	checkRefused(t, admin.ask("broken", requested, client.DryRunAll), 0)
+}
+
+func (h hooks) controllerWrites(t *testing.T) {
+	controller, admin := h.controller(t), h.admin(t)
+	controller.create(t, worker("switched"))
+	const taken = `{"status":"requested","policy":"static","id":"a1"}`
+	checkRefused(t, admin.ask("switched", requested), 0)
+	checkRefused(t, controller.ask("switched", taken), 0)
+	checkRefused(t, admin.ask("switched", withdrawn), http.StatusConflict, `"a1"`)
+	checkRefused(t, controller.ask("switched", `{"status":"running","policy":"static","id":"b2"}`), http.StatusConflict, `id "b2"`, `id "a1"`)
+	checkRefused(t, controller.ask("switched", `{"status":"failed","policy":"static","id":"a1"}`), 0)
+	checkRefused(t, admin.ask("switched", withdrawn), 0)
+}
+
+func (h hooks) lease() *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: h.i.Namespace, Name: controlPlaneLock}}
+}
+
+// holders returns who holds the lock of the control plane.
+func (h hooks) holders(t *testing.T) string {
+	t.Helper()
+	lease := h.lease()
+	if err := h.i.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); apierrors.IsNotFound(err) {
+		return ""
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	holders, err := nodegroup.HoldersOf(lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, holder := range holders {
+		if age := time.Since(holder.Since); age > time.Minute || age < -time.Minute {
+			t.Errorf("holder %s has the time %s", holder.Operation, holder.Since)
+		}
+		names = append(names, holder.Operation+" "+holder.Node)
+	}
+	return strings.Join(names, ",")
+}
+
+// unlock gives the lock of the control plane back, which leaves the Lease, or not.
+func (h hooks) unlock(t *testing.T, leave bool) {
+	t.Helper()
+	lease := h.lease()
+	err := h.i.Client.Delete(context.Background(), lease)
+	if err == nil && leave {
+		lease = h.lease()
+		err = h.i.Client.Create(context.Background(), lease)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h hooks) locks(t *testing.T) {
+	admin := h.admin(t)
+	admin.create(t, controlPlane("cp-1"))
+	admin.create(t, controlPlane("cp-2"))
+	t.Cleanup(func() { h.unlock(t, false) })
+	check := func(want string) {
+		t.Helper()
+		if got := h.holders(t); got != want {
+			t.Errorf("the holders are %q, want %q", got, want)
+		}
+	}
+	checkRefused(t, admin.ask("cp-1", requested, client.DryRunAll), 0)
+	check("") // a dry run takes no lock
+	checkRefused(t, admin.ask("routed", requested, client.DryRunAll), 0)
+	checkRefused(t, admin.ask("cp-1", requested), 0)
+	check("request-cp-1 cp-1")
+	for _, options := range [][]client.PatchOption{{client.DryRunAll}, nil} {
+		checkRefused(t, admin.ask("cp-2", requested, options...), http.StatusConflict, "node cp-2: policy static is refused:", "\nnode cp-1 holds the lock of the control plane for the operation request-cp-1")
+	}
+	// What a request has left does not keep the next one for the same node from it.
+	checkRefused(t, admin.ask("cp-1", withdrawn), 0)
+	check("request-cp-1 cp-1")
+	checkRefused(t, admin.ask("cp-1", requested), 0)
+	check("request-cp-1 cp-1")
+	checkRefused(t, admin.ask("cp-1", withdrawn), 0)
+	h.unlock(t, true)
+	checkRefused(t, admin.ask("cp-2", requested), 0)
+	check("request-cp-2 cp-2")
+}
+
+func (h hooks) locksAtOnce(t *testing.T) {
+	nodes, users := []string{"at-once-1", "at-once-2"}, []*user{h.admin(t), h.admin(t)}
+	for _, node := range nodes {
+		users[0].create(t, controlPlane(node))
+	}
+	t.Cleanup(func() { h.unlock(t, false) })
+	byLock := 0
+	for round := range 20 {
+		h.unlock(t, round%2 == 0)
+		errs := make([]error, len(nodes))
+		var group sync.WaitGroup
+		for at, node := range nodes {
+			group.Go(func() { errs[at] = users[at].ask(node, requested) })
+		}
+		group.Wait()
+		won := slices.Index(errs, nil)
+		if won < 0 {
+			t.Fatalf("both are refused: %v", errs)
+		}
+		checkRefused(t, errs[1-won], http.StatusConflict, nodes[won], placeholder(nodes[won]))
+		if errs[1-won] != nil && strings.Contains(errs[1-won].Error(), "at most 1 may be under way") {
+			byLock++
+		}
+		if got, want := h.holders(t), placeholder(nodes[won])+" "+nodes[won]; got != want {
+			t.Fatalf("the holders are %q, want %q", got, want)
+		}
+		checkRefused(t, users[won].ask(nodes[won], withdrawn), 0)
+	}
+	t.Logf("of 20 requests that were refused, the lock alone refused %d", byLock)
+}
+
+// TestAConflictOnTheLockIsTriedAgain: others write the Lease each time between reading and writing.
+func TestAConflictOnTheLockIsTriedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		exists    bool
+		conflicts int
+		fails     bool
+	}{
+		"a Lease that is written":        {exists: true, conflicts: 3},
+		"a Lease that is created":        {conflicts: 1},
+		"a Lease that is always written": {exists: true, conflicts: 1000, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := client.ObjectKey{Namespace: "ns", Name: controlPlaneLock}
+			builder := fake.NewClientBuilder()
+			if test.exists {
+				builder.WithObjects(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+			}
+			writes := 0
+			c := builder.WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+					writes++
+					if err := c.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}); err != nil {
+						t.Fatal(err)
+					}
+					return c.Create(ctx, object, options...)
+				},
+				Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if writes++; writes <= test.conflicts {
+						var lease coordinationv1.Lease
+						if err := c.Get(ctx, key, &lease); err != nil {
+							t.Fatal(err)
+						}
+						lease.Labels = map[string]string{"write": fmt.Sprint(writes)}
+						if err := c.Update(ctx, &lease); err != nil {
+							t.Fatal(err)
+						}
+					}
+					return c.Patch(ctx, object, patch, options...)
+				},
+			}).Build()
+			v := &nodeValidator{situations: situations{namespace: key.Namespace}, locks: nodegroup.Client{Reader: c, Writer: c}}
+			if err := v.takeLock(t.Context(), "n1"); (err != nil) != test.fails {
+				t.Fatal(err)
+			}
+			if test.fails {
+				return
+			}
+			var lease coordinationv1.Lease
+			if err := c.Get(t.Context(), key, &lease); err != nil {
+				t.Fatal(err)
+			}
+			if holders, err := nodegroup.HoldersOf(&lease); err != nil || !holders.Has(placeholder("n1")) || writes != test.conflicts+1 {
+				t.Errorf("after %d writes the holders are %v: %v", writes, holders, err)
+			}
+		})
+	}
+}
+
+func TestWarningsAreNoMoreThanKubeAPIServerPassesOn(t *testing.T) {
+	findings := []cpupolicy.Finding{{Object: "node n1", Text: "is refused", Remedy: "wait"}}
+	for n := range 40 {
+		findings = append(findings, cpupolicy.Finding{Object: fmt.Sprintf("pod default/p%d", n), Text: strings.Repeat("does not\nfit ", 30), Remedy: "wait", Warning: true})
+	}
+	warnings, all := warningsOf(findings), 0
+	for _, text := range warnings {
+		all += len(text)
+		if len(text) > 256 || strings.Contains(text, "\n") {
+			t.Errorf("%d bytes: %q", len(text), text)
+		}
+	}
+	if last := fmt.Sprintf("and %d more warnings", 40-len(warnings)+1); all >= 4096 || all < 3500 || warnings[len(warnings)-1] != last {
+		t.Errorf("%d warnings with %d bytes; the last is %q, want %q", len(warnings), all, warnings[len(warnings)-1], last)
+	}
+	if few := warningsOf(findings[:3]); len(few) != 2 {
+		t.Errorf("there are %d warnings, want 2", len(few))
+	}
+}

@@ -1,0 +1,177 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+	"workload.openshift.io/operators/cpupolicy"
+)
+
+// object returns an object of KubeVirt.
+func object(t *testing.T, kind, name, rest string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	text := fmt.Sprintf("{apiVersion: kubevirt.io/v1, kind: %s, metadata: {namespace: default, name: %s}, %s}", kind, name, rest)
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func machine(t *testing.T, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	return object(t, "VirtualMachine", name, fmt.Sprintf("spec: {template: {spec: %s}}", spec))
+}
+
+func (h hooks) besideKubeVirt(t *testing.T) {
+	admin := h.admin(t)
+	kubevirt := object(t, "KubeVirt", "kubevirt", "spec: {}")
+	admin.create(t, kubevirt)
+	admin.create(t, object(t, "VirtualMachineInstance", "pinned",
+		"spec: {domain: {cpu: {dedicatedCpuPlacement: true}, devices: {}}}, status: {phase: Running, nodeName: routed}"))
+	checkRefused(t, admin.ask("routed", requested), http.StatusConflict, "\nKubeVirt default/kubevirt has its feature gate CPUManager off")
+	checkRefused(t, admin.ask("routed", backAgain), http.StatusConflict, "\nVirtualMachineInstance default/pinned has dedicatedCpuPlacement, and runs on the node; stop it")
+	if len(admin.warnings) != 1 {
+		t.Errorf("the warnings are %q, want one about the feature gate", admin.warnings)
+	}
+	gate := `{"spec":{"configuration":{"developerConfiguration":{"featureGates":["CPUManager"]}}}}`
+	if err := admin.Patch(t.Context(), kubevirt, client.RawPatch("application/merge-patch+json", []byte(gate))); err != nil {
+		t.Fatal(err)
+	}
+	checkRefused(t, admin.ask("routed", requested, client.DryRunAll), 0)
+}
+
+func (h hooks) machines(t *testing.T) {
+	admin := h.admin(t)
+	set := func(vm client.Object, dedicated string) error {
+		patch := `{"spec":{"template":{"spec":{"domain":{"cpu":{"dedicatedCpuPlacement":` + dedicated + `}}}}}}`
+		return admin.Patch(t.Context(), vm, client.RawPatch("application/merge-patch+json", []byte(patch)))
+	}
+	const affinity = `{nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cpumanager, operator: In, values: ["true"]}]}]}}}`
+
+	created := machine(t, "created", "{domain: {newer: 1, cpu: {cores: 2, dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, newer: 2}}}")
+	admin.create(t, created)
+	checkSpec(t, created, "{domain: {newer: 1, cpu: {cores: 2, dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, requests: {cpu: \"2\"}, newer: 2}}, affinity: "+affinity+"}")
+	checkRefused(t, admin.Create(t.Context(), machine(t, "half", "{domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: 1500m}}}}")),
+		http.StatusUnprocessableEntity, `VirtualMachine.kubevirt.io "half" is invalid`, "spec.template.spec.domain.resources.limits.cpu", "1500m")
+
+	vm := machine(t, "changed", "{newer: 3, domain: {cpu: {cores: 2}}}")
+	admin.create(t, vm)
+	vmi := object(t, "VirtualMachineInstance", "changed", "spec: {domain: {devices: {}}}, status: {phase: Running}")
+	admin.create(t, vmi)
+	checkRefused(t, set(vm.DeepCopy(), "true"), http.StatusUnprocessableEntity, "spec.template.spec.domain.cpu.dedicatedCpuPlacement", "has a VirtualMachineInstance; stop it")
+	if err := admin.Delete(t.Context(), vmi); err != nil {
+		t.Fatal(err)
+	}
+	checkRefused(t, set(vm, "true"), 0)
+	checkSpec(t, vm, "{newer: 3, domain: {cpu: {cores: 2, dedicatedCpuPlacement: true}}, affinity: "+affinity+"}")
+	checkRefused(t, set(vm, "false"), 0)
+	checkSpec(t, vm, "{newer: 3, domain: {cpu: {cores: 2, dedicatedCpuPlacement: false}}, affinity: {nodeAffinity: {}}}")
+}
+
+// checkSpec compares the template's spec of a machine.
+func checkSpec(t *testing.T, vm *unstructured.Unstructured, want string) {
+	t.Helper()
+	spec, _, err := unstructured.NestedMap(vm.Object, "spec", "template", "spec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkJSON(t, got, want)
+}
+
+func checkJSON(t *testing.T, got []byte, want string) {
+	t.Helper()
+	var texts [2]string
+	for at, text := range []string{string(got), want} {
+		var value any
+		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[at] = string(data)
+	}
+	if texts[0] != texts[1] {
+		t.Errorf("got  %s\nwant %s", texts[0], texts[1])
+	}
+}
+
+func TestAMutationKeepsWhatTheTypesDoNotKnow(t *testing.T) {
+	for name, test := range map[string]struct{ before, after, want string }{
+		"no resources": {"", "{domain: {newer: {a: 1}, cpu: {dedicatedCpuPlacement: true}}, affinity: {nodeAffinity: {newer: 1}}, newer: [1]}",
+			`{domain: {newer: {a: 1}, cpu: {dedicatedCpuPlacement: true}}, newer: [1],
+			affinity: {nodeAffinity: {newer: 1, requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cpumanager, operator: In, values: ["true"]}]}]}}}}`},
+		"null in place of objects": {"", "{domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, requests: null}}, affinity: null}",
+			`{domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, requests: {cpu: "2"}}},
+			affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cpumanager, operator: In, values: ["true"]}]}]}}}}`},
+		"a number that is no text": {"", "{domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2, memory: 1073741824}, requests: {cpu: 2}}}}",
+			`{domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2, memory: 1073741824}, requests: {cpu: 2, memory: "1073741824"}}},
+			affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cpumanager, operator: In, values: ["true"]}]}]}}}}`},
+		"terms, and what is in them": {"", `{domain: {cpu: {dedicatedCpuPlacement: true}}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {newer: 1,
+			nodeSelectorTerms: [{newer: 2, matchExpressions: [{key: zone, operator: In, values: [a], newer: 3}]}, {matchFields: [{key: metadata.name, operator: In, values: [n1], newer: 4}]}]}}}}`,
+			`{domain: {cpu: {dedicatedCpuPlacement: true}}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {newer: 1,
+			nodeSelectorTerms: [{newer: 2, matchExpressions: [{key: zone, operator: In, values: [a], newer: 3}, {key: cpumanager, operator: In, values: ["true"]}]},
+			{matchFields: [{key: metadata.name, operator: In, values: [n1], newer: 4}], matchExpressions: [{key: cpumanager, operator: In, values: ["true"]}]}]}}}}`},
+		"a requirement that goes, before another": {"{domain: {cpu: {dedicatedCpuPlacement: true}}}",
+			`{domain: {cpu: {}}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {
+			nodeSelectorTerms: [{newer: 2, matchExpressions: [{key: cpumanager, operator: In, values: ["true"]}, {key: zone, operator: In, values: [a], newer: 3}]}]}}}}`,
+			`{domain: {cpu: {}}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {
+			nodeSelectorTerms: [{newer: 2, matchExpressions: [{key: zone, operator: In, values: [a], newer: 3}]}]}}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := func(spec string) (data []byte, typed *virtv1.VirtualMachine) {
+				data, err := machine(t, "a", spec).MarshalJSON()
+				if err == nil {
+					err = json.Unmarshal(data, &typed)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return data, typed
+			}
+			var before *virtv1.VirtualMachine
+			if test.before != "" {
+				_, before = raw(test.before)
+			}
+			written, after := raw(test.after)
+			as := after.DeepCopy()
+			if !cpupolicy.MutateVirtualMachine(before, after) {
+				t.Fatal("it changes nothing")
+			}
+			got, err := transferChanges(written, as, after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, _ := raw(test.want)
+			checkJSON(t, got, string(want))
+		})
+	}
+}
