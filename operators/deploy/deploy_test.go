@@ -294,6 +294,74 @@ func kubelet(t *testing.T, i *companiontest.Installed, node string) client.Clien
 	return c
 }
 
+func TestWhoMayWriteWhatWasObserved(t *testing.T) {
+	i := companiontest.Install(t, "cpupolicy")
+	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))
+	mayUpdateNodes(t, i, "partition-cpupolicy", "partition-controller")
+	const observed = "cpupolicy.workload.openshift.io/observed"
+	ofKubelet := kubelet(t, i, "observed")
+	write := func(c client.Client, annotations map[string]string) func() error {
+		return func() error {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new", Annotations: annotations}}
+			return c.Create(t.Context(), node, client.DryRunAll)
+		}
+	}
+	lie := map[string]string{observed: `{"policy":"none"}`}
+	// A moment may pass until kube-apiserver knows of the policy.
+	testenv.Eventually(t, 10*time.Second, func() error {
+		if err := write(i.Client, lie)(); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("a node with the annotation, by an administrator: %w", errors.Join(err))
+		}
+		return nil
+	})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "observed", Annotations: map[string]string{observed: `{"policy":"static"}`}}}
+	if err := controller.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = i.Client.Delete(context.Background(), node) })
+	patch := func(c client.Client, text string) func() error {
+		return func() error {
+			return c.Patch(t.Context(), node.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)), client.DryRunAll)
+		}
+	}
+	patchStatus := func(c client.Client, text string) func() error {
+		return func() error {
+			return c.Status().Patch(t.Context(), node.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)), client.DryRunAll)
+		}
+	}
+	const (
+		forged  = `{"metadata":{"annotations":{"` + observed + `":"{\"policy\":\"none\"}"}}}`
+		removed = `{"metadata":{"annotations":{"` + observed + `":null}}}`
+		ready   = `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
+	)
+	for name, test := range map[string]struct {
+		write   func() error
+		refused bool
+	}{
+		"by the controller":                           {patch(controller, forged), false},
+		"by the controller, with the status":          {patchStatus(controller, forged), false},
+		"by an administrator":                         {patch(i.Client, forged), true},
+		"by an administrator, with the status":        {patchStatus(i.Client, forged), true},
+		"by the node's kubelet":                       {patch(ofKubelet, forged), true},
+		"by the node's kubelet, with the status":      {patchStatus(ofKubelet, forged), true},
+		"by a kubelet that registers its node":        {write(ofKubelet, lie), true},
+		"by nobody, while a kubelet registers itself": {write(ofKubelet, nil), false},
+		"by nobody, while a kubelet reports":          {patchStatus(ofKubelet, ready), false},
+		"by nobody, while somebody labels the node":   {patch(i.Client, `{"metadata":{"labels":{"a":"b"}}}`), false},
+		"removed by an administrator":                 {patch(i.Client, removed), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.write()
+			switch {
+			case !test.refused && err != nil:
+				t.Error(err)
+			case test.refused && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the controller may write the annotation "+observed)):
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
 func TestAnAgentWritesForItsOwnNode(t *testing.T) {
 	i := companiontest.Install(t, "cpupolicy")
 	const namespace, account = "partition-cpupolicy-agent", "partition-agent"
