@@ -21,7 +21,6 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,7 +60,7 @@ func (l labels) agree(ctx context.Context, name string, policy operation.Policy)
 func (l labels) kubeVirt(ctx context.Context) (bool, error) {
 	var list virtv1.KubeVirtList
 	err := l.nodes.Reader.List(ctx, &list)
-	if meta.IsNoMatchError(err) {
+	if isNoKind(err) {
 		return false, nil
 	}
 	return len(list.Items) > 0, err
