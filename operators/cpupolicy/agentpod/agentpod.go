@@ -52,8 +52,8 @@ func Run(node, image string, request operation.Request) (corev1.PodSpec, error) 
 	mount(&pod, "agent", "/var/lib/partition-agent", corev1.HostPathDirectoryOrCreate, false)
 	// The host unit, which the kubelet's unit wants and comes after.
 	mount(&pod, "units", "/etc/systemd/system", corev1.HostPathDirectory, false)
-	// systemd's socket, to start the host unit. The directory, since systemd makes another socket
-	// when it is executed again. Who connects needs the right to write the socket, not the mount.
+	// systemd's socket, to start the host unit. The directory, since systemd may make another
+	// socket when it is executed again. Who connects needs the right to write the socket, not the mount.
 	mount(&pod, "systemd", "/run/systemd", corev1.HostPathDirectory, true)
 	// The settings, for the name of the kubelet's unit.
 	mount(&pod, "settings", "/etc/partition-agent", corev1.HostPathDirectoryOrCreate, true)

@@ -21,11 +21,13 @@ limitations under the License.
 package operation
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -306,13 +308,35 @@ func (o Observation) shortened(most int) Observation {
 // ParseObservation decodes a termination message. It is as strict as [ParseRequest].
 func ParseObservation(data []byte) (Observation, error) {
 	var observation Observation
-	if err := parse(data, &observation); err != nil {
+	err := checkExponents(data)
+	if err == nil {
+		err = parse(data, &observation)
+	}
+	if err != nil {
 		return Observation{}, fmt.Errorf("observation: %w", err)
 	}
 	if err := observation.Validate().ToAggregate(); err != nil {
 		return Observation{}, fmt.Errorf("observation: %w", err)
 	}
 	return observation, nil
+}
+
+// longExponent is a number that takes a [resource.Quantity] minutes to read, or to compare.
+var longExponent = regexp.MustCompile(`^[-+]?[0-9.]*[eE][-+]?[0-9]{3,}$`)
+
+// checkExponents returns an error if JSON has such a number: a node must not keep its reader busy.
+func checkExponents(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil // the end, or what is no JSON
+		}
+		if text := strings.TrimSpace(fmt.Sprint(token)); longExponent.MatchString(text) {
+			return fmt.Errorf("the number %s has an exponent of more than two digits", abbreviate(text, maxQuoted))
+		}
+	}
 }
 
 // Kubelet is what decides, beside the policy, which pods a kubelet admits when it starts: its

@@ -234,6 +234,9 @@ func TestObservationsAreReadStrictly(t *testing.T) {
 		"a step that is none":               {`{"step":"a b"}`, []string{`step: Invalid value: "a b"`}},
 		"a result that is none":             {`{"result":{"id":"a","outcome":"x","step":"stop"}}`, []string{`result.outcome: Unsupported value: "x"`}},
 		"a reservation that is none":        {`{"kubelet":{"reserved":"lots"}}`, []string{"observation: "}},
+		"a number that takes minutes":       {`{"kubelet":{"reserved":"1e-9999999999"}}`, []string{"observation: the number 1e-9999999999"}},
+		"the same without quotes":           {`{"kubelet":{"reserved": 1E+9999999999}}`, []string{"observation: the number 1E+9999999999"}},
+		"the same, and another after it":    {`{"kubelet":{"reserved":" 1e-9999999999","reserved":"1"}}`, []string{"observation: the number 1e-9999999999"}},
 		"a negative reservation":            {`{"kubelet":{"reserved":"-1"}}`, []string{`kubelet.reserved: Invalid value: "-1"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,6 +246,33 @@ func TestObservationsAreReadStrictly(t *testing.T) {
 	}
 	_, err := Observation{Policy: "dynamic"}.Encode()
 	checkError(t, err, []string{`policy: Unsupported value: "dynamic"`})
+}
+
+func FuzzObservations(f *testing.F) {
+	for _, o := range []Observation{{}, observationOf(2)} {
+		data, err := o.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o, err := ParseObservation(data)
+		if err != nil {
+			return
+		}
+		// JSON may be longer than what it was read from.
+		data, err = o.Encode()
+		if err != nil && !strings.Contains(err.Error(), "at most 4096") {
+			t.Fatal(err)
+		}
+		if err != nil {
+			return
+		}
+		if _, err := ParseObservation(data); err != nil || len(data) > MaxSize {
+			t.Errorf("%s is written with %d bytes, and read with %v", data, len(data), err)
+		}
+	})
 }
 
 // checkError checks that an error has all these texts, and that there is none if there are none.
