@@ -31,7 +31,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/companiontest"
@@ -47,10 +46,16 @@ const (
 // no scheduler and no controller of Jobs.
 type cluster struct {
 	*companiontest.Installed
+	*agents
 	t testing.TB
-	// process is the replica that runs, with this change to its configuration.
+}
+
+// agents play the hosts.
+type agents struct {
+	// owner is the test that ends them.
+	owner testing.TB
+	// process is the replica that runs.
 	process *testenv.Process
-	change  func(*configv1alpha1.ControllerConfiguration)
 
 	mu    sync.Mutex
 	hosts map[string]*host
@@ -69,26 +74,30 @@ type host struct {
 }
 
 // startCluster returns a cluster whose agents answer until the test ends, and starts the controllers.
-func startCluster(t testing.TB, change func(*configv1alpha1.ControllerConfiguration)) *cluster {
+func startCluster(t testing.TB) *cluster {
 	t.Helper()
-	c := &cluster{Installed: companiontest.Install(t, Name), t: t, hosts: map[string]*host{}}
+	c := &cluster{companiontest.Install(t, Name), &agents{owner: t, hosts: map[string]*host{}}, t}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); c.playJobs(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		c.cleanUp(t)
 	})
-	c.change = change
 	c.start()
 	return c
+}
+
+// in returns the cluster for a part of its test, whose nodes, Jobs and pods go with the part.
+func (c *cluster) in(t *testing.T) *cluster {
+	t.Cleanup(func() { c.cleanUp(t) })
+	return &cluster{c.Installed, c.agents, t}
 }
 
 // start starts another replica, to which the webhooks go.
 func (c *cluster) start() {
 	c.t.Helper()
-	c.process = c.Start(c.t, c.change)
+	c.process = c.Start(c.owner, nil)
 	c.RouteWebhooks(c.t)
 }
 
@@ -101,13 +110,16 @@ func (c *cluster) kill() {
 
 // cleanUp removes nodes, Jobs and pods, as their controllers would.
 func (c *cluster) cleanUp(t testing.TB) {
-	for _, object := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
-		if err := c.Client.DeleteAllOf(context.Background(), object, client.InNamespace(agentNamespace), client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.hosts {
+		if err := client.IgnoreNotFound(c.Client.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})); err != nil {
 			t.Error(err)
 		}
 	}
-	for name := range c.hosts {
-		if err := client.IgnoreNotFound(c.Client.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})); err != nil {
+	clear(c.hosts)
+	for _, object := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
+		if err := c.Client.DeleteAllOf(context.Background(), object, client.InNamespace(agentNamespace), client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -153,7 +165,7 @@ func (c *cluster) playJobs(ctx context.Context) {
 				go func() {
 					defer running.Done()
 					if err := c.playJob(ctx, job); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-						c.t.Errorf("Job %s: %v", job.Name, err)
+						c.owner.Errorf("Job %s: %v", job.Name, err)
 					}
 				}()
 			}

@@ -61,8 +61,7 @@ func (c *cluster) awaitCondition(group *v1alpha1.CPUManagerPolicy, kind string) 
 	})
 }
 
-func TestAGroupIsSwitchedAFewNodesAtATime(t *testing.T) {
-	c := startCluster(t, nil)
+func aGroupIsSwitchedAFewNodesAtATime(t *testing.T, c *cluster) {
 	var mu sync.Mutex
 	now, most := 0, 0
 	var names []string
@@ -103,8 +102,7 @@ func TestAGroupIsSwitchedAFewNodesAtATime(t *testing.T) {
 	}
 }
 
-func TestANodeThatFailsIsNotTriedAgainByItsGroup(t *testing.T) {
-	c := startCluster(t, nil)
+func aNodeThatFailsIsNotTriedAgainByItsGroup(t *testing.T, c *cluster) {
 	h := c.addNode("w0", nil)
 	fails := func(request operation.Request) operation.Result {
 		return operation.Result{ID: request.ID, Outcome: operation.RolledBack, Step: "healthy", Policy: operation.None, Message: "it did not start"}
@@ -133,8 +131,7 @@ func TestANodeThatFailsIsNotTriedAgainByItsGroup(t *testing.T) {
 	c.awaitCondition(group, v1alpha1.ConditionAvailable)
 }
 
-func TestANodeOfTwoGroupsIsInNone(t *testing.T) {
-	c := startCluster(t, nil)
+func aNodeOfTwoGroupsIsInNone(t *testing.T, c *cluster) {
 	c.addNode("w0", nil)
 	c.awaitObserved("w0")
 	spec := v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyNone}

@@ -31,8 +31,26 @@ import (
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
-func TestARequestIsCarriedOut(t *testing.T) {
-	c := startCluster(t, nil)
+// TestRequests has one control plane and one controller for all that may become of a request.
+func TestRequests(t *testing.T) {
+	c := startCluster(t)
+	for name, test := range map[string]func(*testing.T, *cluster){
+		"a request is carried out":                            aRequestIsCarriedOut,
+		"what fails shows and the next request is free":       whatFailsShowsAndTheNextRequestIsFree,
+		"a deleted job is replaced and nothing is done twice": aDeletedJobIsReplacedAndNothingIsDoneTwice,
+		"what the agent refuses is refused with its words":    whatTheAgentRefusesIsRefusedWithItsWords,
+		"a node that goes keeps nobody from anything":         aNodeThatGoesKeepsNobodyFromAnything,
+		"a paused node waits":                                 aPausedNodeWaits,
+		"a controller that is killed is no loss":              aControllerThatIsKilledIsNoLoss,
+		"a group is switched a few nodes at a time":           aGroupIsSwitchedAFewNodesAtATime,
+		"a node that fails is not tried again by its group":   aNodeThatFailsIsNotTriedAgainByItsGroup,
+		"a node of two groups is in none":                     aNodeOfTwoGroupsIsInNone,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, c.in(t)) })
+	}
+}
+
+func aRequestIsCarriedOut(t *testing.T, c *cluster) {
 	h := c.addNode("n1", nil)
 	c.awaitObserved("n1")
 	if got := c.node("n1").Labels[cpupolicy.Label]; got != "false" {
@@ -64,8 +82,7 @@ func TestARequestIsCarriedOut(t *testing.T) {
 	}
 }
 
-func TestWhatFailsShowsAndTheNextRequestIsFree(t *testing.T) {
-	c := startCluster(t, nil)
+func whatFailsShowsAndTheNextRequestIsFree(t *testing.T, c *cluster) {
 	h := c.addNode("n1", nil)
 	h.run = func(request operation.Request) operation.Result {
 		return operation.Result{ID: request.ID, Outcome: operation.RolledBack, Step: "healthy", Policy: operation.None, Message: "the kubelet ended 3 times", KubeletError: "E1103 command failed"}
@@ -91,8 +108,7 @@ func TestWhatFailsShowsAndTheNextRequestIsFree(t *testing.T) {
 	}
 }
 
-func TestADeletedJobIsReplacedAndNothingIsDoneTwice(t *testing.T) {
-	c := startCluster(t, nil)
+func aDeletedJobIsReplacedAndNothingIsDoneTwice(t *testing.T, c *cluster) {
 	h := c.addNode("n1", nil)
 	goOn := make(chan struct{})
 	h.run = func(request operation.Request) operation.Result {
@@ -124,8 +140,7 @@ func TestADeletedJobIsReplacedAndNothingIsDoneTwice(t *testing.T) {
 	c.awaitStatus("n1", cpupolicy.Complete)
 }
 
-func TestWhatTheAgentRefusesIsRefusedWithItsWords(t *testing.T) {
-	c := startCluster(t, nil)
+func whatTheAgentRefusesIsRefusedWithItsWords(t *testing.T, c *cluster) {
 	h := c.addNode("n1", nil)
 	c.awaitObserved("n1")
 	// What was observed at boot has changed: only another look shows it.
@@ -147,8 +162,7 @@ func TestWhatTheAgentRefusesIsRefusedWithItsWords(t *testing.T) {
 	}
 }
 
-func TestANodeThatGoesKeepsNobodyFromAnything(t *testing.T) {
-	c := startCluster(t, nil)
+func aNodeThatGoesKeepsNobodyFromAnything(t *testing.T, c *cluster) {
 	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	h := c.addNode("n1", role)
 	hangs := make(chan struct{})
@@ -173,8 +187,7 @@ func TestANodeThatGoesKeepsNobodyFromAnything(t *testing.T) {
 	c.awaitStatus("n2", cpupolicy.Complete)
 }
 
-func TestAPausedNodeWaits(t *testing.T) {
-	c := startCluster(t, nil)
+func aPausedNodeWaits(t *testing.T, c *cluster) {
 	c.addNode("n1", nil)
 	c.awaitObserved("n1")
 	if err := c.annotate("n1", "workload.openshift.io/paused", "true"); err != nil {
@@ -195,8 +208,7 @@ func TestAPausedNodeWaits(t *testing.T) {
 
 // A controller that is killed at any moment leaves nothing that the next one does not finish, and
 // nothing is done twice.
-func TestAControllerThatIsKilledIsNoLoss(t *testing.T) {
-	c := startCluster(t, nil)
+func aControllerThatIsKilledIsNoLoss(t *testing.T, c *cluster) {
 	h := c.addNode("n1", map[string]string{"node-role.kubernetes.io/control-plane": ""})
 	seed := time.Now().UnixNano()
 	t.Logf("the seed is %d", seed)
