@@ -22,7 +22,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -147,5 +151,99 @@ func aNodeOfTwoGroupsIsInNone(t *testing.T, c *cluster) {
 	}
 	if status := c.status("w0"); status.State != "" {
 		t.Errorf("the node has the status %s", status)
+	}
+}
+
+// pod adds a pod that runs on a node, of an owner that would bring it back.
+func (c *cluster) pod(node, name string, owner metav1.OwnerReference) {
+	c.t.Helper()
+	owner.Controller = ptr.To(true)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, OwnerReferences: []metav1.OwnerReference{owner}},
+		Spec: corev1.PodSpec{
+			NodeName: node, AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To(int64(1)),
+			Containers: []corev1.Container{{Name: "main", Image: "image"}},
+		},
+	}
+	if err := c.Client.Create(c.t.Context(), pod); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		if err := client.IgnoreNotFound(c.Client.Delete(context.Background(), pod, client.GracePeriodSeconds(0))); err != nil {
+			c.t.Error(err)
+		}
+	})
+}
+
+// leaving returns an error until a pod was told to go.
+func (c *cluster) leaving(name string) error {
+	var pod corev1.Pod
+	if err := c.Client.Get(c.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &pod); err != nil {
+		return err
+	}
+	if pod.DeletionTimestamp == nil {
+		return fmt.Errorf("pod %s was not evicted", name)
+	}
+	return nil
+}
+
+func aNodeIsDrainedBeforeItsPolicyIsSwitched(t *testing.T, c *cluster) {
+	h := c.addNode("w0", nil)
+	var daemons appsv1.DaemonSet
+	daemons.Namespace, daemons.Name = "default", "daemons"
+	daemons.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "daemons"}}
+	daemons.Spec.Template.Labels = daemons.Spec.Selector.MatchLabels
+	daemons.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: "image"}}
+	if err := c.Client.Create(t.Context(), &daemons); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Client.Delete(context.Background(), &daemons); err != nil {
+			t.Error(err)
+		}
+	}()
+	c.pod("w0", "daemon", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "daemons", UID: daemons.UID})
+	c.pod("w0", "web", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"})
+	c.awaitObserved("w0")
+	group := c.group("drained", v1alpha1.CPUManagerPolicySpec{
+		Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic, Cordon: true, Drain: &v1alpha1.Drain{},
+	})
+	c.eventually(func() error { return c.leaving("web") })
+	if len(h.runs) > 0 || !c.node("w0").Spec.Unschedulable {
+		t.Errorf("while a pod is still there, runs are %v, and the node is %+v", h.runs, c.node("w0").Spec)
+	}
+	if err := c.leaving("daemon"); err == nil {
+		t.Error("the pod of a DaemonSet was evicted")
+	}
+	if err := c.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitCondition(group, v1alpha1.ConditionAvailable)
+	c.awaitStatus("w0", cpupolicy.Complete)
+	if c.node("w0").Spec.Unschedulable {
+		t.Error("the node is left cordoned")
+	}
+}
+
+func aDrainThatTakesTooLongChangesNothing(t *testing.T, c *cluster) {
+	h := c.addNode("w0", nil)
+	c.pod("w0", "stays", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"})
+	c.awaitObserved("w0")
+	group := c.group("hurried", v1alpha1.CPUManagerPolicySpec{
+		Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic, Cordon: true,
+		Drain: &v1alpha1.Drain{Timeout: &metav1.Duration{Duration: 2 * time.Second}},
+	})
+	status := c.awaitStatus("w0", cpupolicy.Failed)
+	if !strings.Contains(status.Message, "nothing was changed") || !strings.Contains(status.Message, "default/stays") {
+		t.Errorf("the message is %q", status.Message)
+	}
+	c.awaitCondition(group, v1alpha1.ConditionDegraded)
+	if len(h.runs) > 0 || c.node("w0").Spec.Unschedulable {
+		t.Errorf("runs are %v, and the node is left %+v", h.runs, c.node("w0").Spec)
+	}
+	// Whoever is late finds the name of the Job taken.
+	var job batchv1.Job
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: jobName(status.ID)}, &job); err != nil || job.Spec.Suspend == nil || !*job.Spec.Suspend {
+		t.Errorf("the Job is %+v, %v", job.Spec, err)
 	}
 }

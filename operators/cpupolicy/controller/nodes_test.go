@@ -17,15 +17,21 @@ limitations under the License.
 package controller
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -45,6 +51,9 @@ func TestRequests(t *testing.T) {
 		"a group is switched a few nodes at a time":           aGroupIsSwitchedAFewNodesAtATime,
 		"a node that fails is not tried again by its group":   aNodeThatFailsIsNotTriedAgainByItsGroup,
 		"a node of two groups is in none":                     aNodeOfTwoGroupsIsInNone,
+		"a node is drained before its policy is switched":     aNodeIsDrainedBeforeItsPolicyIsSwitched,
+		"a drain that takes too long changes nothing":         aDrainThatTakesTooLongChangesNothing,
+		"the action endpoint asks as a person does":           theActionEndpointAsksAsAPersonDoes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c.in(t)) })
 	}
@@ -218,8 +227,9 @@ func aControllerThatIsKilledIsNoLoss(t *testing.T, c *cluster) {
 		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
 	}
 	c.awaitObserved("n1")
+	const rounds = 3
 	policy := cpupolicy.None
-	for range 5 {
+	for range rounds {
 		policy = map[cpupolicy.Policy]cpupolicy.Policy{cpupolicy.None: cpupolicy.Static, cpupolicy.Static: cpupolicy.None}[policy]
 		c.eventually(func() error { return c.ask("n1", policy) })
 		time.Sleep(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
@@ -229,7 +239,60 @@ func aControllerThatIsKilledIsNoLoss(t *testing.T, c *cluster) {
 			t.Fatalf("the status is %s, and it was done %d times", status, h.runs[status.ID])
 		}
 	}
-	if len(h.runs) != 5 {
-		t.Errorf("5 requests became %d operations", len(h.runs))
+	if len(h.runs) != rounds {
+		t.Errorf("%d requests became %d operations", rounds, len(h.runs))
+	}
+}
+
+func theActionEndpointAsksAsAPersonDoes(t *testing.T, c *cluster) {
+	c.addNode("n1", nil)
+	c.awaitObserved("n1")
+	name := types.NamespacedName{Namespace: "default", Name: "tool"}
+	meta := metav1.ObjectMeta{Name: name.Name}
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}},
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "update"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: name.Namespace, Name: name.Name}}},
+	} {
+		if err := c.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Client.Delete(context.Background(), object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	token := c.Token(t, name.Namespace, name.Name, nil, "cpupolicy.workload.openshift.io")
+	// The certificate is verified in the console's own tests.
+	tools := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer tools.CloseIdleConnections()
+	post := func() (int, string) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.Console()+"/v1/harvester/nodes/n1?action=enableCPUManager", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		response, err := tools.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(text)
+	}
+	c.eventually(func() error { // its rights may be new to kube-apiserver
+		if code, text := post(); code != http.StatusNoContent {
+			return fmt.Errorf("the answer is %d: %s", code, text)
+		}
+		return nil
+	})
+	c.awaitStatus("n1", cpupolicy.Complete)
+	if code, text := post(); code != http.StatusConflict || !strings.Contains(text, "has the CPU manager policy static already") {
+		t.Errorf("asked once more, the answer is %d: %s", code, text)
 	}
 }

@@ -103,10 +103,14 @@ func (i *Installed) User() string {
 	return fmt.Sprintf("system:serviceaccount:%s:partition-controller", i.Namespace)
 }
 
-// Token returns a token of a ServiceAccount. If it is bound to a pod, it names the pod's node.
-func (i *Installed) Token(t testing.TB, namespace, account string, pod *corev1.Pod) string {
+// Console returns the URL of the console of the replica that was started last.
+func (i *Installed) Console() string { return fmt.Sprintf("https://127.0.0.1:%d", i.ports[3]) }
+
+// Token returns a token of a ServiceAccount, for kube-apiserver if no audience is named. If it is
+// bound to a pod, it names the pod's node.
+func (i *Installed) Token(t testing.TB, namespace, account string, pod *corev1.Pod, audiences ...string) string {
 	t.Helper()
-	request := &authenticationv1.TokenRequest{}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
 	if pod != nil {
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 	}
