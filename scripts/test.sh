@@ -46,8 +46,8 @@ find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 # what they build and run read. A path belongs here only if that is plain: what is missing costs
 # time, and what is wrong costs the truth.
 irrelevant() {
-  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|gofmt|images|lint|release|reproducible|test)[.]sh$|scripts/lint/|build/lint/'
-  local beside="$text|cmd/images/|operators/|build/controller-gen/|test/conformance/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/noise/"
+  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|release|reproducible|test)[.]sh$|scripts/lint/|build/lint/'
+  local beside="$text|docs/user/(companions|cpupolicy[^/]*|images|support)[.]md$|cmd/images/|operators/|build/controller-gen/|test/conformance/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/noise/"
   case $1 in
     verify | preview) echo "^($beside|docs/|cluster/|cmd/kubectl-partition/|test/)" ;;
     rebase-test) echo "^($text|docs/)" ;;
