@@ -18,7 +18,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -127,9 +126,6 @@ func ended(job *batchv1.Job) (is bool, why string) {
 	}
 	return false, ""
 }
-
-// errNoMessage says that a pod has ended without a word.
-var errNoMessage = errors.New("no pod of it has left a termination message")
 
 // messages returns the termination messages of those pods that have run on a node, the newest first.
 func messages(pods []corev1.Pod, node string) (texts []string, finished []time.Time) {

@@ -80,13 +80,12 @@ func (o observer) observe(ctx context.Context, node *corev1.Node, reason string)
 		pod := agentpod.Observe(node.Name, o.config.AgentImage, operation.Driver(o.config.Driver))
 		return false, "", o.jobs.create(ctx, node, observes, name, pod, oneTry(o.config.ObserveTimeout.Duration, keepFailed))
 	}
-	texts, finished := messages(pods, node.Name)
-	for i, text := range texts {
-		seen, err := operation.ParseObservation([]byte(text))
+	if texts, finished := messages(pods, node.Name); len(texts) > 0 {
+		seen, err := operation.ParseObservation([]byte(texts[0]))
 		if err != nil {
 			return false, fmt.Sprintf("node %s could not be observed: %v", node.Name, err), nil
 		}
-		return true, "", o.remember(ctx, node, reason, seen, finished[i])
+		return true, "", o.remember(ctx, node, reason, seen, finished[0])
 	}
 	if over, why := ended(job); over {
 		return false, fmt.Sprintf("node %s could not be observed: Job %s/%s: %s", node.Name, job.Namespace, job.Name, why), nil
