@@ -206,8 +206,8 @@ func (c *cluster) playJob(ctx context.Context, job *batchv1.Job) error {
 	now := metav1.Now()
 	job.Status.StartTime, job.Status.CompletionTime, job.Status.Succeeded = &now, &now, 1
 	job.Status.Conditions = []batchv1.JobCondition{
-		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue},
-		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue},
+		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
 	}
 	return c.Client.Status().Update(ctx, job)
 }

@@ -49,10 +49,23 @@ func (d drainer) helper(ctx context.Context) *drain.Helper {
 // error, which names it.
 func (d drainer) left(ctx context.Context, node string) ([]corev1.Pod, error) {
 	pods, errs := d.helper(ctx).GetPodsForDeletion(node)
+	if len(errs) > 0 && pods == nil {
+		return nil, errors.Join(errs...)
+	}
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("node %s cannot be drained: %w", node, errors.Join(errs...))
+		return nil, &undrainableError{node, errors.Join(errs...)}
 	}
 	return pods.Pods(), nil
+}
+
+// undrainableError says that a node has pods that nobody would bring back.
+type undrainableError struct {
+	node string
+	pods error
+}
+
+func (e *undrainableError) Error() string {
+	return fmt.Sprintf("node %s cannot be drained: %v", e.node, e.pods)
 }
 
 // evict asks for the eviction of the pods that are left, and returns them. A pod that its

@@ -121,11 +121,14 @@ func membersOf(groups []v1alpha1.CPUManagerPolicy, nodes []corev1.Node) (members
 		}
 		known = append(known, group)
 	}
+	byName := map[string]*corev1.Node{}
+	for i := range nodes {
+		byName[nodes[i].Name] = &nodes[i]
+	}
 	names, conflicts := nodegroup.Members(known, nodes)
 	for group, of := range names {
 		for _, name := range of {
-			at := slices.IndexFunc(nodes, func(node corev1.Node) bool { return node.Name == name })
-			members[group] = append(members[group], &nodes[at])
+			members[group] = append(members[group], byName[name])
 		}
 	}
 	return members, conflicts, invalid
@@ -154,8 +157,9 @@ func wants(group *v1alpha1.CPUManagerPolicy, node *corev1.Node) bool {
 	if policy == "" || policy == cpupolicy.Policy(group.Spec.Policy) || companion.Paused(node) {
 		return false
 	}
+	// A status that cannot be read is as good as none.
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
-	return err == nil && !status.UnderWay() && !failedFor(group, status)
+	return err != nil || !status.UnderWay() && !failedFor(group, status)
 }
 
 // failedFor reports whether a node's last operation was this group's, with this spec, and failed. It
@@ -211,7 +215,7 @@ func unavailable(node *corev1.Node) bool { return !isReady(node) || node.Spec.Un
 // unavailableOthers counts the nodes that are unavailable for another reason than an operation.
 func unavailableOthers(members []*corev1.Node) (n int) {
 	for _, node := range members {
-		if status, _, _ := cpupolicy.ReadStatus(node.Annotations); unavailable(node) && !status.UnderWay() {
+		if status, _, _ := cpupolicy.ReadStatus(node.Annotations); unavailable(node) && !status.UnderWay() && node.Annotations[nodegroup.ClaimAnnotation] == "" {
 			n++
 		}
 	}

@@ -18,8 +18,8 @@ package controller
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -31,6 +31,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/cpupolicy/agentpod"
 )
 
 // Labels of a Job say for which node it is, and what it does.
@@ -51,9 +52,8 @@ func jobName(operation string) string { return "cpu-policy-" + operation }
 // observingJobName returns the name of the Job that looks at a node for a reason: what was asked
 // for, or the boot of the node. For one reason there is one Job.
 func observingJobName(node *corev1.Node, reason string) string {
-	hash := fnv.New64a()
-	fmt.Fprintf(hash, "%s/%s", node.UID, reason)
-	return fmt.Sprintf("observe-%016x", hash.Sum64())
+	hash := sha256.Sum256(fmt.Appendf(nil, "%q/%q/%q", node.UID, node.Status.NodeInfo.BootID, reason))
+	return fmt.Sprintf("observe-%x", hash[:16])
 }
 
 // jobs are those that work on nodes.
@@ -89,11 +89,15 @@ func (j jobs) createWith(ctx context.Context, node *corev1.Node, kind, name stri
 	return client.IgnoreAlreadyExists(j.writer.Create(ctx, job))
 }
 
-// get returns a Job and its pods, the newest first; nil if there is no such Job.
-func (j jobs) get(ctx context.Context, name string) (*batchv1.Job, []corev1.Pod, error) {
+// get returns a Job of a node and its pods, the newest first; nil if there is no such Job.
+func (j jobs) get(ctx context.Context, node, name string) (*batchv1.Job, []corev1.Pod, error) {
 	var job batchv1.Job
 	if err := j.reader.Get(ctx, client.ObjectKey{Namespace: j.namespace, Name: name}, &job); err != nil {
 		return nil, nil, client.IgnoreNotFound(err)
+	}
+	if of := job.Annotations[nodeNameAnnotation]; of != node {
+		// A node may claim what it likes in its own annotations.
+		return nil, nil, fmt.Errorf("Job %s/%s is of node %q, and not of %q", job.Namespace, name, of, node)
 	}
 	var pods corev1.PodList
 	if err := j.reader.List(ctx, &pods, client.InNamespace(j.namespace), client.MatchingLabels{batchv1.JobNameLabel: name}); err != nil {
@@ -104,39 +108,45 @@ func (j jobs) get(ctx context.Context, name string) (*batchv1.Job, []corev1.Pod,
 	return &job, owned, nil
 }
 
-// remove deletes a Job and its pods. That it is gone is no error.
-func (j jobs) remove(ctx context.Context, name string) error {
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: name}}
-	err := j.writer.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))
+// remove deletes a Job and its pods. That it is gone, or another one has its name, is no error.
+func (j jobs) remove(ctx context.Context, job *batchv1.Job) error {
+	err := j.writer.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsConflict(err) {
+		return nil
+	}
 	return client.IgnoreNotFound(err)
 }
 
-// ended reports whether a Job has ended, and why it failed if it did.
-func ended(job *batchv1.Job) (is bool, why string) {
+// ended returns when a Job has ended, by the clock of its controller, and why it failed if it did;
+// the zero time if it has not.
+func ended(job *batchv1.Job) (at time.Time, why string) {
 	for _, c := range job.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
 			continue
 		}
 		switch c.Type {
 		case batchv1.JobComplete:
-			return true, ""
+			return c.LastTransitionTime.Time, ""
 		case batchv1.JobFailed:
-			return true, strings.TrimSpace(c.Reason + ": " + c.Message)
+			return c.LastTransitionTime.Time, strings.TrimSpace(c.Reason + ": " + c.Message)
 		}
 	}
-	return false, ""
+	return time.Time{}, ""
 }
 
+// isTombstone reports whether a Job is there for its name alone, and never runs.
+func isTombstone(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
+
 // messages returns the termination messages of those pods that have run on a node, the newest first.
-func messages(pods []corev1.Pod, node string) (texts []string, finished []time.Time) {
+func messages(pods []corev1.Pod, node string) (texts []string) {
 	for _, pod := range pods {
 		for _, status := range pod.Status.ContainerStatuses {
-			if end := status.State.Terminated; end != nil && pod.Spec.NodeName == node && end.Message != "" {
-				texts, finished = append(texts, end.Message), append(finished, end.FinishedAt.Time)
+			if end := status.State.Terminated; end != nil && status.Name == agentpod.Container && pod.Spec.NodeName == node && end.Message != "" {
+				texts = append(texts, end.Message)
 			}
 		}
 	}
-	return texts, finished
+	return texts
 }
 
 // whyWaiting says what keeps pods from running, such as an image that cannot be had; empty if

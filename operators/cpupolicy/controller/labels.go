@@ -35,9 +35,9 @@ type labels struct {
 	nodes nodegroup.Client
 }
 
-// agree reports whether the label of a node says what the policy is. Where nobody else writes it,
-// it writes it first.
-func (l labels) agree(ctx context.Context, name string, policy operation.Policy) (bool, error) {
+// agree reports whether the label of a node says what the policy is, which was observed for a
+// reason. Where nobody else writes it, it writes it first, unless something else was observed since.
+func (l labels) agree(ctx context.Context, name, reason string, policy operation.Policy) (bool, error) {
 	theirs, err := l.kubeVirt(ctx)
 	if err != nil {
 		return false, err
@@ -46,9 +46,14 @@ func (l labels) agree(ctx context.Context, name string, policy operation.Policy)
 	if theirs {
 		var node corev1.Node
 		err := l.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
-		return node.Labels[cpupolicy.Label] == want, err
+		// Where KubeVirt's handler does not run, nobody labels the node, and no machine comes there.
+		_, handled := node.Labels[virtv1.NodeSchedulable]
+		return !handled || node.Labels[cpupolicy.Label] == want, err
 	}
 	return true, l.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		if o := observedOf(node); o == nil || o.For != reason || o.Policy != policy {
+			return nil
+		}
 		for _, label := range []string{cpupolicy.Label, virtv1.CPUManager} {
 			metav1.SetMetaDataLabel(&node.ObjectMeta, label, want)
 		}

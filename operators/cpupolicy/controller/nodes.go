@@ -57,6 +57,7 @@ type nodesReconciler struct {
 	situations situations
 	observer   observer
 	rollout    rollout.Rollout
+	runner     runner
 	store      reportedNodes
 	recorder   events.EventRecorder
 	config     configv1alpha1.CPUPolicyConfiguration
@@ -78,19 +79,19 @@ func addNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		Nodes:    rollout.Nodes{Client: nodes, Namespace: config.Namespace, Read: readOperation, Write: writeOperation},
 		recorder: recorder,
 	}
+	runner := runner{nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset}, config: config.CPUPolicy, now: clock}
 	r := &nodesReconciler{
 		client:     mgr.GetClient(),
 		nodes:      nodes,
 		namespace:  config.Namespace,
 		situations: situations{reader: mgr.GetAPIReader(), namespace: config.Namespace},
 		observer:   observer{nodes: nodes, jobs: jobs, labels: labels{nodes}, config: config.CPUPolicy, now: clock},
-		rollout: rollout.Rollout{Store: store, Runner: runner{
-			nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset}, config: config.CPUPolicy, now: clock,
-		}},
-		store:    store,
-		recorder: recorder,
-		config:   config.CPUPolicy,
-		now:      clock,
+		rollout:    rollout.Rollout{Store: store, Runner: runner},
+		runner:     runner,
+		store:      store,
+		recorder:   recorder,
+		config:     config.CPUPolicy,
+		now:        clock,
 	}
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "nodes"}}}
@@ -143,12 +144,19 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (r
 	if err := r.client.List(ctx, &groups); err != nil {
 		return reconcile.Result{}, err
 	}
+	// An error of one node must not keep the others waiting, so none is returned.
 	var errs []error
 	busy := false
+	var idle []*corev1.Node
 	for i := range cached.Items {
-		underWay, err := r.lookAt(ctx, &look, cached.Items[i].Name, &cached.Items[i], cached.Items, groups.Items, holders)
-		if err != nil && !isGone(err) {
-			errs = append(errs, fmt.Errorf("node %s: %w", cached.Items[i].Name, err))
+		node := &cached.Items[i]
+		if !r.concerns(node, holders) {
+			idle = append(idle, node)
+			continue
+		}
+		underWay, err := r.lookAt(ctx, &look, node.Name, cached.Items, groups.Items, holders)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
 		}
 		busy = busy || underWay
 	}
@@ -156,55 +164,89 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (r
 	if look.Holders, err = r.holders(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.withoutNewPlaceholders(&look)
+	r.withoutPlaceholdersInUse(&look, cached.Items)
 	again, err := r.rollout.Step(ctx, look)
-	errs = append(errs, err)
+	errs = append(errs, err, r.keepObserved(ctx, idle))
 	if err := errors.Join(errs...); err != nil {
-		return reconcile.Result{}, err
+		klog.FromContext(ctx).Error(err, "A look at the nodes is not complete")
+		busy = true
 	}
-	var result reconcile.Result
+	// A webhook may have taken a lock for a request that came to nothing: that makes no event.
+	after := placeholderAge
+	if busy {
+		after = poll
+	}
 	if !again.IsZero() {
-		result.RequeueAfter = max(time.Second, again.Sub(r.now()))
+		after = min(after, max(time.Second, again.Sub(r.now())))
 	}
-	if busy && (result.RequeueAfter == 0 || result.RequeueAfter > poll) {
-		result.RequeueAfter = poll
-	}
-	return result, nil
+	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// lookAt adds a node to a look if there is something about it: it takes a request up, has the node
-// observed, and says what stands in the way. It reports whether something is under way.
-func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name string, cached *corev1.Node, all []corev1.Node, groups []v1alpha1.CPUManagerPolicy, holders map[string]nodegroup.Holders) (busy bool, err error) {
-	status, found, err := cpupolicy.ReadStatus(cached.Annotations)
+// concerns reports whether something is asked of a node, or acts on it.
+func (r *nodesReconciler) concerns(node *corev1.Node, holders map[string]nodegroup.Holders) bool {
+	status, _, err := cpupolicy.ReadStatus(node.Annotations)
 	if err != nil {
-		r.recorder.Eventf(cached, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", cut(err.Error(), 1000))
-		found = false
+		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", cut(err.Error(), 1000))
+	} else if status.UnderWay() {
+		return true
 	}
-	claim, err := nodegroup.ClaimOf(cached)
+	claim, err := nodegroup.ClaimOf(node)
 	if err != nil {
-		r.recorder.Eventf(cached, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", cut(err.Error(), 1000))
-		return false, nil
+		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", cut(err.Error(), 1000))
+		return false
 	}
-	held := false
+	if claim.Owner == Name || node.Annotations[CordonedAnnotation] != "" {
+		return true
+	}
 	for _, h := range holders {
-		held = held || slices.ContainsFunc(h, func(holder nodegroup.Holder) bool { return holder.Node == name })
+		if slices.ContainsFunc(h, func(holder nodegroup.Holder) bool { return holder.Node == node.Name }) {
+			return true
+		}
 	}
-	if !held && claim.Owner != Name && !(found && status.UnderWay()) {
-		return r.observer.keep(ctx, cached)
+	return false
+}
+
+// mostObserved is how many nodes are observed at once that nobody asks for.
+const mostObserved = 20
+
+// keepObserved has nodes observed that have joined or booted, a few at a time.
+func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node) error {
+	var errs []error
+	underWay := 0
+	for _, node := range nodes {
+		busy, err := r.observer.keep(ctx, node)
+		if err != nil && !isGone(err) {
+			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
+		}
+		if busy {
+			underWay++
+		}
+		if underWay >= mostObserved {
+			break // the end of a Job is an event
+		}
 	}
+	return errors.Join(errs...)
+}
+
+// lookAt adds a node to a look: it takes a request up, has the node observed, and says what stands in
+// the way. It reports whether something is under way.
+func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name string, all []corev1.Node, groups []v1alpha1.CPUManagerPolicy, holders map[string]nodegroup.Holders) (busy bool, err error) {
 	// What decides comes from the API.
 	var node corev1.Node
 	if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-		return false, err
+		return false, client.IgnoreNotFound(err)
 	}
-	if err := r.takeUp(ctx, &node); err != nil {
+	if err := r.takeUp(ctx, &node, holders); err != nil {
+		return true, err
+	}
+	if err := r.uncordonForgotten(ctx, &node); err != nil {
 		return true, err
 	}
 	state, err := r.store.StateOf(&node)
 	if err != nil {
 		return true, err
 	}
-	status, _, err = cpupolicy.ReadStatus(node.Annotations)
+	status, _, err := cpupolicy.ReadStatus(node.Annotations)
 	if err != nil {
 		status = cpupolicy.Status{}
 	}
@@ -215,8 +257,13 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	if group := groupOf(groups, status.Group); group != nil {
 		lock, waits := groupLock(group, groups, all)
 		n.Locks, n.Waits = append(n.Locks, lock), waits
+		if cpupolicy.Policy(group.Spec.Policy) != status.Policy {
+			n.Refused = fmt.Sprintf("the CPUManagerPolicy %s asks for the policy %s now", group.Name, group.Spec.Policy)
+		}
+	} else if status.Group != "" {
+		n.Refused = fmt.Sprintf("the CPUManagerPolicy %s is gone", status.Group)
 	}
-	if state.Operation.Phase == rollout.Requested {
+	if state.Operation.Phase == rollout.Requested && n.Refused == "" && n.Waits == "" {
 		if err := r.judge(ctx, &node, status, &n); err != nil {
 			return true, err
 		}
@@ -231,8 +278,8 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 		n.Waits = "paused"
 		return nil
 	}
-	if n.Claim.Owner != "" && n.Claim.Owner != Name {
-		return nil // whoever has the node may be changing what would be observed
+	if n.Claim != (nodegroup.Claim{}) && n.Claim.Operation != status.ID || n.Cordoned && !n.DespiteCordon {
+		return nil // it waits for that, and whoever has the node may be changing what would be observed
 	}
 	done, problem, err := r.observer.observe(ctx, node, status.ID)
 	switch {
@@ -251,7 +298,11 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 	}
 	var reasons []string
 	for _, f := range cpupolicy.Preconditions(cpupolicy.Request{ID: status.ID, Policy: status.Policy, AllowEvicted: status.AllowEvicted}, situation) {
-		if !f.Warning {
+		switch {
+		case f.Warning:
+		case status.Group != "" && (f.Code == cpupolicy.ControlPlaneUnderWay || f.Code == cpupolicy.ControlPlaneNotReady):
+			n.Waits = f.String() // nobody would ask again
+		default:
 			reasons = append(reasons, f.String())
 		}
 	}
@@ -259,48 +310,77 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 	return nil
 }
 
-// takeUp gives a request an id. From then on only the controller writes the annotation.
-func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node) error {
-	if status, _, err := cpupolicy.ReadStatus(node.Annotations); err != nil || status.State != cpupolicy.Requested || status.ID != "" {
+// takeUp gives a request an id, unless the node is paused. From then on only the controller writes
+// the annotation. What claims to run and has no id was never begun by this controller.
+func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders map[string]nodegroup.Holders) error {
+	status, _, err := cpupolicy.ReadStatus(node.Annotations)
+	if err != nil || !status.UnderWay() {
 		return nil
 	}
-	id := ""
-	if err := r.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
-		before := maps.Clone(live.Annotations)
-		status, _, err := cpupolicy.ReadStatus(live.Annotations)
-		if err == nil && status.State == cpupolicy.Requested && status.ID == "" {
-			id = fmt.Sprintf("%s-%s", status.Policy, rand.String(12))
-			status.ID, status.Since = id, r.now()
+	if status.ID == "" && !companion.Paused(node) {
+		if err := r.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
+			status, _, err = cpupolicy.ReadStatus(live.Annotations)
+			if err != nil || !status.UnderWay() || status.ID != "" {
+				return err
+			}
+			if status.State == cpupolicy.Requested {
+				status.ID = fmt.Sprintf("%s-%s", status.Policy, rand.String(12))
+			} else {
+				status.State, status.Message = cpupolicy.Failed, "it has no id, and nobody carries it out"
+			}
+			status.Since = r.now()
 			live.Annotations[cpupolicy.StatusAnnotation] = status.String()
-		}
-		if err := cpupolicy.CheckWrite(before, live.Annotations, cpupolicy.Controller); err != nil {
+			*node = *live
+			return nil
+		}); err != nil {
 			return err
 		}
-		*node = *live
-		return nil
-	}); err != nil || id == "" {
-		return err
+		klog.FromContext(ctx).Info("Took a request up", "node", node.Name, "operation", status.ID)
 	}
-	klog.FromContext(ctx).Info("Took a request up", "node", node.Name, "operation", id)
-	if !cpupolicy.IsControlPlane(node) {
+	if status.ID == "" || !cpupolicy.IsControlPlane(node) || !slices.ContainsFunc(holders[controlPlaneLock], func(h nodegroup.Holder) bool { return h.Operation == placeholder(node.Name) }) {
 		return nil
 	}
 	return r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: controlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
+		if h.Has(status.ID) {
+			return h.Remove(placeholder(node.Name)), nil
+		}
+		h = slices.Clone(h)
 		for i := range h {
 			if h[i].Operation == placeholder(node.Name) {
-				h[i].Operation = id
+				h[i].Operation = status.ID
 			}
 		}
 		return h, nil
 	})
 }
 
-// withoutNewPlaceholders takes holders out of a look whose request is being written: kube-apiserver
-// has asked the webhook, and nobody sees the request yet. It waits five seconds for an answer.
-func (r *nodesReconciler) withoutNewPlaceholders(look *rollout.Look) {
+// uncordonForgotten removes a cordon whose operation is not the node's any more: a controller that was
+// stopped for minutes may have put it there.
+func (r *nodesReconciler) uncordonForgotten(ctx context.Context, node *corev1.Node) error {
+	id := node.Annotations[CordonedAnnotation]
+	if id == "" || readOperation(node).ID == id {
+		return nil
+	}
+	if claim, err := nodegroup.ClaimOf(node); err != nil || claim.Operation == id {
+		return nil
+	}
+	return r.runner.uncordon(ctx, node.Name, id)
+}
+
+// placeholderAge is after how long a holder of the lock is as if it were not there whose request
+// nobody sees: kube-apiserver waits five seconds for the webhook, and then writes the Node.
+const placeholderAge = 30 * time.Second
+
+// withoutPlaceholdersInUse takes holders out of a look whose request is being written, or has no id yet.
+func (r *nodesReconciler) withoutPlaceholdersInUse(look *rollout.Look, nodes []corev1.Node) {
+	waiting := map[string]bool{}
+	for i := range nodes {
+		status, _, err := cpupolicy.ReadStatus(nodes[i].Annotations)
+		waiting[nodes[i].Name] = err == nil && status.State == cpupolicy.Requested && status.ID == ""
+	}
 	for lock, holders := range look.Holders {
 		look.Holders[lock] = slices.DeleteFunc(slices.Clone(holders), func(h nodegroup.Holder) bool {
-			return h.Operation == placeholder(h.Node) && look.Now.Sub(h.Since) < 30*time.Second
+			return h.Operation == placeholder(h.Node) && (waiting[h.Node] || look.Now.Sub(h.Since) < placeholderAge)
 		})
 	}
 }

@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -54,25 +55,36 @@ type observer struct {
 const keepFailed = 10 * time.Minute
 
 // keep has a node observed that has joined or booted since it was, if it is Ready and nobody acts on
-// it. It reports whether that is under way.
+// it. What could not be told then is looked at again after a while. It reports whether a Job is
+// under way.
 func (o observer) keep(ctx context.Context, node *corev1.Node) (busy bool, err error) {
-	was := observedOf(node)
-	boot := node.Status.NodeInfo.BootID
-	if was != nil && was.BootID == boot || !isReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" {
+	if !isReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || companion.Paused(node) {
 		return false, nil
 	}
-	done, _, err := o.observe(ctx, node, "boot-"+boot)
-	return !done, err
+	if was := observedOf(node); was != nil {
+		// Neither a node that boots without an end nor one that cannot be read makes a Job each second.
+		known := was.BootID == node.Status.NodeInfo.BootID && was.Policy != ""
+		if known || o.now().Sub(was.At) < keepFailed {
+			return false, nil
+		}
+	}
+	done, problem, err := o.look(ctx, node, "boot")
+	return !done && problem == "", err
 }
 
-// observe has an agent look at a node, once for each reason, and reports whether that is done. The
-// problem says why nobody could look.
+// observe has an agent look at a node, once for each reason and boot, and reports whether that is
+// done. The problem says why nobody could look.
 func (o observer) observe(ctx context.Context, node *corev1.Node, reason string) (done bool, problem string, err error) {
-	name := observingJobName(node, reason)
-	if was := observedOf(node); was != nil && was.For == reason {
+	if was := observedOf(node); was != nil && was.For == reason && was.BootID == node.Status.NodeInfo.BootID {
 		return true, "", nil // the Job goes by itself
 	}
-	job, pods, err := o.jobs.get(ctx, name)
+	return o.look(ctx, node, reason)
+}
+
+// look is observe, whatever was seen before.
+func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (done bool, problem string, err error) {
+	name := observingJobName(node, reason)
+	job, pods, err := o.jobs.get(ctx, node.Name, name)
 	if err != nil {
 		return false, "", err
 	}
@@ -80,14 +92,17 @@ func (o observer) observe(ctx context.Context, node *corev1.Node, reason string)
 		pod := agentpod.Observe(node.Name, o.config.AgentImage, operation.Driver(o.config.Driver))
 		return false, "", o.jobs.create(ctx, node, observes, name, pod, oneTry(o.config.ObserveTimeout.Duration, keepFailed))
 	}
-	if texts, finished := messages(pods, node.Name); len(texts) > 0 {
+	if texts := messages(pods, node.Name); len(texts) > 0 {
 		seen, err := operation.ParseObservation([]byte(texts[0]))
 		if err != nil {
 			return false, fmt.Sprintf("node %s could not be observed: %v", node.Name, err), nil
 		}
-		return true, "", o.remember(ctx, node, reason, seen, finished[0])
+		if seen.Operation != "" && seen.Result == nil && seen.Step != operation.StepValidate {
+			return false, fmt.Sprintf("node %s is in the middle of the operation %s, at the step %s", node.Name, seen.Operation, seen.Step), nil
+		}
+		return true, "", o.remember(ctx, node, reason, seen)
 	}
-	if over, why := ended(job); over {
+	if at, why := ended(job); !at.IsZero() {
 		return false, fmt.Sprintf("node %s could not be observed: Job %s/%s: %s", node.Name, job.Namespace, job.Name, why), nil
 	}
 	if why := whyWaiting(pods); why != "" && o.now().Sub(job.CreationTimestamp.Time) > o.config.ObserveTimeout.Duration/2 {
@@ -97,19 +112,21 @@ func (o observer) observe(ctx context.Context, node *corev1.Node, reason string)
 }
 
 // remember writes down what was seen, in the Node of the API and in the caller's.
-func (o observer) remember(ctx context.Context, node *corev1.Node, reason string, seen operation.Observation, at time.Time) error {
+func (o observer) remember(ctx context.Context, node *corev1.Node, reason string, seen operation.Observation) error {
+	observed := Observed{Observation: seen, At: o.now(), BootID: node.Status.NodeInfo.BootID, For: reason}
 	if err := o.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
-		if live.UID != node.UID {
-			return nil // of another node of this name
+		if live.UID == node.UID {
+			observed.write(live)
 		}
-		observed := Observed{Observation: seen, At: at.UTC().Truncate(time.Second), BootID: live.Status.NodeInfo.BootID, For: reason}
-		observed.write(live)
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, ObservedAnnotation, live.Annotations[ObservedAnnotation])
 		return nil
-	}); err != nil || seen.Policy == "" {
+	}); err != nil {
 		return err
 	}
-	_, err := o.labels.agree(ctx, node.Name, seen.Policy)
+	observed.write(node)
+	if seen.Policy == "" {
+		return nil
+	}
+	_, err := o.labels.agree(ctx, node.Name, reason, seen.Policy)
 	return err
 }
 

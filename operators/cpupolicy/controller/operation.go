@@ -22,6 +22,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -97,7 +98,7 @@ func (n reportedNodes) report(name string, op rollout.Operation) {
 		text = "operation " + op.ID
 	}
 	// An Event on a Node has the name of the Node as its UID, as the kubelet writes it.
-	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: ""}
+	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)}
 	n.recorder.Eventf(node, nil, kind, reason, "SwitchCPUPolicy", "%s", cut(text, 1000))
 }
 

@@ -18,6 +18,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,24 +57,24 @@ func (r runner) operationOf(ctx context.Context, name, id string) (*corev1.Node,
 	return &node, status, err == nil && status.ID == id, nil
 }
 
-// Start implements rollout.Runner. The Job has the name of the operation. The agent has a journal,
-// and does nothing twice: a Job that comes late, or in the place of a deleted one, gets the result
-// of the first.
+// Start implements rollout.Runner. The Job has the name of the operation, and nobody else has that:
+// a Job that has ended stays for a day, and what was given up has one that never runs. The agent
+// has a journal, too, so that a Job in the place of a deleted one gets the result of the first.
 func (r runner) Start(ctx context.Context, name, id string) error {
 	node, status, is, err := r.operationOf(ctx, name, id)
 	if err != nil || !is || status.State != cpupolicy.Running {
 		return err
 	}
-	job, _, err := r.jobs.get(ctx, jobName(id))
+	job, _, err := r.jobs.get(ctx, name, jobName(id))
 	if err != nil {
 		return err
 	}
 	if job != nil {
-		if done, _ := ended(job); !done {
+		if at, _ := ended(job); at.IsZero() || isTombstone(job) {
 			return nil
 		}
 		// It has ended without a result; Observe has said so.
-		return r.jobs.remove(ctx, job.Name)
+		return r.jobs.remove(ctx, job)
 	}
 	if ready, err := r.prepare(ctx, node, status); err != nil || !ready {
 		return err
@@ -89,14 +90,24 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 	return r.jobs.create(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{
 		// A pod that was evicted or lost with its node is replaced, and attaches to what runs.
 		BackoffLimit: ptr.To(int32(3)),
+		// A pod that has waited so long, for an image or a place, must not begin any more.
+		ActiveDeadlineSeconds:   ptr.To(int64(r.config.OperationTimeout.Seconds())),
+		TTLSecondsAfterFinished: ptr.To(int32((24 * time.Hour).Seconds())),
 	})
 }
 
-// prepare cordons and drains a node as its group wants it, and reports whether that is done.
+// prepare cordons and drains a node as its group wants it, and reports whether that is done. What
+// cannot be done ends the operation before anything was changed.
 func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy.Status) (done bool, err error) {
 	group, err := r.group(ctx, status)
-	if err != nil || group == nil || !group.Spec.Cordon {
+	if err != nil || status.Group == "" {
 		return err == nil, err
+	}
+	if group == nil {
+		return false, r.giveUp(ctx, node, status.ID, "nothing was changed: the CPUManagerPolicy "+status.Group+" is gone")
+	}
+	if !group.Spec.Cordon {
+		return true, nil
 	}
 	if err := r.cordon(ctx, node.Name, status.ID); err != nil {
 		return false, err
@@ -105,7 +116,19 @@ func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy
 		return true, nil
 	}
 	left, err := r.drainer.evict(ctx, node.Name)
-	return len(left) == 0, err
+	var undrainable *undrainableError
+	if errors.As(err, &undrainable) {
+		return false, r.giveUp(ctx, node, status.ID, "nothing was changed: "+err.Error())
+	}
+	return err == nil && len(left) == 0, err
+}
+
+// giveUp ends an operation that has no Job: one that never runs takes the name, so that nobody who is
+// late starts it after all. The next look finds it.
+func (r runner) giveUp(ctx context.Context, node *corev1.Node, id, why string) error {
+	// Its pod never comes to be.
+	pod := agentpod.Observe(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver))
+	return r.jobs.createWith(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{Suspend: ptr.To(true)}, map[string]string{whyAnnotation: why})
 }
 
 // group returns the group for which the controller asked; nil if a person did, or if it is gone.
@@ -125,6 +148,10 @@ const CordonedAnnotation = "cpupolicy.workload.openshift.io/cordoned"
 
 func (r runner) cordon(ctx context.Context, name, id string) error {
 	return r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		status, _, err := cpupolicy.ReadStatus(node.Annotations)
+		if err != nil || status.ID != id || status.State != cpupolicy.Running {
+			return fmt.Errorf("node %s: operation %s has ended", name, id)
+		}
 		if !node.Spec.Unschedulable {
 			node.Spec.Unschedulable = true
 			metav1.SetMetaDataAnnotation(&node.ObjectMeta, CordonedAnnotation, id)
@@ -145,30 +172,30 @@ func (r runner) uncordon(ctx context.Context, name, id string) error {
 
 // Observe implements rollout.Runner.
 func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, error) {
-	job, pods, err := r.jobs.get(ctx, jobName(id))
+	job, pods, err := r.jobs.get(ctx, name, jobName(id))
 	if err != nil {
 		return rollout.Result{}, err
 	}
 	if job == nil {
 		return r.notStarted(ctx, name, id)
 	}
-	texts, finished := messages(pods, name)
-	for i, text := range texts {
+	if isTombstone(job) {
+		return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: job.Annotations[whyAnnotation]}, nil
+	}
+	at, _ := ended(job)
+	for _, text := range messages(pods, name) {
 		result, err := operation.ParseResult([]byte(text))
 		if err != nil || result.ID != id {
 			continue // of a program that is not ours, or cut
 		}
-		return r.conclude(ctx, name, result, finished[i])
-	}
-	if done, why := ended(job); done {
-		if job.Spec.Suspend != nil && *job.Spec.Suspend {
-			return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: why}, nil
+		if at.IsZero() {
+			break // its end has a time in a moment
 		}
+		return r.conclude(ctx, name, result, at)
+	}
+	if !at.IsZero() {
 		// The journal on the node knows more than a Job without a word. Another one reads it.
 		return rollout.Result{Seen: rollout.Absent}, nil
-	}
-	if job.Spec.Suspend != nil && *job.Spec.Suspend {
-		return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: job.Annotations[whyAnnotation]}, nil
 	}
 	return rollout.Result{Seen: rollout.UnderWay}, nil
 }
@@ -176,8 +203,7 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 // whyAnnotation on a Job that must never run says why.
 const whyAnnotation = "cpupolicy.workload.openshift.io/why"
 
-// notStarted says of an operation without a Job whether its drain has taken too long. If so, a Job
-// that never runs takes the name, so that nobody who is late starts it after all.
+// notStarted says of an operation without a Job whether its drain has taken too long.
 func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result, error) {
 	absent := rollout.Result{Seen: rollout.Absent}
 	node, status, is, err := r.operationOf(ctx, name, id)
@@ -195,18 +221,18 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 	if group.Spec.Drain.Timeout != nil {
 		limit = group.Spec.Drain.Timeout.Duration
 	}
+	// What comes after it needs time as well.
+	limit = min(limit, r.config.OperationTimeout.Duration-r.config.SwitchTimeout.Duration-r.config.LabelTimeout.Duration)
 	if r.now().Before(status.Since.Add(limit)) {
 		return absent, nil
 	}
-	left, err := r.drainer.left(ctx, name)
-	if err != nil {
-		return absent, err
+	why := ""
+	if left, err := r.drainer.left(ctx, name); err == nil {
+		why = fmt.Sprintf("nothing was changed: after %s these pods were still there: %s", limit, list(left, 5))
+	} else {
+		why = "nothing was changed: " + err.Error()
 	}
-	why := fmt.Sprintf("nothing was changed: after %s these pods were still there: %s", limit, list(left, 5))
-	// It is suspended, so its pod never comes to be.
-	never := batchv1.JobSpec{Suspend: ptr.To(true)}
-	err = r.jobs.createWith(ctx, node, switches, jobName(id), agentpod.Observe(name, r.config.AgentImage, operation.Driver(r.config.Driver)), never, map[string]string{whyAnnotation: why})
-	if err != nil {
+	if err := r.giveUp(ctx, node, id, why); err != nil {
 		return rollout.Result{}, err
 	}
 	return rollout.Result{Seen: rollout.UnderWay}, nil // the next look finds the Job
@@ -217,51 +243,67 @@ const defaultDrainTimeout = 15 * time.Minute
 
 // conclude writes down what is in force now. A switch that was verified waits for the label, with
 // which KubeVirt decides where machines may run.
-func (r runner) conclude(ctx context.Context, name string, result operation.Result, finished time.Time) (rollout.Result, error) {
+func (r runner) conclude(ctx context.Context, name string, result operation.Result, at time.Time) (rollout.Result, error) {
 	over := resultOf(result)
-	if result.Policy == "" {
-		return over, nil
-	}
-	err := r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
-		o := observedOf(node)
-		if o == nil {
-			o = &Observed{}
-		}
-		if o.Policy == result.Policy && !o.At.Before(finished) {
-			return nil
-		}
-		// What stands in the way of which policy has changed with the policy. The next look says it.
-		o.Policy, o.Configured, o.Refused, o.At = result.Policy, "", nil, finished.UTC().Truncate(time.Second)
-		o.write(node)
-		return nil
-	})
-	if isGone(err) {
-		return over, nil
+	_, status, is, err := r.operationOf(ctx, name, result.ID)
+	if isGone(err) || err == nil && !is {
+		return over, nil // nobody waits for it any more, and something newer may be true
 	}
 	if err != nil {
 		return rollout.Result{}, err
 	}
-	agrees, err := r.labels.agree(ctx, name, result.Policy)
+	if over.Phase == rollout.Succeeded && result.Policy != status.Policy {
+		over.Phase, over.Message = rollout.Failed, fmt.Sprintf("the agent reports a success, and the checkpoint has the policy %q", result.Policy)
+	}
+	if result.Policy == "" {
+		return over, nil
+	}
+	stale, reason := false, "after-"+result.ID
+	if err := r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		live, _, err := cpupolicy.ReadStatus(node.Annotations)
+		if stale = err != nil || live.ID != result.ID; stale {
+			return nil
+		}
+		if o := observedOf(node); o == nil || o.For != reason {
+			// What stands in the way of which policy has changed with the policy: only an agent knows.
+			(&Observed{Observation: operation.Observation{Policy: result.Policy}, At: r.now(), BootID: node.Status.NodeInfo.BootID, For: reason}).write(node)
+		}
+		return nil
+	}); err != nil || stale {
+		return over, err
+	}
+	agrees, err := r.labels.agree(ctx, name, reason, result.Policy)
 	switch {
-	case isGone(err):
 	case err != nil:
 		return rollout.Result{}, err
-	case !agrees && over.Phase == rollout.Succeeded && r.now().Before(finished.Add(r.config.LabelTimeout.Duration)):
+	case agrees || over.Phase != rollout.Succeeded:
+	case r.now().Before(at.Add(r.config.LabelTimeout.Duration)):
 		return rollout.Result{Seen: rollout.UnderWay}, nil
-	case !agrees && over.Phase == rollout.Succeeded:
+	default:
 		over.Message = fmt.Sprintf("the policy is in force, but after %s the label %s still says otherwise; look at KubeVirt's virt-handler on this node", r.config.LabelTimeout.Duration, cpupolicy.Label)
 	}
 	return over, nil
 }
 
-// Finish implements rollout.Runner. What must never run stays until its Node goes.
+// Finish implements rollout.Runner. A Job that has ended stays for a day, and one that never runs until
+// its Node goes: whoever is late finds the name taken.
 func (r runner) Finish(ctx context.Context, name, id string) error {
 	if err := r.uncordon(ctx, name, id); err != nil && !isGone(err) {
 		return err
 	}
-	job, _, err := r.jobs.get(ctx, jobName(id))
-	if err != nil || job == nil || job.Spec.Suspend != nil && *job.Spec.Suspend {
+	job, _, err := r.jobs.get(ctx, name, jobName(id))
+	if err != nil {
 		return err
 	}
-	return r.jobs.remove(ctx, job.Name)
+	if job == nil {
+		var node corev1.Node
+		if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return r.giveUp(ctx, &node, id, "it has ended")
+	}
+	if at, _ := ended(job); !at.IsZero() || isTombstone(job) {
+		return nil
+	}
+	return r.jobs.remove(ctx, job)
 }

@@ -41,7 +41,7 @@ const ObservedAnnotation = "cpupolicy.workload.openshift.io/observed"
 // Observed is the value of the annotation.
 type Observed struct {
 	operation.Observation `json:",inline"`
-	// At is when the agent's pod ended, in seconds.
+	// At is when this was written down, in seconds of the controller's clock.
 	At time.Time `json:"at"`
 	// BootID is the node's at that time: what was observed before a reboot may be wrong after it.
 	BootID string `json:"bootID,omitempty"`
@@ -56,7 +56,7 @@ func observedOf(node *corev1.Node) *Observed {
 		return nil
 	}
 	var o Observed
-	if err := json.Unmarshal([]byte(value), &o); err != nil {
+	if err := json.Unmarshal([]byte(value), &o); err != nil || len(o.Validate()) > 0 {
 		return nil
 	}
 	return &o
@@ -70,6 +70,9 @@ type situations struct {
 	reader client.Reader
 	// namespace is that of the Leases.
 	namespace string
+	// fresh is how long an observation is believed to stand in the way; zero means for ever. Whoever
+	// has just mended a node must be able to ask: only then somebody looks again.
+	fresh time.Duration
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list
@@ -95,16 +98,20 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	if err := s.addMachines(ctx, &situation); err != nil {
 		return situation, err
 	}
-	if o := observedOf(node); o != nil {
-		situation.InForce, situation.Refused = o.Policy, o.Refused[policy]
-		kubelet, err := kubeletOf(o.Kubelet)
-		if err != nil {
-			return situation, fmt.Errorf("node %s: annotation %s: %w", node.Name, ObservedAnnotation, err)
-		}
-		situation.Kubelet = kubelet
-	} else {
-		situation.Kubelet.Reserved = cpupolicy.ReservedNow(node)
+	situation.Kubelet.Reserved = cpupolicy.ReservedNow(node)
+	o := observedOf(node)
+	if o == nil || s.fresh > 0 && clock().Sub(o.At) > s.fresh {
+		return situation, nil
 	}
+	situation.InForce, situation.Refused = o.Policy, o.Refused[policy]
+	if o.Kubelet == nil {
+		return situation, nil
+	}
+	kubelet, err := kubeletOf(*o.Kubelet)
+	if err != nil {
+		return situation, fmt.Errorf("node %s: annotation %s: %w", node.Name, ObservedAnnotation, err)
+	}
+	situation.Kubelet = kubelet
 	return situation, nil
 }
 
@@ -151,10 +158,7 @@ func (s situations) addMachines(ctx context.Context, situation *cpupolicy.Situat
 func isNoKind(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // kubeletOf makes of what an agent has read what the rules know.
-func kubeletOf(read *operation.Kubelet) (cpupolicy.Kubelet, error) {
-	if read == nil {
-		return cpupolicy.Kubelet{}, nil
-	}
+func kubeletOf(read operation.Kubelet) (cpupolicy.Kubelet, error) {
 	kubelet := cpupolicy.Kubelet{
 		Options:         read.CPUManagerPolicyOptions,
 		Reserved:        read.Reserved,

@@ -49,7 +49,7 @@ func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfigura
 	decoder, reader := admission.NewDecoder(mgr.GetScheme()), mgr.GetAPIReader()
 	validator := &nodeValidator{
 		decoder:    decoder,
-		situations: situations{reader: reader, namespace: config.Namespace},
+		situations: situations{reader: reader, namespace: config.Namespace, fresh: time.Minute},
 		locks:      nodegroup.Client{Reader: reader, Writer: mgr.GetClient()},
 		controller: controller,
 	}

@@ -29,6 +29,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -262,10 +263,48 @@ func (o Observation) Validate() (errs field.ErrorList) {
 			errs = append(errs, err)
 		}
 	}
-	if o.Kubelet != nil && o.Kubelet.Reserved.Sign() < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("kubelet", "reserved"), o.Kubelet.Reserved.String(), "must not be negative"))
+	if o.Kubelet != nil {
+		errs = append(errs, o.Kubelet.validate(field.NewPath("kubelet"))...)
 	}
 	return errs
+}
+
+func (k *Kubelet) validate(path *field.Path) (errs field.ErrorList) {
+	if k.Reserved.Sign() < 0 {
+		errs = append(errs, field.Invalid(path.Child("reserved"), k.Reserved.String(), "must not be negative"))
+	}
+	errs = append(errs, validateCPUs(path.Child("reservedCPUs"), k.ReservedCPUs)...)
+	for i, place := range k.Places {
+		for j, cpus := range place.Cores {
+			errs = append(errs, validateCPUs(path.Child("places").Index(i).Child("cores").Index(j), cpus)...)
+		}
+	}
+	return errs
+}
+
+// maxCPUs is more than Linux can have (NR_CPUS, 8192).
+const maxCPUs = 8192
+
+// validateCPUs returns an error for what is no CPU list, or too long a one: a node must not keep its
+// reader busy. Each number is larger than the one before it.
+func validateCPUs(path *field.Path, list string) field.ErrorList {
+	if list == "" {
+		return nil
+	}
+	last := -1
+	for part := range strings.SplitSeq(list, ",") {
+		first, end, isRange := strings.Cut(part, "-")
+		if !isRange {
+			end = first
+		}
+		from, err := strconv.ParseUint(first, 10, 16)
+		to, errTo := strconv.ParseUint(end, 10, 16)
+		if err != nil || errTo != nil || int(from) <= last || to < from || to >= maxCPUs {
+			return field.ErrorList{field.Invalid(path, abbreviate(list, maxQuoted), fmt.Sprintf("must be a CPU list in ascending order, of numbers below %d", maxCPUs))}
+		}
+		last = int(to)
+	}
+	return nil
 }
 
 // Encode returns the observation as a termination message. It leaves out where the CPUs are, and

@@ -17,6 +17,7 @@ limitations under the License.
 package operation
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -285,5 +286,22 @@ func checkError(t *testing.T, err error, texts []string) {
 		if !strings.Contains(err.Error(), text) {
 			t.Errorf("the error is %q, want %q", err, text)
 		}
+	}
+}
+
+func TestACPUListCannotKeepItsReaderBusy(t *testing.T) {
+	for _, list := range []string{"0-9223372036854775806", "0-8192", "3,1", "1,1", "1-", "-1", "a", "2-1", "0-5,3", "1,,2", " 1"} {
+		for _, kubelet := range []Kubelet{{ReservedCPUs: list}, {Places: []Place{{Cores: []string{"0", list}}}}} {
+			data, err := json.Marshal(Observation{Kubelet: &kubelet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ParseObservation(data); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", list)) || !strings.Contains(err.Error(), "kubelet.") {
+				t.Errorf("%s: the error is %v", data, err)
+			}
+		}
+	}
+	if _, err := ParseObservation([]byte(`{"kubelet":{"reservedCPUs":"0-3,28-31,8191"}}`)); err != nil {
+		t.Error(err)
 	}
 }

@@ -126,7 +126,7 @@ func TestWhatIsWrongWithAConfiguration(t *testing.T) {
 		"an overlap that does not fit":          {header + "certificates: {overlap: 360h}\n", []string{"certificates.renewBefore", "720h0m0s", "overlap", "360h0m0s"}},
 		"a driver that the agent does not know": {header + "cpuPolicy: {driver: k3s}\n", []string{"cpuPolicy.driver", "k3s", "rke2"}},
 		"a switch that the agent would not do":  {header + "cpuPolicy: {switchTimeout: 151s}\n", []string{"cpuPolicy.switchTimeout", "2m31s", "2m30s"}},
-		"an operation shorter than a switch":    {header + "cpuPolicy: {operationTimeout: 2m}\n", []string{"cpuPolicy.operationTimeout", "2m0s", "2m30s"}},
+		"an operation shorter than a switch":    {header + "cpuPolicy: {operationTimeout: 2m}\n", []string{"cpuPolicy.operationTimeout", "2m0s", "7m30s"}},
 		"a negative duration":                   {header + "cpuPolicy: {labelTimeout: -1s}\n", []string{"cpuPolicy.labelTimeout", "-1s"}},
 		"a console without a port":              {header + "cpuPolicy: {console: {bindAddress: 10.0.0.1}}\n", []string{"cpuPolicy.console.bindAddress", "10.0.0.1", "host:port"}},
 	} {

@@ -178,9 +178,9 @@ func validateCPUPolicy(c *CPUPolicyConfiguration, path *field.Path) (errs field.
 		errs = append(errs, field.Invalid(path.Child("switchTimeout"), c.SwitchTimeout.Duration.String(),
 			fmt.Sprintf("must not be longer than %s", longestSwitch)))
 	}
-	if c.OperationTimeout.Duration <= c.SwitchTimeout.Duration {
+	if least := c.SwitchTimeout.Duration + c.LabelTimeout.Duration; c.OperationTimeout.Duration <= least {
 		errs = append(errs, field.Invalid(path.Child("operationTimeout"), c.OperationTimeout.Duration.String(),
-			fmt.Sprintf("must be longer than switchTimeout, which is %s", c.SwitchTimeout.Duration)))
+			fmt.Sprintf("must be longer than switchTimeout and labelTimeout together, which are %s", least)))
 	}
 	return errs
 }
