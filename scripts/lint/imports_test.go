@@ -179,6 +179,11 @@ var borders = []struct {
 		why:        "types and configuration files make no request, and other programs import them",
 	},
 	{
+		place: "operators/e2e",
+		never: []string{operators, kubernetes},
+		why:   "it tests what users see",
+	},
+	{
 		place: "operators/foreign",
 		never: []string{operators + "/companion", operators + "/api", "sigs.k8s.io/controller-runtime/pkg/manager"},
 		why:   "it looks for other programs, whoever asks",
