@@ -271,7 +271,7 @@ packages: ## Install the Debian packages and the Go that are missing
 
 .PHONY: clean
 clean: down ## Remove all that was built, but not the trees: they may have work of yours
-	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/previous $(OUT)/release $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/upstream $(OUT)/*/upstream-bin
 
 .PHONY: help
 help: ## Show this

@@ -11,7 +11,11 @@ OPERATOR ?=
 .PHONY: operators
 operators: packages ## Build the companions' programs, partition-controller and partition-agent
 	@echo "building the companions" >&2
-	@cd operators && CGO_ENABLED=0 go build -ldflags='-s -w' -o "$(CURDIR)/$(OUT)/bin/" ./cmd/...
+	@cd operators && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o "$(CURDIR)/$(OUT)/bin/" ./cmd/...
+
+.PHONY: operators-images
+operators-images: operators $(IMAGES) ## Make images of these programs, for this host's platform alone
+	scripts/operators-images.sh
 
 .PHONY: generate
 generate: packages ## Write the companions' CRDs, roles and deepcopy functions from their types and markers
@@ -21,9 +25,14 @@ generate: packages ## Write the companions' CRDs, roles and deepcopy functions f
 operators-test: build ## Run the companions' tests, with a kube-apiserver and etcd for each package
 	cd operators && TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" CGO_ENABLED=0 go test -count=1 ./...
 
+.PHONY: operators-e2e
+operators-e2e: build operators-images ## Run the companions' end-to-end tests against a real node on this host
+	cd operators && go test -count=1 -timeout=10m -v ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
+
 .PHONY: install
-install: companion operators $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl
-	$(KUBECTL) apply --server-side --force-conflicts -k operators/deploy/$(OPERATOR)
+install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl
+	scripts/operators-manifests.sh "$(OPERATOR)" "$(KUBECTL)" "$(REGISTRY)" $(RELEASE)
+	$(KUBECTL) apply --server-side --force-conflicts -k $(OUT)/operators/deploy/$(OPERATOR)
 	@nodes=$$($(KUBECTL) get nodes --output=name | wc -l); \
 	control_planes=$$($(KUBECTL) get nodes --selector=node-role.kubernetes.io/control-plane --output=name | wc -l); \
 	if [[ $$nodes == 1 || $$control_planes == 1 ]]; then \

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Build the binaries of a release and the kubectl plugin for each of the platforms, write images and
-# packages of them, and start each program once. Further arguments go to images build.
+# Build the binaries of a release, the kubectl plugin and the companions' programs for each of the
+# platforms, write images and packages of them, and start each program once. Further arguments go to
+# images build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 release=$1
@@ -19,13 +20,14 @@ for platform in $platforms; do
   if [[ $platform != "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]]; then
     bin+=-${platform/\//-}
   fi
-  # Without cgo it is static on the platform of this host, too. Go puts a commit into it in some
+  # Without cgo they are static on the platform of this host, too. Go puts a commit into them in some
   # checkouts, and not in a git worktree.
   own=_output/bin-${platform/\//-}
-  echo "building kubectl-partition for $platform" >&2
+  echo "building kubectl-partition and the companions' programs for $platform" >&2
   (
-    cd cmd/kubectl-partition
-    GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o "../../$own/kubectl-partition" .
+    export GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0
+    go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/kubectl-partition" .
+    go build -C operators -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/" ./cmd/...
   )
   arguments+=(--bin "$platform=$bin" --bin "$platform=$own")
 done

@@ -99,6 +99,9 @@ func Images(release string) []Image {
 		component("kube-scheduler", "", ""),
 		hyperkube(release),
 		Command("kubectl-partition", "kubectl plugin for workload partitioning"),
+		Command("partition-controller", "companions of a partitioned cluster: the cluster's side"),
+		// Its pods say which user it is on their node.
+		Command("partition-agent", "companions of a partitioned cluster: the nodes' side"),
 	}
 }
 

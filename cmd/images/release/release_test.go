@@ -59,7 +59,7 @@ import (
 )
 
 // kubernetes are the binaries that a release consists of.
-var kubernetes = []string{"kube-apiserver", "kube-controller-manager", "kube-log-runner", "kube-proxy", "kube-scheduler", "kubectl", "kubectl-partition", "kubelet"}
+var kubernetes = []string{"kube-apiserver", "kube-controller-manager", "kube-log-runner", "kube-proxy", "kube-scheduler", "kubectl", "kubectl-partition", "kubelet", "partition-agent", "partition-controller"}
 
 // options are those of a release whose bases are one small package.
 func options(t *testing.T) Options {
@@ -209,6 +209,7 @@ func TestImagesAreLaidOutAsTheirUsersExpect(t *testing.T) {
 		{"kube-proxy", "/go-runner", "0", 2, nil},
 		{"hyperkube", "", "0", 2, map[string]string{"io.openshift.build.versions": "kubernetes=1.37.0", "io.k8s.display-name": "OpenShift Kubernetes Server Commands", "io.openshift.tags": "openshift,hyperkube"}},
 		{"kubectl-partition", "/usr/bin/kubectl-partition", "65532", 1, nil},
+		{"partition-agent", "/usr/bin/partition-agent", "65532", 1, nil},
 	} {
 		for _, platform := range gobinary.Platforms {
 			image := images[test.image+":v1.37.0_wp.1234567 "+platform]

@@ -109,7 +109,7 @@ func podOf(node, image, command string, args ...string) corev1.PodSpec {
 }
 
 // mount gives the pod a directory of the host.
-func mount(pod *corev1.PodSpec, name, path string, kind corev1.HostPathType, readOnly bool) *corev1.VolumeMount {
+func mount(pod *corev1.PodSpec, name, path string, kind corev1.HostPathType, readOnly bool) {
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}})
 	at := corev1.VolumeMount{Name: name, MountPath: HostRoot, ReadOnly: readOnly}
 	if path != "/" {
@@ -121,17 +121,16 @@ func mount(pod *corev1.PodSpec, name, path string, kind corev1.HostPathType, rea
 	}
 	container := &pod.Containers[0]
 	container.VolumeMounts = append(container.VolumeMounts, at)
-	return &container.VolumeMounts[len(container.VolumeMounts)-1]
 }
 
 // allowCommands gives a pod what the commands of the host need, which stop and start its kubelet, and
 // what the steps need that no host unit does for it.
 func allowCommands(pod *corev1.PodSpec) {
 	// The steps are the pod's own: the drop-in and the checkpoint are wherever the host has them,
-	// and so are the commands' programs, libraries and files. A pod that lasts must not keep
-	// mounts that the host gives up.
-	host := mount(pod, "host", "/", corev1.HostPathDirectory, false)
-	host.MountPropagation = new(corev1.MountPropagationHostToContainer)
+	// and so are the commands' programs, libraries and files. It gets none of the mounts that come
+	// later: where no systemd has made the host's root a shared mount, containerd would refuse that
+	// (internal/cri/opts, ensureSharedOrSlave).
+	mount(pod, "host", "/", corev1.HostPathDirectory, false)
 	// Health is served on the host's loopback address.
 	pod.HostNetwork = true
 	// The commands say and signal processes by the host's numbers.

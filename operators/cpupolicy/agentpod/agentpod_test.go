@@ -93,7 +93,6 @@ volumes[3].name=settings
 containers[0].securityContext.appArmorProfile.type=Unconfined
 containers[0].securityContext.capabilities.add[0]=SYS_CHROOT
 containers[0].volumeMounts[0].mountPath=/host
-containers[0].volumeMounts[0].mountPropagation=HostToContainer
 containers[0].volumeMounts[0].name=host
 hostNetwork=true
 hostPID=true

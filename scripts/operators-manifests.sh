@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Write the manifests of a companion into _output/operators/deploy/COMPANION, with images that the
+# nodes of kubectl's current cluster can have. The node of make up gets them of
+# _output/operators/images. Elsewhere they come from a registry, where make push has put those of a
+# release.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+operator=$1
+kubectl=$2
+registry=$3
+release=$4
+
+# Where cluster/host has the cluster of make up.
+admin=/var/lib/workload-partitioning/admin.kubeconfig
+socket=/run/workload-partitioning/containerd.sock
+
+server() {
+  "$kubectl" config view --minify --output='jsonpath={.clusters[0].cluster.server}' "$@"
+}
+
+fail() {
+  echo "make install: $1" >&2
+  exit 1
+}
+
+if [[ -n $registry ]]; then
+  prefix=${registry%/}
+  list=_output/$release/images/images.txt
+  [[ -e $list ]] || fail "there is no $list, which says what is in $registry: make images RELEASE=$release, and make push REGISTRY=$registry"
+else
+  current=$(server)
+  if [[ ! -S $socket || $current != "$(server --kubeconfig="$admin")" ]]; then
+    fail "the nodes of $current take images from a registry: make images, make push REGISTRY=registry.example.com/path, and then make install OPERATOR=$operator REGISTRY=registry.example.com/path"
+  fi
+  scripts/operators-images.sh
+  prefix=workload.openshift.io
+  list=_output/operators/images/images.txt
+  for archive in _output/operators/images/archives/*.tar; do
+    _output/tools/ctr --address "$socket" --namespace k8s.io images import "$archive" >&2
+  done
+fi
+
+# image prints the reference of an image in the list.
+image() {
+  local named
+  named=$(awk -v name="$1:" '$2 == "all" && index($1, name) == 1 {print $1}' "$list")
+  [[ -n $named ]] || fail "$list has no image $1"
+  echo "$prefix/$named"
+}
+
+controller=$(image partition-controller)
+agent=$(image partition-agent)
+to=_output/operators/deploy/$operator
+mkdir -p "$to"
+sed "s|agentImage: partition-agent\$|agentImage: $agent|" "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
+cat >"$to/kustomization.yaml" <<END
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../../../../operators/deploy/$operator]
+images:
+- {name: partition-controller, newName: ${controller%:*}, newTag: ${controller##*:}}
+configMapGenerator:
+- {name: configuration, namespace: partition-$operator, behavior: replace, files: [config.yaml]}
+END
