@@ -97,7 +97,7 @@ func (j jobs) get(ctx context.Context, node, name string) (*batchv1.Job, []corev
 	}
 	if of := job.Annotations[nodeNameAnnotation]; of != node {
 		// A node may claim what it likes in its own annotations.
-		return nil, nil, fmt.Errorf("Job %s/%s is of node %q, and not of %q", job.Namespace, name, of, node)
+		return nil, nil, fmt.Errorf("job %s/%s is of node %q, and not of %q", job.Namespace, name, of, node)
 	}
 	var pods corev1.PodList
 	if err := j.reader.List(ctx, &pods, client.InNamespace(j.namespace), client.MatchingLabels{batchv1.JobNameLabel: name}); err != nil {
