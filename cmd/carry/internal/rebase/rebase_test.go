@@ -250,7 +250,7 @@ func TestRebaseOnUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := treetest.Checkout{T: t, Project: project.Checkout{Dir: t.TempDir()}}
-	for _, path := range []string{"go.mod", "go.sum", "patches", filepath.Join(project.ReleasesDir), filepath.Join("staging", "src", project.CoreModule)} {
+	for _, path := range []string{"go.mod", "go.sum", "pkg", "openshift-kube-apiserver", "patches", filepath.Join(project.ReleasesDir), filepath.Join("staging", "src", project.CoreModule)} {
 		if info, err := os.Stat(here.Path(path)); err != nil {
 			t.Fatal(err)
 		} else if info.IsDir() {
@@ -287,11 +287,20 @@ func TestRebaseOnUpstream(t *testing.T) {
 			}
 		}
 	}
+	releases := must(c.Project.Releases())
+	supported := func(minor string) string {
+		at := slices.IndexFunc(releases, func(release string) bool { return strings.HasPrefix(release, minor+".") })
+		if at < 0 {
+			t.Fatalf("no release of %s is supported, but %v", minor, releases)
+		}
+		return releases[at]
+	}
+	v133, v134, v136 := supported("v1.33"), supported("v1.34"), supported("v1.36")
 	before := all()
-	c.Must(os.RemoveAll(c.Project.Path(project.ReleasesDir, "v1.36.3")))
-	c.Must(Start(t.Context(), tree.Of(c.Project, "v1.36.3"), Options{AtEnd: Nothing}))
+	c.Must(os.RemoveAll(c.Project.Path(project.ReleasesDir, v136)))
+	c.Must(Start(t.Context(), tree.Of(c.Project, v136), Options{AtEnd: Nothing}))
 	expectSame(before)
-	expectUnneeded(c, tree.Of(c.Project, "v1.36.3"))
+	expectUnneeded(c, tree.Of(c.Project, v136))
 
 	for _, release := range []string{"v1.36.1", "v1.34.0", "v1.34.2"} {
 		c.Must(Start(t.Context(), tree.Of(c.Project, release), Options{AtEnd: Nothing}))
@@ -303,11 +312,11 @@ func TestRebaseOnUpstream(t *testing.T) {
 
 	// Without its override, a release in which the hooked line itself differs is a conflict.
 	const name = "kubelet-fit-the-cpu-manager-s-checkpoint-to-changed-pools.patch"
-	for _, path := range []string{"build/releases/v1.34.4", "build/releases/v1.33.13", "patches/v1.34", "patches/v1.33"} {
+	for _, path := range []string{"build/releases/" + v134, "build/releases/" + v133, "patches/v1.34", "patches/v1.33"} {
 		c.Must(os.RemoveAll(c.Project.Path(path)))
 	}
 	without := all()
-	other := tree.Of(c.Project, "v1.34.4")
+	other := tree.Of(c.Project, v134)
 	c.Must(os.RemoveAll(filepath.Dir(other.Dir)))
 	err = Start(t.Context(), other, Options{AtEnd: Nothing})
 	for _, want := range []string{"patches/" + name, "pkg/kubelet/cm/cpumanager/cpu_manager.go:", "err = m.policy.Start(m.state)", "managed.StartPolicy("} {
@@ -338,7 +347,7 @@ func TestRebaseOnUpstream(t *testing.T) {
 		t.Errorf("the override is\n%s\nand was\n%s", got, want)
 	}
 	// The next one takes the override of its neighbour.
-	c.Must(Start(t.Context(), tree.Of(c.Project, "v1.33.13"), Options{AtEnd: Nothing}))
+	c.Must(Start(t.Context(), tree.Of(c.Project, v133), Options{AtEnd: Nothing}))
 	expectSame(before)
 }
 
@@ -348,11 +357,17 @@ func expectUnneeded(c treetest.Checkout, t *tree.Tree) {
 	c.Helper()
 	args := []string{"list", "-deps", "-f={{with .Module}}{{.Path}}{{end}}"}
 	for _, binary := range project.Binaries {
-		args = append(args, "./cmd/"+binary)
+		args = append(args, "./"+project.SourceDir(binary))
 	}
 	cmd := exec.CommandContext(c.Context(), "go", args...)
 	cmd.Dir, cmd.Env = t.Dir, must(build.Env(c.Context(), t))
-	modules := strings.Fields(string(must(cmd.Output())))
+	var said strings.Builder
+	cmd.Stderr = &said
+	output, err := cmd.Output()
+	if err != nil {
+		c.Fatalf("go list: %v: %s", err, said.String())
+	}
+	modules := strings.Fields(string(output))
 	if !slices.Contains(modules, "k8s.io/api") {
 		c.Errorf("the binaries have packages of %v alone", modules)
 	}
