@@ -43,7 +43,8 @@ func (h host) planDropIn(ctx context.Context, k *kubelet, policy operation.Polic
 		d.refuse(fmt.Errorf("%s: the flag --%s=%s goes before every drop-in; remove it, and restart the kubelet", h.flagPlace(k, policyFlag), policyFlag, k.flags.policy))
 	}
 	for _, file := range k.config.files {
-		if at, sets := file.fields[policyField]; sets && before(d.DropIn, file.path) {
+		// The file itself comes before all drop-ins, whatever its name.
+		if at, sets := file.fields[policyField]; sets && !file.base && before(d.DropIn, file.path) {
 			d.refuse(fmt.Errorf("%s: sets %s, and the kubelet reads it after %s; remove the field", at, policyField, d.DropIn))
 		}
 	}

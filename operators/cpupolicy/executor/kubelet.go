@@ -93,7 +93,7 @@ func (p place) String() string {
 // configuration is what a kubelet's files of that kind say.
 type configuration struct {
 	v1beta1.KubeletConfiguration
-	// files are the drop-ins in the order in which the kubelet reads them.
+	// files are the file and the drop-ins in the order in which the kubelet reads them.
 	files []configFile
 	// places has the last place of each top-level field.
 	places map[string]place
@@ -102,6 +102,7 @@ type configuration struct {
 // configFile is the base file, or a drop-in.
 type configFile struct {
 	path   string
+	base   bool
 	fields map[string]place
 }
 
@@ -141,7 +142,7 @@ func readConfiguration(disk hostDisk, file, dir string) (*configuration, error) 
 		if err != nil {
 			return nil, err
 		}
-		c.files = append(c.files, configFile{path, fields})
+		c.files = append(c.files, configFile{path, path == file, fields})
 		for name, at := range fields {
 			c.places[name] = at
 		}
