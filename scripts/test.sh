@@ -213,6 +213,7 @@ run_nodes() {
       node_part "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
     fi
     node_part "kubectl partition on a large cluster" e2e-plugin
+    node_part "companions on a real node" operators-e2e
     await_checks
     skip=${skip:-$no_vm}
     # By the first letters of its tests, so that none is left out.
