@@ -190,7 +190,7 @@ func (s Situation) pinned() (machines []*virtv1.VirtualMachineInstance) {
 func (s Situation) targets(vmi *virtv1.VirtualMachineInstance) (names []string) {
 	for i := range s.Nodes {
 		node := &s.Nodes[i]
-		if node.Name != s.Node.Name && !isOn(vmi, node.Name) && node.Labels[Label] == "true" && !node.Spec.Unschedulable && ready(node) {
+		if node.Name != s.Node.Name && !isOn(vmi, node.Name) && node.Labels[Label] == "true" && !node.Spec.Unschedulable && IsReady(node) {
 			names = append(names, node.Name)
 		}
 	}
@@ -302,7 +302,8 @@ func IsControlPlane(node *corev1.Node) bool {
 	return slices.ContainsFunc(controlPlaneRoles, func(role string) bool { _, is := node.Labels[role]; return is })
 }
 
-func ready(node *corev1.Node) bool {
+// IsReady reports whether a node is Ready.
+func IsReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
@@ -322,7 +323,7 @@ func controlPlane(request Request, s Situation) (findings []Finding) {
 		if other.Name == s.Node.Name || !IsControlPlane(other) {
 			continue
 		}
-		if !ready(other) {
+		if !IsReady(other) {
 			findings = append(findings, Finding{Code: ControlPlaneNotReady, Object: nodeObject(other.Name), Text: "is of the control plane, too, and is not Ready", Remedy: "bring it back first"})
 		}
 		if status, _, err := ReadStatus(other.Annotations); err == nil && status.UnderWay() && s.Lock.Node != other.Name {

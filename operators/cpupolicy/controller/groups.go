@@ -29,13 +29,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
@@ -58,9 +56,7 @@ type groupsReconciler struct {
 // +kubebuilder:rbac:groups=cpupolicy.workload.openshift.io,resources=cpumanagerpolicies/status,verbs=patch
 
 func addGroupsReconciler(mgr manager.Manager) error {
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "groups"}}}
-	})
+	one := oneRequest("groups")
 	return builder.ControllerManagedBy(mgr).Named("cpumanagerpolicy").
 		Watches(&v1alpha1.CPUManagerPolicy{}, one).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
@@ -210,7 +206,7 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 	return v
 }
 
-func unavailable(node *corev1.Node) bool { return !isReady(node) || node.Spec.Unschedulable }
+func unavailable(node *corev1.Node) bool { return !cpupolicy.IsReady(node) || node.Spec.Unschedulable }
 
 // unavailableOthers counts the nodes that are unavailable for another reason than an operation.
 func unavailableOthers(members []*corev1.Node) (n int) {
@@ -236,10 +232,11 @@ func groupLock(group *v1alpha1.CPUManagerPolicy, groups []v1alpha1.CPUManagerPol
 	if companion.Paused(group) {
 		waits = "its group is paused"
 	}
-	if others := unavailableOthers(members[group.Name]); others >= most {
+	others := unavailableOthers(members[group.Name])
+	if others >= most {
 		waits = fmt.Sprintf("%d nodes of its group are unavailable", others)
 	}
-	return rollout.Lock{Name: groupLockName(group), Max: max(1, most-unavailableOthers(members[group.Name]))}, waits
+	return rollout.Lock{Name: groupLockName(group), Max: max(1, most-others)}, waits
 }
 
 func groupLockName(group *v1alpha1.CPUManagerPolicy) string { return "group-" + group.Name }
@@ -253,7 +250,7 @@ func (v view) report(group *v1alpha1.CPUManagerPolicy) {
 	set := func(kind string, is bool, reason, otherwise, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, ObservedGeneration: group.Generation, Reason: otherwise}
 		if is {
-			c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, cut(message, 32<<10-3)
+			c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, cpupolicy.Abbreviate(message, 32<<10)
 		}
 		meta.SetStatusCondition(&s.Conditions, c)
 	}

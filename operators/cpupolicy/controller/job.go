@@ -66,14 +66,9 @@ type jobs struct {
 // +kubebuilder:rbac:groups=batch,resources=jobs,namespace=agent,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 
-// create creates a Job for a node. That it is there already is no error. It goes with the Node, so
-// that it never runs on another one of the same name.
-func (j jobs) create(ctx context.Context, node *corev1.Node, kind, name string, pod corev1.PodSpec, spec batchv1.JobSpec) error {
-	return j.createWith(ctx, node, kind, name, pod, spec, nil)
-}
-
-// createWith is create with further annotations.
-func (j jobs) createWith(ctx context.Context, node *corev1.Node, kind, name string, pod corev1.PodSpec, spec batchv1.JobSpec, annotations map[string]string) error {
+// create creates a Job for a node, with further annotations. That it is there already is no error. It
+// goes with the Node, so that it never runs on another one of the same name.
+func (j jobs) create(ctx context.Context, node *corev1.Node, kind, name string, pod corev1.PodSpec, spec batchv1.JobSpec, annotations map[string]string) error {
 	labels := map[string]string{kindLabel: kind, nodeLabel: string(node.UID)}
 	all := map[string]string{nodeNameAnnotation: node.Name}
 	maps.Copy(all, annotations)
@@ -167,7 +162,7 @@ func whyWaiting(pods []corev1.Pod) string {
 	return ""
 }
 
-// isGone reports whether an error says that a node is no more.
+// isGone reports whether an error says that a node no longer exists.
 func isGone(err error) bool { return apierrors.IsNotFound(err) }
 
 // oneTry is a Job whose pod is not replaced, and that ends after a time.

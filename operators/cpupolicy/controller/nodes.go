@@ -93,9 +93,7 @@ func addNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		config:     config.CPUPolicy,
 		now:        clock,
 	}
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "nodes"}}}
-	})
+	one := oneRequest("nodes")
 	return builder.ControllerManagedBy(mgr).Named("cpupolicy-nodes").
 		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
 		Watches(&batchv1.Job{}, one).
@@ -103,19 +101,20 @@ func addNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		Complete(r)
 }
 
+// oneRequest makes the same request of every event: a look is about all objects.
+func oneRequest(name string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+	})
+}
+
 // nodeChanges lets pass what may make a difference, and no heartbeat.
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return !maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels) ||
 		before.Spec.Unschedulable != after.Spec.Unschedulable || before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
-		isReady(before) != isReady(after)
+		cpupolicy.IsReady(before) != cpupolicy.IsReady(after)
 }}
-
-func isReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
 
 // stripNode drops what nobody here reads from the cache.
 func stripNode(object any) (any, error) {
@@ -186,13 +185,13 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (r
 func (r *nodesReconciler) concerns(node *corev1.Node, holders map[string]nodegroup.Holders) bool {
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
 	if err != nil {
-		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", cut(err.Error(), 1000))
+		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", cpupolicy.Abbreviate(err.Error(), 1000))
 	} else if status.UnderWay() {
 		return true
 	}
 	claim, err := nodegroup.ClaimOf(node)
 	if err != nil {
-		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", cut(err.Error(), 1000))
+		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", cpupolicy.Abbreviate(err.Error(), 1000))
 		return false
 	}
 	if claim.Owner == Name || node.Annotations[CordonedAnnotation] != "" {

@@ -58,7 +58,7 @@ const keepFailed = 10 * time.Minute
 // it. What could not be told then is looked at again after a while. It reports whether a Job is
 // under way.
 func (o observer) keep(ctx context.Context, node *corev1.Node) (busy bool, err error) {
-	if !isReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || companion.Paused(node) {
+	if !cpupolicy.IsReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || companion.Paused(node) {
 		return false, nil
 	}
 	if was := observedOf(node); was != nil {
@@ -90,7 +90,7 @@ func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (d
 	}
 	if job == nil {
 		pod := agentpod.Observe(node.Name, o.config.AgentImage, operation.Driver(o.config.Driver))
-		return false, "", o.jobs.create(ctx, node, observes, name, pod, oneTry(o.config.ObserveTimeout.Duration, keepFailed))
+		return false, "", o.jobs.create(ctx, node, observes, name, pod, oneTry(o.config.ObserveTimeout.Duration, keepFailed), nil)
 	}
 	if texts := messages(pods, node.Name); len(texts) > 0 {
 		seen, err := operation.ParseObservation([]byte(texts[0]))

@@ -49,8 +49,8 @@ func readOperation(node *corev1.Node) rollout.Operation {
 
 // writeOperation writes how far the operation of a node is. What was asked for stays as it is.
 func writeOperation(node *corev1.Node, op rollout.Operation) {
-	s, _, err := cpupolicy.ReadStatus(node.Annotations)
-	if err != nil || s.ID != op.ID {
+	s, is := statusOf(node, op.ID)
+	if !is {
 		return // rollout has compared the id, so there is nothing of this operation
 	}
 	s.Message, s.Since = op.Message, op.Since
@@ -99,15 +99,7 @@ func (n reportedNodes) report(name string, op rollout.Operation) {
 	}
 	// An Event on a Node has the name of the Node as its UID, as the kubelet writes it.
 	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)}
-	n.recorder.Eventf(node, nil, kind, reason, "SwitchCPUPolicy", "%s", cut(text, 1000))
-}
-
-// cut shortens a text to a number of bytes.
-func cut(text string, most int) string {
-	if len(text) > most {
-		return text[:most] + "..."
-	}
-	return text
+	n.recorder.Eventf(node, nil, kind, reason, "SwitchCPUPolicy", "%s", cpupolicy.Abbreviate(text, 1000))
 }
 
 // resultOf makes of what an agent reported what rollout knows.

@@ -53,8 +53,14 @@ func (r runner) operationOf(ctx context.Context, name, id string) (*corev1.Node,
 	if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return nil, cpupolicy.Status{}, false, err
 	}
+	status, is := statusOf(&node, id)
+	return &node, status, is, nil
+}
+
+// statusOf returns what a node says of an operation; false if it is about another one.
+func statusOf(node *corev1.Node, id string) (cpupolicy.Status, bool) {
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
-	return &node, status, err == nil && status.ID == id, nil
+	return status, err == nil && status.ID == id
 }
 
 // Start implements rollout.Runner. The Job has the name of the operation, and nobody else has that:
@@ -93,7 +99,7 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 		// A pod that has waited so long, for an image or a place, must not begin any more.
 		ActiveDeadlineSeconds:   ptr.To(int64(r.config.OperationTimeout.Seconds())),
 		TTLSecondsAfterFinished: ptr.To(int32((24 * time.Hour).Seconds())),
-	})
+	}, nil)
 }
 
 // prepare cordons and drains a node as its group wants it, and reports whether that is done. What
@@ -128,7 +134,7 @@ func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy
 func (r runner) giveUp(ctx context.Context, node *corev1.Node, id, why string) error {
 	// Its pod never comes to be.
 	pod := agentpod.Observe(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver))
-	return r.jobs.createWith(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{Suspend: ptr.To(true)}, map[string]string{whyAnnotation: why})
+	return r.jobs.create(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{Suspend: ptr.To(true)}, map[string]string{whyAnnotation: why})
 }
 
 // group returns the group for which the controller asked; nil if a person did, or if it is gone.
@@ -148,8 +154,7 @@ const CordonedAnnotation = "cpupolicy.workload.openshift.io/cordoned"
 
 func (r runner) cordon(ctx context.Context, name, id string) error {
 	return r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
-		status, _, err := cpupolicy.ReadStatus(node.Annotations)
-		if err != nil || status.ID != id || status.State != cpupolicy.Running {
+		if status, is := statusOf(node, id); !is || status.State != cpupolicy.Running {
 			return fmt.Errorf("node %s: operation %s has ended", name, id)
 		}
 		if !node.Spec.Unschedulable {
@@ -260,8 +265,8 @@ func (r runner) conclude(ctx context.Context, name string, result operation.Resu
 	}
 	stale, reason := false, "after-"+result.ID
 	if err := r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
-		live, _, err := cpupolicy.ReadStatus(node.Annotations)
-		if stale = err != nil || live.ID != result.ID; stale {
+		if _, is := statusOf(node, result.ID); !is {
+			stale = true
 			return nil
 		}
 		if o := observedOf(node); o == nil || o.For != reason {

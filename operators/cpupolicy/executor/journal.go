@@ -69,8 +69,8 @@ var (
 	back    = []Step{StopAgain, Restore, StartAgain, HealthyAgain, Report}
 )
 
-// Journal is what is known of an operation: from it alone a process that begins anew, after a
-// power cut say, knows what is to be done.
+// Journal is all that is known of an operation. A process that starts after a power cut learns from
+// it alone what is left to do.
 type Journal struct {
 	Request operation.Request `json:"request"`
 	// Step is under way, or has not begun yet. Those before it have been done, and are on the disk.

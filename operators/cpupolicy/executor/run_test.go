@@ -93,7 +93,7 @@ func TestAKubeletThatEndsUnderTheNewPolicyIsRolledBack(t *testing.T) {
 			t.Errorf("the result is %+v", result)
 		}
 		if h.read(testDropIn) != "" || h.read(testState) != before {
-			t.Errorf("the drop-in is %q and the checkpoint %q, want those of before", h.read(testDropIn), h.read(testState))
+			t.Errorf("the drop-in is %q and the checkpoint %q, want them unchanged", h.read(testDropIn), h.read(testState))
 		}
 		if result.Step == "healthy" && strings.Contains(result.KubeletError, "broken under the policy static") {
 			return

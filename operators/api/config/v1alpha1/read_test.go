@@ -114,7 +114,7 @@ func TestWhatIsWrongWithAConfiguration(t *testing.T) {
 		"a namespace with a capital letter":     {header + "namespace: Mine\n", []string{"namespace", "Mine"}},
 		"a lease shorter than its renewal":      {header + "leaderElection: {leaseDuration: 5s}\n", []string{"leaderElection.leaseDuration", "5s", "renewDeadline", "10s"}},
 		"a renewal as short as its retry":       {header + "leaderElection: {retryPeriod: 9s}\n", []string{"leaderElection.renewDeadline", "10s", "retryPeriod", "9s"}},
-		"a lock that client-go has no more":     {header + "leaderElection: {resourceLock: endpoints}\n", []string{"leaderElection.resourceLock", "endpoints", "leases"}},
+		"a lock that client-go no longer has":   {header + "leaderElection: {resourceLock: endpoints}\n", []string{"leaderElection.resourceLock", "endpoints", "leases"}},
 		"a negative burst":                      {header + "clientConnection: {burst: -1}\n", []string{"clientConnection.burst", "-1"}},
 		"an unknown source of certificates":     {header + "certificates: {source: Vault}\n", []string{"certificates.source", "Vault", "Files"}},
 		"files without a directory":             {header + "certificates: {source: Files}\n", []string{"certificates.directory", "tls.crt"}},
