@@ -23,7 +23,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
@@ -99,7 +98,7 @@ func decode(value string, into any) error {
 		err = strict[0]
 	}
 	if err != nil {
-		return fmt.Errorf("%q is not what it must be, such as {\"status\":\"requested\",\"policy\":\"static\"}: %w", Abbreviate(value, 200), err)
+		return fmt.Errorf("%q is not what it must be, such as {\"status\":\"requested\",\"policy\":\"static\"}: %w", operation.Abbreviate(value, 200), err)
 	}
 	return nil
 }
@@ -114,7 +113,7 @@ func (s Status) validate() error {
 	// Both become parts of names.
 	for key, name := range map[string]string{"id": s.ID, "job": s.Job} {
 		if problems := validation.IsDNS1123Label(name); name != "" && problems != nil {
-			return fmt.Errorf("%s %q: %s", key, Abbreviate(name, 80), strings.Join(problems, "; "))
+			return fmt.Errorf("%s %q: %s", key, operation.Abbreviate(name, 80), strings.Join(problems, "; "))
 		}
 	}
 	if year := s.Since.UTC().Year(); year < 0 || year > 9999 {
@@ -129,7 +128,7 @@ const maxMessage = 1024
 
 // String returns the value of the annotation: the documented keys first, in a fixed order.
 func (s Status) String() string {
-	s.Message = Abbreviate(s.Message, maxMessage)
+	s.Message = operation.Abbreviate(s.Message, maxMessage)
 	s.Since = s.Since.UTC().Truncate(time.Second)
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -138,19 +137,6 @@ func (s Status) String() string {
 		panic(err) // no field can fail, but for a year beyond 9999
 	}
 	return strings.TrimSpace(text.String())
-}
-
-// Abbreviate cuts a text to at most that many bytes, and marks the cut.
-func Abbreviate(text string, size int) string {
-	const mark = "..."
-	if len(text) <= size {
-		return text
-	}
-	cut := size - len(mark)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + mark
 }
 
 // ReadStatus returns what the annotations of a Node say; false if they say nothing. The shipped key
@@ -254,7 +240,7 @@ func CheckWrite(before, after map[string]string, by Writer) error {
 		case is.State != Requested:
 			return refuse("status %q is the controller's to write; ask with status %q", is.State, Requested)
 		case is != Status{State: Requested, Policy: is.Policy, AllowEvicted: is.AllowEvicted}:
-			return refuse("id %q, job %q, message %q and since are the controller's to write; leave them out", is.ID, is.Job, Abbreviate(is.Message, 80))
+			return refuse("id %q, job %q, message %q and since are the controller's to write; leave them out", is.ID, is.Job, operation.Abbreviate(is.Message, 80))
 		case was.UnderWay():
 			return busy()
 		}

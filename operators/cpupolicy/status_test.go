@@ -88,7 +88,7 @@ func TestStatusString(t *testing.T) {
 		{"rolled back", Status{State: Running, Policy: Static, ID: "a1"}.RolledBack(None, "kubelet exited: no reservation"),
 			`{"status":"failed","policy":"static","id":"a1","message":"rolled back, the policy in force is none: kubelet exited: no reservation"}`},
 		{"a long message", Status{State: Failed, Policy: Static, Message: strings.Repeat("ä", 4000)},
-			`{"status":"failed","policy":"static","message":"` + strings.Repeat("ä", 510) + `..."}`},
+			`{"status":"failed","policy":"static","message":"` + strings.Repeat("ä", 510) + `…"}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := test.status.String(); got != test.want {

@@ -39,6 +39,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/nodegroup"
 	"workload.openshift.io/operators/rollout"
 )
@@ -250,7 +251,7 @@ func (v view) report(group *v1alpha1.CPUManagerPolicy) {
 	set := func(kind string, is bool, reason, otherwise, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, ObservedGeneration: group.Generation, Reason: otherwise}
 		if is {
-			c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, cpupolicy.Abbreviate(message, 32<<10)
+			c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, operation.Abbreviate(message, 32<<10)
 		}
 		meta.SetStatusCondition(&s.Conditions, c)
 	}

@@ -44,6 +44,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/nodegroup"
 	"workload.openshift.io/operators/rollout"
 )
@@ -185,13 +186,13 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (r
 func (r *nodesReconciler) concerns(node *corev1.Node, holders map[string]nodegroup.Holders) bool {
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
 	if err != nil {
-		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", cpupolicy.Abbreviate(err.Error(), 1000))
+		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", operation.Abbreviate(err.Error(), 1000))
 	} else if status.UnderWay() {
 		return true
 	}
 	claim, err := nodegroup.ClaimOf(node)
 	if err != nil {
-		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", cpupolicy.Abbreviate(err.Error(), 1000))
+		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", operation.Abbreviate(err.Error(), 1000))
 		return false
 	}
 	if claim.Owner == Name || node.Annotations[CordonedAnnotation] != "" {

@@ -99,7 +99,7 @@ func (n reportedNodes) report(name string, op rollout.Operation) {
 	}
 	// An Event on a Node has the name of the Node as its UID, as the kubelet writes it.
 	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)}
-	n.recorder.Eventf(node, nil, kind, reason, "SwitchCPUPolicy", "%s", cpupolicy.Abbreviate(text, 1000))
+	n.recorder.Eventf(node, nil, kind, reason, "SwitchCPUPolicy", "%s", operation.Abbreviate(text, 1000))
 }
 
 // resultOf makes of what an agent reported what rollout knows.

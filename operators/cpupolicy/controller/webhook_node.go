@@ -36,6 +36,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/nodegroup"
 )
 
@@ -197,7 +198,7 @@ func warningsOf(findings []cpupolicy.Finding) (warnings []string) {
 		if !f.Warning {
 			continue
 		}
-		text := cpupolicy.Abbreviate(oneLine(f), maxWarning)
+		text := operation.Abbreviate(oneLine(f), maxWarning)
 		if more > 0 || len(text) > room {
 			more++
 			continue

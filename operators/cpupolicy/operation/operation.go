@@ -125,7 +125,7 @@ func (r Request) Validate() field.ErrorList {
 // Encode returns the request as [ParseRequest] reads it.
 func (r Request) Encode() ([]byte, error) {
 	if err := r.Validate().ToAggregate(); err != nil {
-		return nil, fmt.Errorf("request of operation %q: %w", abbreviate(r.ID, maxQuoted), err)
+		return nil, fmt.Errorf("request of operation %q: %w", Abbreviate(r.ID, maxQuoted), err)
 	}
 	return json.Marshal(r)
 }
@@ -138,7 +138,7 @@ func ParseRequest(data []byte) (Request, error) {
 		return Request{}, fmt.Errorf("request of an operation: %w", err)
 	}
 	if err := request.Validate().ToAggregate(); err != nil {
-		return Request{}, fmt.Errorf("request of operation %q: %w", abbreviate(request.ID, maxQuoted), err)
+		return Request{}, fmt.Errorf("request of operation %q: %w", Abbreviate(request.ID, maxQuoted), err)
 	}
 	return request, nil
 }
@@ -192,7 +192,7 @@ func (r Result) Validate() field.ErrorList {
 // [MaxSize] bytes.
 func (r Result) Encode() ([]byte, error) {
 	if err := r.Validate().ToAggregate(); err != nil {
-		return nil, fmt.Errorf("result of operation %q: %w", abbreviate(r.ID, maxQuoted), err)
+		return nil, fmt.Errorf("result of operation %q: %w", Abbreviate(r.ID, maxQuoted), err)
 	}
 	// A byte may become six in JSON.
 	for most := MaxSize / 2; ; most /= 2 {
@@ -204,7 +204,7 @@ func (r Result) Encode() ([]byte, error) {
 
 // shortened returns the result with texts of at most so many bytes.
 func (r Result) shortened(most int) Result {
-	r.Message, r.KubeletError = abbreviate(r.Message, most), abbreviate(r.KubeletError, most)
+	r.Message, r.KubeletError = Abbreviate(r.Message, most), Abbreviate(r.KubeletError, most)
 	return r
 }
 
@@ -215,7 +215,7 @@ func ParseResult(data []byte) (Result, error) {
 		return Result{}, fmt.Errorf("result of an operation: %w", err)
 	}
 	if err := result.Validate().ToAggregate(); err != nil {
-		return Result{}, fmt.Errorf("result of operation %q: %w", abbreviate(result.ID, maxQuoted), err)
+		return Result{}, fmt.Errorf("result of operation %q: %w", Abbreviate(result.ID, maxQuoted), err)
 	}
 	return result, nil
 }
@@ -300,7 +300,7 @@ func validateCPUs(path *field.Path, list string) field.ErrorList {
 		from, err := strconv.ParseUint(first, 10, 16)
 		to, errTo := strconv.ParseUint(end, 10, 16)
 		if err != nil || errTo != nil || int(from) <= last || to < from || to >= maxCPUs {
-			return field.ErrorList{field.Invalid(path, abbreviate(list, maxQuoted), fmt.Sprintf("must be a CPU list in ascending order, of numbers below %d", maxCPUs))}
+			return field.ErrorList{field.Invalid(path, Abbreviate(list, maxQuoted), fmt.Sprintf("must be a CPU list in ascending order, of numbers below %d", maxCPUs))}
 		}
 		last = int(to)
 	}
@@ -335,7 +335,7 @@ func (o Observation) Encode() ([]byte, error) {
 func (o Observation) shortened(most int) Observation {
 	o.Refused = maps.Clone(o.Refused)
 	for policy, reason := range o.Refused {
-		o.Refused[policy] = abbreviate(reason, most)
+		o.Refused[policy] = Abbreviate(reason, most)
 	}
 	if o.Result != nil {
 		result := o.Result.shortened(most)
@@ -373,7 +373,7 @@ func checkExponents(data []byte) error {
 			return nil // the end, or what is no JSON
 		}
 		if text := strings.TrimSpace(fmt.Sprint(token)); longExponent.MatchString(text) {
-			return fmt.Errorf("the number %s has an exponent of more than two digits", abbreviate(text, maxQuoted))
+			return fmt.Errorf("the number %s has an exponent of more than two digits", Abbreviate(text, maxQuoted))
 		}
 	}
 }
@@ -407,14 +407,14 @@ func validateID(id string) field.ErrorList { return validateDNSLabel(field.NewPa
 
 func validateDNSLabel(path *field.Path, value string) (errs field.ErrorList) {
 	for _, problem := range validation.IsDNS1123Label(value) {
-		errs = append(errs, field.Invalid(path, abbreviate(value, maxQuoted), problem))
+		errs = append(errs, field.Invalid(path, Abbreviate(value, maxQuoted), problem))
 	}
 	return errs
 }
 
 func validateStep(path *field.Path, step string) (errs field.ErrorList) {
 	for _, problem := range validation.IsDNS1123Label(strings.ToLower(step)) {
-		errs = append(errs, field.Invalid(path, abbreviate(step, maxQuoted), problem))
+		errs = append(errs, field.Invalid(path, Abbreviate(step, maxQuoted), problem))
 	}
 	return errs
 }
@@ -425,7 +425,7 @@ func validateOneOf[T ~string](path *field.Path, value T, allowed []T) field.Erro
 			return nil
 		}
 	}
-	return field.ErrorList{field.NotSupported(path, T(abbreviate(string(value), maxQuoted)), allowed)}
+	return field.ErrorList{field.NotSupported(path, T(Abbreviate(string(value), maxQuoted)), allowed)}
 }
 
 func parse(data []byte, into any) error {
@@ -439,8 +439,8 @@ func parse(data []byte, into any) error {
 // maxQuoted is how much of a value an error quotes, in bytes.
 const maxQuoted = 80
 
-// abbreviate cuts a text to a number of bytes.
-func abbreviate(text string, most int) string {
+// Abbreviate cuts a text to at most that many bytes, and marks the cut. Bytes that are no UTF-8 are replaced.
+func Abbreviate(text string, most int) string {
 	const ellipsis = "…"
 	text = strings.ToValidUTF8(text, "\ufffd")
 	if len(text) <= most {
