@@ -69,8 +69,8 @@ var (
 	back    = []Step{StopAgain, Restore, StartAgain, HealthyAgain, Report}
 )
 
-// Journal is all that is known of an operation. A process that starts after a power cut learns from
-// it alone what is left to do.
+// Journal is all that is known of an operation, and how those before it have ended. A process that starts
+// after a power cut learns from it alone what is left to do.
 type Journal struct {
 	Request operation.Request `json:"request"`
 	// Step is under way, or has not begun yet. Those before it have been done, and are on the disk.
@@ -87,6 +87,49 @@ type Journal struct {
 	Note string `json:"note,omitempty"`
 	// Result is there from Report on.
 	Result *operation.Result `json:"result,omitempty"`
+	// Ended is how the operations before this one have ended, the last one first: none is done again.
+	Ended []operation.Result `json:"ended,omitempty"`
+}
+
+const (
+	// mostEnded is how many results a journal remembers beside its own.
+	mostEnded = 64
+	// mostText is how much of each of their texts, in bytes.
+	mostText = 256
+)
+
+// next returns the journal of a request that comes after this one. What has changed nothing yet is superseded.
+func (j *Journal) next(request operation.Request) *Journal {
+	next := &Journal{Request: request, Step: Validate}
+	if j == nil {
+		return next
+	}
+	last := *j
+	if last.Result == nil {
+		last = last.ended(operation.Failed, Validate, "another operation has superseded it before its first step")
+	}
+	next.remember(*last.Result, last.Ended)
+	return next
+}
+
+// remember has the journal know how an operation has ended, and what was known before.
+func (j *Journal) remember(result operation.Result, before []operation.Result) {
+	j.Ended = append([]operation.Result{result.Shortened(mostText)}, before...)
+	j.Ended = j.Ended[:min(len(j.Ended), mostEnded)]
+}
+
+// result returns how an operation has ended; nil if that is not known.
+func (j *Journal) result(id string) *operation.Result {
+	switch {
+	case j == nil:
+		return nil
+	case j.Request.ID == id:
+		return j.Result
+	}
+	if i := slices.IndexFunc(j.Ended, func(r operation.Result) bool { return r.ID == id }); i >= 0 {
+		return &j.Ended[i]
+	}
+	return nil
 }
 
 // Plan is all that the steps need to know of the host, so that they ask nobody while the kubelet

@@ -151,17 +151,14 @@ func (h host) lock(ctx context.Context) (unlock func(), err error) {
 // the steps are the host unit's, since a pod may end while the kubelet is down. With the driver
 // command, which knows no units, they are its own. agent is the path of this program.
 //
-// A request that the journal has already is not begun again. An operation that has stopped the
-// kubelet is finished first; one that has changed nothing is superseded, and so is this one if
-// another request comes before its first step.
+// A request that the journal has already is not begun again, even if others have ended since. An
+// operation that has stopped the kubelet is finished first; one that has changed nothing is
+// superseded, and so is this one if another request comes before its first step.
 //
 // Run returns an error and no result if the context ends: the operation may be under way.
 func (h *Host) Run(ctx context.Context, request operation.Request, agent string) (*operation.Result, error) {
 	if err := request.Validate().ToAggregate(); err != nil {
 		return nil, fmt.Errorf("request of operation %q: %w", request.ID, err)
-	}
-	refused := func(reason string) *operation.Result {
-		return &operation.Result{ID: request.ID, Outcome: operation.Failed, Step: operation.StepValidate, Message: reason}
 	}
 	for {
 		j, err := h.begin(ctx, request)
@@ -169,12 +166,14 @@ func (h *Host) Run(ctx context.Context, request operation.Request, agent string)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil:
-			return refused(err.Error()), nil // nothing has been begun
+			// Nothing has been begun.
+			return &operation.Result{ID: request.ID, Outcome: operation.Failed, Step: operation.StepValidate, Message: err.Error()}, nil
 		}
-		if j.Result == nil {
-			if err := h.follow(ctx, j, agent); err != nil {
-				return nil, err
-			}
+		if result := j.result(request.ID); result != nil {
+			return result, nil
+		}
+		if err := h.follow(ctx, j, agent); err != nil {
+			return nil, err
 		}
 		if j.Request.ID != request.ID {
 			continue
@@ -182,14 +181,14 @@ func (h *Host) Run(ctx context.Context, request operation.Request, agent string)
 		if j, err = load(h.disk); err != nil {
 			return nil, err
 		}
-		if j == nil || j.Request.ID != request.ID {
-			return refused("another operation has superseded it before its first step"), nil
+		if result := j.result(request.ID); result != nil {
+			return result, nil
 		}
-		return j.Result, nil
+		return nil, fmt.Errorf("%s has no result", journalFile)
 	}
 }
 
-// begin returns the journal of the requested operation, which may have ended, or that of another
+// begin returns the journal with the requested operation, which may have ended, or that of another
 // one that must be finished first.
 func (h host) begin(ctx context.Context, request operation.Request) (*Journal, error) {
 	if err := h.makeDirectory(); err != nil {
@@ -203,7 +202,7 @@ func (h host) begin(ctx context.Context, request operation.Request) (*Journal, e
 		case j == nil:
 		case j.Request.ID == request.ID && j.Request != request:
 			return nil, fmt.Errorf("operation %s has another request in the journal: %+v", request.ID, j.Request)
-		case j.Request.ID == request.ID, j.Result == nil && j.Step != Validate:
+		case j.Request.ID == request.ID, j.result(request.ID) != nil, j.Result == nil && j.Step != Validate:
 			return j, nil
 		}
 		// Nobody does a step while the lock is held.
@@ -214,7 +213,7 @@ func (h host) begin(ctx context.Context, request operation.Request) (*Journal, e
 		now, err := load(h.disk)
 		same := err == nil && (now == nil || (j != nil && now.Request.ID == j.Request.ID && now.Step == j.Step))
 		if same {
-			now = &Journal{Request: request, Step: Validate}
+			now = now.next(request)
 			err = store(h.disk, *now)
 		}
 		unlock()

@@ -47,6 +47,7 @@ func requestOf(id string, policy operation.Policy) operation.Request {
 func TestCommandsSwitchAKubelet(t *testing.T) {
 	h := newTestHost(t)
 	h.useCommands()
+	var results []*operation.Result
 	for i, policy := range []operation.Policy{operation.Static, operation.None} {
 		request := requestOf(fmt.Sprintf("op-%d", i), policy)
 		result, err := h.open().Run(quiet(t), request, h.program())
@@ -66,6 +67,12 @@ func TestCommandsSwitchAKubelet(t *testing.T) {
 		if err != nil || *again != *result {
 			t.Errorf("the same request once more has the result %+v (%v), want %+v", again, err, result)
 		}
+		results = append(results, result)
+	}
+	before := h.read(testState)
+	again, err := h.open().Run(quiet(t), requestOf("op-0", operation.Static), h.program())
+	if err != nil || *again != *results[0] || h.read(testState) != before {
+		t.Errorf("the first request once more has the result %+v (%v) and leads to the checkpoint %q, want %+v and %q", again, err, h.read(testState), results[0], before)
 	}
 	observed, err := h.open().Observe(quiet(t), operation.DriverCommand, Configz{})
 	if err != nil {
@@ -238,6 +245,53 @@ func TestAnOperationThatHasBegunIsFinishedBeforeAnother(t *testing.T) {
 	result, err = host.Run(quiet(t), requestOf("newest", operation.Static), h.program())
 	if err != nil || result.ID != "newest" || result.Step != operation.StepValidate || !strings.Contains(result.Message, "already") {
 		t.Errorf("the result is %+v, %v", result, err)
+	}
+	result, err = host.Run(quiet(t), requestOf("stale", operation.None), h.program())
+	if err != nil || result.ID != "stale" || result.Step != operation.StepValidate || !strings.Contains(result.Message, "superseded") {
+		t.Errorf("once it is superseded, the result is %+v, %v", result, err)
+	}
+}
+
+func TestTheJournalRemembersTheLastOperations(t *testing.T) {
+	h := newTestHost(t)
+	host := h.open()
+	if err := host.makeDirectory(); err != nil {
+		t.Fatal(err)
+	}
+	// As it was written before there was more than one.
+	h.write(journalFile, `{"request":{"id":"first","policy":"static","driver":"command"},"step":"report",`+
+		`"failure":{"step":"validate","message":"no"},"result":{"id":"first","outcome":"failed","step":"validate","message":"no"}}`)
+	j, err := load(host.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = mostEnded + 6
+	id := func(i int) string { return fmt.Sprintf("op-%d", i) }
+	for i := range all {
+		j = j.next(requestOf(id(i), operation.Static))
+		if first := j.result("first"); i < mostEnded && (first == nil || first.Message != "no") {
+			t.Fatalf("after %d others the first one has the result %+v", i, first)
+		}
+		*j = j.failed(id(i)+strings.Repeat(" and on", 10_000), "")
+	}
+	if err := store(host.disk, *j.next(requestOf("last", operation.Static))); err != nil {
+		t.Fatal(err)
+	}
+	before := h.read(journalFile)
+	if len(before) > mostEnded*(mostText+100) {
+		t.Errorf("the journal has %d bytes", len(before))
+	}
+	for i := all - mostEnded; i < all; i++ {
+		result, err := host.Run(t.Context(), requestOf(id(i), operation.Static), h.program())
+		if err != nil || result.ID != id(i) || !strings.HasPrefix(result.Message, id(i)+" and on") {
+			t.Errorf("operation %d is remembered as %+v, %v", i, result, err)
+		}
+	}
+	if after := h.read(journalFile); after != before {
+		t.Errorf("the journal became %s", after)
+	}
+	if oldest := j.result(id(all - mostEnded - 2)); oldest != nil {
+		t.Errorf("of more than %d, the oldest has the result %+v", mostEnded, oldest)
 	}
 }
 

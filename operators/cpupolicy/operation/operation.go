@@ -196,14 +196,14 @@ func (r Result) Encode() ([]byte, error) {
 	}
 	// A byte may become six in JSON.
 	for most := MaxSize / 2; ; most /= 2 {
-		if data, err := json.Marshal(r.shortened(most)); err != nil || len(data) <= MaxSize {
+		if data, err := json.Marshal(r.Shortened(most)); err != nil || len(data) <= MaxSize {
 			return data, err
 		}
 	}
 }
 
-// shortened returns the result with texts of at most so many bytes.
-func (r Result) shortened(most int) Result {
+// Shortened returns the result with texts of at most so many bytes.
+func (r Result) Shortened(most int) Result {
 	r.Message, r.KubeletError = Abbreviate(r.Message, most), Abbreviate(r.KubeletError, most)
 	return r
 }
@@ -338,7 +338,7 @@ func (o Observation) shortened(most int) Observation {
 		o.Refused[policy] = Abbreviate(reason, most)
 	}
 	if o.Result != nil {
-		result := o.Result.shortened(most)
+		result := o.Result.Shortened(most)
 		o.Result = &result
 	}
 	return o
