@@ -157,7 +157,7 @@ func (c *cluster) playJobs(ctx context.Context) {
 		if err := c.Client.List(ctx, &jobs, client.InNamespace(agentNamespace)); err == nil {
 			for i := range jobs.Items {
 				job := &jobs.Items[i]
-				if begun[string(job.UID)] || job.Spec.Suspend != nil && *job.Spec.Suspend {
+				if begun[string(job.UID)] {
 					continue
 				}
 				begun[string(job.UID)] = true
@@ -177,8 +177,11 @@ func (c *cluster) playJobs(ctx context.Context) {
 	}
 }
 
-// playJob runs the pod of a Job.
+// playJob runs the pod of a Job, if that is to have one.
 func (c *cluster) playJob(ctx context.Context, job *batchv1.Job) error {
+	if *job.Spec.Completions == 0 {
+		return c.complete(ctx, job)
+	}
 	node := job.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -203,8 +206,13 @@ func (c *cluster) playJob(ctx context.Context, job *batchv1.Job) error {
 	if err := c.Client.Status().Update(ctx, pod); err != nil {
 		return err
 	}
+	job.Status.Succeeded = 1
+	return c.complete(ctx, job)
+}
+
+func (c *cluster) complete(ctx context.Context, job *batchv1.Job) error {
 	now := metav1.Now()
-	job.Status.StartTime, job.Status.CompletionTime, job.Status.Succeeded = &now, &now, 1
+	job.Status.StartTime, job.Status.CompletionTime = &now, &now
 	job.Status.Conditions = []batchv1.JobCondition{
 		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
 		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},

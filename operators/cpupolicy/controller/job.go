@@ -129,8 +129,21 @@ func ended(job *batchv1.Job) (at time.Time, why string) {
 	return time.Time{}, ""
 }
 
-// isTombstone reports whether a Job is there for its name alone, and never runs.
-func isTombstone(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
+// keepEnded is how long the Job of an operation stays after its end. Nobody needs it for longer than a
+// controller that read the Node before that end may have been stopped, and then still create the Job.
+const keepEnded = 24 * time.Hour
+
+// whyAnnotation on a Job that never runs says why.
+const whyAnnotation = "cpupolicy.workload.openshift.io/why"
+
+// neverRuns is a Job that is there for its name alone: the controller of Jobs takes one without completions for
+// complete at once (upstream, pkg/controller/job, syncJob), so that it goes as if it had run.
+func neverRuns() batchv1.JobSpec {
+	return batchv1.JobSpec{Completions: ptr.To(int32(0)), TTLSecondsAfterFinished: ptr.To(int32(keepEnded.Seconds()))}
+}
+
+// isTombstone reports whether a Job never runs.
+func isTombstone(job *batchv1.Job) bool { return job.Annotations[whyAnnotation] != "" }
 
 // messages returns the termination messages of those pods that have run on a node, the newest first.
 func messages(pods []corev1.Pod, node string) (texts []string) {

@@ -62,9 +62,12 @@ func TestRequests(t *testing.T) {
 func aRequestIsCarriedOut(t *testing.T, c *cluster) {
 	h := c.addNode("n1", nil)
 	c.awaitObserved("n1")
-	if got := c.node("n1").Labels[cpupolicy.Label]; got != "false" {
-		t.Errorf("an observed node has the label %q, want false", got)
-	}
+	c.eventually(func() error {
+		if got := c.node("n1").Labels[cpupolicy.Label]; got != "false" {
+			return fmt.Errorf("an observed node has the label %q, want false", got)
+		}
+		return nil
+	})
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func statusOf(node *corev1.Node, id string) (cpupolicy.Status, bool) {
 }
 
 // Start implements rollout.Runner. The Job has the name of the operation, and nobody else has that:
-// a Job that has ended stays for a day, and what was given up has one that never runs. The agent
+// a Job that has ended stays for a day, and so does that of what was given up, which never runs. The agent
 // has a journal, too, so that a Job in the place of a deleted one gets the result of the first.
 func (r runner) Start(ctx context.Context, name, id string) error {
 	node, status, is, err := r.operationOf(ctx, name, id)
@@ -98,7 +98,7 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 		BackoffLimit: ptr.To(int32(3)),
 		// A pod that has waited so long, for an image or a place, must not begin any more.
 		ActiveDeadlineSeconds:   ptr.To(int64(r.config.OperationTimeout.Seconds())),
-		TTLSecondsAfterFinished: ptr.To(int32((24 * time.Hour).Seconds())),
+		TTLSecondsAfterFinished: ptr.To(int32(keepEnded.Seconds())),
 	}, nil)
 }
 
@@ -134,7 +134,7 @@ func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy
 func (r runner) giveUp(ctx context.Context, node *corev1.Node, id, why string) error {
 	// Its pod never comes to be.
 	pod := agentpod.Observe(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver))
-	return r.jobs.create(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{Suspend: ptr.To(true)}, map[string]string{whyAnnotation: why})
+	return r.jobs.create(ctx, node, switches, jobName(id), pod, neverRuns(), map[string]string{whyAnnotation: why})
 }
 
 // group returns the group for which the controller asked; nil if a person did, or if it is gone.
@@ -204,9 +204,6 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 	}
 	return rollout.Result{Seen: rollout.UnderWay}, nil
 }
-
-// whyAnnotation on a Job that must never run says why.
-const whyAnnotation = "cpupolicy.workload.openshift.io/why"
 
 // notStarted says of an operation without a Job whether its drain has taken too long.
 func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result, error) {
@@ -290,8 +287,8 @@ func (r runner) conclude(ctx context.Context, name string, result operation.Resu
 	return over, nil
 }
 
-// Finish implements rollout.Runner. A Job that has ended stays for a day, and one that never runs until
-// its Node goes: whoever is late finds the name taken.
+// Finish implements rollout.Runner. A Job that has ended, or never runs, stays for a day: whoever is late
+// finds the name taken.
 func (r runner) Finish(ctx context.Context, name, id string) error {
 	if err := r.uncordon(ctx, name, id); err != nil && !isGone(err) {
 		return err
