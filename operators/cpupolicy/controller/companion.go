@@ -74,7 +74,10 @@ func (Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion
 }
 
 // AddToManager implements companion.Companion.
-func (Companion) AddToManager(_ context.Context, mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
+func (Companion) AddToManager(ctx context.Context, mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
+	if err := indexRoles(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	validator, err := addWebhooks(mgr, config)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,8 +73,8 @@ func (r *groupsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	if err := r.client.List(ctx, &groups); err != nil {
 		return reconcile.Result{}, err
 	}
-	var nodes corev1.NodeList
-	if err := r.client.List(ctx, &nodes); err != nil {
+	var nodes corev1.NodeList // nobody may change them
+	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, err
 	}
 	members, conflicts, invalid := membersOf(groups.Items, nodes.Items)
@@ -186,15 +187,11 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 		case failedFor(group, status):
 			v.failed++
 			v.problems = append(v.problems, fmt.Sprintf("node %s: %s", node.Name, status.Message))
-		case wants(group, node):
+		case wants(group, node) && !unavailable(node): // one more would be one too many
 			waiting = append(waiting, node)
 		}
 		if unavailable(node) {
 			v.unavailable++
-			if !status.UnderWay() {
-				// It waits until it is back: one more would be one too many.
-				waiting = slices.DeleteFunc(waiting, func(other *corev1.Node) bool { return other == node })
-			}
 		}
 	}
 	most, err := limitOf(group, len(members))
@@ -223,24 +220,56 @@ func limitOf(group *v1alpha1.CPUManagerPolicy, nodes int) (int, error) {
 	return rollout.Limit(ptr.Deref(group.Spec.MaxUnavailable, intstr.FromInt32(1)), nodes)
 }
 
-// groupLock returns the lock of a group, and why none of its nodes may begin now; empty if one may.
-func groupLock(group *v1alpha1.CPUManagerPolicy, groups []v1alpha1.CPUManagerPolicy, nodes []corev1.Node) (lock rollout.Lock, waits string) {
-	members, _, _ := membersOf(groups, nodes)
-	most, err := limitOf(group, len(members[group.Name]))
-	if err != nil {
-		return rollout.Lock{Name: groupLockName(group), Max: 1}, err.Error()
-	}
-	if companion.Paused(group) {
-		waits = "its group is paused"
-	}
-	others := unavailableOthers(members[group.Name])
-	if others >= most {
-		waits = fmt.Sprintf("%d nodes of its group are unavailable", others)
-	}
-	return rollout.Lock{Name: groupLockName(group), Max: max(1, most-others)}, waits
+// groupLock is the lock of a group, and why none of its nodes may begin now; empty if one may.
+type groupLock struct {
+	lock  rollout.Lock
+	waits string
 }
 
-func groupLockName(group *v1alpha1.CPUManagerPolicy) string { return "group-" + group.Name }
+// groupLocks are those of one look: each is made once, and only if it is needed.
+type groupLocks struct {
+	groups  []v1alpha1.CPUManagerPolicy
+	members func() map[string][]*corev1.Node
+	made    map[string]groupLock
+}
+
+func newGroupLocks(groups []v1alpha1.CPUManagerPolicy, nodes []corev1.Node) *groupLocks {
+	return &groupLocks{groups, sync.OnceValue(func() map[string][]*corev1.Node {
+		members, _, _ := membersOf(groups, nodes)
+		return members
+	}), map[string]groupLock{}}
+}
+
+// of returns the group of a name, and its lock; nil if there is none.
+func (l *groupLocks) of(name string) (*v1alpha1.CPUManagerPolicy, groupLock) {
+	at := slices.IndexFunc(l.groups, func(g v1alpha1.CPUManagerPolicy) bool { return name != "" && g.Name == name })
+	if at < 0 {
+		return nil, groupLock{}
+	}
+	group := &l.groups[at]
+	if _, is := l.made[name]; !is {
+		l.made[name] = newGroupLock(group, l.members()[name])
+	}
+	return group, l.made[name]
+}
+
+func newGroupLock(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) groupLock {
+	l := groupLock{lock: rollout.Lock{Name: "group-" + group.Name, Max: 1}}
+	most, err := limitOf(group, len(members))
+	if err != nil {
+		l.waits = err.Error()
+		return l
+	}
+	if companion.Paused(group) {
+		l.waits = "its group is paused"
+	}
+	others := unavailableOthers(members)
+	if others >= most {
+		l.waits = fmt.Sprintf("%d nodes of its group are unavailable", others)
+	}
+	l.lock.Max = max(1, most-others)
+	return l
+}
 
 // report writes what a look has shown into a group's status.
 func (v view) report(group *v1alpha1.CPUManagerPolicy) {

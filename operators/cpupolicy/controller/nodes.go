@@ -69,9 +69,22 @@ type nodesReconciler struct {
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,verbs=get;list;create;patch
 
 func addNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
-	clientset, err := kubernetes.NewForConfig(mgr.GetConfig())
+	r, err := newNodesReconciler(mgr, config)
 	if err != nil {
 		return err
+	}
+	one := oneRequest("nodes")
+	return builder.ControllerManagedBy(mgr).Named("cpupolicy-nodes").
+		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
+		Watches(&batchv1.Job{}, one).
+		Watches(&v1alpha1.CPUManagerPolicy{}, one).
+		Complete(r)
+}
+
+func newNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) (*nodesReconciler, error) {
+	clientset, err := kubernetes.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return nil, err
 	}
 	nodes := nodegroup.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}
 	recorder := mgr.GetEventRecorder(companion.FieldOwner(Name))
@@ -81,11 +94,11 @@ func addNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		recorder: recorder,
 	}
 	runner := runner{nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset}, config: config.CPUPolicy, now: clock}
-	r := &nodesReconciler{
+	return &nodesReconciler{
 		client:     mgr.GetClient(),
 		nodes:      nodes,
 		namespace:  config.Namespace,
-		situations: situations{reader: mgr.GetAPIReader(), namespace: config.Namespace},
+		situations: situations{reader: mgr.GetAPIReader(), others: mgr.GetClient(), namespace: config.Namespace},
 		observer:   observer{nodes: nodes, jobs: jobs, labels: labels{nodes}, config: config.CPUPolicy, now: clock},
 		rollout:    rollout.Rollout{Store: store, Runner: runner},
 		runner:     runner,
@@ -93,13 +106,7 @@ func addNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		recorder:   recorder,
 		config:     config.CPUPolicy,
 		now:        clock,
-	}
-	one := oneRequest("nodes")
-	return builder.ControllerManagedBy(mgr).Named("cpupolicy-nodes").
-		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
-		Watches(&batchv1.Job{}, one).
-		Watches(&v1alpha1.CPUManagerPolicy{}, one).
-		Complete(r)
+	}, nil
 }
 
 // oneRequest makes the same request of every event: a look is about all objects.
@@ -132,12 +139,12 @@ const poll = 5 * time.Second
 // Reconcile implements reconcile.Reconciler.
 func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	look := rollout.Look{Now: r.now(), Owner: Name, TimeLimit: r.config.OperationTimeout.Duration, Holders: map[string]nodegroup.Holders{}}
-	holders, err := r.holders(ctx)
-	if err != nil {
+	var err error
+	if look.Holders, err = r.holders(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	var cached corev1.NodeList
-	if err := r.client.List(ctx, &cached); err != nil {
+	var cached corev1.NodeList // nobody may change them
+	if err := r.client.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, err
 	}
 	var groups v1alpha1.CPUManagerPolicyList
@@ -148,21 +155,23 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (r
 	var errs []error
 	busy := false
 	var idle []*corev1.Node
+	locks, holding := newGroupLocks(groups.Items, cached.Items), map[string]bool{}
+	for _, holders := range look.Holders {
+		for _, h := range holders {
+			holding[h.Node] = true
+		}
+	}
 	for i := range cached.Items {
 		node := &cached.Items[i]
-		if !r.concerns(node, holders) {
+		if !r.concerns(node) && !holding[node.Name] {
 			idle = append(idle, node)
 			continue
 		}
-		underWay, err := r.lookAt(ctx, &look, node.Name, cached.Items, groups.Items, holders)
+		underWay, err := r.lookAt(ctx, &look, node.Name, locks)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
 		}
 		busy = busy || underWay
-	}
-	// Taking a request up has changed who holds what.
-	if look.Holders, err = r.holders(ctx); err != nil {
-		return reconcile.Result{}, err
 	}
 	r.withoutPlaceholdersInUse(&look, cached.Items)
 	again, err := r.rollout.Step(ctx, look)
@@ -183,7 +192,7 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (r
 }
 
 // concerns reports whether something is asked of a node, or acts on it.
-func (r *nodesReconciler) concerns(node *corev1.Node, holders map[string]nodegroup.Holders) bool {
+func (r *nodesReconciler) concerns(node *corev1.Node) bool {
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
 	if err != nil {
 		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", operation.Abbreviate(err.Error(), 1000))
@@ -195,15 +204,7 @@ func (r *nodesReconciler) concerns(node *corev1.Node, holders map[string]nodegro
 		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", operation.Abbreviate(err.Error(), 1000))
 		return false
 	}
-	if claim.Owner == Name || node.Annotations[CordonedAnnotation] != "" {
-		return true
-	}
-	for _, h := range holders {
-		if slices.ContainsFunc(h, func(holder nodegroup.Holder) bool { return holder.Node == node.Name }) {
-			return true
-		}
-	}
-	return false
+	return claim.Owner == Name || node.Annotations[CordonedAnnotation] != ""
 }
 
 // mostObserved is how many nodes are observed at once that nobody asks for.
@@ -230,13 +231,13 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 
 // lookAt adds a node to a look: it takes a request up, has the node observed, and says what stands in
 // the way. It reports whether something is under way.
-func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name string, all []corev1.Node, groups []v1alpha1.CPUManagerPolicy, holders map[string]nodegroup.Holders) (busy bool, err error) {
+func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name string, locks *groupLocks) (busy bool, err error) {
 	// What decides comes from the API.
 	var node corev1.Node
 	if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	if err := r.takeUp(ctx, &node, holders); err != nil {
+	if err := r.takeUp(ctx, &node, look.Holders); err != nil {
 		return true, err
 	}
 	if err := r.uncordonForgotten(ctx, &node); err != nil {
@@ -254,9 +255,8 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	if cpupolicy.IsControlPlane(&node) {
 		n.Locks = append(n.Locks, rollout.Lock{Name: controlPlaneLock, Max: 1})
 	}
-	if group := groupOf(groups, status.Group); group != nil {
-		lock, waits := groupLock(group, groups, all)
-		n.Locks, n.Waits = append(n.Locks, lock), waits
+	if group, of := locks.of(status.Group); group != nil {
+		n.Locks, n.Waits = append(n.Locks, of.lock), of.waits
 		if cpupolicy.Policy(group.Spec.Policy) != status.Policy {
 			n.Refused = fmt.Sprintf("the CPUManagerPolicy %s asks for the policy %s now", group.Name, group.Spec.Policy)
 		}
@@ -310,8 +310,8 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 	return nil
 }
 
-// takeUp gives a request an id, unless the node is paused. From then on only the controller writes
-// the annotation. What claims to run and has no id was never begun by this controller.
+// takeUp gives a request an id, unless the node is paused, also in the lock of the control plane, whose holders
+// it brings up to date. From then on only the controller writes the annotation. What claims to run and has no id was never begun by this controller.
 func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders map[string]nodegroup.Holders) error {
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
 	if err != nil || !status.UnderWay() {
@@ -340,18 +340,22 @@ func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders
 	if status.ID == "" || !cpupolicy.IsControlPlane(node) || !slices.ContainsFunc(holders[controlPlaneLock], func(h nodegroup.Holder) bool { return h.Operation == placeholder(node.Name) }) {
 		return nil
 	}
-	return r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: controlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
-		if h.Has(status.ID) {
-			return h.Remove(placeholder(node.Name)), nil
+	var now nodegroup.Holders
+	if err := r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: controlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
+		if now = slices.Clone(h); h.Has(status.ID) {
+			now = h.Remove(placeholder(node.Name))
 		}
-		h = slices.Clone(h)
-		for i := range h {
-			if h[i].Operation == placeholder(node.Name) {
-				h[i].Operation = status.ID
+		for i := range now {
+			if now[i].Operation == placeholder(node.Name) {
+				now[i].Operation = status.ID
 			}
 		}
-		return h, nil
-	})
+		return now, nil
+	}); err != nil {
+		return err
+	}
+	holders[controlPlaneLock] = now
+	return nil
 }
 
 // uncordonForgotten removes a cordon whose operation is not the node's any more: a controller that was
@@ -399,12 +403,4 @@ func (r *nodesReconciler) holders(ctx context.Context) (map[string]nodegroup.Hol
 		}
 	}
 	return holders, nil
-}
-
-// groupOf returns the group of that name; nil if there is none.
-func groupOf(groups []v1alpha1.CPUManagerPolicy, name string) *v1alpha1.CPUManagerPolicy {
-	if at := slices.IndexFunc(groups, func(g v1alpha1.CPUManagerPolicy) bool { return name != "" && g.Name == name }); at >= 0 {
-		return &groups[at]
-	}
-	return nil
 }

@@ -68,7 +68,7 @@ func (o observer) keep(ctx context.Context, node *corev1.Node) (busy bool, err e
 			return false, nil
 		}
 	}
-	done, problem, err := o.look(ctx, node, "boot")
+	done, problem, err := o.look(ctx, node.DeepCopy(), "boot") // it writes into the node what was seen
 	return !done && problem == "", err
 }
 

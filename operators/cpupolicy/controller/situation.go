@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -65,9 +66,12 @@ func observedOf(node *corev1.Node) *Observed {
 // controlPlaneLock is the Lease that one operation on a node of the control plane holds at a time.
 const controlPlaneLock = "control-plane"
 
-// situations gathers what the preconditions are about. It reads from the API, and caches nothing.
+// situations gathers what the preconditions are about. It reads from the API, but for other nodes:
+// what is under way on them is the lock's to say.
 type situations struct {
 	reader client.Reader
+	// others has nodes by roleIndex.
+	others client.Reader
 	// namespace is that of the Leases.
 	namespace string
 	// fresh is how long an observation is believed to stand in the way; zero means for ever. Whoever
@@ -75,7 +79,6 @@ type situations struct {
 	fresh time.Duration
 }
 
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=list
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get
 // +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances,verbs=list
@@ -87,15 +90,11 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	if err := s.reader.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
 		return situation, err
 	}
-	var nodes corev1.NodeList
-	if err := s.reader.List(ctx, &nodes); err != nil {
+	situation.Pods = pods.Items
+	if err := s.addControlPlane(ctx, &situation); err != nil {
 		return situation, err
 	}
-	situation.Pods, situation.Nodes = pods.Items, nodes.Items
-	if err := s.addLock(ctx, &situation); err != nil {
-		return situation, err
-	}
-	if err := s.addMachines(ctx, &situation); err != nil {
+	if err := s.addMachines(ctx, &situation, policy); err != nil {
 		return situation, err
 	}
 	situation.Kubelet.Reserved = cpupolicy.ReservedNow(node)
@@ -115,7 +114,45 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	return situation, nil
 }
 
-func (s situations) addLock(ctx context.Context, situation *cpupolicy.Situation) error {
+// roleIndex is the index of the cached nodes that others are judged by: those of the control plane, and those to
+// which machines with dedicated CPUs can migrate.
+const (
+	roleIndex        = "cpupolicy-role"
+	roleControlPlane = "control-plane"
+	roleStatic       = "static"
+)
+
+func indexRoles(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &corev1.Node{}, roleIndex, func(object client.Object) (roles []string) {
+		if cpupolicy.IsControlPlane(object.(*corev1.Node)) {
+			roles = append(roles, roleControlPlane)
+		}
+		if object.GetLabels()[cpupolicy.Label] == "true" {
+			roles = append(roles, roleStatic)
+		}
+		return roles
+	})
+}
+
+// addOthers adds the nodes of a role that are not there yet. They are the cache's, and nobody may change them.
+func (s situations) addOthers(ctx context.Context, situation *cpupolicy.Situation, role string) error {
+	var nodes corev1.NodeList
+	err := s.others.List(ctx, &nodes, client.MatchingFields{roleIndex: role}, client.UnsafeDisableDeepCopy)
+	known := situation.Nodes
+	situation.Nodes = append(known, slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool {
+		return slices.ContainsFunc(known, func(other corev1.Node) bool { return other.Name == node.Name })
+	})...)
+	return err
+}
+
+// addControlPlane adds the other nodes of the control plane, and the lock, if the node is one of them.
+func (s situations) addControlPlane(ctx context.Context, situation *cpupolicy.Situation) error {
+	if !cpupolicy.IsControlPlane(situation.Node) {
+		return nil
+	}
+	if err := s.addOthers(ctx, situation, roleControlPlane); err != nil {
+		return err
+	}
 	var lease coordinationv1.Lease
 	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: controlPlaneLock}, &lease)
 	if apierrors.IsNotFound(err) {
@@ -134,8 +171,8 @@ func (s situations) addLock(ctx context.Context, situation *cpupolicy.Situation)
 	return nil
 }
 
-// addMachines adds KubeVirt and its machines, where KubeVirt's kinds are.
-func (s situations) addMachines(ctx context.Context, situation *cpupolicy.Situation) error {
+// addMachines adds KubeVirt, where its kinds are, and for none its machines and where they can run.
+func (s situations) addMachines(ctx context.Context, situation *cpupolicy.Situation, policy cpupolicy.Policy) error {
 	var kubevirts virtv1.KubeVirtList
 	if err := s.reader.List(ctx, &kubevirts); isNoKind(err) {
 		return nil
@@ -145,12 +182,15 @@ func (s situations) addMachines(ctx context.Context, situation *cpupolicy.Situat
 	if len(kubevirts.Items) > 0 {
 		situation.KubeVirt = &kubevirts.Items[0]
 	}
+	if policy != cpupolicy.None {
+		return nil
+	}
 	var machines virtv1.VirtualMachineInstanceList
 	if err := s.reader.List(ctx, &machines); err != nil && !isNoKind(err) {
 		return err
 	}
 	situation.Machines = machines.Items
-	return nil
+	return s.addOthers(ctx, situation, roleStatic)
 }
 
 // isNoKind reports whether the error of a List, or of a Get, is that there is no such kind, or no longer:

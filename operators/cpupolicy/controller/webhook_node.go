@@ -50,7 +50,7 @@ func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfigura
 	decoder, reader := admission.NewDecoder(mgr.GetScheme()), mgr.GetAPIReader()
 	validator := &nodeValidator{
 		decoder:    decoder,
-		situations: situations{reader: reader, namespace: config.Namespace, fresh: time.Minute},
+		situations: situations{reader: reader, others: mgr.GetClient(), namespace: config.Namespace, fresh: time.Minute},
 		locks:      nodegroup.Client{Reader: reader, Writer: mgr.GetClient()},
 		controller: controller,
 	}
