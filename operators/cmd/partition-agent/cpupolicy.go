@@ -23,9 +23,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/executor"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -40,7 +42,7 @@ func newCPUPolicy() *cobra.Command {
 The controller of the companion cpupolicy runs these commands. A person needs prepare
 and reserve, once for a node, and may look with observe.`,
 	}
-	command.AddCommand(newRun(), newExecute(), newPrepare(), newReserve(cpupolicy.Reservation), newObserve())
+	command.AddCommand(newRun(), newSettle(), newExecute(), newPrepare(), newReserve(cpupolicy.Reservation), newObserve())
 	return command
 }
 
@@ -81,11 +83,7 @@ Exit codes:
 			if err != nil {
 				return fmt.Errorf("operation %s has no result yet: %w", request.ID, err)
 			}
-			message, err := result.Encode()
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(terminationLog, message, 0o644); err != nil {
+			if err := writeResult(terminationLog, result); err != nil {
 				return err
 			}
 			if result.Outcome != operation.Succeeded {
@@ -96,8 +94,63 @@ Exit codes:
 	}
 	host.addRoot(command)
 	command.Flags().StringVar(&text, "request", "", "the request, as JSON")
-	command.Flags().StringVar(&terminationLog, "termination-log", "/dev/termination-log", "file for the result, as JSON")
+	addTerminationLog(command, &terminationLog)
 	if err := command.MarkFlagRequired("request"); err != nil {
+		panic(err) // the flag exists
+	}
+	return command
+}
+
+func addTerminationLog(command *cobra.Command, path *string) {
+	command.Flags().StringVar(path, "termination-log", "/dev/termination-log", "file for the result, as JSON")
+}
+
+func writeResult(path string, result *operation.Result) error {
+	message, err := result.Encode()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, message, 0o644)
+}
+
+func newSettle() *cobra.Command {
+	var host hostFlags
+	var id, terminationLog string
+	command := &cobra.Command{
+		Use:   "settle",
+		Short: "Have an operation end, without beginning it, and write its result",
+		Long: `Have an operation end, without beginning it, and write its result as the termination message.
+
+What has stopped the kubelet is finished first. What has changed nothing yet does not begin any
+more, however late its pod comes.
+
+Exit codes:
+  0  it has ended
+  1  it may be under way`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if problems := validation.IsDNS1123Label(id); problems != nil {
+				return fmt.Errorf("--operation %q: %s", operation.Abbreviate(id, 80), strings.Join(problems, "; "))
+			}
+			agent, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			h, err := executor.OpenHost(host.root)
+			if err != nil {
+				return err
+			}
+			result, err := h.Settle(command.Context(), id, agent)
+			if err != nil {
+				return fmt.Errorf("operation %s may be under way: %w", id, err)
+			}
+			return writeResult(terminationLog, result)
+		},
+	}
+	host.addRoot(command)
+	command.Flags().StringVar(&id, "operation", "", "the operation's id")
+	addTerminationLog(command, &terminationLog)
+	if err := command.MarkFlagRequired("operation"); err != nil {
 		panic(err) // the flag exists
 	}
 	return command

@@ -43,10 +43,21 @@ func Run(node, image string, request operation.Request) (corev1.PodSpec, error) 
 	if err != nil {
 		return corev1.PodSpec{}, err
 	}
-	pod := podOf(node, image, "run", "--request="+string(encoded))
-	if request.Driver == operation.DriverCommand {
+	return stepsOf(node, image, request.Driver, "run", "--request="+string(encoded)), nil
+}
+
+// Settle returns the pod that has an operation end on a node, and never begins it. Its termination message is an
+// [operation.Result].
+func Settle(node, image string, driver operation.Driver, id string) corev1.PodSpec {
+	return stepsOf(node, image, driver, "settle", "--operation="+id)
+}
+
+// stepsOf returns a pod that may do the steps of an operation, or have them done.
+func stepsOf(node, image string, driver operation.Driver, command string, args ...string) corev1.PodSpec {
+	pod := podOf(node, image, command, args...)
+	if driver == operation.DriverCommand {
 		allowCommands(&pod)
-		return pod, nil
+		return pod
 	}
 	// Its directory: the program, the journal and the lock. The agent gives it the mode 0700.
 	mount(&pod, "agent", "/var/lib/partition-agent", corev1.HostPathDirectoryOrCreate, false)
@@ -57,7 +68,7 @@ func Run(node, image string, request operation.Request) (corev1.PodSpec, error) 
 	mount(&pod, "systemd", "/run/systemd", corev1.HostPathDirectory, true)
 	// The settings, for the name of the kubelet's unit.
 	mount(&pod, "settings", "/etc/partition-agent", corev1.HostPathDirectoryOrCreate, true)
-	return pod, nil
+	return pod
 }
 
 // Observe returns the pod that looks at a node, and changes nothing. Its termination message is an

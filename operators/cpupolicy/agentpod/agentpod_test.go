@@ -150,6 +150,7 @@ func TestPodsHaveTheListedPrivilegesAndNoOthers(t *testing.T) {
 			verb, about string
 		}{
 			"run":     {run, with, "run", "--request=" + encoded},
+			"settle":  {Settle("n1", "agent:v1", driver, "op-1"), with, "settle", "--operation=op-1"},
 			"observe": {Observe("n1", "agent:v1", driver), "observe", "observe", "--driver=" + string(driver)},
 		} {
 			t.Run(fmt.Sprintf("%s, %s", driver, name), func(t *testing.T) {

@@ -68,9 +68,10 @@ type host struct {
 	refused map[operation.Policy]string
 	// run, if set, says how a request ends, and when: it may block. Otherwise it succeeds.
 	run func(operation.Request) operation.Result
-	// runs counts how often each operation was begun: it has a journal, as the agent has.
+	// runs counts how often each operation was begun: it has a journal, as the agent has, and a lock.
 	runs    map[string]int
 	results map[string]operation.Result
+	busy    sync.Mutex
 }
 
 // startCluster returns a cluster whose agents answer until the test ends, and starts the controllers.
@@ -246,12 +247,24 @@ func (c *cluster) playAgent(node string, args []string) (text string, ok bool) {
 				return err.Error(), true
 			}
 		}
+		if id, is := strings.CutPrefix(arg, "--operation="); is {
+			request.ID = id
+		}
 	}
+	h.busy.Lock()
+	defer h.busy.Unlock()
 	c.mu.Lock()
 	result, known := h.results[request.ID]
 	run := h.run
 	c.mu.Unlock()
-	if !known {
+	switch {
+	case known:
+	case args[1] == "settle":
+		result = operation.Result{ID: request.ID, Outcome: operation.Failed, Step: operation.StepValidate, Message: "it was given up before its first step"}
+		c.mu.Lock()
+		h.results[request.ID] = result
+		c.mu.Unlock()
+	default:
 		result = operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
 		if run != nil {
 			result = run(request)

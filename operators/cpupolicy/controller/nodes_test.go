@@ -23,6 +23,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,11 +31,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/internal/testenv"
+	"workload.openshift.io/operators/nodegroup"
 )
 
 // TestRequests has one control plane and one controller for all that may become of a request.
@@ -46,6 +50,7 @@ func TestRequests(t *testing.T) {
 		"a deleted job is replaced and nothing is done twice": aDeletedJobIsReplacedAndNothingIsDoneTwice,
 		"what the agent refuses is refused with its words":    whatTheAgentRefusesIsRefusedWithItsWords,
 		"a node that goes keeps nobody from anything":         aNodeThatGoesKeepsNobodyFromAnything,
+		"a frozen node is not released before it has settled": aFrozenNodeIsNotReleasedBeforeItHasSettled,
 		"a paused node waits":                                 aPausedNodeWaits,
 		"a controller that is killed is no loss":              aControllerThatIsKilledIsNoLoss,
 		"a group is switched a few nodes at a time":           aGroupIsSwitchedAFewNodesAtATime,
@@ -192,6 +197,83 @@ func aNodeThatGoesKeepsNobodyFromAnything(t *testing.T, c *cluster) {
 	}
 	if err := c.Client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}); err != nil {
 		t.Fatal(err)
+	}
+	c.eventually(func() error { return c.ask("n2", cpupolicy.Static) })
+	c.awaitStatus("n2", cpupolicy.Complete)
+}
+
+// A node stands still in the middle of a switch for longer than the time limit, and somebody deletes the Job.
+func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
+	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	h := c.addNode("n1", role)
+	thaws := make(chan struct{})
+	h.run = func(request operation.Request) operation.Result {
+		<-thaws
+		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
+	}
+	c.addNode("n2", role)
+	c.awaitObserved("n1", "n2")
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	status := c.awaitStatus("n1", cpupolicy.Running)
+	jobs := func(command string) (found []batchv1.Job) {
+		t.Helper()
+		var list batchv1.JobList
+		if err := c.Client.List(t.Context(), &list, client.InNamespace(agentNamespace)); err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return job.Spec.Template.Spec.Containers[0].Args[1] != command })
+	}
+	var pods corev1.PodList
+	c.eventually(func() error { // it has begun
+		err := c.Client.List(t.Context(), &pods, client.InNamespace(agentNamespace), client.MatchingLabels{batchv1.JobNameLabel: jobName(status.ID)})
+		if len(pods.Items) == 0 {
+			return fmt.Errorf("there is no pod: %w", err)
+		}
+		return nil
+	})
+	status.Since = time.Now().Add(-time.Hour)
+	if err := (hooks{c.Installed}).controller(t).ask("n1", status.String()); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(func() error {
+		if status := c.status("n1"); status.State != cpupolicy.Failed || !strings.Contains(status.Message, "the node stays claimed") {
+			return fmt.Errorf("the status is %s", status)
+		}
+		return nil
+	})
+	for _, job := range jobs("run") {
+		if err := c.Client.Delete(t.Context(), &job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.eventually(func() error {
+		if run, settle := jobs("run"), jobs("settle"); len(run) != 0 || len(settle) != 1 {
+			return fmt.Errorf("%d Jobs run the operation, and %d settle it", len(run), len(settle))
+		}
+		return nil
+	})
+	c.kill() // whoever comes next does not know better
+	testenv.Always(t, 2*time.Second, func() error {
+		if claim := c.node("n1").Annotations[nodegroup.ClaimAnnotation]; !strings.Contains(claim, status.ID) {
+			return fmt.Errorf("the claim is %q", claim)
+		}
+		if got := (hooks{c.Installed}).holders(t); got != status.ID+" n1" {
+			return fmt.Errorf("the holders of the lock are %q", got)
+		}
+		return nil
+	})
+	c.eventually(func() error {
+		if err := c.ask("n2", cpupolicy.Static); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "n1") {
+			return fmt.Errorf("asked for another node of the control plane, the answer is %w", err)
+		}
+		return nil
+	})
+	close(thaws)
+	c.awaitStatus("n1", cpupolicy.Failed)
+	if h.runs[status.ID] != 1 || inForce(c.node("n1")) != cpupolicy.Static {
+		t.Errorf("runs are %v, and what is observed is %+v", h.runs, observedOf(c.node("n1")))
 	}
 	c.eventually(func() error { return c.ask("n2", cpupolicy.Static) })
 	c.awaitStatus("n2", cpupolicy.Complete)

@@ -198,22 +198,43 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 		}
 		return r.conclude(ctx, name, result, at)
 	}
-	if !at.IsZero() {
-		// The journal on the node knows more than a Job without a word. Another one reads it.
+	if at.IsZero() {
+		return rollout.Result{Seen: rollout.UnderWay}, nil
+	}
+	// The journal on the node knows more than a Job without a word. Another one reads it.
+	_, status, is, err := r.operationOf(ctx, name, id)
+	if isGone(err) || is && status.State == cpupolicy.Running {
 		return rollout.Result{Seen: rollout.Absent}, nil
 	}
-	return rollout.Result{Seen: rollout.UnderWay}, nil
+	if err == nil {
+		err = r.jobs.remove(ctx, job)
+	}
+	return rollout.Result{}, err
 }
 
-// notStarted says of an operation without a Job whether its drain has taken too long.
+// settle has an operation end on its node that is not to run any more and has no Job that says what became of it:
+// its host unit may be there, since a node may have been frozen, or its pod may still come. The Job takes the name
+// of the operation's own. It waits for the node as long as that takes; only a node that is gone needs none.
+func (r runner) settle(ctx context.Context, node *corev1.Node, id string) error {
+	pod := agentpod.Settle(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver), id)
+	return r.jobs.create(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{
+		BackoffLimit: ptr.To(int32(3)), TTLSecondsAfterFinished: ptr.To(int32(keepEnded.Seconds())),
+	}, nil)
+}
+
+// notStarted says of an operation without a Job whether its drain has taken too long. One that does not run any more
+// may have had a Job.
 func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result, error) {
 	absent := rollout.Result{Seen: rollout.Absent}
 	node, status, is, err := r.operationOf(ctx, name, id)
 	if isGone(err) {
 		return absent, nil
 	}
-	if err != nil || !is || status.State != cpupolicy.Running {
-		return absent, err
+	if err != nil {
+		return rollout.Result{}, err
+	}
+	if !is || status.State != cpupolicy.Running {
+		return rollout.Result{}, r.settle(ctx, node, id)
 	}
 	group, err := r.group(ctx, status)
 	if err != nil || group == nil || group.Spec.Drain == nil {

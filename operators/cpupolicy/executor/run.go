@@ -200,9 +200,11 @@ func (h host) begin(ctx context.Context, request operation.Request) (*Journal, e
 		case err != nil:
 			return nil, err
 		case j == nil:
+		case j.result(request.ID) != nil:
+			return j, nil
 		case j.Request.ID == request.ID && j.Request != request:
 			return nil, fmt.Errorf("operation %s has another request in the journal: %+v", request.ID, j.Request)
-		case j.Request.ID == request.ID, j.result(request.ID) != nil, j.Result == nil && j.Step != Validate:
+		case j.Request.ID == request.ID, j.Result == nil && j.Step != Validate:
 			return j, nil
 		}
 		// Nobody does a step while the lock is held.
@@ -221,6 +223,55 @@ func (h host) begin(ctx context.Context, request operation.Request) (*Journal, e
 			return now, err
 		}
 	}
+}
+
+// Settle returns how an operation has ended, and from then on nothing of it acts on the host: what has
+// stopped the kubelet is finished first, and what has changed nothing, or was never heard of, does not
+// begin any more. agent is the path of this program.
+//
+// It returns an error and no result if the context ends, or if the host cannot be asked.
+func (h *Host) Settle(ctx context.Context, id, agent string) (*operation.Result, error) {
+	if err := h.makeDirectory(); err != nil {
+		return nil, err
+	}
+	for {
+		j, err := h.settle(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if result := j.result(id); result != nil {
+			return result, nil
+		}
+		if err := h.follow(ctx, j, agent); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// settle returns the journal with the result of an operation, unless that has stopped the kubelet and has none yet.
+func (h host) settle(ctx context.Context, id string) (*Journal, error) {
+	// Nobody does a step while the lock is held.
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	j, err := load(h.disk)
+	if err != nil || j.result(id) != nil {
+		return j, err
+	}
+	result := operation.Result{ID: id, Outcome: operation.Failed, Step: operation.StepValidate, Message: "it was given up before its first step"}
+	switch {
+	case j == nil:
+		j = &Journal{Request: operation.Request{ID: id}, Step: Report, Result: &result}
+	case j.Request.ID != id:
+		j.remember(result, j.Ended)
+	case j.Step == Validate:
+		*j = j.failed(result.Message, "")
+	default:
+		return j, nil
+	}
+	return j, store(h.disk, *j)
 }
 
 // makeDirectory makes the agent's directory.

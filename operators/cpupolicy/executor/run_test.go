@@ -252,6 +252,78 @@ func TestAnOperationThatHasBegunIsFinishedBeforeAnother(t *testing.T) {
 	}
 }
 
+func TestAnOperationIsSettled(t *testing.T) {
+	h := newTestHost(t)
+	h.useCommands()
+	host := h.open()
+	driver, err := host.commandDriver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := driver.plan(quiet(t), operation.Static)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := func(id string) *Journal {
+		return &Journal{Request: requestOf(id, operation.Static), Step: Stop, Plan: plan, Stopped: time.Now()}
+	}
+	for _, test := range []struct {
+		name    string
+		journal *Journal
+		outcome operation.Outcome
+		message string
+		other   bool // the journal is about another operation, which is left alone
+	}{
+		{"never heard of, on a host without a journal", nil, operation.Failed, "given up", false},
+		{"never heard of, while another is under way", stopped("other"), operation.Failed, "given up", true},
+		{"that has changed nothing", &Journal{Request: requestOf("op", operation.Static), Step: Validate}, operation.Failed, "given up", false},
+		{"that has stopped the kubelet", stopped("op"), operation.RolledBack, interrupted, false},
+		{"that has ended", &Journal{Request: requestOf("op", operation.Static), Step: Report, Result: &operation.Result{ID: "op", Outcome: operation.Succeeded, Step: "report"}}, operation.Succeeded, "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if err := host.makeDirectory(); err != nil {
+				t.Fatal(err)
+			}
+			if err := put(host.disk, journalFile, nil); err != nil {
+				t.Fatal(err)
+			}
+			if test.journal != nil {
+				if err := store(host.disk, *test.journal); err != nil {
+					t.Fatal(err)
+				}
+			}
+			result, err := host.Settle(quiet(t), "op", h.program())
+			if err != nil || result.ID != "op" || result.Outcome != test.outcome || !strings.Contains(result.Message, test.message) {
+				t.Fatalf("the result is %+v, %v", result, err)
+			}
+			settled := h.read(journalFile)
+			if j, err := load(host.disk); err != nil || test.other && (j.Request.ID != "other" || j.Step != Stop || j.Result != nil) {
+				t.Errorf("the journal is %+v, %v", j, err)
+			}
+			// Its pod comes late.
+			late, err := host.Run(quiet(t), requestOf("op", operation.Static), h.program())
+			if err != nil || *late != *result || h.read(journalFile) != settled || h.read(testDropIn) != "" {
+				t.Errorf("a late pod has the result %+v, %v, and makes of the journal %s", late, err, h.read(journalFile))
+			}
+		})
+	}
+	if got := h.read(testState); !strings.Contains(got, string(operation.None)) {
+		t.Errorf("the checkpoint is %s", got)
+	}
+
+	// Another process does a step, or stands still in the middle of one.
+	unlock, err := host.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(quiet(t), 50*time.Millisecond)
+	defer cancel()
+	if result, err := host.Settle(ctx, "next", h.program()); !errors.Is(err, context.DeadlineExceeded) || result != nil {
+		t.Errorf("while another process works on the host, the result is %+v, %v", result, err)
+	}
+}
+
 func TestTheJournalRemembersTheLastOperations(t *testing.T) {
 	h := newTestHost(t)
 	host := h.open()
