@@ -106,6 +106,7 @@ func (c *cluster) start() {
 func (c *cluster) kill() {
 	c.t.Helper()
 	c.process.Kill()
+	c.FreeLease(c.t)
 	c.start()
 }
 

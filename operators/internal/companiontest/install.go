@@ -31,6 +31,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -189,9 +190,10 @@ func (i *Installed) kubeconfig(t testing.TB) string {
 }
 
 // Start starts a replica of the controllers under their ServiceAccount. The change to its
-// configuration may be nil.
+// configuration may be nil. The next test need not wait for the Lease.
 func (i *Installed) Start(t testing.TB, change func(*configv1alpha1.ControllerConfiguration)) *testenv.Process {
 	t.Helper()
+	t.Cleanup(func() { i.FreeLease(t) }) // after the replica's end
 	config := i.Configuration(t)
 	if change != nil {
 		change(config)
@@ -205,6 +207,15 @@ func (i *Installed) Start(t testing.TB, change func(*configv1alpha1.ControllerCo
 		t.Fatal(err)
 	}
 	return testenv.Run(t, program, "--config="+path, "-v=2")
+}
+
+// FreeLease gives back the Lease of a replica that was killed, where a test is not about waiting for that.
+func (i *Installed) FreeLease(t testing.TB) {
+	t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: "partition-controller"}}
+	if err := client.IgnoreNotFound(i.Client.Delete(context.Background(), lease)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // RouteWebhooks lets kube-apiserver call the replica that was started last: it does not know

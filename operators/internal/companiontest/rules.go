@@ -30,7 +30,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -296,12 +295,6 @@ func (s Subject) goesOnAfterAnEnd(t *testing.T, i *Installed) {
 		config.LeaderElection.LeaseDuration.Duration = 2 * time.Minute
 		config.LeaderElection.RenewDeadline.Duration = time.Minute
 	}
-	// The replicas of other tests are killed, and do not give it back.
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: "partition-controller"}}
-	if err := client.IgnoreNotFound(i.Client.Delete(t.Context(), lease)); err != nil {
-		t.Fatal(err)
-	}
-	remove(t, i.Client, lease)
 	first := i.Start(t, long)
 	s.mustAct(t, i, s.write(t, i, "before", nil))
 	i.Start(t, long)
