@@ -233,6 +233,7 @@ specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; 
 e2e-plugin: build kwok ## Run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
 	cd cmd/kubectl-partition && go test -count=1 -timeout=1h -v . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
 
+ifeq ($(OPERATOR),)
 .PHONY: e2e-vm
 e2e-vm: build vm-packages $(CLUSTER) $(PLUGIN) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
@@ -240,6 +241,10 @@ e2e-vm: build vm-packages $(CLUSTER) $(PLUGIN) ## Run the end-to-end tests in vi
 	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
 	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./vm -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
 	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" -plugin="$(CURDIR)/$(PLUGIN)" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
+else
+.PHONY: e2e-vm
+e2e-vm: companion operators-e2e-vm
+endif
 
 .PHONY: e2e-vm-core
 e2e-vm-core: E2E_RUN := ^TestSuite$$

@@ -29,6 +29,12 @@ operators-test: build ## Run the companions' tests, with a kube-apiserver and et
 operators-e2e: build operators-images ## Run the companions' end-to-end tests against a real node on this host
 	cd operators && go test -count=1 -timeout=10m -v ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
 
+# What has passed with the same programs is not run again; it is noted in _output/operators/passed.
+.PHONY: operators-e2e-vm
+operators-e2e-vm: build vm-packages operators-images $(CLUSTER) ## Run the companions' end-to-end tests in virtual machines, with systemd; also make e2e-vm OPERATOR=cpupolicy
+	cd operators && CGO_ENABLED=0 go test -count=1 -timeout=90m -v -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
+	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(CURDIR)/$(OUT)/operators/passed"
+
 .PHONY: install
 install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl
 	scripts/operators-manifests.sh "$(OPERATOR)" "$(KUBECTL)" "$(REGISTRY)" $(RELEASE)

@@ -224,6 +224,7 @@ run_nodes() {
     node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
     node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
+    node_part "virtual machine: companions" operators-e2e-vm
     return
   fi
   # Without OLDER, no binaries of older releases are built.

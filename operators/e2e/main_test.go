@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/tidy"
+	"workload.openshift.io/operators/e2e/internal/rig"
 )
 
 var (
@@ -45,13 +46,12 @@ var (
 )
 
 const (
-	// settingsFile says how the agent asks for this host's kubelet. agentDirectory is the agent's own.
-	settingsFile   = "/etc/partition-agent/cpu-policy.yaml"
-	agentDirectory = "/var/lib/partition-agent"
+	// settingsFile says how the agent asks for this host's kubelet.
+	settingsFile = "/etc/partition-agent/cpu-policy.yaml"
 	// kubeletProgram is what the cluster runs as its kubelet.
 	kubeletProgram = "/etc/partition-agent/kubelet"
 	// settingsMark begins settings of these tests. Whoever finds it may remove both directories.
-	settingsMark = "# Of the end-to-end tests of companions, which remove it and " + agentDirectory + ".\n"
+	settingsMark = "# Of the end-to-end tests of companions, which remove it and " + rig.AgentDirectory + ".\n"
 )
 
 // dropIns is the --config-dir of the kubelet.
@@ -123,7 +123,7 @@ func writeSettings() error {
 	if err := removeSettings(); err != nil {
 		return err
 	}
-	for _, dir := range []string{filepath.Dir(settingsFile), agentDirectory} {
+	for _, dir := range []string{filepath.Dir(settingsFile), rig.AgentDirectory} {
 		if _, err := os.Lstat(dir); err == nil {
 			return fmt.Errorf("%s exists, and these tests did not make it: the host has a partition-agent, which they would disturb", dir)
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +162,7 @@ func removeSettings() error {
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(agentDirectory); err != nil {
+	if err := os.RemoveAll(rig.AgentDirectory); err != nil {
 		return err
 	}
 	return os.RemoveAll(filepath.Dir(settingsFile))

@@ -1,0 +1,174 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package rig is a cluster with the companion cpupolicy, and its nodes, for tests on real nodes: that
+// of this host, and those in VMs. It asks and looks as users do, and imports none of the companion's
+// packages.
+package rig
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"workload.openshift.io/kubernetes/cluster/poll"
+)
+
+// Namespace is that of the companion. Its agents have another one.
+const Namespace = "partition-cpupolicy"
+
+// Cluster is a cluster that runs, with or without the companion.
+type Cluster struct {
+	Client *kubernetes.Clientset
+	// Kubectl and Controller are programs, Kubeconfig is the administrator's, and Images a directory
+	// that images build has written.
+	Kubectl, Controller, Kubeconfig, Images string
+	// Pause is the time between two looks at a condition.
+	Pause time.Duration
+	// Limit is for what takes seconds, and SwitchLimit for a whole operation.
+	Limit, SwitchLimit time.Duration
+}
+
+// Archives returns the archives of the images, which a node's runtime must have before Install.
+func (c *Cluster) Archives(t *testing.T) []string {
+	t.Helper()
+	archives, err := filepath.Glob(filepath.Join(c.Images, "archives", "*.tar"))
+	if err != nil || len(archives) != 2 {
+		t.Fatalf("%s has the images %q (%v), want two", c.Images, archives, err)
+	}
+	return archives
+}
+
+// Install applies the manifests of a checkout's directory operators, with a driver, and waits until the
+// companion is ready. It returns the directory of what it has applied. To change the driver,
+// Install again.
+func (c *Cluster) Install(t *testing.T, operators, driver string) (overlay string) {
+	t.Helper()
+	agent, controller := c.reference(t, "partition-agent"), c.reference(t, "partition-controller")
+	name, tag, _ := strings.Cut(controller, ":")
+	base, err := filepath.Abs(filepath.Join(operators, "deploy", "cpupolicy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay = t.TempDir()
+	// kustomize takes no absolute path.
+	relative, err := filepath.Rel(overlay, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	configuration, err := os.ReadFile(filepath.Join(base, "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const line = "  agentImage: partition-agent\n"
+	if !strings.Contains(string(configuration), line) {
+		t.Fatalf("the configuration has no %q: %s", line, configuration)
+	}
+	for file, content := range map[string]string{
+		"config.yaml": strings.Replace(string(configuration), line, "  agentImage: "+agent+"\n  driver: "+driver+"\n", 1),
+		"kustomization.yaml": fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [%s]
+images:
+- {name: partition-controller, newName: %s, newTag: %s}
+replicas:
+- {name: partition-controller, count: 1}
+configMapGenerator:
+- {name: configuration, namespace: %s, behavior: replace, files: [config.yaml]}
+`, relative, name, tag, Namespace),
+	} {
+		if err := os.WriteFile(filepath.Join(overlay, file), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Call(t, "apply", "--server-side", "-k", overlay)
+	c.Call(t, "rollout", "status", "--namespace="+Namespace, "deployment/partition-controller", "--timeout="+c.SwitchLimit.String())
+	return overlay
+}
+
+// reference returns how nodes know an image of the directory.
+func (c *Cluster) reference(t *testing.T, name string) string {
+	t.Helper()
+	list, err := os.ReadFile(filepath.Join(c.Images, "images.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(list)) {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[0], name+":") {
+			return "workload.openshift.io/" + fields[0]
+		}
+	}
+	t.Fatalf("%s/images.txt has no image %s: %s", c.Images, name, list)
+	return ""
+}
+
+// Uninstall removes the companion as make uninstall does, with the controller already gone.
+func (c *Cluster) Uninstall(t *testing.T, overlay string) {
+	t.Helper()
+	c.Call(t, "scale", "--namespace="+Namespace, "deployment/partition-controller", "--replicas=0")
+	c.Call(t, "delete", "--namespace="+Namespace, "pods", "--selector=app=partition-controller", "--force", "--grace-period=0")
+	c.Call(t, "delete", "--ignore-not-found", "-k", overlay)
+	if left := c.Call(t, "get", "--ignore-not-found", "--output=name", "-k", overlay); left != "" {
+		t.Errorf("there still are %s", left)
+	}
+	t.Log(call(t, c.Controller, "clean", "--controllers=cpupolicy", "--kubeconfig="+c.Kubeconfig))
+}
+
+// Call runs kubectl as administrator, and returns what it prints.
+func (c *Cluster) Call(t *testing.T, args ...string) string {
+	t.Helper()
+	return call(t, c.Kubectl, append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...)
+}
+
+func call(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, args...)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s%s", filepath.Base(program), strings.Join(args, " "), err, output, stderr.String())
+	}
+	return string(output)
+}
+
+// Tell logs what the companion did, for whoever looks for the cause of a failure.
+func (c *Cluster) Tell(t *testing.T) {
+	for _, args := range [][]string{
+		{"get", "nodes", "--output=jsonpath={.items[*].metadata.annotations}"},
+		{"get", "pods", "--all-namespaces", "--output=wide"},
+		{"get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"},
+		{"logs", "--namespace=" + Namespace, "--selector=app=partition-controller", "--tail=100"},
+		{"logs", "--namespace=" + Namespace + "-agent", "--selector=cpupolicy.workload.openshift.io/job", "--prefix", "--tail=50"},
+	} {
+		output, err := exec.Command(c.Kubectl, append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...).CombinedOutput()
+		t.Logf("kubectl %s: %s (%v)", strings.Join(args, " "), output, err)
+	}
+}
+
+// WaitFor waits until a condition returns nil, or ends the test with what it returned last.
+func (c *Cluster) WaitFor(t *testing.T, limit time.Duration, what string, condition func() error) {
+	t.Helper()
+	if err := poll.Until(t.Context(), c.Pause, limit, func(context.Context) error { return condition() }); err != nil {
+		t.Fatalf("%s: not within %s: %v", what, limit, err)
+	}
+}
