@@ -25,6 +25,12 @@ generate: packages ## Write the companions' CRDs, roles and deepcopy functions f
 operators-test: build ## Run the companions' tests, with a kube-apiserver and etcd for each package
 	cd operators && TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" CGO_ENABLED=0 go test -count=1 ./...
 
+.PHONY: operators-browser
+operators-browser: build ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
+	scripts/install-packages.sh browser
+	cd operators && TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" TEST_ASSET_CHROMIUM="$$(command -v chromium)" CGO_ENABLED=0 \
+	  go test -count=1 -v -run='^TestTheConsoleInABrowser$$' ./cpupolicy/controller
+
 .PHONY: operators-e2e
 operators-e2e: build operators-images ## Run the companions' end-to-end tests against a real node on this host
 	cd operators && go test -count=1 -timeout=10m -v ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install the Debian packages that building and running a node needs, and Go, if
-# any of them is missing; with the argument vm, those of virtual machines, too, and with images
-# those of images.
+# any of them is missing; with the argument vm, those of virtual machines, too, with images those
+# of images, and with browser a browser.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,6 +27,10 @@ if [[ ${1:-} == images ]]; then
     debian-archive-keyring # the packages in images
     qemu-user-static       # starting programs of other platforms
   )
+fi
+
+if [[ ${1:-} == browser ]]; then
+  packages+=(chromium) # the tests of cpupolicy's console
 fi
 
 missing=()

@@ -214,6 +214,7 @@ run_nodes() {
     fi
     node_part "kubectl partition on a large cluster" e2e-plugin
     node_part "companions on a real node" operators-e2e
+    node_part "the console of cpupolicy in a browser" operators-browser
     await_checks
     skip=${skip:-$no_vm}
     # By the first letters of its tests, so that none is left out.
