@@ -1,0 +1,294 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cpupolicy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+)
+
+// fieldManager is in whose name everything is written.
+const fieldManager = "kubectl-partition"
+
+// Client reads and writes with the rights of its user.
+type Client struct {
+	Kube kubernetes.Interface
+	// Namespace is that of the companion's Leases.
+	Namespace string
+}
+
+// Installed returns an error if the companion is not on the cluster: nobody would take a request up.
+// Whoever may not read webhook configurations is told by the kinds that kube-apiserver serves.
+func (c Client) Installed(ctx context.Context) error {
+	missing := func(what string) error {
+		return fmt.Errorf("the companion cpupolicy is not on this cluster: there is no %s %s; make install OPERATOR=cpupolicy installs it", what, Group)
+	}
+	if _, err := c.Kube.Discovery().ServerResourcesForGroupVersion(Group + "/v1alpha1"); apierrors.IsNotFound(err) {
+		return missing("API group")
+	} else if err != nil {
+		return err
+	}
+	_, err := c.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, Group, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return missing("ValidatingWebhookConfiguration")
+	case apierrors.IsForbidden(err):
+		return nil
+	}
+	return err
+}
+
+// Nodes returns what is shown of all nodes.
+func (c Client) Nodes(ctx context.Context) ([]Node, error) {
+	list, err := c.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	nodes := []Node{}
+	for i := range list.Items {
+		nodes = append(nodes, NodeOf(&list.Items[i]))
+	}
+	return nodes, nil
+}
+
+// Node returns a Node. The error names it.
+func (c Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	node, err := c.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("there is no node %q", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", name, err)
+	}
+	return node, nil
+}
+
+// Request is what is asked of a node.
+type Request struct {
+	Node, Policy string
+	// AllowEvicted accepts that pods end because they no longer fit.
+	AllowEvicted bool
+	// DryRun has everything checked, and writes nothing.
+	DryRun bool
+}
+
+// RefusedError says why a request was refused.
+type RefusedError struct {
+	Request Request
+	// Reasons are sentences, of one line each.
+	Reasons []string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("node %s: policy %s is refused: %s", e.Request.Node, e.Request.Policy, strings.Join(e.Reasons, "\n"))
+}
+
+// Ask asks for a policy, and returns the Node as it was written. If the cluster refuses, the error is
+// a RefusedError. Warnings go to the handler of the client's configuration.
+func (c Client) Ask(ctx context.Context, r Request) (*corev1.Node, error) {
+	if !slices.Contains(Policies(), r.Policy) {
+		return nil, fmt.Errorf("policy %q must be one of %s", r.Policy, strings.Join(Policies(), ", "))
+	}
+	if err := c.Installed(ctx); err != nil {
+		return nil, err
+	}
+	before, err := c.Node(ctx, r.Node)
+	if err != nil {
+		return nil, err
+	}
+	value := write(Status{State: Requested, Policy: r.Policy, AllowEvicted: r.AllowEvicted})
+	if before.Annotations[StatusAnnotation] == value {
+		// Such a write changes nothing, so kube-apiserver would ask no webhook.
+		return nil, &RefusedError{r, []string{"it is requested already"}}
+	}
+	node, err := c.annotate(ctx, before, StatusAnnotation, &value, r.DryRun)
+	if apierrors.IsConflict(err) && !isOutdated(err) {
+		return nil, &RefusedError{r, reasons(err)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("node %s: policy %s was not requested: %w", r.Node, r.Policy, err)
+	}
+	return node, nil
+}
+
+// reasons returns what a webhook has said. The companion's has a line for each reason, after one that
+// says what is refused.
+func reasons(err error) []string {
+	text := err.Error()
+	if _, said, is := strings.Cut(text, "denied the request: "); is {
+		text = said
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) > 1 && strings.HasSuffix(lines[0], " is refused:") {
+		lines = lines[1:]
+	}
+	return lines
+}
+
+// isOutdated reports whether a conflict is about the resource version. The refusal of a webhook is a
+// conflict, too, and does not name the object.
+func isOutdated(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsConflict(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name != ""
+}
+
+// annotate writes an annotation of a Node, or removes it, as long as it is as it was before. The node
+// itself may have been written meanwhile, which kubelets do all the time.
+func (c Client) annotate(ctx context.Context, before *corev1.Node, key string, value *string, dryRun bool) (node *corev1.Node, err error) {
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	was, had := before.Annotations[key]
+	at := before
+	return node, retry.OnError(retry.DefaultBackoff, isOutdated, func() (err error) {
+		if node, err = c.Kube.CoreV1().Nodes().Patch(ctx, at.Name, types.MergePatchType, patch(at.ResourceVersion, map[string]any{"annotations": map[string]*string{key: value}}, nil), options); !isOutdated(err) {
+			return err
+		}
+		outdated := err
+		if at, err = c.Node(ctx, before.Name); err != nil {
+			return err
+		}
+		if is, has := at.Annotations[key]; is != was || has != had {
+			return fmt.Errorf("the annotation %s was %q, and is %q now; nothing was written", key, was, is)
+		}
+		return outdated
+	})
+}
+
+// patch returns a merge patch that is about one resource version.
+func patch(resourceVersion string, metadata map[string]any, spec map[string]any) []byte {
+	metadata["resourceVersion"] = resourceVersion
+	change := map[string]any{"metadata": metadata}
+	if spec != nil {
+		change["spec"] = spec
+	}
+	data, err := json.Marshal(change)
+	if err != nil {
+		panic(err) // texts alone
+	}
+	return data
+}
+
+// again is the pause before a node is watched once more.
+const again = time.Second
+
+// Follow follows a request from the Node as Ask returned it, until it has ended, and calls seen with
+// each state. It goes on where the connection breaks: kube-apiserver may be on the node. The error is
+// the context's if that ends first. In any case the node is as it was seen last.
+func (c Client) Follow(ctx context.Context, object *corev1.Node, seen func(Node)) (Node, error) {
+	f := following{asked: NodeOf(object), seen: seen}
+	done, err := f.look(object)
+	for !done && err == nil {
+		if done, err = c.watch(ctx, &f, object); done || err != nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return f.last, ctx.Err()
+		case <-time.After(again):
+		}
+		node, failed := c.Kube.CoreV1().Nodes().Get(ctx, object.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(failed):
+			err = f.gone()
+		case isFinal(failed):
+			err = fmt.Errorf("node %s: %w", object.Name, failed)
+		case failed == nil:
+			object = node
+			done, err = f.look(object)
+		}
+	}
+	return f.last, err
+}
+
+// watch looks at a node each time it changes, until the request or the connection has ended.
+func (c Client) watch(ctx context.Context, f *following, from *corev1.Node) (done bool, err error) {
+	changes, err := c.Kube.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", from.Name).String(), ResourceVersion: from.ResourceVersion,
+	})
+	if isFinal(err) {
+		return false, fmt.Errorf("node %s: %w", from.Name, err)
+	}
+	if err != nil {
+		return false, nil
+	}
+	defer changes.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false, nil // the caller says so
+		case change, open := <-changes.ResultChan():
+			node, is := change.Object.(*corev1.Node)
+			switch {
+			case !open || !is:
+				return false, nil // what is no node is an error, and the last event
+			case node.Name != from.Name:
+			case change.Type == watch.Deleted:
+				return false, f.gone()
+			default:
+				if done, err := f.look(node); done || err != nil {
+					return done, err
+				}
+			}
+		}
+	}
+}
+
+// isFinal reports whether another try would get the same answer.
+func isFinal(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+
+// following is a request, and what was seen of it.
+type following struct {
+	asked, last Node
+	seen        func(Node)
+}
+
+// look reports whether the request has ended. The error says that the node is about another one.
+func (f *following) look(object *corev1.Node) (done bool, err error) {
+	now := NodeOf(object)
+	if f.asked.Operation == "" {
+		f.asked.Operation = now.Operation
+	}
+	switch {
+	case len(now.Unreadable) > 0 && now.State == "":
+		return false, fmt.Errorf("node %s: %s", now.Name, now.Unreadable[0])
+	case now.State == "":
+		return false, fmt.Errorf("node %s: the request for the policy %s was withdrawn", now.Name, f.asked.Requested)
+	case now.Operation != f.asked.Operation || now.Requested != f.asked.Requested:
+		return false, fmt.Errorf("node %s: another request has followed, for the policy %s", now.Name, now.Requested)
+	}
+	f.last = now
+	f.seen(now)
+	return !now.UnderWay(), nil
+}
+
+func (f *following) gone() error { return fmt.Errorf("node %s was deleted", f.asked.Name) }

@@ -1,0 +1,103 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cpupolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Lock is the lock of the control plane.
+type Lock struct {
+	Holders []Holder
+
+	lease *coordinationv1.Lease
+}
+
+// Of returns what of the lock is held for a node.
+func (l Lock) Of(node string) (held []Holder) {
+	for _, h := range l.Holders {
+		if h.Node == node {
+			held = append(held, h)
+		}
+	}
+	return held
+}
+
+// Lock reads the lock of the control plane. Without a Lease nobody holds it.
+func (c Client) Lock(ctx context.Context) (Lock, error) {
+	name := c.Namespace + "/" + ControlPlaneLock
+	lease, err := c.Kube.CoordinationV1().Leases(c.Namespace).Get(ctx, ControlPlaneLock, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Lock{}, nil
+	}
+	if err != nil {
+		return Lock{}, fmt.Errorf("lease %s: %w", name, err)
+	}
+	l := Lock{lease: lease}
+	if _, err := read(lease.Annotations, HoldersAnnotation, &l.Holders); err != nil {
+		return Lock{}, fmt.Errorf("lease %s: %w; nobody can take the lock until somebody deletes the Lease", name, err)
+	}
+	return l, nil
+}
+
+// Unlock takes the lock away from a node, if it is as it was read.
+func (c Client) Unlock(ctx context.Context, l Lock, node string) error {
+	if len(l.Of(node)) == 0 {
+		return fmt.Errorf("node %s does not hold the lock of the control plane", node)
+	}
+	left := slices.DeleteFunc(slices.Clone(l.Holders), func(h Holder) bool { return h.Node == node })
+	var holders, identity *string
+	if len(left) > 0 {
+		// The identity repeats the operations, for those who look with kubectl.
+		var operations []string
+		for _, h := range left {
+			operations = append(operations, h.Operation)
+		}
+		list, all := write(left), strings.Join(operations, ",")
+		holders, identity = &list, &all
+	}
+	change := patch(l.lease.ResourceVersion, map[string]any{"annotations": map[string]*string{HoldersAnnotation: holders}}, map[string]any{"holderIdentity": identity})
+	_, err := c.Kube.CoordinationV1().Leases(c.Namespace).Patch(ctx, ControlPlaneLock, types.MergePatchType, change, metav1.PatchOptions{FieldManager: fieldManager})
+	if apierrors.IsConflict(err) {
+		err = errors.New("somebody else has written it meanwhile; nothing was written, so look again")
+	}
+	if err != nil {
+		return fmt.Errorf("lease %s/%s: %w", c.Namespace, ControlPlaneLock, err)
+	}
+	return nil
+}
+
+// Release removes the claim on a node, if it is as it was read.
+func (c Client) Release(ctx context.Context, node *corev1.Node) error {
+	if _, has := node.Annotations[ClaimAnnotation]; !has {
+		return fmt.Errorf("node %s is not claimed", node.Name)
+	}
+	if _, err := c.annotate(ctx, node, ClaimAnnotation, nil, false); err != nil {
+		return fmt.Errorf("node %s: the claim was not removed: %w", node.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+)
+
+func newClaim(streams genericiooptions.IOStreams) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "claim",
+		Short: "Show which nodes companions act on, or release one by force",
+		Long: `Show which nodes are claimed, or remove a claim by force. A companion claims a node before
+it acts on it, so that no other does so at the same time. A claim does not expire by time.`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(newClaimList(streams), newClaimRelease(streams))
+	return command
+}
+
+func newClaimList(streams genericiooptions.IOStreams) *cobra.Command {
+	c := newCompanion(streams)
+	var format output.Format
+	command := &cobra.Command{
+		Use:   "list",
+		Short: "List the nodes that are claimed",
+		Long: `List the nodes that are claimed. You need the right to list nodes.
+
+Exit codes:
+  0  all claims can be read
+  1  one cannot: nobody acts on its node until somebody releases it
+  2  nodes cannot be listed`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(command *cobra.Command, _ []string) error { return c.listClaims(command.Context(), format) },
+	}
+	format.Flag(command)
+	c.flags(command)
+	return command
+}
+
+func (c *companion) listClaims(ctx context.Context, format output.Format) error {
+	client, err := c.connect()
+	if err != nil {
+		return err
+	}
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	nodes = slices.DeleteFunc(nodes, func(n cpupolicy.Node) bool { return n.Claim == nil && n.UnreadableClaim() == "" })
+	if err := format.Print(c.streams.Out, nodeList{output.TypeMeta("Claims"), nodes}, func(w io.Writer, _ bool) error {
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		output.Row(table, "NODE", "OWNER", "OPERATION", "SINCE")
+		for _, n := range nodes {
+			if n.Claim == nil {
+				output.Row(table, n.Name, n.UnreadableClaim())
+				continue
+			}
+			output.Row(table, n.Name, n.Claim.Owner, n.Claim.Operation, sinceOf(n.Claim.Since))
+		}
+		return table.Flush()
+	}); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(nodes, func(n cpupolicy.Node) bool { return n.Claim == nil }) {
+		return errFound
+	}
+	return nil
+}
+
+func newClaimRelease(streams genericiooptions.IOStreams) *cobra.Command {
+	c := newCompanion(streams)
+	yes := false
+	command := &cobra.Command{
+		Use:   "release NODE",
+		Short: "Remove the claim on a node, by force",
+		Long: `Remove the claim on a node. This is for a claim that nobody releases, since its companion is
+gone for good. The claim is shown, and you are asked. If its operation still runs, something
+else may act on the node beside it. A cordon stays.
+
+You need the rights to get and patch the node.
+
+Exit codes: 0, or 2 if nothing was changed.`,
+		Example: `  kubectl partition claim release worker-1`,
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, args []string) error { return c.release(command.Context(), args[0], yes) },
+	}
+	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.flags(command)
+	return command
+}
+
+func (c *companion) release(ctx context.Context, name string, yes bool) error {
+	client, err := c.connect()
+	if err != nil {
+		return err
+	}
+	object, err := client.Node(ctx, name)
+	if err != nil {
+		return err
+	}
+	claim, has := object.Annotations[cpupolicy.ClaimAnnotation]
+	if !has {
+		return fmt.Errorf("node %s is not claimed", name)
+	}
+	fmt.Fprintf(c.streams.Out, "node %s is claimed: %s\n", output.Printable(name), output.Printable(claim))
+	if !yes {
+		if err := c.confirm(ctx, fmt.Sprintf("If that operation still runs, something else may act on the node beside it. Release %s?", output.Printable(name))); err != nil {
+			return err
+		}
+	}
+	if err := client.Release(ctx, object); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.streams.Out, "node %s: released\n", output.Printable(name))
+	if object.Spec.Unschedulable {
+		fmt.Fprintf(c.streams.Out, "node %s is cordoned; if nobody needs that, run: kubectl uncordon %[1]s\n", output.Printable(name))
+	}
+	return nil
+}

@@ -1,0 +1,500 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+)
+
+// companion is what the commands have in common that are about the companion cpupolicy.
+type companion struct {
+	streams genericiooptions.IOStreams
+	config  *genericclioptions.ConfigFlags
+	// client is made by connect, or by a test.
+	client   kubernetes.Interface
+	rest     *rest.Config
+	warnings warnings
+}
+
+func newCompanion(streams genericiooptions.IOStreams) *companion {
+	c := &companion{streams: streams, config: genericclioptions.NewConfigFlags(true)}
+	*c.config.Namespace = cpupolicy.Namespace
+	return c
+}
+
+// flags adds the flags of the cluster. The namespace is the companion's, whatever the kubeconfig has.
+func (c *companion) flags(command *cobra.Command) {
+	c.config.AddFlags(command.Flags())
+	command.Flags().Lookup("namespace").Usage = "the namespace of the companion cpupolicy"
+}
+
+// connect returns what asks the cluster.
+func (c *companion) connect() (cpupolicy.Client, error) {
+	if c.client == nil {
+		var err error
+		if c.rest, err = c.config.ToRESTConfig(); err != nil {
+			return cpupolicy.Client{}, err
+		}
+		c.rest.WarningHandler = &c.warnings
+		if c.client, err = kubernetes.NewForConfig(c.rest); err != nil {
+			return cpupolicy.Client{}, err
+		}
+	}
+	return cpupolicy.Client{Kube: c.client, Namespace: *c.config.Namespace}, nil
+}
+
+// warnings are what kube-apiserver has warned of.
+type warnings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(code int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	const warning = 299 // RFC 7234, 5.5.7
+	if code == warning && !slices.Contains(w.texts, text) {
+		w.texts = append(w.texts, text)
+	}
+}
+
+// take returns the warnings since it was called before.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	texts := w.texts
+	w.texts = nil
+	return texts
+}
+
+// confirm returns an error unless a person says yes.
+func (c *companion) confirm(ctx context.Context, question string) error {
+	fmt.Fprintf(c.streams.ErrOut, "%s Type yes to go on: ", question)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(c.streams.In).ReadString('\n')
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(c.streams.ErrOut)
+		return errors.New("nothing was changed")
+	case said := <-answer:
+		if said != "yes" {
+			return fmt.Errorf("nothing was changed: the answer was %q, and not yes (--yes gives it)", said)
+		}
+		return nil
+	}
+}
+
+type policyCommand struct {
+	*companion
+	format       output.Format
+	wait, dryRun bool
+	allowEvicted bool
+	timeout      time.Duration
+}
+
+func newCPUPolicy(streams genericiooptions.IOStreams) *cobra.Command {
+	return (&policyCommand{companion: newCompanion(streams)}).command()
+}
+
+func (p *policyCommand) command() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "cpu-policy [NODE [static|none]]",
+		Short: "Switch the CPU manager policy of a node, or show those of nodes",
+		Long: `Ask the companion cpupolicy to switch the CPU manager policy of a node, or show which
+policies are in force and what became of requests.
+
+With a policy, an annotation is written to the node with your own credentials: you need
+the rights to get and patch it, and to watch nodes for --wait. What stands in the way is
+printed, one reason a line. With --dry-run everything is checked, and nothing is written.
+
+Without a policy, what was observed on the node is printed, and its last request. Without
+a node, all nodes are listed.
+
+Exit codes:
+  0  the policy is requested (with --wait: it is in force); with --dry-run: it would be;
+     or no request has failed on the nodes that are shown
+  1  the request was refused, or it has failed
+  2  the cluster cannot be asked, or with --wait: the time is over`,
+		Example: `  # What stands in the way?
+  kubectl partition cpu-policy worker-1 static --dry-run
+
+  # Switch, and wait for the end
+  kubectl partition cpu-policy worker-1 static --wait
+
+  # What is in force on all nodes?
+  kubectl partition cpu-policy`,
+		Args: cobra.MaximumNArgs(2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return cpupolicy.Policies(), cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(command *cobra.Command, args []string) error { return p.run(command.Context(), args) },
+	}
+	flags := command.Flags()
+	flags.BoolVar(&p.wait, "wait", false, "wait until the request is complete or has failed")
+	flags.DurationVar(&p.timeout, "timeout", time.Hour, "how long to --wait")
+	flags.BoolVar(&p.dryRun, "dry-run", false, "have the cluster check everything, and write nothing")
+	flags.BoolVar(&p.allowEvicted, "allow-evicted", false, "accept that pods end because they no longer fit")
+	command.MarkFlagsMutuallyExclusive("wait", "dry-run")
+	p.format.Flag(command)
+	p.flags(command)
+	command.AddCommand(newUnlock(p.streams))
+	return command
+}
+
+func (p *policyCommand) run(ctx context.Context, args []string) error {
+	if len(args) < 2 && (p.wait || p.dryRun || p.allowEvicted) {
+		return errors.New("--wait, --dry-run and --allow-evicted are about a request; name a node and a policy")
+	}
+	client, err := p.connect()
+	if err != nil {
+		return err
+	}
+	switch len(args) {
+	case 0:
+		return p.list(ctx, client)
+	case 1:
+		return p.show(ctx, client, args[0])
+	}
+	return p.ask(ctx, client, cpupolicy.Request{Node: args[0], Policy: args[1], AllowEvicted: p.allowEvicted, DryRun: p.dryRun})
+}
+
+// nodeList is what -o json prints of all nodes, and shownNode of one.
+type nodeList struct {
+	metav1.TypeMeta `json:",inline"`
+	Items           []cpupolicy.Node `json:"items"`
+}
+
+type shownNode struct {
+	metav1.TypeMeta `json:",inline"`
+	cpupolicy.Node  `json:",inline"`
+}
+
+func (p *policyCommand) list(ctx context.Context, client cpupolicy.Client) error {
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.format.Print(p.streams.Out, nodeList{output.TypeMeta("CPUPolicyNodes"), nodes}, func(w io.Writer, wide bool) error {
+		return printPolicies(w, nodes, wide)
+	}); err != nil {
+		return err
+	}
+	return foundOn(nodes...)
+}
+
+func (p *policyCommand) show(ctx context.Context, client cpupolicy.Client, name string) error {
+	object, err := client.Node(ctx, name)
+	if err != nil {
+		return err
+	}
+	node := cpupolicy.NodeOf(object)
+	if err := p.format.Print(p.streams.Out, shownNode{output.TypeMeta("CPUPolicyNode"), node}, func(w io.Writer, _ bool) error {
+		printPolicy(w, node)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return foundOn(node)
+}
+
+// foundOn returns errFound if a request has failed on one of the nodes, or cannot be read.
+func foundOn(nodes ...cpupolicy.Node) error {
+	if slices.ContainsFunc(nodes, func(n cpupolicy.Node) bool { return n.State == cpupolicy.Failed || len(n.Unreadable) > 0 }) {
+		return errFound
+	}
+	return nil
+}
+
+// answer is what -o json prints of a request.
+type answer struct {
+	metav1.TypeMeta `json:",inline"`
+	Node            string `json:"node"`
+	Policy          string `json:"policy"`
+	DryRun          bool   `json:"dryRun,omitempty"`
+	// Refused are the reasons for which it was refused.
+	Refused  []string `json:"refused,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// State is that of the request as it was seen last, and Message says more of it.
+	State   string `json:"status,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+func (p *policyCommand) ask(ctx context.Context, client cpupolicy.Client, request cpupolicy.Request) error {
+	result := answer{TypeMeta: output.TypeMeta("CPUPolicyRequest"), Node: request.Node, Policy: request.Policy, DryRun: request.DryRun}
+	object, err := client.Ask(ctx, request)
+	result.Warnings = p.warnings.take()
+	var refused *cpupolicy.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		result.Refused = refused.Reasons
+	case err != nil:
+		return err
+	case !request.DryRun:
+		result.State = cpupolicy.Requested
+	}
+	var failed error
+	if p.wait && object != nil {
+		var node cpupolicy.Node
+		node, failed = p.follow(ctx, client, request, object)
+		result.State, result.Message = node.State, node.Message
+	}
+	if err := p.format.Print(p.streams.Out, result, func(w io.Writer, _ bool) error {
+		printAnswer(w, result)
+		return nil
+	}); err != nil {
+		return err
+	}
+	switch {
+	case failed != nil:
+		return failed
+	case refused != nil, result.State == cpupolicy.Failed:
+		return errFound
+	}
+	return nil
+}
+
+// follow shows how far a request is, until it has ended or the time is over.
+func (p *policyCommand) follow(ctx context.Context, client cpupolicy.Client, request cpupolicy.Request, object *corev1.Node) (cpupolicy.Node, error) {
+	timed, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	last := ""
+	node, err := client.Follow(timed, object, func(n cpupolicy.Node) {
+		if text := progress(n); text != last {
+			fmt.Fprintf(p.streams.ErrOut, "%s\n", output.Printable(text))
+			last = text
+		}
+	})
+	if timed.Err() == nil {
+		return node, err
+	}
+	after := "after " + p.timeout.String()
+	if ctx.Err() != nil {
+		after = "when you stopped waiting"
+	}
+	return node, fmt.Errorf("node %s: policy %s was %s %s; it goes on, and kubectl partition cpu-policy %[1]s says what becomes of it", request.Node, request.Policy, cmp.Or(node.State, cpupolicy.Requested), after)
+}
+
+// progress says in one line how far a request is.
+func progress(n cpupolicy.Node) string {
+	text := fmt.Sprintf("node %s: policy %s is %s", n.Name, n.Requested, n.State)
+	if !n.Since.IsZero() {
+		text += " since " + n.Since.UTC().Format(time.RFC3339)
+	}
+	if n.Job != "" {
+		text += ", Job " + n.Job
+	}
+	if n.UnderWay() && n.Message != "" {
+		text += ": " + oneLine(n.Message)
+	}
+	return text
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func printAnswer(w io.Writer, a answer) {
+	for _, text := range a.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", output.Printable(text))
+	}
+	for _, text := range a.Refused {
+		fmt.Fprintf(w, "refused: %s\n", output.Printable(text))
+	}
+	about := output.Printable(fmt.Sprintf("node %s: policy %s", a.Node, a.Policy))
+	switch {
+	case len(a.Refused) > 0:
+		fmt.Fprintf(w, "%s is refused; nothing was written\n", about)
+	case a.DryRun:
+		fmt.Fprintf(w, "%s would be requested; nothing was written\n", about)
+	case a.State == cpupolicy.Complete:
+		fmt.Fprintf(w, "%s is in force\n", about)
+	default:
+		fmt.Fprintf(w, "%s is %s\n", about, a.State)
+	}
+	printMessage(w, "", a.Message)
+}
+
+// printMessage prints a text of one line or several.
+func printMessage(w io.Writer, before, text string) {
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		if line != "" {
+			fmt.Fprintf(w, "%s%s\n", before, output.Printable(line))
+		}
+	}
+}
+
+// mostMessage is how much of a message a table shows, in characters, unless it is wide.
+const mostMessage = 60
+
+func printPolicies(out io.Writer, nodes []cpupolicy.Node, wide bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	header := []any{"NODE", "POLICY", "STATUS", "REQUESTED", "SINCE", "MESSAGE"}
+	if wide {
+		header = slices.Insert(header, 5, any("OPERATION"), any("JOB"), any("GROUP"), any("CLAIM"))
+	}
+	output.Row(w, header...)
+	for _, n := range nodes {
+		message := []rune(oneLine(strings.Join(append(slices.Clone(n.Unreadable), n.Message), " ")))
+		if len(message) > mostMessage && !wide {
+			message = append(message[:mostMessage-3], []rune("...")...)
+		}
+		row := []any{n.Name, cmp.Or(n.Policy, "unknown"), orNone(n.State), orNone(n.Requested), sinceOf(n.Since), orNone(string(message))}
+		if wide {
+			claim := ""
+			if n.Claim != nil {
+				claim = n.Claim.Owner + "/" + n.Claim.Operation
+			}
+			row = slices.Insert(row, 5, any(orNone(n.Operation)), any(orNone(n.Job)), any(orNone(n.Group)), any(orNone(claim)))
+		}
+		output.Row(w, row...)
+	}
+	return w.Flush()
+}
+
+func sinceOf(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func printPolicy(w io.Writer, n cpupolicy.Node) {
+	line := func(heading, format string, args ...any) {
+		fmt.Fprintf(w, "  %-11s%s\n", heading+":", output.Printable(fmt.Sprintf(format, args...)))
+	}
+	fmt.Fprintf(w, "Node %s\n", output.Printable(n.Name))
+	if n.Policy == "" {
+		line("In force", "unknown: nobody has looked since the node has booted")
+	} else {
+		line("In force", "%s, as observed %s", n.Policy, sinceOf(n.ObservedAt))
+	}
+	if n.State != "" {
+		since := ""
+		if !n.Since.IsZero() {
+			since = ", since " + sinceOf(n.Since)
+		}
+		line("Status", "%s, for the policy %s%s", n.State, n.Requested, since)
+	}
+	for text := range strings.SplitSeq(strings.TrimSpace(n.Message), "\n") {
+		if text != "" {
+			line("Message", "%s", text)
+		}
+	}
+	for _, each := range []struct{ heading, text string }{{"Operation", n.Operation}, {"Job", n.Job}, {"Group", n.Group}} {
+		if each.text != "" {
+			line(each.heading, "%s", each.text)
+		}
+	}
+	if n.Claim != nil {
+		line("Claim", "%s, for its operation %s, since %s", n.Claim.Owner, n.Claim.Operation, sinceOf(n.Claim.Since))
+	}
+	for _, text := range n.Unreadable {
+		line("Unreadable", "%s", text)
+	}
+}
+
+func newUnlock(streams genericiooptions.IOStreams) *cobra.Command {
+	c := newCompanion(streams)
+	yes := false
+	command := &cobra.Command{
+		Use:   "unlock NODE",
+		Short: "Take the lock of the control plane away from a node, by force",
+		Long: `Take the lock of the control plane away from a node. One node of the control plane is
+switched at a time: it holds the lock, a Lease, until its operation has ended. The lock does
+not expire by time.
+
+This is for a lock that nobody gives back. Who holds it is shown, and you are asked. If the
+operation still runs, another node of the control plane may be switched beside it.
+
+You need the rights to get and patch the Lease, and to get the node.
+
+Exit codes: 0, or 2 if nothing was changed.`,
+		Example: `  kubectl partition cpu-policy unlock cp-1`,
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, args []string) error { return c.unlock(command.Context(), args[0], yes) },
+	}
+	command.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.flags(command)
+	return command
+}
+
+func (c *companion) unlock(ctx context.Context, node string, yes bool) error {
+	client, err := c.connect()
+	if err != nil {
+		return err
+	}
+	lock, err := client.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	lease := client.Namespace + "/" + cpupolicy.ControlPlaneLock
+	if len(lock.Holders) == 0 {
+		return fmt.Errorf("node %s does not hold the lock of the control plane, Lease %s: nobody does", node, lease)
+	}
+	fmt.Fprintf(c.streams.Out, "The lock of the control plane, Lease %s, is held by:\n", output.Printable(lease))
+	w := tabwriter.NewWriter(c.streams.Out, 0, 0, 2, ' ', 0)
+	output.Row(w, "NODE", "OPERATION", "SINCE")
+	for _, h := range lock.Holders {
+		output.Row(w, h.Node, h.Operation, sinceOf(h.Since))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(lock.Of(node)) == 0 {
+		return fmt.Errorf("node %s does not hold the lock of the control plane", node)
+	}
+	if object, err := client.Node(ctx, node); err != nil {
+		fmt.Fprintln(c.streams.Out, output.Printable(err.Error()))
+	} else {
+		printPolicy(c.streams.Out, cpupolicy.NodeOf(object))
+	}
+	if !yes {
+		if err := c.confirm(ctx, fmt.Sprintf("If its operation still runs, another node of the control plane may be switched beside it. Unlock %s?", output.Printable(node))); err != nil {
+			return err
+		}
+	}
+	if err := client.Unlock(ctx, lock, node); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.streams.Out, "node %s: unlocked\n", output.Printable(node))
+	return nil
+}
