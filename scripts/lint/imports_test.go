@@ -133,6 +133,16 @@ var borders = []struct {
 		why:   "it sees a cluster through its API",
 	},
 	{
+		place: "cmd/kubectl-partition/cpupolicy",
+		never: []string{operators, command + "/audit", command + "/kubeletstate", command + "/topology", cobra},
+		why:   "it sees a companion through the API, and that module requires this one",
+	},
+	{
+		place: "cmd/kubectl-partition/console",
+		never: []string{operators, command + "/audit", command + "/kubeletstate", command + "/topology", cobra},
+		why:   "it sees a companion through the API, and that module requires this one",
+	},
+	{
 		place: "cmd/kubectl-partition/explain",
 		never: []string{command + "/audit", command + "/kubeletstate", command + "/topology", cobra},
 		why:   "it sees a cluster through its API",
