@@ -1,0 +1,430 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	pluginconsole "workload.openshift.io/kubernetes/cmd/kubectl-partition/console"
+	plugin "workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/console"
+	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/nodegroup"
+)
+
+func TestThePluginKnowsTheSameNames(t *testing.T) {
+	for _, name := range []struct{ what, plugin, here string }{
+		{"the audience of the console", plugin.Group, console.Audience},
+		{"the annotation of the status", plugin.StatusAnnotation, cpupolicy.StatusAnnotation},
+		{"the annotation of what was observed", plugin.ObservedAnnotation, ObservedAnnotation},
+		{"the annotation of the claim", plugin.ClaimAnnotation, nodegroup.ClaimAnnotation},
+		{"the annotation of a lock", plugin.HoldersAnnotation, nodegroup.HoldersAnnotation},
+		{"the lock of the control plane", plugin.ControlPlaneLock, controlPlaneLock},
+		{"the namespace", plugin.Namespace, "partition-" + Name},
+		{"requested", plugin.Requested, string(cpupolicy.Requested)},
+		{"running", plugin.Running, string(cpupolicy.Running)},
+		{"complete", plugin.Complete, string(cpupolicy.Complete)},
+		{"failed", plugin.Failed, string(cpupolicy.Failed)},
+	} {
+		if name.plugin != name.here {
+			t.Errorf("%s is %q to the plugin, and %q here", name.what, name.plugin, name.here)
+		}
+	}
+	for _, policy := range operation.Policies() {
+		if !slices.Contains(plugin.Policies(), string(policy)) {
+			t.Errorf("the plugin cannot ask for the policy %s", policy)
+		}
+	}
+	if len(plugin.Policies()) != len(operation.Policies()) {
+		t.Errorf("the plugin asks for %q", plugin.Policies())
+	}
+}
+
+func TestThePluginReadsWhatIsWrittenHere(t *testing.T) {
+	at := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
+		cpupolicy.StatusAnnotation: cpupolicy.Status{
+			State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "static-a1", Job: "j1", AllowEvicted: true, Message: "m <&>", Since: at, Group: "edge", Generation: 2,
+		}.String(),
+	}}}
+	node.Status.NodeInfo.BootID = "b1"
+	observed := Observed{Observation: operation.Observation{Policy: operation.None, Refused: map[operation.Policy]string{operation.None: "it is"}}, At: at, BootID: "b1", For: "boot-b1"}
+	observed.write(node)
+	nodegroup.Put(node, nodegroup.Claim{Owner: Name, Operation: "static-a1", Since: at})
+	got := plugin.NodeOf(node)
+	if len(got.Unreadable) > 0 || got.Claim == nil || *got.Claim != (plugin.Claim{Owner: Name, Operation: "static-a1", Since: at}) {
+		t.Errorf("got the claim %v, and unreadable %q", got.Claim, got.Unreadable)
+	}
+	got.Claim = nil
+	want := plugin.Node{Name: "n1", Policy: "none", ObservedAt: at, State: plugin.Running, Requested: "static", Since: at, Message: "m <&>", Operation: "static-a1", Job: "j1", Group: "edge"}
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// pluginClient is the plugin's, and what it was warned of.
+func (c *cluster) pluginClient() (plugin.Client, *rest.Config, *user) {
+	c.t.Helper()
+	u := &user{}
+	config := rest.CopyConfig(c.Config)
+	config.WarningHandler = u
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return plugin.Client{Kube: kube, Namespace: c.Namespace}, config, u
+}
+
+func TestThePluginSwitchesANode(t *testing.T) {
+	c := startCluster(t, nil)
+	c.addNode("n1", nil)
+	c.awaitObserved("n1")
+	kubectl, _, admin := c.pluginClient()
+
+	dry := plugin.Request{Node: "n1", Policy: "static", DryRun: true}
+	if _, err := kubectl.Ask(t.Context(), dry); err != nil {
+		t.Fatal(err)
+	}
+	if status := c.node("n1").Annotations[cpupolicy.StatusAnnotation]; status != "" {
+		t.Errorf("a dry run has written %s", status)
+	}
+	// A kubelet writes between what is read and what is written.
+	config := rest.CopyConfig(c.Config)
+	var once sync.Once
+	outdated := 0
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method != http.MethodPatch {
+				return next.RoundTrip(request)
+			}
+			once.Do(func() {
+				if err := c.annotate("n1", "test", "1"); err != nil {
+					t.Error(err)
+				}
+			})
+			response, err := next.RoundTrip(request)
+			if err == nil && response.StatusCode == http.StatusConflict {
+				outdated++
+			}
+			return response, err
+		})
+	})
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := plugin.Client{Kube: kube, Namespace: c.Namespace}.Ask(t.Context(), plugin.Request{Node: "n1", Policy: "static"})
+	if err != nil || outdated == 0 {
+		t.Fatalf("%d writes were outdated, and the answer is %v", outdated, err)
+	}
+	var states []string
+	last, err := kubectl.Follow(t.Context(), asked, func(n plugin.Node) {
+		if len(states) == 0 || states[len(states)-1] != n.State {
+			states = append(states, n.State)
+		}
+	})
+	if err != nil || last.Policy != "static" || last.Requested != "static" || last.Operation == "" || last.Job != jobName(last.Operation) {
+		t.Errorf("it ends with %+v, %v", last, err)
+	}
+	if got := strings.Join(states, " "); got != "requested running complete" {
+		t.Errorf("it was %s", got)
+	}
+
+	checkReasons(t, kubectl, plugin.Request{Node: "n1", Policy: "static"}, "node n1 has the CPU manager policy static already")
+	for _, p := range []*corev1.Pod{pod("first", "n1", "1"), pod("second", "n1", "1")} {
+		admin := hooks{c.Installed}.admin(t)
+		admin.create(t, p)
+	}
+	dry.Policy = "none"
+	checkReasons(t, kubectl, dry, "pod default/first is Guaranteed", "pod default/second is Guaranteed")
+	if len(admin.warnings) > 0 {
+		t.Errorf("there are the warnings %q", admin.warnings)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// checkReasons checks that a request is refused for these reasons, in this order.
+func checkReasons(t *testing.T, kubectl plugin.Client, request plugin.Request, reasons ...string) {
+	t.Helper()
+	_, err := kubectl.Ask(t.Context(), request)
+	var refused *plugin.RefusedError
+	if !errors.As(err, &refused) || len(refused.Reasons) != len(reasons) {
+		t.Errorf("%+v: got %v, want a refusal for %q", request, err, reasons)
+		return
+	}
+	for i, reason := range reasons {
+		if !strings.HasPrefix(refused.Reasons[i], reason) {
+			t.Errorf("%+v: reason %d is %q, want %q", request, i, refused.Reasons[i], reason)
+		}
+	}
+}
+
+func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
+	c := startCluster(t, nil)
+	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	h := c.addNode("cp-1", role)
+	goOn := make(chan struct{})
+	h.run = func(request operation.Request) operation.Result {
+		<-goOn
+		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
+	}
+	defer close(goOn)
+	c.addNode("cp-2", role)
+	c.awaitObserved("cp-1", "cp-2")
+	kubectl, _, _ := c.pluginClient()
+	if _, err := kubectl.Ask(t.Context(), plugin.Request{Node: "cp-1", Policy: "static"}); err != nil {
+		t.Fatal(err)
+	}
+	status := c.awaitStatus("cp-1", cpupolicy.Running)
+	lock, err := kubectl.Lock(t.Context())
+	if err != nil || len(lock.Holders) != 1 || lock.Holders[0].Node != "cp-1" || lock.Holders[0].Operation != status.ID {
+		t.Fatalf("the lock is held by %+v, %v, want %s", lock.Holders, err, status.ID)
+	}
+	checkReasons(t, kubectl, plugin.Request{Node: "cp-2", Policy: "static"}, "node cp-1 holds the lock of the control plane")
+	if err := kubectl.Unlock(t.Context(), lock, "cp-1"); err != nil {
+		t.Fatal(err)
+	}
+	if (hooks{c.Installed}).holders(t) != "" {
+		t.Errorf("it is still held by %s", hooks{c.Installed}.holders(t))
+	}
+	if err := kubectl.Unlock(t.Context(), lock, "cp-1"); err == nil || !strings.Contains(err.Error(), "somebody else has written it meanwhile") {
+		t.Errorf("unlocked once more, the answer is %v", err)
+	}
+	// What is under way there is known by the annotation, too.
+	checkReasons(t, kubectl, plugin.Request{Node: "cp-2", Policy: "static"}, "node cp-1 is of the control plane, too, and is being switched")
+
+	if err := c.annotate("cp-2", nodegroup.ClaimAnnotation, nodegroup.Claim{Owner: "tuning", Operation: "t1", Since: clock()}.String()); err != nil {
+		t.Fatal(err)
+	}
+	node, err := kubectl.Node(t.Context(), "cp-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.annotate("cp-2", "test", "1"); err != nil { // a newer resource version
+		t.Fatal(err)
+	}
+	if err := kubectl.Release(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	if claim, err := nodegroup.ClaimOf(c.node("cp-2")); err != nil || claim != (nodegroup.Claim{}) {
+		t.Errorf("it is claimed by %v, %v", claim, err)
+	}
+}
+
+func TestThePluginSignsABrowserIn(t *testing.T) {
+	address := ""
+	c := startCluster(t, func(config *configv1alpha1.ControllerConfiguration) { address = config.CPUPolicy.Console.BindAddress })
+	c.addNode("n1", nil)
+	c.awaitObserved("n1")
+	kubectl, config, _ := c.pluginClient()
+	admin := hooks{c.Installed}.admin(t)
+	subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "default", Name: "alice"}
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace, Name: subject.Name}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "alice"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "get", "update"}, APIGroups: []string{""}, Resources: []string{"nodes"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "alice"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "alice"}, Subjects: []rbacv1.Subject{subject}},
+	} {
+		admin.create(t, object)
+	}
+	c.addReplica("n1", playKubelet(t, address))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	opened, ended := make(chan pluginconsole.Opened, 1), make(chan error, 1)
+	go func() {
+		ended <- pluginconsole.Open(ctx, pluginconsole.Options{
+			Config: config, Client: kubectl.Kube, Namespace: c.Namespace, Token: pluginconsole.OfServiceAccount(kubectl.Kube, subject.Namespace, subject.Name),
+		}, func(is pluginconsole.Opened) { opened <- is })
+	}()
+	var is pluginconsole.Opened
+	select {
+	case is = <-opened:
+	case err := <-ended:
+		t.Fatal(err)
+	case <-time.After(patience):
+		t.Fatal("the console was not opened")
+	}
+
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar, Transport: &http.Transport{TLSClientConfig: &tls.Config{
+		InsecureSkipVerify: true, // as somebody does who has compared the fingerprint
+		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
+			if got := pluginconsole.Fingerprint(raw[0]); got != is.Fingerprint {
+				return fmt.Errorf("the fingerprint is %s, want %s", got, is.Fingerprint)
+			}
+			return nil
+		},
+	}}}
+	visit := func(method, url, form string, headers map[string]string) (*http.Response, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewBufferString(form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range headers {
+			request.Header.Set(key, value)
+		}
+		response, err := browser.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s is answered with %d and %s", method, url, response.StatusCode, body)
+		}
+		return response, string(body)
+	}
+	_, page := visit(http.MethodGet, is.Page, "", nil)
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
+	if token == nil || !strings.Contains(page, `action="`+is.Console+`/sign-in"`) || !strings.Contains(page, "system:serviceaccount:default:alice") {
+		t.Fatalf("the page is %s", page)
+	}
+	at, err := url.Parse(is.Page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signedIn, _ := visit(http.MethodPost, is.Console+"/sign-in", url.Values{"token": token[1:]}.Encode(), map[string]string{
+		"Content-Type": "application/x-www-form-urlencoded", "Origin": "http://" + at.Host, "Sec-Fetch-Site": "cross-site",
+	})
+	if refresh := signedIn.Header.Get("Refresh"); refresh != "0; url=/hosts" {
+		t.Errorf("after signing in the browser goes to %q", refresh)
+	}
+	if _, hosts := visit(http.MethodGet, is.Console+"/hosts", "", nil); !strings.Contains(hosts, "n1") || !strings.Contains(hosts, "system:serviceaccount:default:alice") {
+		t.Errorf("the hosts are %s", hosts)
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("it has not ended")
+	}
+}
+
+// addReplica adds a ready pod of the Deployment on a node, whose kubelet is at a port of this host.
+func (c *cluster) addReplica(name string, port int) {
+	c.t.Helper()
+	node := c.node(name)
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
+	if err := c.Client.Status().Update(c.t.Context(), node); err != nil {
+		c.t.Fatal(err)
+	}
+	var of appsv1.Deployment
+	if err := c.Client.Get(c.t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "partition-controller"}, &of); err != nil {
+		c.t.Fatal(err)
+	}
+	replica := &corev1.Pod{ObjectMeta: of.Spec.Template.ObjectMeta, Spec: of.Spec.Template.Spec}
+	replica.Namespace, replica.Name, replica.Spec.NodeName = c.Namespace, "replica", name
+	if err := c.Client.Create(c.t.Context(), replica); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		if err := c.Client.Delete(context.Background(), replica, client.GracePeriodSeconds(0)); err != nil {
+			c.t.Error(err)
+		}
+	})
+	replica.Status.Phase = corev1.PodRunning
+	replica.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if err := c.Client.Status().Update(c.t.Context(), replica); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// playKubelet plays a kubelet that forwards every port to an address of this host, and returns its
+// port.
+func playKubelet(t testing.TB, to string) (port int) {
+	t.Helper()
+	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := httpstream.Handshake(r, w, []string{"portforward.k8s.io"}); err != nil {
+			return // it has answered
+		}
+		var mu sync.Mutex
+		problems := map[string]httpstream.Stream{} // by the id of a forwarded connection
+		connection := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(stream httpstream.Stream, replied <-chan struct{}) error {
+			id := stream.Headers().Get(corev1.PortForwardRequestIDHeader)
+			mu.Lock()
+			defer mu.Unlock()
+			if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
+				problems[id] = stream // it comes first
+				return nil
+			}
+			problem := problems[id]
+			go func() {
+				<-replied
+				defer problem.Close()
+				defer stream.Close()
+				server, err := net.Dial("tcp", to)
+				if err != nil {
+					fmt.Fprint(problem, err)
+					return
+				}
+				go func() {
+					_, _ = io.Copy(server, stream) // the browser has gone, or the server has
+					server.Close()
+				}()
+				_, _ = io.Copy(stream, server)
+			}()
+			return nil
+		})
+		if connection != nil {
+			defer connection.Close()
+			<-connection.CloseChan()
+		}
+	}))
+	t.Cleanup(kubelet.Close)
+	return kubelet.Listener.Addr().(*net.TCPAddr).Port
+}
