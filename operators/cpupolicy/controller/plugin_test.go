@@ -118,7 +118,7 @@ func (c *cluster) pluginClient() (plugin.Client, *rest.Config, *user) {
 }
 
 func TestThePluginSwitchesANode(t *testing.T) {
-	c := startCluster(t, nil)
+	c := startCluster(t)
 	c.addNode("n1", nil)
 	c.awaitObserved("n1")
 	kubectl, _, admin := c.pluginClient()
@@ -205,7 +205,7 @@ func checkReasons(t *testing.T, kubectl plugin.Client, request plugin.Request, r
 }
 
 func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
-	c := startCluster(t, nil)
+	c := startCluster(t)
 	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	h := c.addNode("cp-1", role)
 	goOn := make(chan struct{})
