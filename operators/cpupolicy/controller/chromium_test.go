@@ -226,7 +226,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if chromium == "" {
 		t.Skip("TEST_ASSET_CHROMIUM names no browser; make operators-browser installs one and sets it")
 	}
-	c := startCluster(t)
+	c := startCluster(t).in(t)
 	h := c.addNode("worker-1", nil)
 	c.addNode("worker-2", nil)
 	c.awaitObserved("worker-1", "worker-2")

@@ -47,7 +47,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	pluginconsole "workload.openshift.io/kubernetes/cmd/kubectl-partition/console"
 	plugin "workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/console"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -118,7 +117,7 @@ func (c *cluster) pluginClient() (plugin.Client, *rest.Config, *user) {
 }
 
 func TestThePluginSwitchesANode(t *testing.T) {
-	c := startCluster(t)
+	c := startCluster(t).in(t)
 	c.addNode("n1", nil)
 	c.awaitObserved("n1")
 	kubectl, _, admin := c.pluginClient()
@@ -205,7 +204,7 @@ func checkReasons(t *testing.T, kubectl plugin.Client, request plugin.Request, r
 }
 
 func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
-	c := startCluster(t)
+	c := startCluster(t).in(t)
 	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	h := c.addNode("cp-1", role)
 	goOn := make(chan struct{})
@@ -257,8 +256,7 @@ func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
 }
 
 func TestThePluginSignsABrowserIn(t *testing.T) {
-	address := ""
-	c := startCluster(t, func(config *configv1alpha1.ControllerConfiguration) { address = config.CPUPolicy.Console.BindAddress })
+	c := startCluster(t).in(t)
 	c.addNode("n1", nil)
 	c.awaitObserved("n1")
 	kubectl, config, _ := c.pluginClient()
@@ -271,7 +269,7 @@ func TestThePluginSignsABrowserIn(t *testing.T) {
 	} {
 		admin.create(t, object)
 	}
-	c.addReplica("n1", playKubelet(t, address))
+	c.addReplica("n1", playKubelet(t, strings.TrimPrefix(c.Console(), "https://")))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	opened, ended := make(chan pluginconsole.Opened, 1), make(chan error, 1)
