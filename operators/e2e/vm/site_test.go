@@ -191,7 +191,7 @@ func (n *node) restart(t *testing.T) {
 	t.Helper()
 	n.Run(t, "systemctl daemon-reload && systemctl restart kubelet")
 	n.WaitFor(t, n.Limit, "the kubelet is healthy", func() error {
-		_, err := n.Shell(t.Context(), "curl -sf http://127.0.0.1:10248/healthz || wget -qO- http://127.0.0.1:10248/healthz")
+		_, err := n.Shell(t.Context(), "busybox wget -q -O - http://127.0.0.1:10248/healthz")
 		return err
 	})
 }
