@@ -3,6 +3,8 @@
 MODULES += operators
 CONTROLLER := $(OUT)/bin/partition-controller
 KUBECTL ?= $(BIN)/kubectl
+# CONTROL_PLANE tells tests which binaries to start.
+CONTROL_PLANE = TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl"
 # OPERATOR is a companion.
 OPERATOR ?=
 
@@ -23,12 +25,12 @@ generate: packages ## Write the companions' CRDs, roles and deepcopy functions f
 
 .PHONY: operators-test
 operators-test: build ## Run the companions' tests, with a kube-apiserver and etcd for each package
-	cd operators && TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" CGO_ENABLED=0 go test -count=1 ./...
+	cd operators && $(CONTROL_PLANE) CGO_ENABLED=0 go test -count=1 ./...
 
 .PHONY: operators-browser
 operators-browser: build ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
 	scripts/install-packages.sh browser
-	cd operators && TEST_ASSET_KUBE_APISERVER="$(CURDIR)/$(BIN)/kube-apiserver" TEST_ASSET_ETCD="$(CURDIR)/$(TOOLS)/etcd" TEST_ASSET_KUBECTL="$(CURDIR)/$(BIN)/kubectl" TEST_ASSET_CHROMIUM="$$(command -v chromium)" CGO_ENABLED=0 \
+	cd operators && $(CONTROL_PLANE) TEST_ASSET_CHROMIUM="$$(command -v chromium)" CGO_ENABLED=0 \
 	  go test -count=1 -v -run='^TestTheConsoleInABrowser$$' ./cpupolicy/controller
 
 .PHONY: operators-e2e

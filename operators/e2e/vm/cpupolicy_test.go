@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -345,27 +346,21 @@ func controlPlane(t *testing.T, s *site) {
 	}
 }
 
-// What a migration of a virtual machine means for the kubelets: a Guaranteed pod is created anew on
-// another static node.
+// What a migration of a virtual machine means for the kubelets: a Guaranteed pod is re-created on another
+// static node.
 func secondNode(t *testing.T, s *site) {
 	second, first := s.second(), s.first()
 	for _, n := range []*node{first, second} {
 		n.Change(t, "static")
 	}
-	source := rig.Pod("source", nil, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")
-	source.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": first.Name}
-	source = first.StartPod(t, source)
+	source := first.StartPod(t, guaranteed("source", first))
 	before := first.CPUsOf(t, source)
-	target := rig.Pod("target", nil, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")
-	target.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": second.Name}
-	target = second.StartPod(t, target)
+	target := second.StartPod(t, guaranteed("target", second))
 	if own := second.CPUsOf(t, target); own.Size() != 2 || !own.IsSubsetOf(shared) {
 		t.Errorf("the target has CPUs %s, want two of %s", own, shared)
 	}
-	full := rig.Pod("full", nil, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")
-	full.Spec.NodeSelector = target.Spec.NodeSelector
 	pods := first.Client.CoreV1().Pods(rig.PodNamespace)
-	if _, err := pods.Create(t.Context(), full, metav1.CreateOptions{}); err != nil {
+	if _, err := pods.Create(t.Context(), guaranteed("full", second), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	first.WaitFor(t, first.Limit, "the pod without a place is Pending", func() error {
@@ -385,9 +380,7 @@ func secondNode(t *testing.T, s *site) {
 	}
 	// The source ends, and another one takes its place.
 	first.RemovePod(t, "source")
-	again := rig.Pod("again", nil, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")
-	again.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": first.Name}
-	if own := first.CPUsOf(t, first.StartPod(t, again)); own.Size() != 2 || !own.IsSubsetOf(shared) {
+	if own := first.CPUsOf(t, first.StartPod(t, guaranteed("again", first))); own.Size() != 2 || !own.IsSubsetOf(shared) {
 		t.Errorf("the pod that was created again has CPUs %s, want two of %s", own, shared)
 	}
 	for _, name := range []string{"again", "full", "target"} {
@@ -396,4 +389,11 @@ func secondNode(t *testing.T, s *site) {
 	for _, n := range []*node{first, second} {
 		n.Change(t, "none")
 	}
+}
+
+// guaranteed returns a pod for a node that gets two CPUs of its own.
+func guaranteed(name string, on *node) *corev1.Pod {
+	pod := rig.Pod(name, nil, "cpu=2 memory=32Mi", "cpu=2 memory=32Mi")
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: on.Name}
+	return pod
 }

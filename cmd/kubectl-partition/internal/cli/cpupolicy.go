@@ -319,7 +319,7 @@ func (p *policyCommand) follow(ctx context.Context, client cpupolicy.Client, req
 func progress(n cpupolicy.Node) string {
 	text := fmt.Sprintf("node %s: policy %s is %s", n.Name, n.Requested, n.State)
 	if !n.Since.IsZero() {
-		text += " since " + n.Since.UTC().Format(time.RFC3339)
+		text += " since " + sinceOf(n.Since)
 	}
 	if n.Job != "" {
 		text += ", Job " + n.Job
@@ -350,16 +350,14 @@ func printAnswer(w io.Writer, a answer) {
 	default:
 		fmt.Fprintf(w, "%s is %s\n", about, a.State)
 	}
-	printMessage(w, "", a.Message)
+	for _, line := range linesOf(a.Message) {
+		fmt.Fprintln(w, output.Printable(line))
+	}
 }
 
-// printMessage prints a text of one line or several.
-func printMessage(w io.Writer, before, text string) {
-	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		if line != "" {
-			fmt.Fprintf(w, "%s%s\n", before, output.Printable(line))
-		}
-	}
+// linesOf returns the lines of a message that are not empty.
+func linesOf(message string) []string {
+	return strings.FieldsFunc(strings.TrimSpace(message), func(r rune) bool { return r == '\n' })
 }
 
 // mostMessage is how much of a message a table shows, in characters, unless it is wide.
@@ -414,10 +412,8 @@ func printPolicy(w io.Writer, n cpupolicy.Node) {
 		}
 		line("Status", "%s, for the policy %s%s", n.State, n.Requested, since)
 	}
-	for text := range strings.SplitSeq(strings.TrimSpace(n.Message), "\n") {
-		if text != "" {
-			line("Message", "%s", text)
-		}
+	for _, text := range linesOf(n.Message) {
+		line("Message", "%s", text)
 	}
 	for _, each := range []struct{ heading, text string }{{"Operation", n.Operation}, {"Job", n.Job}, {"Group", n.Group}} {
 		if each.text != "" {
