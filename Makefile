@@ -225,6 +225,14 @@ e2e: build $(if $(SHORT),,kwok) $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Ru
 e2e-core: build ## Run those end-to-end tests that say most, without unpatched and older binaries
 	cd test/e2e && go test -count=1 -timeout=30m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin= -specs=
 
+# What of this release reports data races is in a directory of its own, beside the rest of bin.
+RACE_BIN := $(OUT)/$(RELEASE)/race-bin
+.PHONY: e2e-race
+e2e-race: build ## Run those tests with a kubelet and a kube-apiserver that report data races
+	$(CARRY) build --race $(RELEASE) kubelet kube-apiserver
+	@cd $(RACE_BIN) && ln -sf ../bin/{kube-controller-manager,kube-scheduler,kube-proxy} .
+	cd test/e2e && go test -count=1 -timeout=60m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(RACE_BIN)" -suite=core -older-bin= -upstream-bin= -plugin= -specs=
+
 .PHONY: specs
 specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; they skip what it has not
 	$(SPECS) -kubeconfig="$(KUBECONFIG)" $(SPECS_ARGS)

@@ -40,6 +40,9 @@ type Cluster struct {
 	Kwok Component
 	// Client is the administrator's, set by Up and Attach.
 	Client *kubernetes.Clientset
+
+	// read is how far Faults has read each log.
+	read map[string]int64
 }
 
 // New describes a cluster; Up starts it.

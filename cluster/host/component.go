@@ -119,8 +119,8 @@ func lastLines(log string) string {
 		return err.Error()
 	}
 	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
-	// A Go program prints why it panicked before the stack.
-	if at := slices.IndexFunc(lines, func(line []byte) bool { return bytes.HasPrefix(line, []byte("panic: ")) }); at >= 0 {
+	// A Go program prints why it crashed before the stack.
+	if at := slices.IndexFunc(lines, isCrash); at >= 0 {
 		lines = lines[:min(at+8, len(lines))]
 		return string(bytes.Join(lines[at:], []byte("\n")))
 	}

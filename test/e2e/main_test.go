@@ -156,6 +156,7 @@ func endShared(t testing.TB) {
 	if shared == nil {
 		return
 	}
+	reportFaults(t, shared)
 	if t.Failed() {
 		keepLogs(shared)
 	}
@@ -163,6 +164,19 @@ func endShared(t testing.TB) {
 		t.Fatal(err)
 	}
 	shared = nil
+}
+
+// reportFaults fails a test if a component has crashed: a supervisor would start it again, and the
+// node go on. It does so, too, for data races in this project's code, if components report them.
+func reportFaults(t testing.TB, c *host.Cluster) {
+	t.Helper()
+	faults, err := c.Faults()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, fault := range faults {
+		t.Error(fault)
+	}
 }
 
 // alone starts a cluster for one test. It ends the shared one first.
@@ -177,6 +191,7 @@ func up(t *testing.T, with host.Config) *host.Cluster {
 	t.Helper()
 	c := host.New(with)
 	t.Cleanup(func() {
+		reportFaults(t, c)
 		if t.Failed() {
 			keepLogs(c)
 		}

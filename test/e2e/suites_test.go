@@ -35,6 +35,11 @@ func in(t *testing.T, suites ...suite) {
 	if runSuite != "" && !slices.Contains(suites, suite(runSuite)) {
 		t.Skipf("not in the suite %s", runSuite)
 	}
+	t.Cleanup(func() {
+		if shared != nil {
+			reportFaults(t, shared)
+		}
+	})
 }
 
 func TestEveryTestNamesItsSuites(t *testing.T) {

@@ -37,16 +37,15 @@ func DropReportedCPU(pod *v1.Pod, status *v1.PodStatus) {
 	dropCPU(podLevelResources(status))
 }
 
-// WithoutReportedCPU returns a pod from kube-apiserver, a *v1.Pod, without the cpu in its status if
-// it is partitioned. A kubelet without the pinning file, or an unpatched one, has reported that.
-// Until the status is written again, admission would count it, and could reject a pod that runs.
-func WithoutReportedCPU(stored any) any {
-	pod, isPod := stored.(*v1.Pod)
-	if !isPod {
-		return stored
-	}
+// WithoutReportedCPU returns a pod from kube-apiserver without the cpu in its status if it is
+// partitioned. A kubelet without the pinning file, or an unpatched one, has reported that. Until the
+// status is written again, admission would count it, and could reject a pod that runs.
+//
+// The goroutine that annotates pods with their source must call it: upstream writes to the
+// annotations of the stored pods there, in podStorage.merge of pkg/kubelet/config/config.go.
+func WithoutReportedCPU(pod *v1.Pod) *v1.Pod {
 	if _, ok := typeOf(pod); !ok || !reportsCPU(&pod.Status) {
-		return stored
+		return pod
 	}
 	pod = pod.DeepCopy() // the store keeps its own
 	DropReportedCPU(pod, &pod.Status)

@@ -31,7 +31,7 @@ var platformForm = regexp.MustCompile(`^[a-z0-9]+/[a-z0-9]+$`)
 // BinaryList is the list of binaries for a user to read.
 func BinaryList() string { return strings.Join(project.Binaries, ", ") }
 
-// Binaries builds what is wanted, all by default, of a source: Patched or Upstream. It runs
+// Binaries builds what is wanted, all by default, of a source: Patched, RaceDetecting or Upstream. It runs
 // upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to give the version. The platform
 // is one such as linux/arm64; binaries of another than this host's have a directory of their own.
 func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *tree.Tree) (Source, error), platform string, wanted []string) error {
@@ -82,10 +82,9 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 	t.Say("building %s as %s for %s", strings.Join(wanted, ", "), from.version, platform)
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "WHAT="+strings.Join(what, " "))
 	cmd.Dir = from.Dir
-	cmd.Env = slices.Concat(withoutMake(os.Environ()), toolchain, caches, cross)
+	cmd.Env = slices.Concat(withoutMake(os.Environ()), toolchain, caches, cross, from.env)
 	cmd.Env = append(cmd.Env,
 		"KUBE_GIT_VERSION_FILE="+versionFile,
-		"KUBE_STATIC_OVERRIDES="+project.StaticBinary,
 		"SOURCE_DATE_EPOCH="+strconv.FormatInt(s.Released.Unix(), 10),
 		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"),
 	)

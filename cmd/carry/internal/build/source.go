@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
@@ -16,7 +17,12 @@ type Source struct {
 	commit, state, version string
 	// bin is the directory of the binaries, beside the tree.
 	bin string
+	// env are variables that upstream's make rules read.
+	env []string
 }
+
+// static makes the make rules link a binary statically.
+var static = "KUBE_STATIC_OVERRIDES=" + project.StaticBinary
 
 // Patched is the tree. Its version is the release and the commit that the series
 // gives, which is the same for everybody.
@@ -29,11 +35,19 @@ func Patched(ctx context.Context, t *tree.Tree) (Source, error) {
 	if err != nil {
 		return Source{}, err
 	}
-	s := Source{Dir: t.Dir, commit: commit, state: "clean", version: t.Release + project.VersionSuffix + commit[:7], bin: "bin"}
+	s := Source{Dir: t.Dir, commit: commit, state: "clean", version: t.Release + project.VersionSuffix + commit[:7], bin: "bin", env: []string{static}}
 	if dirty != "" {
 		s.version, s.state = s.version+"-dirty", "dirty"
 	}
 	return s, nil
+}
+
+// RaceDetecting is the tree, built so that its programs report data races. The detector is linked
+// by cgo, so no program is static.
+func RaceDetecting(ctx context.Context, t *tree.Tree) (Source, error) {
+	s, err := Patched(ctx, t)
+	s.bin, s.env = "race-bin", []string{"KUBE_RACE=-race", "KUBE_CGO_OVERRIDES=" + strings.Join(project.Binaries, " ")}
+	return s, err
 }
 
 // Upstream is a second work tree with upstream's files and nothing else, to compare
@@ -43,7 +57,7 @@ func Upstream(ctx context.Context, t *tree.Tree) (Source, error) {
 	if err != nil {
 		return Source{}, err
 	}
-	from := Source{Dir: filepath.Join(filepath.Dir(t.Dir), "upstream"), commit: s.Base, state: "clean", version: t.Release, bin: "upstream-bin"}
+	from := Source{Dir: filepath.Join(filepath.Dir(t.Dir), "upstream"), commit: s.Base, state: "clean", version: t.Release, bin: "upstream-bin", env: []string{static}}
 	there := git.Repo{Dir: from.Dir}
 	if head, err := there.Run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Base {
 		// A checkout that was interrupted has the right HEAD, too.

@@ -267,7 +267,7 @@ touches the file.`,
 }
 
 func buildCommand() *cobra.Command {
-	var unpatched bool
+	var unpatched, races bool
 	var platform string
 	cmd := &cobra.Command{
 		Use:   "build [RELEASE] [BINARY...]",
@@ -287,8 +287,11 @@ with FORCE_HOST_GO=y, the installed one is used.`,
 				return err
 			}
 			source := build.Patched
-			if unpatched {
+			switch {
+			case unpatched:
 				source = build.Upstream
+			case races:
+				source = build.RaceDetecting
 			}
 			return t.Locked(cmd.Context(), func() error {
 				if err := t.Update(cmd.Context()); err != nil {
@@ -300,6 +303,8 @@ with FORCE_HOST_GO=y, the installed one is used.`,
 	}
 	cmd.Flags().StringVar(&platform, "platform", build.HostPlatform, "build for another platform, such as linux/arm64, into a directory such as _output/RELEASE/bin-linux-arm64")
 	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")
+	cmd.Flags().BoolVar(&races, "race", false, "build programs that report data races, into _output/RELEASE/race-bin")
+	cmd.MarkFlagsMutuallyExclusive("upstream", "race")
 	return cmd
 }
 
