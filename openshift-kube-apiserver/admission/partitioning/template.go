@@ -52,8 +52,9 @@ func templateOf(object runtime.Object) *core.PodTemplateSpec {
 }
 
 // warnOfTemplate tells the author of a workload at once what would become of its
-// pods (design, section 4.4). It never blocks, nor waits for a cache: pods are
-// decided when they are created.
+// pods (design, section 4.4). It waits for no cache of this plugin's: pods are
+// decided when they are created. Upstream's LimitRanger, which it asks as for a pod,
+// may list a namespace's LimitRanges when its cache has none, at most once in 30 s.
 func (p *plugin) warnOfTemplate(ctx context.Context, a admission.Attributes) {
 	template := templateOf(a.GetObject())
 	if template == nil || a.GetSubresource() != "" {

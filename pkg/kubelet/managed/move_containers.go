@@ -24,6 +24,9 @@ import (
 // container that never runs is never moved, and need not be.
 const mostPasses = 30
 
+// shortestPeriod is the shortest pause between two passes.
+const shortestPeriod = 100 * time.Millisecond
+
 // MoveContainers moves the containers that already run when the kubelet starts to where they
 // belong, and repairs their weights, under the CPU manager's policy none. PlaceContainer
 // places all later ones, so MoveContainers ends when these have moved, and asks the runtime
@@ -37,6 +40,7 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 	if !on {
 		return
 	}
+	period = max(period, shortestPeriod) // upstream accepts a negative one
 	if n != nil {
 		// Write the record first: from now on containers may be confined.
 		n.writeRecord(host.previous.sets)

@@ -18,11 +18,16 @@ package managed
 
 import (
 	"context"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"workload.openshift.io/partition"
 )
+
+// reporting keeps the Events in the order of what they report: admission and the workers of pods
+// set cores, too, while the kubelet has no node from kube-apiserver.
+var reporting sync.Mutex
 
 // SetCores sets the cores resource of each workload type to the host's CPUs in millicores, in
 // capacity and allocatable alike, and removes the resource of types that the node lacks
@@ -37,8 +42,10 @@ func SetCores(_ context.Context, apiNode *v1.Node) error {
 	var pools partition.Pools
 	if n != nil {
 		pools = n.pools
+		reporting.Lock()
 		n.reportOnline()
 		n.reportShared()
+		reporting.Unlock()
 	}
 	capacity := apiNode.Status.Capacity.Cpu().MilliValue()
 	for _, list := range []v1.ResourceList{apiNode.Status.Capacity, apiNode.Status.Allocatable} {

@@ -30,9 +30,11 @@ import (
 // shared returns the shared CPUs.
 func (n *node) shared() cpuset.CPUSet {
 	observed.Lock()
-	defer observed.Unlock()
-	if host.static && observed.state != nil {
-		return observed.state.GetDefaultCPUSet()
+	assigned := observed.state
+	observed.Unlock()
+	if host.static && assigned != nil {
+		// Without the lock: it waits while the CPU manager writes its checkpoint.
+		return assigned.GetDefaultCPUSet()
 	}
 	return n.Ordinary
 }

@@ -120,16 +120,23 @@ func (o *observation) noteRepaired(pod *v1.Pod) {
 // that have gone.
 func (o *observation) notePod(uid types.UID, note func(*podNotes)) {
 	o.Lock()
-	count := len(o.pods)
+	var before []types.UID // a pod that comes from here on is not forgotten
+	if len(o.pods) >= maxPods {
+		before = slices.Collect(maps.Keys(o.pods))
+	}
 	o.Unlock()
 	var active map[types.UID]bool
-	if count >= maxPods {
+	if before != nil {
 		active = o.active()
 	}
 	o.Lock()
 	defer o.Unlock()
 	if active != nil {
-		maps.DeleteFunc(o.pods, func(uid types.UID, _ *podNotes) bool { return !active[uid] })
+		for _, uid := range before {
+			if !active[uid] {
+				delete(o.pods, uid)
+			}
+		}
 	}
 	if o.pods == nil {
 		o.pods = map[types.UID]*podNotes{}
@@ -228,8 +235,9 @@ func (o *observation) forgetContainers() {
 	if !due || last == nil {
 		return
 	}
+	noted := last.GetCPUAssignments() // first, so that a pod that comes now is not forgotten
 	active := o.active()
-	for pod, containers := range last.GetCPUAssignments() {
+	for pod, containers := range noted {
 		for container := range containers {
 			if active != nil && !active[types.UID(pod)] {
 				last.Delete(pod, container)

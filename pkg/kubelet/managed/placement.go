@@ -82,9 +82,10 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 		config.Linux.Resources.CpusetCpus = cpus
 	}
 	if given, err := cpuset.Parse(cpus); err == nil {
-		n.makeRoom(pod, given)
 		observed.forgetContainers()
+		// Before it makes room, so that an update of the classes in between allows for the set.
 		note(pod, config.GetMetadata().GetName(), given)
+		n.makeRoom(pod, given)
 	}
 }
 

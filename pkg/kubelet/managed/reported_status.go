@@ -31,10 +31,12 @@ func DropReportedCPU(pod *v1.Pod, status *v1.PodStatus) {
 	}
 	for _, statuses := range containerStatuses(status) {
 		for i := range statuses {
-			dropCPU(statuses[i].Resources)
+			statuses[i].Resources = withoutCPU(statuses[i].Resources)
 		}
 	}
-	dropCPU(podLevelResources(status))
+	if resources := podLevelResources(status); hasCPU(resources) {
+		setPodLevelResources(status, withoutCPU(resources))
+	}
 }
 
 // WithoutReportedCPU returns a pod from kube-apiserver without the cpu in its status if it is
@@ -54,19 +56,11 @@ func WithoutReportedCPU(pod *v1.Pod) *v1.Pod {
 
 // reportsCPU reports whether a status has cpu that DropReportedCPU removes.
 func reportsCPU(status *v1.PodStatus) bool {
-	has := func(reported *v1.ResourceRequirements) bool {
-		if reported == nil {
-			return false
-		}
-		_, requested := reported.Requests[v1.ResourceCPU]
-		_, limited := reported.Limits[v1.ResourceCPU]
-		return requested || limited
-	}
-	if has(podLevelResources(status)) {
+	if hasCPU(podLevelResources(status)) {
 		return true
 	}
 	for _, statuses := range containerStatuses(status) {
-		if slices.ContainsFunc(statuses, func(s v1.ContainerStatus) bool { return has(s.Resources) }) {
+		if slices.ContainsFunc(statuses, func(s v1.ContainerStatus) bool { return hasCPU(s.Resources) }) {
 			return true
 		}
 	}
@@ -77,9 +71,25 @@ func containerStatuses(status *v1.PodStatus) [][]v1.ContainerStatus {
 	return [][]v1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses}
 }
 
-func dropCPU(reported *v1.ResourceRequirements) {
-	if reported != nil {
-		delete(reported.Requests, v1.ResourceCPU)
-		delete(reported.Limits, v1.ResourceCPU)
+func hasCPU(reported *v1.ResourceRequirements) bool {
+	if reported == nil {
+		return false
 	}
+	_, requested := reported.Requests[v1.ResourceCPU]
+	_, limited := reported.Limits[v1.ResourceCPU]
+	return requested || limited
+}
+
+// withoutCPU returns resources without cpu, and those that have none as they are. It changes no
+// map: the status of a container that the runtime no longer has shares its maps with the status
+// manager's cache, or with the pod manager's pod, and other goroutines read those
+// (pkg/kubelet/kubelet_pods.go, convertToAPIContainerStatuses).
+func withoutCPU(reported *v1.ResourceRequirements) *v1.ResourceRequirements {
+	if !hasCPU(reported) {
+		return reported
+	}
+	reported = reported.DeepCopy()
+	delete(reported.Requests, v1.ResourceCPU)
+	delete(reported.Limits, v1.ResourceCPU)
+	return reported
 }

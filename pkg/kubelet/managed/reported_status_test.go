@@ -47,6 +47,23 @@ func TestPartitionedPodsReportNoCPU(t *testing.T) {
 	}
 }
 
+// Upstream hands out the status of a container that has gone without a copy of its maps.
+func TestMapsOfAStatusAreNotChanged(t *testing.T) {
+	on(t, management)
+	pod, status := partitionedPod(), statusWithCPU()
+	status.ContainerStatuses[0].Resources = status.ContainerStatuses[0].Resources.DeepCopy()
+	cached := *status.ContainerStatuses[0].Resources
+	DropReportedCPU(pod, status)
+	if hasCPU(status.ContainerStatuses[0].Resources) || !hasCPU(&cached) {
+		t.Errorf("the pod reports %v, and the cache has %v", status.ContainerStatuses[0].Resources, cached)
+	}
+	without := status.ContainerStatuses[0].Resources
+	DropReportedCPU(pod, status)
+	if status.ContainerStatuses[0].Resources != without {
+		t.Error("resources without cpu were copied")
+	}
+}
+
 func TestCPUThatWasReportedIsNotCounted(t *testing.T) {
 	on(t, management)
 	stored := partitionedPod()

@@ -69,6 +69,13 @@ func podLevelResources(status *v1.PodStatus) *v1.ResourceRequirements {
 	return field.Interface().(*v1.ResourceRequirements)
 }
 
+// setPodLevelResources sets what podLevelResources returns, if upstream has it.
+func setPodLevelResources(status *v1.PodStatus, resources *v1.ResourceRequirements) {
+	if field := reflect.ValueOf(status).Elem().FieldByName("Resources"); field.IsValid() {
+		field.Set(reflect.ValueOf(resources))
+	}
+}
+
 // podAssignments returns the CPUs that pods as a whole hold exclusively, which upstream has
 // from v1.36 on (pkg/kubelet/cm/cpumanager/state, PodCPUAssignments).
 func podAssignments(s state.State) (all []partition.Assignment) {
