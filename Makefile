@@ -21,6 +21,9 @@ IMAGES  := $(OUT)/bin/images
 BIN     := $(OUT)/$(RELEASE)/bin
 TREE    := $(OUT)/$(RELEASE)/kubernetes
 TOOLS   := $(OUT)/tools
+GOTESTSUM := $(OUT)/bin/gotestsum
+# GOTEST is go test -v, after which what failed is printed once more.
+GOTEST = "$(CURDIR)/$(GOTESTSUM)" --format=standard-verbose --hide-summary=skipped --
 # E2E_RUN selects end-to-end tests by name; empty is all. SHORT=-short leaves out the long ones,
 # with the unpatched binaries and kwok, which only they need. OLDER are the releases of which kubelets are
 # tried with RELEASE's control plane.
@@ -214,40 +217,40 @@ export-tree-test: ## Export the newest release as a repository, and run upstream
 	cd cmd/carry && go test -count=1 -timeout=120m -v -run='^TestExportOnUpstream' ./internal/exporttree -args -upstream
 
 .PHONY: e2e
-e2e: build $(if $(SHORT),,kwok) $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Run the end-to-end tests against a real node on this host
+e2e: build $(GOTESTSUM) $(if $(SHORT),,kwok) $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Run the end-to-end tests against a real node on this host
 	@if [[ -z "$(SHORT)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver; fi
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi
 	@if [[ -z "$(SHORT)" && -n "$(PREVIOUS)" ]]; then scripts/previous.sh "$(PREVIOUS)" $(RELEASE); fi
-	cd test/e2e && go test $(SHORT) -count=1 -timeout=40m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) $(if $(SHORT),-upstream-bin=)
+	cd test/e2e && $(GOTEST) $(SHORT) -count=1 -timeout=40m -run='$(E2E_RUN)' . -args $(E2E_ARGS) $(if $(SHORT),-upstream-bin=)
 
 .PHONY: e2e-core
-e2e-core: build ## Run those end-to-end tests that say most, without unpatched and older binaries
-	cd test/e2e && go test -count=1 -timeout=30m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin= -specs=
+e2e-core: build $(GOTESTSUM) ## Run those end-to-end tests that say most, without unpatched and older binaries
+	cd test/e2e && $(GOTEST) -count=1 -timeout=30m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin= -specs=
 
 # What of this release reports data races is in a directory of its own, beside the rest of bin.
 RACE_BIN := $(OUT)/$(RELEASE)/race-bin
 .PHONY: e2e-race
-e2e-race: build ## Run those tests with a kubelet and a kube-apiserver that report data races
+e2e-race: build $(GOTESTSUM) ## Run those tests with a kubelet and a kube-apiserver that report data races
 	$(CARRY) build --race $(RELEASE) kubelet kube-apiserver
-	@cd $(RACE_BIN) && ln -sf ../bin/{kube-controller-manager,kube-scheduler,kube-proxy} .
-	cd test/e2e && go test -count=1 -timeout=60m -v -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(RACE_BIN)" -suite=core -older-bin= -upstream-bin= -plugin= -specs=
+	@cd $(RACE_BIN) && ln -sf ../bin/{kube-controller-manager,kube-scheduler,kube-proxy,kubectl} .
+	cd test/e2e && $(GOTEST) -count=1 -timeout=60m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(RACE_BIN)" -suite=core -older-bin= -upstream-bin= -plugin= -specs=
 
 .PHONY: specs
 specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; they skip what it has not
 	$(SPECS) -kubeconfig="$(KUBECONFIG)" $(SPECS_ARGS)
 
 .PHONY: e2e-plugin
-e2e-plugin: build kwok ## Run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
-	cd cmd/kubectl-partition && go test -count=1 -timeout=1h -v . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
+e2e-plugin: build $(GOTESTSUM) kwok ## Run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
+	cd cmd/kubectl-partition && $(GOTEST) -count=1 -timeout=1h . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
 
 ifeq ($(OPERATOR),)
 .PHONY: e2e-vm
-e2e-vm: build vm-packages $(CLUSTER) $(PLUGIN) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
+e2e-vm: build $(GOTESTSUM) vm-packages $(CLUSTER) $(PLUGIN) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet; fi
 	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
-	cd test/e2e && go test -count=1 -timeout=150m -v -run='$(E2E_RUN)' ./vm -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
+	cd test/e2e && $(GOTEST) -count=1 -timeout=150m -run='$(E2E_RUN)' ./vm -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
 	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" -plugin="$(CURDIR)/$(PLUGIN)" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
 else
 .PHONY: e2e-vm
@@ -272,9 +275,9 @@ bench: build $(CARRY) ## Measure the packages, and start and creation of pods ag
 # ROUNDS is how often each kind of node takes its turn of about two minutes.
 ROUNDS ?= 2
 .PHONY: bench-noise
-bench-noise: build $(CARRY) ## Measure how an application with an exclusive CPU is disturbed, by this kubelet and by an unpatched one
+bench-noise: build $(GOTESTSUM) $(CARRY) ## Measure how an application with an exclusive CPU is disturbed, by this kubelet and by an unpatched one
 	$(CARRY) build --upstream $(RELEASE) kubelet
-	cd test/e2e && go test -count=1 -timeout=60m -v -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS)
+	cd test/e2e && $(GOTEST) -count=1 -timeout=60m -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS)
 
 ##@ Other
 
@@ -291,7 +294,9 @@ help: ## Show this
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # go build knows what is up to date.
-.PHONY: $(CARRY) $(CLUSTER) $(IMAGES) $(PLUGIN) $(SPECS)
+.PHONY: $(CARRY) $(CLUSTER) $(GOTESTSUM) $(IMAGES) $(PLUGIN) $(SPECS)
+$(GOTESTSUM):
+	@GOBIN="$(CURDIR)/$(OUT)/bin" go install -C build/gotestsum tool
 $(CARRY):
 	@cd cmd/carry && go build -o "$(CURDIR)/$@" .
 $(IMAGES):

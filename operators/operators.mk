@@ -28,19 +28,19 @@ operators-test: build ## Run the companions' tests, with a kube-apiserver and et
 	cd operators && $(CONTROL_PLANE) CGO_ENABLED=0 go test -count=1 ./...
 
 .PHONY: operators-browser
-operators-browser: build ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
+operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
 	scripts/install-packages.sh browser
 	cd operators && $(CONTROL_PLANE) TEST_ASSET_CHROMIUM="$$(command -v chromium)" CGO_ENABLED=0 \
-	  go test -count=1 -v -run='^TestTheConsoleInABrowser$$' ./cpupolicy/controller
+	  $(GOTEST) -count=1 -run='^TestTheConsoleInABrowser$$' ./cpupolicy/controller
 
 .PHONY: operators-e2e
-operators-e2e: build operators-images ## Run the companions' end-to-end tests against a real node on this host
-	cd operators && go test -count=1 -timeout=10m -v ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
+operators-e2e: build $(GOTESTSUM) operators-images ## Run the companions' end-to-end tests against a real node on this host
+	cd operators && $(GOTEST) -count=1 -timeout=10m ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
 
 # What has passed with the same programs is not run again; it is noted in _output/operators/passed.
 .PHONY: operators-e2e-vm
-operators-e2e-vm: build vm-packages operators-images $(CLUSTER) ## Run the companions' end-to-end tests in virtual machines, with systemd; also make e2e-vm OPERATOR=cpupolicy
-	cd operators && CGO_ENABLED=0 go test -count=1 -timeout=90m -v -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
+operators-e2e-vm: build $(GOTESTSUM) vm-packages operators-images $(CLUSTER) ## Run the companions' end-to-end tests in virtual machines, with systemd; also make e2e-vm OPERATOR=cpupolicy
+	cd operators && CGO_ENABLED=0 $(GOTEST) -count=1 -timeout=90m -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
 	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(CURDIR)/$(OUT)/operators/passed"
 
 .PHONY: install

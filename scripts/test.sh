@@ -212,6 +212,7 @@ run_nodes() {
     if [[ $oldest != "$release" ]]; then
       node_part "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
     fi
+    node_part "end-to-end core with the race detector" e2e-race
     node_part "kubectl partition on a large cluster" e2e-plugin
     node_part "companions on a real node" operators-e2e
     node_part "the console of cpupolicy in a browser" operators-browser
