@@ -194,7 +194,7 @@ func recording(t *testing.T) (*kubernetes.Clientset, *warnings) {
 }
 
 // kubectl runs kubectl in a namespace, and returns what it printed, warnings included.
-func kubectl(t *testing.T, namespace, input string, args ...string) (string, error) {
+func kubectl(t testing.TB, namespace, input string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(config.Bin, "kubectl"), append([]string{"--kubeconfig=" + host.Kubeconfig, "--namespace=" + namespace}, args...)...)
 	cmd.Stdin = strings.NewReader(input)
@@ -205,7 +205,7 @@ func kubectl(t *testing.T, namespace, input string, args ...string) (string, err
 }
 
 // mustKubectl is kubectl for a command that succeeds.
-func mustKubectl(t *testing.T, namespace, input string, args ...string) string {
+func mustKubectl(t testing.TB, namespace, input string, args ...string) string {
 	t.Helper()
 	output, err := kubectl(t, namespace, input, args...)
 	if err != nil {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -20,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
@@ -145,25 +145,27 @@ func median(of []time.Duration) time.Duration {
 // on the plugin.
 func BenchmarkCreatePods(b *testing.B) {
 	b.Setenv("GOGC", "1000") // of both servers and etcd
-	endShared(b)
 	with := config
 	with.WithoutNode = true
-	c := host.New(with)
-	b.Cleanup(func() {
-		if err := c.Down(context.Background()); err != nil {
-			b.Error(err)
-		}
-	})
-	if err := c.Up(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	c := alone(b, with)
 	reportingNode(b, c, "reporting", "management")
+	for b.Loop() {
+		compareCreation(b, c, 8, nil)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// compareCreation has pods created through the kube-apiserver of the cluster, which is patched, and
+// through an unpatched one, in a number of blocks of turns, and reports the results. It calls
+// after, unless that is nil, at the end of each block, when no pods are left.
+func compareCreation(b *testing.B, c *host.Cluster, blocks int, after func(servers map[bool][]*kubernetes.Clientset)) {
+	b.Helper()
 	namespace := fixture.Namespace(b, c.Client, "management")
 	// It would cost time for each pod, and only in the kube-apiserver to which it is connected.
 	if err := c.ControllerManager.Stop(10 * time.Second); err != nil {
 		b.Fatal(err)
 	}
-	const clients, blocks, rounds, pods = 16, 8, 10, 240
+	const clients, rounds, pods = 16, 10, 240
 	// A partitioned pod is a larger object than the pod that asked. The plugin's own cost shows
 	// where the unpatched kube-apiserver is given the partitioned pod.
 	objects := map[string]*v1.Pod{"ordinary": twoContainers(nil), "asking": twoContainers(asks), "partitioned": fixture.Partitioned(twoContainers(asks))}
@@ -172,56 +174,78 @@ func BenchmarkCreatePods(b *testing.B) {
 	for _, kind := range kinds {
 		turns[kind] = &results{blocks: make([]float64, blocks), cpu: map[bool]time.Duration{}}
 	}
-	for b.Loop() {
-		for block := range blocks {
-			servers := bothServers(b, c, namespace, clients, block%2 == 0)
-			processes := []int{c.APIServer.PID(), c.SecondAPIServer.PID(), c.Etcd.PID(), os.Getpid()}
-			for round := range rounds + 1 {
-				for _, server := range servers {
-					if err := server[0].RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(b.Context()).Error(); err != nil {
-						b.Fatal(err)
-					}
-				}
-				first := round%2 == 0
-				for i := range kinds {
-					// Each kind comes first as often as the others.
-					kind := kinds[(i+round)%len(kinds)]
-					took, cpu := map[bool]time.Duration{}, map[bool]time.Duration{}
-					for _, patched := range []bool{first, !first} {
-						before := cpuTime(b, processes)
-						took[patched] = createMany(b, servers[patched], namespace, objects[kind], pods)
-						cpu[patched] = cpuTime(b, processes) - before
-					}
-					// The first round warms up.
-					if round > 0 {
-						turns[kind].add(block, took, cpu)
-					}
-				}
-				if err := servers[first][0].CoreV1().Pods(namespace).DeleteCollection(b.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
+	for block := range blocks {
+		servers := bothServers(b, c, namespace, clients, block%2 == 0)
+		processes := []int{c.APIServer.PID(), c.SecondAPIServer.PID(), c.Etcd.PID(), os.Getpid()}
+		for round := range rounds + 1 {
+			for _, server := range servers {
+				if err := server[0].RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(b.Context()).Error(); err != nil {
 					b.Fatal(err)
 				}
-				for _, clients := range servers {
-					waitFor(b, time.Minute, "the cache of kube-apiserver has no pods", func() error {
-						// With version 0 the answer comes from the cache.
-						left, err := clients[0].CoreV1().Pods(namespace).List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
-						if err == nil && len(left.Items) > 0 {
-							err = fmt.Errorf("it has %d pods", len(left.Items))
-						}
-						return err
-					})
+			}
+			first := round%2 == 0
+			for i := range kinds {
+				// Each kind comes first as often as the others.
+				kind := kinds[(i+round)%len(kinds)]
+				took, cpu := map[bool]time.Duration{}, map[bool]time.Duration{}
+				for _, patched := range []bool{first, !first} {
+					before := cpuTime(b, processes)
+					took[patched] = createMany(b, servers[patched], namespace, objects[kind], pods)
+					cpu[patched] = cpuTime(b, processes) - before
+				}
+				// The first round warms up.
+				if round > 0 {
+					turns[kind].add(block, took, cpu)
 				}
 			}
+			deletePods(b, servers[first][0], namespace)
+			for _, clients := range servers {
+				awaitNoPods(b, clients[0], namespace)
+			}
+		}
+		if after != nil {
+			after(servers)
 		}
 	}
 	for _, kind := range kinds {
 		r := turns[kind]
 		mean, standardError := r.ratio(rounds)
-		b.ReportMetric(blocks*rounds*pods/r.took.Seconds(), "pods/s-unpatched-"+kind)
+		b.ReportMetric(float64(blocks*rounds*pods)/r.took.Seconds(), "pods/s-unpatched-"+kind)
 		b.ReportMetric(mean, "ratio-"+kind)
 		b.ReportMetric(standardError, "error-"+kind)
 		b.ReportMetric(r.cpu[false].Seconds()/r.cpu[true].Seconds(), "cpu-ratio-"+kind)
 	}
-	b.ReportMetric(0, "ns/op")
+}
+
+// deletePods deletes all pods of a namespace, without a grace period. One request for all of them
+// would take longer than requests may, where there are thousands.
+func deletePods(b *testing.B, client *kubernetes.Clientset, namespace string) {
+	b.Helper()
+	list, err := client.CoreV1().Pods(namespace).List(b.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	errs := make([]error, len(list.Items))
+	const atOnce = 16
+	workqueue.ParallelizeUntil(b.Context(), atOnce, len(list.Items), func(i int) {
+		errs[i] = client.CoreV1().Pods(namespace).Delete(b.Context(), list.Items[i].Name, *metav1.NewDeleteOptions(0))
+	})
+	if err := errors.Join(errs...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// awaitNoPods waits until the cache of a kube-apiserver has no pods of a namespace.
+func awaitNoPods(b *testing.B, client *kubernetes.Clientset, namespace string) {
+	b.Helper()
+	waitFor(b, time.Minute, "the cache of kube-apiserver has no pods", func() error {
+		// With version 0 the answer comes from the cache.
+		left, err := client.CoreV1().Pods(namespace).List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
+		if err == nil && len(left.Items) > 0 {
+			err = fmt.Errorf("it has %d pods", len(left.Items))
+		}
+		return err
+	})
 }
 
 // bothServers restarts both kube-apiservers, with the patched one in the first or in the second

@@ -47,7 +47,7 @@ func allCPUs(t testing.TB) string {
 }
 
 // otherCPUs returns all CPUs but the pool, CPU 0.
-func otherCPUs(t *testing.T) string {
+func otherCPUs(t testing.TB) string {
 	t.Helper()
 	return fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(0)).String()
 }
@@ -71,7 +71,7 @@ func needsCPUs(t *testing.T, count int) {
 
 // expectPlaced waits until the first container of a pod, and each of its tasks, may use exactly
 // these CPUs: the CPU manager may move it later.
-func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
+func expectPlaced(t testing.TB, p *v1.Pod, want cpuset.CPUSet) {
 	t.Helper()
 	waitFor(t, time.Minute, "the container of pod "+p.Name+" has its CPUs", func() error {
 		usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
@@ -83,7 +83,7 @@ func expectPlaced(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
 }
 
 // containerUsage returns what the kernel says of a container, by its index in the pod's status.
-func containerUsage(t *testing.T, p *v1.Pod, index int) host.Usage {
+func containerUsage(t testing.TB, p *v1.Pod, index int) host.Usage {
 	t.Helper()
 	usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[index].ContainerID)
 	if err != nil {
@@ -94,7 +94,7 @@ func containerUsage(t *testing.T, p *v1.Pod, index int) host.Usage {
 
 // awaitWork waits until a container has used an amount of CPU time. If it ran where it must
 // not, the account of that CPU shows it by then.
-func awaitWork(t *testing.T, p *v1.Pod, index int, amount time.Duration) {
+func awaitWork(t testing.TB, p *v1.Pod, index int, amount time.Duration) {
 	t.Helper()
 	waitFor(t, time.Minute, fmt.Sprintf("container %s of pod %s has worked", p.Spec.Containers[index].Name, p.Name), func() error {
 		var used time.Duration
@@ -110,7 +110,7 @@ func awaitWork(t *testing.T, p *v1.Pod, index int, amount time.Duration) {
 
 // expectCPUs checks that a container and its tasks may use exactly these CPUs, and that it has
 // not run on the forbidden one.
-func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) {
+func expectCPUs(t testing.TB, p *v1.Pod, index int, cpus string, forbidden int) {
 	t.Helper()
 	usage := containerUsage(t, p, index)
 	if usage.CPUs != cpus {
@@ -126,7 +126,7 @@ func expectCPUs(t *testing.T, p *v1.Pod, index int, cpus string, forbidden int) 
 }
 
 // allowed returns the CPUs on which a pod may run where the pool is CPU 0.
-func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
+func allowed(t testing.TB, p *v1.Pod) cpuset.CPUSet {
 	t.Helper()
 	if _, ok := partition.PartitionedType(p); ok {
 		return cpuset.New(0)
@@ -136,13 +136,13 @@ func allowed(t *testing.T, p *v1.Pod) cpuset.CPUSet {
 
 // expectNoLeak checks that the running containers of a pod may run, and have run, on allowed
 // CPUs only.
-func expectNoLeak(t *testing.T, p *v1.Pod) {
+func expectNoLeak(t testing.TB, p *v1.Pod) {
 	t.Helper()
 	expectNoLeakSince(t, p, nil)
 }
 
 // expectNoLeakSince leaves out what containers, by their IDs, had used of each CPU before.
-func expectNoLeakSince(t *testing.T, p *v1.Pod, before map[string][]time.Duration) {
+func expectNoLeakSince(t testing.TB, p *v1.Pod, before map[string][]time.Duration) {
 	t.Helper()
 	may := allowed(t, p)
 	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
@@ -165,7 +165,7 @@ func expectNoLeakSince(t *testing.T, p *v1.Pod, before map[string][]time.Duratio
 }
 
 // expectWithin checks that a container may use only some CPUs, and has used no others.
-func expectWithin(t *testing.T, p *v1.Pod, container string, may cpuset.CPUSet, list string, used []time.Duration) {
+func expectWithin(t testing.TB, p *v1.Pod, container string, may cpuset.CPUSet, list string, used []time.Duration) {
 	t.Helper()
 	if set := fixture.CPUs(t, list); set.IsEmpty() || !set.IsSubsetOf(may) {
 		t.Errorf("container %s of pod %s may use CPUs %s, want some of %s", container, p.Name, list, may)

@@ -207,7 +207,7 @@ func TestSharedContainersKeepOneCPU(t *testing.T) {
 
 // releaseExclusive deletes a pod with exclusive CPUs, and waits until the CPU manager has
 // dropped the assignment. Before that, no pool may have these CPUs.
-func releaseExclusive(t *testing.T, c *host.Cluster, p *v1.Pod) {
+func releaseExclusive(t testing.TB, c *host.Cluster, p *v1.Pod) {
 	t.Helper()
 	// Also in a cleanup, when the test's context has ended.
 	if err := c.Client.CoreV1().Pods(p.Namespace).Delete(context.WithoutCancel(t.Context()), p.Name, metav1.DeleteOptions{}); err != nil {

@@ -180,14 +180,14 @@ func reportFaults(t testing.TB, c *host.Cluster) {
 }
 
 // alone starts a cluster for one test. It ends the shared one first.
-func alone(t *testing.T, with host.Config) *host.Cluster {
+func alone(t testing.TB, with host.Config) *host.Cluster {
 	t.Helper()
 	endShared(t)
 	return up(t, with)
 }
 
 // up starts a cluster for one test, beside the shared one if the configuration has it so.
-func up(t *testing.T, with host.Config) *host.Cluster {
+func up(t testing.TB, with host.Config) *host.Cluster {
 	t.Helper()
 	c := host.New(with)
 	t.Cleanup(func() {

@@ -34,7 +34,18 @@ import (
 
 // kubectlPartition runs kubectl-partition with the cluster's kubeconfig, and returns what it
 // printed. It expects the exit code.
-func kubectlPartition(t *testing.T, code int, args ...string) string {
+func kubectlPartition(t testing.TB, code int, args ...string) string {
+	t.Helper()
+	out, errOut, got := runPlugin(t, args...)
+	if got != code {
+		t.Fatalf("kubectl partition %s ended with %d, want %d: %s\n%s", strings.Join(args, " "), got, code, errOut, out)
+	}
+	return out
+}
+
+// runPlugin runs kubectl-partition with the cluster's kubeconfig, and returns what it printed and
+// its exit code.
+func runPlugin(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	if plugin == "" {
 		t.Skip("no binary of the plugin was given")
@@ -48,10 +59,7 @@ func kubectlPartition(t *testing.T, code int, args ...string) string {
 	if err != nil && !errors.As(err, &exited) {
 		t.Fatal(err)
 	}
-	if got := command.ProcessState.ExitCode(); got != code {
-		t.Fatalf("kubectl partition %s ended with %d, want %d: %s\n%s", strings.Join(args, " "), got, code, &errOut, &out)
-	}
-	return out.String()
+	return out.String(), errOut.String(), command.ProcessState.ExitCode()
 }
 
 // What kubectl partition says of a cluster is what is there.

@@ -176,7 +176,7 @@ func writeManifest(t *testing.T, p *v1.Pod) {
 }
 
 // logs returns the log of a container.
-func logs(t *testing.T, c *host.Cluster, p *v1.Pod, container string) string {
+func logs(t testing.TB, c *host.Cluster, p *v1.Pod, container string) string {
 	t.Helper()
 	data, err := c.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &v1.PodLogOptions{Container: container}).DoRaw(t.Context())
 	if err != nil {
@@ -186,7 +186,7 @@ func logs(t *testing.T, c *host.Cluster, p *v1.Pod, container string) string {
 }
 
 // debug adds an ephemeral container to a pod, as kubectl debug does, and waits until it runs.
-func debug(t *testing.T, c *host.Cluster, namespace, name string) {
+func debug(t testing.TB, c *host.Cluster, namespace, name string) {
 	t.Helper()
 	p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -212,7 +212,7 @@ func debug(t *testing.T, c *host.Cluster, namespace, name string) {
 
 // resizeMemory resizes container c of a pod in place, and waits until the runtime has the new
 // limit.
-func resizeMemory(t *testing.T, c *host.Cluster, namespace, name, request, limit string) error {
+func resizeMemory(t testing.TB, c *host.Cluster, namespace, name, request, limit string) error {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": %q}, "limits": {"memory": %q}}}]}}`, request, limit)
 	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
