@@ -270,7 +270,7 @@ bench: build $(CARRY) ## Measure the packages, and start and creation of pods ag
 	cd staging/src/workload.openshift.io/partition && go test -run=NONE -bench=. ./...
 	cd cmd/kubectl-partition && go test -run=NONE -bench=. ./lint
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
-	cd test/e2e && go test -count=1 -timeout=30m -run=NONE -bench=. -skip='^BenchmarkNoise$$' -benchtime=1x . -args $(E2E_ARGS)
+	cd test/e2e && go test -count=1 -timeout=30m -run=NONE -bench=. -skip='^Benchmark(Noise|ManyNodes|ProfileCreate)$$' -benchtime=1x . -args $(E2E_ARGS)
 
 # ROUNDS is how often each kind of node takes its turn of about two minutes.
 ROUNDS ?= 2
@@ -278,6 +278,20 @@ ROUNDS ?= 2
 bench-noise: build $(GOTESTSUM) $(CARRY) ## Measure how an application with an exclusive CPU is disturbed, by this kubelet and by an unpatched one
 	$(CARRY) build --upstream $(RELEASE) kubelet
 	cd test/e2e && $(GOTEST) -count=1 -timeout=60m -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS)
+
+# NODES and PODS are how many are simulated.
+NODES ?= 5000
+PODS  ?= 20000
+.PHONY: bench-nodes
+bench-nodes: build kwok $(CARRY) $(PLUGIN) ## Measure a control plane with NODES=5000 simulated nodes and PODS=20000: the latch, creation, scheduling, a change of pools
+	$(CARRY) build --upstream $(RELEASE) kube-apiserver
+	cd test/e2e && go test -count=1 -timeout=3h -v -run=NONE -bench='^BenchmarkManyNodes$$' -benchtime=1x . -args $(E2E_ARGS) -nodes=$(NODES) -pods=$(PODS)
+
+.PHONY: profile-create
+profile-create: build $(CARRY) ## Profile the creation of pods in a patched and in an unpatched kube-apiserver, and compare by functions
+	$(CARRY) build --upstream $(RELEASE) kube-apiserver
+	@mkdir -p $(OUT)/profiles
+	cd test/e2e && go test -count=1 -timeout=60m -v -run=NONE -bench='^BenchmarkProfileCreate$$' -benchtime=1x . -args $(E2E_ARGS) -profiles="$(CURDIR)/$(OUT)/profiles"
 
 ##@ Other
 

@@ -1,0 +1,116 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
+)
+
+var profiles = flag.String("profiles", "", "directory for the profiles of BenchmarkProfileCreate; empty means one that is removed")
+
+// BenchmarkProfileCreate takes profiles of CPU and of allocations of a patched and of an unpatched
+// kube-apiserver while each creates the same number of pods that ask for a partition, and logs by
+// functions what the patched one takes more, or less. They take turns, each in the other's place.
+func BenchmarkProfileCreate(b *testing.B) {
+	b.Setenv("GOGC", "1000") // of both servers and etcd
+	needsUpstream(b)
+	dir := *profiles
+	if dir == "" {
+		dir = b.TempDir()
+	}
+	with := config
+	with.WithoutNode = true
+	c := alone(b, with)
+	reportingNode(b, c, "reporting", "management")
+	namespace := fixture.Namespace(b, c.Client, "management")
+	if err := c.ControllerManager.Stop(10 * time.Second); err != nil {
+		b.Fatal(err)
+	}
+	const clients, blocks, warming, pods, window = 16, 4, 240, 4800, 60 * time.Second
+	asking := twoContainers(asks)
+	files := map[string]map[bool][]string{"profile": {}, "allocs": {}}
+	for b.Loop() {
+		for block := range blocks {
+			servers := bothServers(b, c, namespace, clients, block%2 == 0)
+			for _, patched := range []bool{block < blocks/2, block >= blocks/2} {
+				createMany(b, servers[patched], namespace, asking, warming)
+				for kind, file := range profileWhile(b, servers[patched][0], dir, patched, block, window, func() {
+					b.Logf("%d pods in %s", pods, createMany(b, servers[patched], namespace, asking, pods))
+				}) {
+					files[kind][patched] = append(files[kind][patched], file)
+				}
+				deletePods(b, servers[patched][0], namespace)
+				for _, clients := range servers {
+					awaitNoPods(b, clients[0], namespace)
+				}
+			}
+		}
+	}
+	for kind, index := range map[string]string{"profile": "cpu", "allocs": "alloc_space"} {
+		args := []string{"tool", "pprof", "-top", "-cum", "-nodecount=80", "-sample_index=" + index}
+		for _, file := range files[kind][false] {
+			args = append(args, "-diff_base="+file)
+		}
+		output, err := exec.CommandContext(b.Context(), "go", append(args, files[kind][true]...)...).CombinedOutput()
+		if err != nil {
+			b.Fatalf("go tool pprof: %v: %s", err, output)
+		}
+		b.Logf("%s of the patched kube-apiserver less those of the unpatched one, for %d pods:\n%s", index, blocks*pods, output)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// profileWhile profiles a kube-apiserver for a period, at whose beginning the load is started. It
+// returns the files, by kinds. The load must end within the period, or the profiles would not be of
+// all of it.
+func profileWhile(b *testing.B, server *kubernetes.Clientset, dir string, patched bool, block int, window time.Duration, load func()) map[string]string {
+	b.Helper()
+	name := map[bool]string{true: "patched", false: "unpatched"}[patched]
+	files := map[string]string{}
+	for _, kind := range []string{"profile", "allocs"} {
+		files[kind] = filepath.Join(dir, fmt.Sprintf("%s-%s-%d.pb.gz", kind, name, block))
+	}
+	var all sync.WaitGroup
+	for kind, file := range files {
+		all.Go(func() {
+			data, err := server.RESTClient().Get().AbsPath("/debug/pprof/"+kind).Param("seconds", fmt.Sprint(window.Seconds())).DoRaw(b.Context())
+			if err == nil {
+				err = os.WriteFile(file, data, 0o644)
+			}
+			if err != nil {
+				b.Errorf("profile %s of the %s kube-apiserver: %v", kind, name, err)
+			}
+		})
+	}
+	began := time.Now()
+	load()
+	if took := time.Since(began); took > window-time.Second {
+		b.Errorf("the pods took %s, longer than the profiles of %s", took, window)
+	}
+	all.Wait()
+	return files
+}
