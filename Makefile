@@ -270,7 +270,7 @@ bench: build $(CARRY) ## Measure the packages, and start and creation of pods ag
 	cd staging/src/workload.openshift.io/partition && go test -run=NONE -bench=. ./...
 	cd cmd/kubectl-partition && go test -run=NONE -bench=. ./lint
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
-	cd test/e2e && go test -count=1 -timeout=30m -run=NONE -bench=. -skip='^Benchmark(Noise|ManyNodes|ProfileCreate)$$' -benchtime=1x . -args $(E2E_ARGS)
+	cd test/e2e && go test -count=1 -timeout=30m -run=NONE -bench=. -skip='^Benchmark(Noise|ManyNodes|ProfileCreate|Soak)$$' -benchtime=1x . -args $(E2E_ARGS)
 
 # ROUNDS is how often each kind of node takes its turn of about two minutes.
 ROUNDS ?= 2
@@ -292,6 +292,17 @@ profile-create: build $(CARRY) ## Profile the creation of pods in a patched and 
 	$(CARRY) build --upstream $(RELEASE) kube-apiserver
 	@mkdir -p $(OUT)/profiles
 	cd test/e2e && go test -count=1 -timeout=60m -v -run=NONE -bench='^BenchmarkProfileCreate$$' -benchtime=1x . -args $(E2E_ARGS) -profiles="$(CURDIR)/$(OUT)/profiles"
+
+# SOAK is a number of hours, SEED that of random numbers, and ROUND the only round to run. SOAK_STATE
+# is a directory: what all parts have done adds up there.
+SOAK       ?= 1
+SEED       ?=
+ROUND      ?=
+SOAK_STATE ?= $(OUT)/soak
+.PHONY: soak
+soak: build ## Run pods, restarts, and changes of pools on a node for SOAK=1 hours, and look for leaks, drift and growth
+	cd test/e2e && go test -count=1 -timeout=$$(awk 'BEGIN {print int(60 * $(SOAK)) + 30}')m -v -run=NONE -bench='^BenchmarkSoak$$' -benchtime=1x . -args $(E2E_ARGS) \
+	  -soak=$(SOAK) $(if $(SEED),-soak-seed=$(SEED)) $(if $(ROUND),-soak-round=$(ROUND)) -soak-state="$(abspath $(SOAK_STATE))"
 
 ##@ Other
 

@@ -1,0 +1,143 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package soak
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Sample is what was read of a process at the end of a round, when it had no pods left to do with.
+type Sample struct {
+	Process string
+	// Lifetime tells a process from the one before its restart.
+	Lifetime string
+	Round    int
+	Values   map[string]float64
+}
+
+// Bound is how much something may grow in a round.
+type Bound struct {
+	Name, Unit string
+	PerRound   float64
+}
+
+// Bounds are those of a kubelet and of a kube-apiserver. Whatever each round leaves behind, a
+// goroutine or an open file, grows by one in a round, so half of one tells that from nothing. A
+// round creates about 64 pods, and a kibibyte for each of them is less than any of their objects
+// takes.
+var Bounds = []Bound{
+	{Name: "goroutines", PerRound: 0.5},
+	{Name: "files", PerRound: 0.5},
+	{Name: "heap", Unit: " KiB", PerRound: 64},
+}
+
+// The first samples of a lifetime are left out: caches fill then. Growth counts if it is beyond its
+// bound by so many standard errors: by chance that happens once in a thousand times.
+const (
+	warmUp  = 2
+	certain = 4
+)
+
+// Growth is how much something grows in a round.
+type Growth struct {
+	Process string
+	Bound
+	// Slope is the growth in a round, common to all lifetimes, by least squares, and
+	// StandardError its error. Both are NaN if there are too few samples.
+	Slope, StandardError float64
+	// Samples counts those that were used.
+	Samples int
+}
+
+// Beyond reports whether the growth is certainly larger than it may be.
+func (g Growth) Beyond() bool { return g.Slope-certain*g.StandardError > g.PerRound }
+
+// Detectable is the least growth in a round that these samples would have shown.
+func (g Growth) Detectable() float64 { return g.PerRound + certain*g.StandardError }
+
+func (g Growth) String() string {
+	if math.IsNaN(g.Slope) {
+		return fmt.Sprintf("%s, %s: %d samples, too few to tell", g.Process, g.Name, g.Samples)
+	}
+	verdict := "does not grow"
+	if g.Beyond() {
+		verdict = "GROWS"
+	}
+	return fmt.Sprintf("%s, %s: %s: %.2f%s ± %.2f in a round (%d samples); %.2f would have been found",
+		g.Process, g.Name, verdict, g.Slope, g.Unit, g.StandardError, g.Samples, g.Detectable())
+}
+
+// GrowthOf returns the growth of everything that the samples have, in the order of their processes
+// and of the bounds.
+func GrowthOf(samples []Sample, bounds []Bound) (found []Growth) {
+	var processes []string
+	for _, sample := range samples {
+		processes = append(processes, sample.Process)
+	}
+	slices.Sort(processes)
+	for _, process := range slices.Compact(processes) {
+		for _, bound := range bounds {
+			found = append(found, growth(samples, process, bound))
+		}
+	}
+	return found
+}
+
+// growth fits one slope to the samples of all lifetimes of a process, each of which has a level of
+// its own.
+func growth(samples []Sample, process string, bound Bound) Growth {
+	type point struct{ round, value float64 }
+	lifetimes := map[string][]point{}
+	samples = slices.SortedFunc(slices.Values(samples), func(a, b Sample) int { return cmp.Compare(a.Round, b.Round) })
+	for _, sample := range samples {
+		if value, has := sample.Values[bound.Name]; has && sample.Process == process {
+			lifetimes[sample.Lifetime] = append(lifetimes[sample.Lifetime], point{float64(sample.Round), value})
+		}
+	}
+	g := Growth{Process: process, Bound: bound}
+	var xx, xy, yy float64
+	levels := 0
+	for _, points := range lifetimes {
+		if len(points) < warmUp+2 {
+			continue
+		}
+		points = points[warmUp:]
+		levels++
+		g.Samples += len(points)
+		var meanRound, meanValue float64
+		for _, p := range points {
+			meanRound += p.round / float64(len(points))
+			meanValue += p.value / float64(len(points))
+		}
+		for _, p := range points {
+			x, y := p.round-meanRound, p.value-meanValue
+			xx, xy, yy = xx+x*x, xy+x*y, yy+y*y
+		}
+	}
+	const least = 8
+	free := g.Samples - levels - 1
+	if free < least {
+		g.Slope, g.StandardError = math.NaN(), math.NaN()
+		return g
+	}
+	g.Slope = xy / xx
+	g.StandardError = math.Sqrt(max(0, yy-g.Slope*xy) / float64(free) / xx)
+	return g
+}

@@ -1,0 +1,74 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package soak
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// samplesOf returns the samples of some lifetimes of a process, each of which begins at a level of
+// its own, fills its caches, and then grows by so much in a round.
+func samplesOf(lifetimes int, perRound, noise float64) (samples []Sample) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range lifetimes {
+		level := 1000 * r.Float64()
+		for round := range EpochLength - Disturbed + 1 {
+			value := level + perRound*float64(round) + noise*r.NormFloat64()
+			if round < warmUp {
+				value -= 500
+			}
+			samples = append(samples, Sample{Process: "kubelet", Lifetime: fmt.Sprint(i), Round: i*EpochLength + round, Values: map[string]float64{"heap": value}})
+		}
+	}
+	return samples
+}
+
+func TestGrowthIsFoundBeyondItsBoundAndNotBelow(t *testing.T) {
+	bounds := []Bound{{Name: "heap", PerRound: 64}}
+	for _, test := range []struct {
+		perRound, noise float64
+		beyond          bool
+	}{{0, 30, false}, {40, 30, false}, {200, 30, true}, {200, 1000, false}} {
+		found := GrowthOf(samplesOf(4, test.perRound, test.noise), bounds)
+		if len(found) != 1 || found[0].Beyond() != test.beyond {
+			t.Errorf("of growth by %v with a noise of %v it says %v, want %v", test.perRound, test.noise, found, test.beyond)
+		}
+	}
+}
+
+func TestGrowthIsThatOfAllLifetimesTogether(t *testing.T) {
+	g := GrowthOf(samplesOf(5, 7, 0), []Bound{{Name: "heap", PerRound: 1}})[0]
+	if math.Abs(g.Slope-7) > 1e-9 || g.StandardError > 1e-6 || g.Samples != 5*(EpochLength-Disturbed+1-warmUp) {
+		t.Errorf("it is %+v, want 7 in a round", g)
+	}
+	if text := g.String(); !strings.Contains(text, "GROWS") || !strings.Contains(text, "kubelet, heap") {
+		t.Errorf("it reads %q", text)
+	}
+}
+
+func TestFewSamplesTellNothing(t *testing.T) {
+	g := GrowthOf(samplesOf(1, 1e6, 0), Bounds)
+	for _, g := range g {
+		if g.Beyond() || !strings.Contains(g.String(), "too few") {
+			t.Errorf("of one lifetime it says %s", g)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package soak
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// State is what all parts have done together. Each part goes on with the round after the last one
+// that ended.
+type State struct {
+	Seed uint64
+	// Parts counts those that have begun, and Next is the number of the next round.
+	Parts, Next int
+	Elapsed     time.Duration
+	// Pods counts those that were created, and Events those that took place, by their actions and
+	// components.
+	Pods     int
+	Events   map[string]int
+	Samples  []Sample
+	Findings []Finding
+}
+
+// Finding is a round that failed.
+type Finding struct {
+	Round int
+	Text  string
+}
+
+// Load reads the state in a directory. Without one it begins with the seed, which must not be zero
+// then. With one, the seed must be the same or zero.
+func Load(dir string, seed uint64) (*State, error) {
+	path := file(dir)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &State{Seed: seed, Events: map[string]int{}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &State{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("%s: %w; remove it to begin again", path, err)
+	}
+	if seed != 0 && seed != s.Seed {
+		return nil, fmt.Errorf("%s: field Seed is %d, and the seed of this part is %d; use the same, or another directory", path, s.Seed, seed)
+	}
+	return s, nil
+}
+
+func file(dir string) string { return filepath.Join(dir, "state.json") }
+
+// Save writes the state into a directory, whole or not at all.
+func (s *State) Save(dir string) error {
+	data, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	next := file(dir) + ".new"
+	if err := os.WriteFile(next, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, file(dir))
+}
+
+// Report says what all parts have done and found.
+func (s *State) Report() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "seed %d: %d rounds in %.2f hours and %d parts, with %d pods\n", s.Seed, s.Next, s.Elapsed.Hours(), s.Parts, s.Pods)
+	for _, event := range slices.Sorted(maps.Keys(s.Events)) {
+		fmt.Fprintf(&text, "%5d times %s\n", s.Events[event], event)
+	}
+	for _, growth := range GrowthOf(s.Samples, Bounds) {
+		fmt.Fprintln(&text, growth)
+	}
+	fmt.Fprintf(&text, "rounds that failed: %d\n", len(s.Findings))
+	for _, finding := range s.Findings {
+		fmt.Fprintf(&text, "round %d (%s): %s\n", finding.Round, Again(s.Seed, finding.Round), finding.Text)
+	}
+	return text.String()
+}
+
+// Again is the command that runs one round again.
+func Again(seed uint64, round int) string {
+	return fmt.Sprintf("make soak SEED=%d ROUND=%d", seed, round)
+}
