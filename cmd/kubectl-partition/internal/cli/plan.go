@@ -255,6 +255,7 @@ func (o *planOptions) live(ctx context.Context, names []string) ([]plan.Node, er
 	if err != nil {
 		return nil, err
 	}
+	config.QPS = -1 // a few nodes are read at the same time; client-go's 5 requests a second would take minutes for hundreds
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
