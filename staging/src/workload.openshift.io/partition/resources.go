@@ -114,8 +114,12 @@ func cpuLimitOf(value string) int64 {
 	return keys.CPULimit
 }
 
-// number parses an integer. It returns zero for any other text.
+// number parses an integer. It returns zero for any other text: for the empty one, which is that
+// of most limits, without the allocation of an error.
 func number(text string) int64 {
+	if text == "" {
+		return 0
+	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0
