@@ -55,6 +55,7 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	}
 	// What is not refused may change with a later run, and is told and counted by Validate.
 	earlier, _ := a.GetReinvocationContext().Value(PluginName).(run)
+	before := earlier
 	switch {
 	case decision.Outcome == partition.Refused:
 		if !earlier.counted {
@@ -79,7 +80,10 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	if decision.Outcome == partition.Skipped {
 		earlier.taken = decision.Target
 	}
-	a.GetReinvocationContext().SetValue(PluginName, earlier)
+	// A pod that is partitioned in its only run leaves nothing, which is what is there already.
+	if earlier != before {
+		a.GetReinvocationContext().SetValue(PluginName, earlier)
+	}
 	return nil
 }
 
@@ -119,11 +123,10 @@ func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.P
 		if err != nil {
 			return partition.Decision{}, err
 		}
-		policy.Gate = partition.Always(reason)
-		if reason == partition.NoReason {
-			if err := p.constraints.Complete(a, pod, again, &policy); err != nil {
-				return partition.Decision{}, err
-			}
+		if reason != partition.NoReason {
+			policy.Gate = partition.Always(reason)
+		} else if err := p.constraints.Complete(a, pod, again, &policy); err != nil {
+			return partition.Decision{}, err
 		}
 	}
 	return partition.Mutate(internalpod.View(pod), policy), nil

@@ -89,7 +89,8 @@ func (g *Gate) Ask(ctx context.Context, namespace, workloadType string) (partiti
 		return ofType, err
 	}
 	found, err := g.namespaces.Get(namespace)
-	if apierrors.IsNotFound(err) || (err == nil && partition.NamespaceReason(found.Annotations, workloadType) != partition.NoReason) {
+	// Even without an error, IsNotFound allocates.
+	if (err == nil && partition.NamespaceReason(found.Annotations, workloadType) != partition.NoReason) || (err != nil && apierrors.IsNotFound(err)) {
 		// The cache may be behind a namespace that was created or annotated a moment ago.
 		found, err = g.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	}
