@@ -54,8 +54,9 @@ type noiseKind struct {
 	// others is the CPU time of other pods on the application's CPU, and steal what the
 	// hypervisor took of all CPUs.
 	others, steal time.Duration
-	// lists counts what was asked of the kube-apiserver.
-	lists int
+	// lists counts what was asked of the kube-apiserver, and pods the short pods that have ended
+	// meanwhile.
+	lists, pods int
 }
 
 // BenchmarkNoise measures how an application with an exclusive CPU is disturbed while the pool is
@@ -103,8 +104,8 @@ func BenchmarkNoise(b *testing.B) {
 	}
 	for _, kind := range kinds {
 		r := kind.reading
-		b.Logf("%s: %.0f involuntary switches a minute, %.2f %% of the time lost, gaps p99.99 %s, largest %s; other pods on its CPU %s; stolen %s; %d lists",
-			kind.name, r.PerMinute(), 100*r.Share(), r.Quantile(0.9999), r.Largest, kind.others, kind.steal, kind.lists)
+		b.Logf("%s: %.0f involuntary switches a minute, %.2f %% of the time lost, gaps p99.99 %s, largest %s; other pods on its CPU %s; stolen %s; %d lists and %d short pods",
+			kind.name, r.PerMinute(), 100*r.Share(), r.Quantile(0.9999), r.Largest, kind.others, kind.steal, kind.lists, kind.pods)
 		b.ReportMetric(r.PerMinute(), "switches/min-"+kind.name)
 		b.ReportMetric(float64(r.Largest.Microseconds()), "µs-largest-"+kind.name)
 		if kind.policy == "static" {
@@ -135,8 +136,9 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name st
 			annotations, requests = nil, "memory=8Mi"
 		}
 		lists := listWithoutPause(b, c)
-		storm(b, c, namespace, length-20*time.Second, annotations, requests)
+		ended, _ := storm(b, c, namespace, length-20*time.Second, annotations, requests)
 		kind.lists += lists()
+		kind.pods += ended
 	}
 	time.Sleep(time.Until(began.Add(length - 4*time.Second))) // nearly all of the period that the meter sees
 	after := noiseAccount(b, p)
