@@ -46,7 +46,7 @@ find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 # what they build and run read. A path belongs here only if that is plain: what is missing costs
 # time, and what is wrong costs the truth.
 irrelevant() {
-  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test)[.]sh$|scripts/lint/|build/lint/'
+  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
   local beside="$text|docs/user/(companions|cpupolicy[^/]*|images|support)[.]md$|cmd/images/|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/conformance/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
   case $1 in
     verify | preview) echo "^($beside|docs/|cluster/|cmd/kubectl-partition/|test/)" ;;
