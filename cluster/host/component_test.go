@@ -66,8 +66,22 @@ func TestProcessIsFoundAgain(t *testing.T) {
 	if err := again.Stop(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.PID(); got != 0 || unix.Kill(pid, 0) == nil {
-		t.Errorf("after Stop its PID is %d, want 0, and process %d to be gone", got, pid)
+	if got := p.PID(); got != 0 {
+		t.Errorf("after Stop its PID is %d, want 0", got)
+	}
+	awaitReaped(t, pid)
+}
+
+// awaitReaped waits until a child that has ended is no zombie any more.
+func awaitReaped(t *testing.T, pid int) {
+	t.Helper()
+	if err := poll.Until(t.Context(), endPause, 10*time.Second, func(context.Context) error {
+		if unix.Kill(pid, 0) == nil {
+			return fmt.Errorf("there still is a process %d", pid)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
