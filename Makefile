@@ -25,8 +25,9 @@ GOTESTSUM := $(OUT)/bin/gotestsum
 # GOTEST is go test -v, after which what failed is printed once more.
 GOTEST = "$(CURDIR)/$(GOTESTSUM)" --format=standard-verbose --hide-summary=skipped --
 # E2E_RUN selects end-to-end tests by name; empty is all. SHORT=-short leaves out the long ones,
-# with the unpatched binaries and kwok, which only they need. OLDER are the releases of which kubelets are
-# tried with RELEASE's control plane.
+# with the unpatched binaries and kwok, which only they need, and unit tests and lint of what takes
+# minutes to compile. OLDER are the releases of which kubelets are tried with RELEASE's control
+# plane.
 E2E_RUN ?=
 SHORT   ?=
 # VM_SUITE is the suite of package e2e that runs in a VM, and E2E_SUITE selects tests of it
@@ -161,13 +162,16 @@ test-all: ## Run all tests: also upstream's own on every release, older binaries
 check: $(CARRY) ## Check a change to Go code before a commit: format, vet, unit tests, types in the tree
 	scripts/check.sh $(RELEASE) $(MODULES)
 
+# LONG_TO_COMPILE are modules that import Prometheus' own code or upstream's test framework.
+LONG_TO_COMPILE := cmd/kubectl-partition/alerts/test test/workloadpartitioning
+CHECKED = $(if $(SHORT),$(filter-out $(LONG_TO_COMPILE),$(MODULES)),$(MODULES))
 # With the race detector, what the plugin and Prometheus' own code import would take ten minutes
-# to compile.
-RACE := $(filter-out test/% cmd/kubectl-partition%,$(MODULES))
+# to compile. What the companions import takes two.
+RACE = $(filter-out test/% cmd/kubectl-partition% $(if $(SHORT),operators),$(MODULES))
 .PHONY: unit
 unit: ## Run the unit tests, most of them with the race detector
 	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && go test -race ./...); done
-	@for module in $(filter cmd/kubectl-partition%,$(MODULES)); do echo "unit tests of $$module" >&2; (cd $$module && go test ./...); done
+	@for module in $(filter cmd/kubectl-partition%,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && go test ./...); done
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a minute
@@ -182,7 +186,7 @@ fuzz: ## Run each fuzz target for a minute
 
 .PHONY: lint
 lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patches
-	scripts/lint.sh $(MODULES)
+	scripts/lint.sh $(CHECKED)
 	$(CARRY) lint $(RELEASE)
 	$(CARRY) export --check $(RELEASE)
 

@@ -25,12 +25,12 @@ generate: packages ## Write the companions' CRDs, roles and deepcopy functions f
 
 .PHONY: operators-test
 operators-test: build ## Run the companions' tests, with a kube-apiserver and etcd for each package
-	cd operators && $(CONTROL_PLANE) CGO_ENABLED=0 go test -count=1 ./...
+	cd operators && $(CONTROL_PLANE) go test -count=1 ./...
 
 .PHONY: operators-browser
 operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
 	scripts/install-packages.sh browser
-	cd operators && $(CONTROL_PLANE) TEST_ASSET_CHROMIUM="$$(command -v chromium)" CGO_ENABLED=0 \
+	cd operators && $(CONTROL_PLANE) TEST_ASSET_CHROMIUM="$$(command -v chromium)" \
 	  $(GOTEST) -count=1 -run='^TestTheConsoleInABrowser$$' ./cpupolicy/controller
 
 .PHONY: operators-e2e

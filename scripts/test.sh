@@ -174,9 +174,12 @@ finish() {
 # run_checks runs the parts that need no node. The order is that in which a mistake shows
 # soonest.
 run_checks() {
-  local why_no_vm=$1
-  part "unit tests" unit
-  part "lint" lint
+  local why_no_vm=$1 short=()
+  if [[ $target == test ]]; then
+    short=(SHORT=-short)
+  fi
+  part "unit tests" unit "${short[@]}"
+  part "lint" lint "${short[@]}"
   part "round trip of the series" round-trip
   part "the series applied to every release" lint-series
   if [[ -z $why_no_vm ]]; then
@@ -237,10 +240,12 @@ run_nodes() {
   node_part "virtual machine: core" e2e-vm-core
   if [[ $oldest != "$release" ]]; then
     skipped "end-to-end core on $oldest" "its binaries take long to build; make test-all or make e2e-core RELEASE=$oldest runs it"
-    skipped "the long end-to-end tests" "they, and the unpatched binaries that they need, take a quarter of an hour; make test-all or make e2e runs them"
-  skipped "TestKubeletsOfOlderReleases" "their binaries take long to build; make test-all or make e2e runs it"
+    skipped "TestKubeletsOfOlderReleases" "their binaries take long to build; make test-all or make e2e runs it"
   fi
-  skipped "the specs of any cluster" "upstream's test framework takes long to compile; make test-all or make e2e runs them"
+  skipped "the long end-to-end tests" "they, and the unpatched binaries that they need, take a quarter of an hour; make test-all or make e2e runs them"
+  skipped "the companions with the race detector" "what they import takes long to compile; make test-all or make unit runs them"
+  skipped "unit tests and lint of the alerts" "Prometheus' own code takes long to compile; make test-all, make unit and make lint do both"
+  skipped "the specs of any cluster, and their lint" "upstream's test framework takes long to compile; make test-all or make e2e runs them"
   skipped "the series verified on every release" "the releases take long to compile; make test-all or make verify does it"
   skipped "rebase to other releases" "it needs still more releases; make test-all or make rebase-test does it"
   skipped "the series on a pre-release" "it takes long to compile; make test-all or make preview does it"
