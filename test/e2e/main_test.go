@@ -62,6 +62,7 @@ func TestMain(m *testing.M) {
 	if *systemd {
 		config = config.OnDedicatedHost()
 		config.ReconcilePeriod = 2 * time.Second // an emulated VM has no time for more
+		fixture.Awake = fixture.AwakeEmulated
 	} else {
 		config.ReconcilePeriod = 500 * time.Millisecond
 	}
