@@ -48,7 +48,7 @@ func (c *Cluster) CreateNamespace(t *testing.T) {
 
 // awake works for some milliseconds, five times a second. All of it is one process with the pod's name: a
 // shell that waits starts none.
-const awake = `mkfifo /never; exec 3<>/never; echo -n %s >/proc/$$/comm; trap exit TERM
+const awake = `mkfifo /never; exec 3<>/never; echo -n %s >/proc/self/comm; trap exit TERM
 while :; do i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; read -t 0.2 x <&3; done`
 
 // Pod returns a pod of one container that is awake. Its name has at most 15 bytes. Requests and limits
