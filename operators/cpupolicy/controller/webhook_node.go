@@ -137,6 +137,9 @@ func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupo
 				text += "\n" + oneLine(f)
 			}
 		}
+		if o := observedOf(node); o != nil && situation.Refused != "" {
+			text += fmt.Sprintf("\nthe agent saw that at %s; a request from %s on has the node observed again", o.At.Format(time.RFC3339), o.At.Add(v.situations.fresh).Format(time.RFC3339))
+		}
 		return refused(http.StatusConflict, metav1.StatusReasonConflict, text).WithWarnings(warnings...)
 	}
 	if cpupolicy.IsControlPlane(node) && !dryRun {

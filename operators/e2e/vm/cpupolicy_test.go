@@ -41,6 +41,7 @@ func TestNodesWithSystemdSwitchTheirCPUManagerPolicy(t *testing.T) {
 		{"the agent is killed at random instants", killedAtRandom},
 		{"the power fails", powerFails},
 		{"jobs, controllers and annotations come and go", disorder},
+		{"a person switches in a browser", inBrowser},
 		{"rke2 runs the kubelet", rke2},
 		{"of two nodes of the control plane one switches at a time", controlPlane},
 		{"pods move to a second static node", secondNode},
@@ -125,7 +126,12 @@ func refusals(t *testing.T, s *site) {
 		}
 		n.Run(t, "rm "+dropIns+"/50-options.conf")
 	})
-	n.Change(t, "none")
+	if err := n.Request(t.Context(), "none"); err != nil && !strings.Contains(err.Error(), "has the node observed again") {
+		t.Errorf("the refusal %q does not say when the node is observed again", err)
+	}
+	n.WaitFor(t, n.Limit, "who has mended the node may ask", func() error { return n.Request(t.Context(), "none") })
+	n.AwaitStatus(t, "complete")
+	n.InForce(t, "none")
 	t.Run("the policy as a flag", func(t *testing.T) {
 		const unit = "/etc/systemd/system/kubelet.service.d/zz-flag.conf"
 		n.Run(t, `{ printf '[Service]\nExecStart=\n'; sed -n 's/^ExecStart=\(..*\)/ExecStart=\1 --cpu-manager-policy=none/p' /etc/systemd/system/kubelet.service.d/99-partition-agent-config-dir.conf; } > `+unit)
