@@ -39,9 +39,10 @@ operators-e2e: build $(GOTESTSUM) operators-images ## Run the companions' end-to
 
 # What has passed with the same programs is not run again; it is noted in _output/operators/passed.
 .PHONY: operators-e2e-vm
-operators-e2e-vm: build $(GOTESTSUM) vm-packages operators-images $(CLUSTER) ## Run the companions' end-to-end tests in virtual machines, with systemd; also make e2e-vm OPERATOR=cpupolicy
+operators-e2e-vm: build $(GOTESTSUM) vm-packages operators-images $(CLUSTER) $(PLUGIN) ## Run the companions' end-to-end tests in virtual machines, with systemd; also make e2e-vm OPERATOR=cpupolicy
+	scripts/install-packages.sh browser
 	cd operators && CGO_ENABLED=0 $(GOTEST) -count=1 -timeout=90m -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
-	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(CURDIR)/$(OUT)/operators/passed"
+	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -plugin="$(CURDIR)/$(PLUGIN)" -chromium="$$(command -v chromium)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(CURDIR)/$(OUT)/operators/passed"
 
 .PHONY: install
 install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl

@@ -46,6 +46,8 @@ var (
 	// images is a directory that images build has written, and controller the program
 	// partition-controller of this host.
 	images, controller string
+	// plugin is the program kubectl-partition, and chromium a browser.
+	plugin, chromium string
 	// passed is a directory with a file for each row that has passed with this payload.
 	passed string
 )
@@ -61,6 +63,8 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&files.Cluster, "cluster", "", "the command of module cluster")
 	flag.StringVar(&images, "images", "", "directory of the companions' images, as images build writes it")
 	flag.StringVar(&controller, "controller", "", "the program partition-controller")
+	flag.StringVar(&plugin, "plugin", "", "the program kubectl-partition")
+	flag.StringVar(&chromium, "chromium", "", "the program chromium")
 	flag.StringVar(&agent, "agent", "", "the program partition-agent")
 	flag.StringVar(&passed, "passed", "", "directory in which it is noted which rows have passed; such a row is not run again with the same programs. Empty means that all are run")
 	flag.Parse()
