@@ -145,7 +145,8 @@ func refusals(t *testing.T, s *site) {
 	n.AwaitReady(t)
 }
 
-// A failure that nobody can foresee: the reservation appears when the kubelet starts.
+// A failure that nobody can foresee: a reservation appears when the kubelet starts. It is of memory, since that of
+// CPU is the pool.
 func rollBack(t *testing.T, s *site) {
 	n := s.first()
 	const unit = "/etc/systemd/system/kubelet.service.d/20-breaks.conf"
@@ -153,7 +154,7 @@ func rollBack(t *testing.T, s *site) {
 cd `+dropIns+`
 rm -f 50-breaks.conf
 grep -q 'cpuManagerPolicy: static' `+rig.DropIn+` || exit 0
-printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nkubeReserved: {cpu: "64"}\n' > 50-breaks.conf
+printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nkubeReserved: {memory: 64Ti}\n' > 50-breaks.conf
 `)
 	n.Run(t, `chmod 700 /usr/local/sbin/breaks; printf '[Service]\nExecStartPre=/usr/local/sbin/breaks\n' > `+unit+`; systemctl daemon-reload`)
 	n.MustRequest(t, "static")
