@@ -73,52 +73,110 @@ type Opened struct {
 	Pod           string
 	// Fingerprint is the SHA-256 fingerprint of the console's certificate, as browsers show it.
 	Fingerprint string
+	// port is that of Console.
+	port uint16
 }
 
-// Open opens the console, calls opened, and serves until the context ends.
-func Open(ctx context.Context, o Options, opened func(Opened)) error {
+// Events are calls that say what becomes of a console that is open. Each is required.
+type Events struct {
+	// Opened is called once the console can be used, and again each time that its connection is back.
+	Opened func(Opened)
+	// Lost is called with the error that has ended a connection.
+	Lost func(error)
+}
+
+const (
+	// retryPeriod is the time between two tries to connect again, and retryLimit that until the last one. A
+	// kubelet that starts again ends the connections to its pods; a switch of its policy takes up to 150 seconds.
+	retryPeriod = 2 * time.Second
+	retryLimit  = 5 * time.Minute
+)
+
+// Open opens the console, and serves until the context ends. A connection that ends is made again, for five
+// minutes.
+func Open(ctx context.Context, o Options, events Events) error {
 	// Who gets no token is told before anything is opened. The page gets a new one each time.
 	if _, err := o.Token(ctx); err != nil {
 		return err
 	}
-	roots, err := o.roots(ctx)
-	if err != nil {
-		return err
-	}
-	pod, err := o.pod(ctx)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	local, lost, err := o.forward(ctx, pod)
+	is, lost, err := o.connect(ctx)
 	if err != nil {
-		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	certificate, err := o.verify(ctx, local, roots)
-	if err != nil {
-		return fmt.Errorf("pod %s/%s: its console, port %d: %w", pod.Namespace, pod.Name, portOf(pod), err)
+		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	is := Opened{Console: fmt.Sprintf("https://localhost:%d", local), Pod: pod.Name, Fingerprint: Fingerprint(certificate.Raw)}
 	page := newPage(is, o.Token)
-	is.Page = "http://" + listener.Addr().String() + page.path
+	url := "http://" + listener.Addr().String() + page.path
 	server := &http.Server{Handler: page, ReadTimeout: patience, WriteTimeout: 2 * patience}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer server.Close()
-	opened(is)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-served:
-		return err
-	case err := <-lost:
-		return fmt.Errorf("pod %s/%s: %w; begin again, and sign in once more", pod.Namespace, pod.Name, err)
+	for {
+		is.Page = url
+		events.Opened(is)
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-served:
+			return err
+		case err := <-lost:
+			events.Lost(fmt.Errorf("pod %s/%s: %w", o.Namespace, is.Pod, err))
+		}
+		o.Port = is.port // the browser knows this one
+		limited, end := context.WithTimeout(ctx, retryLimit)
+		err := errors.New("nobody has tried")
+		for err != nil && limited.Err() == nil {
+			select {
+			case <-limited.Done():
+			case <-time.After(retryPeriod):
+				is, lost, err = o.connect(ctx)
+			}
+		}
+		end()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("there is no connection for %s; begin again, and sign in once more: %w", retryLimit, err)
+		}
+		page.now(is)
 	}
+}
+
+// connect forwards the port, and checks whose certificate is there. lost gets the error with which that ends.
+func (o Options) connect(ctx context.Context) (is Opened, lost <-chan error, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			cancel()
+		}
+	}()
+	roots, err := o.roots(ctx)
+	if err != nil {
+		return is, nil, err
+	}
+	pod, err := o.pod(ctx)
+	if err != nil {
+		return is, nil, err
+	}
+	local, lost, err := o.forward(ctx, pod)
+	if err != nil {
+		return is, nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	certificate, err := o.verify(ctx, local, roots)
+	if err != nil {
+		return is, nil, fmt.Errorf("pod %s/%s: its console, port %d: %w", pod.Namespace, pod.Name, portOf(pod), err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		ended <- <-lost
+	}()
+	return Opened{Console: fmt.Sprintf("https://localhost:%d", local), Pod: pod.Name, Fingerprint: Fingerprint(certificate.Raw), port: local}, ended, nil
 }
 
 // roots are the authorities by which kube-apiserver knows the companion's webhooks. The console has

@@ -23,6 +23,7 @@ import (
 	_ "embed"
 	"html/template"
 	"net/http"
+	"sync/atomic"
 )
 
 //go:embed page.html
@@ -34,19 +35,24 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 // so it is at a path that nobody guesses, for this host alone.
 type page struct {
 	path  string
-	is    Opened
 	token TokenSource
+	is    atomic.Pointer[Opened]
 }
 
 func newPage(is Opened, token TokenSource) *page {
-	return &page{path: "/" + rand.Text(), is: is, token: token}
+	p := &page{path: "/" + rand.Text(), token: token}
+	p.now(is)
+	return p
 }
+
+// now says which console is open.
+func (p *page) now(is Opened) { p.is.Store(&is) }
 
 // ServeHTTP implements http.Handler. The token is a new one each time.
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Security-Policy", "default-src 'none'; form-action "+p.is.Console+"; frame-ancestors 'none'; base-uri 'none'")
+	header.Set("Content-Security-Policy", "default-src 'none'; form-action "+p.is.Load().Console+"; frame-ancestors 'none'; base-uri 'none'")
 	// The console asks where a form is from, and nobody needs the path.
 	header.Set("Referrer-Policy", "origin")
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -68,7 +74,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := pageTemplate.Execute(&content, struct {
 		Opened
 		User, Token string
-	}{p.is, cmp.Or(claimsOf(token).Subject, "the user of your token"), token}); err != nil {
+	}{*p.is.Load(), cmp.Or(claimsOf(token).Subject, "the user of your token"), token}); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

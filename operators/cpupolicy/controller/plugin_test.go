@@ -276,7 +276,7 @@ func TestThePluginSignsABrowserIn(t *testing.T) {
 	go func() {
 		ended <- pluginconsole.Open(ctx, pluginconsole.Options{
 			Config: config, Client: kubectl.Kube, Namespace: c.Namespace, Token: pluginconsole.OfServiceAccount(kubectl.Kube, subject.Namespace, subject.Name),
-		}, func(is pluginconsole.Opened) { opened <- is })
+		}, pluginconsole.Events{Opened: func(is pluginconsole.Opened) { opened <- is }, Lost: func(error) {}})
 	}()
 	var is pluginconsole.Opened
 	select {

@@ -104,7 +104,17 @@ func (b *Browser) Cookies() []*network.Cookie {
 // Open shows the page of a URL.
 func (b *Browser) Open(url string) {
 	b.t.Helper()
-	run(b, chromedp.Navigate(url))
+	if err := b.TryToOpen(url); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TryToOpen is Open for a server that may be away, which is an error.
+func (b *Browser) TryToOpen(url string) error {
+	ctx, cancel := context.WithTimeout(b.ctx, b.limit)
+	defer cancel()
+	_, err := chromedp.Run(ctx, chromedp.Navigate(url))
+	return err
 }
 
 // Type types a text where the focus is.

@@ -43,7 +43,10 @@ func inBrowser(t *testing.T, s *site) {
 	await := func(parts ...string) {
 		t.Helper()
 		n.WaitFor(t, n.SwitchLimit, "the console shows it", func() error {
-			b.Open(console + "/hosts")
+			// The switch ends the connection, which goes through the kubelet.
+			if err := b.TryToOpen(console + "/hosts"); err != nil {
+				return err
+			}
 			row := b.Row(n.Name)
 			for _, part := range parts {
 				if !strings.Contains(row, part) {

@@ -49,7 +49,10 @@ cpupolicy.workload.openshift.io; in the namespace partition-cpupolicy, to get th
 Deployment, to list pods and to create pods/portforward; and with --as-service-account to
 create serviceaccounts/token.
 
-Exit codes: 0, or 2 if the console cannot be opened or its pod has ended.`,
+A connection that ends, as it does when the kubelet of the console's pod starts again, is
+made again.
+
+Exit codes: 0, or 2 if the console cannot be opened, or not again within five minutes.`,
 		Example: `  kubectl partition console --as-service-account team-a/alice`,
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error { return c.console(command.Context(), account, port) },
@@ -73,11 +76,26 @@ func (c *companion) console(ctx context.Context, account string, port uint16) er
 		}
 		token = console.OfServiceAccount(client.Kube, namespace, name)
 	}
-	return console.Open(ctx, console.Options{Config: c.rest, Client: client.Kube, Namespace: client.Namespace, Port: port, Token: token}, func(opened console.Opened) {
-		fmt.Fprintf(c.streams.Out, `Sign in:      %s
+	first := console.Opened{}
+	return console.Open(ctx, console.Options{Config: c.rest, Client: client.Kube, Namespace: client.Namespace, Port: port, Token: token}, console.Events{
+		Opened: func(now console.Opened) {
+			switch {
+			case first.Pod == "":
+				first = now
+				fmt.Fprintf(c.streams.Out, `Sign in:      %s
 Console:      %s, in pod %s
 Certificate:  SHA-256 %s
 Ctrl-C ends this.
-`, opened.Page, opened.Console, output.Printable(opened.Pod), opened.Fingerprint)
+`, now.Page, now.Console, output.Printable(now.Pod), now.Fingerprint)
+			case now.Pod == first.Pod && now.Fingerprint == first.Fingerprint:
+				fmt.Fprintln(c.streams.Out, "Connected again.")
+			default:
+				first = now
+				fmt.Fprintf(c.streams.Out, "Connected again, to pod %s; sign in once more.\nCertificate:  SHA-256 %s\n", output.Printable(now.Pod), now.Fingerprint)
+			}
+		},
+		Lost: func(err error) {
+			fmt.Fprintf(c.streams.ErrOut, "The connection has ended, and is tried again for five minutes: %v\n", err)
+		},
 	})
 }
