@@ -163,7 +163,7 @@ func (o Options) connect(ctx context.Context) (is Opened, lost <-chan error, err
 	if err != nil {
 		return is, nil, err
 	}
-	local, lost, err := o.forward(ctx, pod)
+	local, broken, err := o.forward(ctx, pod)
 	if err != nil {
 		return is, nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -174,7 +174,7 @@ func (o Options) connect(ctx context.Context) (is Opened, lost <-chan error, err
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
-		ended <- <-lost
+		ended <- <-broken
 	}()
 	return Opened{Console: fmt.Sprintf("https://localhost:%d", local), Pod: pod.Name, Fingerprint: Fingerprint(certificate.Raw), port: local}, ended, nil
 }
