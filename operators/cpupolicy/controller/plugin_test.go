@@ -269,7 +269,8 @@ func TestThePluginSignsABrowserIn(t *testing.T) {
 	} {
 		admin.create(t, object)
 	}
-	c.addReplica("n1", playKubelet(t, strings.TrimPrefix(c.Console(), "https://")))
+	port, restart := playKubelet(t, strings.TrimPrefix(c.Console(), "https://"))
+	c.addReplica("n1", port)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	opened, ended := make(chan pluginconsole.Opened, 1), make(chan error, 1)
@@ -278,14 +279,18 @@ func TestThePluginSignsABrowserIn(t *testing.T) {
 			Config: config, Client: kubectl.Kube, Namespace: c.Namespace, Token: pluginconsole.OfServiceAccount(kubectl.Kube, subject.Namespace, subject.Name),
 		}, pluginconsole.Events{Opened: func(is pluginconsole.Opened) { opened <- is }, Lost: func(error) {}})
 	}()
-	var is pluginconsole.Opened
-	select {
-	case is = <-opened:
-	case err := <-ended:
-		t.Fatal(err)
-	case <-time.After(patience):
-		t.Fatal("the console was not opened")
+	awaitOpened := func() (is pluginconsole.Opened) {
+		t.Helper()
+		select {
+		case is = <-opened:
+		case err := <-ended:
+			t.Fatal(err)
+		case <-time.After(patience):
+			t.Fatal("the console was not opened")
+		}
+		return is
 	}
+	is := awaitOpened()
 
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -341,6 +346,13 @@ func TestThePluginSignsABrowserIn(t *testing.T) {
 	if _, hosts := visit(http.MethodGet, is.Console+"/hosts", "", nil); !strings.Contains(hosts, "n1") || !strings.Contains(hosts, "system:serviceaccount:default:alice") {
 		t.Errorf("the hosts are %s", hosts)
 	}
+	restart()
+	if again := awaitOpened(); again != is {
+		t.Errorf("after a restart of the kubelet, what is open is %+v, want %+v", again, is)
+	}
+	if _, hosts := visit(http.MethodGet, is.Console+"/hosts", "", nil); !strings.Contains(hosts, "n1") {
+		t.Errorf("after a restart of the kubelet, the hosts are %s", hosts)
+	}
 	cancel()
 	select {
 	case err := <-ended:
@@ -383,9 +395,11 @@ func (c *cluster) addReplica(name string, port int) {
 }
 
 // playKubelet plays a kubelet that forwards every port to an address of this host, and returns its
-// port.
-func playKubelet(t testing.TB, to string) (port int) {
+// port. restart ends the connections that it has.
+func playKubelet(t testing.TB, to string) (port int, restart func()) {
 	t.Helper()
+	var all sync.Mutex
+	var connections []httpstream.Connection
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := httpstream.Handshake(r, w, []string{"portforward.k8s.io"}); err != nil {
 			return // it has answered
@@ -419,10 +433,19 @@ func playKubelet(t testing.TB, to string) (port int) {
 			return nil
 		})
 		if connection != nil {
+			all.Lock()
+			connections = append(connections, connection)
+			all.Unlock()
 			defer connection.Close()
 			<-connection.CloseChan()
 		}
 	}))
 	t.Cleanup(kubelet.Close)
-	return kubelet.Listener.Addr().(*net.TCPAddr).Port
+	return kubelet.Listener.Addr().(*net.TCPAddr).Port, func() {
+		all.Lock()
+		defer all.Unlock()
+		for _, connection := range connections {
+			_ = connection.Close() // it may have ended
+		}
+	}
 }
