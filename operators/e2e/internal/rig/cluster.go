@@ -29,6 +29,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"workload.openshift.io/kubernetes/cluster/poll"
 )
@@ -102,6 +103,14 @@ configMapGenerator:
 	}
 	c.Call(t, "apply", "--server-side", "-k", overlay)
 	c.Call(t, "rollout", "status", "--namespace="+Namespace, "deployment/partition-controller", "--timeout="+c.SwitchLimit.String())
+	// Until the end of its grace period, one with the former configuration may lead.
+	c.WaitFor(t, c.Limit, "one replica is left", func() error {
+		pods, err := c.Client.CoreV1().Pods(Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=partition-controller"})
+		if err == nil && len(pods.Items) != 1 {
+			err = fmt.Errorf("there are %d", len(pods.Items))
+		}
+		return err
+	})
 	return overlay
 }
 
