@@ -79,6 +79,8 @@ func configuration(t *testing.T, c *testenv.ControlPlane, name string, durations
 type replica struct {
 	keeper *Keeper
 	url    string
+	// calls counts those of kube-apiserver.
+	calls atomic.Int64
 	manager.Manager
 }
 
@@ -121,6 +123,7 @@ func newReplica(t *testing.T, c *testenv.ControlPlane, config *configv1alpha1.Co
 	r.GetWebhookServer().Register("/", http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		// So that each request looks at the certificate again.
 		w.Header().Set("Connection", "close")
+		r.calls.Add(1)
 		allow.ServeHTTP(w, request)
 	}))
 	if err := r.keeper.AddToManager(r); err != nil {
@@ -160,6 +163,24 @@ func webhooks(name string, replicas ...*replica) *admissionregistrationv1.Valida
 	return configuration
 }
 
+// awaitCalls waits until kube-apiserver calls these replicas. Before it knows a webhook configuration it
+// calls nobody, and allows what they have not seen.
+func awaitCalls(t *testing.T, c *testenv.ControlPlane, name string, replicas ...*replica) {
+	t.Helper()
+	testenv.Eventually(t, 20*time.Second, func() error {
+		var errs []error
+		for i, replica := range replicas {
+			errs = append(errs, replica.keeper.Ready(nil))
+			before := replica.calls.Load()
+			errs = append(errs, request(t.Context(), c, name))
+			if replica.calls.Load() == before {
+				errs = append(errs, fmt.Errorf("replica %d was not called", i))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
 // request makes kube-apiserver call the webhooks.
 func request(ctx context.Context, c *testenv.ControlPlane, name string) error {
 	return c.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -170,14 +191,14 @@ func request(ctx context.Context, c *testenv.ControlPlane, name string) error {
 func TestNoRequestIsRefusedWhileCertificatesAreRenewed(t *testing.T) {
 	c := testenv.Start(t)
 	const name = "renewed"
-	config := configuration(t, c, name, 14*time.Second, 8*time.Second, 2*time.Second)
+	config := configuration(t, c, name, 20*time.Second, 11*time.Second, 3*time.Second)
 	first, second := newReplica(t, c, config, 0), newReplica(t, c, config, time.Second)
 	configured := webhooks(name, first, second)
 	if err := c.Client.Create(t.Context(), configured); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Client.Delete(context.Background(), configured) })
-	testenv.Eventually(t, 20*time.Second, func() error { return request(t.Context(), c, name) })
+	awaitCalls(t, c, name, first, second)
 
 	var (
 		requests atomic.Int64
@@ -259,20 +280,27 @@ func TestWhatSomebodyRemovedComesBack(t *testing.T) {
 	if err := c.Client.Create(t.Context(), configured); err != nil {
 		t.Fatal(err)
 	}
-	works := func() error {
-		return errors.Join(replica.keeper.Ready(nil), request(t.Context(), c, name))
-	}
-	testenv.Eventually(t, 10*time.Second, works)
+	awaitCalls(t, c, name, replica)
 
 	t.Run("the CAs of the webhook configuration", func(t *testing.T) {
 		if err := c.Client.Delete(t.Context(), configured); err != nil {
 			t.Fatal(err)
 		}
+		testenv.Eventually(t, 20*time.Second, func() error {
+			before := replica.calls.Load()
+			if err := request(t.Context(), c, name); err != nil {
+				return err
+			}
+			if replica.calls.Load() != before {
+				return errors.New("kube-apiserver still knows the webhook")
+			}
+			return nil
+		})
 		configured = webhooks(name, replica)
 		if err := c.Client.Create(t.Context(), configured); err != nil {
 			t.Fatal(err)
 		}
-		testenv.Eventually(t, 10*time.Second, works)
+		awaitCalls(t, c, name, replica)
 	})
 	t.Run("the content of the Secret, and no request is refused", func(t *testing.T) {
 		var secret corev1.Secret
@@ -284,7 +312,9 @@ func TestWhatSomebodyRemovedComesBack(t *testing.T) {
 		if err := c.Client.Update(t.Context(), &secret); err != nil {
 			t.Fatal(err)
 		}
-		testenv.Always(t, 2*time.Second, works)
+		testenv.Always(t, 2*time.Second, func() error {
+			return errors.Join(replica.keeper.Ready(nil), request(t.Context(), c, name))
+		})
 		if err := c.Client.Get(t.Context(), replica.keeper.secret, &secret); err != nil {
 			t.Fatal(err)
 		}
