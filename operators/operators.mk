@@ -35,7 +35,7 @@ operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in 
 
 .PHONY: operators-e2e
 operators-e2e: build $(GOTESTSUM) operators-images ## Run the companions' end-to-end tests against a real node on this host
-	cd operators && $(GOTEST) -count=1 -timeout=10m ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
+	cd operators && $(GOTEST) $(SHORT) -count=1 -timeout=10m ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
 
 # What has passed with the same programs is not run again; it is noted in _output/operators/passed.
 .PHONY: operators-e2e-vm

@@ -232,6 +232,7 @@ run_nodes() {
     node_part "virtual machine: companions" operators-e2e-vm
     return
   fi
+  node_part "companions on a real node" operators-e2e SHORT=-short
   # Without OLDER, no binaries of older releases are built.
   node_part "end-to-end tests on a real node" e2e OLDER= SHORT=-short
   await_checks
@@ -243,6 +244,7 @@ run_nodes() {
     skipped "TestKubeletsOfOlderReleases" "their binaries take long to build; make test-all or make e2e runs it"
   fi
   skipped "the long end-to-end tests" "they, and the unpatched binaries that they need, take a quarter of an hour; make test-all or make e2e runs them"
+  skipped "the roll-back of a companion on a real node" "it waits for a minute and a half; make test-all or make operators-e2e runs it"
   skipped "the companions with the race detector" "what they import takes long to compile; make test-all or make unit runs them"
   skipped "unit tests and lint of the alerts" "Prometheus' own code takes long to compile; make test-all, make unit and make lint do both"
   skipped "the specs of any cluster, and their lint" "upstream's test framework takes long to compile; make test-all or make e2e runs them"

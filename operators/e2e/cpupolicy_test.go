@@ -102,6 +102,9 @@ func TestANodeSwitchesItsCPUManagerPolicy(t *testing.T) {
 		}
 	})
 	story("a kubelet that does not start is rolled back, although the agent is killed meanwhile", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("it waits for a minute and a half; make operators-e2e without SHORT=-short runs it")
+		}
 		const option = "no-such-option"
 		supervisor.breakNextStart("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicyOptions: {" + option + ": \"true\"}\n")
 		began := time.Now()
