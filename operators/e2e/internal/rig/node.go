@@ -122,9 +122,9 @@ func (n *Node) MustRequest(t *testing.T, policy string) {
 	}
 }
 
-// HeldLock reports whether a request was refused since another node's operation has the lock of the
+// heldLock reports whether a request was refused since another node's operation has the lock of the
 // control plane.
-func HeldLock(err error) bool {
+func heldLock(err error) bool {
 	return apierrors.IsConflict(err) && strings.Contains(err.Error(), "the lock of the control plane")
 }
 
@@ -157,7 +157,7 @@ func (n *Node) Change(t *testing.T, policy string) {
 	// Another node's operation gives the lock of the control plane back after it says that it is complete.
 	n.WaitFor(t, n.Limit, "the request is accepted", func() error {
 		err := n.Request(t.Context(), policy)
-		if err != nil && !HeldLock(err) {
+		if err != nil && !heldLock(err) {
 			t.Fatal(err)
 		}
 		return err
