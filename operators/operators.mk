@@ -25,7 +25,7 @@ generate: packages ## Write the companions' CRDs, roles and deepcopy functions f
 
 .PHONY: operators-test
 operators-test: build ## Run the companions' tests, with a kube-apiserver and etcd for each package
-	cd operators && $(CONTROL_PLANE) go test -count=1 ./...
+	cd operators && $(CONTROL_PLANE) go test -vet=off -count=1 ./...
 
 .PHONY: operators-browser
 operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
@@ -35,7 +35,7 @@ operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in 
 
 .PHONY: operators-e2e
 operators-e2e: build $(GOTESTSUM) operators-images ## Run the companions' end-to-end tests against a real node on this host
-	cd operators && $(GOTEST) $(SHORT) -count=1 -timeout=10m ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
+	cd operators && $(GOTEST) $(SHORT) -vet=off -count=1 -timeout=10m ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
 
 # What has passed with the same programs is not run again; it is noted in _output/operators/passed.
 .PHONY: operators-e2e-vm
