@@ -118,10 +118,19 @@ func Kubectl(t testing.TB) string {
 	return path
 }
 
-// Module is the directory of the module operators.
+// Module is the directory of the module operators: the first one above the test's that has a go.mod.
+// The names of source files do not tell it, since -trimpath shortens them.
 func Module() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	directory, err := os.Getwd()
+	if err != nil {
+		panic(err) // go test has just set it
+	}
+	for above := filepath.Dir(directory); above != directory; directory, above = above, filepath.Dir(above) {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			return directory
+		}
+	}
+	panic("testenv: no go.mod above the working directory, so this is no test that go test runs")
 }
 
 // Scheme has Kubernetes' kinds and those of all companions.
