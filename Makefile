@@ -22,8 +22,11 @@ BIN     := $(OUT)/$(RELEASE)/bin
 TREE    := $(OUT)/$(RELEASE)/kubernetes
 TOOLS   := $(OUT)/tools
 GOTESTSUM := $(OUT)/bin/gotestsum
+# ALIKE is the environment in which all of ours is compiled that runs without the race detector, so
+# that what commands, tests and lint import alike is compiled once.
+ALIKE := CGO_ENABLED=0 GOFLAGS="-trimpath $(GOFLAGS)"
 # GOTEST is go test -v, after which what failed is printed once more.
-GOTEST = "$(CURDIR)/$(GOTESTSUM)" --format=standard-verbose --hide-summary=skipped --
+GOTEST = $(ALIKE) "$(CURDIR)/$(GOTESTSUM)" --format=standard-verbose --hide-summary=skipped --
 # E2E_RUN selects end-to-end tests by name; empty is all. SHORT=-short leaves out the long ones,
 # with the unpatched binaries and kwok, which only they need, and unit tests and lint of what takes
 # minutes to compile. OLDER are the releases of which kubelets are tried with RELEASE's control
@@ -172,7 +175,7 @@ RACE = $(filter-out test/% cmd/kubectl-partition% $(if $(SHORT),operators),$(MOD
 .PHONY: unit
 unit: ## Run the unit tests, most of them with the race detector
 	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && go test -vet=off -race ./...); done
-	@for module in $(filter cmd/kubectl-partition%,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && go test -vet=off ./...); done
+	@for module in $(filter cmd/kubectl-partition%,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && $(ALIKE) go test -vet=off ./...); done
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a minute
@@ -254,7 +257,7 @@ ifeq ($(OPERATOR),)
 e2e-vm: build $(GOTESTSUM) vm-packages $(CLUSTER) $(PLUGIN) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet; fi
-	cd test/e2e && go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
+	cd test/e2e && $(ALIKE) go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
 	cd test/e2e && $(GOTEST) -count=1 -timeout=150m -run='$(E2E_RUN)' ./vm -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
 	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" -plugin="$(CURDIR)/$(PLUGIN)" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
 else
@@ -275,14 +278,14 @@ bench: build $(CARRY) ## Measure the packages, and start and creation of pods ag
 	cd staging/src/workload.openshift.io/partition && go test -run=NONE -bench=. ./...
 	cd cmd/kubectl-partition && go test -run=NONE -bench=. ./lint
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
-	cd test/e2e && go test -count=1 -timeout=30m -run=NONE -bench=. -skip='^Benchmark(Noise|ManyNodes|ProfileCreate|Soak)$$' -benchtime=1x . -args $(E2E_ARGS)
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=30m -run=NONE -bench=. -skip='^Benchmark(Noise|ManyNodes|ProfileCreate|Soak)$$' -benchtime=1x . -args $(E2E_ARGS)
 
 # ROUNDS is how often each kind of node takes its turn of about two minutes.
 ROUNDS ?= 2
 .PHONY: bench-noise
 bench-noise: build $(CARRY) ## Measure how an application with an exclusive CPU is disturbed, by this kubelet and by an unpatched one
 	$(CARRY) build --upstream $(RELEASE) kubelet
-	cd test/e2e && go test -count=1 -timeout=60m -v -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS)
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=60m -v -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS)
 
 # NODES and PODS are how many are simulated.
 NODES ?= 5000
@@ -290,13 +293,13 @@ PODS  ?= 20000
 .PHONY: bench-nodes
 bench-nodes: build kwok $(CARRY) $(PLUGIN) ## Measure a control plane with NODES=5000 simulated nodes and PODS=20000: the latch, creation, scheduling, a change of pools
 	$(CARRY) build --upstream $(RELEASE) kube-apiserver
-	cd test/e2e && go test -count=1 -timeout=3h -v -run=NONE -bench='^BenchmarkManyNodes$$' -benchtime=1x . -args $(E2E_ARGS) -nodes=$(NODES) -pods=$(PODS)
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=3h -v -run=NONE -bench='^BenchmarkManyNodes$$' -benchtime=1x . -args $(E2E_ARGS) -nodes=$(NODES) -pods=$(PODS)
 
 .PHONY: profile-create
 profile-create: build $(CARRY) ## Profile the creation of pods in a patched and in an unpatched kube-apiserver, and compare by functions
 	$(CARRY) build --upstream $(RELEASE) kube-apiserver
 	@mkdir -p $(OUT)/profiles
-	cd test/e2e && go test -count=1 -timeout=60m -v -run=NONE -bench='^BenchmarkProfileCreate$$' -benchtime=1x . -args $(E2E_ARGS) -profiles="$(CURDIR)/$(OUT)/profiles"
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=60m -v -run=NONE -bench='^BenchmarkProfileCreate$$' -benchtime=1x . -args $(E2E_ARGS) -profiles="$(CURDIR)/$(OUT)/profiles"
 
 # SOAK is a number of hours, SEED that of random numbers, and ROUND the only round to run. SOAK_STATE
 # is a directory: what all parts have done adds up there.
@@ -306,7 +309,7 @@ ROUND      ?=
 SOAK_STATE ?= $(OUT)/soak
 .PHONY: soak
 soak: build ## Run pods, restarts, and changes of pools on a node for SOAK=1 hours, and look for leaks, drift and growth
-	cd test/e2e && go test -count=1 -timeout=$$(awk 'BEGIN {print int(60 * $(SOAK)) + 30}')m -v -run=NONE -bench='^BenchmarkSoak$$' -benchtime=1x . -args $(E2E_ARGS) \
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=$$(awk 'BEGIN {print int(60 * $(SOAK)) + 30}')m -v -run=NONE -bench='^BenchmarkSoak$$' -benchtime=1x . -args $(E2E_ARGS) \
 	  -soak=$(SOAK) $(if $(SEED),-soak-seed=$(SEED)) $(if $(ROUND),-soak-round=$(ROUND)) -soak-state="$(abspath $(SOAK_STATE))"
 
 ##@ Other
@@ -326,16 +329,16 @@ help: ## Show this
 # go build knows what is up to date.
 .PHONY: $(CARRY) $(CLUSTER) $(GOTESTSUM) $(IMAGES) $(PLUGIN) $(SPECS)
 $(GOTESTSUM):
-	@GOBIN="$(CURDIR)/$(OUT)/bin" go install -C build/gotestsum tool
+	@GOBIN="$(CURDIR)/$(OUT)/bin" $(ALIKE) go install -C build/gotestsum tool
 $(CARRY):
-	@cd cmd/carry && go build -o "$(CURDIR)/$@" .
+	@cd cmd/carry && $(ALIKE) go build -o "$(CURDIR)/$@" .
 $(IMAGES):
-	@cd cmd/images && go build -o "$(CURDIR)/$@" .
+	@cd cmd/images && $(ALIKE) go build -o "$(CURDIR)/$@" .
 # Some of its dependencies are large, so the first time takes minutes.
 $(PLUGIN):
-	@cd cmd/kubectl-partition && go build -trimpath -ldflags='-s -w' -o "$(CURDIR)/$@" .
+	@cd cmd/kubectl-partition && $(ALIKE) go build -ldflags='-s -w' -o "$(CURDIR)/$@" .
 	@ln -sf kubectl-partition $(OUT)/bin/kubectl_complete-partition
 $(SPECS):
-	@cd test/workloadpartitioning && go test -c -o "$(CURDIR)/$@" .
+	@cd test/workloadpartitioning && $(ALIKE) go test -c -o "$(CURDIR)/$@" .
 $(CLUSTER):
-	@cd cluster && go build -o "$(CURDIR)/$@" ./cmd
+	@cd cluster && $(ALIKE) go build -o "$(CURDIR)/$@" ./cmd

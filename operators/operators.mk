@@ -13,7 +13,7 @@ OPERATOR ?=
 .PHONY: operators
 operators: packages ## Build the companions' programs, partition-controller and partition-agent
 	@echo "building the companions" >&2
-	@cd operators && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o "$(CURDIR)/$(OUT)/bin/" ./cmd/...
+	@cd operators && $(ALIKE) go build -buildvcs=false -ldflags='-s -w' -o "$(CURDIR)/$(OUT)/bin/" ./cmd/...
 
 .PHONY: operators-images
 operators-images: operators $(IMAGES) ## Make images of these programs, for this host's platform alone
@@ -23,11 +23,9 @@ operators-images: operators $(IMAGES) ## Make images of these programs, for this
 generate: packages ## Write the companions' CRDs, roles and deepcopy functions from their types and markers
 	scripts/generate.sh
 
-# The tests are compiled as the programs are, so that what both import is compiled once: without
-# cgo, and with trimmed paths.
 .PHONY: operators-test
 operators-test: build ## Run the companions' tests, with a kube-apiserver and etcd for each package
-	cd operators && CGO_ENABLED=0 $(CONTROL_PLANE) go test -trimpath -vet=off -count=1 ./...
+	cd operators && $(ALIKE) $(CONTROL_PLANE) go test -vet=off -count=1 ./...
 
 .PHONY: operators-browser
 operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
@@ -37,13 +35,13 @@ operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in 
 
 .PHONY: operators-e2e
 operators-e2e: build $(GOTESTSUM) operators-images ## Run the companions' end-to-end tests against a real node on this host
-	cd operators && CGO_ENABLED=0 $(GOTEST) $(SHORT) -trimpath -vet=off -count=1 -timeout=10m ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
+	cd operators && $(GOTEST) $(SHORT) -vet=off -count=1 -timeout=10m ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
 
 # What has passed with the same programs is not run again; it is noted in _output/operators/passed.
 .PHONY: operators-e2e-vm
 operators-e2e-vm: build $(GOTESTSUM) vm-packages operators-images $(CLUSTER) $(PLUGIN) ## Run the companions' end-to-end tests in virtual machines, with systemd; also make e2e-vm OPERATOR=cpupolicy
 	scripts/install-packages.sh browser
-	cd operators && CGO_ENABLED=0 $(GOTEST) -trimpath -count=1 -timeout=90m -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
+	cd operators && $(GOTEST) -count=1 -timeout=90m -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
 	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -plugin="$(CURDIR)/$(PLUGIN)" -chromium="$$(command -v chromium)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(CURDIR)/$(OUT)/operators/passed"
 
 .PHONY: install

@@ -19,17 +19,19 @@ git ls-files 'pkg/*.go' 'openshift-kube-apiserver/*.go' 'staging/*.go' | while r
     exit 1
   fi
 done
-GOBIN=$root/_output/bin go install -C build/lint tool
+# As the Makefile has it: what has been compiled for a test is not compiled again.
+alike=(env CGO_ENABLED=0 GOFLAGS="-trimpath ${GOFLAGS:-}")
+GOBIN=$root/_output/bin "${alike[@]}" go install -C build/lint tool
 for module in "$@"; do
   echo "lint of $module" >&2
   (
     cd "$module"
     go mod tidy -diff
-    go vet ./...
-    "$root/_output/bin/staticcheck" ./...
+    "${alike[@]}" go vet ./...
+    "${alike[@]}" "$root/_output/bin/staticcheck" ./...
   )
 done
 echo "lint of generated files" >&2
 scripts/generate.sh --check
 echo "lint of documentation and imports" >&2
-go test -count=1 ./scripts/lint
+"${alike[@]}" go test -count=1 ./scripts/lint
