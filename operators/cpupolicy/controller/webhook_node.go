@@ -118,7 +118,7 @@ func (v *nodeValidator) Handle(ctx context.Context, request admission.Request) a
 func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupolicy.Status, dryRun bool) admission.Response {
 	// The rules would take this very request for another one.
 	delete(node.Annotations, cpupolicy.StatusAnnotation)
-	situation, err := v.situations.of(ctx, node, status.Policy)
+	situation, err := v.settled(ctx, node, status.Policy)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("node %s: policy %s was not looked at: %w", node.Name, status.Policy, err))
 	}
@@ -151,6 +151,45 @@ func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupo
 		}
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+// An operation gives the lock of the control plane back a moment after its status has said how it
+// ended. Whoever waited for that end, and asks for the next node, waits for so long. It is less than
+// the five seconds that kube-apiserver waits for the webhook.
+const (
+	settleLimit = 3 * time.Second
+	settlePause = 100 * time.Millisecond
+)
+
+// settled returns what is known of a node, once no operation that has ended holds the lock of the
+// control plane. One that keeps it for longer is part of the situation.
+func (v *nodeValidator) settled(ctx context.Context, node *corev1.Node, policy cpupolicy.Policy) (situation cpupolicy.Situation, err error) {
+	err = wait.PollUntilContextTimeout(ctx, settlePause, settleLimit, true, func(ctx context.Context) (bool, error) {
+		found, err := v.situations.of(ctx, node, policy)
+		if err != nil {
+			return false, err
+		}
+		situation = found
+		ended, err := v.ended(ctx, situation.Lock)
+		return !ended, err
+	})
+	if wait.Interrupted(err) && situation.Node != nil && ctx.Err() == nil {
+		err = nil
+	}
+	return situation, err
+}
+
+// ended reports whether the status of a node says that the operation that holds the lock has ended.
+func (v *nodeValidator) ended(ctx context.Context, lock cpupolicy.Lock) (bool, error) {
+	if lock.Operation == "" {
+		return false, nil
+	}
+	var node corev1.Node
+	if err := v.situations.reader.Get(ctx, client.ObjectKey{Name: lock.Node}, &node); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	status, _, err := cpupolicy.ReadStatus(node.Annotations)
+	return err == nil && status.ID == lock.Operation && !status.UnderWay(), nil
 }
 
 // placeholder is the operation that holds the lock of the control plane for a request that has no id

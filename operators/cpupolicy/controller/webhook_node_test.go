@@ -62,6 +62,7 @@ func TestWebhooks(t *testing.T) {
 	t.Run("the controller writes", h.controllerWrites)
 	t.Run("one node of the control plane after another", h.locks)
 	t.Run("two nodes of the control plane at once", h.locksAtOnce)
+	t.Run("the lock of an operation that has just ended", h.locksAfterTheEnd)
 
 	i.Kubectl(t, "apply", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
 	i.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io", "crd/virtualmachineinstances.kubevirt.io", "crd/kubevirts.kubevirt.io")
@@ -383,6 +384,47 @@ func (h hooks) locksAtOnce(t *testing.T) {
 		checkRefused(t, users[won].ask(nodes[won], withdrawn), 0)
 	}
 	t.Logf("of 20 requests that were refused, the lock alone refused %d", byLock)
+}
+
+// An operation says that it has ended before it gives the lock back.
+func (h hooks) locksAfterTheEnd(t *testing.T) {
+	admin := h.admin(t)
+	ended, next := controlPlane("ended"), controlPlane("next")
+	ended.Annotations = map[string]string{cpupolicy.StatusAnnotation: `{"status":"complete","policy":"static","id":"a1"}`}
+	h.controller(t).create(t, ended)
+	admin.create(t, next)
+	t.Cleanup(func() { h.unlock(t, false) })
+	hold := func(operation string) {
+		t.Helper()
+		h.unlock(t, false)
+		lease := h.lease()
+		nodegroup.PutHolders(lease, nodegroup.Holders{{Operation: operation, Node: "ended", Since: time.Now()}})
+		if err := h.i.Client.Create(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Another operation of that node is not this one.
+	hold("b2")
+	checkRefused(t, admin.ask("next", requested), http.StatusConflict, "\nnode ended holds the lock of the control plane for the operation b2")
+
+	hold("a1")
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		time.Sleep(settleLimit / 6)
+		if err := h.i.Client.Delete(context.Background(), h.lease()); err != nil {
+			t.Error(err)
+		}
+	}()
+	checkRefused(t, admin.ask("next", requested), 0)
+	<-released
+	if got, want := h.holders(t), placeholder("next")+" next"; got != want {
+		t.Errorf("the holders are %q, want %q", got, want)
+	}
+	checkRefused(t, admin.ask("next", withdrawn), 0)
+
+	hold("a1")
+	checkRefused(t, admin.ask("next", requested), http.StatusConflict, "\nnode ended holds the lock of the control plane for the operation a1")
 }
 
 // TestAConflictOnTheLockIsTriedAgain: others write the Lease each time between reading and writing.

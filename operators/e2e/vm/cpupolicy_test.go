@@ -343,7 +343,7 @@ func controlPlane(t *testing.T, s *site) {
 		granted = 1
 	}
 	refused := 1 - granted
-	if errs[granted] != nil || !apierrors.IsConflict(errs[refused]) || !strings.Contains(errs[refused].Error(), "the lock of the control plane is held by") {
+	if errs[granted] != nil || !apierrors.IsConflict(errs[refused]) || !strings.Contains(errs[refused].Error(), "the lock of the control plane") {
 		t.Fatalf("the requests give %v, want one of them refused for the lock", errs)
 	}
 	nodes[granted].AwaitStatus(t, "complete")

@@ -27,7 +27,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -122,12 +121,6 @@ func (n *Node) MustRequest(t *testing.T, policy string) {
 	}
 }
 
-// heldLock reports whether a request was refused since another node's operation has the lock of the
-// control plane.
-func heldLock(err error) bool {
-	return apierrors.IsConflict(err) && strings.Contains(err.Error(), "the lock of the control plane")
-}
-
 // AwaitEnd waits until the request has come to an end, and returns it. The API may be away meanwhile.
 func (n *Node) AwaitEnd(t *testing.T) (u Update) {
 	t.Helper()
@@ -154,14 +147,7 @@ func (n *Node) AwaitStatus(t *testing.T, want string) Update {
 func (n *Node) Change(t *testing.T, policy string) {
 	t.Helper()
 	began := time.Now()
-	// Another node's operation gives the lock of the control plane back after it says that it is complete.
-	n.WaitFor(t, n.Limit, "the request is accepted", func() error {
-		err := n.Request(t.Context(), policy)
-		if err != nil && !heldLock(err) {
-			t.Fatal(err)
-		}
-		return err
-	})
+	n.MustRequest(t, policy)
 	if ended := n.AwaitStatus(t, "complete"); ended.Policy != policy {
 		t.Errorf("%+v has ended, and %s was asked for", ended, policy)
 	}
