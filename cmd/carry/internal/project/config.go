@@ -53,7 +53,7 @@ var (
 	// RaisedDirs are those of the modules that require upstream's newest, the core first.
 	RaisedDirs = []string{
 		ModuleDirs[CoreModule], ".", "cluster", filepath.Join("cmd", "kubectl-partition"), filepath.Join("cmd", "kubectl-partition", "alerts", "test"),
-		filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"),
+		filepath.Join("test", "conformance"), filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"),
 	}
 )
 
@@ -87,10 +87,21 @@ var Binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", 
 
 const logRunner = "kube-log-runner"
 
-// SourceDir is the directory of a binary's source in a tree.
+// TestBinaries are what upstream's end-to-end tests consist of, with what runs in the images that
+// they use. They are built only where somebody asks for them.
+var TestBinaries = []string{"e2e.test", "agnhost", "nonewprivs", "sample-apiserver"}
+
+// SourceDir is the directory of a binary's source in a tree, as upstream's make takes it.
 func SourceDir(binary string) string {
-	if binary == logRunner {
+	switch binary {
+	case logRunner:
 		return "staging/src/k8s.io/component-base/logs/" + binary
+	case "e2e.test":
+		return "test/e2e/" + binary
+	case "agnhost", "nonewprivs":
+		return "test/images/" + binary
+	case "sample-apiserver":
+		return "staging/src/k8s.io/" + binary
 	}
 	return "cmd/" + binary
 }
