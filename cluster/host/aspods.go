@@ -2,9 +2,13 @@ package host
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +20,15 @@ import (
 // writeControlPlanePods writes the manifests of the control plane's static pods.
 func (c *Cluster) writeControlPlanePods() error {
 	for _, p := range []Component{c.Etcd, c.APIServer, c.ControllerManager, c.Scheduler} {
-		manifest, err := json.MarshalIndent(c.asPod(p), "", "  ")
+		pod := c.asPod(p)
+		if c.Config.ControlPlaneImages != "" && p != c.Etcd {
+			reference, err := archivedImage(c.imageArchive(p.Name()))
+			if err != nil {
+				return err
+			}
+			c.inItsImage(pod, p, reference)
+		}
+		manifest, err := json.MarshalIndent(pod, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -44,7 +56,11 @@ func (c *Cluster) asPod(p Component) *v1.Pod {
 		},
 	}
 	// Not every binary is static, so the pod has the host's libraries, too.
-	for _, path := range []string{c.Config.Paths.Data, c.Config.Bin, c.Config.Tools, "/lib", "/lib64", "/usr/lib"} {
+	paths := []string{c.Config.Paths.Data, c.Config.Tools, "/lib", "/lib64", "/usr/lib"}
+	if program := filepath.Dir(p.Args()[0]); program != c.Config.Tools {
+		paths = append(paths, program)
+	}
+	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}
@@ -53,4 +69,30 @@ func (c *Cluster) asPod(p Component) *v1.Pod {
 		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: name, MountPath: path})
 	}
 	return pod
+}
+
+// inItsImage has a pod run an image that has the component's program where upstream's has it. Of the
+// host it has the cluster's files alone.
+func (c *Cluster) inItsImage(pod *v1.Pod, p Component, reference string) {
+	container := &pod.Spec.Containers[0]
+	container.Image = reference
+	container.Command = append([]string{p.Name()}, p.Args()[1:]...)
+	pod.Spec.Volumes, container.VolumeMounts = pod.Spec.Volumes[:1], container.VolumeMounts[:1]
+}
+
+// imageArchive is the archive of a component's image in Config.ControlPlaneImages.
+func (c *Cluster) imageArchive(component string) string {
+	return filepath.Join(c.Config.ControlPlaneImages, "archives", component+"-"+runtime.GOOS+"-"+runtime.GOARCH+".tar")
+}
+
+// archivedImage returns the reference of the image in an archive.
+func archivedImage(archive string) (string, error) {
+	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(archive) })
+	if err != nil {
+		return "", fmt.Errorf("image archive %s: %w; make control-plane-images writes it", archive, err)
+	}
+	if len(manifest) != 1 || len(manifest[0].RepoTags) != 1 {
+		return "", fmt.Errorf("image archive %s has %d images, want one with one name", archive, len(manifest))
+	}
+	return manifest[0].RepoTags[0], nil
 }

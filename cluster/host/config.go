@@ -41,6 +41,16 @@ type Config struct {
 	// ControlPlaneType, if set, has etcd and the control plane run as static pods that
 	// ask for this workload type, and not as processes.
 	ControlPlaneType string
+	// ControlPlaneImages is a directory that images build has written. These pods, but etcd's, then
+	// run its images, and not the host's programs. It may be empty.
+	ControlPlaneImages string
+	// WithoutProxy leaves out kube-proxy, which somebody else then runs on the node.
+	WithoutProxy bool
+	// HostPorts has containers get the ports of the host that they ask for.
+	HostPorts bool
+	// Mirrors are the URLs of registries that containerd asks first, by the registry in whose
+	// place they are, such as registry.k8s.io.
+	Mirrors map[string]string
 	// Paths, Ports and Network are what the cluster has on this host. Their zero fields mean
 	// those of [DefaultPaths], [DefaultPorts] and [DefaultNetwork].
 	Paths   Paths

@@ -61,6 +61,9 @@ func (c *Cluster) describe() {
 			"ExecStartPre=/bin/sh -c '[ ! -e /sys/fs/cgroup/cgroup.controllers ] || echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'"}})
 }
 
+// frontProxy is kube-apiserver's name to extension API servers.
+const frontProxy = "front-proxy-client"
+
 func (c *Cluster) apiServerArgs(port int, auditLog string) []string {
 	bind := c.Config.Node.Address
 	if !c.ownBridge() { // the host's other addresses, too: those by which clients enter a VM
@@ -72,6 +75,9 @@ func (c *Cluster) apiServerArgs(port int, auditLog string) []string {
 		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), "--kubelet-client-key=" + c.pki("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.pki("service-account.key"), "--service-account-signing-key-file=" + c.pki("service-account.key"),
 		"--service-cluster-ip-range=" + c.Config.Network.Services, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+		// Extension API servers know by these who asks.
+		"--requestheader-client-ca-file=" + c.pki("front-proxy/ca.crt"), "--requestheader-allowed-names=" + frontProxy, "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-", "--proxy-client-cert-file=" + c.pki("front-proxy/client.crt"), "--proxy-client-key-file=" + c.pki("front-proxy/client.key"),
 		"--audit-policy-file=" + c.data("audit-policy.yaml"), "--audit-log-path=" + c.data("logs/"+auditLog), "--v=2",
 		"--admission-control-config-file=" + c.data("admission.yaml")}
 }
@@ -112,6 +118,9 @@ func CgroupV1() bool { return !cgroups.IsCgroup2UnifiedMode() }
 // audit log.
 func (c *Cluster) configureRuntime() error {
 	for path, content := range c.runtimeFiles() {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 			return err
 		}
@@ -140,11 +149,19 @@ state = %[2]q
       BinaryName = %[8]q
       SystemdCgroup = %[9]t
 `, c.data("containerd"), filepath.Join(c.Config.Paths.Run, "containerd"), c.socket(), image.Pause, unprivilegedHost(), c.Config.Tools, c.data("cni"), c.tool("runc"), c.CgroupDriver() == SystemdDriver)
+	if len(c.Config.Mirrors) > 0 {
+		containerd += fmt.Sprintf("[plugins.'io.containerd.cri.v1.images'.registry]\n  config_path = %q\n", c.data("registries"))
+	}
+	var hostPorts string
+	if c.Config.HostPorts {
+		hostPorts = `,
+  {"type": "portmap", "capabilities": {"portMappings": true}}`
+	}
 	network := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "partitioned", "plugins": [
   {"type": "bridge", "bridge": %q, "isGateway": true, "ipam":
-    {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}
+    {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}%s
 ]}
-`, c.Config.Network.Bridge, filepath.Join(c.Config.Paths.Run, "cni"), c.Config.Node.PodNet)
+`, c.Config.Network.Bridge, filepath.Join(c.Config.Paths.Run, "cni"), c.Config.Node.PodNet, hostPorts)
 	proxy := fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 clientConnection:
@@ -165,10 +182,14 @@ rules:
   resources: [{group: "", resources: [pods, pods/status]}]
 - level: None
 `
-	return map[string]string{
+	files := map[string]string{
 		c.data("containerd.toml"): containerd, c.data("cni/10-partitioned.conflist"): network,
 		c.data("kube-proxy.yaml"): proxy, c.data("audit-policy.yaml"): audit,
 	}
+	for registry, mirror := range c.Config.Mirrors {
+		files[c.data(filepath.Join("registries", registry, "hosts.toml"))] = fmt.Sprintf("[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", mirror)
+	}
+	return files
 }
 
 // configureKubelet writes the kubelet's configuration and the pinning file.

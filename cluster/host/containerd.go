@@ -24,6 +24,11 @@ func (c *Cluster) importImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.Config.ControlPlaneImages != "" {
+		for _, component := range []Component{c.APIServer, c.ControllerManager, c.Scheduler} {
+			archives = append(archives, c.imageArchive(component.Name()))
+		}
+	}
 	for _, archive := range archives {
 		if err := c.ctr(ctx, "images", "import", archive); err != nil {
 			return err

@@ -89,7 +89,7 @@ func (c *Cluster) down(ctx context.Context) error {
 		}
 		errs = append(errs, removeBridge(ctx, c.bridge(r)))
 		if !r.WithoutNode {
-			errs = append(errs, removeRules(ctx))
+			errs = append(errs, removeRules(ctx, r))
 		}
 	} else {
 		c.say("the host has rebooted since; removing files only")
@@ -275,9 +275,16 @@ func removeBridge(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeRules removes the rules of the kubelet and kube-proxy: the names of all their chains
-// begin with KUBE-.
-func removeRules(ctx context.Context) error {
+// removeRules removes the rules of the kubelet, kube-proxy and the CNI plugin portmap, by how the
+// names of their chains begin.
+func removeRules(ctx context.Context, r record) error {
+	prefixes := []string{"KUBE-"}
+	if r.HostPorts {
+		prefixes = append(prefixes, "CNI-HOSTPORT-", "CNI-DN-")
+	}
+	ours := func(rules []byte) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return bytes.Contains(rules, []byte(prefix)) })
+	}
 	for _, family := range []string{"iptables", "ip6tables"} {
 		rules, err := exec.CommandContext(ctx, family+"-save").Output()
 		if errors.Is(err, exec.ErrNotFound) {
@@ -286,12 +293,12 @@ func removeRules(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s-save: %w", family, err)
 		}
-		if !bytes.Contains(rules, []byte("KUBE-")) {
+		if !ours(rules) {
 			continue
 		}
 		var kept bytes.Buffer
 		for line := range bytes.Lines(rules) {
-			if !bytes.Contains(line, []byte("KUBE-")) {
+			if !ours(line) {
 				kept.Write(line)
 			}
 		}

@@ -54,7 +54,13 @@ func (c *Cluster) preflight(context.Context) error {
 		if c.Config.Images == "" {
 			programs = append(programs, "gcc")
 		}
-		components = append(components, c.Proxy, c.Kubelet)
+		if c.Config.HostPorts {
+			tools = append(tools, "portmap")
+		}
+		components = append(components, c.Kubelet)
+		if !c.Config.WithoutProxy {
+			components = append(components, c.Proxy)
+		}
 	}
 	for _, name := range tools {
 		if _, err := os.Stat(c.tool(name)); err != nil {
@@ -154,6 +160,14 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := authority.issue("kubelet-client", pkix.Name{CommonName: "kube-apiserver-kubelet-client", Organization: []string{"system:masters"}}); err != nil {
+		return err
+	}
+	// An authority of its own: whoever has a certificate of it can be any user.
+	front, err := newPKI(c.pki("front-proxy"))
+	if err != nil {
+		return err
+	}
+	if err := front.issue("client", pkix.Name{CommonName: frontProxy}); err != nil {
 		return err
 	}
 	if err := authority.serviceAccountKey(); err != nil {

@@ -47,6 +47,8 @@ type record struct {
 	// Bridge is the name of the bridge; empty means none. Records from before this field was
 	// added leave it out: a cluster with a node then has the bridge of its configuration.
 	Bridge string
+	// HostPorts means that there are rules of the CNI plugin portmap.
+	HostPorts bool
 }
 
 func bootID() (string, error) {
@@ -60,7 +62,7 @@ func (c *Cluster) rememberHost() error {
 	if err != nil {
 		return err
 	}
-	r := record{Boot: boot, Sysctls: map[string]string{}, WithoutNode: c.Config.WithoutNode}
+	r := record{Boot: boot, Sysctls: map[string]string{}, WithoutNode: c.Config.WithoutNode, HostPorts: c.Config.HostPorts}
 	if c.ownBridge() || !r.WithoutNode {
 		r.Bridge = c.Config.Network.Bridge
 	}

@@ -26,7 +26,7 @@ func (c *Cluster) steps() []step {
 		return append(steps,
 			step{"starting containerd, the kubelet and kube-proxy", c.startContainerd},
 			step{"", plain(c.Attach)},
-			step{"", plain(c.Proxy.Start)},
+			step{"", plain(c.startProxy)},
 			step{"", c.StartKubelet},
 		)
 	case c.Config.ControlPlaneType != "": // the kubelet runs the control plane, without an API server at first
@@ -38,7 +38,7 @@ func (c *Cluster) steps() []step {
 			step{"", plain(c.Attach)},
 			step{"starting the kubelet, and with it the control plane", plain(c.Kubelet.Start)},
 			step{"", func(ctx context.Context) error { return c.await(ctx, c.Kubelet, 3*time.Minute, ready(c.Client)) }},
-			step{"", plain(c.Proxy.Start)},
+			step{"", plain(c.startProxy)},
 			step{"", func(ctx context.Context) error { return c.awaitNode(ctx, time.Time{}) }},
 		)
 	case c.Config.WithoutNode:
@@ -53,10 +53,18 @@ func (c *Cluster) steps() []step {
 			step{"starting the control plane", c.StartControlPlane},
 			step{"", c.awaitContainerd},
 			step{"", c.importImages},
-			step{"starting the kubelet and kube-proxy", plain(c.Proxy.Start)},
+			step{"starting the kubelet and kube-proxy", plain(c.startProxy)},
 			step{"", c.StartKubelet},
 		)
 	}
+}
+
+// startProxy starts kube-proxy, unless somebody else runs it.
+func (c *Cluster) startProxy() error {
+	if c.Config.WithoutProxy {
+		return nil
+	}
+	return c.Proxy.Start()
 }
 
 // plain makes a step of a function that waits for nothing.
