@@ -89,7 +89,8 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 	cmd.Env = append(cmd.Env,
 		"KUBE_GIT_VERSION_FILE="+versionFile,
 		"SOURCE_DATE_EPOCH="+strconv.FormatInt(s.Released.Unix(), 10),
-		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v"),
+		// Of a test binary, go test would vet all that it imports.
+		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v -vet=off"),
 	)
 	if err := follow(t, cmd, "compiled"); err != nil {
 		return fmt.Errorf("build of %s: %w", from.version, err)
