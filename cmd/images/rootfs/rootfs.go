@@ -34,7 +34,8 @@ import (
 
 // Entry is a directory, a regular file or a symbolic link.
 type Entry struct {
-	// Mode has the type and the permissions. There is no set-user-ID bit.
+	// Mode has the type and the permissions, with fs.ModeSetuid and fs.ModeSticky if they are
+	// wanted. There is no set-group-ID bit.
 	Mode fs.FileMode
 	// Link is the target of a symbolic link.
 	Link string
@@ -129,6 +130,9 @@ func write(archive *tar.Writer, name string, entry Entry, date time.Time) error 
 	header := &tar.Header{Name: name, Mode: int64(entry.Mode.Perm()), ModTime: date, Format: tar.FormatPAX, Uname: "root", Gname: "root"}
 	if entry.Mode&fs.ModeSticky != 0 {
 		header.Mode |= 0o1000
+	}
+	if entry.Mode&fs.ModeSetuid != 0 {
+		header.Mode |= 0o4000
 	}
 	switch {
 	case entry.Mode.IsDir():

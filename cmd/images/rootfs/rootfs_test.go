@@ -75,6 +75,34 @@ func TestTheOrderOfAddingDoesNotMatter(t *testing.T) {
 	}
 }
 
+func TestSpecialBitsAreInTheArchive(t *testing.T) {
+	tree := New()
+	tree.Dir("tmp", fs.ModeSticky|0o777)
+	tree.File("usr/bin/ping", fs.ModeSetuid|0o755, []byte("ping"))
+	tree.File("usr/bin/cat", 0o755, []byte("cat"))
+	var archive bytes.Buffer
+	if err := tree.Write(&archive, "", date); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{"tmp/": 0o1777, "usr/bin/ping": 0o4755, "usr/bin/cat": 0o755}
+	for reader := tar.NewReader(&archive); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode, ok := want[header.Name]; ok && header.Mode != mode {
+			t.Errorf("%s has mode %o, want %o", header.Name, header.Mode, mode)
+		}
+		delete(want, header.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("the archive lacks %v", want)
+	}
+}
+
 func TestWhatCannotBeWrittenIsNamed(t *testing.T) {
 	changed := filepath.Join(t.TempDir(), "program")
 	for _, test := range []struct {
