@@ -44,10 +44,11 @@ OLDEST  := $(firstword $(KNOWN))
 # means that there is none.
 PREVIOUS ?= $(shell git -c versionsort.suffix=- tag --list --merged HEAD --no-contains HEAD --sort=-version:refname "v[0-9]*" 2>/dev/null | head -n 1)
 empty :=
-E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))" $(if $(PREVIOUS),-previous-bin="$(CURDIR)/$(OUT)/previous/bin")
+CONTROL_PLANE_IMAGES := $(OUT)/$(RELEASE)/control-plane-images
+E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))" -control-plane-images="$(if $(SHORT),,$(CURDIR)/$(CONTROL_PLANE_IMAGES))" $(if $(PREVIOUS),-previous-bin="$(CURDIR)/$(OUT)/previous/bin")
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
-MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/e2e test/workloadpartitioning
+MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/conformance test/e2e test/workloadpartitioning
 include $(wildcard operators/*.mk)
 
 ##@ A node
@@ -175,7 +176,7 @@ RACE = $(filter-out test/% cmd/kubectl-partition% $(if $(SHORT),operators),$(MOD
 .PHONY: unit
 unit: ## Run the unit tests, most of them with the race detector
 	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && go test -vet=off -race ./...); done
-	@for module in $(filter cmd/kubectl-partition%,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && $(ALIKE) go test -vet=off ./...); done
+	@for module in $(filter cmd/kubectl-partition% test/conformance,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && $(ALIKE) go test -vet=off ./...); done
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a minute
@@ -225,16 +226,21 @@ export-tree-test: ## Export the newest release as a repository, and run upstream
 	cd cmd/carry && go test -count=1 -timeout=120m -v -run='^TestExportOnUpstream' ./internal/exporttree -args -upstream
 
 .PHONY: e2e
-e2e: build $(GOTESTSUM) $(if $(SHORT),,kwok) $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Run the end-to-end tests against a real node on this host
+e2e: build $(GOTESTSUM) $(if $(SHORT),,kwok control-plane-images) $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Run the end-to-end tests against a real node on this host
 	@if [[ -z "$(SHORT)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver; fi
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi
 	@if [[ -z "$(SHORT)" && -n "$(PREVIOUS)" ]]; then scripts/previous.sh "$(PREVIOUS)" $(RELEASE); fi
 	cd test/e2e && $(GOTEST) $(SHORT) -count=1 -timeout=40m -run='$(E2E_RUN)' . -args $(E2E_ARGS) $(if $(SHORT),-upstream-bin=)
 
+.PHONY: control-plane-images
+control-plane-images: build $(IMAGES)
+	$(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler --bin="linux/$$(go env GOHOSTARCH)=$(BIN)" \
+	  --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --format=%cI)" $(CONTROL_PLANE_IMAGES)
+
 .PHONY: e2e-core
 e2e-core: build $(GOTESTSUM) ## Run those end-to-end tests that say most, without unpatched and older binaries
-	cd test/e2e && $(GOTEST) -count=1 -timeout=30m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin= -specs=
+	cd test/e2e && $(GOTEST) -count=1 -timeout=30m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin= -specs= -control-plane-images=
 
 # What of this release reports data races is in a directory of its own, beside the rest of bin.
 RACE_BIN := $(OUT)/$(RELEASE)/race-bin
@@ -242,7 +248,7 @@ RACE_BIN := $(OUT)/$(RELEASE)/race-bin
 e2e-race: build $(GOTESTSUM) ## Run those tests with a kubelet and a kube-apiserver that report data races
 	$(CARRY) build --race $(RELEASE) kubelet kube-apiserver
 	@cd $(RACE_BIN) && ln -sf ../bin/{kube-controller-manager,kube-scheduler,kube-proxy,kubectl} .
-	cd test/e2e && $(GOTEST) -count=1 -timeout=60m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(RACE_BIN)" -suite=core -older-bin= -upstream-bin= -plugin= -specs=
+	cd test/e2e && $(GOTEST) -count=1 -timeout=60m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(RACE_BIN)" -suite=core -older-bin= -upstream-bin= -plugin= -specs= -control-plane-images=
 
 .PHONY: specs
 specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; they skip what it has not
@@ -251,6 +257,30 @@ specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; 
 .PHONY: e2e-plugin
 e2e-plugin: build $(GOTESTSUM) kwok ## Run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
 	cd cmd/kubectl-partition && $(GOTEST) -count=1 -timeout=1h . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
+
+# FOCUS is an expression of the names of upstream's specs, PARALLEL how many run at a time, and FRESH=1
+# begins again in place of going on.
+FOCUS    ?= \[Conformance\]
+PARALLEL ?= 4
+FRESH    ?=
+CONFORMANCE := $(OUT)/bin/conformance
+CONFORMANCE_ARGS = --bin="$(CURDIR)/$(BIN)" --tools="$(CURDIR)/$(TOOLS)" --tree="$(CURDIR)/$(TREE)" --debs="$(CURDIR)/$(OUT)/debs" --out="$(CURDIR)/$(OUT)/$(RELEASE)/conformance" \
+  --focus='$(FOCUS)' --parallel=$(PARALLEL) $(if $(FRESH),--fresh)
+.PHONY: conformance
+conformance: conformance-binaries ## Run upstream's conformance specs on a partitioned cluster; FOCUS=, PARALLEL=, FRESH=1
+	$(CONFORMANCE) run $(CONFORMANCE_ARGS)
+
+.PHONY: conformance-compare
+conformance-compare: conformance-binaries ## Run them there and on the same cluster with unpatched binaries, and compare
+	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
+	$(CONFORMANCE) compare $(CONFORMANCE_ARGS) --upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin"
+
+.PHONY: conformance-binaries
+conformance-binaries: build $(CONFORMANCE)
+	@scripts/install-packages.sh images
+	$(CARRY) build $(RELEASE) e2e.test agnhost nonewprivs sample-apiserver
+	@echo "building CoreDNS" >&2
+	@cd build/coredns && $(ALIKE) go build -o "$(CURDIR)/$(TOOLS)/coredns" .
 
 ifeq ($(OPERATOR),)
 .PHONY: e2e-vm
@@ -320,18 +350,20 @@ packages: ## Install the Debian packages and the Go that are missing
 
 .PHONY: clean
 clean: down ## Remove all that was built, but not the trees: they may have work of yours
-	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/upstream $(OUT)/*/upstream-bin
 
 .PHONY: help
 help: ## Show this
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # go build knows what is up to date.
-.PHONY: $(CARRY) $(CLUSTER) $(GOTESTSUM) $(IMAGES) $(PLUGIN) $(SPECS)
+.PHONY: $(CARRY) $(CLUSTER) $(CONFORMANCE) $(GOTESTSUM) $(IMAGES) $(PLUGIN) $(SPECS)
 $(GOTESTSUM):
 	@GOBIN="$(CURDIR)/$(OUT)/bin" $(ALIKE) go install -C build/gotestsum tool
 $(CARRY):
 	@cd cmd/carry && $(ALIKE) go build -o "$(CURDIR)/$@" .
+$(CONFORMANCE):
+	@cd test/conformance && $(ALIKE) go build -o "$(CURDIR)/$@" .
 $(IMAGES):
 	@cd cmd/images && $(ALIKE) go build -o "$(CURDIR)/$@" .
 # Some of its dependencies are large, so the first time takes minutes.

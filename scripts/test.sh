@@ -47,11 +47,12 @@ find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 # time, and what is wrong costs the truth.
 irrelevant() {
   local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
-  local beside="$text|docs/user/(companions|cpupolicy[^/]*|images|support)[.]md$|cmd/images/|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/conformance/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
+  local beside="$text|docs/user/(companions|cpupolicy[^/]*|images|support)[.]md$|cmd/.*_test[.]go$|operators/|build/(controller-gen|coredns)/|test/conformance/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
   case $1 in
-    verify | preview) echo "^($beside|docs/|cluster/|cmd/kubectl-partition/|test/)" ;;
-    rebase-test) echo "^($text|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
-    e2e | e2e-*) echo "^($beside|patches/openshift/)" ;;
+    verify | preview) echo "^($beside|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|test/)" ;;
+    rebase-test) echo "^($text|docs/|cmd/images/|operators/|build/(controller-gen|coredns)/|test/)" ;;
+    e2e) echo "^($beside|patches/openshift/)" ;;
+    e2e-*) echo "^($beside|cmd/images/|patches/openshift/)" ;;
     *) echo '^$' ;;
   esac
 }

@@ -265,6 +265,22 @@ var borders = []struct {
 		why:        "the agent believes its node, and makes no request",
 	},
 	{
+		place: "test/conformance/images",
+		never: []string{core, ours + "/cluster", ours + "/test/conformance/testbed", ours + "/test/conformance/specs", "k8s.io"},
+		why:   "it makes images, whoever uses them",
+	},
+	{
+		place: "test/conformance/testbed",
+		never: []string{ours + "/test/conformance/images", ours + "/test/conformance/specs", ours + "/cmd", kubernetes},
+		why:   "it starts a cluster, and does not know what is tested on it",
+	},
+	{
+		place:      "test/conformance/specs",
+		never:      []string{core, ours + "/cmd", ours + "/test/conformance/images", ours + "/test/conformance/testbed"},
+		notThrough: []string{"k8s.io/client-go"},
+		why:        "it runs upstream's specs, whatever cluster they test",
+	},
+	{
 		place: "test/e2e",
 		never: []string{ours + "/pkg", ours + "/openshift-kube-apiserver", kubernetes},
 		why:   "it tests what users see",

@@ -18,6 +18,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +34,36 @@ import (
 // the kubelet can partition them: there is no kube-apiserver before them.
 func TestControlPlaneRunsInItsPool(t *testing.T) {
 	in(t)
+	controlPlaneInItsPool(t, config)
+}
+
+// The same control plane runs from the images that users get.
+func TestControlPlaneRunsFromItsImages(t *testing.T) {
+	in(t, long)
+	if controlPlaneImages == "" {
+		t.Skip("no images of the control plane were given")
+	}
 	with := config
+	with.ControlPlaneImages = controlPlaneImages
+	c := controlPlaneInItsPool(t, with)
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		p, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name+"-"+host.NodeName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if image := p.Spec.Containers[0].Image; !strings.Contains(image, "/"+name+":") {
+			t.Errorf("%s runs the image %s", name, image)
+		}
+		for _, volume := range p.Spec.Volumes {
+			if volume.HostPath.Path != c.Config.Paths.Data {
+				t.Errorf("%s has %s of the host", name, volume.HostPath.Path)
+			}
+		}
+	}
+}
+
+func controlPlaneInItsPool(t *testing.T, with host.Config) *host.Cluster {
+	t.Helper()
 	with.Pinning, with.ControlPlaneType = pinning, "management"
 	c := alone(t, with)
 	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
@@ -89,4 +119,5 @@ func TestControlPlaneRunsInItsPool(t *testing.T) {
 			t.Errorf("its containers had restarted %d times, and have restarted %d times", before, after)
 		}
 	})
+	return c
 }

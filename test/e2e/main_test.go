@@ -34,6 +34,9 @@ var (
 	docs string
 	// olderBin lists directories of patched binaries of older releases, separated by colons.
 	olderBin string
+	// controlPlaneImages is a directory of images of the control plane; empty means that their test is
+	// skipped.
+	controlPlaneImages string
 	// previousBin has kubelet and kube-apiserver of this project's previous version.
 	previousBin string
 	// shared is the cluster that tests share, of the kind sharedKind. It is nil while there is
@@ -54,6 +57,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&specs, "specs", "", "the compiled specs of test/workloadpartitioning")
 	flag.StringVar(&olderBin, "older-bin", "", "directories of patched binaries of older releases, separated by colons")
 	flag.StringVar(&previousBin, "previous-bin", "", "directory of kubelet and kube-apiserver of this project's previous version")
+	flag.StringVar(&controlPlaneImages, "control-plane-images", "", "directory that images build has written, with those of the control plane")
 	systemd := flag.Bool("systemd", false, "this host is a VM of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "directory of image archives; empty means that they are made")
 	flag.StringVar(&runSuite, "suite", "", "the suite to run: core, vm or vm-core; empty means all tests")

@@ -1,0 +1,168 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package images
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"workload.openshift.io/kubernetes/cmd/images/rootfs"
+)
+
+// recipe says what is in an image, and how it is started.
+type recipe struct {
+	layers          []layer
+	entrypoint, cmd []string
+	// user is the number of a user and, after a colon, of a group; empty means root.
+	user string
+}
+
+// layer is a layer. Its name tells it from all others.
+type layer struct {
+	name string
+	fill func(context.Context, *builder) (*rootfs.Tree, error)
+}
+
+// Layers of Debian packages.
+var (
+	base    = root("base", nil)
+	tools   = root("agnhost", likeAlpine)
+	glibc   = root("glibc-dns-testing", nil)
+	server  = root("nginx", serving)
+	proxied = root(proxyBase, nil)
+)
+
+// proxyBase is the base of kube-proxy's image.
+const proxyBase = "kube-proxy"
+
+// recipes are what the conformance specs use, by repository, and the two images of a cluster's own. The
+// configurations are those of test/images in a release's tree.
+var recipes = map[string]recipe{
+	"e2e-test-images/agnhost":           {layers: []layer{tools, agnhost}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}},
+	"e2e-test-images/busybox":           {layers: []layer{base}, cmd: []string{"sh"}},
+	"e2e-test-images/glibc-dns-testing": {layers: []layer{glibc}, cmd: []string{"bash"}},
+	"e2e-test-images/kitten":            {layers: []layer{tools, agnhost, page("kitten")}, entrypoint: []string{"/agnhost"}, cmd: []string{"test-webserver"}},
+	"e2e-test-images/nautilus":          {layers: []layer{tools, agnhost, page("nautilus")}, entrypoint: []string{"/agnhost"}, cmd: []string{"test-webserver"}},
+	"e2e-test-images/nginx":             {layers: []layer{server}, cmd: []string{"nginx", "-g", "daemon off;"}},
+	"e2e-test-images/nonewprivs":        {layers: []layer{base, nonewprivs}, cmd: []string{"nnp"}},
+	"e2e-test-images/nonroot":           {layers: []layer{base}, cmd: []string{"sh"}, user: "1234"},
+	"e2e-test-images/sample-apiserver":  {layers: []layer{base, sampleAPIServer}, entrypoint: []string{"/sample-apiserver"}},
+	// Specs give the command: /usr/local/bin/etcd in test/e2e/apimachinery/aggregator.go.
+	"etcd":  {layers: []layer{base, etcd}, cmd: []string{"/usr/local/bin/etcd"}},
+	"pause": {layers: []layer{pause}, entrypoint: []string{"/pause"}, user: "65535:65535"},
+	// The user and the capability are those of upstream's image.
+	"coredns/coredns": {layers: []layer{base, coredns}, entrypoint: []string{"/coredns"}, user: "65532:65532"},
+	"kube-proxy":      {layers: []layer{proxied, kubeProxy}, entrypoint: []string{"/usr/local/bin/kube-proxy"}},
+}
+
+// agnhost is what the image has beyond packages. Upstream's has two things more, which no conformance spec
+// uses: in /var/registry the images that the fake registry serves, for specs of [NodeConformance]
+// alone in test/e2e/common/node/runtime.go; and /coredns, for others in test/e2e/network/dns.go.
+var agnhost = layer{"agnhost's programs", func(_ context.Context, b *builder) (*rootfs.Tree, error) {
+	tree := rootfs.New()
+	if err := program(tree, "agnhost", filepath.Join(b.Bin, "agnhost")); err != nil {
+		return nil, err
+	}
+	// Specs override the entrypoint with it, and look which one was started.
+	tree.Symlink("agnhost-2", "agnhost")
+	tree.Symlink("usr/local/bin/iperf", "/usr/bin/iperf")
+	tree.Dir("uploads", 0o755)
+	for _, file := range []string{"localhost.crt", "localhost.key"} {
+		if err := b.source(tree, file, "test/images/agnhost/porter/"+file); err != nil {
+			return nil, err
+		}
+	}
+	return tree, nil
+}}
+
+// page is what test-webserver serves.
+func page(picture string) layer {
+	return layer{picture + "'s page", func(_ context.Context, b *builder) (*rootfs.Tree, error) {
+		tree := rootfs.New()
+		for _, file := range []string{picture + ".jpg", "data.json"} {
+			if err := b.source(tree, file, "test/images/"+picture+"/html/"+file); err != nil {
+				return nil, err
+			}
+		}
+		return tree, nil
+	}}
+}
+
+// coredns is CoreDNS with the capability that lets it listen on port 53 whoever its user is.
+var coredns = layer{"CoreDNS", func(_ context.Context, b *builder) (*rootfs.Tree, error) {
+	tree := rootfs.New()
+	if err := program(tree, "coredns", filepath.Join(b.Tools, "coredns")); err != nil {
+		return nil, err
+	}
+	entry, _ := tree.Get("coredns")
+	entry.Capabilities = netBindService
+	tree.Set("coredns", entry)
+	return tree, nil
+}}
+
+// netBindService is cap_net_bind_service=+ep, as setcap writes it: struct vfs_cap_data of the
+// kernel's linux/capability.h, revision 2, with the capability 10.
+const netBindService = "\x01\x00\x00\x02" + "\x00\x04\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+
+// nonewprivs says whose rights it has. It belongs to root, and has the set-user-ID bit.
+var nonewprivs = layer{"nnp", func(_ context.Context, b *builder) (*rootfs.Tree, error) {
+	const at = "usr/local/bin/nnp"
+	tree := rootfs.New()
+	if err := program(tree, at, filepath.Join(b.Bin, "nonewprivs")); err != nil {
+		return nil, err
+	}
+	entry, _ := tree.Get(at)
+	entry.Mode |= fs.ModeSetuid
+	tree.Set(at, entry)
+	return tree, nil
+}}
+
+var sampleAPIServer = layer{"sample-apiserver", func(_ context.Context, b *builder) (*rootfs.Tree, error) {
+	tree := rootfs.New()
+	return tree, program(tree, "sample-apiserver", filepath.Join(b.Bin, "sample-apiserver"))
+}}
+
+var etcd = layer{"etcd", func(_ context.Context, b *builder) (*rootfs.Tree, error) {
+	tree := rootfs.New()
+	return tree, program(tree, "usr/local/bin/etcd", filepath.Join(b.Tools, "etcd"))
+}}
+
+var kubeProxy = layer{"kube-proxy", func(_ context.Context, b *builder) (*rootfs.Tree, error) {
+	tree := rootfs.New()
+	return tree, program(tree, "usr/local/bin/kube-proxy", filepath.Join(b.Bin, "kube-proxy"))
+}}
+
+// pause is compiled as upstream's: build/pause in a tree.
+var pause = layer{"pause", func(ctx context.Context, b *builder) (*rootfs.Tree, error) {
+	out := filepath.Join(b.Dir, "pause")
+	cmd := exec.CommandContext(ctx, "gcc", "-Os", "-static", "-o", out, filepath.Join(b.Tree, "build", "pause", "linux", "pause.c"))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("gcc: %w: %s", err, output)
+	}
+	defer os.Remove(out)
+	data, err := os.ReadFile(out)
+	if err != nil {
+		return nil, err
+	}
+	tree := rootfs.New()
+	tree.File("pause", 0o755, data)
+	return tree, nil
+}}

@@ -1,0 +1,81 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package suite stands for upstream's end-to-end tests in a test: it has their flags, and specs that
+// end in every way.
+package suite
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+)
+
+// The directory of kubectl has a file for each spec that has run.
+var kubectl = flag.String("kubectl-path", "", "")
+
+func TestMain(m *testing.M) {
+	for _, name := range []string{"kubeconfig", "repo-root", "provider"} {
+		flag.String(name, "", "")
+	}
+	flag.Bool("disable-log-dump", false, "")
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+func TestSuite(t *testing.T) {
+	if flag.Lookup("ginkgo.json-report").Value.String() == "" {
+		t.Skip("the tests of package specs run it")
+	}
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	ginkgo.RunSpecs(t, "Kubernetes e2e suite")
+}
+
+// ran notes that a spec has run.
+func ran(name string) {
+	file, err := os.OpenFile(filepath.Join(filepath.Dir(*kubectl), name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = file.WriteString("x")
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(file.Close()).To(gomega.Succeed())
+}
+
+var _ = ginkgo.Describe("[sig-test] Things (all of them)", func() {
+	ginkgo.It("should pass [Conformance]", func() { ran("passes") })
+	ginkgo.It("should pass [Conformance] too", func() { ran("passes-too") })
+	ginkgo.It("should fail [Conformance]", func() {
+		ran("fails")
+		ginkgo.Fail("it is broken\nin two lines")
+	})
+	ginkgo.It("should skip itself [Conformance]", func() { ginkgo.Skip("there is no such thing here") })
+	ginkgo.It("should crash [Conformance]", func() {
+		ran("crashes")
+		os.Exit(3)
+	})
+	ginkgo.It("should wait [Conformance]", func() {
+		ran("waits")
+		if _, err := os.Stat(filepath.Join(filepath.Dir(*kubectl), "forever")); err == nil {
+			time.Sleep(time.Hour)
+		}
+	})
+	ginkgo.It("should run alone [Serial] [Conformance]", ginkgo.Serial, func() { ran("alone") })
+	ginkgo.It("should not be asked for", func() { ran("not-asked-for") })
+})

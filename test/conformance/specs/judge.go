@@ -1,0 +1,113 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package specs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Known are specs that cannot pass on some kind of host, with the reasons, by their names.
+type Known map[string]string
+
+// ParseKnown reads a list: a line for each spec, below a line with "# " and the reason. Blank lines
+// are ignored.
+func ParseKnown(text string) (Known, error) {
+	known := Known{}
+	reason := ""
+	for number, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "":
+		case strings.HasPrefix(line, "#"):
+			reason = strings.TrimSpace(strings.TrimPrefix(line, "#"))
+		case reason == "":
+			return nil, fmt.Errorf("line %d: %q has no reason above it", number+1, line)
+		case known[line] != "":
+			return nil, fmt.Errorf("line %d: %q is there twice", number+1, line)
+		default:
+			known[line] = reason
+		}
+	}
+	return known, nil
+}
+
+// Findings are what somebody must look at, each in a line for a reader.
+type Findings []string
+
+// Judge compares the results of one cluster with what is known of the specs. A spec that is known,
+// and passes or is not there, is a finding, too: the list is to be true.
+func Judge(specs []Spec, results *Results, known Known) (findings Findings) {
+	for _, spec := range specs {
+		reason, is := known[spec.Name]
+		switch {
+		case !results.Has(spec.Name):
+			findings = append(findings, fmt.Sprintf("%s\n    has not run", spec.Name))
+		case !is && !results.Passed(spec.Name):
+			findings = append(findings, fmt.Sprintf("%s\n    %s", spec.Name, results.Why(spec.Name)))
+		case is && results.Passed(spec.Name):
+			findings = append(findings, fmt.Sprintf("%s\n    passed, and is known to fail: %s", spec.Name, reason))
+		}
+	}
+	return findings
+}
+
+// Differing returns the specs that pass on one of two clusters and not on the other.
+func Differing(specs []Spec, one, other *Results) (differing []Spec) {
+	for _, spec := range specs {
+		if one.Passed(spec.Name) != other.Passed(spec.Name) {
+			differing = append(differing, spec)
+		}
+	}
+	return differing
+}
+
+// Compare returns the specs that still differ after they have run again: those that mostly pass on one
+// cluster and mostly fail on the other. One that fails now and then on both is no difference.
+func Compare(differing []Spec, one, other []*Results) (findings Findings) {
+	for _, spec := range differing {
+		onePassed, otherPassed := passes(spec, one), passes(spec, other)
+		if mostly(onePassed, len(one)) != mostly(otherPassed, len(other)) {
+			findings = append(findings, fmt.Sprintf("%s\n    passed %d of %d times, and %d of %d times without the series%s", spec.Name, onePassed, len(one), otherPassed, len(other), whys(spec, slices.Concat(one, other))))
+		}
+	}
+	return findings
+}
+
+func passes(spec Spec, results []*Results) (passed int) {
+	for _, r := range results {
+		if r.Passed(spec.Name) {
+			passed++
+		}
+	}
+	return passed
+}
+
+func mostly(passed, of int) bool { return 2*passed > of }
+
+// whys are the different reasons why a spec failed.
+func whys(spec Spec, results []*Results) (text string) {
+	var said []string
+	for _, r := range results {
+		if why := r.Why(spec.Name); !r.Passed(spec.Name) && !slices.Contains(said, why) {
+			said = append(said, why)
+			text += "\n    " + why
+		}
+	}
+	return text
+}

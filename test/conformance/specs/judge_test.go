@@ -1,0 +1,88 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package specs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+func passing(name string) types.SpecReport {
+	return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: name, State: types.SpecStatePassed}
+}
+
+func failing(name, why string) types.SpecReport {
+	return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: name, State: types.SpecStateFailed, Failure: types.Failure{Message: why}}
+}
+
+func resultsOf(reports ...types.SpecReport) *Results {
+	r := &Results{Specs: map[string]types.SpecReport{}}
+	for _, report := range reports {
+		r.Specs[report.FullText()] = report
+	}
+	return r
+}
+
+func TestKnownSpecs(t *testing.T) {
+	known, err := ParseKnown("# one node\na b\n\nc\n# no disk\nd\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(known) != 3 || known["a b"] != "one node" || known["c"] != "one node" || known["d"] != "no disk" {
+		t.Errorf("known are %q", known)
+	}
+	for text, want := range map[string]string{
+		"a\n# why\n":      `line 1: "a" has no reason above it`,
+		"# why\na\na\n":   `line 3: "a" is there twice`,
+		"# why\n#\n\nb\n": `line 4: "b" has no reason above it`,
+	} {
+		if _, err := ParseKnown(text); err == nil || err.Error() != want {
+			t.Errorf("%q gives %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	specs := []Spec{{"passes", false}, {"fails", false}, {"known", false}, {"known, and passes", false}, {"has not run", false}}
+	findings := Judge(specs, resultsOf(passing("passes"), failing("fails", "a reason\nmore"), failing("known", ""), passing("known, and passes")),
+		Known{"known": "one node", "known, and passes": "no disk"})
+	want := []string{"fails\n    failed: a reason", "known, and passes\n    passed, and is known to fail: no disk", "has not run\n    has not run"}
+	if strings.Join(findings, "|") != strings.Join(want, "|") {
+		t.Errorf("findings are %q, want %q", findings, want)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	specs := []Spec{{"same", false}, {"fails with the series", false}, {"fails without", false}, {"fails now and then", false}}
+	one := resultsOf(passing("same"), failing("fails with the series", "lost"), passing("fails without"), failing("fails now and then", "slow"))
+	other := resultsOf(passing("same"), passing("fails with the series"), failing("fails without", "lost"), passing("fails now and then"))
+	differing := Differing(specs, one, other)
+	if len(differing) != 3 {
+		t.Fatalf("%v differ", differing)
+	}
+	sometimes := resultsOf(failing("fails with the series", "lost"), passing("fails without"), passing("fails now and then"))
+	findings := Compare(differing, []*Results{one, sometimes, sometimes}, []*Results{other, other, other})
+	want := []string{
+		"fails with the series\n    passed 0 of 3 times, and 3 of 3 times without the series\n    failed: lost",
+		"fails without\n    passed 3 of 3 times, and 0 of 3 times without the series\n    failed: lost",
+	}
+	if strings.Join(findings, "|") != strings.Join(want, "|") {
+		t.Errorf("findings are %q, want %q", findings, want)
+	}
+}

@@ -1,0 +1,135 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package specs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/onsi/ginkgo/v2/reporters"
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// Results are what became of specs, in a file, so that a run that is interrupted goes on where it
+// stopped.
+type Results struct {
+	// Subject identifies what was tested. Results of another subject are of no use.
+	Subject string `json:"subject"`
+	// Specs are the reports by the names of the specs.
+	Specs map[string]types.SpecReport `json:"specs"`
+
+	file string
+}
+
+// Open reads the results of a subject from a file. There are none if the file is missing, or has those
+// of another subject.
+func Open(file, subject string) (*Results, error) {
+	r := &Results{}
+	data, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err == nil {
+		if err := json.Unmarshal(data, r); err != nil {
+			return nil, fmt.Errorf("%s: %w; remove it to begin again", file, err)
+		}
+	}
+	if r.Subject != subject || r.Specs == nil {
+		r.Subject, r.Specs = subject, map[string]types.SpecReport{}
+	}
+	r.file = file
+	return r, nil
+}
+
+// Has reports whether a spec has run to an end.
+func (r *Results) Has(name string) bool {
+	_, has := r.Specs[name]
+	return has
+}
+
+// Passed reports whether a spec has passed. One that skips itself has not.
+func (r *Results) Passed(name string) bool { return r.Specs[name].State == types.SpecStatePassed }
+
+// Why returns the first line of what a spec says of its failure.
+func (r *Results) Why(name string) string {
+	report := r.Specs[name]
+	return fmt.Sprintf("%s: %s", report.State, firstLine(report.Failure.Message))
+}
+
+// add keeps reports. The output of specs that passed says nothing to anybody.
+func (r *Results) add(reports ...types.SpecReport) error {
+	for _, report := range reports {
+		if report.State == types.SpecStatePassed {
+			report.CapturedGinkgoWriterOutput, report.CapturedStdOutErr = "", ""
+			report.ReportEntries, report.SpecEvents, report.ProgressReports = nil, nil, nil
+		}
+		r.Specs[report.FullText()] = report
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	temporary := r.file + ".new"
+	if err := os.WriteFile(temporary, data, 0o644); err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	return os.Rename(temporary, r.file)
+}
+
+// WriteJUnit writes the results of specs for programs that read JUnit's XML.
+func (r *Results) WriteJUnit(file, suite string, specs []Spec) error {
+	report := types.Report{SuiteDescription: suite, SuiteSucceeded: true}
+	for _, spec := range specs {
+		result, has := r.Specs[spec.Name]
+		if !has {
+			continue
+		}
+		report.SpecReports = append(report.SpecReports, result)
+		report.RunTime += result.RunTime
+		report.SuiteSucceeded = report.SuiteSucceeded && !result.Failed()
+		if report.StartTime.IsZero() || result.StartTime.Before(report.StartTime) {
+			report.StartTime = result.StartTime
+		}
+		if result.EndTime.After(report.EndTime) {
+			report.EndTime = result.EndTime
+		}
+	}
+	report.PreRunStats = types.PreRunStats{TotalSpecs: len(report.SpecReports), SpecsThatWillRun: len(report.SpecReports)}
+	return reporters.GenerateJUnitReport(report, file)
+}
+
+// Count returns how many of the specs have passed, and which have not but ended, in their order.
+func (r *Results) Count(specs []Spec) (passed int, others []Spec) {
+	for _, spec := range specs {
+		switch {
+		case r.Passed(spec.Name):
+			passed++
+		case r.Has(spec.Name):
+			others = append(others, spec)
+		}
+	}
+	return passed, others
+}
+
+// Missing returns the specs without a result.
+func (r *Results) Missing(specs []Spec) []Spec {
+	return slices.DeleteFunc(slices.Clone(specs), func(spec Spec) bool { return r.Has(spec.Name) })
+}

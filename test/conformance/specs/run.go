@@ -1,0 +1,122 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package specs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/onsi/ginkgo/v2/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// A process takes some seconds to begin, and an interrupt loses what its specs have done so far. So
+// it runs a few of them.
+const batch = 6
+
+// limit is how long a process may take: the slowest spec of upstream's takes some minutes, and one
+// that fails waits for as long.
+const limit = 40 * time.Minute
+
+// Run runs those of the specs that have no result yet: first those that may run beside others, in so
+// many processes, then the serial ones. What a process did not come to, since it crashed or took too
+// long, runs once more alone; if that has no end either, it has failed. Progress is called for each
+// process that ended.
+func (s *Suite) Run(ctx context.Context, specs []Spec, parallel int, results *Results, progress func(done, all int, failed []Spec)) error {
+	r := &runner{suite: s, specs: specs, results: results, progress: progress}
+	missing := results.Missing(specs)
+	var together, alone []Spec
+	for _, spec := range missing {
+		if spec.Serial {
+			alone = append(alone, spec)
+		} else {
+			together = append(together, spec)
+		}
+	}
+	if err := r.all(ctx, together, parallel); err != nil {
+		return err
+	}
+	return r.all(ctx, alone, 1)
+}
+
+type runner struct {
+	suite    *Suite
+	specs    []Spec
+	progress func(done, all int, failed []Spec)
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	results *Results
+	number  int
+}
+
+// all runs specs in batches, so many at a time.
+func (r *runner) all(ctx context.Context, specs []Spec, parallel int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, parallel))
+	for some := range slices.Chunk(specs, batch) {
+		group.Go(func() error {
+			left, _, err := r.batch(ctx, some)
+			for _, spec := range left {
+				if err != nil {
+					break
+				}
+				err = r.alone(ctx, spec)
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// alone runs a spec in a process of its own.
+func (r *runner) alone(ctx context.Context, spec Spec) error {
+	left, why, err := r.batch(ctx, []Spec{spec})
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.results.add(types.SpecReport{
+		LeafNodeType: types.NodeTypeIt, LeafNodeText: spec.Name, State: types.SpecStateFailed, IsSerial: spec.Serial,
+		Failure: types.Failure{Message: fmt.Sprintf("it has no end: %v", why)},
+	})
+}
+
+// batch runs specs in one process. It returns those that had no end, and why.
+func (r *runner) batch(ctx context.Context, specs []Spec) (left []Spec, why, err error) {
+	r.mu.Lock()
+	r.number++
+	name := fmt.Sprintf("%s-%03d", time.Now().UTC().Format("150405"), r.number)
+	r.mu.Unlock()
+	reports, why := r.suite.run(ctx, name, specs, limit)
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.results.add(reports...); err != nil {
+		return nil, nil, err
+	}
+	_, failed := r.results.Count(specs)
+	done := len(r.specs) - len(r.results.Missing(r.specs))
+	r.progress(done, len(r.specs), failed)
+	return r.results.Missing(specs), why, nil
+}

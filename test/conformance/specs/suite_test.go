@@ -1,0 +1,217 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package specs
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"workload.openshift.io/kubernetes/cluster/poll"
+)
+
+const things = "[sig-test] Things (all of them) should "
+
+// compiled compiles internal/suite, and returns it as a suite whose logs are in a directory of the
+// test. That of kubectl has a file for each spec that has run, with a byte for each time.
+func compiled(t *testing.T) (suite *Suite, marks string) {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "suite.test")
+	if output, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", binary, "./internal/suite").CombinedOutput(); err != nil {
+		t.Fatalf("go test -c: %v\n%s", err, output)
+	}
+	marks = filepath.Join(dir, "marks")
+	if err := os.Mkdir(marks, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return &Suite{Binary: binary, Kubectl: filepath.Join(marks, "kubectl"), Logs: filepath.Join(dir, "logs")}, marks
+}
+
+// times returns how often a spec has run.
+func times(t *testing.T, marks, name string) int {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(marks, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return len(data)
+}
+
+func TestSpecsRunOnceAndGoOnAfterAnInterrupt(t *testing.T) {
+	suite, marks := compiled(t)
+	all, err := suite.List(t.Context(), `\[Conformance\]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Spec{
+		{things + "pass [Conformance]", false}, {things + "pass [Conformance] too", false}, {things + "fail [Conformance]", false}, {things + "skip itself [Conformance]", false},
+		{things + "crash [Conformance]", false}, {things + "wait [Conformance]", false}, {things + "run alone [Serial] [Conformance]", true},
+	}
+	if !slices.Equal(all, want) {
+		t.Fatalf("the specs are %v, want %v", all, want)
+	}
+	file := filepath.Join(t.TempDir(), "results.json")
+	results, err := Open(file, "these programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var failures []string
+	last := 0
+	look := func(done, of int, failed []Spec) {
+		last = done
+		if of != len(all) {
+			t.Errorf("progress speaks of %d specs, want %d", of, len(all))
+		}
+		for _, spec := range failed {
+			failures = append(failures, spec.Name)
+		}
+	}
+
+	// While one waits, the run is interrupted.
+	forever := filepath.Join(marks, "forever")
+	if err := os.WriteFile(forever, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupted := make(chan error)
+	go func() { interrupted <- suite.Run(ctx, all, 2, results, look) }()
+	if err := poll.Until(t.Context(), 10*time.Millisecond, time.Minute, func(context.Context) error {
+		if times(t, marks, "waits") == 0 {
+			return errors.New("the spec does not wait yet")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	interrupt()
+	if err := <-interrupted; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the interrupted run ends with %v", err)
+	}
+	if err := os.Remove(forever); err != nil {
+		t.Fatal(err)
+	}
+
+	// What has a result does not run again; what others share a process with a crash does.
+	if results, err = Open(file, "these programs"); err != nil {
+		t.Fatal(err)
+	}
+	before := len(results.Specs)
+	if before == len(all) {
+		t.Fatalf("there are %d results after the interrupt", before)
+	}
+	if err := suite.Run(t.Context(), all, 2, results, look); err != nil {
+		t.Fatal(err)
+	}
+	if last < len(all)-1 { // the one without an end is noted after that
+		t.Errorf("progress ended at %d specs", last)
+	}
+	passed, others := results.Count(all)
+	if passed != 4 || len(others) != 3 || len(results.Missing(all)) != 0 {
+		t.Errorf("%d passed, others are %v, and %v are missing", passed, others, results.Missing(all))
+	}
+	if !slices.Contains(failures, things+"fail [Conformance]") {
+		t.Errorf("progress names %q", failures)
+	}
+	for name, why := range map[string]string{
+		"fail [Conformance]":        "failed: it is broken",
+		"skip itself [Conformance]": "skipped: there is no such thing here",
+		"crash [Conformance]":       "failed: it has no end: ",
+	} {
+		if got := results.Why(things + name); !strings.HasPrefix(got, why) {
+			t.Errorf("%s: %q, want %q", name, got, why)
+		}
+	}
+	if got := times(t, marks, "alone"); got != 1 {
+		t.Errorf("the serial spec ran %d times", got)
+	}
+	if got := times(t, marks, "not-asked-for"); got != 0 {
+		t.Errorf("a spec that the focus does not match ran %d times", got)
+	}
+
+	// Once more, nothing runs.
+	ran := times(t, marks, "passes")
+	if results, err = Open(file, "these programs"); err != nil {
+		t.Fatal(err)
+	}
+	if err := suite.Run(t.Context(), all, 2, results, func(int, int, []Spec) { t.Error("a process has run") }); err != nil {
+		t.Fatal(err)
+	}
+	if got := times(t, marks, "passes"); got != ran {
+		t.Errorf("a spec with a result ran %d times, and then %d times", ran, got)
+	}
+
+	junit := filepath.Join(t.TempDir(), "junit.xml")
+	if err := results.WriteJUnit(junit, "conformance", all); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(junit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Skipped  int `xml:"disabled,attr"`
+	}
+	if err := xml.Unmarshal(data, &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Tests != len(all) || report.Failures != 2 {
+		t.Errorf("JUnit has %+v", report)
+	}
+}
+
+func TestResultsOfOtherProgramsAreOfNoUse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results.json")
+	results, err := Open(file, "these programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := results.add(passing("a")); err != nil {
+		t.Fatal(err)
+	}
+	for subject, has := range map[string]bool{"these programs": true, "others": false} {
+		again, err := Open(file, subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.Has("a") != has {
+			t.Errorf("of %s there is a result: %t, want %t", subject, !has, has)
+		}
+	}
+	if err := os.WriteFile(file, []byte(`{"subject": `), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(file, "these programs"); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("a file that was cut off gives %v, want an error that names it", err)
+	}
+}
+
+func TestAFocusThatIsNoExpressionIsRefused(t *testing.T) {
+	if _, err := (&Suite{}).List(t.Context(), "[Conformance"); err == nil || !strings.Contains(err.Error(), `focus "[Conformance" is no regular expression`) {
+		t.Errorf("the error is %v", err)
+	}
+}
