@@ -47,12 +47,14 @@ find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 # time, and what is wrong costs the truth.
 irrelevant() {
   local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
-  local beside="$text|docs/user/(companions|cpupolicy[^/]*|images|support)[.]md$|cmd/.*_test[.]go$|operators/|build/(controller-gen|coredns)/|test/conformance/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
+  local beside="$text|docs/user/(companions|cpupolicy[^/]*|images|support)[.]md$|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
+  local conformance='build/coredns/|test/conformance/'
   case $1 in
-    verify | preview) echo "^($beside|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|test/)" ;;
-    rebase-test) echo "^($text|docs/|cmd/images/|operators/|build/(controller-gen|coredns)/|test/)" ;;
-    e2e) echo "^($beside|patches/openshift/)" ;;
-    e2e-*) echo "^($beside|cmd/images/|patches/openshift/)" ;;
+    verify | preview) echo "^($beside|$conformance|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|test/)" ;;
+    rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
+    e2e) echo "^($beside|$conformance|patches/openshift/)" ;;
+    conformance-*) echo "^($beside|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
+    e2e-*) echo "^($beside|$conformance|cmd/images/|patches/openshift/)" ;;
     *) echo '^$' ;;
   esac
 }
@@ -218,6 +220,8 @@ run_nodes() {
     fi
     node_part "end-to-end core with the race detector" e2e-race
     node_part "kubectl partition on a large cluster" e2e-plugin
+    # All of conformance takes an hour and a half. These are the specs that a kubelet decides about.
+    node_part "conformance of nodes and scheduling" conformance-compare 'FOCUS=\[sig-(node|scheduling)\].*\[Conformance\]'
     node_part "companions on a real node" operators-e2e
     node_part "the console of cpupolicy in a browser" operators-browser
     await_checks
@@ -251,6 +255,7 @@ run_nodes() {
   skipped "the specs of any cluster, and their lint" "upstream's test framework takes long to compile; make test-all or make e2e runs them"
   skipped "the series verified on every release" "the releases take long to compile; make test-all or make verify does it"
   skipped "rebase to other releases" "it needs still more releases; make test-all or make rebase-test does it"
+  skipped "conformance" "its specs take an hour and a half; make test-all runs those of nodes, make conformance-compare all"
   skipped "the series on a pre-release" "it takes long to compile; make test-all or make preview does it"
   skipped "the rest in virtual machines" "it takes hours without KVM; make test-all or make e2e-vm runs it"
 }

@@ -127,14 +127,20 @@ func pin(t *testing.T, dir, name string, files *rootfs.Tree) debian.Package {
 	return p
 }
 
+// file is a file of an image.
+type file struct {
+	*tar.Header
+	data string
+}
+
 // merged returns what the layers of an image have, as a container sees it.
-func merged(t *testing.T, image v1.Image) map[string]*tar.Header {
+func merged(t *testing.T, image v1.Image) map[string]file {
 	t.Helper()
 	layers, err := image.Layers()
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]*tar.Header{}
+	files := map[string]file{}
 	for _, layer := range layers {
 		stream, err := layer.Uncompressed()
 		if err != nil {
@@ -149,44 +155,14 @@ func merged(t *testing.T, image v1.Image) map[string]*tar.Header {
 			if err != nil {
 				t.Fatal(err)
 			}
-			files[strings.TrimSuffix(header.Name, "/")] = header
+			data, err := io.ReadAll(archive)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[strings.TrimSuffix(header.Name, "/")] = file{header, string(data)}
 		}
 	}
 	return files
-}
-
-// text returns a file of an image.
-func text(t *testing.T, image v1.Image, wanted string) string {
-	t.Helper()
-	layers, err := image.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := ""
-	for _, layer := range layers {
-		stream, err := layer.Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stream.Close()
-		for archive := tar.NewReader(stream); ; {
-			header, err := archive.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if header.Name == wanted {
-				data, err := io.ReadAll(archive)
-				if err != nil {
-					t.Fatal(err)
-				}
-				found = string(data)
-			}
-		}
-	}
-	return found
 }
 
 func build(t *testing.T) *Set {
@@ -313,13 +289,13 @@ func TestImagesHaveTheFilesThatSpecsLookFor(t *testing.T) {
 		{"registry.k8s.io/kube-proxy:built", "usr/local/bin/kube-proxy", 0o755, ""},
 		{"registry.k8s.io/pause:3.10.2", "pause", 0o755, ""},
 	} {
-		header, ok := merged(t, set.Images[test.reference])[test.name]
+		file, ok := merged(t, set.Images[test.reference])[test.name]
 		if !ok {
 			t.Errorf("%s: %s is missing", test.reference, test.name)
 			continue
 		}
-		if header.Mode != test.mode || header.Linkname != test.link || header.Uid != 0 {
-			t.Errorf("%s: %s has mode %o, is a link to %q and belongs to %d, want mode %o, a link to %q and 0", test.reference, test.name, header.Mode, header.Linkname, header.Uid, test.mode, test.link)
+		if file.Mode != test.mode || file.Linkname != test.link || file.Uid != 0 {
+			t.Errorf("%s: %s has mode %o, is a link to %q and belongs to %d, want mode %o, a link to %q and 0", test.reference, test.name, file.Mode, file.Linkname, file.Uid, test.mode, test.link)
 		}
 	}
 	for _, test := range []struct{ reference, name, want string }{
@@ -332,7 +308,7 @@ func TestImagesHaveTheFilesThatSpecsLookFor(t *testing.T) {
 		{images + "nginx:1.28.0-2", "etc/passwd", "nginx:x:101:101:"},
 		{images + "nginx:1.28.0-2", "etc/nginx/nginx.conf", "listen 80;"},
 	} {
-		if got := text(t, set.Images[test.reference], test.name); !strings.Contains(got, test.want) {
+		if got := merged(t, set.Images[test.reference])[test.name].data; !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s is %q, want something with %q", test.reference, test.name, got, test.want)
 		}
 	}
