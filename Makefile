@@ -258,16 +258,18 @@ specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; 
 e2e-plugin: build $(GOTESTSUM) kwok ## Run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
 	cd cmd/kubectl-partition && $(GOTEST) -count=1 -timeout=1h . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
 
-# FOCUS is an expression of the names of upstream's specs, PARALLEL how many run at a time, and FRESH=1
-# begins again in place of going on.
+# FOCUS is an expression of the names of upstream's specs, and PARALLEL how many run at a time. A run
+# goes on where an earlier one stopped; RETRY=1 also runs once more what has not passed, and FRESH=1
+# begins again.
 FOCUS    ?= \[Conformance\]
 PARALLEL ?= 4
+RETRY    ?=
 FRESH    ?=
 CONFORMANCE := $(OUT)/bin/conformance
 CONFORMANCE_ARGS = --bin="$(CURDIR)/$(BIN)" --tools="$(CURDIR)/$(TOOLS)" --tree="$(CURDIR)/$(TREE)" --debs="$(CURDIR)/$(OUT)/debs" --out="$(CURDIR)/$(OUT)/$(RELEASE)/conformance" \
-  --focus='$(FOCUS)' --parallel=$(PARALLEL) $(if $(FRESH),--fresh)
+  --focus='$(FOCUS)' --parallel=$(PARALLEL) $(if $(RETRY),--retry) $(if $(FRESH),--fresh)
 .PHONY: conformance
-conformance: conformance-binaries ## Run upstream's conformance specs on a partitioned cluster; FOCUS=, PARALLEL=, FRESH=1
+conformance: conformance-binaries ## Run upstream's conformance specs on a partitioned cluster; FOCUS=, PARALLEL=, RETRY=1, FRESH=1
 	$(CONFORMANCE) run $(CONFORMANCE_ARGS)
 
 .PHONY: conformance-compare

@@ -62,7 +62,7 @@ type options struct {
 	unpatched        string
 	debs, out, focus string
 	parallel         int
-	fresh            bool
+	fresh, retry     bool
 }
 
 func command() *cobra.Command {
@@ -84,6 +84,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.focus, "focus", `\[Conformance\]`, "regular expression of the names of the specs that are to run")
 	flags.IntVar(&o.parallel, "parallel", 4, "how many specs run at a time, unless they are serial")
 	flags.BoolVar(&o.fresh, "fresh", false, "begin again, in place of going on with what an earlier run did not do")
+	flags.BoolVar(&o.retry, "retry", false, "run once more what has not passed")
 	for _, name := range []string{"bin", "tools", "tree", "debs", "out"} {
 		if err := root.MarkPersistentFlagRequired(name); err != nil {
 			panic(err)
@@ -120,6 +121,7 @@ type side struct {
 	dir      string
 	progress func(format string, args ...any)
 	parallel int
+	retry    bool
 }
 
 func (o *options) run(ctx context.Context) error {
@@ -242,7 +244,7 @@ func (o *options) prepare(ctx context.Context, unpatched string) (all []specs.Sp
 		binaries["unpatched"] = []string{filepath.Join(unpatched, "kubelet"), filepath.Join(unpatched, "kube-apiserver")}
 	}
 	for _, name := range slices.Sorted(maps.Keys(binaries)) {
-		s := &side{name: name, dir: filepath.Join(o.out, name), parallel: o.parallel}
+		s := &side{name: name, dir: filepath.Join(o.out, name), parallel: o.parallel, retry: o.retry}
 		s.progress = func(format string, args ...any) { say("%s: %s", name, fmt.Sprintf(format, args...)) }
 		config := o.config
 		config.Progress = s.progress
@@ -294,6 +296,11 @@ func (s *side) run(ctx context.Context, all []specs.Spec, name string, times int
 		r, err := specs.Open(filepath.Join(s.dir, fmt.Sprintf("%s-%d.json", name, i+1)), s.subject)
 		if err != nil {
 			return nil, err
+		}
+		if s.retry {
+			if err := r.ForgetFailures(all); err != nil {
+				return nil, err
+			}
 		}
 		missing += len(r.Missing(all))
 		results = append(results, r)

@@ -97,7 +97,7 @@ func standIns(t *testing.T) Options {
 	move := rootfs.New()
 	move.File("bin/mv", 0o755, []byte("mv"))
 	busybox, coreutils := pin(t, o.Debs, "busybox-static", shell), pin(t, o.Debs, "coreutils", move)
-	for name, packages := range map[string][]debian.Package{"agnhost": {busybox, coreutils}, "base": {busybox}, "glibc-dns-testing": {coreutils}, "nginx": {busybox}, proxyBase: {coreutils}} {
+	for name, packages := range map[string][]debian.Package{"agnhost": {busybox, coreutils}, "base": {busybox}, "busybox": {busybox}, "glibc-dns-testing": {coreutils}, "nginx": {busybox}, proxyBase: {coreutils}} {
 		o.Lock.Bases[name] = &debian.Base{Packages: map[string][]debian.Package{Platform: packages}}
 	}
 	return o
@@ -454,7 +454,7 @@ func TestTheLockFilePinsAllThatRecipesNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"agnhost", "base", "glibc-dns-testing", "nginx", proxyBase} {
+	for _, name := range []string{"agnhost", "base", "busybox", "glibc-dns-testing", "nginx", proxyBase} {
 		base, ok := lock.Bases[name]
 		if !ok {
 			t.Errorf("base %s is not in the lock file", name)

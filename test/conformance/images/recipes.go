@@ -44,6 +44,7 @@ type layer struct {
 // Layers of Debian packages.
 var (
 	base    = root("base", nil)
+	shell   = root("busybox", nil)
 	tools   = root("agnhost", likeAlpine)
 	glibc   = root("glibc-dns-testing", nil)
 	server  = root("nginx", serving)
@@ -56,8 +57,10 @@ const proxyBase = "kube-proxy"
 // recipes are what the conformance specs use, by repository, and the two images of a cluster's own. The
 // configurations are those of test/images in a release's tree.
 var recipes = map[string]recipe{
-	"e2e-test-images/agnhost":           {layers: []layer{tools, agnhost}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}},
-	"e2e-test-images/busybox":           {layers: []layer{base}, cmd: []string{"sh"}},
+	"e2e-test-images/agnhost": {layers: []layer{tools, agnhost}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}},
+	// Its shell is bash: specs look at variables whose names have a hyphen, which other shells do not
+	// give to what they start.
+	"e2e-test-images/busybox":           {layers: []layer{shell}, cmd: []string{"sh"}},
 	"e2e-test-images/glibc-dns-testing": {layers: []layer{glibc}, cmd: []string{"bash"}},
 	"e2e-test-images/kitten":            {layers: []layer{tools, agnhost, page("kitten")}, entrypoint: []string{"/agnhost"}, cmd: []string{"test-webserver"}},
 	"e2e-test-images/nautilus":          {layers: []layer{tools, agnhost, page("nautilus")}, entrypoint: []string{"/agnhost"}, cmd: []string{"test-webserver"}},

@@ -83,6 +83,20 @@ func (r *Results) add(reports ...types.SpecReport) error {
 		}
 		r.Specs[report.FullText()] = report
 	}
+	return r.write()
+}
+
+// ForgetFailures forgets what became of those of the specs that have not passed.
+func (r *Results) ForgetFailures(specs []Spec) error {
+	for _, spec := range specs {
+		if !r.Passed(spec.Name) {
+			delete(r.Specs, spec.Name)
+		}
+	}
+	return r.write()
+}
+
+func (r *Results) write() error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -163,6 +163,18 @@ func TestSpecsRunOnceAndGoOnAfterAnInterrupt(t *testing.T) {
 		t.Errorf("a spec with a result ran %d times, and then %d times", ran, got)
 	}
 
+	// But for what has not passed, if that is forgotten.
+	if err := results.ForgetFailures(all[:3]); err != nil {
+		t.Fatal(err)
+	}
+	failed := times(t, marks, "fails")
+	if err := suite.Run(t.Context(), all, 2, results, look); err != nil {
+		t.Fatal(err)
+	}
+	if got := times(t, marks, "fails"); got != failed+1 || times(t, marks, "passes") != ran {
+		t.Errorf("the spec that failed ran %d times, and then %d times", failed, got)
+	}
+
 	junit := filepath.Join(t.TempDir(), "junit.xml")
 	if err := results.WriteJUnit(junit, "conformance", all); err != nil {
 		t.Fatal(err)
