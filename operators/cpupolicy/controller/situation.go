@@ -153,22 +153,24 @@ func (s situations) addControlPlane(ctx context.Context, situation *cpupolicy.Si
 	if err := s.addOthers(ctx, situation, roleControlPlane); err != nil {
 		return err
 	}
-	var lease coordinationv1.Lease
-	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: controlPlaneLock}, &lease)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	holders, err := nodegroup.HoldersOf(&lease)
-	if err != nil {
-		return err
-	}
+	holders, err := s.holders(ctx)
 	for _, h := range holders {
 		situation.Lock = cpupolicy.Lock{Operation: h.Operation, Node: h.Node}
 	}
-	return nil
+	return err
+}
+
+// holders returns who holds the lock of the control plane.
+func (s situations) holders(ctx context.Context) (nodegroup.Holders, error) {
+	var lease coordinationv1.Lease
+	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: controlPlaneLock}, &lease)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nodegroup.HoldersOf(&lease)
 }
 
 // addMachines adds KubeVirt, where its kinds are, and for none its machines and where they can run.

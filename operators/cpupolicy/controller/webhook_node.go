@@ -154,29 +154,35 @@ func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupo
 }
 
 // An operation gives the lock of the control plane back a moment after its status has said how it
-// ended. Whoever waited for that end, and asks for the next node, waits for so long. It is less than
-// the five seconds that kube-apiserver waits for the webhook.
+// ended. Whoever waited for that end, and asks for the next node, waits for the lock as well, but for
+// less than the five seconds that kube-apiserver waits for the webhook.
 const (
 	settleLimit = 3 * time.Second
-	settlePause = 100 * time.Millisecond
+	settlePause = 200 * time.Millisecond
 )
 
-// settled returns what is known of a node, once no operation that has ended holds the lock of the
-// control plane. One that keeps it for longer is part of the situation.
-func (v *nodeValidator) settled(ctx context.Context, node *corev1.Node, policy cpupolicy.Policy) (situation cpupolicy.Situation, err error) {
-	err = wait.PollUntilContextTimeout(ctx, settlePause, settleLimit, true, func(ctx context.Context) (bool, error) {
-		found, err := v.situations.of(ctx, node, policy)
-		if err != nil {
-			return false, err
-		}
-		situation = found
-		ended, err := v.ended(ctx, situation.Lock)
-		return !ended, err
-	})
-	if wait.Interrupted(err) && situation.Node != nil && ctx.Err() == nil {
-		err = nil
+// settled returns what is known of a node. If an operation that has ended holds the lock of the control
+// plane, it waits until that gives it back. One that keeps it for longer is part of the situation.
+func (v *nodeValidator) settled(ctx context.Context, node *corev1.Node, policy cpupolicy.Policy) (cpupolicy.Situation, error) {
+	situation, err := v.situations.of(ctx, node, policy)
+	if err != nil || situation.Lock.Operation == "" {
+		return situation, err
 	}
-	return situation, err
+	holder := situation.Lock
+	released := false
+	_ = wait.PollUntilContextTimeout(ctx, settlePause, settleLimit, true, func(ctx context.Context) (bool, error) {
+		ended, err := v.ended(ctx, holder)
+		if err != nil || !ended {
+			return true, err
+		}
+		holders, err := v.situations.holders(ctx)
+		released = err == nil && !holders.Has(holder.Operation)
+		return released, err
+	})
+	if !released {
+		return situation, ctx.Err() // which says who has the lock
+	}
+	return v.situations.of(ctx, node, policy)
 }
 
 // ended reports whether the status of a node says that the operation that holds the lock has ended.

@@ -88,7 +88,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	for _, archive := range archives {
-		files.More[filepath.Join("companion", filepath.Base(archive))] = archive
+		files.More[filepath.Join("images", filepath.Base(archive))] = archive
 	}
 	os.Exit(run(m))
 }

@@ -181,7 +181,6 @@ systemctl daemon-reload`)
 	}
 	t.Log(n.Run(t, agent+"prepare"))
 	n.restart(t)
-	n.Run(t, "for archive in /payload/companion/*.tar; do /payload/tools/ctr --address="+filepath.Join(host.DefaultPaths.Run, "containerd.sock")+" --namespace=k8s.io images import $archive; done")
 }
 
 // observe returns what the agent sees.
