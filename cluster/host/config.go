@@ -48,8 +48,8 @@ type Config struct {
 	WithoutProxy bool
 	// HostPorts has containers get the ports of the host that they ask for.
 	HostPorts bool
-	// Mirrors are the URLs of registries that containerd asks first, by the registry in whose
-	// place they are, such as registry.k8s.io.
+	// Mirrors are the URLs of registries that containerd asks in place of others, such as
+	// registry.k8s.io, by the names of these.
 	Mirrors map[string]string
 	// Paths, Ports and Network are what the cluster has on this host. Their zero fields mean
 	// those of [DefaultPaths], [DefaultPorts] and [DefaultNetwork].

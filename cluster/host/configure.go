@@ -187,7 +187,7 @@ rules:
 		c.data("kube-proxy.yaml"): proxy, c.data("audit-policy.yaml"): audit,
 	}
 	for registry, mirror := range c.Config.Mirrors {
-		files[c.data(filepath.Join("registries", registry, "hosts.toml"))] = fmt.Sprintf("[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", mirror)
+		files[c.data(filepath.Join("registries", registry, "hosts.toml"))] = fmt.Sprintf("server = %[1]q\n[host.%[1]q]\n  capabilities = [\"pull\", \"resolve\"]\n", mirror)
 	}
 	return files
 }

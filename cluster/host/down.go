@@ -275,17 +275,21 @@ func removeBridge(ctx context.Context, name string) error {
 	return nil
 }
 
+// hostPortChains begin the names of the chains of the CNI plugin portmap.
+var hostPortChains = []string{"CNI-HOSTPORT-", "CNI-DN-"}
+
 // removeRules removes the rules of the kubelet, kube-proxy and the CNI plugin portmap, by how the
 // names of their chains begin.
 func removeRules(ctx context.Context, r record) error {
 	prefixes := []string{"KUBE-"}
 	if r.HostPorts {
-		prefixes = append(prefixes, "CNI-HOSTPORT-", "CNI-DN-")
+		prefixes = append(prefixes, hostPortChains...)
 	}
 	ours := func(rules []byte) bool {
 		return slices.ContainsFunc(prefixes, func(prefix string) bool { return bytes.Contains(rules, []byte(prefix)) })
 	}
-	for _, family := range []string{"iptables", "ip6tables"} {
+	// Where the host's iptables writes the older tables, that of a pod may have written the newer.
+	for _, family := range []string{"iptables", "ip6tables", "iptables-nft", "ip6tables-nft"} {
 		rules, err := exec.CommandContext(ctx, family+"-save").Output()
 		if errors.Is(err, exec.ErrNotFound) {
 			continue

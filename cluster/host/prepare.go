@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509/pkix"
 	"errors"
@@ -82,7 +83,12 @@ func (c *Cluster) preflight(context.Context) error {
 
 // foreign refuses a host that has a node of somebody else's, or a program on one of the
 // cluster's ports.
-func (c *Cluster) foreign(context.Context) error {
+func (c *Cluster) foreign(ctx context.Context) error {
+	if c.Config.HostPorts {
+		if err := foreignHostPorts(ctx); err != nil {
+			return err
+		}
+	}
 	ports := c.Config.Ports.fields()
 	if !c.Config.WithoutNode {
 		if err := c.foreignNode(); err != nil {
@@ -97,6 +103,21 @@ func (c *Cluster) foreign(context.Context) error {
 			return fmt.Errorf("the cluster needs port %d, which is not free: %w", *port, err)
 		}
 		listener.Close()
+	}
+	return nil
+}
+
+// foreignHostPorts refuses a host on which somebody else uses the CNI plugin portmap: Down could not
+// tell whose rules are whose.
+func foreignHostPorts(ctx context.Context) error {
+	rules, err := exec.CommandContext(ctx, "iptables-save").Output()
+	if err != nil {
+		return fmt.Errorf("iptables-save: %w", err)
+	}
+	for _, prefix := range hostPortChains {
+		if bytes.Contains(rules, []byte(prefix)) {
+			return fmt.Errorf("iptables has chains %s..., which this command did not make: containers of somebody else have ports of the host", prefix)
+		}
 	}
 	return nil
 }
