@@ -176,6 +176,7 @@ RACE = $(filter-out test/% cmd/kubectl-partition% $(if $(SHORT),operators),$(MOD
 .PHONY: unit
 unit: ## Run the unit tests, most of them with the race detector
 	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && go test -vet=off -race ./...); done
+	@echo "unit tests of test/conformance/specs" >&2; cd test/conformance && go test -vet=off -race ./specs/...
 	@for module in $(filter cmd/kubectl-partition% test/conformance,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && $(ALIKE) go test -vet=off ./...); done
 
 .PHONY: fuzz
@@ -235,8 +236,12 @@ e2e: build $(GOTESTSUM) $(if $(SHORT),,kwok control-plane-images) $(PLUGIN) $(if
 
 .PHONY: control-plane-images
 control-plane-images: build $(IMAGES)
-	$(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler --bin="linux/$$(go env GOHOSTARCH)=$(BIN)" \
-	  --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --format=%cI)" $(CONTROL_PLANE_IMAGES)
+	@if [[ -n "$$(git -C $(TREE) status --porcelain)" ]]; then \
+	  echo "the tree has changes that are not committed, so there are no images, and no test of them" >&2; rm -rf $(CONTROL_PLANE_IMAGES); \
+	else \
+	  $(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler --bin="linux/$$(go env GOHOSTARCH)=$(BIN)" \
+	    --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --format=%cI)" $(CONTROL_PLANE_IMAGES); \
+	fi
 
 .PHONY: e2e-core
 e2e-core: build $(GOTESTSUM) ## Run those end-to-end tests that say most, without unpatched and older binaries
@@ -258,16 +263,18 @@ specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; 
 e2e-plugin: build $(GOTESTSUM) kwok ## Run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
 	cd cmd/kubectl-partition && $(GOTEST) -count=1 -timeout=1h . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
 
-# FOCUS is an expression of the names of upstream's specs, and PARALLEL how many run at a time. A run
-# goes on where an earlier one stopped; RETRY=1 also runs once more what has not passed, and FRESH=1
-# begins again.
+# FOCUS is an expression of the names of upstream's specs; write a $ twice. PARALLEL is how many run
+# at a time. A run goes on where an earlier one stopped; RETRY=1 also runs once more what did not pass,
+# and FRESH=1 begins again.
 FOCUS    ?= \[Conformance\]
-PARALLEL ?= 4
+PARALLEL ?= 16
 RETRY    ?=
 FRESH    ?=
+# Names have quotes, which a shell must not see.
+export FOCUS
 CONFORMANCE := $(OUT)/bin/conformance
 CONFORMANCE_ARGS = --bin="$(CURDIR)/$(BIN)" --tools="$(CURDIR)/$(TOOLS)" --tree="$(CURDIR)/$(TREE)" --debs="$(CURDIR)/$(OUT)/debs" --out="$(CURDIR)/$(OUT)/$(RELEASE)/conformance" \
-  --focus='$(FOCUS)' --parallel=$(PARALLEL) $(if $(RETRY),--retry) $(if $(FRESH),--fresh)
+  --focus="$$FOCUS" --parallel=$(PARALLEL) $(if $(RETRY),--retry) $(if $(FRESH),--fresh)
 .PHONY: conformance
 conformance: conformance-binaries ## Run upstream's conformance specs on a partitioned cluster; FOCUS=, PARALLEL=, RETRY=1, FRESH=1
 	$(CONFORMANCE) run $(CONFORMANCE_ARGS)

@@ -143,6 +143,13 @@ why_no_vm() {
   fi
 }
 
+# why_no_conformance: its images are of Debian packages for one platform.
+why_no_conformance() {
+  if [[ "$(uname -m)" != x86_64 ]] || ! grep -qx ID=debian /etc/os-release 2>/dev/null; then
+    echo "the images of the specs are made of Debian packages of x86_64, and this host is another"
+  fi
+}
+
 why_no_time() {
   # The part after this takes 20 minutes, and on a busy host some more.
   if ((SECONDS > 40 * 60)); then
@@ -220,8 +227,10 @@ run_nodes() {
     fi
     node_part "end-to-end core with the race detector" e2e-race
     node_part "kubectl partition on a large cluster" e2e-plugin
-    # All of conformance takes an hour and a half. These are the specs that a kubelet decides about.
-    node_part "conformance of nodes and scheduling" conformance-compare 'FOCUS=\[sig-(node|scheduling)\].*\[Conformance\]'
+    # All of conformance takes most of an hour. These are the specs that a kubelet decides about.
+    skip=${skip:-$(why_no_conformance)}
+    node_part "conformance of nodes and scheduling" conformance-compare 'FOCUS=\[sig-(node|scheduling)\].*\[Conformance\]' ${FORCE:+FRESH=1}
+    skip=$no_node
     node_part "companions on a real node" operators-e2e
     node_part "the console of cpupolicy in a browser" operators-browser
     await_checks
@@ -255,7 +264,7 @@ run_nodes() {
   skipped "the specs of any cluster, and their lint" "upstream's test framework takes long to compile; make test-all or make e2e runs them"
   skipped "the series verified on every release" "the releases take long to compile; make test-all or make verify does it"
   skipped "rebase to other releases" "it needs still more releases; make test-all or make rebase-test does it"
-  skipped "conformance" "its specs take an hour and a half; make test-all runs those of nodes, make conformance-compare all"
+  skipped "conformance" "its specs take most of an hour; make test-all runs those of nodes, and make conformance-compare all"
   skipped "the series on a pre-release" "it takes long to compile; make test-all or make preview does it"
   skipped "the rest in virtual machines" "it takes hours without KVM; make test-all or make e2e-vm runs it"
 }

@@ -58,8 +58,8 @@ const proxyBase = "kube-proxy"
 // configurations are those of test/images in a release's tree.
 var recipes = map[string]recipe{
 	"e2e-test-images/agnhost": {layers: []layer{tools, agnhost}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}},
-	// Its shell is bash: specs look at variables whose names have a hyphen, which other shells do not
-	// give to what they start.
+	// Its sh is bash, and /bin/sh is busybox: some specs start sh, and look at variables whose names have
+	// a hyphen, which only bash passes on. Others start /bin/sh, and know how busybox words an error.
 	"e2e-test-images/busybox":           {layers: []layer{shell}, cmd: []string{"sh"}},
 	"e2e-test-images/glibc-dns-testing": {layers: []layer{glibc}, cmd: []string{"bash"}},
 	"e2e-test-images/kitten":            {layers: []layer{tools, agnhost, page("kitten")}, entrypoint: []string{"/agnhost"}, cmd: []string{"test-webserver"}},

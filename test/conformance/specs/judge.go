@@ -18,6 +18,7 @@ package specs
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -25,8 +26,8 @@ import (
 // Known are specs that cannot pass on some kind of host, with the reasons, by their names.
 type Known map[string]string
 
-// ParseKnown reads a list: a line for each spec, below a line with "# " and the reason. Blank lines
-// are ignored.
+// ParseKnown reads a list: a line for each spec, below a line with "# " and the reason. A line with "#"
+// alone ends what a reason is for. Blank lines are ignored.
 func ParseKnown(text string) (Known, error) {
 	known := Known{}
 	reason := ""
@@ -50,18 +51,35 @@ func ParseKnown(text string) (Known, error) {
 // Findings are what somebody must look at, each in a line for a reader.
 type Findings []string
 
-// Judge compares the results of one cluster with what is known of the specs. A spec that is known,
-// and passes or is not there, is a finding, too: the list is to be true.
+// Judge compares what became of specs with what is known of them. A spec that is known and passes is a
+// finding, too: the list is to be true.
 func Judge(specs []Spec, results *Results, known Known) (findings Findings) {
 	for _, spec := range specs {
-		reason, is := known[spec.Name]
-		switch {
-		case !results.Has(spec.Name):
+		if !results.Has(spec.Name) {
 			findings = append(findings, fmt.Sprintf("%s\n    has not run", spec.Name))
-		case !is && !results.Passed(spec.Name):
-			findings = append(findings, fmt.Sprintf("%s\n    %s", spec.Name, results.Why(spec.Name)))
-		case is && results.Passed(spec.Name):
-			findings = append(findings, fmt.Sprintf("%s\n    passed, and is known to fail: %s", spec.Name, reason))
+			continue
+		}
+		findings = append(findings, judge(spec, results.Passed(spec.Name), known, "\n    "+results.Why(spec.Name))...)
+	}
+	return findings
+}
+
+func judge(spec Spec, passed bool, known Known, why string) Findings {
+	reason, is := known[spec.Name]
+	switch {
+	case !is && !passed:
+		return Findings{spec.Name + why}
+	case is && passed:
+		return Findings{fmt.Sprintf("%s\n    passed, and is known to fail: %s", spec.Name, reason)}
+	}
+	return nil
+}
+
+// Unlisted returns a finding for each spec that is known and does not exist.
+func (k Known) Unlisted(specs []Spec) (findings Findings) {
+	for _, name := range slices.Sorted(maps.Keys(k)) {
+		if !slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == name }) {
+			findings = append(findings, fmt.Sprintf("%s\n    is known to fail, and there is no such spec", name))
 		}
 	}
 	return findings
@@ -77,14 +95,18 @@ func Differing(specs []Spec, one, other *Results) (differing []Spec) {
 	return differing
 }
 
-// Compare returns the specs that still differ after they have run again: those that mostly pass on one
-// cluster and mostly fail on the other. One that fails now and then on both is no difference.
-func Compare(differing []Spec, one, other []*Results) (findings Findings) {
+// Compare judges specs that have differed, by how they ran again on both clusters. One that mostly
+// passes on one and mostly fails on the other is a finding. One that does the same on both is judged
+// by that, as if it had not differed.
+func Compare(differing []Spec, one, other []*Results, known Known) (findings Findings) {
 	for _, spec := range differing {
 		onePassed, otherPassed := passes(spec, one), passes(spec, other)
+		why := fmt.Sprintf("\n    passed %d of %d times, and %d of %d times without the series%s", onePassed, len(one), otherPassed, len(other), whys(spec, slices.Concat(one, other)))
 		if mostly(onePassed, len(one)) != mostly(otherPassed, len(other)) {
-			findings = append(findings, fmt.Sprintf("%s\n    passed %d of %d times, and %d of %d times without the series%s", spec.Name, onePassed, len(one), otherPassed, len(other), whys(spec, slices.Concat(one, other))))
+			findings = append(findings, spec.Name+why)
+			continue
 		}
+		findings = append(findings, judge(spec, mostly(onePassed, len(one)), known, why)...)
 	}
 	return findings
 }

@@ -50,11 +50,18 @@ func TestKnownSpecs(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\n# why\n":      `line 1: "a" has no reason above it`,
 		"# why\na\na\n":   `line 3: "a" is there twice`,
-		"# why\n#\n\nb\n": `line 4: "b" has no reason above it`,
+		"# why\n#\n\nb\n": `line 4: "b" has no reason above it`, // as below a header
 	} {
 		if _, err := ParseKnown(text); err == nil || err.Error() != want {
 			t.Errorf("%q gives %v, want %s", text, err, want)
 		}
+	}
+}
+
+func TestAKnownSpecThatDoesNotExistIsAFinding(t *testing.T) {
+	findings := Known{"a": "one node", "b": "one node"}.Unlisted([]Spec{{"a", false}})
+	if want := "b\n    is known to fail, and there is no such spec"; len(findings) != 1 || findings[0] != want {
+		t.Errorf("findings are %q, want %q", findings, want)
 	}
 }
 
@@ -69,18 +76,21 @@ func TestJudge(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	specs := []Spec{{"same", false}, {"fails with the series", false}, {"fails without", false}, {"fails now and then", false}}
-	one := resultsOf(passing("same"), failing("fails with the series", "lost"), passing("fails without"), failing("fails now and then", "slow"))
-	other := resultsOf(passing("same"), passing("fails with the series"), failing("fails without", "lost"), passing("fails now and then"))
+	specs := []Spec{{"same", false}, {"fails with the series", false}, {"fails without", false}, {"fails now and then", false}, {"mostly fails", false}, {"known", false}}
+	one := resultsOf(passing("same"), failing("fails with the series", "lost"), passing("fails without"), failing("fails now and then", "slow"), failing("mostly fails", "slow"), passing("known"))
+	other := resultsOf(passing("same"), passing("fails with the series"), failing("fails without", "lost"), passing("fails now and then"), passing("mostly fails"), failing("known", ""))
 	differing := Differing(specs, one, other)
-	if len(differing) != 3 {
+	if len(differing) != 5 {
 		t.Fatalf("%v differ", differing)
 	}
-	sometimes := resultsOf(failing("fails with the series", "lost"), passing("fails without"), passing("fails now and then"))
-	findings := Compare(differing, []*Results{one, sometimes, sometimes}, []*Results{other, other, other})
+	again := resultsOf(failing("fails with the series", "lost"), passing("fails without"), passing("fails now and then"), failing("mostly fails", "slow"), passing("known"))
+	otherAgain := resultsOf(passing("fails with the series"), failing("fails without", "lost"), passing("fails now and then"), failing("mostly fails", "slow"), passing("known"))
+	findings := Compare(differing, []*Results{one, again, again}, []*Results{other, otherAgain, otherAgain}, Known{"known": "no disk"})
 	want := []string{
 		"fails with the series\n    passed 0 of 3 times, and 3 of 3 times without the series\n    failed: lost",
 		"fails without\n    passed 3 of 3 times, and 0 of 3 times without the series\n    failed: lost",
+		"mostly fails\n    passed 0 of 3 times, and 1 of 3 times without the series\n    failed: slow",
+		"known\n    passed, and is known to fail: no disk",
 	}
 	if strings.Join(findings, "|") != strings.Join(want, "|") {
 		t.Errorf("findings are %q, want %q", findings, want)

@@ -21,8 +21,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/onsi/ginkgo/v2/reporters"
 	"github.com/onsi/ginkgo/v2/types"
@@ -59,7 +61,7 @@ func Open(file, subject string) (*Results, error) {
 	return r, nil
 }
 
-// Has reports whether a spec has run to an end.
+// Has reports whether a spec has run.
 func (r *Results) Has(name string) bool {
 	_, has := r.Specs[name]
 	return has
@@ -108,14 +110,11 @@ func (r *Results) write() error {
 	return os.Rename(temporary, r.file)
 }
 
-// WriteJUnit writes the results of specs for programs that read JUnit's XML.
-func (r *Results) WriteJUnit(file, suite string, specs []Spec) error {
+// WriteJUnit writes all results for programs that read JUnit's XML, in the order of their names.
+func (r *Results) WriteJUnit(file, suite string) error {
 	report := types.Report{SuiteDescription: suite, SuiteSucceeded: true}
-	for _, spec := range specs {
-		result, has := r.Specs[spec.Name]
-		if !has {
-			continue
-		}
+	for _, name := range slices.Sorted(maps.Keys(r.Specs)) {
+		result := r.Specs[name]
 		report.SpecReports = append(report.SpecReports, result)
 		report.RunTime += result.RunTime
 		report.SuiteSucceeded = report.SuiteSucceeded && !result.Failed()
@@ -130,7 +129,15 @@ func (r *Results) WriteJUnit(file, suite string, specs []Spec) error {
 	return reporters.GenerateJUnitReport(report, file)
 }
 
-// Count returns how many of the specs have passed, and which have not but ended, in their order.
+// When returns when a spec ended, which tells one result of it from another. It is empty without one.
+func (r *Results) When(name string) string {
+	if !r.Has(name) {
+		return ""
+	}
+	return r.Specs[name].EndTime.UTC().Format(time.RFC3339Nano)
+}
+
+// Count returns how many of the specs have passed, and which have run and not passed, in their order.
 func (r *Results) Count(specs []Spec) (passed int, others []Spec) {
 	for _, spec := range specs {
 		switch {

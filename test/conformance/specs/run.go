@@ -37,10 +37,10 @@ const batch = 4
 // that fails waits for as long.
 const limit = 40 * time.Minute
 
-// Run runs those of the specs that have no result yet: first those that may run beside others, in so
+// Run runs those of the specs that have no result yet: first those that may run beside others, in that
 // many processes, then the serial ones. What a process did not come to, since it crashed or took too
-// long, runs once more alone; if that has no end either, it has failed. Progress is called for each
-// process that ended.
+// long, runs once more alone; if it does not run to its end then either, it has failed. Progress is
+// called for each process that ended. Run ends with an error where the cluster runs no spec at all.
 func (s *Suite) Run(ctx context.Context, specs []Spec, parallel int, results *Results, progress func(done, all int, failed []Spec)) error {
 	r := &runner{suite: s, specs: specs, results: results, progress: progress}
 	missing := results.Missing(specs)
@@ -108,21 +108,25 @@ func (r *runner) alone(ctx context.Context, spec Spec) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
 	return r.results.add(types.SpecReport{
-		LeafNodeType: types.NodeTypeIt, LeafNodeText: spec.Name, State: types.SpecStateFailed, IsSerial: spec.Serial,
-		Failure: types.Failure{Message: fmt.Sprintf("it has no end: %v", why)},
+		LeafNodeType: types.NodeTypeIt, LeafNodeText: spec.Name, State: types.SpecStateFailed, IsSerial: spec.Serial, StartTime: now, EndTime: now,
+		Failure: types.Failure{Message: fmt.Sprintf("it did not run to its end: %v", why)},
 	})
 }
 
-// batch runs specs in one process. It returns those that had no end, and why.
+// batch runs specs in one process. It returns those that did not run to their end, and why.
 func (r *runner) batch(ctx context.Context, specs []Spec) (left []Spec, why, err error) {
 	r.mu.Lock()
 	r.number++
 	name := fmt.Sprintf("%s-%03d", time.Now().UTC().Format("150405"), r.number)
 	r.mu.Unlock()
-	reports, why := r.suite.run(ctx, name, specs, limit)
+	reports, why, err := r.suite.run(ctx, name, specs, limit)
 	if ctx.Err() != nil {
 		return nil, nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

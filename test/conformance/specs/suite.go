@@ -43,6 +43,9 @@ type Suite struct {
 	Binary, Kubectl, Tree string
 	// Kubeconfig is that of an administrator.
 	Kubeconfig string
+	// Home is a directory for what upstream's tests and kubectl keep, and leave, in a user's home and
+	// among temporary files.
+	Home string
 	// Logs is a directory: each process has a log there.
 	Logs string
 }
@@ -61,7 +64,7 @@ const serial = "Serial"
 // List returns the specs whose names match a regular expression, in their order. It needs no cluster.
 func (s *Suite) List(ctx context.Context, focus string) ([]Spec, error) {
 	if _, err := regexp.Compile(focus); err != nil {
-		return nil, fmt.Errorf("focus %q is no regular expression: %w", focus, err)
+		return nil, fmt.Errorf("focus %q is not a regular expression: %w", focus, err)
 	}
 	reports, output, err := s.execute(ctx, "list", "-ginkgo.dry-run", "-ginkgo.focus="+focus)
 	if err != nil {
@@ -85,56 +88,69 @@ func (s *Suite) Images(ctx context.Context) ([]string, error) {
 	return strings.Fields(string(output)), nil
 }
 
-// run runs specs in one process, one after another, and returns the reports of those that ran to an
-// end. The error says why others did not; name is that of the log.
-func (s *Suite) run(ctx context.Context, name string, specs []Spec, limit time.Duration) ([]types.SpecReport, error) {
-	// Upstream's output before the specs has their names, too; a focus matches the whole name.
+// run runs specs in one process, one after another, and returns the reports of those that ran to their
+// end. why says why others did not; name is that of the log. The error means that no spec could run,
+// since the suite cannot be set up on this cluster.
+func (s *Suite) run(ctx context.Context, name string, specs []Spec, limit time.Duration) (ended []types.SpecReport, why, err error) {
+	// A focus matches a part of the suite's description and of the spec's name after it.
 	focus := make([]string, len(specs))
 	for i, spec := range specs {
 		focus[i] = " " + regexp.QuoteMeta(spec.Name) + "$"
 	}
-	reports, _, err := s.execute(ctx, name,
-		"-kubeconfig="+s.Kubeconfig, "-kubectl-path="+s.Kubectl, "-repo-root="+s.Tree, "-provider=local", "-disable-log-dump",
+	// A process that hangs beside its specs does not end by ginkgo's limit.
+	within, cancel := context.WithTimeout(ctx, limit+5*time.Minute)
+	defer cancel()
+	reports, _, why := s.execute(within, name,
+		"-kubeconfig="+s.Kubeconfig, "-kubectl-path="+s.Kubectl, "-repo-root="+s.Tree, "-provider=local", "-disable-log-dump", "-e2e-output-dir="+s.Logs,
 		"-ginkgo.v", "-ginkgo.no-color", "-ginkgo.timeout="+limit.String(), "-ginkgo.focus="+strings.Join(focus, "|"))
-	var ended []types.SpecReport
 	for _, report := range reports {
 		wanted := slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == report.FullText() })
 		if wanted && report.LeafNodeType.Is(types.NodeTypeIt) && final(report) {
 			ended = append(ended, report)
 		}
-	}
-	if len(ended) == len(specs) {
-		return ended, nil // a spec that failed gives the process a bad end, too
-	}
-	var broken []string
-	for _, report := range reports {
 		if !report.LeafNodeType.Is(types.NodeTypeIt) && report.Failed() {
-			broken = append(broken, report.LeafNodeType.String()+": "+firstLine(report.Failure.Message))
+			err = fmt.Errorf("%s failed: %s; the log is %s", report.LeafNodeType, firstLine(report.Failure.Message), s.log(name))
 		}
 	}
-	if len(broken) > 0 {
-		err = errors.New(strings.Join(broken, "; "))
+	if log, _ := os.ReadFile(s.log(name)); reports == nil && ctx.Err() == nil && !bytes.Contains(log, []byte(running)) {
+		return nil, nil, fmt.Errorf("%s did not start: %w: %s", s.Binary, why, tail(s.log(name)))
 	}
-	if err == nil {
-		err = errors.New("the process ended well, without running it")
+	if len(ended) > 0 {
+		err = nil // what failed is about the end of the suite
 	}
-	return ended, fmt.Errorf("%w; the log is %s", err, s.log(name))
+	if len(ended) == len(specs) {
+		return ended, nil, err // a spec that failed makes the process fail, too
+	}
+	if why == nil {
+		why = errors.New("the process succeeded without running it")
+	}
+	return ended, fmt.Errorf("%w; the log is %s", why, s.log(name)), err
 }
 
-// final reports whether a spec has run to an end. One that ginkgo skips since its time is up has not.
+// final reports whether a spec has run to its end. One that ginkgo ends or skips, since the time of the
+// process is up, has not.
 func final(report types.SpecReport) bool {
 	switch report.State {
-	case types.SpecStatePassed, types.SpecStateFailed, types.SpecStatePanicked, types.SpecStateTimedout:
+	case types.SpecStatePassed, types.SpecStateFailed, types.SpecStatePanicked:
 		return true
+	case types.SpecStateTimedout:
+		return !strings.Contains(report.Failure.Message, suiteTimeout)
 	case types.SpecStateSkipped:
 		return report.Failure.Message != ""
 	}
 	return false
 }
 
+// running is what ginkgo prints before the first spec.
+const running = "Running Suite: "
+
+// suiteTimeout is what ginkgo says of a spec that runs when the time of the process is up
+// (internal/suite.go).
+const suiteTimeout = "A suite timeout occurred"
+
 func (s *Suite) log(name string) string { return filepath.Join(s.Logs, name+".log") }
 
-// execute runs the binary in a process group of its own, which ends with the context.
+// execute runs the binary, which ends with the context and with this process.
 func (s *Suite) execute(ctx context.Context, name string, args ...string) (types.SpecReports, string, error) {
 	if err := os.MkdirAll(s.Logs, 0o755); err != nil {
 		return nil, "", err
@@ -151,16 +167,18 @@ func (s *Suite) execute(ctx context.Context, name string, args ...string) (types
 	cmd := exec.CommandContext(ctx, s.Binary, append(args, "-ginkgo.json-report="+report)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = s.Logs
-	// Upstream's tests start programs of their own, such as kubectl proxy.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if s.Home != "" {
+		cmd.Env = append(os.Environ(), "HOME="+s.Home, "TMPDIR="+s.Home)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		// Upstream's tests start programs of their own, such as kubectl proxy. They end with the first
+		// process of their namespace.
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	}
 	runErr := cmd.Run()
 	if ctx.Err() != nil {
-		return nil, "", ctx.Err()
-	}
-	if cmd.Process != nil {
-		// What a spec that failed has left running.
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		return nil, tail(s.log(name)), fmt.Errorf("%s was killed: %w", filepath.Base(s.Binary), ctx.Err())
 	}
 	data, err := os.ReadFile(report)
 	if err != nil {

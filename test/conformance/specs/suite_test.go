@@ -138,7 +138,7 @@ func TestSpecsRunOnceAndGoOnAfterAnInterrupt(t *testing.T) {
 	for name, why := range map[string]string{
 		"fail [Conformance]":        "failed: it is broken",
 		"skip itself [Conformance]": "skipped: there is no such thing here",
-		"crash [Conformance]":       "failed: it has no end: ",
+		"crash [Conformance]":       "failed: it did not run to its end: ",
 	} {
 		if got := results.Why(things + name); !strings.HasPrefix(got, why) {
 			t.Errorf("%s: %q, want %q", name, got, why)
@@ -176,7 +176,7 @@ func TestSpecsRunOnceAndGoOnAfterAnInterrupt(t *testing.T) {
 	}
 
 	junit := filepath.Join(t.TempDir(), "junit.xml")
-	if err := results.WriteJUnit(junit, "conformance", all); err != nil {
+	if err := results.WriteJUnit(junit, "conformance"); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(junit)
@@ -193,6 +193,20 @@ func TestSpecsRunOnceAndGoOnAfterAnInterrupt(t *testing.T) {
 	}
 	if report.Tests != len(all) || report.Failures != 2 {
 		t.Errorf("JUnit has %+v", report)
+	}
+}
+
+func TestASuiteThatDoesNotStartIsNoFailureOfSpecs(t *testing.T) {
+	results, err := Open(filepath.Join(t.TempDir(), "results.json"), "these programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	suite := &Suite{Binary: "/bin/false", Logs: t.TempDir()}
+	if err := suite.Run(t.Context(), []Spec{{"a", false}}, 1, results, func(int, int, []Spec) {}); err == nil || !strings.Contains(err.Error(), "/bin/false did not start") {
+		t.Errorf("the error is %v", err)
+	}
+	if results.Has("a") {
+		t.Error("the spec has a result")
 	}
 }
 
@@ -223,7 +237,7 @@ func TestResultsOfOtherProgramsAreOfNoUse(t *testing.T) {
 }
 
 func TestAFocusThatIsNoExpressionIsRefused(t *testing.T) {
-	if _, err := (&Suite{}).List(t.Context(), "[Conformance"); err == nil || !strings.Contains(err.Error(), `focus "[Conformance" is no regular expression`) {
+	if _, err := (&Suite{}).List(t.Context(), "[Conformance"); err == nil || !strings.Contains(err.Error(), `focus "[Conformance" is not a regular expression`) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -106,17 +107,26 @@ func clusterDNS(config host.Config) string {
 // Up starts the cluster, and waits until its management workloads run, and are partitioned where
 // they should be.
 func (t *Testbed) Up(ctx context.Context) error {
+	// Before anything is started, since the node's address exists only then.
+	free, err := net.Listen("tcp", fmt.Sprintf(":%d", registryPort))
+	if err != nil {
+		return fmt.Errorf("the registry of the images needs port %d: %w", registryPort, err)
+	}
+	free.Close()
 	if err := t.Cluster.Up(ctx); err != nil {
 		return err
 	}
-	// The node's address exists since then.
-	address := net.JoinHostPort(t.Config.Node.Address, strconv.Itoa(registryPort))
-	listener, err := net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", net.JoinHostPort(t.Config.Node.Address, strconv.Itoa(registryPort)))
 	if err != nil {
 		return fmt.Errorf("the registry of the images: %w", err)
 	}
-	t.server = &http.Server{Handler: t.images, ReadHeaderTimeout: 10 * time.Second}
-	go t.server.Serve(listener) //nolint:errcheck // it ends with Down
+	server := &http.Server{Handler: t.images, ReadHeaderTimeout: 10 * time.Second}
+	t.server = server
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			t.Config.Progress("the registry of the images has ended: %v", err)
+		}
+	}()
 	allow := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, partition.AllowedAnnotation, Type)
 	if _, err := t.Client.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceSystem, types.MergePatchType, []byte(allow), metav1.PatchOptions{}); err != nil {
 		return err
@@ -140,6 +150,20 @@ func (t *Testbed) Down(ctx context.Context) error {
 		err = t.server.Close()
 	}
 	return errors.Join(t.Cluster.Down(ctx), err)
+}
+
+// podLogs is where the kubelet keeps the logs of containers.
+const podLogs = "/var/log/pods"
+
+// SaveLogs copies the logs of all components to a directory: of processes, and of the pods that others
+// are.
+func (t *Testbed) SaveLogs(to string) error {
+	pods, err := filepath.Glob(filepath.Join(podLogs, metav1.NamespaceSystem+"_*"))
+	errs := []error{err, t.Cluster.SaveLogs(to)}
+	for _, pod := range pods {
+		errs = append(errs, os.CopyFS(filepath.Join(to, filepath.Base(pod)), os.DirFS(pod)))
+	}
+	return errors.Join(errs...)
 }
 
 func (t *Testbed) await(ctx context.Context, what string, condition func(context.Context) error) error {

@@ -33,7 +33,7 @@ import (
 var kubectl = flag.String("kubectl-path", "", "")
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"kubeconfig", "repo-root", "provider"} {
+	for _, name := range []string{"kubeconfig", "repo-root", "provider", "e2e-output-dir"} {
 		flag.String(name, "", "")
 	}
 	flag.Bool("disable-log-dump", false, "")
