@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/signal"
@@ -401,6 +402,10 @@ func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Res
 	if err := idle(); err != nil {
 		return err
 	}
+	forget, err := onHost()
+	if err != nil {
+		return err
+	}
 	failed := false
 	defer func() {
 		if (err != nil || failed) && ctx.Err() == nil {
@@ -408,7 +413,7 @@ func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Res
 			err = errors.Join(err, s.testbed.SaveLogs(logs))
 			s.progress("the logs of all components are kept in %s", logs)
 		}
-		err = errors.Join(err, s.testbed.Down(context.WithoutCancel(ctx)))
+		err = errors.Join(err, s.testbed.Down(context.WithoutCancel(ctx)), forget())
 	}()
 	if err := s.testbed.Up(ctx); err != nil {
 		return err
@@ -425,6 +430,18 @@ func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Res
 		}
 	}
 	return nil
+}
+
+// hostPath is a directory of the host in which pods of specs have their files
+// (test/e2e/framework/job/fixtures.go).
+const hostPath = "/tmp/job-e2e"
+
+// onHost looks at the host before specs run. forget removes what they have left there.
+func onHost() (forget func() error, err error) {
+	if _, err := os.Stat(hostPath); !errors.Is(err, fs.ErrNotExist) {
+		return func() error { return nil }, err
+	}
+	return func() error { return os.RemoveAll(hostPath) }, nil
 }
 
 // summary prints how many specs passed.

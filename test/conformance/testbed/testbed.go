@@ -196,8 +196,9 @@ func (t *Testbed) applyAddons(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	// kubectl knows the resources of kinds.
-	kubectl := exec.CommandContext(ctx, filepath.Join(t.Config.Bin, "kubectl"), "--kubeconfig="+t.Config.Paths.Kubeconfig(), "apply", "--filename=-")
+	// kubectl knows the resources of kinds. What a user has configured for it does not matter here.
+	kubectl := exec.CommandContext(ctx, filepath.Join(t.Config.Bin, "kubectl"), "--kubeconfig="+t.Config.Paths.Kubeconfig(), "--cache-dir="+filepath.Join(t.Config.Paths.Data, "kubectl"), "apply", "--filename=-")
+	kubectl.Env = append(os.Environ(), "KUBERC=off")
 	kubectl.Stdin = &manifests
 	if output, err := kubectl.CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl apply of addons.yaml: %w: %s", err, output)
