@@ -145,17 +145,21 @@ func neverRuns() batchv1.JobSpec {
 // isTombstone reports whether a Job never runs.
 func isTombstone(job *batchv1.Job) bool { return job.Annotations[whyAnnotation] != "" }
 
-// messages returns the termination messages of those pods that have run on a node, the newest first.
+// messages returns the termination messages of those pods that have run on a node, the newest first. Of a
+// container that did not start, the message is the runtime's, and not the agent's.
 func messages(pods []corev1.Pod, node string) (texts []string) {
 	for _, pod := range pods {
 		for _, status := range pod.Status.ContainerStatuses {
-			if end := status.State.Terminated; end != nil && status.Name == agentpod.Container && pod.Spec.NodeName == node && end.Message != "" {
+			if end := status.State.Terminated; end != nil && status.Name == agentpod.Container && pod.Spec.NodeName == node && end.Message != "" && !slices.Contains(neverStarted, end.Reason) {
 				texts = append(texts, end.Message)
 			}
 		}
 	}
 	return texts
 }
+
+// neverStarted are the reasons of containers that did not start, as containerd and CRI-O give them.
+var neverStarted = []string{"StartError", "ContainerCannotRun"}
 
 // whyWaiting says what keeps pods from running, such as an image that cannot be had; empty if
 // nothing does.
@@ -178,10 +182,11 @@ func whyWaiting(pods []corev1.Pod) string {
 // isGone reports whether an error says that a node no longer exists.
 func isGone(err error) bool { return apierrors.IsNotFound(err) }
 
-// oneTry is a Job whose pod is not replaced, and that ends after a time.
-func oneTry(limit, keep time.Duration) batchv1.JobSpec {
+// fewTries is a Job whose pod is replaced twice if it fails, and that ends after a time. A node that has
+// just joined often restarts its kubelet, and a container that starts at that moment fails.
+func fewTries(limit, keep time.Duration) batchv1.JobSpec {
 	return batchv1.JobSpec{
-		BackoffLimit:            ptr.To(int32(0)),
+		BackoffLimit:            ptr.To(int32(2)),
 		ActiveDeadlineSeconds:   ptr.To(int64(limit.Seconds())),
 		TTLSecondsAfterFinished: ptr.To(int32(keep.Seconds())),
 	}

@@ -90,7 +90,7 @@ func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (d
 	}
 	if job == nil {
 		pod := agentpod.Observe(node.Name, o.config.AgentImage, operation.Driver(o.config.Driver))
-		return false, "", o.jobs.create(ctx, node, observes, name, pod, oneTry(o.config.ObserveTimeout.Duration, keepFailed), nil)
+		return false, "", o.jobs.create(ctx, node, observes, name, pod, fewTries(o.config.ObserveTimeout.Duration, keepFailed), nil)
 	}
 	if texts := messages(pods, node.Name); len(texts) > 0 {
 		seen, err := operation.ParseObservation([]byte(texts[0]))
