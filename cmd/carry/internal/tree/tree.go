@@ -92,6 +92,9 @@ func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	}
 	path := t.lockPath()
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if errors.Is(err, fs.ErrNotExist) { // Vanish took the directory away.
+		return t.Lock(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +150,11 @@ func (t *Tree) Vanish() error {
 	if err := os.Remove(t.lockPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.Remove(dir)
+	// Another carry may have made its lock there since.
+	if err := os.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+		return err
+	}
+	return nil
 }
 
 func (t *Tree) statePath() string { return filepath.Join(t.Dir, ".git", "carry.json") }
