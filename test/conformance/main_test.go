@@ -1,0 +1,51 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"testing"
+
+	"workload.openshift.io/kubernetes/test/conformance/specs"
+)
+
+func TestTheListOfKnownSpecsCanBeRead(t *testing.T) {
+	known, err := specs.ParseKnown(knownText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "[sig-architecture] Conformance Tests should have at least two untainted nodes [Conformance]"
+	if reason := known[name]; reason != "Both count the nodes, want two, and find one." {
+		t.Errorf("the reason of %q is %q", name, reason)
+	}
+}
+
+func TestTwoRunsDoNotShareADirectory(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock(dir); err == nil {
+		t.Error("a second run has the directory, too")
+	}
+	unlock()
+	unlock, err = lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
