@@ -289,7 +289,7 @@ conformance-binaries: build $(CONFORMANCE)
 	@scripts/install-packages.sh images
 	$(CARRY) build $(RELEASE) e2e.test agnhost nonewprivs sample-apiserver
 	@echo "building CoreDNS" >&2
-	@cd build/coredns && $(ALIKE) go build -o "$(CURDIR)/$(TOOLS)/coredns" .
+	@cd build/coredns && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(TOOLS)/coredns" .
 
 ifeq ($(OPERATOR),)
 .PHONY: e2e-vm
