@@ -45,7 +45,7 @@ OLDEST  := $(firstword $(KNOWN))
 PREVIOUS ?= $(shell git -c versionsort.suffix=- tag --list --merged HEAD --no-contains HEAD --sort=-version:refname "v[0-9]*" 2>/dev/null | head -n 1)
 empty :=
 CONTROL_PLANE_IMAGES := $(OUT)/$(RELEASE)/control-plane-images
-E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))" -control-plane-images="$(if $(SHORT),,$(CURDIR)/$(CONTROL_PLANE_IMAGES))" $(if $(PREVIOUS),-previous-bin="$(CURDIR)/$(OUT)/previous/bin")
+E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))" -control-plane-images="$(CURDIR)/$(CONTROL_PLANE_IMAGES)" $(if $(PREVIOUS),-previous-bin="$(CURDIR)/$(OUT)/previous/bin")
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
 MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/conformance test/e2e test/workloadpartitioning
@@ -245,7 +245,7 @@ control-plane-images: build $(IMAGES)
 
 .PHONY: e2e-core
 e2e-core: build $(GOTESTSUM) ## Run those end-to-end tests that say most, without unpatched and older binaries
-	cd test/e2e && $(GOTEST) -count=1 -timeout=30m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin= -specs= -control-plane-images=
+	cd test/e2e && $(GOTEST) -count=1 -timeout=30m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -suite=core -older-bin= -upstream-bin= -plugin= -specs=
 
 # What of this release reports data races is in a directory of its own, beside the rest of bin.
 RACE_BIN := $(OUT)/$(RELEASE)/race-bin
@@ -253,7 +253,7 @@ RACE_BIN := $(OUT)/$(RELEASE)/race-bin
 e2e-race: build $(GOTESTSUM) ## Run those tests with a kubelet and a kube-apiserver that report data races
 	$(CARRY) build --race $(RELEASE) kubelet kube-apiserver
 	@cd $(RACE_BIN) && ln -sf ../bin/{kube-controller-manager,kube-scheduler,kube-proxy,kubectl} .
-	cd test/e2e && $(GOTEST) -count=1 -timeout=60m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(RACE_BIN)" -suite=core -older-bin= -upstream-bin= -plugin= -specs= -control-plane-images=
+	cd test/e2e && $(GOTEST) -count=1 -timeout=60m -run='$(E2E_RUN)' . -args $(E2E_ARGS) -bin="$(CURDIR)/$(RACE_BIN)" -suite=core -older-bin= -upstream-bin= -plugin= -specs=
 
 .PHONY: specs
 specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; they skip what it has not

@@ -14,9 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command conformance runs upstream's conformance specs on a partitioned cluster, and on the same
-// cluster with unpatched binaries, and compares. Its packages know no more than their doc comments
-// say; this file puts them together.
+// Command conformance runs upstream's conformance specs on a partitioned cluster and on the same
+// cluster with unpatched binaries, and compares the results.
 package main
 
 import (

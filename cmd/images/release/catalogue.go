@@ -72,10 +72,6 @@ type Package struct {
 	Scripts     map[string]string
 }
 
-// netBindService is cap_net_bind_service=+ep, as setcap writes it: struct vfs_cap_data of the
-// kernel's linux/capability.h, revision 2, with the capability 10.
-const netBindService = "\x01\x00\x00\x02" + "\x00\x04\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
-
 // component is a component's image as upstream has it: build/server-image/Dockerfile in a tree, and
 // build/server-image/kube-apiserver/Dockerfile for the capability.
 func component(name, capabilities, base string) Image {
@@ -93,7 +89,7 @@ func component(name, capabilities, base string) Image {
 // Images are the images of a Kubernetes release, such as v1.37.0.
 func Images(release string) []Image {
 	return []Image{
-		component("kube-apiserver", netBindService, ""),
+		component("kube-apiserver", rootfs.NetBindService, ""),
 		component("kube-controller-manager", "", ""),
 		component("kube-proxy", "", "kube-proxy"),
 		component("kube-scheduler", "", ""),

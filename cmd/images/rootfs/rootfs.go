@@ -47,6 +47,10 @@ type Entry struct {
 	Capabilities string
 }
 
+// NetBindService is cap_net_bind_service=+ep for Entry.Capabilities, as setcap writes it: struct
+// vfs_cap_data of the kernel's linux/capability.h, revision 2, with the capability 10.
+const NetBindService = "\x01\x00\x00\x02" + "\x00\x04\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
+
 // Tree is a tree of files. Paths have slashes and do not begin with one.
 type Tree struct {
 	entries map[string]Entry

@@ -187,9 +187,6 @@ func (v *nodeValidator) settled(ctx context.Context, node *corev1.Node, policy c
 
 // ended reports whether the status of a node says that the operation that holds the lock has ended.
 func (v *nodeValidator) ended(ctx context.Context, lock cpupolicy.Lock) (bool, error) {
-	if lock.Operation == "" {
-		return false, nil
-	}
 	var node corev1.Node
 	if err := v.situations.reader.Get(ctx, client.ObjectKey{Name: lock.Node}, &node); err != nil {
 		return false, client.IgnoreNotFound(err)

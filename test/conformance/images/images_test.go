@@ -312,8 +312,8 @@ func TestImagesHaveTheFilesThatSpecsLookFor(t *testing.T) {
 			t.Errorf("%s: %s is %q, want something with %q", test.reference, test.name, got, test.want)
 		}
 	}
-	if got := merged(t, set.Images["registry.k8s.io/coredns/coredns:built"])["coredns"].PAXRecords["SCHILY.xattr.security.capability"]; got != netBindService {
-		t.Errorf("the capability of CoreDNS is %q, want %q", got, netBindService)
+	if got := merged(t, set.Images["registry.k8s.io/coredns/coredns:built"])["coredns"].PAXRecords["SCHILY.xattr.security.capability"]; got != rootfs.NetBindService {
+		t.Errorf("the capability of CoreDNS is %q, want %q", got, rootfs.NetBindService)
 	}
 }
 

@@ -116,14 +116,10 @@ var coredns = layer{"CoreDNS", func(_ context.Context, b *builder) (*rootfs.Tree
 		return nil, err
 	}
 	entry, _ := tree.Get("coredns")
-	entry.Capabilities = netBindService
+	entry.Capabilities = rootfs.NetBindService
 	tree.Set("coredns", entry)
 	return tree, nil
 }}
-
-// netBindService is cap_net_bind_service=+ep, as setcap writes it: struct vfs_cap_data of the
-// kernel's linux/capability.h, revision 2, with the capability 10.
-const netBindService = "\x01\x00\x00\x02" + "\x00\x04\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00"
 
 // nonewprivs says whose rights it has. It belongs to root, and has the set-user-ID bit.
 var nonewprivs = layer{"nnp", func(_ context.Context, b *builder) (*rootfs.Tree, error) {

@@ -66,9 +66,10 @@ func (s *Suite) List(ctx context.Context, focus string) ([]Spec, error) {
 	if _, err := regexp.Compile(focus); err != nil {
 		return nil, fmt.Errorf("focus %q is not a regular expression: %w", focus, err)
 	}
-	reports, output, err := s.execute(ctx, "list", "-ginkgo.dry-run", "-ginkgo.focus="+focus)
+	const name = "list"
+	reports, err := s.execute(ctx, name, "-ginkgo.dry-run", "-ginkgo.focus="+focus)
 	if err != nil {
-		return nil, fmt.Errorf("%s lists no specs: %w: %s", s.Binary, err, output)
+		return nil, fmt.Errorf("%s lists no specs: %w: %s", s.Binary, err, tail(s.log(name)))
 	}
 	var specs []Spec
 	for _, report := range reports {
@@ -100,7 +101,7 @@ func (s *Suite) run(ctx context.Context, name string, specs []Spec, limit time.D
 	// A process that hangs beside its specs does not end by ginkgo's limit.
 	within, cancel := context.WithTimeout(ctx, limit+5*time.Minute)
 	defer cancel()
-	reports, _, why := s.execute(within, name,
+	reports, why := s.execute(within, name,
 		"-kubeconfig="+s.Kubeconfig, "-kubectl-path="+s.Kubectl, "-repo-root="+s.Tree, "-provider=local", "-disable-log-dump", "-e2e-output-dir="+s.Logs,
 		"-ginkgo.v", "-ginkgo.no-color", "-ginkgo.timeout="+limit.String(), "-ginkgo.focus="+strings.Join(focus, "|"))
 	for _, report := range reports {
@@ -112,8 +113,10 @@ func (s *Suite) run(ctx context.Context, name string, specs []Spec, limit time.D
 			err = fmt.Errorf("%s failed: %s; the log is %s", report.LeafNodeType, firstLine(report.Failure.Message), s.log(name))
 		}
 	}
-	if log, _ := os.ReadFile(s.log(name)); reports == nil && ctx.Err() == nil && !bytes.Contains(log, []byte(running)) {
-		return nil, nil, fmt.Errorf("%s did not start: %w: %s", s.Binary, why, tail(s.log(name)))
+	if reports == nil && ctx.Err() == nil {
+		if log, _ := os.ReadFile(s.log(name)); !bytes.Contains(log, []byte(running)) {
+			return nil, nil, fmt.Errorf("%s did not start: %w: %s", s.Binary, why, tail(s.log(name)))
+		}
 	}
 	if len(ended) > 0 {
 		err = nil // what failed is about the end of the suite
@@ -151,18 +154,18 @@ const suiteTimeout = "A suite timeout occurred"
 func (s *Suite) log(name string) string { return filepath.Join(s.Logs, name+".log") }
 
 // execute runs the binary, which ends with the context and with this process.
-func (s *Suite) execute(ctx context.Context, name string, args ...string) (types.SpecReports, string, error) {
+func (s *Suite) execute(ctx context.Context, name string, args ...string) (types.SpecReports, error) {
 	if err := os.MkdirAll(s.Logs, 0o755); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	log, err := os.Create(s.log(name))
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer log.Close()
 	report := filepath.Join(s.Logs, name+".json")
 	if err := os.Remove(report); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, "", err
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, s.Binary, append(args, "-ginkgo.json-report="+report)...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -178,21 +181,21 @@ func (s *Suite) execute(ctx context.Context, name string, args ...string) (types
 	}
 	runErr := cmd.Run()
 	if ctx.Err() != nil {
-		return nil, tail(s.log(name)), fmt.Errorf("%s was killed: %w", filepath.Base(s.Binary), ctx.Err())
+		return nil, fmt.Errorf("%s was killed: %w", filepath.Base(s.Binary), ctx.Err())
 	}
 	data, err := os.ReadFile(report)
 	if err != nil {
-		return nil, tail(s.log(name)), errors.Join(runErr, err)
+		return nil, errors.Join(runErr, err)
 	}
 	var suites []types.Report
 	if err := json.Unmarshal(data, &suites); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", report, err)
+		return nil, fmt.Errorf("%s: %w", report, err)
 	}
 	var reports types.SpecReports
 	for _, suite := range suites {
 		reports = append(reports, suite.SpecReports...)
 	}
-	return reports, tail(s.log(name)), errors.Join(runErr, os.Remove(report))
+	return reports, errors.Join(runErr, os.Remove(report))
 }
 
 // tail returns the last lines of a log.
