@@ -263,42 +263,53 @@ specs: packages $(SPECS) ## Run the specs of any cluster on that of KUBECONFIG; 
 e2e-plugin: build $(GOTESTSUM) kwok ## Run kubectl partition status against control planes, one of them with 5,000 simulated nodes and 100,000 pods
 	cd cmd/kubectl-partition && $(GOTEST) -count=1 -timeout=1h . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
 
-# FOCUS is an expression of the names of upstream's specs; write a $ twice. PARALLEL is how many run
+# FOCUS is an expression of the names of upstream's specs; write a $ twice. Empty means all. PARALLEL is how many run
 # at a time. A run goes on where an earlier one stopped; RETRY=1 also runs once more what did not pass,
 # and FRESH=1 begins again.
-FOCUS    ?= \[Conformance\]
+FOCUS    ?=
 PARALLEL ?= 16
 RETRY    ?=
 FRESH    ?=
 # Names have quotes, which a shell must not see.
 export FOCUS
 CONFORMANCE := $(OUT)/bin/conformance
-CONFORMANCE_ARGS = --bin="$(CURDIR)/$(BIN)" --tools="$(CURDIR)/$(TOOLS)" --tree="$(CURDIR)/$(TREE)" --debs="$(CURDIR)/$(OUT)/debs" --out="$(CURDIR)/$(OUT)/$(RELEASE)/conformance" \
+CONFORMANCE_ARGS = --bin="$(CURDIR)/$(BIN)" --tools="$(CURDIR)/$(TOOLS)" --tree="$(CURDIR)/$(TREE)" --debs="$(CURDIR)/$(OUT)/debs" --out="$(CURDIR)/$(OUT)/$(RELEASE)/$(1)" \
   --focus="$$FOCUS" --parallel=$(PARALLEL) $(if $(RETRY),--retry) $(if $(FRESH),--fresh)
 .PHONY: conformance
 conformance: conformance-binaries ## Run upstream's conformance specs on a partitioned cluster; FOCUS=, PARALLEL=, RETRY=1, FRESH=1
-	$(CONFORMANCE) run $(CONFORMANCE_ARGS)
+	$(CONFORMANCE) run $(call CONFORMANCE_ARGS,conformance)
 
 .PHONY: conformance-compare
 conformance-compare: conformance-binaries ## Run them there and on the same cluster with unpatched binaries, and compare
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
-	$(CONFORMANCE) compare $(CONFORMANCE_ARGS) --upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin"
+	$(CONFORMANCE) compare $(call CONFORMANCE_ARGS,conformance) --upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin"
+
+.PHONY: node-compare
+node-compare: build vm-packages $(CONFORMANCE) $(CLUSTER) ## Run upstream's tests of CPU, memory and topology manager and of resizes in virtual machines, and compare
+	@scripts/install-packages.sh images
+	$(CARRY) build $(RELEASE) e2e_node.test agnhost
+	$(CARRY) build --upstream $(RELEASE) kubelet
+	$(CONFORMANCE) node $(call CONFORMANCE_ARGS,node-compare) --upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" --cluster="$(CURDIR)/$(CLUSTER)"
 
 .PHONY: conformance-binaries
-conformance-binaries: build $(CONFORMANCE)
+conformance-binaries: build coredns $(CONFORMANCE)
 	@scripts/install-packages.sh images
 	$(CARRY) build $(RELEASE) e2e.test agnhost nonewprivs sample-apiserver
+
+.PHONY: coredns
+coredns:
 	@echo "building CoreDNS" >&2
 	@cd build/coredns && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(TOOLS)/coredns" .
 
+VM_ARGS = -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
+	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" -plugin="$(CURDIR)/$(PLUGIN)" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
 ifeq ($(OPERATOR),)
 .PHONY: e2e-vm
 e2e-vm: build $(GOTESTSUM) vm-packages $(CLUSTER) $(PLUGIN) ## Run the end-to-end tests in virtual machines: systemd, cgroup v2, many CPUs, reboots
 	@for release in $(lastword $(OLDER)); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet; fi
 	cd test/e2e && $(ALIKE) go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
-	cd test/e2e && $(GOTEST) -count=1 -timeout=150m -run='$(E2E_RUN)' ./vm -args -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
-	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" -plugin="$(CURDIR)/$(PLUGIN)" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
+	cd test/e2e && $(GOTEST) -count=1 -timeout=150m -run='$(E2E_RUN)' ./vm -args $(VM_ARGS)
 else
 .PHONY: e2e-vm
 e2e-vm: companion operators-e2e-vm
@@ -310,6 +321,19 @@ e2e-vm-core: VM_SUITE := vm-core
 # None of them needs an older kubelet or an unpatched one.
 e2e-vm-core: OLDER :=
 e2e-vm-core: e2e-vm ## Run those of them that say most; make test does, if there is time
+
+# KUBEADM is what users of kubeadm get of a release: images and packages.
+KUBEADM = $(OUT)/$(1)/kubeadm
+.PHONY: e2e-kubeadm
+e2e-kubeadm: build $(GOTESTSUM) $(IMAGES) coredns vm-packages $(CLUSTER) $(PLUGIN) ## Have kubeadm make a cluster of two virtual machines with these images and packages, and upgrade it by a minor release
+	@scripts/install-packages.sh images
+	@for release in $(lastword $(OLDER)) $(RELEASE); do \
+	  $(CARRY) build $$release kubelet kube-apiserver kube-controller-manager kube-scheduler kube-proxy kube-log-runner kubectl kubeadm; \
+	  $(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubelet,kubectl --bin="linux/$$(go env GOHOSTARCH)=$(OUT)/$$release/bin" \
+	    --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --format=%cI)" $(call KUBEADM,$$release); \
+	done
+	cd test/e2e && $(ALIKE) go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
+	cd test/e2e && $(GOTEST) -count=1 -timeout=150m -run='^TestKubeadm$$' ./vm -args $(VM_ARGS) -kubeadm-images="$(CURDIR)/$(call KUBEADM,$(RELEASE))" -older-kubeadm-images="$(CURDIR)/$(call KUBEADM,$(lastword $(OLDER)))" -upstream-bin=
 
 .PHONY: bench
 bench: build $(CARRY) ## Measure the packages, and start and creation of pods against unpatched binaries

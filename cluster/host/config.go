@@ -31,6 +31,8 @@ type Config struct {
 	// host beside each other, and beside one with a node, if their Paths, Ports and Network
 	// differ; see [Config.Beside].
 	WithoutNode bool
+	// RuntimeAlone leaves out all but containerd, for a kubelet that somebody else starts.
+	RuntimeAlone bool
 	// Controllers are the components, by their names, that run beside etcd and kube-apiserver.
 	// Nil means kube-controller-manager and, with a node, kube-scheduler. There is kwok, too,
 	// for simulated nodes.

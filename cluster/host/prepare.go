@@ -63,6 +63,9 @@ func (c *Cluster) preflight(context.Context) error {
 			components = append(components, c.Proxy)
 		}
 	}
+	if c.Config.RuntimeAlone {
+		components = nil // what Kubernetes runs there is not ours
+	}
 	for _, name := range tools {
 		if _, err := os.Stat(c.tool(name)); err != nil {
 			return fmt.Errorf("%w; make tools builds it", err)

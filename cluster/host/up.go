@@ -22,6 +22,8 @@ func (c *Cluster) steps() []step {
 		{"", c.prepare},
 	}
 	switch {
+	case c.Config.RuntimeAlone:
+		return append(steps, step{"starting containerd", c.startContainerd})
 	case c.Config.Join != "": // the control plane is another host's
 		return append(steps,
 			step{"starting containerd, the kubelet and kube-proxy", c.startContainerd},

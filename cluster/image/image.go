@@ -76,6 +76,17 @@ func Save(ctx context.Context, tree, dir string) error {
 	return nil
 }
 
+// SaveProgram writes the archive of an image that has a static program alone to a directory: that of
+// etcd:3.6 is etcd.tar.
+func SaveProgram(dir, reference, program string) error {
+	data, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	at := "bin/" + filepath.Base(program)
+	return save(dir, reference, "/"+at, []entry{{path: at, data: data}})
+}
+
 // compilePause compiles upstream's pause, build/pause/linux/pause.c of the tree.
 func compilePause(ctx context.Context, tree, dir string) ([]byte, error) {
 	out := filepath.Join(dir, "pause")

@@ -65,18 +65,29 @@ func (f *Files) Close() error { return os.RemoveAll(f.images) }
 // StartCluster makes the VM a node of a cluster and waits until the node is Ready. It sets the paths
 // and the node in the configuration. It returns the kubeconfig for clients on this host.
 func (vm *VM) StartCluster(ctx context.Context, config host.Config) (kubeconfig string, err error) {
+	if err := vm.startNode(ctx, config); err != nil {
+		return "", err
+	}
+	return vm.Kubeconfig(ctx)
+}
+
+// StartRuntime starts containerd in the VM, imports the images, and connects containers, for a kubelet
+// that somebody else starts.
+func (vm *VM) StartRuntime(ctx context.Context, config host.Config) error {
+	config.RuntimeAlone = true
+	return vm.startNode(ctx, config)
+}
+
+func (vm *VM) startNode(ctx context.Context, config host.Config) error {
 	config = config.OnDedicatedHost()
 	config.Bin, config.Tools, config.Images = "/payload/bin", "/payload/tools", "/payload/images"
 	config.Node = host.Node{Name: vm.Name(), Address: vm.Address(), PodNet: "10.247." + strconv.Itoa(vm.Config.Number) + ".0/24"}
 	data, err := json.Marshal(config)
 	if err != nil {
-		return "", err
+		return err
 	}
 	// The error of Stream has what the command said about its progress.
-	if err := vm.Stream(ctx, "/payload/cluster vm node", bytes.NewReader(data), os.Stderr); err != nil {
-		return "", err
-	}
-	return vm.Kubeconfig(ctx)
+	return vm.Stream(ctx, "/payload/cluster vm node", bytes.NewReader(data), os.Stderr)
 }
 
 // Join makes the VM a further node of the cluster whose control plane is in another VM, and waits

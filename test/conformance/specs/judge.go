@@ -51,8 +51,8 @@ func ParseKnown(text string) (Known, error) {
 // Findings are what somebody must look at, each in a line for a reader.
 type Findings []string
 
-// Judge compares what became of specs with what is known of them. A spec that is known and passes is a
-// finding, too: the list is to be true.
+// Judge compares what became of specs with what is known of them. One that skips itself has not passed. A
+// spec that is known and passes is a finding, too: the list is to be true.
 func Judge(specs []Spec, results *Results, known Known) (findings Findings) {
 	for _, spec := range specs {
 		if !results.Has(spec.Name) {
@@ -79,48 +79,68 @@ func judge(spec Spec, passed bool, known Known, why string) Findings {
 func (k Known) Unlisted(specs []Spec) (findings Findings) {
 	for _, name := range slices.Sorted(maps.Keys(k)) {
 		if !slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == name }) {
-			findings = append(findings, fmt.Sprintf("%s\n    is known to fail, and there is no such spec", name))
+			findings = append(findings, fmt.Sprintf("%s\n    is in a list, and there is no such spec", name))
 		}
 	}
 	return findings
 }
 
-// Differing returns the specs that pass on one of two clusters and not on the other.
+// Same returns a finding for each of the specs that is known to differ, and does not.
+func (k Known) Same(specs, differing []Spec) (findings Findings) {
+	for _, spec := range specs {
+		if reason := k[spec.Name]; reason != "" && !slices.Contains(differing, spec) {
+			findings = append(findings, fmt.Sprintf("%s\n    does not differ, and is known to: %s", spec.Name, reason))
+		}
+	}
+	return findings
+}
+
+// Differing returns the specs of which something else became on one side than on the other.
 func Differing(specs []Spec, one, other *Results) (differing []Spec) {
 	for _, spec := range specs {
-		if one.Passed(spec.Name) != other.Passed(spec.Name) {
+		if one.outcome(spec.Name) != other.outcome(spec.Name) {
 			differing = append(differing, spec)
 		}
 	}
 	return differing
 }
 
-// Compare judges specs that have differed, by how they ran again on both clusters. One that mostly
-// passes on one and mostly fails on the other is a finding. One that does the same on both is judged
-// by that, as if it had not differed.
-func Compare(differing []Spec, one, other []*Results, known Known) (findings Findings) {
+// Compare judges specs that have differed, by how they ran again on both sides. One that mostly passes
+// on one and mostly does not on the other is a finding. One that does the same on both is judged by
+// that, as if it had not differed. without says what the other side is without.
+func Compare(differing []Spec, one, other []*Results, known Known, without string) (findings Findings) {
 	for _, spec := range differing {
 		onePassed, otherPassed := passes(spec, one), passes(spec, other)
-		why := fmt.Sprintf("\n    passed %d of %d times, and %d of %d times without the series%s", onePassed, len(one), otherPassed, len(other), whys(spec, slices.Concat(one, other)))
-		if mostly(onePassed, len(one)) != mostly(otherPassed, len(other)) {
+		why := fmt.Sprintf("\n    passed %d of %d times, and %d of %d times %s%s", onePassed, len(one), otherPassed, len(other), without, whys(spec, slices.Concat(one, other)))
+		if usual(spec, one) != usual(spec, other) {
 			findings = append(findings, spec.Name+why)
 			continue
 		}
-		findings = append(findings, judge(spec, mostly(onePassed, len(one)), known, why)...)
+		findings = append(findings, judge(spec, usual(spec, one) == didPass, known, why)...)
 	}
 	return findings
 }
 
-func passes(spec Spec, results []*Results) (passed int) {
+// usual returns what mostly became of a spec, and nothing if it was something else each time.
+func usual(spec Spec, results []*Results) outcome {
+	times := map[outcome]int{}
 	for _, r := range results {
-		if r.Passed(spec.Name) {
-			passed++
+		is := r.outcome(spec.Name)
+		if times[is]++; 2*times[is] > len(results) {
+			return is
 		}
 	}
-	return passed
+	return ""
 }
 
-func mostly(passed, of int) bool { return 2*passed > of }
+func passes(spec Spec, results []*Results) (times int) {
+	for _, r := range results {
+		if r.Passed(spec.Name) {
+			times++
+		}
+	}
+	return times
+}
 
 // whys are the different reasons why a spec failed.
 func whys(spec Spec, results []*Results) (text string) {

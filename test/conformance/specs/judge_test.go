@@ -27,6 +27,10 @@ func passing(name string) types.SpecReport {
 	return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: name, State: types.SpecStatePassed}
 }
 
+func skipping(name, why string) types.SpecReport {
+	return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: name, State: types.SpecStateSkipped, Failure: types.Failure{Message: why}}
+}
+
 func failing(name, why string) types.SpecReport {
 	return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: name, State: types.SpecStateFailed, Failure: types.Failure{Message: why}}
 }
@@ -60,7 +64,7 @@ func TestKnownSpecs(t *testing.T) {
 
 func TestAKnownSpecThatDoesNotExistIsAFinding(t *testing.T) {
 	findings := Known{"a": "one node", "b": "one node"}.Unlisted([]Spec{{"a", false}})
-	if want := "b\n    is known to fail, and there is no such spec"; len(findings) != 1 || findings[0] != want {
+	if want := "b\n    is in a list, and there is no such spec"; len(findings) != 1 || findings[0] != want {
 		t.Errorf("findings are %q, want %q", findings, want)
 	}
 }
@@ -85,7 +89,7 @@ func TestCompare(t *testing.T) {
 	}
 	again := resultsOf(failing("fails with the series", "lost"), passing("fails without"), passing("fails now and then"), failing("mostly fails", "slow"), passing("known"))
 	otherAgain := resultsOf(passing("fails with the series"), failing("fails without", "lost"), passing("fails now and then"), failing("mostly fails", "slow"), passing("known"))
-	findings := Compare(differing, []*Results{one, again, again}, []*Results{other, otherAgain, otherAgain}, Known{"known": "no disk"})
+	findings := Compare(differing, []*Results{one, again, again}, []*Results{other, otherAgain, otherAgain}, Known{"known": "no disk"}, "without the series")
 	want := []string{
 		"fails with the series\n    passed 0 of 3 times, and 3 of 3 times without the series\n    failed: lost",
 		"fails without\n    passed 3 of 3 times, and 0 of 3 times without the series\n    failed: lost",
@@ -93,6 +97,29 @@ func TestCompare(t *testing.T) {
 		"known\n    passed, and is known to fail: no disk",
 	}
 	if strings.Join(findings, "|") != strings.Join(want, "|") {
+		t.Errorf("findings are %q, want %q", findings, want)
+	}
+}
+
+func TestASpecThatSkipsItselfDiffersFromOneThatFails(t *testing.T) {
+	specs := []Spec{{"skips", false}, {"skips on both", false}}
+	one := resultsOf(skipping("skips", "no disk"), skipping("skips on both", "no disk"))
+	other := resultsOf(failing("skips", "lost"), skipping("skips on both", "no disk"))
+	differing := Differing(specs, one, other)
+	if len(differing) != 1 || differing[0].Name != "skips" {
+		t.Fatalf("%v differ", differing)
+	}
+	findings := Compare(differing, []*Results{one, one, one}, []*Results{other, other, other}, nil, "without the file")
+	want := "skips\n    passed 0 of 3 times, and 0 of 3 times without the file\n    skipped: no disk\n    failed: lost"
+	if strings.Join(findings, "|") != want {
+		t.Errorf("findings are %q, want %q", findings, want)
+	}
+}
+
+func TestASpecThatIsKnownToDifferAndDoesNotIsAFinding(t *testing.T) {
+	specs := []Spec{{"differs", false}, {"is the same", false}, {"is not known", false}}
+	findings := Known{"differs": "section 1", "is the same": "section 2", "was not to run": "section 3"}.Same(specs, specs[:1])
+	if want := "is the same\n    does not differ, and is known to: section 2"; strings.Join(findings, "|") != want {
 		t.Errorf("findings are %q, want %q", findings, want)
 	}
 }

@@ -70,6 +70,31 @@ func (r *Results) Has(name string) bool {
 // Passed reports whether a spec has passed. One that skips itself has not.
 func (r *Results) Passed(name string) bool { return r.Specs[name].State == types.SpecStatePassed }
 
+// Skipped reports whether a spec has skipped itself.
+func (r *Results) Skipped(name string) bool { return r.Specs[name].State == types.SpecStateSkipped }
+
+// outcome is what became of a spec, such that two results of it can be compared.
+type outcome string
+
+const (
+	notRun  outcome = "has not run"
+	didPass outcome = "passed"
+	didSkip outcome = "skipped itself"
+	didFail outcome = "failed"
+)
+
+func (r *Results) outcome(name string) outcome {
+	switch {
+	case !r.Has(name):
+		return notRun
+	case r.Passed(name):
+		return didPass
+	case r.Skipped(name):
+		return didSkip
+	}
+	return didFail
+}
+
 // Why returns the first line of what a spec says of its failure.
 func (r *Results) Why(name string) string {
 	report := r.Specs[name]

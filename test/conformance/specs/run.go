@@ -29,14 +29,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A process takes some seconds to begin, and an interrupt loses what its specs have done so far. So
-// it runs a few of them.
-const batch = 4
-
-// limit is how long a process may take: the slowest spec of upstream's takes some minutes, and one
-// that fails waits for as long.
-const limit = 40 * time.Minute
-
 // Run runs those of the specs that have no result yet: first those that may run beside others, in that
 // many processes, then the serial ones. What a process did not come to, since it crashed or took too
 // long, runs once more alone; if it does not run to its end then either, it has failed. Progress is
@@ -85,7 +77,7 @@ type runner struct {
 func (r *runner) all(ctx context.Context, specs []Spec, parallel int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, parallel))
-	for some := range slices.Chunk(specs, batch) {
+	for some := range slices.Chunk(specs, cmp.Or(r.suite.Batch, 4)) {
 		group.Go(func() error {
 			left, _, err := r.batch(ctx, some)
 			for _, spec := range left {
@@ -121,7 +113,7 @@ func (r *runner) batch(ctx context.Context, specs []Spec) (left []Spec, why, err
 	r.number++
 	name := fmt.Sprintf("%s-%03d", time.Now().UTC().Format("150405"), r.number)
 	r.mu.Unlock()
-	reports, why, err := r.suite.run(ctx, name, specs, limit)
+	reports, why, err := r.suite.run(ctx, name, specs)
 	if ctx.Err() != nil {
 		return nil, nil, ctx.Err()
 	}

@@ -20,35 +20,50 @@ package specs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// Suite is upstream's compiled end-to-end tests and the cluster that they test.
+// Suite is upstream's compiled end-to-end tests, and what they test.
 type Suite struct {
-	// Binary is e2e.test, Kubectl the command that some specs run, and Tree the release's source tree.
-	Binary, Kubectl, Tree string
-	// Kubeconfig is that of an administrator.
-	Kubeconfig string
-	// Home is a directory for what upstream's tests and kubectl keep, and leave, in a user's home and
-	// among temporary files.
-	Home string
+	// Program is what is compiled.
+	Program Program
+	// Args are its arguments in a run, beside those of ginkgo.
+	Args []string
 	// Logs is a directory: each process has a log there.
 	Logs string
+	// Batch is how many specs run in one process; zero means 4. A process takes some seconds to begin,
+	// and an interrupt loses what its specs have done so far.
+	Batch int
+	// Limit is how long a process may take; zero means 40 minutes. The slowest spec of conformance takes
+	// some minutes, and one that fails waits for as long.
+	Limit time.Duration
 }
+
+// Program runs compiled tests somewhere.
+type Program interface {
+	// Run runs them with arguments, until the context ends, and writes what they print to a log. It
+	// returns the report that they are to write with the argument [Report]. There may be a report beside
+	// an error, which is also that of a spec that fails.
+	Run(ctx context.Context, log io.Writer, args ...string) (report []byte, err error)
+	// String is the program's name, for messages.
+	String() string
+}
+
+// Report is ginkgo's argument, before the name of a file.
+const Report = "--ginkgo.json-report="
 
 // Spec is one of them.
 type Spec struct {
@@ -67,9 +82,9 @@ func (s *Suite) List(ctx context.Context, focus string) ([]Spec, error) {
 		return nil, fmt.Errorf("focus %q is not a regular expression: %w", focus, err)
 	}
 	const name = "list"
-	reports, err := s.execute(ctx, name, "-ginkgo.dry-run", "-ginkgo.focus="+focus)
+	reports, err := s.execute(ctx, name, "--ginkgo.dry-run", "--ginkgo.focus="+focus)
 	if err != nil {
-		return nil, fmt.Errorf("%s lists no specs: %w: %s", s.Binary, err, tail(s.log(name)))
+		return nil, fmt.Errorf("%s lists no specs: %w: %s", s.Program, err, tail(s.log(name)))
 	}
 	var specs []Spec
 	for _, report := range reports {
@@ -80,30 +95,21 @@ func (s *Suite) List(ctx context.Context, focus string) ([]Spec, error) {
 	return specs, nil
 }
 
-// Images returns the references of all images that upstream's tests use.
-func (s *Suite) Images(ctx context.Context) ([]string, error) {
-	output, err := exec.CommandContext(ctx, s.Binary, "-list-images").Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s -list-images: %w", s.Binary, err)
-	}
-	return strings.Fields(string(output)), nil
-}
-
 // run runs specs in one process, one after another, and returns the reports of those that ran to their
 // end. why says why others did not; name is that of the log. The error means that no spec could run,
 // since the suite cannot be set up on this cluster.
-func (s *Suite) run(ctx context.Context, name string, specs []Spec, limit time.Duration) (ended []types.SpecReport, why, err error) {
+func (s *Suite) run(ctx context.Context, name string, specs []Spec) (ended []types.SpecReport, why, err error) {
 	// A focus matches a part of the suite's description and of the spec's name after it.
 	focus := make([]string, len(specs))
 	for i, spec := range specs {
 		focus[i] = " " + regexp.QuoteMeta(spec.Name) + "$"
 	}
 	// A process that hangs beside its specs does not end by ginkgo's limit.
+	limit := cmp.Or(s.Limit, 40*time.Minute)
 	within, cancel := context.WithTimeout(ctx, limit+5*time.Minute)
 	defer cancel()
-	reports, why := s.execute(within, name,
-		"-kubeconfig="+s.Kubeconfig, "-kubectl-path="+s.Kubectl, "-repo-root="+s.Tree, "-provider=local", "-disable-log-dump", "-e2e-output-dir="+s.Logs,
-		"-ginkgo.v", "-ginkgo.no-color", "-ginkgo.timeout="+limit.String(), "-ginkgo.focus="+strings.Join(focus, "|"))
+	reports, why := s.execute(within, name, append(slices.Clone(s.Args),
+		"--ginkgo.v", "--ginkgo.no-color", "--ginkgo.timeout="+limit.String(), "--ginkgo.focus="+strings.Join(focus, "|"))...)
 	for _, report := range reports {
 		wanted := slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == report.FullText() })
 		if wanted && report.LeafNodeType.Is(types.NodeTypeIt) && final(report) {
@@ -115,7 +121,7 @@ func (s *Suite) run(ctx context.Context, name string, specs []Spec, limit time.D
 	}
 	if reports == nil && ctx.Err() == nil {
 		if log, _ := os.ReadFile(s.log(name)); !bytes.Contains(log, []byte(running)) {
-			return nil, nil, fmt.Errorf("%s did not start: %w: %s", s.Binary, why, tail(s.log(name)))
+			return nil, nil, fmt.Errorf("%s did not start: %w: %s", s.Program, why, tail(s.log(name)))
 		}
 	}
 	if len(ended) > 0 {
@@ -153,7 +159,7 @@ const suiteTimeout = "A suite timeout occurred"
 
 func (s *Suite) log(name string) string { return filepath.Join(s.Logs, name+".log") }
 
-// execute runs the binary, which ends with the context and with this process.
+// execute runs the program, and returns its reports.
 func (s *Suite) execute(ctx context.Context, name string, args ...string) (types.SpecReports, error) {
 	if err := os.MkdirAll(s.Logs, 0o755); err != nil {
 		return nil, err
@@ -163,39 +169,22 @@ func (s *Suite) execute(ctx context.Context, name string, args ...string) (types
 		return nil, err
 	}
 	defer log.Close()
-	report := filepath.Join(s.Logs, name+".json")
-	if err := os.Remove(report); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, s.Binary, append(args, "-ginkgo.json-report="+report)...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Dir = s.Logs
-	if s.Home != "" {
-		cmd.Env = append(os.Environ(), "HOME="+s.Home, "TMPDIR="+s.Home)
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if os.Geteuid() == 0 {
-		// Upstream's tests start programs of their own, such as kubectl proxy. They end with the first
-		// process of their namespace.
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
-	}
-	runErr := cmd.Run()
+	report, runErr := s.Program.Run(ctx, log, args...)
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s was killed: %w", filepath.Base(s.Binary), ctx.Err())
+		return nil, fmt.Errorf("%s was killed: %w", s.Program, ctx.Err())
 	}
-	data, err := os.ReadFile(report)
-	if err != nil {
-		return nil, errors.Join(runErr, err)
+	if report == nil {
+		return nil, runErr
 	}
 	var suites []types.Report
-	if err := json.Unmarshal(data, &suites); err != nil {
-		return nil, fmt.Errorf("%s: %w", report, err)
+	if err := json.Unmarshal(report, &suites); err != nil {
+		return nil, fmt.Errorf("the report of %s: %w", s.Program, err)
 	}
 	var reports types.SpecReports
 	for _, suite := range suites {
 		reports = append(reports, suite.SpecReports...)
 	}
-	return reports, errors.Join(runErr, os.Remove(report))
+	return reports, runErr
 }
 
 // tail returns the last lines of a log.

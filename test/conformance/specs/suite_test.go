@@ -34,7 +34,7 @@ import (
 const things = "[sig-test] Things (all of them) should "
 
 // compiled compiles internal/suite, and returns it as a suite whose logs are in a directory of the
-// test. That of kubectl has a file for each spec that has run, with a byte for each time.
+// test. marks has a file for each spec that has run, with a byte for each time.
 func compiled(t *testing.T) (suite *Suite, marks string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,7 +46,7 @@ func compiled(t *testing.T) (suite *Suite, marks string) {
 	if err := os.Mkdir(marks, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &Suite{Binary: binary, Kubectl: filepath.Join(marks, "kubectl"), Logs: filepath.Join(dir, "logs")}, marks
+	return &Suite{Program: &Local{Binary: binary}, Args: []string{"-marks=" + marks}, Logs: filepath.Join(dir, "logs")}, marks
 }
 
 // times returns how often a spec has run.
@@ -201,7 +201,7 @@ func TestASuiteThatDoesNotStartIsNoFailureOfSpecs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	suite := &Suite{Binary: "/bin/false", Logs: t.TempDir()}
+	suite := &Suite{Program: &Local{Binary: "/bin/false"}, Logs: t.TempDir()}
 	if err := suite.Run(t.Context(), []Spec{{"a", false}}, 1, results, func(int, int, []Spec) {}); err == nil || !strings.Contains(err.Error(), "/bin/false did not start") {
 		t.Errorf("the error is %v", err)
 	}

@@ -94,7 +94,10 @@ func run(m *testing.M) int {
 // boot starts a VM for a test. There is no node in it yet.
 func boot(t *testing.T, config vm.Config) *vm.VM {
 	t.Helper()
-	config.Payload, config.Progress = payload, progress
+	if config.Payload == nil {
+		config.Payload = payload
+	}
+	config.Progress = progress
 	m := vm.New(config)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -31,8 +31,8 @@ var platformForm = regexp.MustCompile(`^[a-z0-9]+/[a-z0-9]+$`)
 // BinaryList is the list of binaries for a user to read.
 func BinaryList() string { return strings.Join(project.Binaries, ", ") }
 
-// TestBinaryList is that of the binaries that are built only where somebody asks for them.
-func TestBinaryList() string { return strings.Join(project.TestBinaries, ", ") }
+// OtherBinaryList is that of the binaries that are built only where somebody asks for them.
+func OtherBinaryList() string { return strings.Join(project.OtherBinaries, ", ") }
 
 // Binaries builds what is wanted, all by default, of a source: Patched, RaceDetecting or Upstream. It runs
 // upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to give the version. The platform
@@ -45,8 +45,8 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 		wanted = project.Binaries
 	}
 	for _, name := range wanted {
-		if !slices.Contains(project.Binaries, name) && !slices.Contains(project.TestBinaries, name) {
-			return fmt.Errorf("unknown binary %q; known are %s, and for tests %s", name, BinaryList(), TestBinaryList())
+		if !slices.Contains(project.Binaries, name) && !slices.Contains(project.OtherBinaries, name) {
+			return fmt.Errorf("unknown binary %q; known are %s, and %s", name, BinaryList(), OtherBinaryList())
 		}
 	}
 	s, err := t.Load()
@@ -124,7 +124,7 @@ func writeSums(ctx context.Context, t *tree.Tree, bin, version string, toolchain
 	// A binary that an earlier version left is not vouched for.
 	before, _ := os.ReadFile(filepath.Join(bin, "SHA256SUMS"))
 	same := strings.HasPrefix(string(before), head)
-	for _, name := range slices.Concat(project.Binaries, project.TestBinaries) {
+	for _, name := range slices.Concat(project.Binaries, project.OtherBinaries) {
 		if !slices.Contains(wanted, name) && !(same && strings.Contains(string(before), "  "+name+"\n")) {
 			continue
 		}

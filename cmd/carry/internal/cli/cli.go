@@ -278,7 +278,7 @@ RELEASE` + project.VersionSuffix + `COMMIT, where COMMIT is the tree's. SHA256SU
 checksums and the toolchain; the same commit gives the same bytes in any directory.
 
 Binaries, all by default: ` + build.BinaryList() + `.
-Those of upstream's end-to-end tests are built only by name: ` + build.TestBinaryList() + `.
+Others are built only by name: ` + build.OtherBinaryList() + `.
 
 The Go version is the one that upstream released with. Where it cannot be had, or
 with FORCE_HOST_GO=y, the installed one is used.`,

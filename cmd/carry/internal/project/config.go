@@ -87,9 +87,9 @@ var Binaries = []string{"kubelet", "kube-apiserver", "kube-controller-manager", 
 
 const logRunner = "kube-log-runner"
 
-// TestBinaries are what upstream's end-to-end tests consist of, with what runs in the images that
-// they use. They are built only where somebody asks for them.
-var TestBinaries = []string{"e2e.test", "agnhost", "nonewprivs", "sample-apiserver"}
+// OtherBinaries are kubeadm, which has no hook, and what upstream's end-to-end tests consist of, with what
+// runs in the images that they use. They are built only where somebody asks for them.
+var OtherBinaries = []string{"kubeadm", "e2e.test", "e2e_node.test", "agnhost", "nonewprivs", "sample-apiserver"}
 
 // SourceDir is the directory of a binary's source in a tree, as upstream's make takes it.
 func SourceDir(binary string) string {
@@ -98,6 +98,8 @@ func SourceDir(binary string) string {
 		return "staging/src/k8s.io/component-base/logs/" + binary
 	case "e2e.test":
 		return "test/e2e/" + binary
+	case "e2e_node.test":
+		return "test/e2e_node/" + binary
 	case "agnhost", "nonewprivs":
 		return "test/images/" + binary
 	case "sample-apiserver":

@@ -14,8 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package suite stands for upstream's end-to-end tests in a test: it has their flags, and specs that
-// end in every way.
+// Package suite stands for upstream's end-to-end tests in a test: it has specs that end in every way.
 package suite
 
 import (
@@ -29,14 +28,10 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// The directory of kubectl has a file for each spec that has run.
-var kubectl = flag.String("kubectl-path", "", "")
+// marks is a directory with a file for each spec that has run.
+var marks = flag.String("marks", "", "")
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"kubeconfig", "repo-root", "provider", "e2e-output-dir"} {
-		flag.String(name, "", "")
-	}
-	flag.Bool("disable-log-dump", false, "")
 	flag.Parse()
 	os.Exit(m.Run())
 }
@@ -51,7 +46,7 @@ func TestSuite(t *testing.T) {
 
 // ran notes that a spec has run.
 func ran(name string) {
-	file, err := os.OpenFile(filepath.Join(filepath.Dir(*kubectl), name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(filepath.Join(*marks, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = file.WriteString("x")
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
@@ -72,7 +67,7 @@ var _ = ginkgo.Describe("[sig-test] Things (all of them)", func() {
 	})
 	ginkgo.It("should wait [Conformance]", func() {
 		ran("waits")
-		if _, err := os.Stat(filepath.Join(filepath.Dir(*kubectl), "forever")); err == nil {
+		if _, err := os.Stat(filepath.Join(*marks, "forever")); err == nil {
 			time.Sleep(time.Hour)
 		}
 	})

@@ -1,0 +1,258 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/conformance/images"
+	"workload.openshift.io/kubernetes/test/conformance/specs"
+	"workload.openshift.io/kubernetes/test/conformance/testbed"
+)
+
+// knownText has the conformance specs that cannot pass on a single node.
+//
+//go:embed known
+var knownText string
+
+// conformance is the expression of the names of all conformance specs.
+const conformance = `\[Conformance\]`
+
+func (o *options) run(ctx context.Context) error {
+	return o.onClusters(ctx, func(all []specs.Spec, known specs.Known, partitioned, _ *side) error {
+		results, err := partitioned.run(ctx, all)
+		if err != nil {
+			return err
+		}
+		partitioned.summary(all, results)
+		return verdict(specs.Judge(all, results, known))
+	})
+}
+
+func (o *options) compare(ctx context.Context) error {
+	if o.unpatched == "" {
+		return errNoUnpatched
+	}
+	return o.onClusters(ctx, func(all []specs.Spec, known specs.Known, partitioned, unpatched *side) error {
+		findings, err := partitioned.compare(ctx, unpatched, all, known, nil, "without the series")
+		if err != nil {
+			return err
+		}
+		return errors.Join(summaries(ctx, all, partitioned, unpatched), verdict(findings))
+	})
+}
+
+var errNoUnpatched = errors.New("--upstream-bin is missing: carry build --upstream builds what to compare with")
+
+// onClusters calls a function with the specs, with what is known of them, and with the partitioned
+// cluster and the unpatched one. Nobody else uses the results meanwhile.
+func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, known specs.Known, partitioned, unpatched *side) error) error {
+	if err := host.Unfit(); err != nil {
+		return err
+	}
+	if err := idle(); err != nil {
+		return err
+	}
+	unlock, err := lock(o.out)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	home, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(home)
+	say := sayer()
+	program := &specs.Local{Binary: filepath.Join(o.config.Bin, "e2e.test"), Home: home}
+	all, err := o.list(ctx, program, conformance)
+	if err != nil {
+		return err
+	}
+	known, err := specs.ParseKnown(knownText)
+	if err != nil {
+		return fmt.Errorf("test/conformance/known: %w", err)
+	}
+	if o.focus == "" {
+		if err := verdict(known.Unlisted(all)); err != nil {
+			return err
+		}
+	}
+	say("making the images that %d specs use", len(all))
+	references, err := program.Images(ctx)
+	if err != nil {
+		return err
+	}
+	set, err := o.images(ctx, append(references, testbed.Proxy, testbed.CoreDNS))
+	if err != nil {
+		return err
+	}
+	if len(set.NotBuilt) > 0 {
+		say("nobody makes, and specs that use them fail: %s", strings.Join(set.NotBuilt, ", "))
+	}
+	handler, err := set.Handler()
+	if err != nil {
+		return err
+	}
+	var sides []*side
+	for _, is := range []struct{ name, bin string }{{"partitioned", ""}, {"unpatched", o.unpatched}} {
+		s, err := o.side(is.name, "Kubernetes conformance", say)
+		if err != nil {
+			return err
+		}
+		config := o.config
+		config.Progress = s.progress
+		cluster := &onHost{Testbed: testbed.New(config, handler, is.bin)}
+		s.bed, s.parallel, s.suite.Program = cluster, o.parallel, program
+		s.suite.Args = []string{
+			"--kubeconfig=" + host.Kubeconfig, "--kubectl-path=" + filepath.Join(o.config.Bin, "kubectl"), "--repo-root=" + o.config.Tree,
+			"--provider=local", "--disable-log-dump", "--e2e-output-dir=" + s.suite.Logs,
+		}
+		if s.subject, err = cluster.subject(is.bin, set); err != nil {
+			return err
+		}
+		sides = append(sides, s)
+	}
+	return use(all, known, sides[0], sides[1])
+}
+
+// summaries prints what became of specs on sides, on which they all have run.
+func summaries(ctx context.Context, all []specs.Spec, sides ...*side) error {
+	for _, s := range sides {
+		results, err := s.run(ctx, all)
+		if err != nil {
+			return err
+		}
+		s.summary(all, results)
+	}
+	return nil
+}
+
+// sayer returns a function that prints progress, with the time since the start.
+func sayer() func(format string, args ...any) {
+	began := time.Now()
+	return func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "%s %s\n", time.Since(began).Round(time.Second), fmt.Sprintf(format, args...))
+	}
+}
+
+// list returns the specs that are to run: those of the focus, or else all of the suite.
+func (o *options) list(ctx context.Context, program specs.Program, suite string) ([]specs.Spec, error) {
+	focus := o.focus
+	if focus == "" {
+		focus = suite
+	}
+	all, err := (&specs.Suite{Program: program, Logs: filepath.Join(o.out, "logs")}).List(ctx, focus)
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("no spec has a name that matches %q", focus)
+	}
+	return all, err
+}
+
+func (o *options) images(ctx context.Context, references []string) (*images.Set, error) {
+	return images.Build(ctx, images.Options{
+		Bin: o.config.Bin, Tools: o.config.Tools, Tree: o.config.Tree, Debs: o.debs, Dir: filepath.Join(o.out, "images"), References: references,
+	})
+}
+
+// onHost is a cluster on this host, which nobody else must use.
+type onHost struct {
+	*testbed.Testbed
+	forget bool
+}
+
+// idle returns an error if there is a cluster on this host that somebody uses.
+func idle() error {
+	if _, err := os.Stat(host.Dir); err == nil && !host.Abandoned(host.Dir) {
+		return fmt.Errorf("%s is in use: tests run, or there is a cluster that make down removes", host.Dir)
+	}
+	return nil
+}
+
+// hostPath is a directory of the host in which pods of specs have their files
+// (test/e2e/framework/job/fixtures.go).
+const hostPath = "/tmp/job-e2e"
+
+// Up starts the cluster.
+func (c *onHost) Up(ctx context.Context) error {
+	if err := idle(); err != nil {
+		return err
+	}
+	_, err := os.Stat(hostPath)
+	c.forget = errors.Is(err, fs.ErrNotExist)
+	return c.Testbed.Up(ctx)
+}
+
+// Down removes the cluster, and what specs have left on this host.
+func (c *onHost) Down(ctx context.Context) error {
+	err := c.Testbed.Down(ctx)
+	if c.forget {
+		err = errors.Join(err, os.RemoveAll(hostPath))
+	}
+	return err
+}
+
+// subject identifies all that a result may depend on: the programs, the configuration of the cluster, and
+// the images.
+func (c *onHost) subject(unpatched string, set *images.Set) (string, error) {
+	files := map[string]string{}
+	config := c.Config
+	for _, dir := range []string{config.Bin, config.Tools, unpatched} {
+		if dir == "" {
+			continue
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return "", err
+		}
+		for _, entry := range entries {
+			// The sums may name the same programs in another order, and no cluster here has the others.
+			if slices.Contains([]string{"SHA256SUMS", "kubeadm", nodeTests}, entry.Name()) {
+				continue
+			}
+			file := filepath.Join(dir, entry.Name())
+			files[fmt.Sprint(dir == unpatched, entry.Name())] = file
+		}
+	}
+	var texts []string
+	for _, reference := range slices.Sorted(maps.Keys(set.Images)) {
+		digest, err := set.Images[reference].Digest()
+		if err != nil {
+			return "", fmt.Errorf("image %s: %w", reference, err)
+		}
+		texts = append(texts, reference+" "+digest.String())
+	}
+	// Where a checkout is makes no difference.
+	config.Bin, config.Tools, config.Tree, config.Kubelet, config.APIServer = "", "", "", "", ""
+	text, err := json.Marshal(config)
+	if err != nil {
+		return "", err
+	}
+	return subject(files, append(texts, string(text))...)
+}

@@ -1,0 +1,191 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/spf13/cobra"
+	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/kubernetes/test/conformance/specs"
+	"workload.openshift.io/kubernetes/test/conformance/testbed"
+)
+
+// nodeKnownText has the specs of the kubelet that cannot pass in a VM, and nodeDifferencesText those
+// that pass without a pinning file alone, or with it alone.
+//
+//go:embed node-known
+var nodeKnownText string
+
+//go:embed node-differences
+var nodeDifferencesText string
+
+// nodeTests is the program of upstream's tests of the kubelet.
+const nodeTests = "e2e_node.test"
+
+// nodeFocus is the expression of the names of those that run: of CPU, memory and topology manager, and of
+// resizing in place. offByDefault is a part of the names of those that want a feature that kubelets do
+// not have unless they are told to.
+const (
+	nodeFocus    = `\] (CPU|Memory|Topology) Manager|\] Pod InPlace Resize Container`
+	offByDefault = "[Feature:OffByDefault]"
+)
+
+// nodePinning gives CPU 0 to the type, which many of the specs reserve.
+const nodePinning = `{"management": {"cpuset": "0"}}`
+
+// nodeImages are the repositories of the images that the specs use.
+var nodeImages = []string{"pause", "e2e-test-images/busybox", "e2e-test-images/agnhost"}
+
+func (o *options) nodeCommand() *cobra.Command {
+	cluster := ""
+	node := &cobra.Command{
+		Use:   "node",
+		Short: "Run upstream's tests of CPU, memory and topology manager and of resizes in VMs, and compare",
+		Long: `Run upstream's tests of CPU manager, memory manager, topology manager and of resizing in place
+(test/e2e_node), in a virtual machine each: with the unpatched kubelet, with the patched one
+without a pinning file, which must do the same, and with one, where test/conformance/node-differences
+has what differs, and why.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.node(cmd.Context(), cluster) },
+	}
+	node.Flags().StringVar(&cluster, "cluster", "", "path of the command cluster, which starts the container runtime")
+	if err := node.MarkFlagRequired("cluster"); err != nil {
+		panic(err)
+	}
+	return node
+}
+
+func (o *options) node(ctx context.Context, cluster string) error {
+	if o.unpatched == "" {
+		return errNoUnpatched
+	}
+	unlock, err := lock(o.out)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	known, err := specs.ParseKnown(nodeKnownText)
+	if err != nil {
+		return fmt.Errorf("test/conformance/node-known: %w", err)
+	}
+	differences, err := specs.ParseKnown(nodeDifferencesText)
+	if err != nil {
+		return fmt.Errorf("test/conformance/node-differences: %w", err)
+	}
+	say := sayer()
+	local := &specs.Local{Binary: filepath.Join(o.config.Bin, nodeTests)}
+	all, err := o.list(ctx, local, nodeFocus)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(spec specs.Spec) bool { return strings.Contains(spec.Name, offByDefault) })
+	if o.focus == "" {
+		if err := verdict(append(known.Unlisted(all), differences.Unlisted(all)...)); err != nil {
+			return err
+		}
+	}
+	say("making the images that %d specs use", len(all))
+	files := vm.Files{Bin: o.config.Bin, Tools: o.config.Tools, Tree: o.config.Tree, Cluster: cluster}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	payload, err := files.Payload(ctx)
+	if err != nil {
+		return err
+	}
+	payload[nodeTests] = local.Binary
+	payload["upstream/kubelet"] = filepath.Join(o.unpatched, "kubelet")
+	archives, err := o.archives(ctx, local)
+	if err != nil {
+		return err
+	}
+	maps.Copy(payload, archives)
+
+	var sides []*side
+	for _, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", nodePinning}} {
+		s, err := o.side(is.name, "Kubernetes node tests", say)
+		if err != nil {
+			return err
+		}
+		node := &testbed.Node{Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, Progress: s.progress}
+		s.bed, s.suite.Program, s.suite.Batch, s.suite.Limit = node, node, testbed.NodeBatch, testbed.NodeLimit
+		if s.subject, err = subject(payload, node.Describe()); err != nil {
+			return err
+		}
+		sides = append(sides, s)
+	}
+	unpatched, patched, partitioned := sides[0], sides[1], sides[2]
+	findings, err := patched.compare(ctx, unpatched, all, known, nil, "without the series")
+	if err != nil {
+		return err
+	}
+	// Those that fail on both have been found already.
+	more, err := partitioned.compare(ctx, patched, all, known, differences, "without the pinning file")
+	if err != nil {
+		return err
+	}
+	for _, finding := range more {
+		if !slices.Contains(findings, finding) {
+			findings = append(findings, finding)
+		}
+	}
+	return errors.Join(summaries(ctx, all, sides...), verdict(findings))
+}
+
+// archives makes the images that the specs use, and returns their archives by their paths in the payload.
+func (o *options) archives(ctx context.Context, program *specs.Local) (map[string]string, error) {
+	references, err := program.Images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	references = slices.DeleteFunc(references, func(reference string) bool {
+		tag, err := name.NewTag(reference)
+		return err != nil || !slices.Contains(nodeImages, tag.RepositoryStr())
+	})
+	set, err := o.images(ctx, references)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(o.out, "archives")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	archives := map[string]string{}
+	for reference, image := range set.Images {
+		tag, err := name.NewTag(reference)
+		if err != nil {
+			return nil, err
+		}
+		// The payload has images of the same names, of other registries.
+		file := "upstream-" + path.Base(tag.RepositoryStr()) + ".tar"
+		archives["images/"+file] = filepath.Join(dir, file)
+		if err := tarball.WriteToFile(filepath.Join(dir, file), tag, image); err != nil {
+			return nil, err
+		}
+	}
+	return archives, nil
+}

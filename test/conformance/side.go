@@ -1,0 +1,237 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"workload.openshift.io/kubernetes/test/conformance/specs"
+)
+
+// repeats is how often specs that differ run again on both sides.
+const repeats = 3
+
+// bed is what specs run on.
+type bed interface {
+	// Up starts it, and Down removes every trace of it.
+	Up(context.Context) error
+	Down(context.Context) error
+	// SaveLogs copies what its components have printed to a directory.
+	SaveLogs(to string) error
+}
+
+// side is one of those that are compared, and what became of the specs on it.
+type side struct {
+	name  string
+	bed   bed
+	suite specs.Suite
+	// subject identifies what is tested.
+	subject  string
+	dir      string
+	title    string
+	progress func(format string, args ...any)
+	parallel int
+	retry    bool
+}
+
+// side returns one whose files are in a directory of its name. Its suite has no program yet.
+func (o *options) side(name, title string, say func(format string, args ...any)) (*side, error) {
+	s := &side{name: name, title: title + ", " + name, dir: filepath.Join(o.out, name), retry: o.retry}
+	s.suite.Logs = filepath.Join(s.dir, "logs")
+	s.progress = func(format string, args ...any) { say("%s: %s", name, fmt.Sprintf(format, args...)) }
+	if o.fresh {
+		return s, os.RemoveAll(s.dir)
+	}
+	return s, nil
+}
+
+// subject identifies what a result depends on: files, by their names for it, and texts.
+func subject(files map[string]string, texts ...string) (string, error) {
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file, err := os.Open(files[name])
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(sum, name)
+		_, err = io.Copy(sum, file)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return "", err
+		}
+	}
+	for _, text := range texts {
+		fmt.Fprintln(sum, text)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)), nil
+}
+
+// run runs specs that have no result yet.
+func (s *side) run(ctx context.Context, all []specs.Spec) (*specs.Results, error) {
+	results, err := s.open("results", s.subject)
+	if err != nil {
+		return nil, err
+	}
+	if s.retry {
+		if err := results.ForgetFailures(all); err != nil {
+			return nil, err
+		}
+		s.retry = false // once
+	}
+	if err := s.fill(ctx, all, results); err != nil {
+		return nil, err
+	}
+	return results, results.WriteJUnit(filepath.Join(s.dir, "junit.xml"), s.title)
+}
+
+// compare runs specs on a side and on another, and those that differ some more times on both, but for
+// those that are expected to. known are those that cannot pass on either; without says what the other
+// side is without.
+func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known, expected specs.Known, without string) (specs.Findings, error) {
+	sides := [2]*side{s, other}
+	var first [2]*specs.Results
+	for i, side := range sides {
+		var err error
+		if first[i], err = side.run(ctx, all); err != nil {
+			return nil, err
+		}
+	}
+	differing := specs.Differing(all, first[0], first[1])
+	findings := expected.Same(all, differing)
+	same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return slices.Contains(differing, spec) })
+	findings = append(findings, specs.Judge(same, first[0], known)...)
+	differing = slices.DeleteFunc(differing, func(spec specs.Spec) bool { return expected[spec.Name] != "" })
+	var again [2][]*specs.Results
+	if len(differing) > 0 {
+		for i, side := range sides {
+			var err error
+			if again[i], err = side.repeat(ctx, differing, first); err != nil {
+				return nil, err
+			}
+		}
+	}
+	fmt.Printf("%s and %s: %d specs differed unexpectedly at first\n", s.name, other.name, len(differing))
+	return append(findings, specs.Compare(differing, again[0], again[1], known, without)...), nil
+}
+
+// repeat runs specs whose first results differ so many more times. Repeats of other first results are of
+// no use.
+func (s *side) repeat(ctx context.Context, differing []specs.Spec, first [2]*specs.Results) (again []*specs.Results, err error) {
+	subject := s.subject
+	for _, spec := range differing {
+		subject += " " + first[0].When(spec.Name) + " " + first[1].When(spec.Name)
+	}
+	for i := range repeats {
+		results, err := s.open(fmt.Sprintf("again-%d", i+1), subject)
+		if err != nil {
+			return nil, err
+		}
+		again = append(again, results)
+	}
+	s.progress("%d specs differ, and run %d more times", len(differing), repeats)
+	return again, s.fill(ctx, differing, again...)
+}
+
+func (s *side) open(name, subject string) (*specs.Results, error) {
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return nil, err
+	}
+	return specs.Open(filepath.Join(s.dir, name+".json"), subject)
+}
+
+// fill runs specs for each of the results that lack them. If there is anything to do, it starts what
+// they run on, and removes it in the end.
+func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Results) (err error) {
+	missing := 0
+	for _, r := range results {
+		missing += len(r.Missing(all))
+	}
+	if missing == 0 {
+		return nil
+	}
+	s.progress("%d of %d specs are to run", missing, len(results)*len(all))
+	failed := false
+	defer func() {
+		if (err != nil || failed) && ctx.Err() == nil {
+			logs := filepath.Join(s.dir, "components-"+time.Now().UTC().Format("20060102-150405"))
+			err = errors.Join(err, s.bed.SaveLogs(logs))
+			s.progress("what is known of all that failed is in %s", s.dir)
+		}
+		err = errors.Join(err, s.bed.Down(context.WithoutCancel(ctx)))
+	}()
+	if err := s.bed.Up(ctx); err != nil {
+		return err
+	}
+	for _, r := range results {
+		if err := s.suite.Run(ctx, all, s.parallel, r, func(done, all int, others []specs.Spec) {
+			s.progress("%d of %d specs have run", done, all)
+			for _, spec := range others {
+				failed = failed || !r.Skipped(spec.Name)
+				s.progress("did not pass: %s", spec.Name)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// summary prints what became of specs.
+func (s *side) summary(all []specs.Spec, results *specs.Results) {
+	passed, others := results.Count(all)
+	skipped := 0
+	for _, spec := range others {
+		if results.Skipped(spec.Name) {
+			skipped++
+		}
+	}
+	fmt.Printf("%s: %d of %d specs passed, and %d skipped themselves; %s\n", s.name, passed, len(all), skipped, filepath.Join(s.dir, "junit.xml"))
+}
+
+func verdict(findings specs.Findings) error {
+	for _, finding := range findings {
+		fmt.Println(finding)
+	}
+	if len(findings) > 0 {
+		return fmt.Errorf("%d findings", len(findings))
+	}
+	return nil
+}
+
+// lock keeps others from a directory until unlock.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s is in use by another run: %w", dir, err), file.Close())
+	}
+	return func() { file.Close() }, nil
+}

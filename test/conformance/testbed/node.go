@@ -1,0 +1,151 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/vm"
+	"workload.openshift.io/kubernetes/test/conformance/specs"
+	"workload.openshift.io/partition"
+)
+
+// Node is a VM with a container runtime, in which upstream's tests of the kubelet run. They start a
+// kubelet and a control plane of their own (test/e2e_node/services). Node is their [specs.Program].
+type Node struct {
+	// Payload are the files of the VM, by their paths below /payload: those of [vm.Files], the tests as
+	// e2e_node.test, and the kubelet in Kubelets.
+	Payload map[string]string
+	// Kubelets is the directory below /payload that has the kubelet.
+	Kubelets string
+	// Pinning is the content of the pinning file. Empty means that there is none.
+	Pinning string
+	// Progress is called with what is being done.
+	Progress func(format string, args ...any)
+
+	vm *vm.VM
+}
+
+// In the VM.
+const (
+	nodeDir    = "/var/lib/e2e_node"
+	nodeReport = nodeDir + "/report.json"
+	nodeLogs   = nodeDir + "/logs"
+)
+
+// setUp prepares the VM for the tests. They start the kubelet that is beside them, and use sudo, which the
+// system has not; the user is root. Their kubelet is a unit whose name ends in the time. systemd does not
+// know the hugetlb controller, which the kubelet wants wherever the kernel has it.
+const setUp = `
+mkdir -p ` + nodeDir + ` /etc/systemd/system/kubelet-.service.d
+touch ` + nodeDir + `/e2e_node.test ` + nodeDir + `/kubelet
+mount --bind /payload/e2e_node.test ` + nodeDir + `/e2e_node.test
+printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
+chmod +x /usr/local/bin/sudo
+cat >/etc/systemd/system/kubelet-.service.d/controllers.conf <<'EOF'
+[Service]
+ExecStartPre=/bin/sh -c 'echo +cpuset +cpu +io +memory +hugetlb +pids >/sys/fs/cgroup/cgroup.subtree_control'
+EOF
+systemctl daemon-reload
+cat >` + nodeDir + `/kubelet.yaml <<'EOF'
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: systemd
+cgroupRoot: /
+podCIDR: 10.100.0.0/24
+volumeStatsAggPeriod: 10s
+fileCheckFrequency: 10s
+evictionPressureTransitionPeriod: 30s
+evictionHard: {memory.available: 250Mi, nodefs.available: 10%, nodefs.inodesFree: 5%}
+evictionMinimumReclaim: {nodefs.available: 5%, nodefs.inodesFree: 5%}
+serializeImagePulls: false
+EOF
+`
+
+// Describe returns what results depend on beside the payload.
+func (n *Node) Describe() string { return n.Kubelets + n.Pinning + setUp }
+
+// Up starts the VM.
+func (n *Node) Up(ctx context.Context) error {
+	n.vm = vm.New(vm.Config{Payload: n.Payload, Progress: n.Progress})
+	if err := n.vm.Create(ctx); err != nil {
+		return err
+	}
+	if err := n.vm.StartRuntime(ctx, host.Config{}); err != nil {
+		return err
+	}
+	if n.Pinning != "" {
+		if err := n.vm.Write(ctx, partition.PinningFilePath, []byte(n.Pinning)); err != nil {
+			return err
+		}
+	}
+	_, err := n.vm.Run(ctx, setUp+"mount --bind /payload/"+n.Kubelets+"/kubelet "+nodeDir+"/kubelet")
+	return err
+}
+
+// Down removes the VM.
+func (n *Node) Down(context.Context) error { return n.vm.Remove() }
+
+// SaveLogs does nothing: a run prints all that is of use.
+func (n *Node) SaveLogs(string) error { return nil }
+
+func (n *Node) String() string { return "e2e_node.test" }
+
+// tidy ends what a process that was killed has left: its children, and the kubelet.
+const tidy = "pkill -KILL e2e_node.test; systemctl stop 'kubelet-*.service'; rm -rf " + nodeReport + " " + nodeLogs + "; mkdir -p " + nodeLogs
+
+// Run runs the tests in the VM. If the VM stops, Run starts another one for the next process.
+func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report []byte, err error) {
+	if _, err := n.vm.Run(ctx, tidy); err != nil {
+		return nil, err
+	}
+	args = append([]string{nodeDir + "/e2e_node.test", "--kubelet-config-file=" + nodeDir + "/kubelet.yaml",
+		"--container-runtime-endpoint=unix://" + host.DefaultPaths.Run + "/containerd.sock", "--prepull-images=false", "--report-dir=" + nodeLogs, specs.Report + nodeReport}, args...)
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	runErr := n.vm.Stream(ctx, "cd "+nodeDir+" && exec "+strings.Join(quoted, " ")+" 2>&1", nil, log)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if errors.Is(runErr, vm.ErrStopped) {
+		n.Progress("%v; starting it again", runErr)
+		return nil, errors.Join(runErr, n.Down(ctx), n.Up(ctx))
+	}
+	if runErr != nil {
+		runErr = fmt.Errorf("%s: %w", n, runErr)
+	}
+	text, err := n.vm.Run(ctx, "cat "+nodeReport)
+	if err != nil {
+		return nil, errors.Join(runErr, err)
+	}
+	return []byte(text), runErr
+}
+
+// NodeLimit is how long a process of these tests may take. Under emulation a process begins in a minute, so
+// it runs NodeBatch of them.
+const (
+	NodeLimit = 2 * time.Hour
+	NodeBatch = 25
+)
