@@ -13,6 +13,9 @@
 # commands that make would run.
 # _output/results has a line for each part that ran: time, commit, target, part, result and
 # seconds. PART is an expression of the names of those that are to run; empty means all.
+#
+# After a part of test has failed, no further part begins. test-all goes on, since a night has room
+# for more than one failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$1
@@ -71,6 +74,18 @@ stamp() {
   echo "$passed/$content-$release/${words//[^[:alnum:].]/-}"
 }
 
+# run runs a command in a session of its own, so that finish can end it with all that it has started.
+# A signal to this script does not wait for it.
+child=
+run() {
+  setsid "$@" </dev/null &
+  child=$!
+  local status=0
+  wait "$child" || status=$?
+  child=
+  return $status
+}
+
 record() {
   printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$commit" "$target" "$1" "$2" "$3" >>"$results"
 }
@@ -92,17 +107,17 @@ part() {
     printf '%-44s passed before: %s\n' "$name" "$(<"$stamp")" >>"$work/summary"
     return
   fi
-  if [[ -e $work/failed ]]; then
+  if [[ -e $work/stop ]]; then
     printf '%-44s not run\n' "$name" >>"$work/summary"
     return
   fi
   echo "=== $name${beside:+, beside}" >&2
   local command=(make --no-print-directory "RELEASE=$release" "$@") passes=true
   if [[ -z $beside ]]; then
-    "${command[@]}" || passes=false
+    run "${command[@]}" || passes=false
   else
     log=$work/${name//[^[:alnum:].]/-}
-    "${command[@]}" >"$log" 2>&1 || passes=false
+    run "${command[@]}" >"$log" 2>&1 || passes=false
   fi
   took=$((SECONDS - start))
   if [[ $passes == false ]]; then
@@ -110,7 +125,10 @@ part() {
     record "$name" FAILED $took
     echo "=== $name FAILED after $took s" >&2
     printf '%-44s FAILED, %d s\n' "$name" $took >>"$work/summary"
-    touch "$work/failed${alone:+-alone}" # after failed, no further part begins
+    touch "$work/failed"
+    if [[ $target == test || $name == "$binaries" ]]; then
+      touch "$work/stop"
+    fi
     return
   fi
   echo "=== $name ok after $took s" >&2
@@ -171,14 +189,17 @@ node_part() {
   fi
 }
 
-alone=
 checks=
 finish() {
-  if [[ -n $checks ]]; then
-    kill -TERM -- "-$checks" 2>/dev/null || true
-    wait "$checks" || true
+  local group
+  for group in $child $checks; do
+    kill -TERM -- "-$group" 2>/dev/null || true
+    # Tests remove what they have started.
+    while kill -0 -- "-$group" 2>/dev/null; do sleep 0.2; done
+  done
+  if [[ -z $beside ]]; then
+    rm -rf "$work"
   fi
-  rm -rf "$work"
 }
 
 # run_checks runs the parts that need no node. The order is that in which a mistake shows
@@ -203,15 +224,15 @@ run_checks() {
       part "the series verified on $each" verify "VERIFY=$each"
     done
     part "rebase to other releases" rebase-test
-    # There may be a newer one since it passed. What breaks there keeps no other part from running.
-    FORCE=1 alone=true part "the series on a pre-release" preview
+    # There may be a newer one since it passed.
+    FORCE=1 part "the series on a pre-release" preview
   fi
 }
 
 # await_checks waits for the parts that run beside. Before a virtual machine it must: QEMU has
 # work for all CPUs, and would leave them next to nothing.
 await_checks() {
-  wait "$checks" || touch "$work/failed"
+  wait "$checks" || touch "$work/failed" "$work/stop"
   checks=
 }
 
@@ -243,7 +264,11 @@ run_nodes() {
     node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
     node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
+    node_part "virtual machine: kubeadm" e2e-kubeadm
     node_part "virtual machine: companions" operators-e2e-vm
+    skip=${skip:-$(why_no_conformance)}
+    # All of them take two hours. These say most.
+    node_part "virtual machine: upstream's tests of kubelets" node-compare "FOCUS=$NODE_FOCUS" ${FORCE:+FRESH=1}
     return
   fi
   node_part "companions on a real node" operators-e2e SHORT=-short
@@ -269,8 +294,12 @@ run_nodes() {
   skipped "the rest in virtual machines" "it takes hours without KVM; make test-all or make e2e-vm runs it"
 }
 
+binaries="binaries"
+trap 'exit 130' INT
+trap 'exit 143' TERM
 if [[ -n $beside ]]; then
   work=$beside
+  trap finish EXIT
   # Linux gives each session its share of the CPUs, so the nice value of a process counts only
   # against others of its session. That of the session counts against nodes and machines, too.
   renice -n 19 $$ >/dev/null
@@ -283,7 +312,7 @@ fi
 if [[ -n ${MISSING:-} ]]; then
   target=test-all no_node='' no_vm=''
   await_checks() { :; }
-  part "binaries" build
+  part "$binaries" build
   run_checks ""
   run_nodes
   exit
@@ -297,7 +326,7 @@ no_node=$(why_no_node)
 no_vm=$(why_no_vm)
 if [[ -z $no_node ]]; then
   # What compiles beside must not keep a node waiting for its binaries.
-  PART='' FORCE=1 part "binaries" build # of this checkout, whatever passed before
+  PART='' FORCE=1 part "$binaries" build # of this checkout, whatever passed before
 fi
 # A session of its own, which is also a process group, to end it as a whole.
 setsid scripts/test.sh "$target" "$release" "$oldest" "$work" "$no_node$no_vm" </dev/null &
@@ -305,4 +334,4 @@ checks=$!
 run_nodes
 printf '=== make %s of %s, in %d minutes\n' "$target" "$release" $((SECONDS / 60))
 cat "$work/summary"
-[[ ! -e $work/failed && ! -e $work/failed-alone ]]
+[[ ! -e $work/failed ]]

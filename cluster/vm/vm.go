@@ -35,8 +35,8 @@ const Dir = "/var/lib/workload-partitioning-machines"
 
 // Config says what VM to run.
 type Config struct {
-	// Number is 1 or 2, and differs between the VMs of a host: it is the last byte of the
-	// address. Zero means 1.
+	// Number is at most 9, and differs between the VMs of a host: it is the last byte of the
+	// address. The link connects 1 and 2. Zero means 1.
 	Number int
 	// Topology of the CPUs; its zero value means [DefaultTopology].
 	Topology Topology
@@ -152,8 +152,8 @@ func images(ctx context.Context, payload map[string]string, say func(string, ...
 // Create makes a new VM, with an empty disk over the base image, and starts it.
 // It first removes what an earlier VM of that number has left.
 func (vm *VM) Create(ctx context.Context) error {
-	if vm.Config.Number > 2 {
-		return fmt.Errorf("VM number %d: it must be 1 or 2, since the link between VMs has two ends", vm.Config.Number)
+	if vm.Config.Number > 9 {
+		return fmt.Errorf("VM number %d: it must be at most 9", vm.Config.Number)
 	}
 	if err := vm.Remove(); err != nil {
 		return err
@@ -210,8 +210,11 @@ func (vm *VM) start() error {
 }
 
 // link returns QEMU's argument for the cable between VM 1 and VM 2, of which each has an end. Nobody
-// else can plug in: the ends are files that belong to root.
+// else can plug in: the ends are files that belong to root. The cable of other VMs leads nowhere.
 func (vm *VM) link() string {
+	if vm.Config.Number > 2 {
+		return "hubport,id=link,hubid=0"
+	}
 	ends := []string{filepath.Join(Dir, "link-1"), filepath.Join(Dir, "link-2")}
 	if vm.Config.Number == 2 {
 		ends[0], ends[1] = ends[1], ends[0]

@@ -81,7 +81,7 @@ has what differs, and why.`,
 	return node
 }
 
-func (o *options) node(ctx context.Context, cluster string) error {
+func (o *options) node(ctx context.Context, cluster string) (err error) {
 	if o.unpatched == "" {
 		return errNoUnpatched
 	}
@@ -126,17 +126,29 @@ func (o *options) node(ctx context.Context, cluster string) error {
 	maps.Copy(payload, archives)
 
 	var sides []*side
-	for _, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", nodePinning}} {
+	for i, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", nodePinning}} {
 		s, err := o.side(is.name, "Kubernetes node tests", say)
 		if err != nil {
 			return err
 		}
-		node := &testbed.Node{Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, Progress: s.progress}
+		node := &testbed.Node{Number: i + 1, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, Progress: s.progress}
 		s.bed, s.suite.Program, s.suite.Batch, s.suite.Limit = node, node, testbed.NodeBatch, testbed.NodeLimit
 		if s.subject, err = subject(payload, node.Describe()); err != nil {
 			return err
 		}
 		sides = append(sides, s)
+	}
+	release, err := testbed.OwnVMs()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	// They mostly wait for pods, so all of them run at the same time. What compares them finds the results.
+	if err := each(ctx, sides, func(ctx context.Context, i int) error {
+		_, err := sides[i].run(ctx, all)
+		return err
+	}); err != nil {
+		return err
 	}
 	unpatched, patched, partitioned := sides[0], sides[1], sides[2]
 	findings, err := patched.compare(ctx, unpatched, all, known, nil, "without the series")
@@ -180,8 +192,8 @@ func (o *options) archives(ctx context.Context, program *specs.Local) (map[strin
 		if err != nil {
 			return nil, err
 		}
-		// The payload has images of the same names, of other registries.
-		file := "upstream-" + path.Base(tag.RepositoryStr()) + ".tar"
+		// The payload has images of the same names, of other registries; and some have several tags.
+		file := "upstream-" + path.Base(tag.RepositoryStr()) + "-" + tag.TagStr() + ".tar"
 		archives["images/"+file] = filepath.Join(dir, file)
 		if err := tarball.WriteToFile(filepath.Join(dir, file), tag, image); err != nil {
 			return nil, err

@@ -29,6 +29,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"workload.openshift.io/kubernetes/test/conformance/specs"
 )
 
@@ -56,6 +57,8 @@ type side struct {
 	progress func(format string, args ...any)
 	parallel int
 	retry    bool
+	// alone means that no other side must run at the same time.
+	alone bool
 }
 
 // side returns one whose files are in a directory of its name. Its suite has no program yet.
@@ -107,30 +110,42 @@ func (s *side) run(ctx context.Context, all []specs.Spec) (*specs.Results, error
 	return results, results.WriteJUnit(filepath.Join(s.dir, "junit.xml"), s.title)
 }
 
+// each calls a function with the number of each side: at the same time, unless they share this host.
+func each(ctx context.Context, sides []*side, do func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if slices.ContainsFunc(sides, func(s *side) bool { return s.alone }) {
+		group.SetLimit(1)
+	}
+	for i := range sides {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
 // compare runs specs on a side and on another, and those that differ some more times on both, but for
 // those that are expected to. known are those that cannot pass on either; without says what the other
 // side is without.
 func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known, expected specs.Known, without string) (specs.Findings, error) {
-	sides := [2]*side{s, other}
-	var first [2]*specs.Results
-	for i, side := range sides {
-		var err error
-		if first[i], err = side.run(ctx, all); err != nil {
-			return nil, err
-		}
+	sides := []*side{s, other}
+	first := make([]*specs.Results, len(sides))
+	if err := each(ctx, sides, func(ctx context.Context, i int) (err error) {
+		first[i], err = sides[i].run(ctx, all)
+		return err
+	}); err != nil {
+		return nil, err
 	}
 	differing := specs.Differing(all, first[0], first[1])
 	findings := expected.Same(all, differing)
 	same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return slices.Contains(differing, spec) })
 	findings = append(findings, specs.Judge(same, first[0], known)...)
 	differing = slices.DeleteFunc(differing, func(spec specs.Spec) bool { return expected[spec.Name] != "" })
-	var again [2][]*specs.Results
+	again := make([][]*specs.Results, len(sides))
 	if len(differing) > 0 {
-		for i, side := range sides {
-			var err error
-			if again[i], err = side.repeat(ctx, differing, first); err != nil {
-				return nil, err
-			}
+		if err := each(ctx, sides, func(ctx context.Context, i int) (err error) {
+			again[i], err = sides[i].repeat(ctx, differing, first)
+			return err
+		}); err != nil {
+			return nil, err
 		}
 	}
 	fmt.Printf("%s and %s: %d specs differed unexpectedly at first\n", s.name, other.name, len(differing))
@@ -139,7 +154,7 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 
 // repeat runs specs whose first results differ so many more times. Repeats of other first results are of
 // no use.
-func (s *side) repeat(ctx context.Context, differing []specs.Spec, first [2]*specs.Results) (again []*specs.Results, err error) {
+func (s *side) repeat(ctx context.Context, differing []specs.Spec, first []*specs.Results) (again []*specs.Results, err error) {
 	subject := s.subject
 	for _, spec := range differing {
 		subject += " " + first[0].When(spec.Name) + " " + first[1].When(spec.Name)

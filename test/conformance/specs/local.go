@@ -47,7 +47,7 @@ func (l *Local) Run(ctx context.Context, log io.Writer, args ...string) (report 
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "report.json")
-	cmd := exec.CommandContext(ctx, l.Binary, append(args, Report+file)...)
+	cmd := exec.CommandContext(ctx, l.Binary, append(args, "--ginkgo.json-report="+file)...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, dir
 	if l.Home != "" {
 		cmd.Env = append(os.Environ(), "HOME="+l.Home, "TMPDIR="+l.Home)

@@ -55,15 +55,12 @@ type Suite struct {
 // Program runs compiled tests somewhere.
 type Program interface {
 	// Run runs them with arguments, until the context ends, and writes what they print to a log. It
-	// returns the report that they are to write with the argument [Report]. There may be a report beside
+	// returns what they write with --ginkgo.json-report. There may be a report beside
 	// an error, which is also that of a spec that fails.
 	Run(ctx context.Context, log io.Writer, args ...string) (report []byte, err error)
 	// String is the program's name, for messages.
 	String() string
 }
-
-// Report is ginkgo's argument, before the name of a file.
-const Report = "--ginkgo.json-report="
 
 // Spec is one of them.
 type Spec struct {

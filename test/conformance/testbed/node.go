@@ -21,18 +21,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
-	"workload.openshift.io/kubernetes/test/conformance/specs"
 	"workload.openshift.io/partition"
 )
 
 // Node is a VM with a container runtime, in which upstream's tests of the kubelet run. They start a
-// kubelet and a control plane of their own (test/e2e_node/services). Node is their [specs.Program].
+// kubelet and a control plane of their own (test/e2e_node/services). Node is their program, as package
+// specs wants it.
 type Node struct {
+	// Number is that of the VM.
+	Number int
 	// Payload are the files of the VM, by their paths below /payload: those of [vm.Files], the tests as
 	// e2e_node.test, and the kubelet in Kubelets.
 	Payload map[string]string
@@ -45,6 +48,9 @@ type Node struct {
 
 	vm *vm.VM
 }
+
+// nodeMemory is that of the VM in mebibytes.
+const nodeMemory = 4096
 
 // In the VM.
 const (
@@ -85,9 +91,26 @@ EOF
 // Describe returns what results depend on beside the payload.
 func (n *Node) Describe() string { return n.Kubelets + n.Pinning + setUp }
 
+// OwnVMs makes this process the one that has all VMs of this host, and removes what a process has left
+// that was killed. release removes all VMs.
+func OwnVMs() (release func() error, err error) {
+	if _, err := os.Stat(vm.Dir); err == nil {
+		if !host.Abandoned(vm.Dir) {
+			return nil, fmt.Errorf("%s is in use: tests run, or there is a VM that make vm-down removes", vm.Dir)
+		}
+		if err := vm.Down(); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Mkdir(vm.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	return vm.Down, host.Own(vm.Dir)
+}
+
 // Up starts the VM.
 func (n *Node) Up(ctx context.Context) error {
-	n.vm = vm.New(vm.Config{Payload: n.Payload, Progress: n.Progress})
+	n.vm = vm.New(vm.Config{Number: n.Number, Memory: nodeMemory, Payload: n.Payload, Progress: n.Progress})
 	if err := n.vm.Create(ctx); err != nil {
 		return err
 	}
@@ -120,7 +143,7 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 		return nil, err
 	}
 	args = append([]string{nodeDir + "/e2e_node.test", "--kubelet-config-file=" + nodeDir + "/kubelet.yaml",
-		"--container-runtime-endpoint=unix://" + host.DefaultPaths.Run + "/containerd.sock", "--prepull-images=false", "--report-dir=" + nodeLogs, specs.Report + nodeReport}, args...)
+		"--container-runtime-endpoint=unix://" + host.DefaultPaths.Run + "/containerd.sock", "--prepull-images=false", "--report-dir=" + nodeLogs, "--ginkgo.json-report=" + nodeReport}, args...)
 	quoted := make([]string, len(args))
 	for i, arg := range args {
 		quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
@@ -131,7 +154,7 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 	}
 	if errors.Is(runErr, vm.ErrStopped) {
 		n.Progress("%v; starting it again", runErr)
-		return nil, errors.Join(runErr, n.Down(ctx), n.Up(ctx))
+		return nil, errors.Join(runErr, n.Up(ctx))
 	}
 	if runErr != nil {
 		runErr = fmt.Errorf("%s: %w", n, runErr)
