@@ -25,8 +25,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -49,11 +49,11 @@ var nodeDifferencesText string
 const nodeTests = "e2e_node.test"
 
 // nodeFocus is the expression of the names of those that run: of CPU, memory and topology manager, and of
-// resizing in place. offByDefault is a part of the names of those that want a feature that kubelets do
-// not have unless they are told to.
+// resizing in place. nodeSkip is that of others among these: those that want a feature that is off by
+// default, those of the limits on CPU time, and those that take a feature away which is about them.
 const (
-	nodeFocus    = `\] (CPU|Memory|Topology) Manager|\] Pod InPlace Resize Container`
-	offByDefault = "[Feature:OffByDefault]"
+	nodeFocus = `\] (CPU|Memory|Topology) Manager \[|\] Pod InPlace Resize Container (guaranteed pods|burstable pods - extended|decrease|resize pod)`
+	nodeSkip  = `\[Feature:OffByDefault\]|CFS quota|with feature gates disabled`
 )
 
 // nodePinning gives CPU 0 to the type, which many of the specs reserve.
@@ -104,7 +104,8 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(spec specs.Spec) bool { return strings.Contains(spec.Name, offByDefault) })
+	skip := regexp.MustCompile(nodeSkip)
+	all = slices.DeleteFunc(all, func(spec specs.Spec) bool { return skip.MatchString(spec.Name) })
 	if o.focus == "" {
 		if err := verdict(append(known.Unlisted(all), differences.Unlisted(all)...)); err != nil {
 			return err

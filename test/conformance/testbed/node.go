@@ -170,5 +170,5 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 // it runs NodeBatch of them.
 const (
 	NodeLimit = 2 * time.Hour
-	NodeBatch = 25
+	NodeBatch = 12
 )
