@@ -322,7 +322,8 @@ e2e-vm-core: VM_SUITE := vm-core
 e2e-vm-core: OLDER :=
 e2e-vm-core: e2e-vm ## Run those of them that say most; make test does, if there is time
 
-# KUBEADM is what users of kubeadm get of a release: images and packages.
+# KUBEADM is what users of kubeadm get of a release: images and packages. The node's etcd needs the host's
+# libraries, which an image has not.
 KUBEADM = $(OUT)/$(1)/kubeadm
 .PHONY: e2e-kubeadm
 e2e-kubeadm: build $(GOTESTSUM) $(IMAGES) coredns vm-packages $(CLUSTER) $(PLUGIN) ## Have kubeadm make a cluster of two virtual machines with these images and packages, and upgrade it by a minor release
@@ -332,8 +333,10 @@ e2e-kubeadm: build $(GOTESTSUM) $(IMAGES) coredns vm-packages $(CLUSTER) $(PLUGI
 	  $(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubelet,kubectl --bin="linux/$$(go env GOHOSTARCH)=$(OUT)/$$release/bin" \
 	    --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --format=%cI)" $(call KUBEADM,$$release); \
 	done
+	@cd build/tools && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/kubeadm/etcd" go.etcd.io/etcd/server/v3
 	cd test/e2e && $(ALIKE) go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
-	cd test/e2e && $(GOTEST) -count=1 -timeout=150m -run='^TestKubeadm$$' ./vm -args $(VM_ARGS) -kubeadm-images="$(CURDIR)/$(call KUBEADM,$(RELEASE))" -older-kubeadm-images="$(CURDIR)/$(call KUBEADM,$(lastword $(OLDER)))" -upstream-bin=
+	cd test/e2e && $(GOTEST) -count=1 -timeout=150m -run='^TestKubeadm$$' ./vm -args $(VM_ARGS) -upstream-bin= -static-etcd="$(CURDIR)/$(OUT)/kubeadm/etcd" \
+	  -kubeadm-images="$(CURDIR)/$(call KUBEADM,$(RELEASE))" -older-kubeadm-images="$(CURDIR)/$(call KUBEADM,$(lastword $(OLDER)))"
 
 .PHONY: bench
 bench: build $(CARRY) ## Measure the packages, and start and creation of pods against unpatched binaries
@@ -383,7 +386,7 @@ packages: ## Install the Debian packages and the Go that are missing
 
 .PHONY: clean
 clean: down ## Remove all that was built, but not the trees: they may have work of yours
-	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(OUT)/kubeadm $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/node-compare $(OUT)/*/kubeadm $(OUT)/*/upstream $(OUT)/*/upstream-bin
 
 .PHONY: help
 help: ## Show this

@@ -56,7 +56,8 @@ irrelevant() {
     verify | preview) echo "^($beside|$conformance|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|test/)" ;;
     rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
     e2e) echo "^($beside|$conformance|patches/openshift/)" ;;
-    conformance-*) echo "^($beside|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
+    conformance-* | node-compare) echo "^($beside|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
+    e2e-kubeadm) echo "^($beside|test/conformance/|patches/openshift/)" ;;
     e2e-*) echo "^($beside|$conformance|cmd/images/|patches/openshift/)" ;;
     *) echo '^$' ;;
   esac
@@ -264,11 +265,11 @@ run_nodes() {
     node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
     node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
-    node_part "virtual machine: kubeadm" e2e-kubeadm
     node_part "virtual machine: companions" operators-e2e-vm
-    skip=${skip:-$(why_no_conformance)}
-    # All of them take two hours. These say most.
-    node_part "virtual machine: upstream's tests of kubelets" node-compare "FOCUS=$NODE_FOCUS" ${FORCE:+FRESH=1}
+    node_part "virtual machine: kubeadm" e2e-kubeadm
+    # All of the specs take an hour. These take a quarter of one.
+    node_part "virtual machine: upstream's specs of kubelets" node-compare \
+      'FOCUS=non-guaranteed pods tests|exclusively a CPU to multiple|running with SMT Alignment should admit|only app containers|via the replace endpoint' ${FORCE:+FRESH=1}
     return
   fi
   node_part "companions on a real node" operators-e2e SHORT=-short

@@ -26,6 +26,7 @@ import (
 var (
 	kubeadmImages      = flag.String("kubeadm-images", "", "directory of the release's images and packages; may be empty")
 	olderKubeadmImages = flag.String("older-kubeadm-images", "", "directory of those of the older release; may be empty")
+	staticEtcd         = flag.String("static-etcd", "", "etcd that is linked statically, for an image; may be empty")
 )
 
 // kubeadmRelease is a release as users of kubeadm get it.
@@ -228,11 +229,12 @@ func TestKubeadm(t *testing.T) {
 	older := kubeadmPayload(t, own, "older", *olderBin, *olderKubeadmImages)
 	newer := kubeadmPayload(t, own, "newer", files.Bin, *kubeadmImages)
 	archives := t.TempDir()
-	for reference, program := range map[string]string{corednsImage: "coredns", etcdImage: "etcd"} {
-		if err := image.SaveProgram(archives, reference, filepath.Join(files.Tools, program)); err != nil {
+	for reference, program := range map[string]string{corednsImage: filepath.Join(files.Tools, "coredns"), etcdImage: *staticEtcd} {
+		if err := image.SaveProgram(archives, reference, program); err != nil {
 			t.Fatal(err)
 		}
-		own["images/"+program+".tar"] = filepath.Join(archives, program+".tar")
+		archive := filepath.Base(program) + ".tar"
+		own["images/"+archive] = filepath.Join(archives, archive)
 	}
 	topology := vm.Topology{Sockets: 1, Cores: 4, Threads: 1}
 	const pinning = `{"management": {"cpuset": "0"}}`
