@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Command coredns is CoreDNS with the plugins that a cluster without other DNS servers needs. All of
-// CoreDNS' own would bring the client libraries of three clouds, which take minutes to compile.
+// Command coredns is CoreDNS with the plugins that kubeadm configures. All of CoreDNS' own would bring
+// the client libraries of three clouds, which take minutes to compile.
 package main
 
 import (
@@ -23,9 +23,12 @@ import (
 
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
 	_ "github.com/coredns/coredns/plugin/ready"
 	_ "github.com/coredns/coredns/plugin/reload"
 )

@@ -35,8 +35,8 @@ const Dir = "/var/lib/workload-partitioning-machines"
 
 // Config says what VM to run.
 type Config struct {
-	// Number is at most 9, and differs between the VMs of a host: it is the last byte of the
-	// address. The link connects 1 and 2. Zero means 1.
+	// Number is at most 9, and differs between the VMs of a host. The link connects 1 and 2, whose
+	// addresses end in it; others have none. Zero means 1.
 	Number int
 	// Topology of the CPUs; its zero value means [DefaultTopology].
 	Topology Topology
