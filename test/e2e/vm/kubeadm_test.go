@@ -237,9 +237,12 @@ func TestKubeadm(t *testing.T) {
 		own["images/"+archive] = filepath.Join(archives, archive)
 	}
 	topology := vm.Topology{Sockets: 1, Cores: 4, Threads: 1}
-	const pinning = `{"management": {"cpuset": "0"}}`
+	const pinning = `{"management": {"cpuset": "0-1"}}`
 	first := kubeadmNode{&node{VM: boot(t, vm.Config{Payload: own, Topology: topology, Memory: 4096})}}
 	first.install(t, older, pinning)
+	// Before there is a control plane, whose probes could fail while another VM boots under emulation.
+	second := kubeadmNode{&node{VM: boot(t, vm.Config{Number: 2, Payload: own, Topology: topology, Memory: 2048})}}
+	second.install(t, older, pinning)
 	first.kubeadm(t, "init", fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 localAPIEndpoint: {advertiseAddress: %s}
@@ -266,8 +269,7 @@ apiServer: {certSANs: [127.0.0.1]}
 	first.run(t, kubectl+`-n kube-system patch deployment coredns --patch '{"spec": {"template": {"metadata": {"annotations": {"`+partition.TargetAnnotation("management")+`": ""}}}}}'`)
 	first.run(t, kubectl+"-n kube-system rollout status deployment coredns --timeout=5m")
 
-	second := kubeadmNode{&node{VM: boot(t, vm.Config{Number: 2, Payload: own, Topology: topology, Memory: 2048}), client: first.client}}
-	second.install(t, older, pinning)
+	second.client = first.client
 	join := strings.Fields(first.run(t, "kubeadm token create --print-join-command 2>/dev/null"))
 	if len(join) != 7 {
 		t.Fatalf("the command to join is %q", join)
@@ -291,7 +293,19 @@ discovery: {bootstrapToken: {apiServerEndpoint: %q, token: %q, caCertHashes: [%q
 				t.Errorf("pod %s is not partitioned", created.Name)
 			}
 		}
-		first.awaitRunning(t, 5*time.Minute)
+		waitFor(t, 5*time.Minute, "the pods run", func(ctx context.Context) error {
+			list, err := first.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			var not []error
+			for _, p := range list.Items {
+				if err := fixture.Running(&p); err != nil {
+					not = append(not, fmt.Errorf("%s: %w", p.Name, err))
+				}
+			}
+			return errors.Join(not...)
+		})
 		first.expectPlaced(t)
 		second.expectPlaced(t)
 	}
