@@ -336,7 +336,7 @@ e2e-kubeadm: build $(GOTESTSUM) $(IMAGES) coredns vm-packages $(CLUSTER) $(PLUGI
 	@cd build/tools && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/kubeadm/etcd" go.etcd.io/etcd/server/v3
 	cd test/e2e && $(ALIKE) go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
 	cd test/e2e && $(GOTEST) -count=1 -timeout=150m -run='^TestKubeadm$$' ./vm -args $(VM_ARGS) -upstream-bin= -static-etcd="$(CURDIR)/$(OUT)/kubeadm/etcd" \
-	  -kubeadm-images="$(CURDIR)/$(call KUBEADM,$(RELEASE))" -older-kubeadm-images="$(CURDIR)/$(call KUBEADM,$(lastword $(OLDER)))"
+	  -kubeadm-images="$(CURDIR)/$(call KUBEADM,$(RELEASE))" $(if $(OLDER),-older-kubeadm-images="$(CURDIR)/$(call KUBEADM,$(lastword $(OLDER)))")
 
 .PHONY: bench
 bench: build $(CARRY) ## Measure the packages, and start and creation of pods against unpatched binaries

@@ -55,11 +55,12 @@ func (c *Cluster) describe() {
 	c.Proxy = c.component(program{name: "kube-proxy", args: []string{filepath.Join(c.Config.Bin, "kube-proxy"), "--config=" + c.data("kube-proxy.yaml")}})
 	c.Kubelet = c.component(program{name: "kubelet", args: []string{kubelet, "--config=" + c.data("kubelet.yaml"), "--kubeconfig=" + c.data("kubelet.kubeconfig"),
 		"--hostname-override=" + c.Config.Node.Name, "--node-ip=" + c.Config.Node.Address, "--root-dir=" + c.data("kubelet"), "--cert-dir=" + c.pki("kubelet"), "--v=2"}, env: path,
-		// systemd does not know the hugetlb controller, and the kubelet requires all that the
-		// kernel has.
-		service: []string{"KillMode=process", "OOMScoreAdjust=-999", "NotifyAccess=main", "WatchdogSec=30s",
-			"ExecStartPre=/bin/sh -c '[ ! -e /sys/fs/cgroup/cgroup.controllers ] || echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'"}})
+		service: []string{"KillMode=process", "OOMScoreAdjust=-999", "NotifyAccess=main", "WatchdogSec=30s", EnableControllers}})
 }
+
+// EnableControllers is a line for the unit of a kubelet. systemd does not know the hugetlb controller, and
+// the kubelet requires all that the kernel has.
+const EnableControllers = "ExecStartPre=/bin/sh -c '[ ! -e /sys/fs/cgroup/cgroup.controllers ] || echo +cpuset +cpu +io +memory +hugetlb +pids > /sys/fs/cgroup/cgroup.subtree_control'"
 
 // frontProxy is kube-apiserver's name to extension API servers.
 const frontProxy = "front-proxy-client"

@@ -65,6 +65,9 @@ func (f *Files) Close() error { return os.RemoveAll(f.images) }
 // StartCluster makes the VM a node of a cluster and waits until the node is Ready. It sets the paths
 // and the node in the configuration. It returns the kubeconfig for clients on this host.
 func (vm *VM) StartCluster(ctx context.Context, config host.Config) (kubeconfig string, err error) {
+	if !vm.linked() {
+		return "", fmt.Errorf("VM number %d: a cluster needs an address, and only 1 and 2 have one", vm.Config.Number)
+	}
 	if err := vm.startNode(ctx, config); err != nil {
 		return "", err
 	}

@@ -35,8 +35,8 @@ const Dir = "/var/lib/workload-partitioning-machines"
 
 // Config says what VM to run.
 type Config struct {
-	// Number is at most 9, and differs between the VMs of a host. The link connects 1 and 2, whose
-	// addresses end in it; others have none. Zero means 1.
+	// Number differs between the VMs of a host. 1 and 2 have the link, and an address on it that ends in
+	// the number. Zero means 1.
 	Number int
 	// Topology of the CPUs; its zero value means [DefaultTopology].
 	Topology Topology
@@ -87,6 +87,9 @@ func New(config Config) *VM {
 
 // Name returns the name of the VM, and of the node in it.
 func (vm *VM) Name() string { return "node-" + strconv.Itoa(vm.Config.Number) }
+
+// linked reports whether the VM has the link, which has two ends.
+func (vm *VM) linked() bool { return vm.Config.Number <= 2 }
 
 // Address returns the VM's address on the link between VMs.
 func (vm *VM) Address() string { return "10.248.0." + strconv.Itoa(vm.Config.Number) }
@@ -152,9 +155,6 @@ func images(ctx context.Context, payload map[string]string, say func(string, ...
 // Create makes a new VM, with an empty disk over the base image, and starts it.
 // It first removes what an earlier VM of that number has left.
 func (vm *VM) Create(ctx context.Context) error {
-	if vm.Config.Number > 9 {
-		return fmt.Errorf("VM number %d: it must be at most 9", vm.Config.Number)
-	}
 	if err := vm.Remove(); err != nil {
 		return err
 	}
@@ -202,19 +202,18 @@ func (vm *VM) start() error {
 		"-append", strings.TrimSpace(kernelArgs+" systemd.hostname="+vm.Name()+" "+vm.Config.Append),
 		"-drive", "file="+vm.file("disk.qcow2")+",if=virtio,cache=unsafe", "-drive", "file="+vm.state.Payload+",if=virtio,format=raw,readonly=on",
 		"-netdev", fmt.Sprintf("user,id=outside,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22,hostfwd=tcp:127.0.0.1:%d-:%d", vm.state.SSH, vm.state.API, host.DefaultPorts.APIServer), "-device", "virtio-net-pci,netdev=outside",
-		"-netdev", vm.link(), "-device", fmt.Sprintf("virtio-net-pci,netdev=link,mac=52:54:00:57:50:%02x", vm.Config.Number),
 		"-device", "virtio-rng-pci", "-chardev", "file,id=console,append=on,path="+vm.Console(), "-serial", "chardev:console")
+	if vm.linked() {
+		args = append(args, "-netdev", vm.link(), "-device", fmt.Sprintf("virtio-net-pci,netdev=link,mac=52:54:00:57:50:%02x", vm.Config.Number))
+	}
 	vm.qemu = host.NewProcess(vm.dir, "qemu", args...)
 	vm.say("booting %s, %s CPUs, with %s", vm.Name(), vm.Config.Topology, accelerator)
 	return vm.qemu.Start()
 }
 
 // link returns QEMU's argument for the cable between VM 1 and VM 2, of which each has an end. Nobody
-// else can plug in: the ends are files that belong to root. The cable of other VMs leads nowhere.
+// else can plug in: the ends are files that belong to root.
 func (vm *VM) link() string {
-	if vm.Config.Number > 2 {
-		return "hubport,id=link,hubid=0"
-	}
 	ends := []string{filepath.Join(Dir, "link-1"), filepath.Join(Dir, "link-2")}
 	if vm.Config.Number == 2 {
 		ends[0], ends[1] = ends[1], ends[0]

@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -139,6 +140,7 @@ func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, kno
 		}
 		sides = append(sides, s)
 	}
+	sides[0].judged = true
 	return use(all, known, sides[0], sides[1])
 }
 
@@ -162,12 +164,10 @@ func sayer() func(format string, args ...any) {
 	}
 }
 
-// list returns the specs that are to run: those of the focus, or else all of the suite.
-func (o *options) list(ctx context.Context, program specs.Program, suite string) ([]specs.Spec, error) {
-	focus := o.focus
-	if focus == "" {
-		focus = suite
-	}
+// list returns the specs whose names match the focus, and all whose names match another expression
+// without one.
+func (o *options) list(ctx context.Context, program specs.Program, otherwise string) ([]specs.Spec, error) {
+	focus := cmp.Or(o.focus, otherwise)
 	all, err := (&specs.Suite{Program: program, Logs: filepath.Join(o.out, "logs")}).List(ctx, focus)
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("no spec has a name that matches %q", focus)
@@ -184,7 +184,8 @@ func (o *options) images(ctx context.Context, references []string) (*images.Set,
 // onHost is a cluster on this host, which nobody else must use.
 type onHost struct {
 	*testbed.Testbed
-	forget bool
+	// ours means that the cluster on this host is this one, and forget that hostPath is its own.
+	ours, forget bool
 }
 
 // idle returns an error if there is a cluster on this host that somebody uses.
@@ -204,6 +205,7 @@ func (c *onHost) Up(ctx context.Context) error {
 	if err := idle(); err != nil {
 		return err
 	}
+	c.ours = true
 	_, err := os.Stat(hostPath)
 	c.forget = errors.Is(err, fs.ErrNotExist)
 	return c.Testbed.Up(ctx)
@@ -211,6 +213,9 @@ func (c *onHost) Up(ctx context.Context) error {
 
 // Down removes the cluster, and what specs have left on this host.
 func (c *onHost) Down(ctx context.Context) error {
+	if !c.ours {
+		return nil
+	}
 	err := c.Testbed.Down(ctx)
 	if c.forget {
 		err = errors.Join(err, os.RemoveAll(hostPath))
@@ -218,12 +223,20 @@ func (c *onHost) Down(ctx context.Context) error {
 	return err
 }
 
+// SaveLogs copies the logs of all components to a directory.
+func (c *onHost) SaveLogs(to string) error {
+	if !c.ours {
+		return nil
+	}
+	return c.Testbed.SaveLogs(to)
+}
+
 // subject identifies all that a result may depend on: the programs, the configuration of the cluster, and
 // the images.
 func (c *onHost) subject(unpatched string, set *images.Set) (string, error) {
 	files := map[string]string{}
 	config := c.Config
-	for _, dir := range []string{config.Bin, config.Tools, unpatched} {
+	for label, dir := range map[string]string{"bin": config.Bin, "tools": config.Tools, "unpatched": unpatched} {
 		if dir == "" {
 			continue
 		}
@@ -236,8 +249,7 @@ func (c *onHost) subject(unpatched string, set *images.Set) (string, error) {
 			if slices.Contains([]string{"SHA256SUMS", "kubeadm", nodeTests}, entry.Name()) {
 				continue
 			}
-			file := filepath.Join(dir, entry.Name())
-			files[fmt.Sprint(dir == unpatched, entry.Name())] = file
+			files[label+"/"+entry.Name()] = filepath.Join(dir, entry.Name())
 		}
 	}
 	var texts []string

@@ -87,7 +87,7 @@ passes that is known to fail.`,
 		Use:   "compare",
 		Short: "Run them there and on the same cluster with unpatched binaries, and compare",
 		Long: `Run the specs on a partitioned cluster, and on the same cluster with the unpatched kubelet and
-kube-apiserver and without a pinning file. A spec that passes on one of them alone runs three
+kube-apiserver and without a pinning file. A spec that ends otherwise on one of them runs three
 more times on both. It prints what still differs, and fails if there is anything.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.compare(cmd.Context()) },

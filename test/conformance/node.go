@@ -37,7 +37,7 @@ import (
 )
 
 // nodeKnownText has the specs of the kubelet that cannot pass in a VM, and nodeDifferencesText those
-// that pass without a pinning file alone, or with it alone.
+// that end otherwise with a pinning file.
 //
 //go:embed node-known
 var nodeKnownText string
@@ -55,9 +55,6 @@ const (
 	nodeFocus = `\] (CPU|Memory|Topology) Manager \[|\] Pod InPlace Resize Container (guaranteed pods|burstable pods - extended|decrease|resize pod)`
 	nodeSkip  = `\[Feature:OffByDefault\]|CFS quota|with feature gates disabled`
 )
-
-// nodePinning gives CPU 0 to the type, which many of the specs reserve.
-const nodePinning = `{"management": {"cpuset": "0"}}`
 
 // nodeImages are the repositories of the images that the specs use.
 var nodeImages = []string{"pause", "e2e-test-images/busybox", "e2e-test-images/agnhost"}
@@ -104,8 +101,11 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 	if err != nil {
 		return err
 	}
-	skip := regexp.MustCompile(nodeSkip)
-	all = slices.DeleteFunc(all, func(spec specs.Spec) bool { return skip.MatchString(spec.Name) })
+	among, skip := regexp.MustCompile(nodeFocus), regexp.MustCompile(nodeSkip)
+	all = slices.DeleteFunc(all, func(spec specs.Spec) bool { return !among.MatchString(spec.Name) || skip.MatchString(spec.Name) })
+	if len(all) == 0 {
+		return fmt.Errorf("none of the specs that this is about has a name that matches %q", o.focus)
+	}
 	if o.focus == "" {
 		if err := verdict(append(known.Unlisted(all), differences.Unlisted(all)...)); err != nil {
 			return err
@@ -127,13 +127,13 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 	maps.Copy(payload, archives)
 
 	var sides []*side
-	for i, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", nodePinning}} {
+	for i, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", testbed.Pinning}} {
 		s, err := o.side(is.name, "Kubernetes node tests", say)
 		if err != nil {
 			return err
 		}
 		node := &testbed.Node{Number: i + 1, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, Progress: s.progress}
-		s.bed, s.suite.Program, s.suite.Batch, s.suite.Limit = node, node, testbed.NodeBatch, testbed.NodeLimit
+		s.bed, s.suite.Program, s.suite.Batch, s.suite.Limit, s.suite.Lost = node, node, testbed.NodeBatch, testbed.NodeLimit, vm.ErrStopped
 		if s.subject, err = subject(payload, node.Describe()); err != nil {
 			return err
 		}
@@ -152,21 +152,16 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 		return err
 	}
 	unpatched, patched, partitioned := sides[0], sides[1], sides[2]
+	patched.judged = true
 	findings, err := patched.compare(ctx, unpatched, all, known, nil, "without the series")
 	if err != nil {
 		return err
 	}
-	// Those that fail on both have been found already.
 	more, err := partitioned.compare(ctx, patched, all, known, differences, "without the pinning file")
 	if err != nil {
 		return err
 	}
-	for _, finding := range more {
-		if !slices.Contains(findings, finding) {
-			findings = append(findings, finding)
-		}
-	}
-	return errors.Join(summaries(ctx, all, sides...), verdict(findings))
+	return errors.Join(summaries(ctx, all, sides...), verdict(append(findings, more...)))
 }
 
 // archives makes the images that the specs use, and returns their archives by their paths in the payload.

@@ -59,6 +59,8 @@ type side struct {
 	retry    bool
 	// alone means that no other side must run at the same time.
 	alone bool
+	// judged means that a spec must pass, and not only do the same as on the other side.
+	judged bool
 }
 
 // side returns one whose files are in a directory of its name. Its suite has no program yet.
@@ -117,7 +119,12 @@ func each(ctx context.Context, sides []*side, do func(ctx context.Context, i int
 		group.SetLimit(1)
 	}
 	for i := range sides {
-		group.Go(func() error { return do(ctx, i) })
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return do(ctx, i)
+		})
 	}
 	return group.Wait()
 }
@@ -136,13 +143,15 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 	}
 	differing := specs.Differing(all, first[0], first[1])
 	findings := expected.Same(all, differing)
-	same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return slices.Contains(differing, spec) })
-	findings = append(findings, specs.Judge(same, first[0], known)...)
+	if s.judged {
+		same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return slices.Contains(differing, spec) })
+		findings = append(findings, specs.Judge(same, first[0], known)...)
+	}
 	differing = slices.DeleteFunc(differing, func(spec specs.Spec) bool { return expected[spec.Name] != "" })
 	again := make([][]*specs.Results, len(sides))
 	if len(differing) > 0 {
 		if err := each(ctx, sides, func(ctx context.Context, i int) (err error) {
-			again[i], err = sides[i].repeat(ctx, differing, first)
+			again[i], err = sides[i].repeat(ctx, sides[1-i].name, differing, first)
 			return err
 		}); err != nil {
 			return nil, err
@@ -152,15 +161,15 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 	return append(findings, specs.Compare(differing, again[0], again[1], known, without)...), nil
 }
 
-// repeat runs specs whose first results differ so many more times. Repeats of other first results are of
-// no use.
-func (s *side) repeat(ctx context.Context, differing []specs.Spec, first []*specs.Results) (again []*specs.Results, err error) {
+// repeat runs specs whose first results differ from those of another side so many more times. Repeats of
+// other first results are of no use.
+func (s *side) repeat(ctx context.Context, other string, differing []specs.Spec, first []*specs.Results) (again []*specs.Results, err error) {
 	subject := s.subject
 	for _, spec := range differing {
 		subject += " " + first[0].When(spec.Name) + " " + first[1].When(spec.Name)
 	}
 	for i := range repeats {
-		results, err := s.open(fmt.Sprintf("again-%d", i+1), subject)
+		results, err := s.open(fmt.Sprintf("again-%s-%d", other, i+1), subject)
 		if err != nil {
 			return nil, err
 		}

@@ -36,9 +36,9 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// Suite is upstream's compiled end-to-end tests, and what they test.
+// Suite is upstream's compiled tests, and how they run.
 type Suite struct {
-	// Program is what is compiled.
+	// Program runs them.
 	Program Program
 	// Args are its arguments in a run, beside those of ginkgo.
 	Args []string
@@ -50,6 +50,9 @@ type Suite struct {
 	// Limit is how long a process may take; zero means 40 minutes. The slowest spec of conformance takes
 	// some minutes, and one that fails waits for as long.
 	Limit time.Duration
+	// Lost is the error of a run that ends because what it runs on does, which says nothing about the specs.
+	// Nil means that there is none.
+	Lost error
 }
 
 // Program runs compiled tests somewhere.
@@ -116,7 +119,8 @@ func (s *Suite) run(ctx context.Context, name string, specs []Spec) (ended []typ
 			err = fmt.Errorf("%s failed: %s; the log is %s", report.LeafNodeType, firstLine(report.Failure.Message), s.log(name))
 		}
 	}
-	if reports == nil && ctx.Err() == nil {
+	lost := s.Lost != nil && errors.Is(why, s.Lost)
+	if reports == nil && ctx.Err() == nil && !lost {
 		if log, _ := os.ReadFile(s.log(name)); !bytes.Contains(log, []byte(running)) {
 			return nil, nil, fmt.Errorf("%s did not start: %w: %s", s.Program, why, tail(s.log(name)))
 		}

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -47,6 +48,8 @@ type Node struct {
 	Progress func(format string, args ...any)
 
 	vm *vm.VM
+	// stopped means that the VM no longer answers.
+	stopped bool
 }
 
 // nodeMemory is that of the VM in mebibytes.
@@ -56,21 +59,20 @@ const nodeMemory = 4096
 const (
 	nodeDir    = "/var/lib/e2e_node"
 	nodeReport = nodeDir + "/report.json"
-	nodeLogs   = nodeDir + "/logs"
 )
 
 // setUp prepares the VM for the tests. They start the kubelet that is beside them, and use sudo, which the
-// system has not; the user is root. Their kubelet is a unit whose name ends in the time. systemd does not
-// know the hugetlb controller, which the kubelet wants wherever the kernel has it.
+// system has not; the user is root. Their kubelet is a unit whose name ends in the time.
 const setUp = `
-mkdir -p ` + nodeDir + ` /etc/systemd/system/kubelet-.service.d
+set -e
+mkdir -p ` + nodeDir + "/logs " + nodeDir + ` /etc/systemd/system/kubelet-.service.d
 touch ` + nodeDir + `/e2e_node.test ` + nodeDir + `/kubelet
 mount --bind /payload/e2e_node.test ` + nodeDir + `/e2e_node.test
 printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
 chmod +x /usr/local/bin/sudo
 cat >/etc/systemd/system/kubelet-.service.d/controllers.conf <<'EOF'
 [Service]
-ExecStartPre=/bin/sh -c 'echo +cpuset +cpu +io +memory +hugetlb +pids >/sys/fs/cgroup/cgroup.subtree_control'
+` + host.EnableControllers + `
 EOF
 systemctl daemon-reload
 cat >` + nodeDir + `/kubelet.yaml <<'EOF'
@@ -89,7 +91,9 @@ EOF
 `
 
 // Describe returns what results depend on beside the payload.
-func (n *Node) Describe() string { return n.Kubelets + n.Pinning + setUp }
+func (n *Node) Describe() string {
+	return fmt.Sprint(n.Kubelets, n.Pinning, nodeMemory, vm.DefaultTopology, setUp, arguments)
+}
 
 // OwnVMs makes this process the one that has all VMs of this host, and removes what a process has left
 // that was killed. release removes all VMs.
@@ -105,7 +109,10 @@ func OwnVMs() (release func() error, err error) {
 	if err := os.Mkdir(vm.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	return vm.Down, host.Own(vm.Dir)
+	if err := host.Own(vm.Dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(vm.Dir))
+	}
+	return vm.Down, nil
 }
 
 // Up starts the VM.
@@ -129,35 +136,62 @@ func (n *Node) Up(ctx context.Context) error {
 // Down removes the VM.
 func (n *Node) Down(context.Context) error { return n.vm.Remove() }
 
-// SaveLogs does nothing: a run prints all that is of use.
-func (n *Node) SaveLogs(string) error { return nil }
+// SaveLogs copies the console, the logs of the kubelet and those of systemd's services to a directory.
+func (n *Node) SaveLogs(to string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	var errs []error
+	for name, file := range map[string]string{"console.log": n.vm.Console(), "qemu.log": n.vm.Log()} {
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), data, 0o644)
+		}
+		errs = append(errs, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for name, script := range map[string]string{"logs.tar.gz": "tar -cz --ignore-failed-read -C " + nodeDir + " logs", "journal.log": "journalctl --no-pager -o short-precise"} {
+		file, err := os.Create(filepath.Join(to, name))
+		if err == nil {
+			err = errors.Join(n.vm.Stream(ctx, script, nil, file), file.Close())
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
 
 func (n *Node) String() string { return "e2e_node.test" }
 
 // tidy ends what a process that was killed has left: its children, and the kubelet.
-const tidy = "pkill -KILL e2e_node.test; systemctl stop 'kubelet-*.service'; rm -rf " + nodeReport + " " + nodeLogs + "; mkdir -p " + nodeLogs
+const tidy = "pkill -KILL e2e_node.test; systemctl stop 'kubelet-*.service'; rm -f " + nodeReport
 
-// Run runs the tests in the VM. If the VM stops, Run starts another one for the next process.
+// arguments are those of each run. The logs of the kubelet add up.
+const arguments = nodeDir + "/e2e_node.test --kubelet-config-file=" + nodeDir + "/kubelet.yaml --prepull-images=false --report-dir=" + nodeDir + "/logs --ginkgo.json-report=" + nodeReport
+
+// Run runs the tests in the VM. If the VM has stopped, Run starts another one first.
 func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report []byte, err error) {
+	if n.stopped {
+		n.Progress("the VM has stopped; starting another one")
+		if err := n.Up(ctx); err != nil {
+			return nil, err
+		}
+		n.stopped = false
+	}
+	defer func() { n.stopped = errors.Is(err, vm.ErrStopped) }()
 	if _, err := n.vm.Run(ctx, tidy); err != nil {
 		return nil, err
 	}
-	args = append([]string{nodeDir + "/e2e_node.test", "--kubelet-config-file=" + nodeDir + "/kubelet.yaml",
-		"--container-runtime-endpoint=unix://" + host.DefaultPaths.Run + "/containerd.sock", "--prepull-images=false", "--report-dir=" + nodeLogs, "--ginkgo.json-report=" + nodeReport}, args...)
-	quoted := make([]string, len(args))
-	for i, arg := range args {
-		quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	command := arguments + " --container-runtime-endpoint=unix://" + host.DefaultPaths.Run + "/containerd.sock"
+	for _, arg := range args {
+		command += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
-	runErr := n.vm.Stream(ctx, "cd "+nodeDir+" && exec "+strings.Join(quoted, " ")+" 2>&1", nil, log)
+	runErr := n.vm.Stream(ctx, "cd "+nodeDir+" && exec "+command+" 2>&1", nil, log)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if errors.Is(runErr, vm.ErrStopped) {
-		n.Progress("%v; starting it again", runErr)
-		return nil, errors.Join(runErr, n.Up(ctx))
-	}
-	if runErr != nil {
-		runErr = fmt.Errorf("%s: %w", n, runErr)
+		return nil, runErr
 	}
 	text, err := n.vm.Run(ctx, "cat "+nodeReport)
 	if err != nil {

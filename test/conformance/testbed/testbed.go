@@ -16,7 +16,8 @@ limitations under the License.
 
 // Package testbed runs the cluster on which conformance is tested: a single node on this host whose
 // control plane, kube-proxy and CoreDNS are pods that ask for a partition. With unpatched binaries
-// nobody answers them, and the cluster is the same otherwise. The package must know no test.
+// nobody answers them, and the cluster is the same otherwise. It also runs the VM in which upstream's
+// tests of the kubelet make a cluster of their own. The package must know no spec.
 package testbed
 
 import (
@@ -42,11 +43,11 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Type is the workload type that the management workloads ask for, and pinning the file that gives it
+// Type is the workload type that the management workloads ask for, and Pinning the file that gives it
 // CPU 0.
 const (
 	Type    = "management"
-	pinning = `{"management": {"cpuset": "0"}}`
+	Pinning = `{"management": {"cpuset": "0"}}`
 )
 
 // The registry whose images are served, and the port on the node's address at which they are.
@@ -85,7 +86,7 @@ func New(config host.Config, images http.Handler, unpatched string) *Testbed {
 	config.KubeletConfiguration += fmt.Sprintf("clusterDNS: [%s]\nclusterDomain: cluster.local\nserializeImagePulls: false\n", dns)
 	t := &Testbed{partitioned: unpatched == "", images: images}
 	if t.partitioned {
-		config.Pinning = pinning
+		config.Pinning = Pinning
 	} else {
 		config.Kubelet, config.APIServer = filepath.Join(unpatched, "kubelet"), filepath.Join(unpatched, "kube-apiserver")
 	}

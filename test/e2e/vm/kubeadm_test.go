@@ -64,16 +64,15 @@ func kubeadmPayload(t *testing.T, payload map[string]string, name, bin, images s
 type kubeadmNode struct{ *node }
 
 const (
-	patches = "/etc/kubernetes/patches"
+	patchDir = "/etc/kubernetes/patches"
 	// dropIn is that of upstream's package of kubeadm (cmd/krel/templates/latest in
-	// kubernetes/release). systemd does not know the hugetlb controller, which the kubelet wants
-	// wherever the kernel has it.
+	// kubernetes/release), but for the controllers.
 	dropIn = `[Service]
 Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
 Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
 EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
 EnvironmentFile=-/etc/default/kubelet
-ExecStartPre=/bin/sh -c 'echo +cpuset +cpu +io +memory +hugetlb +pids >/sys/fs/cgroup/cgroup.subtree_control'
+` + host.EnableControllers + `
 ExecStart=
 ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 `
@@ -90,23 +89,24 @@ func (n kubeadmNode) install(t *testing.T, r kubeadmRelease, pinning string) {
 	if err := n.Write(t.Context(), "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", []byte(dropIn)); err != nil {
 		t.Fatal(err)
 	}
-	n.upgrade(t, r)
-	n.run(t, "sysctl -qw net.ipv4.ip_forward=1; systemctl enable kubelet")
+	n.provide(t, r)
+	n.run(t, "sysctl -qw net.ipv4.ip_forward=1 && systemctl enable kubelet")
 	n.writePinningFile(t, pinning)
 	n.learn(t)
 }
 
-// upgrade gives the VM the packages and images of a release. Its kubelet does not restart. The CNI plugins
-// are not those of a package.
-func (n kubeadmNode) upgrade(t *testing.T, r kubeadmRelease) {
+// provide gives the VM the packages and images of a release. Its kubelet does not restart. dpkg need not find
+// kubernetes-cni: the CNI plugins are in /payload/tools.
+func (n kubeadmNode) provide(t *testing.T, r kubeadmRelease) {
 	t.Helper()
-	n.run(t, fmt.Sprintf(`
+	n.run(t, fmt.Sprintf(`set -e
 dir=/payload/%s
-dpkg --install --force-depends $dir/kubelet_*.deb $dir/kubectl_*.deb >/dev/null 2>&1
+dpkg --install --force-depends $dir/kubelet_*.deb $dir/kubectl_*.deb >/dev/null
 ln -sf $dir/kubeadm /usr/local/bin/kubeadm
 ctr="/payload/tools/ctr --address %s/containerd.sock --namespace k8s.io images"
 for archive in $dir/*.tar; do $ctr import $archive >/dev/null; done
-for name in $(kubeadm config images list --kubernetes-version %s --image-repository %s 2>/dev/null); do
+names=$(kubeadm config images list --kubernetes-version %s --image-repository %s)
+for name in $names; do
   case $name in
     */pause:*) $ctr tag --force %s $name ;;
     */coredns:*) $ctr tag --force %s $name ;;
@@ -122,8 +122,8 @@ const (
 	etcdImage    = repository + "/etcd:built"
 )
 
-// patch is a file of docs/user/installers.md, and what is in it.
-var patch = regexp.MustCompile("(?s)`([a-z-]+\\+strategic\\.yaml)`[^\\n]*:\\n\\n```yaml\\n(.*?)```")
+// patchOnPage is a file of docs/user/installers.md, and what is in it.
+var patchOnPage = regexp.MustCompile("(?s)`([a-z-]+\\+strategic\\.yaml)`[^\\n]*:\\n\\n```yaml\\n(.*?)```")
 
 // writePatches writes the patches of docs/user/installers.md, with the image of a release.
 func (n kubeadmNode) writePatches(t *testing.T, r kubeadmRelease) {
@@ -132,13 +132,13 @@ func (n kubeadmNode) writePatches(t *testing.T, r kubeadmRelease) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := patch.FindAllStringSubmatch(string(page), -1)
+	found := patchOnPage.FindAllStringSubmatch(string(page), -1)
 	if len(found) != 4 {
 		t.Fatalf("docs/user/installers.md has %d patches, want 4", len(found))
 	}
 	for _, file := range found {
 		content := regexp.MustCompile(`image: .*`).ReplaceAllString(file[2], "image: "+repository+"/kube-apiserver:"+r.tag)
-		if err := n.Write(t.Context(), path.Join(patches, file[1]), []byte(content)); err != nil {
+		if err := n.Write(t.Context(), path.Join(patchDir, file[1]), []byte(content)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func (n kubeadmNode) registration() string {
   kubeletExtraArgs: [{name: node-ip, value: %s}]
 patches: {directory: %s}
 %s
-`, n.Name(), host.DefaultPaths.Run, n.Address(), patches, timeouts)
+`, n.Name(), host.DefaultPaths.Run, n.Address(), patchDir, timeouts)
 }
 
 // kubeadm runs kubeadm with a configuration, and prints its last lines if it fails.
@@ -311,18 +311,18 @@ discovery: {bootstrapToken: {apiServerEndpoint: %q, token: %q, caCertHashes: [%q
 	}
 	pods("before")
 
-	const upgrade = `apiVersion: kubeadm.k8s.io/v1beta4
+	const upgradeConfiguration = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: UpgradeConfiguration
-apply: {imagePullPolicy: Never, patches: {directory: ` + patches + `}, etcdUpgrade: false, forceUpgrade: true}
-node: {imagePullPolicy: Never, patches: {directory: ` + patches + `}, etcdUpgrade: false}
+apply: {imagePullPolicy: Never, patches: {directory: ` + patchDir + `}, etcdUpgrade: false, forceUpgrade: true}
+node: {imagePullPolicy: Never, patches: {directory: ` + patchDir + `}, etcdUpgrade: false}
 ` + timeouts + "\n"
-	first.upgrade(t, newer)
-	first.kubeadm(t, "upgrade apply "+newer.version, upgrade)
+	first.provide(t, newer)
+	first.kubeadm(t, "upgrade apply "+newer.version, upgradeConfiguration)
 	first.run(t, "systemctl restart kubelet")
 	first.expectVersion(t, newer)
 	first.expectPartitionedControlPlane(t, newer)
-	second.upgrade(t, newer)
-	second.kubeadm(t, "upgrade node", upgrade)
+	second.provide(t, newer)
+	second.kubeadm(t, "upgrade node", upgradeConfiguration)
 	second.run(t, "systemctl restart kubelet")
 	second.expectVersion(t, newer)
 	pods("after")

@@ -139,8 +139,8 @@ func keep(t *testing.T, m *vm.VM) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()
 	if logs, err := os.Create(filepath.Join(dir, m.Name()+"-logs.tar")); err == nil {
-		// The tests of package e2e keep their logs in /tmp.
-		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+host.Dir+"/logs /tmp/workload-partitioning-e2e-* 2>/dev/null; true", nil, logs)
+		// The tests of package e2e keep their logs in /tmp. The others are of clusters that kubeadm makes.
+		_ = m.Stream(ctx, "tar -c --ignore-failed-read "+host.Dir+"/logs /tmp/workload-partitioning-e2e-* /var/log/pods /root/kubeadm.log 2>/dev/null; true", nil, logs)
 		logs.Close()
 	}
 	t.Logf("the console and the logs of %s are kept in %s", m.Name(), dir)
