@@ -37,7 +37,7 @@ import (
 // After each start of the kubelet the node reports the cores of the types in the file, and of
 // no others, whatever it reported before. What others have added to the node stays.
 func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
-	in(t, vm)
+	in(t)
 	c := partitioned(t)
 	nodes := c.Client.CoreV1().Nodes()
 	expect := func(t *testing.T) *v1.Node {
@@ -107,7 +107,7 @@ func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
 // good. Upstream reports zero of an extended resource if the node registers before the device
 // manager has started, and that waits until the runtime is ready.
 func TestCoresAreNeverZero(t *testing.T) {
-	in(t, vm)
+	in(t)
 	c := partitioned(t)
 	proxy := sharedThroughProxy(t, c)
 	var readyAt atomic.Pointer[time.Time]

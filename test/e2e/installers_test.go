@@ -137,7 +137,7 @@ func expectTypes(t *testing.T, c *host.Cluster, want string) {
 // Pools and reserved CPUs that differ are united, whichever has more, and the kubelet starts. A
 // container that exclusively holds a CPU of the difference keeps it, unless a pool wants it.
 func TestReservedCPUsThatAreNotThePools(t *testing.T) {
-	in(t, vm)
+	in(t)
 	underEachPolicy(t, reservedCPUsThatAreNotThePools)
 }
 

@@ -31,7 +31,7 @@ import (
 // The kubelet sends an Event that names the pool, and its metrics count partitioned pods, their
 // original requests and the CPUs of the pool.
 func TestMetricsAndEvents(t *testing.T) {
-	in(t, core, vm)
+	in(t, core)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	fixture.AwaitEvent(t, c.Client, eventLimit, "WorkloadPartitioningEnabled", `The pool of workload type management has the CPUs "0"`)

@@ -120,7 +120,7 @@ func changeDirectory(t *testing.T, directory string, mode os.FileMode, owner int
 // The kubelet starts with what installers leave on a node, and sends an Event about what is
 // unusual.
 func TestKubeletStartsOnWhatInstallersLeave(t *testing.T) {
-	in(t, vm)
+	in(t)
 	c := partitioned(t)
 	t.Cleanup(func() { restart(t, c, pinning) })
 	coresOf := func(t *testing.T) (found []string) {

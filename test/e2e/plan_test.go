@@ -67,7 +67,7 @@ func expectVerdict(t *testing.T, p plan.NodePlan, verdict plan.Verdict, errors .
 // What kubectl partition plan says of a node before its pinning file changes is what the kubelet
 // then does.
 func TestPlanForetellsWhatTheKubeletDoes(t *testing.T) {
-	in(t, vm, long)
+	in(t, long)
 	c := partitioned(t)
 	t.Cleanup(func() { restart(t, c, pinning) })
 	// Without a file, a partitioned pod that already runs counts as its container weighs.

@@ -139,7 +139,7 @@ func TestNodeReservesItsPoolAndNothingElse(t *testing.T) {
 // A type without CPUs is on, and its pods run on all CPUs in no pool, with the weights of their
 // original requests.
 func TestTypeWithoutCPUsRunsBesideThePool(t *testing.T) {
-	in(t, vm)
+	in(t)
 	c := partitioned(t)
 	restart(t, c, `{"management": {"cpuset": "0"}, "infra": {"cpuset": ""}}`)
 	t.Cleanup(func() { restart(t, c, pinning) })

@@ -32,7 +32,7 @@ import (
 // A static pod whose manifest has a UID of its own is on its pool, and has its weight, whether
 // it was created before the file came or after, and is an ordinary pod once the file has gone.
 func TestStaticPodWithItsOwnUID(t *testing.T) {
-	in(t, core, vm, long)
+	in(t, core, long)
 	underEachPolicy(t, staticPodWithItsOwnUID)
 }
 

@@ -17,7 +17,8 @@ type suite string
 const (
 	// core has the tests that say most. They need neither unpatched nor older binaries.
 	core suite = "core"
-	// vm has the tests of a node that also run in a virtual machine.
+	// vm has the tests of a node that also run in a virtual machine: those of what depends on systemd, on
+	// the version of cgroups, or on the number of CPUs. What the kubelet computes and reports does not.
 	vm suite = "vm"
 	// vmCore has the tests of vm that need what only a virtual machine has, such as more CPUs.
 	vmCore suite = "vm-core"

@@ -277,7 +277,7 @@ func TestWeightsFollowTheOriginalRequests(t *testing.T) {
 // A partitioned pod counts with its cores, and not with cpu: in its status, in kubectl
 // describe, and for the scheduler.
 func TestCoresAreCountedInsteadOfCPU(t *testing.T) {
-	in(t, core, vm)
+	in(t, core)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	start(t, c, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "cpu=500m")))
@@ -335,7 +335,7 @@ func TestCoresAreCountedInsteadOfCPU(t *testing.T) {
 // Environment variables and volume files give the original requests and limits of containers,
 // and the size of the pool where there is no limit.
 func TestDownwardAPIGivesTheOriginalCPU(t *testing.T) {
-	in(t, core, vm)
+	in(t, core)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	of := func(name, field string) v1.EnvVar {
