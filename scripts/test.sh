@@ -282,7 +282,7 @@ run_nodes() {
       skip=${skip:-$(why_no_vm 14336)}
     fi
     node_part "virtual machine: upstream's specs of kubelets" node-compare \
-      'FOCUS=non-guaranteed pods tests|exclusively a CPU to multiple|running with SMT Alignment should admit|only app containers|via the replace endpoint'
+      'FOCUS=non-guaranteed pods tests|exclusively a CPU to multiple|running with SMT Alignment should admit|bigger than free memory|via the replace endpoint'
     return
   fi
   node_part "companions on a real node" operators-e2e SHORT=-short

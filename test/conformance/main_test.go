@@ -17,6 +17,8 @@ limitations under the License.
 package main
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"workload.openshift.io/kubernetes/test/conformance/specs"
@@ -30,6 +32,26 @@ func TestTheListOfKnownSpecsCanBeRead(t *testing.T) {
 	const name = "[sig-architecture] Conformance Tests should have at least two untainted nodes [Conformance]"
 	if reason := known[name]; reason != "Both count the nodes, want two, and find one." {
 		t.Errorf("the reason of %q is %q", name, reason)
+	}
+}
+
+func TestTheDesignHasTheReasonOfEachDifference(t *testing.T) {
+	page, err := os.ReadFile("../../docs/dev/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	design := strings.Join(strings.Fields(string(page)), " ")
+	differences, err := specs.ParseKnown(nodeDifferencesText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, reason := range differences {
+		if !strings.Contains(design, reason) {
+			t.Errorf("%s is known to differ since %q, which docs/dev/design.md does not say", name, reason)
+		}
+	}
+	if _, err := specs.ParseKnown(nodeKnownText); err != nil {
+		t.Error(err)
 	}
 }
 
