@@ -47,12 +47,11 @@ const conformance = `\[Conformance\]`
 
 func (o *options) run(ctx context.Context) error {
 	return o.onClusters(ctx, func(all []specs.Spec, known specs.Known, partitioned, _ *side) error {
-		results, err := partitioned.run(ctx, all)
-		if err != nil {
+		if err := partitioned.run(ctx, all); err != nil {
 			return err
 		}
-		partitioned.summary(all, results)
-		return verdict(specs.Judge(all, results, known))
+		partitioned.summary(all)
+		return verdict(specs.Judge(all, partitioned.results, known))
 	})
 }
 
@@ -61,11 +60,16 @@ func (o *options) compare(ctx context.Context) error {
 		return errNoUnpatched
 	}
 	return o.onClusters(ctx, func(all []specs.Spec, known specs.Known, partitioned, unpatched *side) error {
+		if err := runAll(ctx, all, partitioned, unpatched); err != nil {
+			return err
+		}
 		findings, err := partitioned.compare(ctx, unpatched, all, known, nil, "without the series")
 		if err != nil {
 			return err
 		}
-		return errors.Join(summaries(ctx, all, partitioned, unpatched), verdict(findings))
+		partitioned.summary(all)
+		unpatched.summary(all)
+		return verdict(append(partitioned.judge(unpatched, all, known), findings...))
 	})
 }
 
@@ -140,20 +144,7 @@ func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, kno
 		}
 		sides = append(sides, s)
 	}
-	sides[0].judged = true
 	return use(all, known, sides[0], sides[1])
-}
-
-// summaries prints what became of specs on sides, on which they all have run.
-func summaries(ctx context.Context, all []specs.Spec, sides ...*side) error {
-	for _, s := range sides {
-		results, err := s.run(ctx, all)
-		if err != nil {
-			return err
-		}
-		s.summary(all, results)
-	}
-	return nil
 }
 
 // sayer returns a function that prints progress, with the time since the start.

@@ -145,15 +145,11 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	// They mostly wait for pods, so all of them run at the same time. What compares them finds the results.
-	if err := each(ctx, sides, func(ctx context.Context, i int) error {
-		_, err := sides[i].run(ctx, all)
-		return err
-	}); err != nil {
+	// They mostly wait for pods, so all of them run at the same time.
+	if err := runAll(ctx, all, sides...); err != nil {
 		return err
 	}
 	unpatched, patched, partitioned := sides[0], sides[1], sides[2]
-	patched.judged = true
 	findings, err := patched.compare(ctx, unpatched, all, known, nil, "without the series")
 	if err != nil {
 		return err
@@ -162,7 +158,10 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(summaries(ctx, all, sides...), verdict(append(findings, more...)))
+	for _, s := range sides {
+		s.summary(all)
+	}
+	return verdict(slices.Concat(patched.judge(unpatched, all, known), findings, more))
 }
 
 // archives makes the images that the specs use, and returns their archives by their paths in the payload.

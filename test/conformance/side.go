@@ -59,8 +59,8 @@ type side struct {
 	retry    bool
 	// alone means that no other side must run at the same time.
 	alone bool
-	// judged means that a spec must pass, and not only do the same as on the other side.
-	judged bool
+	// results are those of run.
+	results *specs.Results
 }
 
 // side returns one whose files are in a directory of its name. Its suite has no program yet.
@@ -95,21 +95,24 @@ func subject(files map[string]string, texts ...string) (string, error) {
 }
 
 // run runs specs that have no result yet.
-func (s *side) run(ctx context.Context, all []specs.Spec) (*specs.Results, error) {
-	results, err := s.open("results", s.subject)
-	if err != nil {
-		return nil, err
+func (s *side) run(ctx context.Context, all []specs.Spec) (err error) {
+	if s.results, err = s.open("results", s.subject); err != nil {
+		return err
 	}
 	if s.retry {
-		if err := results.ForgetFailures(all); err != nil {
-			return nil, err
+		if err := s.results.ForgetFailures(all); err != nil {
+			return err
 		}
-		s.retry = false // once
 	}
-	if err := s.fill(ctx, all, results); err != nil {
-		return nil, err
+	if err := s.fill(ctx, all, s.results); err != nil {
+		return err
 	}
-	return results, results.WriteJUnit(filepath.Join(s.dir, "junit.xml"), s.title)
+	return s.results.WriteJUnit(filepath.Join(s.dir, "junit.xml"), s.title)
+}
+
+// runAll runs specs on each side.
+func runAll(ctx context.Context, all []specs.Spec, sides ...*side) error {
+	return each(ctx, sides, func(ctx context.Context, i int) error { return sides[i].run(ctx, all) })
 }
 
 // each calls a function with the number of each side: at the same time, unless they share this host.
@@ -129,29 +132,26 @@ func each(ctx context.Context, sides []*side, do func(ctx context.Context, i int
 	return group.Wait()
 }
 
-// compare runs specs on a side and on another, and those that differ some more times on both, but for
-// those that are expected to. known are those that cannot pass on either; without says what the other
-// side is without.
+// judge returns the findings of specs of which the same became on another side: they must pass, unless they
+// are known not to.
+func (s *side) judge(other *side, all []specs.Spec, known specs.Known) specs.Findings {
+	differing := specs.Differing(all, s.results, other.results)
+	same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return slices.Contains(differing, spec) })
+	return specs.Judge(same, s.results, known)
+}
+
+// compare compares what became of specs on a side and on another, on which they have run. Those that differ
+// run some more times on both, but for those that are expected to. known are those that cannot pass on
+// either; without says what the other side is without.
 func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known, expected specs.Known, without string) (specs.Findings, error) {
-	sides := []*side{s, other}
-	first := make([]*specs.Results, len(sides))
-	if err := each(ctx, sides, func(ctx context.Context, i int) (err error) {
-		first[i], err = sides[i].run(ctx, all)
-		return err
-	}); err != nil {
-		return nil, err
-	}
-	differing := specs.Differing(all, first[0], first[1])
+	differing := specs.Differing(all, s.results, other.results)
 	findings := expected.Same(all, differing)
-	if s.judged {
-		same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return slices.Contains(differing, spec) })
-		findings = append(findings, specs.Judge(same, first[0], known)...)
-	}
 	differing = slices.DeleteFunc(differing, func(spec specs.Spec) bool { return expected[spec.Name] != "" })
+	sides := []*side{s, other}
 	again := make([][]*specs.Results, len(sides))
 	if len(differing) > 0 {
 		if err := each(ctx, sides, func(ctx context.Context, i int) (err error) {
-			again[i], err = sides[i].repeat(ctx, sides[1-i].name, differing, first)
+			again[i], err = sides[i].repeat(ctx, sides[1-i], differing)
 			return err
 		}); err != nil {
 			return nil, err
@@ -163,13 +163,13 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 
 // repeat runs specs whose first results differ from those of another side so many more times. Repeats of
 // other first results are of no use.
-func (s *side) repeat(ctx context.Context, other string, differing []specs.Spec, first []*specs.Results) (again []*specs.Results, err error) {
+func (s *side) repeat(ctx context.Context, other *side, differing []specs.Spec) (again []*specs.Results, err error) {
 	subject := s.subject
 	for _, spec := range differing {
-		subject += " " + first[0].When(spec.Name) + " " + first[1].When(spec.Name)
+		subject += " " + s.results.When(spec.Name) + " " + other.results.When(spec.Name)
 	}
 	for i := range repeats {
-		results, err := s.open(fmt.Sprintf("again-%s-%d", other, i+1), subject)
+		results, err := s.open(fmt.Sprintf("again-%s-%d", other.name, i+1), subject)
 		if err != nil {
 			return nil, err
 		}
@@ -224,11 +224,11 @@ func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Res
 }
 
 // summary prints what became of specs.
-func (s *side) summary(all []specs.Spec, results *specs.Results) {
-	passed, others := results.Count(all)
+func (s *side) summary(all []specs.Spec) {
+	passed, others := s.results.Count(all)
 	skipped := 0
 	for _, spec := range others {
-		if results.Skipped(spec.Name) {
+		if s.results.Skipped(spec.Name) {
 			skipped++
 		}
 	}

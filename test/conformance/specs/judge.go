@@ -106,7 +106,8 @@ func Differing(specs []Spec, one, other *Results) (differing []Spec) {
 }
 
 // Compare judges specs that have differed, by how they ran again on both sides. One that mostly ends
-// otherwise is a finding. One that mostly ends the same is judged by that, as if it had not differed. without says what the other side is without.
+// otherwise is a finding. One that mostly ends the same is judged by that, as if it had not differed.
+// without says what the other side is without.
 func Compare(differing []Spec, one, other []*Results, known Known, without string) (findings Findings) {
 	for _, spec := range differing {
 		onePassed, otherPassed := passes(spec, one), passes(spec, other)

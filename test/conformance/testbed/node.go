@@ -65,7 +65,7 @@ const (
 // system has not; the user is root. Their kubelet is a unit whose name ends in the time.
 const setUp = `
 set -e
-mkdir -p ` + nodeDir + "/logs " + nodeDir + ` /etc/systemd/system/kubelet-.service.d
+mkdir -p ` + nodeDir + `/logs /etc/systemd/system/kubelet-.service.d
 touch ` + nodeDir + `/e2e_node.test ` + nodeDir + `/kubelet
 mount --bind /payload/e2e_node.test ` + nodeDir + `/e2e_node.test
 printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
