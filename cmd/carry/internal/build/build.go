@@ -90,7 +90,7 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 		"KUBE_GIT_VERSION_FILE="+versionFile,
 		"SOURCE_DATE_EPOCH="+strconv.FormatInt(s.Released.Unix(), 10),
 		// Of a test binary, go test would vet all that it imports.
-		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -v -vet=off"),
+		"GOFLAGS="+strings.TrimSpace(strings.Join(append([]string{os.Getenv("GOFLAGS"), "-v", "-vet=off"}, from.flags...), " ")),
 	)
 	if err := follow(t, cmd, "compiled"); err != nil {
 		return fmt.Errorf("build of %s: %w", from.version, err)

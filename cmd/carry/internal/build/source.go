@@ -19,6 +19,8 @@ type Source struct {
 	bin string
 	// env are variables that upstream's make rules read.
 	env []string
+	// flags are more flags of go.
+	flags []string
 }
 
 // static makes the make rules link a binary statically.
@@ -57,7 +59,13 @@ func Upstream(ctx context.Context, t *tree.Tree) (Source, error) {
 	if err != nil {
 		return Source{}, err
 	}
-	from := Source{Dir: filepath.Join(filepath.Dir(t.Dir), "upstream"), commit: s.Base, state: "clean", version: t.Release, bin: "upstream-bin", env: []string{static}}
+	from := Source{
+		Dir: filepath.Join(filepath.Dir(t.Dir), "upstream"), commit: s.Base, state: "clean", version: t.Release, bin: "upstream-bin",
+		env: []string{static},
+		// To go, the .git of a work tree is no repository. It would look further up, and put the commit of
+		// this project into each binary.
+		flags: []string{"-buildvcs=false"},
+	}
 	there := git.Repo{Dir: from.Dir}
 	if head, err := there.Run(ctx, "rev-parse", "HEAD"); err == nil && head == s.Base {
 		// A checkout that was interrupted has the right HEAD, too.
