@@ -57,7 +57,6 @@ irrelevant() {
     rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
     e2e) echo "^($beside|$conformance|patches/openshift/)" ;;
     conformance-* | node-compare) echo "^($beside|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
-    e2e-kubeadm) echo "^($beside|test/conformance/|patches/openshift/)" ;;
     e2e-*) echo "^($beside|$conformance|cmd/images/|patches/openshift/)" ;;
     *) echo '^$' ;;
   esac
@@ -257,26 +256,19 @@ run_nodes() {
     fi
     node_part "end-to-end core with the race detector" e2e-race
     node_part "kubectl partition on a large cluster" e2e-plugin
-    # All of conformance takes most of an hour. These are the specs that a kubelet decides about.
+    # All of conformance takes more than an hour. These are the specs that a kubelet decides about.
     skip=${skip:-$(why_no_conformance)}
-    node_part "conformance of nodes and scheduling" conformance-compare 'FOCUS=\[sig-(node|scheduling)\].*\[Conformance\]'
+    node_part "conformance of nodes" conformance-compare 'FOCUS=\[sig-node\].*\[Conformance\]'
     skip=$no_node
     node_part "companions on a real node" operators-e2e
     node_part "the console of cpupolicy in a browser" operators-browser
     await_checks
     skip=${skip:-$no_vm}
-    # By the first letters of its tests, so that none is left out.
-    local letters
-    for letters in A-D E-M NO PQ R-Z; do
-      node_part "virtual machine: the suite, $letters" e2e-vm 'E2E_RUN=^TestSuite$$' "E2E_SUITE=^Test[$letters]"
-    done
+    node_part "virtual machine: the suite" e2e-vm 'E2E_RUN=^TestSuite$$'
     node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
     node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
     node_part "virtual machine: companions" operators-e2e-vm
-    if [[ $oldest != "$release" ]]; then
-      node_part "virtual machine: kubeadm" e2e-kubeadm
-    fi
     # All of the specs take an hour. These take a quarter of one.
     if [[ -z ${MISSING:-} ]]; then
       skip=${skip:-$(why_no_vm 14336)}

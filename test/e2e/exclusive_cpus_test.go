@@ -22,7 +22,7 @@ import (
 // A container with exclusive CPUs keeps them, whatever becomes of the pools. The kubelet does
 // not start with a pool that has one of these CPUs while the container may be running.
 func TestContainersKeepTheirExclusiveCPUs(t *testing.T) {
-	in(t, core, vm)
+	in(t, core)
 	c := partitioned(t)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -420,13 +420,16 @@ func podPart(p *v1.Pod) string {
 	return strings.ReplaceAll(string(p.UID), "-", "_")
 }
 
-// Exclusive CPUs are given away and come back 200 times, while the kubelet is killed now and
+// Exclusive CPUs are given away and come back many times, while the kubelet is killed now and
 // then. No container is ever without a CPU or on another's pool, the kernel refuses no cpuset,
 // and in the end no cpuset is still narrowed.
 func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 	in(t, vm)
 	needsCPUs(t, 4)
-	const times = 200
+	times := 200
+	if config.Slow {
+		times = 60
+	}
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	quietNode(t, c)

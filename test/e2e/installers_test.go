@@ -69,6 +69,11 @@ func kubeletStartsInStatesOfInstallers(t *testing.T, c *host.Cluster) {
 		{"a file again", pinning, "", 1000, "management", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.configuration == slice {
+				in(t, vm) // systemd has this cgroup
+			} else {
+				in(t)
+			}
 			if test.event != "" {
 				fixture.ForgetEvents(t, c.Client, test.event)
 			}
@@ -86,6 +91,7 @@ func kubeletStartsInStatesOfInstallers(t *testing.T, c *host.Cluster) {
 	}
 	c.Config.KubeletConfiguration = before
 	t.Run("a file that everybody may read", func(t *testing.T) {
+		in(t)
 		if err := os.Chmod(partition.PinningFilePath, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -96,6 +102,7 @@ func kubeletStartsInStatesOfInstallers(t *testing.T, c *host.Cluster) {
 		expectTypes(t, c, "management")
 	})
 	t.Run("a file without a byte", func(t *testing.T) {
+		in(t)
 		restart(t, c, "{}")
 		expectTypes(t, c, "")
 		if err := c.StopKubelet(); err != nil {

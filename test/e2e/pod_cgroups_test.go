@@ -64,16 +64,18 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 	for _, step := range []struct {
 		name, file string
 		want       cpuset.CPUSet
+		suites     []suite
 	}{
-		{"the pool is as it was", pinning, cpuset.New(0)},
-		{"the pool moves", `{"management": {"cpuset": "` + last.String() + `"}}`, last},
-		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all},
-		{"the pool comes back", pinning, cpuset.New(0)},
-		{"the file goes", "", all},
-		{"the file comes back", pinning, cpuset.New(0)},
-		{"the kubelet starts again", pinning, cpuset.New(0)},
+		{"the pool is as it was", pinning, cpuset.New(0), []suite{core}},
+		{"the pool moves", `{"management": {"cpuset": "` + last.String() + `"}}`, last, []suite{core, vm}},
+		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all, []suite{core}},
+		{"the pool comes back", pinning, cpuset.New(0), []suite{core}},
+		{"the file goes", "", all, []suite{core, vm}},
+		{"the file comes back", pinning, cpuset.New(0), []suite{core, vm}},
+		{"the kubelet starts again", pinning, cpuset.New(0), []suite{core}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
+			in(t, step.suites...)
 			// One kubelet is killed at a random moment, in the middle of its work.
 			restart(t, c, step.file)
 			time.Sleep(time.Duration(random.Intn(1000)) * time.Millisecond)
