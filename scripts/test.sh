@@ -268,7 +268,8 @@ run_nodes() {
     node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
     node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
-    node_part "virtual machine: companions" operators-e2e-vm
+    # All of them take half an hour. These are the stories of the first companion, and what only a VM survives.
+    node_part "virtual machine: companions" operators-e2e-vm 'E2E_RUN=/(gets_CPUs_of_its_own|killed_at_each_step|power_fails|one_switches_at_a_time)'
     # All of the specs take an hour. These take a quarter of one.
     if [[ -z ${MISSING:-} ]]; then
       skip=${skip:-$(why_no_vm 14336)}
