@@ -74,10 +74,14 @@ func expectNoStart(t *testing.T, c *host.Cluster, file, text string) {
 	}
 }
 
-// underEachPolicy runs a test of the shared node with each policy of the CPU manager.
-func underEachPolicy(t *testing.T, test func(*testing.T, *host.Cluster)) {
+// underEachPolicy runs a test of the shared node with each policy of the CPU manager. A run of one
+// suite leaves out the policy static, unless that is one of these suites.
+func underEachPolicy(t *testing.T, test func(*testing.T, *host.Cluster), static ...suite) {
 	for _, policy := range []string{"static", "none"} {
 		t.Run("policy "+policy, func(t *testing.T) {
+			if policy == "static" {
+				in(t, static...)
+			}
 			c := partitioned(t)
 			if policy != "static" {
 				usePolicy(t, c, policy)

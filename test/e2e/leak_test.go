@@ -26,7 +26,7 @@ const (
 // it. This holds for every kind of container, and whatever happens to the node.
 func TestNoLeak(t *testing.T) {
 	in(t, core, vm)
-	underEachPolicy(t, noLeak)
+	underEachPolicy(t, noLeak, core)
 }
 
 func noLeak(t *testing.T, c *host.Cluster) {
@@ -153,7 +153,7 @@ func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 	pods, atOnce, limit := 100, 25, 2*time.Minute
 	if config.Slow { // an emulated VM takes seconds for each pod
-		pods, atOnce, limit = 30, 10, 10*time.Minute
+		pods, atOnce, limit = 12, 4, 10*time.Minute
 	}
 	name := func(i int) string { return fmt.Sprintf("short-%d", i) }
 	for i := range pods + atOnce {

@@ -28,7 +28,7 @@ import (
 // the pools and the kubelet. The cgroups of ordinary pods stay as upstream makes them.
 func TestPodCgroupsHaveTheirPool(t *testing.T) {
 	in(t, core, vm)
-	underEachPolicy(t, podCgroups)
+	underEachPolicy(t, podCgroups, core)
 }
 
 func podCgroups(t *testing.T, c *host.Cluster) {

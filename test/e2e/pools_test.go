@@ -19,7 +19,7 @@ import (
 // checkpoint.
 func TestContainersFollowChangedPools(t *testing.T) {
 	in(t, core, vm)
-	underEachPolicy(t, poolsChange)
+	underEachPolicy(t, poolsChange, core)
 }
 
 func poolsChange(t *testing.T, c *host.Cluster) {

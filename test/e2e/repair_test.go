@@ -19,12 +19,7 @@ import (
 // right.
 func TestContainersAreRepairedOnce(t *testing.T) {
 	in(t, vm)
-	underEachPolicy(t, func(t *testing.T, c *host.Cluster) {
-		if c.Config.CPUManagerPolicy != "none" {
-			in(t) // neither systemd nor more CPUs change what happens under the static policy
-		}
-		repairedOnce(t, c)
-	})
+	underEachPolicy(t, repairedOnce)
 }
 
 func repairedOnce(t *testing.T, c *host.Cluster) {
