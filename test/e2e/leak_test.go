@@ -153,7 +153,7 @@ func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 	pods, atOnce, limit := 100, 25, 2*time.Minute
 	if config.Slow { // an emulated VM takes seconds for each pod
-		pods, atOnce, limit = 12, 4, 10*time.Minute
+		pods, atOnce, limit = 6, 3, 10*time.Minute
 	}
 	name := func(i int) string { return fmt.Sprintf("short-%d", i) }
 	for i := range pods + atOnce {

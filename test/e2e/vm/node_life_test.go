@@ -42,7 +42,6 @@ func TestNode(t *testing.T) {
 	n.awaitRunning(t, 2*time.Minute)
 	n.expectPlaced(t)
 
-	t.Run("it reboots", func(t *testing.T) { n.reboot(t) })
 	t.Run("it reboots, and its pool has the CPUs that a pod held exclusively", func(t *testing.T) {
 		// No container of that pod runs after a boot, so the pool gets its CPUs, and the pod
 		// others.
