@@ -14,7 +14,7 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// When memory runs out, and with a hundred pods in a pool of two CPUs, the node stays Ready and
+// When memory runs out, and with fifty pods in a pool of two CPUs, the node stays Ready and
 // the control plane runs on.
 func TestLoad(t *testing.T) {
 	// The usual threshold would be too low: the kubelet does not count the kernel's own memory,
@@ -43,11 +43,11 @@ i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 
 		}
 		n.awaitReady(t, n.now(t))
 	})
-	t.Run("a hundred partitioned pods on two CPUs", func(t *testing.T) {
+	t.Run("fifty partitioned pods on two CPUs", func(t *testing.T) {
 		ready := n.ready(t)
 		namespace := fixture.Namespace(t, n.client, "management")
 		begin := time.Now()
-		for i := range 100 {
+		for i := range 50 {
 			n.create(t, namespace, fixture.Pod(fmt.Sprintf("p%d", i), asks, fixture.Container("c", "exec sleep 1000000", "cpu=10m memory=1Mi", "")))
 			// All at once are too many for an emulated VM: containerd would take longer for
 			// each than the kubelet waits, and begin again.
