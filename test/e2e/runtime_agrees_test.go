@@ -85,7 +85,7 @@ func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
 	for _, when := range []string{"the kubelet starts again", "and once more"} {
 		t.Run(when, func(t *testing.T) {
 			if when == "and once more" {
-				in(t)
+				in(t) // once is enough for a VM
 			}
 			if updates := updatesAfterStart(t, c, proxy, pinning); len(updates) > 0 {
 				t.Errorf("the runtime was asked for %v", updates)
