@@ -264,8 +264,8 @@ run_nodes() {
     node_part "the console of cpupolicy in a browser" operators-browser
     await_checks
     skip=${skip:-$no_vm}
-    # By the first letters of its tests, so that none is left out. Without OLDER, there is no comparison with the
-    # unpatched kubelet, which takes minutes, and proves nothing about ours.
+    # By the first letters of its tests, so that none is left out. Without OLDER, the unpatched kubelet does not run
+    # there: it takes minutes, only to be compared with ours.
     local letters
     for letters in A-N O-Z; do
       node_part "virtual machine: the suite, $letters" e2e-vm 'E2E_RUN=^TestSuite$$' "E2E_SUITE=^Test[$letters]" OLDER=
@@ -273,7 +273,7 @@ run_nodes() {
     node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
     node_part "virtual machine: isolated CPUs and load" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs.*|Load)$$'
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
-    # All of them take half an hour. These are the stories of the first companion, and what only a VM survives.
+    # All of them take half an hour. These are what the companion is for, kills and power cuts, and a second node.
     node_part "virtual machine: companions" operators-e2e-vm 'E2E_RUN=/(gets_CPUs_of_its_own|killed_at_each_step|power_fails|one_switches_at_a_time)'
     # All of the specs take an hour. These take a quarter of one.
     if [[ -z ${MISSING:-} ]]; then
@@ -301,7 +301,7 @@ run_nodes() {
   skipped "the specs of any cluster, and their lint" "upstream's test framework takes long to compile; make test-all or make e2e runs them"
   skipped "the series verified on every release" "the releases take long to compile; make test-all or make verify does it"
   skipped "rebase to other releases" "it needs still more releases; make test-all or make rebase-test does it"
-  skipped "conformance" "its specs take most of an hour; make test-all runs those of nodes, and make conformance-compare all"
+  skipped "conformance" "its specs take more than an hour; make test-all runs those of nodes, and make conformance-compare all"
   skipped "the series on a pre-release" "it takes long to compile; make test-all or make preview does it"
   skipped "the rest in virtual machines" "it takes hours without KVM; make test-all or make e2e-vm runs it"
 }
