@@ -283,20 +283,6 @@ func freedByUpgradePage(t *testing.T, c *host.Cluster) {
 	waitFor(t, time.Minute, "the pod's cgroup has the pool again", func() error { return confinedTo(p, cpuset.New(0), false) })
 }
 
-// Cgroups of pods are confined and freed with the cgroupfs driver on cgroup v2, too. Other
-// tests in a VM have the systemd driver.
-func TestPodCgroupsWithTheCgroupfsDriver(t *testing.T) {
-	in(t, vm)
-	if config.CgroupDriver != host.SystemdDriver {
-		t.Skip("the other tests have the cgroupfs driver on this host")
-	}
-	with := config
-	with.Pinning, with.CgroupDriver = pinning, host.Cgroupfs
-	c := share(t, "node with the cgroupfs driver", with)
-	t.Run("they have their pool", func(t *testing.T) { podCgroups(t, c) })
-	t.Run("the upgrade page frees them", func(t *testing.T) { freedByUpgradePage(t, c) })
-}
-
 // An Event names the CPUs of the pool that the cgroup of all pods lacks. Nobody promises where
 // pods run then.
 func TestEventNamesThePoolCPUsThatPodsLack(t *testing.T) {
