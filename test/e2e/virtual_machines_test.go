@@ -82,15 +82,17 @@ func TestVirtualMachines(t *testing.T) {
 	for _, step := range []struct {
 		name, file            string
 		partitioned, ordinary cpuset.CPUSet
+		suites                []suite
 	}{
-		{"the kubelet starts again", pinning, cpuset.New(0), all.Difference(cpuset.New(0))},
-		{"the pool moves", `{"management": {"cpuset": "1"}}`, cpuset.New(1), all.Difference(cpuset.New(1))},
-		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all, all},
-		{"the pool comes back", pinning, cpuset.New(0), all.Difference(cpuset.New(0))},
-		{"the file goes", "", all, all},
-		{"the file comes back", pinning, cpuset.New(0), all.Difference(cpuset.New(0))},
+		{"the kubelet starts again", pinning, cpuset.New(0), all.Difference(cpuset.New(0)), nil},
+		{"the pool moves", `{"management": {"cpuset": "1"}}`, cpuset.New(1), all.Difference(cpuset.New(1)), []suite{vm}},
+		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all, all, nil},
+		{"the pool comes back", pinning, cpuset.New(0), all.Difference(cpuset.New(0)), nil},
+		{"the file goes", "", all, all, []suite{vm}},
+		{"the file comes back", pinning, cpuset.New(0), all.Difference(cpuset.New(0)), []suite{vm}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
+			in(t, step.suites...)
 			restart(t, c, step.file)
 			machines.expect(t, step.partitioned, step.ordinary)
 		})
