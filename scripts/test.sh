@@ -251,10 +251,8 @@ run_nodes() {
   node_part "companions against a control plane" operators-test
   if [[ $target == test-all ]]; then
     node_part "end-to-end tests on a real node" e2e
-    if [[ $oldest != "$release" ]]; then
-      node_part "end-to-end core on $oldest" e2e-core "RELEASE=$oldest"
-    fi
-    node_part "end-to-end core with the race detector" e2e-race
+    # One run of the core shows two things: that it passes there, and that it passes with the race detector.
+    node_part "end-to-end core on $oldest, race detector" e2e-race "RELEASE=$oldest"
     node_part "kubectl partition on a large cluster" e2e-plugin
     # All of conformance takes more than an hour. These are the specs that a kubelet decides about.
     skip=${skip:-$(why_no_conformance)}
@@ -291,7 +289,7 @@ run_nodes() {
   skip=${skip:-$no_vm}
   node_part "virtual machine: core" e2e-vm-core
   if [[ $oldest != "$release" ]]; then
-    skipped "end-to-end core on $oldest" "its binaries take long to build; make test-all or make e2e-core RELEASE=$oldest runs it"
+    skipped "end-to-end core on $oldest, race detector" "its binaries take long to build; make test-all or make e2e-race RELEASE=$oldest runs it"
     skipped "TestKubeletsOfOlderReleases" "their binaries take long to build; make test-all or make e2e runs it"
   fi
   skipped "the long end-to-end tests" "they, and the unpatched binaries that they need, take a quarter of an hour; make test-all or make e2e runs them"
