@@ -254,9 +254,10 @@ run_nodes() {
     # One run of the core shows two things: that it passes there, and that it passes with the race detector.
     node_part "end-to-end core on $oldest, race detector" e2e-race "RELEASE=$oldest"
     node_part "kubectl partition on a large cluster" e2e-plugin
-    # All of conformance takes more than an hour. These are the specs that a kubelet decides about.
+    # All of conformance takes more than an hour. These are the specs that a kubelet decides about: of those of
+    # nodes, all but the serial ones of NoExecuteTaintManager.
     skip=${skip:-$(why_no_conformance)}
-    node_part "conformance of nodes" conformance-compare 'FOCUS=\[sig-node\].*\[Conformance\]'
+    node_part "conformance of nodes" conformance-compare 'FOCUS=\[sig-node\] ([^N]|No[^E]).*\[Conformance\]'
     skip=$no_node
     node_part "companions on a real node" operators-e2e
     node_part "the console of cpupolicy in a browser" operators-browser
