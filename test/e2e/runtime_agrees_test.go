@@ -82,11 +82,15 @@ func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
 		}
 	}
 	expectWritten(t)
-	for _, when := range []string{"the kubelet starts again", "and once more"} {
-		t.Run(when, func(t *testing.T) {
-			if when == "and once more" {
-				in(t) // once is enough for a VM
-			}
+	for _, step := range []struct {
+		name   string
+		suites []suite
+	}{
+		{"the kubelet starts again", []suite{vm}},
+		{"and once more", nil},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			in(t, step.suites...)
 			if updates := updatesAfterStart(t, c, proxy, pinning); len(updates) > 0 {
 				t.Errorf("the runtime was asked for %v", updates)
 			}
