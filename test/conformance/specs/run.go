@@ -77,7 +77,7 @@ type runner struct {
 func (r *runner) all(ctx context.Context, specs []Spec, parallel int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, parallel))
-	for some := range slices.Chunk(specs, cmp.Or(r.suite.Batch, 4)) {
+	for some := range slices.Chunk(specs, cmp.Or(r.suite.Batch, batchSize(len(specs), parallel))) {
 		group.Go(func() error {
 			left, _, err := r.batch(ctx, some)
 			for _, spec := range left {
@@ -90,6 +90,13 @@ func (r *runner) all(ctx context.Context, specs []Spec, parallel int) error {
 		})
 	}
 	return group.Wait()
+}
+
+// batchSize returns how many specs to run in one process: four, or so few that there are three batches
+// for each of those that run at a time. Otherwise, with few specs, two long ones in one batch would run
+// while there is nothing left to run beside them.
+func batchSize(specs, parallel int) int {
+	return max(1, min(4, specs/(3*max(1, parallel))))
 }
 
 // alone runs a spec in a process of its own.

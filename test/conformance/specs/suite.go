@@ -44,8 +44,8 @@ type Suite struct {
 	Args []string
 	// Logs is a directory: each process has a log there.
 	Logs string
-	// Batch is how many specs run in one process; zero means 4. A process takes some seconds to begin,
-	// and an interrupt loses what its specs have done so far.
+	// Batch is how many specs run in one process; zero means 4, or fewer where there are few. A process
+	// takes some seconds to begin, and an interrupt loses what its specs have done so far.
 	Batch int
 	// Limit is how long a process may take; zero means 40 minutes. The slowest spec of conformance takes
 	// some minutes, and one that fails waits for as long.
