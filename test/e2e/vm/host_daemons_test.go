@@ -31,30 +31,27 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// Kubelet, runtime and control plane are on a pool of two CPUs, with thirty busy partitioned pods.
-// With the weight of all pods together, which kubectl partition render gives them, the node stays
-// Ready, no probe fails, and the control plane runs on.
+// Fifty partitioned pods run on a pool of two CPUs. Then thirty of them become busy, and kubelet
+// and runtime are on the pool, too. With the weight of all pods together, which kubectl partition
+// render gives these daemons, the node stays Ready, no probe fails, and the control plane runs on.
 func TestHostDaemonsOnThePool(t *testing.T) {
 	// Beside pools the kubelet drops this, which would have given the daemons a weight.
 	const reserved = "systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n"
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{KubeletConfiguration: reserved})
-	weight := n.run(t, "cat /sys/fs/cgroup/kubepods.slice/cpu.weight")
-	n.run(t, "systemctl set-property --runtime system.slice AllowedCPUs=0-1 CPUWeight="+weight)
-	for _, daemon := range []string{"kubelet", "containerd"} {
-		if list := n.run(t, "awk '$1 == \"Cpus_allowed_list:\" {print $2}' /proc/$(pidof -s "+daemon+")/status"); list != "0-1" {
-			t.Fatalf("%s may use the CPUs %q, want 0-1", daemon, list)
-		}
-	}
 	namespace := fixture.Namespace(t, n.client, "management")
-	controlPlane := n.controlPlane(t)
-	const busy, probed = 30, 3
+	controlPlane, ready := n.controlPlane(t), n.ready(t)
+	const all, busy, probed = 50, 30, 3
 	// They become busy together: beside busy ones, an emulated VM starts a pod in minutes.
 	const directory, signal = "/run/e2e-daemons", "busy"
 	n.run(t, "mkdir -p "+directory)
-	for i := range busy {
-		c := fixture.Container("c", "until [ -e /signal/"+signal+" ]; do sleep 10; done; "+fixture.Busy, "cpu=10m memory=4Mi", "")
+	begin := time.Now()
+	for i := range all {
+		name, script := "idle-"+strconv.Itoa(i), "exec sleep 1000000"
+		if i < busy {
+			name, script = "busy-"+strconv.Itoa(i), "until [ -e /signal/"+signal+" ]; do sleep 10; done; "+fixture.Busy
+		}
+		c := fixture.Container("c", script, "cpu=10m memory=4Mi", "")
 		c.VolumeMounts = []v1.VolumeMount{{Name: "signal", MountPath: "/signal"}}
-		name := "busy-" + strconv.Itoa(i)
 		if i < probed {
 			name = "probed-" + strconv.Itoa(i)
 			// The kubelet's own default is a second. An emulated VM needs some even when it is idle.
@@ -63,21 +60,31 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 		p := fixture.Pod(name, asks, c)
 		p.Spec.Volumes = []v1.Volume{{Name: "signal", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: directory}}}}
 		n.create(t, namespace, p)
+		// All at once are too many for an emulated VM: containerd would take longer for each
+		// than the kubelet waits, and begin again.
 		if i%10 == 9 {
-			n.awaitRunning(t, 5*time.Minute)
+			n.awaitRunning(t, 3*time.Minute)
+		}
+	}
+	t.Logf("all of them run after %s", time.Since(begin).Round(time.Second))
+	weight := n.run(t, "cat /sys/fs/cgroup/kubepods.slice/cpu.weight")
+	n.run(t, "systemctl set-property --runtime system.slice AllowedCPUs=0-1 CPUWeight="+weight)
+	for _, daemon := range []string{"kubelet", "containerd"} {
+		if list := n.run(t, "awk '$1 == \"Cpus_allowed_list:\" {print $2}' /proc/$(pidof -s "+daemon+")/status"); list != "0-1" {
+			t.Fatalf("%s may use the CPUs %q, want 0-1", daemon, list)
 		}
 	}
 	n.expectPlaced(t)
 	n.run(t, "touch "+directory+"/"+signal)
 	waitFor(t, 2*time.Minute, "all of them are busy", func(ctx context.Context) error {
-		count, err := n.Run(ctx, "pgrep -c sleep || true")
+		count, err := n.Run(ctx, "pgrep -fcx 'sleep 10' || true")
 		if err == nil && count != "0" {
 			err = fmt.Errorf("%s still sleep", count)
 		}
 		return err
 	})
 	const period = 4 * time.Minute
-	ready, before := n.ready(t), n.probes(t)
+	before := n.probes(t)
 	time.Sleep(period) // the period in which all of it must hold
 	after := n.probes(t)
 	count, failed := after.count-before.count, after.failed-before.failed
