@@ -269,8 +269,7 @@ run_nodes() {
     for letters in A-N O-Z; do
       node_part "virtual machine: the suite, $letters" e2e-vm 'E2E_RUN=^TestSuite$$' "E2E_SUITE=^Test[$letters]" OLDER=
     done
-    node_part "virtual machine: a node's life" e2e-vm 'E2E_RUN=^TestNode$$'
-    node_part "virtual machine: isolated CPUs, memory" e2e-vm 'E2E_RUN=^Test(IsolatedCPUs|MemoryPressure)$$'
+    node_part "virtual machine: a node's life, isolated CPUs" e2e-vm 'E2E_RUN=^Test(Node|IsolatedCPUs)$$'
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
     # All of them take half an hour. These are what the companion is for, kills and power cuts, and a second node.
     node_part "virtual machine: companions" operators-e2e-vm 'E2E_RUN=/(gets_CPUs_of_its_own|killed_at_each_step|power_fails|one_switches_at_a_time)'

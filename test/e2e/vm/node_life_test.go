@@ -33,9 +33,14 @@ import (
 )
 
 // What happens to hosts happens to one node: it reboots, its kubelet hangs, a CPU goes offline,
-// the power fails. Each time its pods run again, on their CPUs.
+// the power fails, memory runs out. Each time its pods run again or run on, on their CPUs.
 func TestNode(t *testing.T) {
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{})
+	// This is for the last step. The usual threshold would be too low: the kubelet does not count
+	// the kernel's own memory, some hundred megabytes, and before its count is that low the VM
+	// does little but read its programs again. The transition period is short because no pod is
+	// scheduled to a node with memory pressure.
+	const eviction = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 5s}\nevictionPressureTransitionPeriod: 10s\n"
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{KubeletConfiguration: eviction})
 	namespace := fixture.Namespace(t, n.client, "management")
 	n.create(t, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", "")),
 		fixture.Exclusive("exclusive", 2))
@@ -52,6 +57,7 @@ func TestNode(t *testing.T) {
 	t.Run("its kubelet hangs, and systemd's watchdog ends it", func(t *testing.T) { n.watchdog(t) })
 	t.Run("a CPU goes offline", func(t *testing.T) { n.cpuOffline(t) })
 	t.Run("the power fails while pods are created", func(t *testing.T) { n.powerCut(t, namespace) })
+	t.Run("memory runs out", func(t *testing.T) { n.memoryPressure(t, namespace) })
 }
 
 // reboot reboots the node, and expects all pods to run again on their CPUs.
@@ -222,4 +228,26 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 	}
 	n.expectPlaced(t)
 	n.expectClean(t)
+}
+
+// memoryPressure fills the memory of the node, and expects the kubelet to evict the pod that does so
+// while the control plane runs on.
+func (n *node) memoryPressure(t *testing.T, namespace string) {
+	before := n.controlPlane(t)
+	hog := fixture.Pod("hog", nil, fixture.Container("c", `dd if=/dev/zero of=/memory/first bs=1M count=$(($(sed -n 's/^MemAvailable: *\([0-9]*\)[0-9][0-9][0-9] kB/\1/p' /proc/meminfo) - 1300))
+i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 1; done`, "memory=16Mi", ""))
+	hog.Spec.Volumes = []v1.Volume{{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}}}
+	hog.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "memory", MountPath: "/memory"}}
+	n.create(t, namespace, hog)
+	waitFor(t, 10*time.Minute, "the pod is evicted", func(ctx context.Context) error {
+		p, err := n.client.CoreV1().Pods(namespace).Get(ctx, "hog", metav1.GetOptions{})
+		if err == nil && (p.Status.Phase != v1.PodFailed || p.Status.Reason != "Evicted") {
+			err = fmt.Errorf("it is %s, with the reason %q", p.Status.Phase, p.Status.Reason)
+		}
+		return err
+	})
+	if after := n.controlPlane(t); !slices.Equal(after, before) {
+		t.Errorf("the containers of the control plane were %q, and are %q", before, after)
+	}
+	n.awaitReady(t, n.now(t))
 }
