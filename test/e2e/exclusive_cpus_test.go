@@ -429,7 +429,7 @@ func TestExclusiveCPUsLeaveNothingNarrowed(t *testing.T) {
 	needsCPUs(t, 4)
 	times := 200
 	if config.Slow {
-		times = 60
+		times = 40
 	}
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
