@@ -271,8 +271,8 @@ run_nodes() {
     done
     node_part "virtual machine: a node's life, isolated CPUs" e2e-vm 'E2E_RUN=^Test(Node|IsolatedCPUs)$$'
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
-    # All of them take half an hour. These are what the companion is for, kills and power cuts, and a second node.
-    node_part "virtual machine: companions" operators-e2e-vm 'E2E_RUN=/(gets_CPUs_of_its_own|killed_at_each_step|power_fails|one_switches_at_a_time)'
+    # All of them take half an hour. These are what the companion is for, kills and power cuts.
+    node_part "virtual machine: companions" operators-e2e-vm 'E2E_RUN=/(gets_CPUs_of_its_own|killed_at_each_step|power_fails)'
     # All of the specs take an hour. These take a quarter of one.
     if [[ -z ${MISSING:-} ]]; then
       skip=${skip:-$(why_no_vm 14336)}
