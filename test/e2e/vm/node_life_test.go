@@ -190,7 +190,7 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 			time.Sleep(300 * time.Millisecond) // the rate of the load, not a wait
 		}
 	}()
-	waitFor(t, time.Minute, "more than half of the pods are created", func(context.Context) error {
+	waitFor(t, 3*time.Minute, "more than half of the pods are created", func(context.Context) error {
 		select {
 		case err := <-ended:
 			if ended <- err; err != nil {
