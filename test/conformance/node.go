@@ -134,7 +134,8 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 			return err
 		}
 		node := &testbed.Node{Number: i + 1, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, Progress: s.progress}
-		s.bed, s.suite.Program, s.suite.Batch, s.suite.Limit, s.suite.Lost = node, node, testbed.NodeBatch, testbed.NodeLimit, vm.ErrStopped
+		s.bed, s.suite.Program, s.suite.Lost = node, node, vm.ErrStopped
+		s.suite.Batch, s.suite.Limit, s.suite.SetUps = testbed.NodeBatch, testbed.NodeLimit, testbed.NodeSetUps
 		if s.subject, err = subject(payload, node.Describe()); err != nil {
 			return err
 		}

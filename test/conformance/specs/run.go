@@ -116,13 +116,14 @@ func (r *runner) alone(ctx context.Context, spec Spec) error {
 
 // batch runs specs in one process. It returns those that did not run to their end, and why.
 func (r *runner) batch(ctx context.Context, specs []Spec) (left []Spec, why, err error) {
-	r.mu.Lock()
-	r.number++
-	name := fmt.Sprintf("%s-%03d", time.Now().UTC().Format("150405"), r.number)
-	r.mu.Unlock()
-	reports, why, err := r.suite.run(ctx, name, specs)
-	if ctx.Err() != nil {
-		return nil, nil, ctx.Err()
+	var reports []types.SpecReport
+	for range max(1, r.suite.SetUps) {
+		if reports, why, err = r.suite.run(ctx, r.logName(), specs); ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if err == nil {
+			break
+		}
 	}
 	if err != nil {
 		return nil, nil, err
@@ -136,4 +137,12 @@ func (r *runner) batch(ctx context.Context, specs []Spec) (left []Spec, why, err
 	done := len(r.specs) - len(r.results.Missing(r.specs))
 	r.progress(done, len(r.specs), failed)
 	return r.results.Missing(specs), why, nil
+}
+
+// logName returns the name of the next process' log.
+func (r *runner) logName() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.number++
+	return fmt.Sprintf("%s-%03d", time.Now().UTC().Format("150405"), r.number)
 }

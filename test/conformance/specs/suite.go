@@ -50,6 +50,8 @@ type Suite struct {
 	// Limit is how long a process may take; zero means 40 minutes. The slowest spec of conformance takes
 	// some minutes, and one that fails waits for as long.
 	Limit time.Duration
+	// SetUps is how often the suite is set up for a process, if that fails; zero means once.
+	SetUps int
 	// Lost is the error of a run that ends because what it runs on does, which says nothing about the specs.
 	// Nil means that there is none.
 	Lost error

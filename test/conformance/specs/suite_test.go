@@ -210,6 +210,28 @@ func TestASuiteThatDoesNotStartIsNoFailureOfSpecs(t *testing.T) {
 	}
 }
 
+func TestASuiteIsSetUpAsOftenAsItSays(t *testing.T) {
+	suite, marks := compiled(t)
+	all := []Spec{{things + "pass [Conformance]", false}}
+	for setUps, wantErr := range []string{0: "BeforeSuite failed", 1: "BeforeSuite failed", 2: ""} {
+		if err := os.WriteFile(filepath.Join(marks, "not-set-up"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		results, err := Open(filepath.Join(t.TempDir(), "results.json"), "these programs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		suite.SetUps = setUps
+		err = suite.Run(t.Context(), all, 1, results, func(int, int, []Spec) {})
+		if wantErr == "" && err != nil || wantErr != "" && (err == nil || !strings.Contains(err.Error(), wantErr)) {
+			t.Errorf("with %d, the error is %v, want %q", setUps, err, wantErr)
+		}
+		if has := results.Has(all[0].Name); has != (wantErr == "") {
+			t.Errorf("with %d, the spec has a result: %t", setUps, has)
+		}
+	}
+}
+
 func TestResultsOfOtherProgramsAreOfNoUse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results.json")
 	results, err := Open(file, "these programs")

@@ -201,8 +201,10 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 }
 
 // NodeLimit is how long a process of these tests may take. Under emulation a process begins in a minute, so
-// it runs NodeBatch of them.
+// it runs NodeBatch of them. It begins NodeSetUps times at most: on a slow host a kubelet may take so long to
+// register its node that it gives up on the CSINode, and the node does not become Ready.
 const (
-	NodeLimit = 2 * time.Hour
-	NodeBatch = 12
+	NodeLimit  = 2 * time.Hour
+	NodeBatch  = 12
+	NodeSetUps = 3
 )
