@@ -94,9 +94,12 @@ func (r *runner) all(ctx context.Context, specs []Spec, parallel int) error {
 
 // batchSize returns how many specs to run in one process: four, or so few that there are three batches
 // for each of those that run at a time. Otherwise, with few specs, two long ones in one batch would run
-// while there is nothing left to run beside them.
+// while there is nothing left to run beside them. Serial specs have nothing beside them anyway.
 func batchSize(specs, parallel int) int {
-	return max(1, min(4, specs/(3*max(1, parallel))))
+	if parallel <= 1 {
+		return 4
+	}
+	return max(1, min(4, specs/(3*parallel)))
 }
 
 // alone runs a spec in a process of its own.
