@@ -31,15 +31,22 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
-// Fifty partitioned pods run on a pool of two CPUs. Then thirty of them become busy, and kubelet
-// and runtime are on the pool, too. With the weight of all pods together, which kubectl partition
-// render gives these daemons, the node stays Ready, no probe fails, and the control plane runs on.
+// Kubelet and runtime share a pool of two CPUs with fifty partitioned pods, and thirty of these
+// become busy. With the weight of all pods together, which kubectl partition render gives these
+// daemons, the node stays Ready, no probe fails, and the control plane runs on.
 func TestHostDaemonsOnThePool(t *testing.T) {
 	// Beside pools the kubelet drops this, which would have given the daemons a weight.
 	const reserved = "systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n"
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{KubeletConfiguration: reserved})
 	namespace := fixture.Namespace(t, n.client, "management")
 	controlPlane, ready := n.controlPlane(t), n.ready(t)
+	weight := n.run(t, "cat /sys/fs/cgroup/kubepods.slice/cpu.weight")
+	n.run(t, "systemctl set-property --runtime system.slice AllowedCPUs=0-1 CPUWeight="+weight)
+	for _, daemon := range []string{"kubelet", "containerd"} {
+		if list := n.run(t, "awk '$1 == \"Cpus_allowed_list:\" {print $2}' /proc/$(pidof -s "+daemon+")/status"); list != "0-1" {
+			t.Fatalf("%s may use the CPUs %q, want 0-1", daemon, list)
+		}
+	}
 	const all, busy, probed = 50, 30, 3
 	// They become busy together: beside busy ones, an emulated VM starts a pod in minutes. Until
 	// then they wait for somebody to open the other end of a pipe.
@@ -75,13 +82,6 @@ func TestHostDaemonsOnThePool(t *testing.T) {
 		}
 	}
 	t.Logf("all of them run after %s", time.Since(begin).Round(time.Second))
-	weight := n.run(t, "cat /sys/fs/cgroup/kubepods.slice/cpu.weight")
-	n.run(t, "systemctl set-property --runtime system.slice AllowedCPUs=0-1 CPUWeight="+weight)
-	for _, daemon := range []string{"kubelet", "containerd"} {
-		if list := n.run(t, "awk '$1 == \"Cpus_allowed_list:\" {print $2}' /proc/$(pidof -s "+daemon+")/status"); list != "0-1" {
-			t.Fatalf("%s may use the CPUs %q, want 0-1", daemon, list)
-		}
-	}
 	n.expectPlaced(t)
 	waitFor(t, time.Minute, "the busy ones wait", func(ctx context.Context) error { return waiting(ctx, busy) })
 	n.run(t, ": >"+directory+"/begin")
