@@ -55,7 +55,7 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 		if err := resizeMemory(t, c, namespace, probed.Name, "24Mi", "64Mi"); err != nil {
 			t.Fatal(err)
 		}
-		if err := confinedTo(pods[1], cpuset.New(0), false); err != nil {
+		if err := confinedTo(pods[1], cpuset.New(0)); err != nil {
 			t.Errorf("pod %s: %v", probed.Name, err)
 		}
 	})
@@ -84,12 +84,12 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 			}
 			restart(t, c, step.file)
 			for i, p := range pods {
-				want := step.want
-				if i == 3 {
-					want = all
+				want, own := step.want, step.want
+				if i == 3 && !step.want.Equals(all) {
+					want, own = all, all.Difference(step.want)
 				}
-				waitFor(t, 2*time.Minute, "the cgroup of pod "+p.Name+" has the CPUs "+want.String(), func() error {
-					return confinedTo(p, want, i == 3)
+				waitFor(t, 2*time.Minute, "pod "+p.Name+" has the CPUs "+want.String()+", and its container "+own.String(), func() error {
+					return haveCPUs(p, want, own)
 				})
 			}
 			if config.Supervisor != host.Systemd {
@@ -99,7 +99,7 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 				t.Fatalf("systemctl daemon-reload: %v: %s", err, output)
 			}
 			for _, p := range pods[:3] {
-				if err := confinedTo(p, step.want, false); err != nil {
+				if err := confinedTo(p, step.want); err != nil {
 					t.Errorf("after systemctl daemon-reload, pod %s: %v", p.Name, err)
 				}
 			}
@@ -123,7 +123,7 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 			return nil
 		})
 		for _, p := range pods[:3] {
-			waitFor(t, 2*time.Minute, "the cgroup of pod "+p.Name+" has the CPUs "+last.String(), func() error { return confinedTo(p, last, false) })
+			waitFor(t, 2*time.Minute, "the cgroup of pod "+p.Name+" has the CPUs "+last.String(), func() error { return confinedTo(p, last) })
 		}
 	})
 	for _, line := range refused() {
@@ -136,11 +136,15 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 // cpuset.
 func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 	in(t, vm)
-	for _, test := range []struct{ name, infra, file, moved string }{
-		{"the pool", "0", pinning, `{"management": {"cpuset": "1"}}`},
-		{"the union of the pools", "0-1", `{"management": {"cpuset": "0"}, "other": {"cpuset": "1"}}`, `{"management": {"cpuset": "1"}, "other": {"cpuset": "0"}}`},
+	for _, test := range []struct {
+		name, infra, file, moved string
+		suites                   []suite
+	}{
+		{"the pool", "0", pinning, `{"management": {"cpuset": "1"}}`, nil},
+		{"the union of the pools", "0-1", `{"management": {"cpuset": "0"}, "other": {"cpuset": "1"}}`, `{"management": {"cpuset": "1"}, "other": {"cpuset": "0"}}`, []suite{vm}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			in(t, test.suites...)
 			if fixture.CPUs(t, test.infra).Size() > 1 {
 				needsCPUs(t, 4) // on two CPUs the pools would hold every CPU, and confine nothing
 			}
@@ -216,7 +220,7 @@ func TestMemorySettingsLeaveAPodItsCPUs(t *testing.T) {
 		if _, is := partition.PartitionedType(p); !is {
 			t.Fatalf("the pod is not partitioned: it has the annotations %v", p.Annotations)
 		}
-		if err := confinedTo(p, cpuset.New(0), false); err != nil {
+		if err := confinedTo(p, cpuset.New(0)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -227,7 +231,7 @@ func TestMemorySettingsLeaveAPodItsCPUs(t *testing.T) {
 		configureKubelet(t, c, "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9\n")
 		p := start(t, c, namespace, fixture.Pod("protected", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", "memory=32Mi")))[0]
 		for _, kubelet := range []string{"that created it", "after a restart"} {
-			if err := confinedTo(p, cpuset.New(0), false); err != nil {
+			if err := confinedTo(p, cpuset.New(0)); err != nil {
 				t.Errorf("with the kubelet %s: %v", kubelet, err)
 			}
 			usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
@@ -280,7 +284,7 @@ func freedByUpgradePage(t *testing.T, c *host.Cluster) {
 		t.Errorf("its container has CPUs %s, want 0: not this command moves it, but an unpatched kubelet", container.CPUs)
 	}
 	restart(t, c, pinning)
-	waitFor(t, time.Minute, "the pod's cgroup has the pool again", func() error { return confinedTo(p, cpuset.New(0), false) })
+	waitFor(t, time.Minute, "the pod's cgroup has the pool again", func() error { return confinedTo(p, cpuset.New(0)) })
 }
 
 // An Event names the CPUs of the pool that the cgroup of all pods lacks. Nobody promises where
@@ -331,9 +335,12 @@ func TestContainersAreConfinedWithoutPodCgroups(t *testing.T) {
 	}
 }
 
-// confinedTo checks that a pod's cgroup and those below it have exactly these CPUs. It leaves
-// out the container of an ordinary pod, which has fewer.
-func confinedTo(p *v1.Pod, want cpuset.CPUSet, ordinary bool) error {
+// confinedTo checks that a pod's cgroup and those below it have exactly these CPUs.
+func confinedTo(p *v1.Pod, want cpuset.CPUSet) error { return haveCPUs(p, want, want) }
+
+// haveCPUs checks that a pod's cgroup and those below it have exactly these CPUs, and its first
+// container its own.
+func haveCPUs(p *v1.Pod, want, own cpuset.CPUSet) error {
 	whole, err := host.PodUsage(p)
 	if err != nil {
 		return err
@@ -349,8 +356,9 @@ func confinedTo(p *v1.Pod, want cpuset.CPUSet, ordinary bool) error {
 		return fmt.Errorf("there are only %d cgroups below it, want %d at least", len(below), 1+len(p.Spec.Containers))
 	}
 	for name, usage := range below {
-		if ordinary && strings.Contains(name, fixture.ContainerID(p.Status.ContainerStatuses[0])) {
-			continue
+		want := want
+		if strings.Contains(name, fixture.ContainerID(p.Status.ContainerStatuses[0])) {
+			want = own
 		}
 		if usage.CPUs != want.String() {
 			return fmt.Errorf("the cgroup %s below it has CPUs %s, want %s", name, usage.CPUs, want)

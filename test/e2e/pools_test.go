@@ -16,9 +16,9 @@ import (
 
 // When the pools change, running containers move to their new CPUs, under either policy of the
 // CPU manager. The kubelet starts whatever the file held before, and nobody deletes a
-// checkpoint.
+// checkpoint. In a VM TestPodCgroupsHaveTheirPool says so of containers, too.
 func TestContainersFollowChangedPools(t *testing.T) {
-	in(t, core, vm)
+	in(t, core)
 	underEachPolicy(t, poolsChange, core)
 }
 
@@ -39,19 +39,15 @@ func poolsChange(t *testing.T, c *host.Cluster) {
 			restart(t, c, pinning)
 		}
 	})
-	for _, step := range []struct {
-		name, file, partitioned, ordinary string
-		suites                            []suite
-	}{
-		{"the pool moves", `{"management": {"cpuset": "1"}}`, "1", fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(1)).String(), []suite{core, vm}},
-		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, allCPUs(t), allCPUs(t), []suite{core, vm}},
-		{"the file goes", "", allCPUs(t), allCPUs(t), []suite{core, vm}},
-		{"the file comes back", pinning, "0", otherCPUs(t), []suite{core, vm}},
-		{"the file goes again", "", allCPUs(t), allCPUs(t), []suite{core}},
-		{"the file comes back again", pinning, "0", otherCPUs(t), []suite{core}},
+	for _, step := range []struct{ name, file, partitioned, ordinary string }{
+		{"the pool moves", `{"management": {"cpuset": "1"}}`, "1", fixture.CPUs(t, allCPUs(t)).Difference(cpuset.New(1)).String()},
+		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, allCPUs(t), allCPUs(t)},
+		{"the file goes", "", allCPUs(t), allCPUs(t)},
+		{"the file comes back", pinning, "0", otherCPUs(t)},
+		{"the file goes again", "", allCPUs(t), allCPUs(t)},
+		{"the file comes back again", pinning, "0", otherCPUs(t)},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			in(t, step.suites...)
 			restart(t, c, step.file)
 			for i, want := range []string{step.partitioned, step.ordinary} {
 				p := pods[i]

@@ -132,7 +132,7 @@ func (m virtualMachines) expect(t *testing.T, partitioned, ordinary cpuset.CPUSe
 				expectPlaced(t, p, kind.want)
 				continue
 			}
-			waitFor(t, 2*time.Minute, "pod "+p.Name+" and what is in it have the CPUs "+kind.want.String(), func() error { return confinedTo(p, kind.want, false) })
+			waitFor(t, 2*time.Minute, "pod "+p.Name+" and what is in it have the CPUs "+kind.want.String(), func() error { return confinedTo(p, kind.want) })
 		}
 	}
 	if host.CgroupV1() {

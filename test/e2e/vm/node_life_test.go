@@ -171,7 +171,7 @@ func (n *node) cpuOffline(t *testing.T) {
 // powerCut cuts the power of the VM while pods are created, and expects every pod to run that
 // the API had confirmed.
 func (n *node) powerCut(t *testing.T, namespace string) {
-	const pods = 20
+	const pods = 12
 	n.learn(t)
 	var created atomic.Int64
 	ended := make(chan error, 1)
@@ -235,7 +235,7 @@ func (n *node) powerCut(t *testing.T, namespace string) {
 func (n *node) memoryPressure(t *testing.T, namespace string) {
 	before := n.controlPlane(t)
 	hog := fixture.Pod("hog", nil, fixture.Container("c", `dd if=/dev/zero of=/memory/first bs=1M count=$(($(sed -n 's/^MemAvailable: *\([0-9]*\)[0-9][0-9][0-9] kB/\1/p' /proc/meminfo) - 1300))
-i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=8; i=$((i+1)); sleep 1; done`, "memory=16Mi", ""))
+i=0; while :; do dd if=/dev/zero of=/memory/$i bs=1M count=16; i=$((i+1)); sleep 1; done`, "memory=16Mi", ""))
 	hog.Spec.Volumes = []v1.Volume{{Name: "memory", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}}}
 	hog.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "memory", MountPath: "/memory"}}
 	n.create(t, namespace, hog)
