@@ -30,7 +30,7 @@ import (
 )
 
 // Run runs those of the specs that have no result yet: first those that may run beside others, in that
-// many processes, then the serial ones. What a process did not come to, since it crashed or took too
+// many processes, then the serial ones. With one process at a time all are serial, and share batches. What a process did not come to, since it crashed or took too
 // long, runs once more alone; if it does not run to its end then either, it has failed. Progress is
 // called for each process that ended. Run ends with an error where the cluster runs no spec at all.
 func (s *Suite) Run(ctx context.Context, specs []Spec, parallel int, results *Results, progress func(done, all int, failed []Spec)) error {
@@ -44,7 +44,11 @@ func (s *Suite) Run(ctx context.Context, specs []Spec, parallel int, results *Re
 			together = append(together, spec)
 		}
 	}
-	if err := r.all(ctx, spread(together), parallel); err != nil {
+	together = spread(together)
+	if parallel <= 1 {
+		return r.all(ctx, append(together, alone...), 1)
+	}
+	if err := r.all(ctx, together, parallel); err != nil {
 		return err
 	}
 	return r.all(ctx, alone, 1)

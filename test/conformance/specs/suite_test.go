@@ -232,6 +232,24 @@ func TestASuiteIsSetUpAsOftenAsItSays(t *testing.T) {
 	}
 }
 
+func TestOneProcessAtATimeRunsSerialSpecsAndOthers(t *testing.T) {
+	suite, _ := compiled(t)
+	all := []Spec{{things + "run alone [Serial] [Conformance]", true}, {things + "pass [Conformance]", false}}
+	for parallel, want := range []int{0: 1, 1: 1, 2: 2} {
+		results, err := Open(filepath.Join(t.TempDir(), "results.json"), "these programs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		processes := 0
+		if err := suite.Run(t.Context(), all, parallel, results, func(int, int, []Spec) { processes++ }); err != nil {
+			t.Fatal(err)
+		}
+		if passed, others := results.Count(all); processes != want || passed != len(all) {
+			t.Errorf("with %d at a time, %d processes ran, want %d; %v did not pass", parallel, processes, want, others)
+		}
+	}
+}
+
 func TestResultsOfOtherProgramsAreOfNoUse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results.json")
 	results, err := Open(file, "these programs")
