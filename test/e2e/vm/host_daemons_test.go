@@ -37,7 +37,9 @@ import (
 func TestHostDaemonsOnThePool(t *testing.T) {
 	// Beside pools the kubelet drops this, which would have given the daemons a weight.
 	const reserved = "systemReserved: {cpu: 100m}\nsystemReservedCgroup: /system.slice\nenforceNodeAllocatable: [pods, system-reserved-compressible]\n"
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{KubeletConfiguration: reserved})
+	// With eight CPUs, an emulated VM would take a third longer to start the pods.
+	topology := vm.Topology{Sockets: 1, Cores: 2, Threads: 2}
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Topology: topology}, host.Config{KubeletConfiguration: reserved})
 	namespace := fixture.Namespace(t, n.client, "management")
 	controlPlane, ready := n.controlPlane(t), n.ready(t)
 	weight := n.run(t, "cat /sys/fs/cgroup/kubepods.slice/cpu.weight")

@@ -40,7 +40,10 @@ func TestNode(t *testing.T) {
 	// does little but read its programs again. The transition period is short because no pod is
 	// scheduled to a node with memory pressure.
 	const eviction = "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 5s}\nevictionPressureTransitionPeriod: 10s\n"
-	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{}, host.Config{KubeletConfiguration: eviction})
+	// A core is for the pool, one for the exclusive pod, and one for all others. An emulated VM of
+	// more CPUs is slower.
+	topology := vm.Topology{Sockets: 1, Cores: 3, Threads: 2}
+	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Topology: topology}, host.Config{KubeletConfiguration: eviction})
 	namespace := fixture.Namespace(t, n.client, "management")
 	n.create(t, namespace, fixture.Pod("partitioned", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")), fixture.Pod("ordinary", nil, fixture.Container("c", fixture.Idle, "cpu=100m memory=16Mi", "")),
 		fixture.Exclusive("exclusive", 2))
