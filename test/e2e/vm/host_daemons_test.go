@@ -115,10 +115,12 @@ type probes struct{ count, seconds, failed float64 }
 // probes returns what the kubelet counts of liveness probes of pods named probed-*.
 func (n *node) probes(t *testing.T) (sum probes) {
 	t.Helper()
-	data, err := n.client.CoreV1().RESTClient().Get().Resource("nodes").Name(n.Name()).SubResource("proxy").Suffix("metrics/probes").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	var data []byte
+	// kube-apiserver shares the pool with the busy pods, so a connection to it may time out.
+	waitFor(t, time.Minute, "the kubelet's metrics can be read", func(ctx context.Context) (err error) {
+		data, err = n.client.CoreV1().RESTClient().Get().Resource("nodes").Name(n.Name()).SubResource("proxy").Suffix("metrics/probes").DoRaw(ctx)
+		return err
+	})
 	for _, series := range regexp.MustCompile(`(?m)^(prober_probe_[a-z_]+)\{(.*pod="probed-.*)\} (\S+)$`).FindAllStringSubmatch(string(data), -1) {
 		value, err := strconv.ParseFloat(series[3], 64)
 		if err != nil {
