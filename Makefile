@@ -301,7 +301,7 @@ coredns:
 	@echo "building CoreDNS" >&2
 	@cd build/coredns && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(TOOLS)/coredns" .
 
-VM_ARGS = -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -topology=$(TOPOLOGY) -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
+VM_ARGS = -suite-name=$(VM_SUITE) -suite-run='$(E2E_SUITE)' -kernel-args='$(KERNEL_ARGS)' -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" \
 	  -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" -suite="$(CURDIR)/$(OUT)/e2e.test" -plugin="$(CURDIR)/$(PLUGIN)" $(if $(OLDER),-older-bin="$(CURDIR)/$(OUT)/$(lastword $(OLDER))/bin" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin")
 ifeq ($(OPERATOR),)
 .PHONY: e2e-vm

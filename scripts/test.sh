@@ -263,14 +263,12 @@ run_nodes() {
     node_part "the console of cpupolicy in a browser" operators-browser
     await_checks
     skip=${skip:-$no_vm}
-    # By the first letters of its tests, so that none is left out. With four CPUs an emulated VM is faster than with
-    # eight, which few tests need. Without OLDER, the unpatched kubelet does not run there: it takes minutes, only to
-    # be compared with ours.
+    # By the first letters of its tests, so that none is left out. Without OLDER, the unpatched kubelet does not run
+    # there: it takes minutes, only to be compared with ours.
     local letters
     for letters in A-N O-Z; do
-      node_part "virtual machine: the suite, $letters" e2e-vm 'E2E_RUN=^TestSuite$$' "E2E_SUITE=^Test[$letters]" TOPOLOGY=2x1x2 OLDER=
+      node_part "virtual machine: the suite, $letters" e2e-vm 'E2E_RUN=^TestSuite$$' "E2E_SUITE=^Test[$letters]" OLDER=
     done
-    node_part "virtual machine: the suite, eight CPUs" e2e-vm 'E2E_RUN=^TestSuite$$' VM_SUITE=vm-eight-cpus OLDER=
     node_part "virtual machine: a node's life, isolated CPUs" e2e-vm 'E2E_RUN=^Test(Node|IsolatedCPUs)$$'
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
     # All of them take half an hour. These are what the companion is for, kills and power cuts.

@@ -225,7 +225,7 @@ func releaseExclusive(t testing.TB, c *host.Cluster, p *v1.Pod) {
 // With full-pcpus-only and single-numa-node, exclusive containers get whole cores of one NUMA
 // node beside a busy pool, as they would without it.
 func TestExclusiveCPUsAreWholeCores(t *testing.T) {
-	in(t, vm, vmCore, vmEightCPUs)
+	in(t, vm, vmCore)
 	needsCPUs(t, 8)
 	c := partitioned(t)
 	reconfigure := func(configuration string) {

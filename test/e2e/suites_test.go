@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -23,9 +22,6 @@ const (
 	vm suite = "vm"
 	// vmCore has the tests of vm that need what only a virtual machine has, such as more CPUs.
 	vmCore suite = "vm-core"
-	// vmEightCPUs has the tests of vm that need eight CPUs. All others also run in a smaller VM, which
-	// is faster where it is emulated.
-	vmEightCPUs suite = "vm-eight-cpus"
 	// long has the tests that a short run (go test -short) leaves out: those that take long, and
 	// those that need unpatched binaries or kwok, which take long to build.
 	long suite = "long"
@@ -66,54 +62,25 @@ func TestEveryTestNamesItsSuites(t *testing.T) {
 			if !ok || !strings.HasPrefix(function.Name.Name, "Test") || function.Name.Name == "TestMain" {
 				continue
 			}
-			in := startsWithIn(function.Body)
-			switch {
-			case in == nil:
+			if !startsWithIn(function.Body) {
 				t.Errorf("%s: %s does not begin with in(t, ...), which names its suites", file.Name(), function.Name.Name)
-			case needsEightCPUs(function.Body) && !slices.ContainsFunc(in.Args, func(argument ast.Expr) bool { return isNamed(argument, "vmEightCPUs") }):
-				t.Errorf("%s: %s needs eight CPUs, and is not in the suite %s", file.Name(), function.Name.Name, vmEightCPUs)
 			}
 		}
 	}
 }
 
-// startsWithIn returns the call of in that a test begins with, or nil.
-func startsWithIn(body *ast.BlockStmt) *ast.CallExpr {
+func startsWithIn(body *ast.BlockStmt) bool {
 	if len(body.List) == 0 {
-		return nil
+		return false
 	}
 	statement, ok := body.List[0].(*ast.ExprStmt)
 	if !ok {
-		return nil
+		return false
 	}
 	call, ok := statement.X.(*ast.CallExpr)
-	if !ok || !isNamed(call.Fun, "in") {
-		return nil
+	if !ok {
+		return false
 	}
-	return call
-}
-
-// needsEightCPUs returns whether a test, but not only one of its subtests, is skipped on fewer.
-func needsEightCPUs(body *ast.BlockStmt) bool {
-	return slices.ContainsFunc(body.List, func(statement ast.Stmt) bool {
-		expression, ok := statement.(*ast.ExprStmt)
-		if !ok {
-			return false
-		}
-		call, ok := expression.X.(*ast.CallExpr)
-		if !ok || !isNamed(call.Fun, "needsCPUs") {
-			return false
-		}
-		literal, ok := call.Args[1].(*ast.BasicLit)
-		if !ok {
-			return false
-		}
-		count, err := strconv.Atoi(literal.Value)
-		return err == nil && count > 4
-	})
-}
-
-func isNamed(expression ast.Expr, name string) bool {
-	identifier, ok := expression.(*ast.Ident)
-	return ok && identifier.Name == name
+	name, ok := call.Fun.(*ast.Ident)
+	return ok && name.Name == "in"
 }

@@ -9,13 +9,11 @@ import (
 	"testing"
 
 	"workload.openshift.io/kubernetes/cluster/vm"
-	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 var (
 	suiteName   = flag.String("suite-name", "vm", "suite of package e2e that runs in a VM")
 	suiteRun    = flag.String("suite-run", "", "regular expression of the names of its tests; empty means all")
-	suiteCPUs   = flag.String("topology", vm.DefaultTopology.String(), "sockets x cores x threads of the VM that it runs in")
 	kernelArgs  = flag.String("kernel-args", "", "arguments that the kernel of that VM gets beside its own; may be empty")
 	upstreamBin = flag.String("upstream-bin", "", "directory of the unpatched kubelet of the same release; may be empty")
 )
@@ -35,17 +33,13 @@ func TestSuite(t *testing.T) {
 
 // suite runs them in a new VM.
 func suite(t *testing.T) error {
-	topology, err := vm.ParseTopology(*suiteCPUs)
-	if err != nil {
-		return err
-	}
-	m := boot(t, vm.Config{Topology: topology, Append: *kernelArgs})
+	m := boot(t, vm.Config{Append: *kernelArgs})
 	siblings, err := m.Run(t.Context(), "cat /sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
 	if err != nil {
 		return err
 	}
-	if count := fixture.CPUs(t, siblings).Size(); count != topology.Threads {
-		t.Errorf("the siblings of CPU 0 are %q, want %d of them", siblings, topology.Threads)
+	if siblings != "0-1" {
+		t.Errorf("the siblings of CPU 0 are %q, want 0-1", siblings)
 	}
 	var output bytes.Buffer
 	command := "/payload/e2e.test -test.v -test.run='" + *suiteRun + "' -suite=" + *suiteName + " -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images -docs=/payload/docs"
