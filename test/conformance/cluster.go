@@ -104,7 +104,7 @@ func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, kno
 	if err != nil {
 		return fmt.Errorf("test/conformance/known: %w", err)
 	}
-	if o.focus == "" {
+	if o.focus == "" && o.skip == "" {
 		if err := verdict(known.Unlisted(all)); err != nil {
 			return err
 		}
@@ -155,13 +155,16 @@ func sayer() func(format string, args ...any) {
 	}
 }
 
-// list returns the specs whose names match the focus, and all whose names match another expression
-// without one.
+// list returns the specs whose names match the focus, or another expression without one, less those
+// that are to be skipped.
 func (o *options) list(ctx context.Context, program specs.Program, otherwise string) ([]specs.Spec, error) {
 	focus := cmp.Or(o.focus, otherwise)
-	all, err := (&specs.Suite{Program: program, Logs: filepath.Join(o.out, "logs")}).List(ctx, focus)
+	all, err := (&specs.Suite{Program: program, Logs: filepath.Join(o.out, "logs")}).List(ctx, focus, o.skip)
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("no spec has a name that matches %q", focus)
+		if o.skip != "" {
+			err = fmt.Errorf("%w and not %q", err, o.skip)
+		}
 	}
 	return all, err
 }

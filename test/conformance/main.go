@@ -41,11 +41,11 @@ func main() {
 
 // options are those of all commands.
 type options struct {
-	config           host.Config
-	unpatched        string
-	debs, out, focus string
-	parallel         int
-	fresh, retry     bool
+	config                 host.Config
+	unpatched              string
+	debs, out, focus, skip string
+	parallel               int
+	fresh, retry           bool
 }
 
 func command() *cobra.Command {
@@ -65,6 +65,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.debs, "debs", "", "directory in which Debian packages are kept")
 	flags.StringVar(&o.out, "out", "", "directory for results, logs and images")
 	flags.StringVar(&o.focus, "focus", "", "regular expression of the names of the specs that are to run; empty means all of the suite")
+	flags.StringVar(&o.skip, "skip", "", "regular expression of the names of those that are not; empty means none")
 	flags.IntVar(&o.parallel, "parallel", 16, "how many conformance specs run at a time, unless they are serial")
 	flags.BoolVar(&o.fresh, "fresh", false, "begin again, in place of going on with what an earlier run did not do")
 	flags.BoolVar(&o.retry, "retry", false, "run once more what did not pass")

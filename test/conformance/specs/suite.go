@@ -78,13 +78,21 @@ type Spec struct {
 // serial is upstream's label of specs that run alone (test/e2e/framework, WithSerial).
 const serial = "Serial"
 
-// List returns the specs whose names match a regular expression, in their order. It needs no cluster.
-func (s *Suite) List(ctx context.Context, focus string) ([]Spec, error) {
+// List returns the specs whose names match one regular expression and not another, in their order. If
+// that other is empty, no name matches it. List needs no cluster.
+func (s *Suite) List(ctx context.Context, focus, skip string) ([]Spec, error) {
+	const name = "list"
+	args := []string{"--ginkgo.dry-run", "--ginkgo.focus=" + focus}
 	if _, err := regexp.Compile(focus); err != nil {
 		return nil, fmt.Errorf("focus %q is not a regular expression: %w", focus, err)
 	}
-	const name = "list"
-	reports, err := s.execute(ctx, name, "--ginkgo.dry-run", "--ginkgo.focus="+focus)
+	if skip != "" {
+		if _, err := regexp.Compile(skip); err != nil {
+			return nil, fmt.Errorf("skip %q is not a regular expression: %w", skip, err)
+		}
+		args = append(args, "--ginkgo.skip="+skip)
+	}
+	reports, err := s.execute(ctx, name, args...)
 	if err != nil {
 		return nil, fmt.Errorf("%s lists no specs: %w: %s", s.Program, err, tail(s.log(name)))
 	}

@@ -61,7 +61,7 @@ func times(t *testing.T, marks, name string) int {
 
 func TestSpecsRunOnceAndGoOnAfterAnInterrupt(t *testing.T) {
 	suite, marks := compiled(t)
-	all, err := suite.List(t.Context(), `\[Conformance\]`)
+	all, err := suite.List(t.Context(), `\[Conformance\]`, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +71,9 @@ func TestSpecsRunOnceAndGoOnAfterAnInterrupt(t *testing.T) {
 	}
 	if !slices.Equal(all, want) {
 		t.Fatalf("the specs are %v, want %v", all, want)
+	}
+	if some, err := suite.List(t.Context(), `\[Conformance\]`, "pass|crash|wait"); err != nil || !slices.Equal(some, []Spec{want[2], want[3], want[6]}) {
+		t.Errorf("without those that pass, crash or wait, the specs are %v (%v)", some, err)
 	}
 	file := filepath.Join(t.TempDir(), "results.json")
 	results, err := Open(file, "these programs")
@@ -277,7 +280,10 @@ func TestResultsOfOtherProgramsAreOfNoUse(t *testing.T) {
 }
 
 func TestAFocusThatIsNoExpressionIsRefused(t *testing.T) {
-	if _, err := (&Suite{}).List(t.Context(), "[Conformance"); err == nil || !strings.Contains(err.Error(), `focus "[Conformance" is not a regular expression`) {
+	if _, err := (&Suite{}).List(t.Context(), "[Conformance", ""); err == nil || !strings.Contains(err.Error(), `focus "[Conformance" is not a regular expression`) {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := (&Suite{}).List(t.Context(), "", "(Serial"); err == nil || !strings.Contains(err.Error(), `skip "(Serial" is not a regular expression`) {
 		t.Errorf("the error is %v", err)
 	}
 }
