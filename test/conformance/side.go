@@ -68,6 +68,7 @@ func (o *options) side(name, title string, say func(format string, args ...any))
 	s := &side{name: name, title: title + ", " + name, dir: filepath.Join(o.out, name), retry: o.retry}
 	s.suite.Logs = filepath.Join(s.dir, "logs")
 	s.progress = func(format string, args ...any) { say("%s: %s", name, fmt.Sprintf(format, args...)) }
+	s.suite.SetUpAgain = func(why error) { s.progress("the tests begin once more: %v", why) }
 	if o.fresh {
 		return s, os.RemoveAll(s.dir)
 	}

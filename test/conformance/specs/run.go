@@ -124,7 +124,10 @@ func (r *runner) alone(ctx context.Context, spec Spec) error {
 // batch runs specs in one process. It returns those that did not run to their end, and why.
 func (r *runner) batch(ctx context.Context, specs []Spec) (left []Spec, why, err error) {
 	var reports []types.SpecReport
-	for range max(1, r.suite.SetUps) {
+	for i := range max(1, r.suite.SetUps) {
+		if i > 0 && r.suite.SetUpAgain != nil {
+			r.suite.SetUpAgain(err)
+		}
 		if reports, why, err = r.suite.run(ctx, r.logName(), specs); ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}

@@ -52,6 +52,8 @@ type Suite struct {
 	Limit time.Duration
 	// SetUps is how often the suite is set up for a process, if that fails; zero means once.
 	SetUps int
+	// SetUpAgain is called before each time but the first, with why the previous one failed. It may be nil.
+	SetUpAgain func(why error)
 	// Lost is the error of a run that ends because what it runs on does, which says nothing about the specs.
 	// Nil means that there is none.
 	Lost error

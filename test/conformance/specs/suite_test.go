@@ -224,10 +224,18 @@ func TestASuiteIsSetUpAsOftenAsItSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		suite.SetUps = setUps
+		again := 0
+		suite.SetUps, suite.SetUpAgain = setUps, func(why error) {
+			if again++; !strings.Contains(why.Error(), "BeforeSuite failed") {
+				t.Errorf("with %d, it is set up again since %v", setUps, why)
+			}
+		}
 		err = suite.Run(t.Context(), all, 1, results, func(int, int, []Spec) {})
 		if wantErr == "" && err != nil || wantErr != "" && (err == nil || !strings.Contains(err.Error(), wantErr)) {
 			t.Errorf("with %d, the error is %v, want %q", setUps, err, wantErr)
+		}
+		if again != max(0, setUps-1) {
+			t.Errorf("with %d, it was set up again %d times", setUps, again)
 		}
 		if has := results.Has(all[0].Name); has != (wantErr == "") {
 			t.Errorf("with %d, the spec has a result: %t", setUps, has)
