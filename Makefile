@@ -264,8 +264,8 @@ e2e-plugin: build $(GOTESTSUM) kwok ## Run kubectl partition status against cont
 	cd cmd/kubectl-partition && $(GOTEST) -count=1 -timeout=1h . -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)"
 
 # FOCUS is an expression of the names of upstream's specs, and SKIP one of the names of those that do not run; write
-# a $ twice. Empty means all, and none. PARALLEL is how many run at a time. A run goes on where an earlier one stopped; RETRY=1 also runs once more what did not pass,
-# and FRESH=1 begins again.
+# a $ twice. Empty means all, and none. PARALLEL is how many run at a time. A run goes on where an earlier one
+# stopped; RETRY=1 also runs once more what did not pass, and FRESH=1 begins again.
 FOCUS    ?=
 SKIP     ?=
 PARALLEL ?= 16
@@ -277,7 +277,7 @@ CONFORMANCE := $(OUT)/bin/conformance
 CONFORMANCE_ARGS = --bin="$(CURDIR)/$(BIN)" --tools="$(CURDIR)/$(TOOLS)" --tree="$(CURDIR)/$(TREE)" --debs="$(CURDIR)/$(OUT)/debs" --out="$(CURDIR)/$(OUT)/$(RELEASE)/$(1)" \
   --focus="$$FOCUS" --skip="$$SKIP" --parallel=$(PARALLEL) $(if $(RETRY),--retry) $(if $(FRESH),--fresh)
 .PHONY: conformance
-conformance: conformance-binaries ## Run upstream's conformance specs on a partitioned cluster; FOCUS=, PARALLEL=, RETRY=1, FRESH=1
+conformance: conformance-binaries ## Run upstream's conformance specs on a partitioned cluster; FOCUS=, SKIP=, PARALLEL=, RETRY=1, FRESH=1
 	$(CONFORMANCE) run $(call CONFORMANCE_ARGS,conformance)
 
 .PHONY: conformance-compare

@@ -104,7 +104,7 @@ func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, kno
 	if err != nil {
 		return fmt.Errorf("test/conformance/known: %w", err)
 	}
-	if o.focus == "" && o.skip == "" {
+	if o.everything() {
 		if err := verdict(known.Unlisted(all)); err != nil {
 			return err
 		}
@@ -154,6 +154,9 @@ func sayer() func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%s %s\n", time.Since(began).Round(time.Second), fmt.Sprintf(format, args...))
 	}
 }
+
+// everything returns whether no spec of the suite is left out.
+func (o *options) everything() bool { return o.focus == "" && o.skip == "" }
 
 // list returns the specs whose names match the focus, or another expression without one, less those
 // that are to be skipped.

@@ -107,7 +107,7 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 	if len(all) == 0 {
 		return fmt.Errorf("none of the specs that this is about has a name that matches %q", o.focus)
 	}
-	if o.focus == "" && o.skip == "" {
+	if o.everything() {
 		if err := verdict(append(known.Unlisted(all), differences.Unlisted(all)...)); err != nil {
 			return err
 		}

@@ -30,9 +30,10 @@ import (
 )
 
 // Run runs those of the specs that have no result yet: first those that may run beside others, in that
-// many processes, then the serial ones. With one process at a time all are serial, and share batches. What a process did not come to, since it crashed or took too
-// long, runs once more alone; if it does not run to its end then either, it has failed. Progress is
-// called for each process that ended. Run ends with an error where the cluster runs no spec at all.
+// many processes, then the serial ones. With one process at a time all are serial, and share batches.
+// What a process did not come to, since it crashed or took too long, runs once more alone; if it does not
+// run to its end then either, it has failed. Progress is called for each process that ended. Run ends
+// with an error where the cluster runs no spec at all.
 func (s *Suite) Run(ctx context.Context, specs []Spec, parallel int, results *Results, progress func(done, all int, failed []Spec)) error {
 	r := &runner{suite: s, specs: specs, results: results, progress: progress}
 	missing := results.Missing(specs)
@@ -46,7 +47,7 @@ func (s *Suite) Run(ctx context.Context, specs []Spec, parallel int, results *Re
 	}
 	together = spread(together)
 	if parallel <= 1 {
-		return r.all(ctx, append(together, alone...), 1)
+		together, alone = nil, append(together, alone...)
 	}
 	if err := r.all(ctx, together, parallel); err != nil {
 		return err
