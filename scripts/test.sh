@@ -11,8 +11,9 @@
 # by test-all, whichever checkout it passed in; FORCE=1 runs it all the same. The content is that
 # of all files, apart from those that cannot change what the part does (see irrelevant), and the
 # commands that make would run.
-# _output/results has a line for each part that ran: time, commit, target, part, result and
-# seconds. PART is an expression of the names of those that are to run; empty means all.
+# _output/results has a line for each part that ran: time, commit, target, part, result (ok, FAILED,
+# skipped with the reason, or ended with the run) and seconds. PART is an expression of the names
+# of those that are to run; empty means all.
 #
 # After a part of test has failed, no further part begins. test-all goes on, since a night has room
 # for more than one failure.
@@ -92,9 +93,12 @@ record() {
   printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$commit" "$target" "$1" "$2" "$3" >>"$results"
 }
 
+# under_way is the part that runs, for finish, and begun the second in which it began.
+under_way= begun=0
+
 # part NAME ARGUMENTS runs make. Beside another part, its output is shown only if it fails.
 part() {
-  local name=$1 start=$SECONDS took log=/dev/null stamp
+  local name=$1 took log=/dev/null stamp
   shift
   stamp=$(stamp "$@")
   if [[ -n ${MISSING:-} ]]; then
@@ -115,13 +119,14 @@ part() {
   fi
   echo "=== $name${beside:+, beside}" >&2
   local command=(make --no-print-directory "RELEASE=$release" "$@" ${FORCE:+FRESH=1}) passes=true
+  under_way=$name begun=$SECONDS
   if [[ -z $beside ]]; then
     run "${command[@]}" || passes=false
   else
     log=$work/${name//[^[:alnum:].]/-}
     run "${command[@]}" >"$log" 2>&1 || passes=false
   fi
-  took=$((SECONDS - start))
+  took=$((SECONDS - begun))
   if [[ $passes == false ]]; then
     cat "$log" >&2
     record "$name" FAILED $took
@@ -196,6 +201,7 @@ checks=
 finish() {
   local group end=$((SECONDS + 300))
   if [[ -n $child ]]; then
+    record "$under_way" ended $((SECONDS - begun))
     # gotestsum and go wait for the tests after an interrupt, and these remove what they have started.
     kill -INT -- "-$child" 2>/dev/null || kill "$child" 2>/dev/null || true
   fi
