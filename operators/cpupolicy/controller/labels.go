@@ -42,24 +42,30 @@ func (l labels) agree(ctx context.Context, name, reason string, policy operation
 	if err != nil {
 		return false, err
 	}
-	want := strconv.FormatBool(policy == operation.Static)
 	if theirs {
 		var node corev1.Node
 		err := l.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
 		// Where KubeVirt's handler does not run, nobody labels the node, and no machine comes there.
 		_, handled := node.Labels[virtv1.NodeSchedulable]
-		return !handled || node.Labels[cpupolicy.Label] == want, err
+		return !handled || node.Labels[cpupolicy.Label] == labelOf(policy), err
 	}
 	return true, l.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
 		if o := observedOf(node); o == nil || o.For != reason || o.Policy != policy {
 			return nil
 		}
-		for _, label := range []string{cpupolicy.Label, virtv1.CPUManager} {
-			metav1.SetMetaDataLabel(&node.ObjectMeta, label, want)
-		}
+		setLabels(node, policy)
 		return nil
 	})
 }
+
+// setLabels makes a node's labels say what its policy is.
+func setLabels(node *corev1.Node, policy operation.Policy) {
+	for _, label := range []string{cpupolicy.Label, virtv1.CPUManager} {
+		metav1.SetMetaDataLabel(&node.ObjectMeta, label, labelOf(policy))
+	}
+}
+
+func labelOf(policy operation.Policy) string { return strconv.FormatBool(policy == operation.Static) }
 
 // kubeVirt reports whether KubeVirt is on this cluster.
 func (l labels) kubeVirt(ctx context.Context) (bool, error) {

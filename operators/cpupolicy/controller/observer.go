@@ -111,23 +111,28 @@ func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (d
 	return false, "", nil
 }
 
-// remember writes down what was seen, in the Node of the API and in the caller's.
+// remember writes down what was seen, in the Node of the API and in the caller's. The label comes with
+// it in one write: a node that has been observed is not looked at again.
 func (o observer) remember(ctx context.Context, node *corev1.Node, reason string, seen operation.Observation) error {
+	theirs, err := o.labels.kubeVirt(ctx)
+	if err != nil {
+		return err
+	}
 	observed := Observed{Observation: seen, At: o.now(), BootID: node.Status.NodeInfo.BootID, For: reason}
 	if err := o.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
-		if live.UID == node.UID {
-			observed.write(live)
+		if live.UID != node.UID {
+			return nil
+		}
+		observed.write(live)
+		if seen.Policy != "" && !theirs {
+			setLabels(live, seen.Policy)
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
 	observed.write(node)
-	if seen.Policy == "" {
-		return nil
-	}
-	_, err := o.labels.agree(ctx, node.Name, reason, seen.Policy)
-	return err
+	return nil
 }
 
 // inForce returns the policy that was observed on a node in its present boot; empty if nobody has
