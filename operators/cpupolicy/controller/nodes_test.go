@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -207,6 +208,8 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	h := c.addNode("n1", role)
 	thaws := make(chan struct{})
+	thaw := sync.OnceFunc(func() { close(thaws) })
+	t.Cleanup(thaw) // the end of the cluster waits for its agents
 	h.run = func(request operation.Request) operation.Result {
 		<-thaws
 		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
@@ -270,7 +273,7 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
-	close(thaws)
+	thaw()
 	c.awaitStatus("n1", cpupolicy.Failed)
 	if h.runs[status.ID] != 1 || inForce(c.node("n1")) != cpupolicy.Static {
 		t.Errorf("runs are %v, and what is observed is %+v", h.runs, observedOf(c.node("n1")))
