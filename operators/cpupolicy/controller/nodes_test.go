@@ -126,9 +126,11 @@ func whatFailsShowsAndTheNextRequestIsFree(t *testing.T, c *cluster) {
 
 func aDeletedJobIsReplacedAndNothingIsDoneTwice(t *testing.T, c *cluster) {
 	h := c.addNode("n1", nil)
-	goOn := make(chan struct{})
+	waits := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(waits) })
+	t.Cleanup(goOn)
 	h.run = func(request operation.Request) operation.Result {
-		<-goOn
+		<-waits
 		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
 	}
 	c.awaitObserved("n1")
@@ -152,7 +154,7 @@ func aDeletedJobIsReplacedAndNothingIsDoneTwice(t *testing.T, c *cluster) {
 	if status := c.status("n1"); status.State != cpupolicy.Running {
 		t.Errorf("while the Job was gone the status became %s", status)
 	}
-	close(goOn)
+	goOn()
 	c.awaitStatus("n1", cpupolicy.Complete)
 }
 
