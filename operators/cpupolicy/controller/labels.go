@@ -35,27 +35,13 @@ type labels struct {
 	nodes nodegroup.Client
 }
 
-// agree reports whether the label of a node says what the policy is, which was observed for a
-// reason. Where nobody else writes it, it writes it first, unless something else was observed since.
-func (l labels) agree(ctx context.Context, name, reason string, policy operation.Policy) (bool, error) {
-	theirs, err := l.kubeVirt(ctx)
-	if err != nil {
-		return false, err
-	}
-	if theirs {
-		var node corev1.Node
-		err := l.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
-		// Where KubeVirt's handler does not run, nobody labels the node, and no machine comes there.
-		_, handled := node.Labels[virtv1.NodeSchedulable]
-		return !handled || node.Labels[cpupolicy.Label] == labelOf(policy), err
-	}
-	return true, l.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
-		if o := observedOf(node); o == nil || o.For != reason || o.Policy != policy {
-			return nil
-		}
-		setLabels(node, policy)
-		return nil
-	})
+// agree reports whether the label that KubeVirt writes says what the policy of a node is.
+func (l labels) agree(ctx context.Context, name string, policy operation.Policy) (bool, error) {
+	var node corev1.Node
+	err := l.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
+	// Where KubeVirt's handler does not run, nobody labels the node, and no machine comes there.
+	_, handled := node.Labels[virtv1.NodeSchedulable]
+	return !handled || node.Labels[cpupolicy.Label] == labelOf(policy), err
 }
 
 // setLabels makes a node's labels say what its policy is.
@@ -67,7 +53,7 @@ func setLabels(node *corev1.Node, policy operation.Policy) {
 
 func labelOf(policy operation.Policy) string { return strconv.FormatBool(policy == operation.Static) }
 
-// kubeVirt reports whether KubeVirt is on this cluster.
+// kubeVirt reports whether KubeVirt is on this cluster, and writes the labels.
 func (l labels) kubeVirt(ctx context.Context) (bool, error) {
 	var list virtv1.KubeVirtList
 	err := l.nodes.Reader.List(ctx, &list)

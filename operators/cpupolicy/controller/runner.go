@@ -281,6 +281,10 @@ func (r runner) conclude(ctx context.Context, name string, result operation.Resu
 	if result.Policy == "" {
 		return over, nil
 	}
+	theirs, err := r.labels.kubeVirt(ctx)
+	if err != nil {
+		return rollout.Result{}, err
+	}
 	stale, reason := false, "after-"+result.ID
 	if err := r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
 		if _, is := statusOf(node, result.ID); !is {
@@ -291,11 +295,14 @@ func (r runner) conclude(ctx context.Context, name string, result operation.Resu
 			// What stands in the way of which policy has changed with the policy: only an agent knows.
 			(&Observed{Observation: operation.Observation{Policy: result.Policy}, At: r.now(), BootID: node.Status.NodeInfo.BootID, For: reason}).write(node)
 		}
+		if !theirs {
+			setLabels(node, result.Policy)
+		}
 		return nil
-	}); err != nil || stale {
+	}); err != nil || stale || !theirs {
 		return over, err
 	}
-	agrees, err := r.labels.agree(ctx, name, reason, result.Policy)
+	agrees, err := r.labels.agree(ctx, name, result.Policy)
 	switch {
 	case err != nil:
 		return rollout.Result{}, err
