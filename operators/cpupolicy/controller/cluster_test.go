@@ -74,6 +74,19 @@ type host struct {
 	busy    sync.Mutex
 }
 
+// hold keeps the agents of a host from going on, until it is told to let them or the test ends: the end of
+// the cluster waits for them.
+func (h *host) hold(t *testing.T) (goOn func()) {
+	waits := make(chan struct{})
+	goOn = sync.OnceFunc(func() { close(waits) })
+	t.Cleanup(goOn)
+	h.run = func(request operation.Request) operation.Result {
+		<-waits
+		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
+	}
+	return goOn
+}
+
 // startCluster returns a cluster whose agents answer until the test ends, and starts the controllers.
 func startCluster(t testing.TB) *cluster {
 	t.Helper()

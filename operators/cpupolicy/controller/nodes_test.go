@@ -25,7 +25,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -126,13 +125,7 @@ func whatFailsShowsAndTheNextRequestIsFree(t *testing.T, c *cluster) {
 
 func aDeletedJobIsReplacedAndNothingIsDoneTwice(t *testing.T, c *cluster) {
 	h := c.addNode("n1", nil)
-	waits := make(chan struct{})
-	goOn := sync.OnceFunc(func() { close(waits) })
-	t.Cleanup(goOn)
-	h.run = func(request operation.Request) operation.Result {
-		<-waits
-		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
-	}
+	goOn := h.hold(t)
 	c.awaitObserved("n1")
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
@@ -183,12 +176,7 @@ func whatTheAgentRefusesIsRefusedWithItsWords(t *testing.T, c *cluster) {
 func aNodeThatGoesKeepsNobodyFromAnything(t *testing.T, c *cluster) {
 	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	h := c.addNode("n1", role)
-	hangs := make(chan struct{})
-	h.run = func(request operation.Request) operation.Result {
-		<-hangs
-		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
-	}
-	defer close(hangs)
+	h.hold(t)
 	c.addNode("n2", role)
 	c.awaitObserved("n1", "n2")
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
@@ -209,13 +197,7 @@ func aNodeThatGoesKeepsNobodyFromAnything(t *testing.T, c *cluster) {
 func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	h := c.addNode("n1", role)
-	thaws := make(chan struct{})
-	thaw := sync.OnceFunc(func() { close(thaws) })
-	t.Cleanup(thaw) // the end of the cluster waits for its agents
-	h.run = func(request operation.Request) operation.Result {
-		<-thaws
-		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
-	}
+	thaw := h.hold(t)
 	c.addNode("n2", role)
 	c.awaitObserved("n1", "n2")
 	if err := c.ask("n1", cpupolicy.Static); err != nil {

@@ -207,12 +207,7 @@ func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
 	c := startCluster(t).in(t)
 	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	h := c.addNode("cp-1", role)
-	goOn := make(chan struct{})
-	h.run = func(request operation.Request) operation.Result {
-		<-goOn
-		return operation.Result{ID: request.ID, Outcome: operation.Succeeded, Step: "report", Policy: request.Policy}
-	}
-	defer close(goOn)
+	h.hold(t)
 	c.addNode("cp-2", role)
 	c.awaitObserved("cp-1", "cp-2")
 	kubectl, _, _ := c.pluginClient()
