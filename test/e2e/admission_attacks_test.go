@@ -128,7 +128,7 @@ func TestAttacksReachNoPool(t *testing.T) {
 		"a thousand targets":                     {burstable(thousand), apierrors.IsInvalid, "and 997 more"},
 		"a thousand resources annotations":       {burstable(manyResources), nil, ""},
 		"200 KiB of JSON":                        {burstable(forged(managementTarget, `{"effect": "`+strings.Repeat("x", 200<<10)+`"}`)), apierrors.IsInvalid, "unknown effect"},
-		"200 KiB of nested JSON":                 {burstable(forged(managementTarget, strings.Repeat(`{"effect":`, 20<<10))), apierrors.IsInvalid, "unknown effect"},
+		"200 KiB of nested JSON":                 {burstable(forged(managementTarget, strings.Repeat(`{"effect":`, 20<<10))), apierrors.IsInvalid, "must be a JSON object"},
 		"256 KiB of JSON":                        {burstable(forged(managementTarget, strings.Repeat("[", 256<<10))), apierrors.IsInvalid, "metadata.annotations"},
 		"a target in capitals":                   {burstable(forged("Target.workload.openshift.io/management", "")), nil, ""},
 		"a type in capitals":                     {burstable(forged(partition.TargetPrefix+"Management", "")), apierrors.IsInvalid, "workload type"},

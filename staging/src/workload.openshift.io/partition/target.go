@@ -17,16 +17,14 @@ limitations under the License.
 package partition
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 )
 
 // Effect says what becomes of a pod that cannot be partitioned.
@@ -109,8 +107,7 @@ func ParseTarget(annotations map[string]string) (Target, field.ErrorList) {
 	return Target{Type: workloadType, Effect: effect}, nil
 }
 
-// parseEffect reads the value of a target annotation. It reads token by token, since
-// encoding/json would accept duplicate keys, other spellings of a key, and null.
+// parseEffect reads the value of a target annotation, as strictly as [Parse] reads a pinning file.
 func parseEffect(value string) (Effect, error) {
 	switch value {
 	// What Mutate writes and what most users write needs no decoder.
@@ -122,28 +119,20 @@ func parseEffect(value string) (Effect, error) {
 	if strings.TrimSpace(value) == "" {
 		return Preferred, nil
 	}
-	const form = `must be a JSON object such as {"effect": "PreferredDuringScheduling"}`
-	decoder := json.NewDecoder(bytes.NewReader([]byte(value)))
-	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
-		return "", errors.New(form)
+	var keys map[string]any
+	strict, err := kjson.UnmarshalStrict([]byte(value), &keys)
+	if err == nil && keys == nil {
+		err = errors.New("null is not an object")
+	}
+	if err != nil {
+		return "", fmt.Errorf(`must be a JSON object such as {"effect": "PreferredDuringScheduling"}: %w`, err)
 	}
 	effect := Preferred
-	for seen := false; decoder.More(); seen = true {
-		key, err := decoder.Token()
-		if err != nil {
-			return "", errors.New(form)
-		}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if key != "effect" {
-			return "", fmt.Errorf("unknown key %q; only effect is known", abbreviate(fmt.Sprint(key)))
+			return "", fmt.Errorf("unknown key %q; only effect is known", abbreviate(key))
 		}
-		if seen {
-			return "", errors.New("the key effect appears more than once")
-		}
-		token, err := decoder.Token()
-		if err != nil {
-			return "", errors.New(form)
-		}
-		name, isString := token.(string)
+		name, isString := keys[key].(string)
 		switch {
 		case isString && name == "":
 		case isString && (Effect(name) == Preferred || Effect(name) == Required):
@@ -152,11 +141,8 @@ func parseEffect(value string) (Effect, error) {
 			return "", fmt.Errorf("unknown effect; must be %s or %s", Preferred, Required)
 		}
 	}
-	if _, err := decoder.Token(); err != nil {
-		return "", errors.New(form)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return "", errors.New("trailing data; " + form)
+	if len(strict) > 0 {
+		return "", errors.New("the key effect appears more than once")
 	}
 	return effect, nil
 }

@@ -34,7 +34,7 @@ func TestTargetIsReadStrictly(t *testing.T) {
 	for value, wantError := range map[string]string{
 		`null`: "must be a JSON object", `[]`: "must be a JSON object", `"x"`: "must be a JSON object", `{`: "must be a JSON object",
 		`{"effect": "x"}`: "unknown effect", `{"effect": null}`: "unknown effect", `{"effect": {}}`: "unknown effect",
-		`{"Effect": ""}`: `unknown key "Effect"`, `{"effect": "", "effect": ""}`: "more than once", soft + "x": "trailing data", soft + soft: "trailing data",
+		`{"Effect": ""}`: `unknown key "Effect"`, `{"effect": "", "effect": ""}`: "more than once", soft + "x": "after top-level value", soft + soft: "after top-level value",
 	} {
 		_, errs := ParseTarget(map[string]string{target: value})
 		if len(errs) != 1 || !strings.Contains(errs[0].Error(), wantError) || errs[0].Field != "metadata.annotations["+target+"]" {
