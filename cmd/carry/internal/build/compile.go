@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/term"
+
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/process"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
@@ -108,7 +110,7 @@ func follow(t *tree.Tree, cmd *exec.Cmd, done string) error {
 	var other bytes.Buffer
 	count, start := 0, time.Now()
 	every := 10 * time.Second
-	terminal := isTerminal(os.Stderr)
+	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	if terminal {
 		every = 200 * time.Millisecond
 	}
@@ -142,11 +144,6 @@ func follow(t *tree.Tree, cmd *exec.Cmd, done string) error {
 	}
 	t.Say("%d packages %s in %s", count, done, time.Since(start).Round(time.Second))
 	return nil
-}
-
-func isTerminal(file *os.File) bool {
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // isPackage knows the import paths that `go build -v` prints from other output.

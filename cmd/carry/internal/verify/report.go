@@ -1,11 +1,9 @@
 package verify
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +11,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jstemmer/go-junit-report/v2/gtr"
+	"github.com/jstemmer/go-junit-report/v2/junit"
+	"gotest.tools/gotestsum/testjson"
+
+	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/process"
 )
@@ -21,15 +24,17 @@ import (
 type testReport struct {
 	passed int
 	// tests maps "package Test" of top-level tests, and "package " of whole packages
-	// which fail without one, to "pass", "fail" or "skip"; output is what they printed.
-	tests  map[string]string
-	output map[string]*strings.Builder
+	// which fail without one, to what became of them; output is what those that failed printed.
+	tests  map[string]testjson.Action
+	output map[string]string
+	// packages are all of it, subtests included.
+	packages []gtr.Package
 }
 
 func (r testReport) failed() []string {
 	var failed []string
 	for _, test := range slices.Sorted(maps.Keys(r.tests)) {
-		if r.tests[test] == "fail" {
+		if r.tests[test] == testjson.ActionFail {
 			failed = append(failed, test)
 		}
 	}
@@ -41,8 +46,7 @@ const mostOutput = 8 << 10
 
 func (r testReport) print(tests []string) {
 	for _, test := range tests {
-		if out := r.output[test]; out != nil {
-			text := out.String()
+		if text := r.output[test]; text != "" {
 			if len(text) > mostOutput {
 				text = "...\n" + text[len(text)-mostOutput:]
 			}
@@ -51,88 +55,166 @@ func (r testReport) print(tests []string) {
 	}
 }
 
+// writeJUnit writes the report for programs that read JUnit's XML.
+func (r testReport) writeJUnit(path string) error {
+	var text bytes.Buffer
+	suites := junit.CreateFromReport(gtr.Report{Packages: r.packages}, "")
+	if err := suites.WriteXML(&text); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return disk.Write(path, text.Bytes())
+}
+
 // readTests runs a go test -json, and shows each package that is done. That a test fails
 // is no error of it.
 func readTests(ctx context.Context, cmd *exec.Cmd, say func(format string, args ...any)) (testReport, error) {
-	report := testReport{tests: map[string]string{}, output: map[string]*strings.Builder{}}
 	process.Group(cmd)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return report, err
+		return testReport{}, err
 	}
 	if err := cmd.Start(); err != nil {
-		return report, err
+		return testReport{}, err
 	}
-	// other is what belongs to no test.
-	var other strings.Builder
-	running := map[string]struct{}{}
-	scanner := bufio.NewScanner(out)
-	scanner.Buffer(nil, 64<<20)
-	for scanner.Scan() {
-		var event struct {
-			Action, Package, ImportPath, Test, Output string
-			Elapsed                                   float64
-		}
-		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
-			other.WriteString(scanner.Text() + "\n")
-			continue
-		}
-		top, _, sub := strings.Cut(event.Test, "/")
-		key := cmp.Or(event.Package, event.ImportPath) + " " + top
-		switch event.Action {
-		case "run":
-			running[key] = struct{}{}
-		case "output", "build-output":
-			if report.output[key] == nil {
-				report.output[key] = &strings.Builder{}
-			}
-			report.output[key].WriteString(event.Output)
-			if event.Action == "build-output" {
-				other.WriteString(event.Output)
-			}
-		case "pass", "fail", "skip":
-			if sub {
-				continue
-			}
-			if event.Test == "" {
-				say("%s %s in %.0f s", event.Action, event.Package, event.Elapsed)
-				// A package fails with its tests, or by itself: it did not compile, or its process
-				// ended, and tests that come later have not run.
-				own := func(test string) bool { return strings.HasPrefix(test, key) }
-				ended := false
-				for test, out := range report.output {
-					// What a test printed in which the process ended says why.
-					if _, unfinished := running[test]; test != key && own(test) && (unfinished || strings.Contains("\n"+out.String(), "\npanic: ")) {
-						ended = true
-						if report.output[key] != nil {
-							report.output[key].WriteString(out.String())
-						}
-					}
-				}
-				if event.Action == "fail" && (ended || !slices.ContainsFunc(report.failed(), own)) {
-					report.tests[key] = "fail"
-				}
-				continue
-			}
-			delete(running, key)
-			report.tests[key] = event.Action
-			if event.Action == "pass" {
-				report.passed++
-			}
-		}
+	f := &follower{say: say}
+	run, scanErr := testjson.ScanTestOutput(testjson.ScanConfig{Stdout: out, Handler: f, IgnoreNonJSONOutputLines: true})
+	if scanErr != nil {
+		_ = cmd.Cancel() // nobody reads what it prints
 	}
 	err = cmd.Wait()
+	report := newReport(run)
 	if ctx.Err() != nil {
 		return report, ctx.Err()
 	}
-	if err != nil && len(report.failed()) == 0 {
-		os.Stderr.WriteString(other.String())
-		return report, fmt.Errorf("go test: %w: %s", err, git.FirstLine(cmp.Or(stderr.String(), other.String())))
+	if scanErr != nil {
+		return report, scanErr
 	}
-	if failed := report.failed(); len(failed) > 0 && other.Len() > 0 {
-		os.Stderr.WriteString(other.String())
+	failed := report.failed()
+	if err != nil && len(failed) == 0 {
+		os.Stderr.WriteString(f.other.String())
+		return report, fmt.Errorf("go test: %w: %s", err, git.FirstLine(cmp.Or(stderr.String(), f.other.String())))
 	}
-	return report, scanner.Err()
+	if len(failed) > 0 {
+		os.Stderr.WriteString(f.other.String())
+	}
+	return report, nil
+}
+
+// follower follows a run of go test.
+type follower struct {
+	say func(format string, args ...any)
+	// other is what belongs to no test: what the compiler says, for example.
+	other strings.Builder
+}
+
+// Event is that of [testjson.EventHandler].
+func (f *follower) Event(event testjson.TestEvent, _ *testjson.Execution) error {
+	switch {
+	case event.Action == testjson.ActionBuild:
+		f.other.WriteString(event.Output)
+	case event.PackageEvent() && event.Action.IsTerminal():
+		f.say("%s %s in %.0f s", event.Action, event.Package, event.Elapsed)
+	}
+	return nil
+}
+
+// Err is that of [testjson.EventHandler].
+func (f *follower) Err(line string) error {
+	f.other.WriteString(line + "\n")
+	return nil
+}
+
+// newReport returns what a run says.
+func newReport(run *testjson.Execution) testReport {
+	report := testReport{tests: map[string]testjson.Action{}, output: map[string]string{}}
+	for _, name := range run.Packages() {
+		if name == "" { // that of compilers
+			continue
+		}
+		pkg := run.Package(name)
+		// A package fails with its tests, or by itself: it did not compile, or its process
+		// ended, and tests that come later have not run. Which test it was says what it printed.
+		alone, last := pkg.TestMainFailed(), []string(nil)
+		for action, cases := range map[testjson.Action][]testjson.TestCase{testjson.ActionPass: pkg.Passed, testjson.ActionFail: pkg.Failed, testjson.ActionSkip: pkg.Skipped} {
+			for _, test := range cases {
+				if test.Test.IsSubTest() {
+					continue
+				}
+				lines := linesOf(pkg, test)
+				unfinished := test.Elapsed < 0
+				if action == testjson.ActionFail && (unfinished || slices.ContainsFunc(lines, func(line string) bool { return strings.Contains("\n"+line, "\npanic: ") })) {
+					alone, last = true, append(last, lines...)
+				}
+				if unfinished {
+					continue
+				}
+				key := name + " " + test.Test.Name()
+				report.tests[key] = action
+				switch action {
+				case testjson.ActionPass:
+					report.passed++
+				case testjson.ActionFail:
+					report.output[key] = strings.Join(lines, "")
+				}
+			}
+		}
+		if alone {
+			report.tests[name+" "] = testjson.ActionFail
+			report.output[name+" "] = own(pkg, 0) + strings.Join(last, "")
+		}
+		report.packages = append(report.packages, describe(name, pkg, alone))
+	}
+	return report
+}
+
+// linesOf returns what a test printed, and those of its subtests that failed.
+func linesOf(pkg *testjson.Package, test testjson.TestCase) []string {
+	failed := slices.DeleteFunc(slices.Clone(pkg.Failed), func(sub testjson.TestCase) bool {
+		return !strings.HasPrefix(sub.Test.Name(), test.Test.Name()+"/")
+	})
+	if len(failed) == 0 {
+		return pkg.OutputLines(test)
+	}
+	var lines []string
+	for _, one := range append([]testjson.TestCase{test}, failed...) {
+		lines = append(lines, own(pkg, one.ID))
+	}
+	return lines
+}
+
+// own returns what a test printed apart from its subtests, or, for 0, the package apart from its tests.
+func own(pkg *testjson.Package, id int) string {
+	var text strings.Builder
+	_ = pkg.WriteOutputTo(&text, id) // a strings.Builder takes everything
+	return text.String()
+}
+
+// describe returns a package as JUnit's XML has it. alone means that it failed by itself.
+func describe(name string, pkg *testjson.Package, alone bool) gtr.Package {
+	described := gtr.Package{Name: name, Timestamp: pkg.Start, Duration: pkg.Elapsed()}
+	results := map[gtr.Result][]testjson.TestCase{gtr.Pass: pkg.Passed, gtr.Fail: pkg.Failed, gtr.Skip: pkg.Skipped}
+	for _, result := range []gtr.Result{gtr.Pass, gtr.Fail, gtr.Skip} {
+		for _, test := range results[result] {
+			one := gtr.Test{Name: test.Test.Name(), Duration: test.Elapsed, Result: result}
+			if test.Elapsed < 0 {
+				one.Duration, one.Result = 0, gtr.Unknown
+			}
+			if result != gtr.Pass {
+				one.Output = trimmed(pkg.OutputLines(test))
+			}
+			described.Tests = append(described.Tests, one)
+		}
+	}
+	if alone {
+		described.RunError.Name = name
+		described.Output = trimmed([]string{own(pkg, 0)})
+	}
+	return described
+}
+
+// trimmed returns lines without the ends of lines.
+func trimmed(lines []string) []string {
+	return strings.Split(strings.TrimSuffix(strings.Join(lines, ""), "\n"), "\n")
 }

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"encoding/xml"
 	"maps"
 	"os"
 	"os/exec"
@@ -33,7 +34,7 @@ package fails
 import "testing"
 
 func TestPasses(t *testing.T) {}
-func TestFails(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Fatal("why") }) }
+func TestFails(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Fatal("why\x1b[0m") }) }
 -- panics/a_test.go --
 package panics
 
@@ -96,9 +97,60 @@ func TestReportSaysWhichTestsFail(t *testing.T) {
 		t.Errorf("%d tests passed, want 3: %v", report.passed, maps.Collect(maps.All(report.tests)))
 	}
 	for test, part := range map[string]string{"example.org/m/fails TestFails": "why", "example.org/m/panics TestPanics": "gone", "example.org/m/panics ": "gone"} {
-		if out := report.output[test]; out == nil || !strings.Contains(out.String(), part) {
-			t.Errorf("%s has printed %v, want %q in it", test, out, part)
+		if out := report.output[test]; !strings.Contains(out, part) {
+			t.Errorf("%s has printed %q, want %q in it", test, out, part)
 		}
+	}
+	path := filepath.Join(t.TempDir(), "junit.xml")
+	if err := report.writeJUnit(path); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type testcase struct {
+		Name    string    `xml:"name,attr"`
+		Skipped *struct{} `xml:"skipped"`
+		Failure *string   `xml:"failure"`
+		Error   *struct{} `xml:"error"`
+	}
+	var suites struct {
+		Suites []struct {
+			Name      string     `xml:"name,attr"`
+			Testcases []testcase `xml:"testcase"`
+			Output    string     `xml:"system-out"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal(data, &suites); err != nil {
+		t.Fatal(err)
+	}
+	ended := map[string][]string{}
+	for _, suite := range suites.Suites {
+		for _, test := range suite.Testcases {
+			became := "passed"
+			switch {
+			case test.Skipped != nil:
+				became = "skipped"
+			case test.Failure != nil && strings.Contains(*test.Failure, "\x1b"):
+				t.Errorf("the failure of %s is %q", test.Name, *test.Failure)
+			case test.Failure != nil:
+				became = "failed"
+			case test.Error != nil:
+				became = "error"
+			}
+			ended[suite.Name] = append(ended[suite.Name], test.Name+" "+became)
+		}
+	}
+	wantEnded := map[string][]string{
+		"example.org/m/broken": {"Failure error"}, "example.org/m/exits": {"Failure error"},
+		"example.org/m/fails":  {"TestPasses passed", "TestFails/sub failed", "TestFails failed"},
+		"example.org/m/fine":   {"TestPasses/sub passed", "TestPasses passed", "TestSkips skipped"},
+		"example.org/m/leaves": {"TestLeaves error", "Failure error"},
+		"example.org/m/panics": {"TestA passed", "TestPanics failed", "Failure error"},
+	}
+	if !maps.EqualFunc(ended, wantEnded, slices.Equal) {
+		t.Errorf("JUnit's XML has\n%q\nwant\n%q", ended, wantEnded)
 	}
 }
 

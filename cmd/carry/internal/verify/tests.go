@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"gotest.tools/gotestsum/testjson"
+
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
@@ -30,10 +32,13 @@ func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *Resu
 	if err != nil {
 		return 0, err
 	}
+	if err := report.writeJUnit(junitPath(t, "upstream")); err != nil {
+		return 0, err
+	}
 	for _, line := range ledger {
 		name, reason, _ := strings.Cut(line.Reason, " ")
 		test := line.Name + " " + name
-		if report.tests[test] != "fail" {
+		if report.tests[test] != testjson.ActionFail {
 			t.Say("%s is in the ledger, and did not fail; take it out", test)
 			continue
 		}
@@ -96,7 +101,7 @@ func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *Resu
 
 // runAgain runs the failed tests of a report by themselves, in the same or another tree.
 func runAgain(ctx context.Context, t *tree.Tree, dir string, report testReport) (testReport, error) {
-	all := testReport{tests: map[string]string{}, output: map[string]*strings.Builder{}}
+	all := testReport{tests: map[string]testjson.Action{}, output: map[string]string{}}
 	byPackage := map[string][]string{}
 	for _, test := range report.failed() {
 		pkg, name, _ := strings.Cut(test, " ")
@@ -115,6 +120,11 @@ func runAgain(ctx context.Context, t *tree.Tree, dir string, report testReport) 
 		maps.Copy(all.output, one.output)
 	}
 	return all, nil
+}
+
+// junitPath returns where the report of some tests of a release is, for programs that read JUnit's XML.
+func junitPath(t *tree.Tree, tests string) string {
+	return filepath.Join(filepath.Dir(t.Dir), "junit-"+tests+".xml")
 }
 
 // goTest runs tests of packages. That a test fails is no error of it.

@@ -137,6 +137,9 @@ func steps(ctx context.Context, t *tree.Tree, v *Result) error {
 	if err != nil {
 		return err
 	}
+	if err := report.writeJUnit(junitPath(t, "ours")); err != nil {
+		return err
+	}
 	if failed := report.failed(); len(failed) > 0 {
 		report.print(failed)
 		return fmt.Errorf("our own tests fail: %s", strings.Join(failed, ", "))
