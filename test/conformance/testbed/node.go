@@ -17,6 +17,7 @@ limitations under the License.
 package testbed
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
@@ -44,6 +46,10 @@ type Node struct {
 	Kubelets string
 	// Pinning is the content of the pinning file. Empty means that there is none.
 	Pinning string
+	// SetUps is held while tests set up their kubelet and control plane. VMs that share a few CPUs share it, too:
+	// emulated kubelets that start at the same time may take so long to register their nodes that they give up on
+	// the CSINode, and their nodes do not become Ready.
+	SetUps *sync.Mutex
 	// Progress is called with what is being done.
 	Progress func(format string, args ...any)
 
@@ -186,7 +192,10 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 	for _, arg := range args {
 		command += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
-	runErr := n.vm.Stream(ctx, "cd "+nodeDir+" && exec "+command+" 2>&1", nil, log)
+	n.SetUps.Lock()
+	isSetUp := sync.OnceFunc(n.SetUps.Unlock)
+	defer isSetUp()
+	runErr := n.vm.Stream(ctx, "cd "+nodeDir+" && exec "+command+" 2>&1", nil, &watch{to: log, text: []byte(setUpPassed), found: isSetUp})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -200,9 +209,36 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 	return []byte(text), runErr
 }
 
+// setUpPassed is what ginkgo prints when the suite is set up (reporters/default_reporter.go). If that fails, the
+// process ends.
+const setUpPassed = "[SynchronizedBeforeSuite] PASSED"
+
+// watch is a writer that calls found once, when a text has been written.
+type watch struct {
+	to    io.Writer
+	text  []byte
+	found func()
+	// last is the end of what has been written, which may be the beginning of the text.
+	last []byte
+}
+
+// Write is that of [io.Writer].
+func (w *watch) Write(p []byte) (int, error) {
+	if w.found != nil {
+		w.last = append(w.last, p...)
+		if bytes.Contains(w.last, w.text) {
+			w.found()
+			w.found, w.last = nil, nil
+		} else {
+			w.last = w.last[max(0, len(w.last)-len(w.text)):]
+		}
+	}
+	return w.to.Write(p)
+}
+
 // NodeLimit is how long a process of these tests may take. Under emulation a process begins in a minute, so
-// it runs NodeBatch of them. It begins NodeSetUps times at most: on a slow host a kubelet may take so long to
-// register its node that it gives up on the CSINode, and the node does not become Ready.
+// it runs NodeBatch of them. It begins NodeSetUps times at most: on a busy host a kubelet may still be too slow,
+// see [Node.SetUps].
 const (
 	NodeLimit  = 2 * time.Hour
 	NodeBatch  = 12
