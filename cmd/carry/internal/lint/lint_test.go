@@ -87,13 +87,23 @@ func TestLintDirectory(t *testing.T) {
 
 func TestLintMissesTestsThatMessagesName(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
-	c.Write("pkg/a_test.go", "package pkg\n\nfunc TestHook(t *testing.T) {}\n")
+	c.Write("pkg/a/a_test.go", "package a\n\nfunc TestHook(t *testing.T) {}\n")
+	c.Write("test/e2e/b_test.go", "package e2e\n\nfunc TestPlacement(t *testing.T) {}\n")
 	const path = "patches/kubelet-call-a.patch"
-	p := treetest.MustParse(t, path, strings.Replace(c.Read(path), "Tests: T\n", "Tests: pkg TestHook and TestGone, Tests of upstream\n", 1))
-	findings, err := ofTests(c.Project, []patch.Patch{p})
-	c.Must(err)
-	if len(findings) != 1 || !strings.HasSuffix(findings[0].String(), "there is no test TestGone") {
-		t.Errorf("findings are %v", findings)
+	for named, want := range map[string]string{
+		"pkg/a TestHook, test/e2e TestPlacement, Tests of upstream": "",
+		"pkg/a, test/e2e TestPlacement":                             "",
+		"pkg/a TestHook and TestGone":                               "there is no test TestGone in pkg/a",
+		"pkg/a TestHook and TestPlacement":                          "there is no test TestPlacement in pkg/a",
+		"pkg/gone, test/e2e TestPlacement":                          "there are no tests in pkg/gone",
+		"TestHook":                                                  "TestHook stands without its directory; write it before the test",
+	} {
+		p := treetest.MustParse(t, path, strings.Replace(c.Read(path), "Tests: T\n", "Tests: "+named+"\n", 1))
+		findings, err := ofTests(c.Project, []patch.Patch{p})
+		c.Must(err)
+		if got := len(findings); (want == "") != (got == 0) || got > 1 || got == 1 && !strings.HasSuffix(findings[0].String(), want) {
+			t.Errorf("%s: the findings are %v, want %q", named, findings, want)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,11 +13,12 @@ import (
 )
 
 var (
-	testName     = regexp.MustCompile(`\bTest[A-Z]\w*`)
+	testName     = regexp.MustCompile(`^Test[A-Z]\w*$`)
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// ofTests checks that each test which a message names exists in this project.
+// ofTests checks that each test which a message names exists in this project, in the directory that the
+// message names before it.
 func ofTests(c project.Checkout, patches []patch.Patch) ([]Finding, error) {
 	exist, err := tests(c)
 	if err != nil {
@@ -31,9 +31,22 @@ func ofTests(c project.Checkout, patches []patch.Patch) ([]Finding, error) {
 			if !is {
 				continue
 			}
-			for _, name := range testName.FindAllString(named, -1) {
-				if !exist[name] {
-					findings = append(findings, Finding{p.Path, p.MessageLine + i, fmt.Sprintf("there is no test %s", name)})
+			dir := ""
+			for _, word := range strings.FieldsFunc(named, func(r rune) bool { return r == ' ' || r == ',' }) {
+				text := ""
+				switch {
+				case strings.Contains(word, "/"):
+					if dir = word; exist[dir] == nil {
+						text = fmt.Sprintf("there are no tests in %s", dir)
+					}
+				case !testName.MatchString(word):
+				case dir == "":
+					text = fmt.Sprintf("%s stands without its directory; write it before the test", word)
+				case !exist[dir][word]:
+					text = fmt.Sprintf("there is no test %s in %s", word, dir)
+				}
+				if text != "" {
+					findings = append(findings, Finding{p.Path, p.MessageLine + i, text})
 				}
 			}
 		}
@@ -41,9 +54,9 @@ func ofTests(c project.Checkout, patches []patch.Patch) ([]Finding, error) {
 	return findings, nil
 }
 
-// tests returns the names of this project's tests.
-func tests(c project.Checkout) (map[string]bool, error) {
-	names := map[string]bool{}
+// tests returns the names of this project's tests by their directories.
+func tests(c project.Checkout) (map[string]map[string]bool, error) {
+	names := map[string]map[string]bool{}
 	err := filepath.WalkDir(c.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -55,8 +68,15 @@ func tests(c project.Checkout) (map[string]bool, error) {
 			return nil
 		}
 		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(c.Dir, filepath.Dir(path))
+		if names[dir] == nil {
+			names[dir] = map[string]bool{}
+		}
 		for _, found := range testFunction.FindAllSubmatch(data, -1) {
-			names[string(bytes.Clone(found[1]))] = true
+			names[dir][string(found[1])] = true
 		}
 		return err
 	})
