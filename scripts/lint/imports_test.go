@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,13 +20,13 @@ const (
 	plugin     = "openshift-kube-apiserver/admission/partitioning"
 	kubernetes = "k8s.io/kubernetes"
 	command    = ours + "/cmd/kubectl-partition"
+	images     = ours + "/cmd/images"
 	cobra      = "github.com/spf13/cobra"
 	operators  = "workload.openshift.io/operators"
 )
 
-// borders are what docs/dev/architecture.md says that packages must not know, as far as
-// imports show it.
-var borders = []struct {
+// border is what a package must not know, as far as imports show it.
+type border struct {
 	// place is a directory, and all below it unless it is alone.
 	place string
 	alone bool
@@ -37,13 +38,26 @@ var borders = []struct {
 	// notThrough are what it must not import even through others.
 	notThrough []string
 	why        string
-}{
+}
+
+// borders are those of docs/dev/architecture.md.
+var borders = []border{
 	{
 		place: "staging/src/" + core,
 		// apimachinery brings sigs.k8s.io/json.
 		only:       []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils", "sigs.k8s.io/json"},
 		notThrough: []string{kubernetes, "k8s.io/client-go", "k8s.io/apiserver", "k8s.io/component-base"},
 		why:        "the core knows pods, and no client, informer or host",
+	},
+	{
+		place: "staging/src/" + core + "/partitiontest",
+		only:  []string{core, "k8s.io/api", "k8s.io/apimachinery"},
+		why:   "core, plugin, kubelet and nodes run its cases alike",
+	},
+	{
+		place: "staging/src/" + core + "/partitiontest/podtest",
+		only:  []string{"k8s.io/api", "k8s.io/apimachinery"},
+		why:   "tests of the core itself import it",
 	},
 	{
 		place: "pkg/internalpod",
@@ -103,8 +117,43 @@ var borders = []struct {
 		why:   "it packs binaries, whatever they do",
 	},
 	{
+		place: "cmd/images/rootfs",
+		only:  []string{},
+		why:   "it knows files, whatever is in them",
+	},
+	{
+		place: "cmd/images/program",
+		only:  []string{images + "/internal"},
+		why:   "it asks Go binaries, wherever they come from",
+	},
+	{
+		place: "cmd/images/debian",
+		never: []string{images + "/oci", images + "/release", images + "/bundle", images + "/sbom", images + "/provenance", images + "/program"},
+		why:   "it knows packages, and not what they are for",
+	},
+	{
+		place: "cmd/images/sbom",
+		never: []string{images + "/oci", images + "/release", images + "/bundle", images + "/provenance"},
+		why:   "it knows a format, and not how an image is made",
+	},
+	{
+		place: "cmd/images/provenance",
+		only:  []string{},
+		why:   "it knows a format, and not how an image is made",
+	},
+	{
+		place: "cmd/images/release",
+		never: []string{images + "/bundle"},
+		why:   "it knows a release, and not what else a version consists of",
+	},
+	{
+		place: "cmd/images/bundle",
+		never: []string{images + "/oci", images + "/sbom"},
+		why:   "it knows what a version consists of, and not how it is made",
+	},
+	{
 		place: "cmd/images/oci",
-		never: []string{ours + "/cmd/images/debian", ours + "/cmd/images/program", ours + "/cmd/images/release"},
+		never: []string{images + "/debian", images + "/program", images + "/release"},
 		why:   "it knows formats and registries, and not what is in an image",
 	},
 	{
@@ -163,6 +212,26 @@ var borders = []struct {
 		why:   "it judges objects, whoever asks",
 	},
 	{
+		place: "cmd/kubectl-partition/alerts",
+		never: []string{command, "k8s.io/client-go", cobra},
+		why:   "Prometheus rules, and no flags",
+	},
+	{
+		place: "cmd/kubectl-partition/topology",
+		never: []string{command, core, "k8s.io/client-go", cobra},
+		why:   "it reads a host, whoever asks",
+	},
+	{
+		place: "cmd/kubectl-partition/output",
+		never: []string{command, core},
+		why:   "it prints, whatever it is",
+	},
+	{
+		place: "cmd/kubectl-partition/internal/cli",
+		never: []string{kubernetes},
+		why:   "rules are in the packages that it calls",
+	},
+	{
 		place: "cluster",
 		never: []string{ours + "/test", ours + "/pkg", ours + "/openshift-kube-apiserver"},
 		why:   "it starts nodes, and does not know what is tested on them",
@@ -176,6 +245,21 @@ var borders = []struct {
 		place: "cluster/image",
 		never: []string{ours + "/cluster/host", ours + "/cluster/vm"},
 		why:   "images know no cluster",
+	},
+	{
+		place: "cluster/vm",
+		never: []string{ours + "/cluster/cmd"},
+		why:   "it boots and enters VMs, whoever asks",
+	},
+	{
+		place: "cluster/poll",
+		only:  []string{},
+		why:   "it knows time, and not what is waited for",
+	},
+	{
+		place: "cluster/cmd",
+		never: []string{"github.com/containerd", "github.com/opencontainers", "golang.org/x/sys", "k8s.io/kubelet"},
+		why:   "how a node is started is the business of host and vm",
 	},
 	{
 		place: "operators",
@@ -285,6 +369,47 @@ var borders = []struct {
 		never: []string{ours + "/pkg", ours + "/openshift-kube-apiserver", kubernetes},
 		why:   "it tests what users see",
 	},
+	{
+		place: "test/e2e/internal/fixture",
+		never: []string{ours + "/cluster/host", ours + "/cluster/vm"},
+		why:   "it builds pods and awaits them, whatever runs them",
+	},
+	{
+		place: "test/e2e/internal/soak",
+		never: []string{core, ours + "/test", "k8s.io"},
+		why:   "it counts rounds and what grows, whoever carries them out",
+	},
+	{
+		place: "test/workloadpartitioning",
+		never: []string{ours + "/cluster", ours + "/cmd", ours + "/pkg", ours + "/openshift-kube-apiserver"},
+		why:   "it tests any cluster, whoever made it",
+	},
+}
+
+// row is a row of the table in docs/dev/architecture.md, and its first column.
+var row = regexp.MustCompile("(?m)^\\| (`[^|]*) \\|.*\\|.*\\|$")
+
+func TestEachPlaceOfTheTableHasItsBorder(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/dev/architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := row.FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 30 {
+		t.Errorf("docs/dev/architecture.md has a table of %d rows", len(rows))
+	}
+	for _, columns := range rows {
+		for place := range strings.SplitSeq(columns[1], ", ") {
+			place = strings.Trim(place, "`")
+			if place == "patches" { // no Go
+				continue
+			}
+			end := strings.TrimPrefix(place, "...")
+			if !slices.ContainsFunc(borders, func(b border) bool { return b.place == place || end != place && strings.HasSuffix(b.place, end) }) {
+				t.Errorf("%s stands in docs/dev/architecture.md, and borders has nothing of it", place)
+			}
+		}
+	}
 }
 
 // TestPackagesKnowNoMoreThanTheyMay enforces the table of docs/dev/architecture.md.
@@ -345,7 +470,7 @@ func importPath(t *testing.T, dir string) string {
 // below it, import besides the standard library, each with a file that does.
 func importsOf(t *testing.T, dir string, alone bool) map[string]string {
 	t.Helper()
-	imports := map[string]string{}
+	imports, files := map[string]string{}, 0
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if alone && err == nil && entry.IsDir() && path != dir {
 			return fs.SkipDir
@@ -353,6 +478,7 @@ func importsOf(t *testing.T, dir string, alone bool) map[string]string {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
 			return err
 		}
+		files++
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
 		if err != nil {
 			return err
@@ -371,8 +497,8 @@ func importsOf(t *testing.T, dir string, alone bool) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(imports) == 0 {
-		t.Errorf("%s has no Go files, or they import nothing; is it somewhere else now?", dir)
+	if files == 0 {
+		t.Errorf("%s has no Go files; is it somewhere else now?", dir)
 	}
 	return imports
 }
