@@ -155,7 +155,7 @@ kwok: packages ## Build kwok, which plays the kubelets of many nodes in tests
 ##@ Tests
 
 .PHONY: test
-test: ## Run the tests that fit into an hour: unit, lint, series, end-to-end
+test: ## Run the tests that fit into 45 minutes, as CI does: unit, lint, series, end-to-end
 	scripts/test.sh $@ $(RELEASE) $(OLDEST)
 
 .PHONY: test-all
@@ -176,19 +176,16 @@ RACE = $(filter-out test/% cmd/kubectl-partition% $(if $(SHORT),operators),$(MOD
 .PHONY: unit
 unit: ## Run the unit tests, most of them with the race detector
 	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && go test -vet=off -race ./...); done
-	@echo "unit tests of test/conformance/specs" >&2; cd test/conformance && go test -vet=off -race ./specs/...
+	@echo "unit tests of test/conformance/specs and test/e2e/internal" >&2; (cd test/conformance && go test -vet=off -race ./specs/...); cd test/e2e && go test -vet=off -race ./internal/{noise,soak}
 	@for module in $(filter cmd/kubectl-partition% test/conformance,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && $(ALIKE) go test -vet=off ./...); done
 
+# FUZZTIME is that of each target.
+FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a minute
-	cd staging/src/workload.openshift.io/partition && for target in FuzzParse FuzzAnnotations FuzzCores; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m .; done
-	go test -run=NONE -fuzz=FuzzAdmit -fuzztime=1m ./openshift-kube-apiserver/admission/partitioning
-	cd cmd/carry && go test -run=NONE -fuzz='^FuzzHunks$$' -fuzztime=1m ./internal/patch
-	cd cmd/kubectl-partition && go test -run=NONE -fuzz='^FuzzLint$$' -fuzztime=1m ./lint
-	cd cmd/kubectl-partition && for target in FuzzRender FuzzRead; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m ./render; done
-	cd cmd/kubectl-partition && go test -run=NONE -fuzz='^FuzzDecodePods$$' -fuzztime=1m ./status
-	cd operators && go test -run=NONE -fuzz='^FuzzParseStatus$$' -fuzztime=1m ./cpupolicy
-	cd operators && for target in FuzzParseClaim FuzzParseHolders; do go test -run=NONE -fuzz="^$$target$$" -fuzztime=1m ./nodegroup; done
+	@git grep --extended-regexp --only-matching '^func Fuzz[[:alnum:]]+' -- '*_test.go' | sed -E 's|/[^/]*:func | |' | while read -r dir target; do \
+	  echo "$$target of $$dir" >&2; (cd $$dir && go test -run=NONE -fuzz="^$$target$$" -fuzztime=$(FUZZTIME) . </dev/null); \
+	done
 
 .PHONY: lint
 lint: $(CARRY) ## Check formatting, go.mod files, vet, staticcheck and the patches
