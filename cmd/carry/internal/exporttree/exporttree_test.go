@@ -212,7 +212,7 @@ func TestExportAgainAddsCommits(t *testing.T) {
 	}
 }
 
-func TestExportAfterANewReleaseOfTheMinorVersion(t *testing.T) {
+func TestExportAddsANewReleaseOfTheMinorVersion(t *testing.T) {
 	c := withTwoHooks(t, nil)
 	to := filepath.Join(t.TempDir(), "fork")
 	before := export(c, to).run("rev-parse", "HEAD")

@@ -438,7 +438,7 @@ func TestExportOntoUpstreamRevertsNothing(t *testing.T) {
 	}
 }
 
-func TestNothingOfTheForksMayRemain(t *testing.T) {
+func TestNothingOfTheForkMayRemain(t *testing.T) {
 	for name, test := range map[string]struct {
 		path, content string
 		want          []string
@@ -483,7 +483,7 @@ func TestAPatchThatDoesNotMergeIsNamed(t *testing.T) {
 		"patches/kubelet-call-b.patch does not merge", "in pkg/b.go", "nothing was changed")
 }
 
-func TestUnsuitableCheckouts(t *testing.T) {
+func TestUnsuitableCheckoutsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(r *repo)
 		want    []string

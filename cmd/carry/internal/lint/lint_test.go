@@ -60,7 +60,7 @@ index 1..2 100644
 	}
 }
 
-func TestLintHasNothingAgainstAnExportedPatch(t *testing.T) {
+func TestLintAcceptsAnExportedPatch(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	const path = "patches/kubelet-call-a.patch"
 	if findings := ofPatch(treetest.MustParse(t, path, c.Read(path))); len(findings) > 0 {
@@ -85,7 +85,7 @@ func TestLintDirectory(t *testing.T) {
 	}
 }
 
-func TestLintMissesTestsThatMessagesName(t *testing.T) {
+func TestLintFindsTestsThatDoNotExist(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	c.Write("pkg/a/a_test.go", "package a\n\nfunc TestHook(t *testing.T) {}\n")
 	c.Write("test/e2e/b_test.go", "package e2e\n\nfunc TestPlacement(t *testing.T) {}\n")

@@ -52,7 +52,7 @@ func TestHunksArePrintedAsTheyWereRead(t *testing.T) {
 	}
 }
 
-func TestHunksRefusesWhatIsNone(t *testing.T) {
+func TestHunksRefusesWhatIsNoHunk(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"no head":           {" a\n+b\n", "line 1: stands before the first hunk"},
 		"another head":      {"@@ a @@\n+b\n", `line 1: "@@ a @@" is not the head of a hunk`},

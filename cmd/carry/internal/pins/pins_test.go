@@ -7,7 +7,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
 )
 
-func TestUnknownReleasesAndMissingSums(t *testing.T) {
+func TestUnknownReleasesAndMissingSumsAreRefused(t *testing.T) {
 	c := treetest.New(t)
 	_, _, err := c.Project.Release([]string{"v9.9.9"})
 	treetest.ExpectError(t, err, `unknown release "v9.9.9"; known are v1.37.0`)

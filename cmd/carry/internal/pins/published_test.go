@@ -8,7 +8,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
 )
 
-func TestFetchTellsWhatABinaryMisses(t *testing.T) {
+func TestFetchFindsWhatABinaryMisses(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*treetest.Source)
 		// missing are those that stop a rebase, and refused all.

@@ -147,7 +147,7 @@ func TestAPatchThatHasChangedIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAModuleThatCannotBeHadIsOfAnOlderVersion(t *testing.T) {
+func TestAModuleThatCannotBeHadIsTakenFromAnOlderVersion(t *testing.T) {
 	c, s, preview := prepared(t, treetest.Numbered("a"))
 	s.Publish("v1.37.1", nil)
 	s.Publish("v1.37.2", nil)
@@ -182,7 +182,7 @@ func TestPreviewRefusesMistakes(t *testing.T) {
 	}
 }
 
-func TestTheNewestPrereleaseIsThatWhichCanBeHad(t *testing.T) {
+func TestTheNewestPrereleaseIsOneThatCanBeHad(t *testing.T) {
 	c, s := treetest.New(t), treetest.NewSource(t)
 	s.Publish("v1.37.0-rc.1", nil)
 	s.Publish("v1.37.0", nil)

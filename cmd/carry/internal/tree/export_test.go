@@ -81,7 +81,7 @@ func TestExportRefusesWhatIsNoPatch(t *testing.T) {
 }
 
 // An override is made from what the patches before it leave, and they change.
-func TestAnOverrideThatIsStaleIsExportedAnew(t *testing.T) {
+func TestAStaleOverrideIsExportedAgain(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	older := c.AddRelease("v1.36.3", map[string]string{"pkg/a.go": treetest.Numbered("a"), "pkg/b.go": treetest.Numbered("b")})
 	const override = "patches/v1.36/kubelet-call-a.patch"
