@@ -217,7 +217,7 @@ func TestABundleHasAllThatAVersionConsistsOf(t *testing.T) {
 	}
 }
 
-func TestAVersionThatCannotBeIsRefused(t *testing.T) {
+func TestAVersionThatCannotFollowIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
 		change     func(*project)

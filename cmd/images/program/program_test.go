@@ -80,7 +80,7 @@ func TestAWrongProgramIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestTheVersionIsThatOfAllChecksums(t *testing.T) {
+func TestChecksumsMustAgreeOnTheVersion(t *testing.T) {
 	for _, test := range []struct {
 		name, first, second, version, want string
 	}{
