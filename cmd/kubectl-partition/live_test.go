@@ -260,7 +260,7 @@ func role(t *testing.T, client kubernetes.Interface, file string, without int) (
 
 // The ClusterRoles of the documentation suffice, each of their rules is needed, and a right that
 // is missing is named.
-func TestTheRolesOfTheDocumentation(t *testing.T) {
+func TestTheRolesOfTheDocumentationSuffice(t *testing.T) {
 	c := controlPlane(t)
 	kubeconfig := c.Config.Paths.Kubeconfig()
 	if err := c.CreateNodes(t.Context(), 1, largeNode("only")); err != nil {

@@ -172,7 +172,7 @@ func TestMetricsOfANode(t *testing.T) {
 }
 
 // The formats are those of this host's kernel.
-func TestThisHostsKernel(t *testing.T) {
+func TestFormatsAreThoseOfThisHostsKernel(t *testing.T) {
 	host := Host{}.withDefaults()
 	sets, err := host.hierarchy()
 	if err != nil || !sets.v1 {

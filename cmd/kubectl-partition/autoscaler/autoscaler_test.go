@@ -23,7 +23,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-func TestTargetsThatNeedARequestOfCPU(t *testing.T) {
+func TestOnlySharesOfTheRequestedCPUNeedARequest(t *testing.T) {
 	metric := func(name v1.ResourceName, kind autoscalingv2.MetricTargetType) autoscalingv2.MetricSpec {
 		return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: name, Target: autoscalingv2.MetricTarget{Type: kind}}}
 	}

@@ -38,7 +38,7 @@ func readRelease(t testing.TB) []Source {
 }
 
 // What is there was counted by hand: four workloads, two with their namespace, which all ask.
-func TestManifestsOfARelease(t *testing.T) {
+func TestManifestsOfOpenShiftHaveNoFindings(t *testing.T) {
 	sources := readRelease(t)
 	options := Options{Require: "management"}
 	r := Lint(sources, options)

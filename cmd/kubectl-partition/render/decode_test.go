@@ -65,7 +65,7 @@ func rendered(t *testing.T, target render.Target) map[string]render.File {
 	return files
 }
 
-func TestPinningFileIsTheKubelets(t *testing.T) {
+func TestKubeletReadsThePinningFile(t *testing.T) {
 	file := rendered(t, render.Tree)["etc/kubernetes/openshift-workload-pinning"]
 	host, err := cpuset.Parse("0-55")
 	if err != nil {
@@ -110,7 +110,7 @@ func decodeKubelet(t *testing.T, data []byte) *kubeletconfig.KubeletConfiguratio
 	return object.(*kubeletconfig.KubeletConfiguration)
 }
 
-func TestKubeletDropInIsTheKubelets(t *testing.T) {
+func TestKubeletReadsItsDropIn(t *testing.T) {
 	file := rendered(t, render.Tree)["etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf"]
 	got := decodeKubelet(t, file.Content)
 	if got.ReservedSystemCPUs != "0-1,28-29" || got.CPUManagerPolicy != "static" || got.CPUManagerPolicyOptions["strict-cpu-reservation"] != "true" {
@@ -127,7 +127,7 @@ func TestKubeletDropInIsTheKubelets(t *testing.T) {
 	}
 }
 
-func TestAdmissionConfigurationIsKubeAPIServers(t *testing.T) {
+func TestKubeAPIServerReadsTheAdmissionConfiguration(t *testing.T) {
 	file := rendered(t, render.Tree)["etc/kubernetes/admission/configuration.yaml"]
 	path := filepath.Join(t.TempDir(), "configuration.yaml")
 	if err := os.WriteFile(path, file.Content, 0o600); err != nil {
@@ -188,9 +188,9 @@ func TestMachineConfigIsIgnition(t *testing.T) {
 	}
 }
 
-// TestKubeadm validates the configuration as kubeadm config validate does, and applies the
-// patches to kubeadm's own static pods and configuration of the kubelet.
-func TestKubeadm(t *testing.T) {
+// The test validates the configuration as kubeadm config validate does, and applies the patches to
+// kubeadm's own static pods and configuration of the kubelet.
+func TestKubeadmTakesItsConfigurationAndPatches(t *testing.T) {
 	directory := t.TempDir()
 	files := rendered(t, render.Kubeadm)
 	for path, file := range files {

@@ -117,7 +117,7 @@ func TestValidateWarns(t *testing.T) {
 }
 
 // Pools that confine nothing reserve nothing, and keep the host nowhere.
-func TestPoolsThatConfineNothing(t *testing.T) {
+func TestPoolsThatConfineNothingReserveNothing(t *testing.T) {
 	for name, configuration := range map[string]render.NodeConfiguration{
 		"every CPU": {CPUs: "0-3", Partitions: pools("management", "0-3"), Host: render.HostParts},
 		"no CPU":    {CPUs: "0-3", Partitions: pools("management", ""), Host: render.HostParts},

@@ -114,7 +114,7 @@ func TestRender(t *testing.T) {
 }
 
 // The design's section 7 has the form of CRI-O's drop-in, to the byte.
-func TestCRIODropInIsTheDesigns(t *testing.T) {
+func TestCRIODropInIsAsInTheDesign(t *testing.T) {
 	design, err := os.ReadFile("../../../docs/dev/design.md")
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func nodeOf(t *testing.T, role string, types ...string) render.Node {
 }
 
 // What somebody has to know or to do for some nodes, and not for others.
-func TestRenderTells(t *testing.T) {
+func TestRenderNotesWhatHoldsForSomeNodes(t *testing.T) {
 	master, worker := nodeOf(t, "master", "management"), nodeOf(t, "worker", "management")
 	unconfined := worker
 	unconfined.Pools, unconfined.CPUManagerPolicy = partition.Pools{"management": cpuset.New()}, "none"

@@ -70,7 +70,7 @@ func compare(t *testing.T, got Result, want partitiontest.Want) {
 	}
 }
 
-func TestWhatIsKnownOfTheNamespaceAndTheTypes(t *testing.T) {
+func TestNamespaceAndTypesDecideWhetherAPodIsPartitioned(t *testing.T) {
 	limitRange := func(item v1.LimitRangeItem) Namespace {
 		item.Type = v1.LimitTypeContainer
 		return Namespace{LimitRanges: []*v1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "of-cpu"}, Spec: v1.LimitRangeSpec{Limits: []v1.LimitRangeItem{item}}}}}
@@ -128,7 +128,7 @@ func TestWhatIsKnownOfTheNamespaceAndTheTypes(t *testing.T) {
 	}
 }
 
-func TestPodsOfATemplate(t *testing.T) {
+func TestPodsOfATemplateHaveNoWarningOfItsAuthor(t *testing.T) {
 	template := &v1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{partition.TargetAnnotation("management"): "", partition.WarningAnnotation: "of its author"}},
 		Spec:       v1.PodSpec{Containers: []v1.Container{podtest.Container("c", "cpu=400m memory=1Mi", "cpu=500m")}},
@@ -146,7 +146,7 @@ func TestPodsOfATemplate(t *testing.T) {
 }
 
 // A manifest that lacks everything is no reason to fail: lint reads such templates.
-func TestAnEmptyPod(t *testing.T) {
+func TestAnEmptyPodIsOrdinary(t *testing.T) {
 	got, err := Pod(&v1.Pod{}, Namespace{}, nil)
 	if err != nil || got.Decision.Outcome != partition.Ordinary || got.Messages != nil {
 		t.Errorf("got %+v, %v, want an ordinary pod", got, err)

@@ -270,7 +270,7 @@ func TestTheGateIsOpenWhereNobodyKnows(t *testing.T) {
 	}
 }
 
-func TestManagedFieldsTellWhenTheLatchWasWritten(t *testing.T) {
+func TestManagedFieldsSayWhenTheLatchWasWritten(t *testing.T) {
 	at := func(minute int) *metav1.Time { return ptr.To(metav1.NewTime(time.Unix(int64(60*minute), 0))) }
 	entry := func(minute int, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Time: at(minute), FieldsV1: metav1.NewFieldsV1(fields)}
@@ -456,10 +456,10 @@ func TestOnlyAMissingRightIsCalledOne(t *testing.T) {
 	}
 }
 
-func TestKubeletsTellTheSizesOfTheirPools(t *testing.T) {
+func TestKubeletsReportTheSizesOfTheirPools(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		switch request.URL.Path {
-		case "/api/v1/nodes/told/proxy/metrics":
+		case "/api/v1/nodes/answers/proxy/metrics":
 			fmt.Fprintf(w, "# TYPE %s gauge\n%s{workload_type=\"management\"} 2\n%s{workload_type=\"infra\"} 0\n", poolMetric, poolMetric, poolMetric)
 		default:
 			w.WriteHeader(http.StatusForbidden)
@@ -468,14 +468,14 @@ func TestKubeletsTellTheSizesOfTheirPools(t *testing.T) {
 	defer server.Close()
 	r := newReader()
 	r.client = kubernetes.NewForConfigOrDie(&rest.Config{Host: server.URL})
-	for _, node := range []string{"told", "refused"} {
+	for _, node := range []string{"answers", "refused"} {
 		for _, workloadType := range []string{"management", "infra", "new"} {
 			r.nodeOf(node, workloadType).reports = true
 		}
 	}
 	r.nodeOf("gone", "management") // its pods are left, and it does not report
 	r.readPools(t.Context())
-	want := map[nodeType]*int{{"told", "management"}: ptr.To(2), {"told", "infra"}: ptr.To(0), {"told", "new"}: nil, {"refused", "management"}: nil, {"gone", "management"}: nil}
+	want := map[nodeType]*int{{"answers", "management"}: ptr.To(2), {"answers", "infra"}: ptr.To(0), {"answers", "new"}: nil, {"refused", "management"}: nil, {"gone", "management"}: nil}
 	for key, cpus := range want {
 		if got := r.nodes[key].PoolCPUs; !reflect.DeepEqual(got, cpus) {
 			t.Errorf("the pool of %v has %v CPUs, want %v", key, ptr.Deref(got, -1), ptr.Deref(cpus, -1))
