@@ -143,7 +143,7 @@ func TestPodsThatDoNotAskPass(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatTheCacheDoesNotKnowYet(t *testing.T) {
+func TestANamespaceThatTheCacheHasNotSeenIsRead(t *testing.T) {
 	p, client := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("late", "", ""))
 	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	// The cache is stopped in the past by a lister of its own.
@@ -161,7 +161,7 @@ func TestANamespaceThatTheCacheDoesNotKnowYet(t *testing.T) {
 	}
 }
 
-func TestWithoutCachesClientsComeAgain(t *testing.T) {
+func TestWithoutCachesClientsMustTryAgain(t *testing.T) {
 	p := newPlugin(config.Configuration{})
 	client := fake.NewClientset()
 	p.SetExternalKubeClientSet(client)

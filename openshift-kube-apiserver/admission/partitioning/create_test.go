@@ -87,7 +87,7 @@ func TestAForgedPartitionedPodIsRefused(t *testing.T) {
 }
 
 // An autoscaler's webhook: what it says of memory stands, what it says of cpu is told of.
-func TestRecommendationsOfAWebhook(t *testing.T) {
+func TestWebhooksMayChangeMemoryAndNotCPU(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"),
 		limitRange(v1.LimitRangeItem{Default: cpuOf("2"), DefaultRequest: cpuOf("100m")}))
 	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })

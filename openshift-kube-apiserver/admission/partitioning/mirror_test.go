@@ -61,7 +61,7 @@ func expectMirror(t *testing.T, p *plugin, byCores bool) {
 }
 
 // Anybody but the node itself cannot have a pod exempt, in either phase.
-func TestMirrorsOfOthersArePodsLikeAnyOther(t *testing.T) {
+func TestMirrorPodsOfOthersArePodsLikeAnyOther(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("plain", "", ""))
 	for name, as := range map[string]user.Info{
 		"nobody":                      nil,

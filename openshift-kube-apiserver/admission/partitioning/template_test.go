@@ -34,7 +34,7 @@ import (
 	"workload.openshift.io/partition/partitiontest"
 )
 
-func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
+func TestTemplatesOfSkippedPodsGiveAWarning(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), partitiontest.Namespace("plain", "", ""))
 	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	pod := newPod(map[string]string{managementTarget: ""})
@@ -67,7 +67,7 @@ func TestTemplatesThatWouldBeIgnoredGiveAWarning(t *testing.T) {
 }
 
 // Pods of these become Guaranteed by defaulting, which a template has not seen.
-func TestTemplatesThatDefaultingMakesGuaranteed(t *testing.T) {
+func TestTemplatesThatDefaultingMakesGuaranteedGiveAWarning(t *testing.T) {
 	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"))
 	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	one, memory := resource.MustParse("1"), resource.MustParse("1Gi")

@@ -198,7 +198,7 @@ func TestTheLatchIsWrittenAgainAfterAFailure(t *testing.T) {
 }
 
 // Nodes that have no kubelet of ours keep no type from becoming active.
-func TestNodesThatDoNotCount(t *testing.T) {
+func TestNodesThatDoNotCountKeepNoTypeInactive(t *testing.T) {
 	labelled := func(name string, labels map[string]string, types ...string) *v1.Node {
 		n := partitiontest.Node(name, types...)
 		n.Labels = labels

@@ -87,7 +87,7 @@ func of(t *testing.T, s *Source, namespace string) (Constraints, admission.Attri
 }
 
 // Upstream says what an object requires; whether the plugin heeds that, its own tests say.
-func TestDemands(t *testing.T) {
+func TestConstraints(t *testing.T) {
 	for name, test := range map[string]struct {
 		object  runtime.Object
 		counts  bool

@@ -51,9 +51,9 @@ func resourceQuota(name v1.ResourceName, scopes ...v1.ResourceQuotaScope) *v1.Re
 		Status: v1.ResourceQuotaStatus{Hard: hard, Used: v1.ResourceList{name: resource.MustParse("0")}}}
 }
 
-// namespaceDemands are objects that constrain cpu, or seem to; refuses is part of what
+// namespaceConstraints are objects that constrain cpu, or seem to; refuses is part of what
 // upstream says of a pod without cpu, and empty if it says nothing.
-var namespaceDemands = map[string]struct {
+var namespaceConstraints = map[string]struct {
 	object  runtime.Object
 	zero    bool
 	refuses string
@@ -75,8 +75,8 @@ var namespaceDemands = map[string]struct {
 	"a quota that counts other pods":       {resourceQuota(v1.ResourceRequestsCPU, v1.ResourceQuotaScopeTerminating), false, ""},
 }
 
-func TestWhatTheNamespaceDemands(t *testing.T) {
-	for name, test := range namespaceDemands {
+func TestConstraintsOfTheNamespaceAreKept(t *testing.T) {
+	for name, test := range namespaceConstraints {
 		t.Run(name, func(t *testing.T) {
 			p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), test.object)
 			partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
