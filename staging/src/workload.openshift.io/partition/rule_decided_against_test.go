@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-func TestDecidedAgainst(t *testing.T) {
+func TestPodsOfTypesDecidedAgainstAreNotPartitioned(t *testing.T) {
 	against := Policy{Gate: Always(ReasonDecidedAgainst)}
 	expectRule(t, ReasonDecidedAgainst, map[string]ruleTest{
 		"an installer decided so":       {pod: pod(nil, container("a", "cpu=100m memory=1Mi", "")), policy: against, holds: true},
