@@ -59,7 +59,7 @@ func validate(s state.State, online, reserved cpuset.CPUSet, strict bool) error 
 
 // The kubelet starts although the reserved CPUs are not the pools, and an assignment that holds a
 // reserved CPU in no pool stays, whether or not its container runs.
-func TestReservedCPUsBesideThePools(t *testing.T) {
+func TestReservedCPUsNeedNotBeThePools(t *testing.T) {
 	online := cpuset.New(0, 1, 2, 3)
 	running, exited := []runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_RUNNING}, []runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_EXITED}
 	for name, test := range map[string]struct {
@@ -120,7 +120,7 @@ func TestReservedCPUsBesideThePools(t *testing.T) {
 }
 
 // On a small host, pools and reserved CPUs may together be all of its CPUs.
-func TestEveryCPUReserved(t *testing.T) {
+func TestEveryCPUMayBeReserved(t *testing.T) {
 	restarted(t, &fakeRuntime{})
 	host.static = true
 	current.Store(newNode(partition.Pools{"management": cpuset.New(0)}, cpuset.New(0, 1), cpuset.New(), cpuset.New(0, 1)))

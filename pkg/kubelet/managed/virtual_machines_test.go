@@ -97,7 +97,7 @@ func TestVirtualMachinesArePlacedByTheirPodsCgroup(t *testing.T) {
 
 // A container without a cpuset stays without one, whatever becomes of the pools. One to which a
 // kubelet gave a cpuset, say on cgroup v1, moves like any other.
-func TestPreviousContainersOfVirtualMachines(t *testing.T) {
+func TestPreviousContainersOfVirtualMachinesStayWithoutACpuset(t *testing.T) {
 	right := &runtimeapi.LinuxContainerResources{CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000}
 	with := func(cpus string) *runtimeapi.LinuxContainerResources {
 		return &runtimeapi.LinuxContainerResources{CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000, CpusetCpus: cpus}
@@ -155,7 +155,7 @@ func TestPreviousContainersOfVirtualMachines(t *testing.T) {
 	})
 }
 
-func TestPreviousPodCgroupsOfVirtualMachines(t *testing.T) {
+func TestPreviousPodCgroupsOfVirtualMachinesFollowThePools(t *testing.T) {
 	for name, test := range map[string]struct {
 		pools      partition.Pools // nil means that the file has gone
 		v1, static bool
