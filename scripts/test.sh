@@ -297,7 +297,7 @@ run_nodes() {
   node_part "virtual machine: core" e2e-vm-core
   if [[ $oldest != "$release" ]]; then
     skipped "end-to-end core on $oldest, race detector" "its binaries take long to build; make test-all or make e2e-race RELEASE=$oldest runs it"
-    skipped "TestKubeletsOfOlderReleases" "their binaries take long to build; make test-all or make e2e runs it"
+    skipped "TestKubeletsOfOlderReleasesKeepPools" "their binaries take long to build; make test-all or make e2e runs it"
   fi
   skipped "the long end-to-end tests" "they, and the unpatched binaries that they need, take a quarter of an hour; make test-all or make e2e runs them"
   skipped "the roll-back of a companion on a real node" "it waits for a minute and a half; make test-all or make operators-e2e runs it"

@@ -20,7 +20,7 @@ import (
 
 // A type becomes active when every node that counts reports its cores, and then stays active,
 // whatever joins and restarts. The plugin's configuration can decide instead. What OpenShift's
-// object Infrastructure decides is TestInfrastructure's.
+// object Infrastructure decides is TestInfrastructureDecidesOnTheType's.
 func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	in(t)
 	with := config

@@ -29,16 +29,16 @@ import (
 
 // A CPU that comes after the kubelet has started belongs to nobody until it starts again, and an
 // Event says so.
-func TestAddedCPUs(t *testing.T) {
+func TestAddedCPUsNeedARestart(t *testing.T) {
 	in(t, vm)
 	needsCPUs(t, 4)
 	if !config.Dedicated {
 		t.Skip("the CPUs of this host are not ours to switch off")
 	}
-	underEachPolicy(t, addedCPUs)
+	underEachPolicy(t, addedCPUsNeedARestart)
 }
 
-func addedCPUs(t *testing.T, c *host.Cluster) {
+func addedCPUsNeedARestart(t *testing.T, c *host.Cluster) {
 	all := fixture.CPUs(t, allCPUs(t))
 	last := slices.Max(all.List())
 	set := func(state string) {

@@ -36,7 +36,7 @@ import (
 
 // kubectl partition audit finds nothing on a node with pods of every kind. It finds and names
 // each violation that is planted, and nothing once that is repaired.
-func TestAudit(t *testing.T) {
+func TestAuditFindsEachViolation(t *testing.T) {
 	in(t, vm, long)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")

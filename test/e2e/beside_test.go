@@ -18,7 +18,7 @@ import (
 
 // A patched and an unpatched control plane run side by side, and the end of one leaves nothing
 // of it, and the other as it was.
-func TestControlPlanesRunBesideEachOther(t *testing.T) {
+func TestControlPlanesRunSideBySide(t *testing.T) {
 	in(t, long)
 	needsUpstream(t)
 	patched := apiServer(t)

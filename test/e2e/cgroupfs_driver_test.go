@@ -9,7 +9,7 @@ import (
 // Cgroups of pods are confined and freed with the cgroupfs driver on cgroup v2, too. Other
 // tests in a VM have the systemd driver. The name of this file puts it before those of its part
 // that share a node, so that node starts once.
-func TestPodCgroupsWithTheCgroupfsDriver(t *testing.T) {
+func TestPodCgroupsAreConfinedWithTheCgroupfsDriver(t *testing.T) {
 	in(t, vm)
 	if config.CgroupDriver != host.SystemdDriver {
 		t.Skip("the other tests have the cgroupfs driver on this host")

@@ -23,7 +23,7 @@ import (
 
 // OpenShift's object Infrastructure decides on the type management, from the installer's first
 // minute on. The nodes, and a latch of another time, have their say in other types only.
-func TestInfrastructure(t *testing.T) {
+func TestInfrastructureDecidesOnTheType(t *testing.T) {
 	in(t)
 	with := config
 	with.WithoutNode = true

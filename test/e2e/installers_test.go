@@ -36,12 +36,12 @@ import (
 
 // The kubelet starts in every state that installers produce, one after another, whatever was
 // before.
-func TestKubeletStartsInStatesOfInstallers(t *testing.T) {
+func TestKubeletStartsInEveryStateOfInstallers(t *testing.T) {
 	in(t, vm)
-	underEachPolicy(t, kubeletStartsInStatesOfInstallers)
+	underEachPolicy(t, kubeletStartsInEveryStateOfInstallers)
 }
 
-func kubeletStartsInStatesOfInstallers(t *testing.T, c *host.Cluster) {
+func kubeletStartsInEveryStateOfInstallers(t *testing.T, c *host.Cluster) {
 	before := keepConfiguration(t, c)
 	const (
 		empty = `{"management": {"cpuset": ""}}`
@@ -143,12 +143,12 @@ func expectTypes(t *testing.T, c *host.Cluster, want string) {
 
 // Pools and reserved CPUs that differ are united, whichever has more, and the kubelet starts. A
 // container that exclusively holds a CPU of the difference keeps it, unless a pool wants it.
-func TestReservedCPUsThatAreNotThePools(t *testing.T) {
+func TestReservedCPUsAndPoolsAreUnited(t *testing.T) {
 	in(t)
-	underEachPolicy(t, reservedCPUsThatAreNotThePools)
+	underEachPolicy(t, reservedCPUsAndPoolsAreUnited)
 }
 
-func reservedCPUsThatAreNotThePools(t *testing.T, c *host.Cluster) {
+func reservedCPUsAndPoolsAreUnited(t *testing.T, c *host.Cluster) {
 	before := keepConfiguration(t, c)
 	reserve := func(cpus string) {
 		c.Config.KubeletConfiguration = before + fmt.Sprintf("reservedSystemCPUs: %q\n", cpus)

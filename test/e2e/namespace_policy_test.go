@@ -42,7 +42,7 @@ import (
 
 // The policy of docs/user/namespaces.md: only whoever has the verb adds types to a namespace.
 // Everybody else who may write namespaces can do the rest.
-func TestNamespacePolicy(t *testing.T) {
+func TestOnlyThoseWithTheVerbAddTypesToANamespace(t *testing.T) {
 	in(t)
 	c := apiServer(t)
 	policy := installNamespacePolicy(t, c)

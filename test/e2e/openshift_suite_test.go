@@ -17,7 +17,7 @@ import (
 // The assertions of OpenShift's conformance suite (openshift/origin,
 // test/extended/cpu_partitioning) hold, whoever decides on the type. TestRuntimeAndKubeletAgree
 // has those about a file that has gone or has an empty cpuset.
-func TestAssertionsOfOpenShiftsSuite(t *testing.T) {
+func TestAssertionsOfOpenShiftsSuiteHold(t *testing.T) {
 	in(t)
 	with := config
 	with.Pinning, with.CPUManagerPolicy = pinning, "none"

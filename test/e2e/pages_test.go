@@ -38,7 +38,7 @@ var pages = []string{"install.md", "annotate.md", "verify.md", "fleet.md", "swit
 
 // The commands of the pages, as printed, one after another, do on a node what the pages say, and
 // print what stands below them.
-func TestCommandsOfThePages(t *testing.T) {
+func TestCommandsOfThePagesWork(t *testing.T) {
 	in(t)
 	if config.Supervisor != host.Systemd || runtime.NumCPU() != 8 {
 		t.Skip("the pages show a node of eight CPUs, whose kubelet is a systemd unit")

@@ -115,7 +115,7 @@ func TestPlanForetellsWhatTheKubeletDoes(t *testing.T) {
 	t.Run("a pod no longer fits", func(t *testing.T) {
 		namespace := alone(t)
 		restart(t, c, "")
-		// As in TestPodsThatNoLongerFit.
+		// As in TestPodsThatNoLongerFitAreNamed.
 		request := fmt.Sprintf("cpu=%dm memory=16Mi", (runtime.NumCPU()*1000-500)/2-50)
 		first := start(t, c, namespace, fixture.Pod("first", nil, fixture.Container("c", fixture.Awake, request, "")))[0]
 		time.Sleep(2 * time.Second) // the kubelet goes by the time of creation, in seconds

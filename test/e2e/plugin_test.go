@@ -63,7 +63,7 @@ func runPlugin(t testing.TB, args ...string) (stdout, stderr string, code int) {
 }
 
 // What kubectl partition says of a cluster is what is there.
-func TestPluginOnACluster(t *testing.T) {
+func TestPluginSaysWhatIsThere(t *testing.T) {
 	in(t)
 	c := partitioned(t)
 	quietNode(t, c)

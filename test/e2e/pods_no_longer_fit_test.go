@@ -35,7 +35,7 @@ import (
 
 // Pools that grow take cpu from allocatable, and a kubelet that starts rejects what no longer
 // fits, running or not. The log says so beforehand, and an Event names the pods.
-func TestPodsThatNoLongerFit(t *testing.T) {
+func TestPodsThatNoLongerFitAreNamed(t *testing.T) {
 	in(t, long)
 	c := partitioned(t)
 	quietNode(t, c)

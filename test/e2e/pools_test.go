@@ -71,7 +71,7 @@ func poolsChange(t *testing.T, c *host.Cluster) {
 
 // Two types have a pool each, of any shape: with holes, across NUMA nodes, with one of two
 // siblings. Each pod has exactly its CPUs, beside one with an exclusive CPU.
-func TestPoolsOfEveryShape(t *testing.T) {
+func TestPoolsMayHaveAnyShape(t *testing.T) {
 	in(t, vm, vmCore)
 	needsCPUs(t, 8)
 	c := partitioned(t)

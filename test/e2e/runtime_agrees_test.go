@@ -131,12 +131,12 @@ func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
 
 // A runtime that does not report resources, as cri-dockerd, gets each container's cpuset once in
 // a kubelet's lifetime.
-func TestRuntimeThatReportsNoResources(t *testing.T) {
+func TestRuntimeThatReportsNoResourcesGetsEachCpusetOnce(t *testing.T) {
 	in(t, long)
-	underEachPolicy(t, runtimeThatReportsNoResources)
+	underEachPolicy(t, runtimeThatReportsNoResourcesGetsEachCpusetOnce)
 }
 
-func runtimeThatReportsNoResources(t *testing.T, c *host.Cluster) {
+func runtimeThatReportsNoResourcesGetsEachCpusetOnce(t *testing.T, c *host.Cluster) {
 	proxy := sharedThroughProxy(t, c)
 	proxy.Then("ContainerStatus", func(answer proto.Message) error {
 		if status := answer.(*runtimeapi.ContainerStatusResponse).GetStatus(); status != nil {

@@ -170,7 +170,7 @@ func expectKubelet(t *testing.T, c *host.Cluster, version string) {
 
 // Patched kubelets of older releases keep pools as the newest one does. A node goes from one to
 // the other and back while its pods run on, and so does kube-apiserver.
-func TestKubeletsOfOlderReleases(t *testing.T) {
+func TestKubeletsOfOlderReleasesKeepPools(t *testing.T) {
 	in(t)
 	if olderBin == "" {
 		t.Skip("no binaries of older releases were given; make test-all and make e2e build them")
@@ -280,7 +280,7 @@ func TestUnpatchedKubelet(t *testing.T) {
 
 // An unpatched kube-apiserver partitions no pods: those that ask run as ordinary pods, outside
 // the pool. Partitioned pods run on.
-func TestUnpatchedServer(t *testing.T) {
+func TestUnpatchedServerPartitionsNoPods(t *testing.T) {
 	in(t, long)
 	needsUpstream(t)
 	c := partitioned(t)

@@ -31,12 +31,12 @@ import (
 
 // A static pod whose manifest has a UID of its own is on its pool, and has its weight, whether
 // it was created before the file came or after, and is an ordinary pod once the file has gone.
-func TestStaticPodWithItsOwnUID(t *testing.T) {
+func TestStaticPodsWithAUIDOfTheirOwnArePartitioned(t *testing.T) {
 	in(t, core, long)
-	underEachPolicy(t, staticPodWithItsOwnUID)
+	underEachPolicy(t, staticPodsWithAUIDOfTheirOwnArePartitioned)
 }
 
-func staticPodWithItsOwnUID(t *testing.T, c *host.Cluster) {
+func staticPodsWithAUIDOfTheirOwnArePartitioned(t *testing.T, c *host.Cluster) {
 	t.Cleanup(func() { restart(t, c, pinning) })
 	const name = "own-uid"
 	manifest := staticPod(name, asks, fixture.Awake, "cpu=400m memory=16Mi", "")

@@ -36,7 +36,7 @@ import (
 // Runtimes size a virtual machine by the cpusets of its containers. So under the policy none on
 // cgroup v2 these have none, and the pod's cgroup is confined instead. Here an ordinary runtime
 // has a RuntimeClass with an overhead, which is all that a kubelet can see of a virtual machine.
-func TestVirtualMachines(t *testing.T) {
+func TestVirtualMachinesAreConfinedByTheirPodsCgroup(t *testing.T) {
 	in(t, vm, long)
 	c := partitioned(t)
 	quietNode(t, c)
