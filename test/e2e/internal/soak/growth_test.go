@@ -64,7 +64,7 @@ func TestGrowthIsThatOfAllLifetimesTogether(t *testing.T) {
 	}
 }
 
-func TestFewSamplesTellNothing(t *testing.T) {
+func TestFewSamplesShowNoGrowth(t *testing.T) {
 	g := GrowthOf(samplesOf(1, 1e6, 0), Bounds)
 	for _, g := range g {
 		if g.Beyond() || !strings.Contains(g.String(), "too few") {
