@@ -276,8 +276,8 @@ run_nodes() {
     for letters in A-N O-Z; do
       node_part "virtual machine: the suite, $letters" e2e-vm 'E2E_RUN=^TestSuite$$' "E2E_SUITE=^Test[$letters]" OLDER=
     done
-    node_part "virtual machine: a node's life, isolated CPUs" e2e-vm 'E2E_RUN=^Test(Node|IsolatedCPUs)$$'
-    node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TwoNodes|HostDaemonsOnThePool)$$'
+    node_part "virtual machine: a node's life, isolated CPUs" e2e-vm 'E2E_RUN=^Test(NodeSurvivesRebootsAndFailures|IsolatedCPUsChangeNoPool)$$'
+    node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TypeIsActiveOnceBothNodesHaveIt|HostDaemonsOnThePool)$$'
     # All of them take half an hour. These are what the companion is for, kills and power cuts.
     node_part "virtual machine: companions" operators-e2e-vm 'E2E_RUN=/(gets_CPUs_of_its_own|killed_at_each_step|power_fails)'
     # All of the specs take an hour. These are one or two of each kind.

@@ -30,7 +30,7 @@ import (
 // The kernel argument isolcpus changes neither the pool nor exclusive CPUs under the static policy.
 // Under the policy none, containers do not run on CPUs that it isolates: neither without a pinning
 // file nor with one.
-func TestIsolatedCPUs(t *testing.T) {
+func TestIsolatedCPUsChangeNoPool(t *testing.T) {
 	n := bootNode(t, `{"management": {"cpuset": "0-1"}}`, vm.Config{Append: "isolcpus=6-7 nohz_full=6-7"}, host.Config{})
 	for _, file := range []string{"isolated", "nohz_full"} {
 		if list := n.run(t, "cat /sys/devices/system/cpu/"+file); list != "6-7" {

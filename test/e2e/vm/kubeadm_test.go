@@ -221,7 +221,7 @@ func (n kubeadmNode) expectVersion(t *testing.T, r kubeadmRelease) {
 
 // What users without OpenShift do: kubeadm makes a cluster of this project's images and packages, with
 // the control plane in its pool, a second node joins, and both are upgraded by a minor release.
-func TestKubeadm(t *testing.T) {
+func TestKubeadmMakesAndUpgradesAPartitionedCluster(t *testing.T) {
 	if *kubeadmImages == "" || *olderKubeadmImages == "" {
 		t.Skip("no images for kubeadm were given; make e2e-kubeadm builds them")
 	}

@@ -34,7 +34,7 @@ import (
 
 // What happens to hosts happens to one node: it reboots, its kubelet hangs, a CPU goes offline,
 // the power fails, memory runs out. Each time its pods run again or run on, on their CPUs.
-func TestNode(t *testing.T) {
+func TestNodeSurvivesRebootsAndFailures(t *testing.T) {
 	// This is for the last step. The usual threshold would be too low: the kubelet does not count
 	// the kernel's own memory, some hundred megabytes, and before its count is that low the VM
 	// does little but read its programs again. The transition period is short because no pod is

@@ -22,7 +22,7 @@ var olderBin = flag.String("older-bin", "", "directory of the patched kubelet of
 
 // In a cluster of two nodes, a type becomes active when both have it. It stays active while one
 // node is drained and its kubelet upgraded.
-func TestTwoNodes(t *testing.T) {
+func TestTypeIsActiveOnceBothNodesHaveIt(t *testing.T) {
 	if *olderBin == "" {
 		t.Skip("no binaries of an older release were given; make e2e-vm builds them")
 	}
