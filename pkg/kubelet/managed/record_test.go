@@ -24,6 +24,7 @@ import (
 	"strings"
 	"testing"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
@@ -82,13 +83,61 @@ func TestRecordsOfOtherVersionsAreRead(t *testing.T) {
 	writeRecord(t, `{"reservedCPUs":"0-1","sets":["2-3","0-1"]}`+"\n") // of a later one, without a checksum
 	expectRecord(t, "0-1", "2-3", "0-1")
 	n.writeRecord(nil)
-	// Those versions know no checksum. This is what they read of the present version's record.
+	expectPreviousVersionReads(t, "0-1", "2-3", "2", "0", "1")
+}
+
+// expectPreviousVersionReads checks what the versions that know no checksum read of the record.
+func expectPreviousVersionReads(t *testing.T, reserved string, sets ...string) {
+	t.Helper()
 	var before struct {
 		ReservedCPUs string   `json:"reservedCPUs"`
 		Sets         []string `json:"sets,omitempty"`
 	}
-	if data, err := os.ReadFile(recordPath); err != nil || json.Unmarshal(data, &before) != nil || before.ReservedCPUs != "0-1" || len(before.Sets) != 4 {
-		t.Errorf("a previous version reads %+v (%v)", before, err)
+	data, err := os.ReadFile(recordPath)
+	if err == nil {
+		err = json.Unmarshal(data, &before)
+	}
+	slices.Sort(before.Sets)
+	slices.Sort(sets)
+	if err != nil || before.ReservedCPUs != reserved || !slices.Equal(before.Sets, sets) {
+		t.Errorf("a previous version reads %+v (%v), want the pools %s and the sets %q", before, err, reserved, sets)
+	}
+}
+
+// The version changes together with the pools. What the previous one gave to containers is taken
+// back, and that version may come back before this is done.
+func TestPoolsMayChangeWithTheVersion(t *testing.T) {
+	for name, test := range map[string]struct {
+		partitioned bool
+		has, want   string
+	}{
+		"a partitioned container on the previous pool":                 {partitioned: true, has: "2", want: "0-1"},
+		"a container on the previous pool that is ordinary now":        {has: "2", want: "2-3"},
+		"an ordinary container on what the previous pool left":         {has: "0-1,3", want: "2-3"},
+		"an ordinary container that somebody else put on the new pool": {has: "1-2", want: "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := ordinaryPod()
+			if test.partitioned {
+				pod = partitionedPod()
+			}
+			on(t, management)
+			runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpusetCpus: test.has, CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000}}
+			restarted(t, runtime)
+			writeRecord(t, `{"reservedCPUs":"2","sets":["0-1,3","2"]}`)
+			var err error
+			if host.previous, err = readRecord(); err != nil {
+				t.Fatal(err)
+			}
+			current.Load().writeRecord(host.previous.sets)
+			reconcile(pod, runtime, cpuset.New())
+			if len(runtime.updates) != 1 || runtime.updates[0].CpusetCpus != test.want {
+				t.Errorf("the updates are %v, want one to the CPUs %s", runtime.updates, test.want)
+			}
+			// The new pool, what it leaves, the previous sets, and the union of the new pools.
+			expectRecord(t, "0-1", "2-3", "0-1,3", "2", "0-1")
+			expectPreviousVersionReads(t, "0-1", "0-1", "2-3", "0-1,3", "2")
+		})
 	}
 }
 
