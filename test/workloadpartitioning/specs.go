@@ -37,6 +37,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/test/e2e/framework"
@@ -273,19 +274,24 @@ func namespaceLike(ctx context.Context, f *framework.Framework, like *v1.Namespa
 
 // skipUnlessActive skips the spec where pods of the type are not partitioned.
 func skipUnlessActive(ctx context.Context, f *framework.Framework, allows string) {
+	var partitioned bool
 	var warning string
-	for range 20 { // kube-apiserver may not have seen the namespace's annotation yet
+	// kube-apiserver may not have seen the namespace's annotation yet. Not gomega.Eventually, which would fail the spec.
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		pod, err := create(ctx, f, allows, podtest.Pod(asks(), podtest.Container("c", "cpu=10m memory=8Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return false, err
+		}
+		_, partitioned = partition.PartitionedType(pod)
+		warning = pod.Annotations[partition.WarningAnnotation]
+		return partitioned || warning == "", nil // without a warning it is unpatched, or decided against
+	})
+	if !wait.Interrupted(err) {
 		framework.ExpectNoError(err)
-		if _, partitioned := partition.PartitionedType(pod); partitioned {
-			return
-		}
-		if warning = pod.Annotations[partition.WarningAnnotation]; warning == "" {
-			break // unpatched, or decided against
-		}
-		time.Sleep(500 * time.Millisecond)
 	}
-	e2eskipper.Skipf("the type %s is not active here: %q", workloadType, warning)
+	if !partitioned {
+		e2eskipper.Skipf("the type %s is not active here: %q", workloadType, warning)
+	}
 }
 
 // create creates a pod, with a name and an image. Pods that never start ask for a scheduler that
