@@ -40,6 +40,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology/topologytest"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
@@ -346,6 +347,9 @@ func (h *testHost) useCommands(args ...string) {
 	h.waitHealthy(driver)
 }
 
+// A test waits this long for a condition, with this pause between two looks.
+const pause, patience = 10 * time.Millisecond, 10 * time.Second
+
 // waitHealthy waits until a kubelet that has been started is healthy.
 func (h *testHost) waitHealthy(driver driver) {
 	h.t.Helper()
@@ -354,14 +358,12 @@ func (h *testHost) waitHealthy(driver driver) {
 		h.t.Fatal(err)
 	}
 	url, err := healthz(k.flags, k.config)
-	for i := 0; err == nil && i < 500; i++ {
-		if err = probeHealthz(h.t.Context(), url); err == nil {
-			return
-		}
-		err = nil
-		time.Sleep(10 * time.Millisecond)
+	if err == nil {
+		err = poll.Until(h.t.Context(), pause, patience, func(ctx context.Context) error { return probeHealthz(ctx, url) })
 	}
-	h.t.Fatalf("the kubelet is not healthy: %v\n%s", err, h.read("kubelet.log"))
+	if err != nil {
+		h.t.Fatalf("the kubelet is not healthy: %v\n%s", err, h.read("kubelet.log"))
+	}
 }
 
 func quiet(t *testing.T) context.Context { return klog.NewContext(t.Context(), logr.Discard()) }

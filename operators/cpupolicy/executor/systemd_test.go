@@ -18,6 +18,7 @@ package executor
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ import (
 	systemdbus "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
@@ -307,13 +309,15 @@ func (s *fakeSystemd) checkRemoved(kubelet string) {
 
 func (h *testHost) waitFor(what string, condition func() bool) {
 	h.t.Helper()
-	for range 500 {
-		if condition() {
-			return
+	err := poll.Until(h.t.Context(), pause, patience, func(context.Context) error {
+		if !condition() {
+			return errors.New("it is not so yet")
 		}
-		time.Sleep(10 * time.Millisecond)
+		return nil
+	})
+	if err != nil {
+		h.t.Fatalf("%s: not within %s", what, patience)
 	}
-	h.t.Fatalf("%s: not within five seconds", what)
 }
 
 func TestTheHostUnitSwitchesAKubelet(t *testing.T) {
