@@ -208,7 +208,7 @@ func freePods(sets cpusets) bool {
 func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known bool) {
 	all := sets.all()
 	if !n.excludes() {
-		return all, all, host.previous.confined || (n != nil && !n.Pooled.IsEmpty())
+		return all, all, host.previous.mayHaveNarrowed() || (n != nil && !n.Pooled.IsEmpty())
 	}
 	observed.Lock()
 	assigned, ready := observed.state, observed.ready

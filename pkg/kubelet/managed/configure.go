@@ -94,7 +94,7 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 	if err != nil {
 		return err
 	}
-	if pools == nil && !host.previous.confined {
+	if off(pools != nil) {
 		return nil
 	}
 	for _, note := range notes {

@@ -46,8 +46,11 @@ import (
 // the feature is off.
 func partitions() (n *node, on bool) {
 	n = current.Load()
-	return n, n != nil || host.previous.confined
+	return n, !off(n != nil)
 }
+
+// off reports whether the feature is off: there is neither a pinning file nor a record.
+func off(file bool) bool { return !file && !host.previous.mayHaveNarrowed() }
 
 // previousKubelet is what the record says about previous kubelets.
 type previousKubelet struct {
@@ -61,6 +64,10 @@ type previousKubelet struct {
 	// unreadable means that the record does not reveal which.
 	unreadable bool
 }
+
+// mayHaveNarrowed reports whether a previous kubelet may have left cpusets that are narrower than
+// those of upstream. If none has, a cpuset needs no attention unless this kubelet's pools require it.
+func (p previousKubelet) mayHaveNarrowed() bool { return p.confined }
 
 // gave reports whether a previous kubelet may have given this cpuset to a container.
 func (p previousKubelet) gave(set cpuset.CPUSet) bool {

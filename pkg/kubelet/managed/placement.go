@@ -202,7 +202,7 @@ func (n *node) offPools(pod *v1.Pod, container string, examined outcome) cpuset.
 	switch {
 	case examined == unanswered:
 		return cpuset.New()
-	case has.IsEmpty() && pooled.IsEmpty() && (examined != unreported || !host.previous.confined):
+	case has.IsEmpty() && pooled.IsEmpty() && (examined != unreported || !host.previous.mayHaveNarrowed()):
 		// It has no cpuset and may use every CPU, so it needs none.
 		note(pod, container, free)
 		return free

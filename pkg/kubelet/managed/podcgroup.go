@@ -156,8 +156,10 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 	sets := hierarchy()
 	cpus := n.podCPUs(workloadType)
 	confined := !cpus.IsEmpty()
+	// On v2 freeing a pod's cgroup takes no more than the write.
+	widens := sets.v1 && !confined && host.previous.mayHaveNarrowed()
 	var isSandbox func(child string, has, before cpuset.CPUSet) bool
-	if sets.v1 && !confined && host.previous.confined {
+	if widens {
 		isSandbox = sandboxesOf(pod) // asks the runtime, so do it before taking the lock
 	}
 	classes.Lock()
@@ -177,7 +179,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 		if err := sets.fit(path, cpus, pool.Intersection(cpus)); err != nil {
 			return err
 		}
-	case sets.v1 && host.previous.confined:
+	case widens:
 		if err := sets.widenToParent(path, isSandbox); err != nil {
 			return err
 		}
