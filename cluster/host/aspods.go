@@ -12,8 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cluster/atomicfile"
 	"workload.openshift.io/kubernetes/cluster/image"
-	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
 	"workload.openshift.io/partition"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
+	"workload.openshift.io/kubernetes/cluster/atomicfile"
 	"workload.openshift.io/kubernetes/cluster/poll"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
+	"workload.openshift.io/kubernetes/cluster/atomicfile"
 	"workload.openshift.io/partition"
 )
 

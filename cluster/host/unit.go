@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/cgroups"
-	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
+	"workload.openshift.io/kubernetes/cluster/atomicfile"
 )
 
 // unitDir has the administrator's systemd units.

@@ -25,8 +25,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"workload.openshift.io/kubernetes/cluster/atomicfile"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/cluster/internal/atomicfile"
 )
 
 // Dir has a directory for each VM: its disk, its state, and what it printed.
