@@ -28,6 +28,7 @@ import (
 
 	"github.com/onsi/ginkgo/v2/reporters"
 	"github.com/onsi/ginkgo/v2/types"
+	"workload.openshift.io/kubernetes/cluster/atomicfile"
 )
 
 // Results are what became of specs, in a file, so that a run that is interrupted goes on where it
@@ -128,11 +129,7 @@ func (r *Results) write() error {
 	if err != nil {
 		return err
 	}
-	temporary := r.file + ".new"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	return os.Rename(temporary, r.file)
+	return atomicfile.Write(r.file, data, 0o644)
 }
 
 // WriteJUnit writes all results for programs that read JUnit's XML, in the order of their names.

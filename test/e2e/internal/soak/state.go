@@ -27,6 +27,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"workload.openshift.io/kubernetes/cluster/atomicfile"
 )
 
 // State is what all parts have done together. Each part goes on with the round after the last one
@@ -82,11 +84,7 @@ func (s *State) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	next := file(dir) + ".new"
-	if err := os.WriteFile(next, data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(next, file(dir))
+	return atomicfile.Write(file(dir), data, 0o644)
 }
 
 // Report says what all parts have done and found.
