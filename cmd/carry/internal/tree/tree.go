@@ -181,11 +181,7 @@ func (t *Tree) Save(s State) error {
 	if err != nil {
 		return err
 	}
-	temporary := t.statePath() + ".new"
-	if err := os.WriteFile(temporary, append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, t.statePath())
+	return disk.Write(t.statePath(), append(data, '\n'))
 }
 
 // Locked runs a step on a tree whose lock is not held yet.
