@@ -101,7 +101,8 @@ func parse(file string, data []byte) (*Lock, error) {
 	return lock, nil
 }
 
-// Write writes a lock file.
+// Write writes a lock file. It is the only file of this module that is replaced like this: cluster has
+// a package for that, of which the module must not know.
 func (l *Lock) Write(file string) error {
 	data, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {

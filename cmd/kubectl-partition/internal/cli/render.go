@@ -327,7 +327,8 @@ func (c *renderCommand) write(files []render.File) error {
 }
 
 // writeFile replaces a file as a whole, so that nobody reads half of it. Its mode does not
-// depend on the umask.
+// depend on the umask, and the temporary name begins with a dot, because a kubelet that watches the
+// directory would start a static pod from any other.
 func writeFile(name string, file render.File) error {
 	directory := filepath.Dir(name)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
