@@ -224,12 +224,28 @@ export-tree-test: ## Export the newest release as a repository, and run upstream
 	cd cmd/carry && go test -count=1 -timeout=120m -v -run='^TestExportOnUpstream' ./internal/exporttree -args -upstream
 
 .PHONY: e2e
-e2e: build $(GOTESTSUM) $(if $(SHORT),,kwok control-plane-images) $(PLUGIN) $(if $(OLDER),$(SPECS)) $(CARRY) ## Run the end-to-end tests against a real node on this host
+e2e: build $(GOTESTSUM) $(CARRY) $(if $(E2E_RUN),need-selected,$(addprefix need-,$(NEEDS))) ## Run the end-to-end tests against a real node on this host; E2E_RUN=TestNoLeak runs some, and builds what they need
+	cd test/e2e && $(GOTEST) $(SHORT) -count=1 -timeout=40m -run='$(E2E_RUN)' . -args $(E2E_ARGS) $(if $(SHORT),-upstream-bin=)
+
+# NEEDS are what some of these tests need, and say so in their first statement (test/e2e/needs_test.go). Without
+# OLDER there are no specs either: they take minutes to compile.
+NEEDS := unpatched-binaries older-binaries previous-binaries kwok control-plane-images plugin specs
+.PHONY: need-selected $(NEEDS:%=need-%)
+# As make is called by this name, --dry-run does not run it.
+need-selected: build
+	@needs="$$(cd test/e2e && $(ALIKE) go test -v -vet=off $(SHORT) -count=1 -run='$(E2E_RUN)' . -args -needs | grep ^need- || true)"; \
+	  [[ -z "$$needs" ]] || make --no-print-directory $$needs
+need-unpatched-binaries: $(CARRY)
 	@if [[ -z "$(SHORT)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver; fi
+need-older-binaries: $(CARRY)
 	@for release in $(OLDER); do $(CARRY) build $$release kubelet; done
 	@if [[ -n "$(OLDER)" ]]; then $(CARRY) build $(lastword $(OLDER)) kube-apiserver; fi
+need-previous-binaries: $(CARRY)
 	@if [[ -z "$(SHORT)" && -n "$(PREVIOUS)" ]]; then scripts/previous.sh "$(PREVIOUS)" $(RELEASE); fi
-	cd test/e2e && $(GOTEST) $(SHORT) -count=1 -timeout=40m -run='$(E2E_RUN)' . -args $(E2E_ARGS) $(if $(SHORT),-upstream-bin=)
+need-kwok: $(if $(SHORT),,kwok)
+need-control-plane-images: $(if $(SHORT),,control-plane-images)
+need-plugin: $(PLUGIN)
+need-specs: $(if $(OLDER),$(SPECS))
 
 .PHONY: control-plane-images
 control-plane-images: build $(IMAGES)

@@ -26,8 +26,7 @@ import (
 // Without a pinning file, a patched kubelet does what an unpatched one does. This test has a
 // cluster of its own because a type that was once active stays active.
 func TestWithoutFileTheKubeletIsAsUnpatched(t *testing.T) {
-	in(t, long)
-	needsUpstream(t)
+	in(t, long, unpatchedBinaries)
 	c := alone(t, config)
 	t.Run("a pod that asks runs as an ordinary one, with a warning", func(t *testing.T) {
 		p := start(t, c, fixture.Namespace(t, c.Client, "management"), fixture.Pod("asks", asks, fixture.Container("c", fixture.Busy, "cpu=400m memory=16Mi", "")))[0]

@@ -18,7 +18,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -40,10 +39,7 @@ func TestControlPlaneRunsInItsPool(t *testing.T) {
 
 // The same control plane runs from the images that users get.
 func TestControlPlaneRunsFromItsImages(t *testing.T) {
-	in(t, long)
-	if _, err := os.Stat(controlPlaneImages); err != nil {
-		t.Skipf("there are no images of the control plane: %v", err)
-	}
+	in(t, long, images)
 	with := config
 	with.ControlPlaneImages = controlPlaneImages
 	c := controlPlaneInItsPool(t, with)

@@ -19,8 +19,7 @@ import (
 // A patched and an unpatched control plane run side by side, and the end of one leaves nothing
 // of it, and the other as it was.
 func TestControlPlanesRunSideBySide(t *testing.T) {
-	in(t, long)
-	needsUpstream(t)
+	in(t, long, unpatchedBinaries)
 	patched := apiServer(t)
 	with := config.Beside(1)
 	with.APIServer = filepath.Join(upstreamBin, "kube-apiserver")

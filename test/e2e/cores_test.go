@@ -37,7 +37,7 @@ import (
 // After each start of the kubelet the node reports the cores of the types in the file, and of
 // no others, whatever it reported before. What others have added to the node stays.
 func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
-	in(t)
+	in(t, maybe(unpatchedBinaries))
 	c := partitioned(t)
 	nodes := c.Client.CoreV1().Nodes()
 	expect := func(t *testing.T) *v1.Node {
@@ -79,7 +79,7 @@ func TestNodeReportsItsCoresAfterEachStart(t *testing.T) {
 		expect(t)
 	})
 	t.Run("a node that an unpatched kubelet has registered", func(t *testing.T) {
-		needsUpstream(t)
+		needs(t, unpatchedBinaries)
 		c.UseKubelet(upstreamKubelet)
 		t.Cleanup(func() { c.UseKubelet("") })
 		if err := c.ChangeCPUManagerPolicy("static"); err != nil {

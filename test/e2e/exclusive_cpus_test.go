@@ -294,7 +294,7 @@ func numaNode(t *testing.T, cpu int) string {
 // CPU: no shared container, sandbox or helper of the runtime. The CPU manager moves containers
 // only later.
 func TestExclusiveFromTheFirstInstruction(t *testing.T) {
-	in(t, vm, vmCore)
+	in(t, vm, vmCore, maybe(unpatchedBinaries))
 	needsCPUs(t, 4)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
@@ -367,7 +367,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 				t.Errorf("%s was on the exclusive CPU %s for %s", who, has, time)
 			}
 		})
-		if upstreamBin == "" {
+		if unpatchedBinaries.missing() != "" {
 			return
 		}
 		restart(t, c, "")

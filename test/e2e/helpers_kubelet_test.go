@@ -76,7 +76,7 @@ func expectNoStart(t *testing.T, c *host.Cluster, file, text string) {
 
 // underEachPolicy runs a test of the shared node with each policy of the CPU manager. A run of one
 // suite leaves out the policy static, unless that is one of these suites.
-func underEachPolicy(t *testing.T, test func(*testing.T, *host.Cluster), static ...suite) {
+func underEachPolicy(t *testing.T, test func(*testing.T, *host.Cluster), static ...mark) {
 	for _, policy := range []string{"static", "none"} {
 		t.Run("policy "+policy, func(t *testing.T) {
 			if policy == "static" {

@@ -62,6 +62,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&config.Images, "images", "", "directory of image archives; empty means that they are made")
 	flag.StringVar(&runSuite, "suite", "", "the suite to run: core, vm or vm-core; empty means all tests")
 	flag.StringVar(&docs, "docs", "../../docs/user", "directory of the documentation for users, whose commands tests run")
+	flag.BoolVar(&listNeeds, "needs", false, "print the targets of the Makefile that build what the selected tests need, and run none")
 	flag.Parse()
 	if *systemd {
 		config = config.OnDedicatedHost()
@@ -74,6 +75,11 @@ func TestMain(m *testing.M) {
 	if !slices.Contains([]suite{"", core, vm, vmCore}, suite(runSuite)) {
 		fmt.Printf("-suite is %q; there are %s, %s and %s\n", runSuite, core, vm, vmCore)
 		os.Exit(2)
+	}
+	if listNeeds {
+		m.Run()
+		printNeeds()
+		return
 	}
 	if why := host.Unfit(); why != nil {
 		fmt.Println("SKIPPED: the end-to-end tests do not run, because", why)
@@ -97,15 +103,6 @@ func run(m *testing.M) int {
 		}
 		return status
 	})
-}
-
-// needsUpstream skips a test that compares with unpatched binaries if none were given, as in make
-// e2e-core.
-func needsUpstream(t testing.TB) {
-	t.Helper()
-	if upstreamBin == "" {
-		t.Skip("no unpatched binaries were given")
-	}
 }
 
 // keepLogs copies the logs of a cluster in which a test has failed to a directory, and prints

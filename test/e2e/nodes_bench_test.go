@@ -60,7 +60,7 @@ func BenchmarkManyNodes(b *testing.B) {
 	if groups < 2 {
 		b.Fatalf("-nodes is %d, want %d at least: two groups whose pools change, and as many nodes besides", *nodeCount, 4*inGroup)
 	}
-	needsUpstream(b)
+	needs(b, unpatchedBinaries)
 	with := config
 	with.WithoutNode, with.Controllers = true, []string{"kube-controller-manager", "kwok"}
 	c := alone(b, with)

@@ -39,12 +39,9 @@ var pages = []string{"install.md", "annotate.md", "verify.md", "fleet.md", "swit
 // The commands of the pages, as printed, one after another, do on a node what the pages say, and
 // print what stands below them.
 func TestCommandsOfThePagesWork(t *testing.T) {
-	in(t)
+	in(t, kubectlPlugin)
 	if config.Supervisor != host.Systemd || runtime.NumCPU() != 8 {
 		t.Skip("the pages show a node of eight CPUs, whose kubelet is a systemd unit")
-	}
-	if plugin == "" {
-		t.Skip("no binary of the plugin was given")
 	}
 	with := config
 	with.Pinning = ""

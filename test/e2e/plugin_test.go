@@ -47,9 +47,7 @@ func kubectlPartition(t testing.TB, code int, args ...string) string {
 // its exit code.
 func runPlugin(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	if plugin == "" {
-		t.Skip("no binary of the plugin was given")
-	}
+	needs(t, kubectlPlugin)
 	var out, errOut bytes.Buffer
 	command := exec.CommandContext(t.Context(), plugin, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+host.Kubeconfig)
@@ -64,7 +62,7 @@ func runPlugin(t testing.TB, args ...string) (stdout, stderr string, code int) {
 
 // What kubectl partition says of a cluster is what is there.
 func TestPluginSaysWhatIsThere(t *testing.T) {
-	in(t)
+	in(t, kubectlPlugin)
 	c := partitioned(t)
 	quietNode(t, c)
 	allows, plain := fixture.Namespace(t, c.Client, "management"), fixture.Namespace(t, c.Client, "")
@@ -135,7 +133,7 @@ func TestPluginSaysWhatIsThere(t *testing.T) {
 
 // A node starts with the files that kubectl partition render writes.
 func TestRenderedFilesMakeAPartitionedNode(t *testing.T) {
-	in(t)
+	in(t, kubectlPlugin)
 	c := partitioned(t)
 	dir := t.TempDir()
 	kubectlPartition(t, 0, "render", "--type", "management", "--cpuset", "0", "--cpus-of-host", allCPUs(t), "--to", dir)

@@ -64,15 +64,15 @@ func podCgroups(t *testing.T, c *host.Cluster) {
 	for _, step := range []struct {
 		name, file string
 		want       cpuset.CPUSet
-		suites     []suite
+		suites     []mark
 	}{
-		{"the pool is as it was", pinning, cpuset.New(0), []suite{core}},
-		{"the pool moves", `{"management": {"cpuset": "` + last.String() + `"}}`, last, []suite{core, vm}},
-		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all, []suite{core}},
-		{"the pool comes back", pinning, cpuset.New(0), []suite{core}},
-		{"the file goes", "", all, []suite{core, vm}},
-		{"the file comes back", pinning, cpuset.New(0), []suite{core, vm}},
-		{"the kubelet starts again", pinning, cpuset.New(0), []suite{core}},
+		{"the pool is as it was", pinning, cpuset.New(0), []mark{core}},
+		{"the pool moves", `{"management": {"cpuset": "` + last.String() + `"}}`, last, []mark{core, vm}},
+		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all, []mark{core}},
+		{"the pool comes back", pinning, cpuset.New(0), []mark{core}},
+		{"the file goes", "", all, []mark{core, vm}},
+		{"the file comes back", pinning, cpuset.New(0), []mark{core, vm}},
+		{"the kubelet starts again", pinning, cpuset.New(0), []mark{core}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			in(t, step.suites...)
@@ -138,10 +138,10 @@ func TestRuntimesMayGiveSandboxesCPUs(t *testing.T) {
 	in(t, vm)
 	for _, test := range []struct {
 		name, infra, file, moved string
-		suites                   []suite
+		suites                   []mark
 	}{
 		{"the pool", "0", pinning, `{"management": {"cpuset": "1"}}`, nil},
-		{"the union of the pools", "0-1", `{"management": {"cpuset": "0"}, "other": {"cpuset": "1"}}`, `{"management": {"cpuset": "1"}, "other": {"cpuset": "0"}}`, []suite{vm}},
+		{"the union of the pools", "0-1", `{"management": {"cpuset": "0"}, "other": {"cpuset": "1"}}`, `{"management": {"cpuset": "1"}, "other": {"cpuset": "0"}}`, []mark{vm}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in(t, test.suites...)

@@ -37,7 +37,7 @@ var profiles = flag.String("profiles", "", "directory for the profiles of Benchm
 // functions what the patched one takes more, or less. They take turns, each in the other's place.
 func BenchmarkProfileCreate(b *testing.B) {
 	b.Setenv("GOGC", "1000") // of both servers and etcd
-	needsUpstream(b)
+	needs(b, unpatchedBinaries)
 	dir := *profiles
 	if dir == "" {
 		dir = b.TempDir()

@@ -92,8 +92,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 // OpenShift's kubelet annotates only containers with a CPU request, and writes shares in
 // 1024ths. Such pods run in their pool, with the weight of their cores.
 func TestPodsOfOpenShiftsKubeletRunInTheirPool(t *testing.T) {
-	in(t, long)
-	needsUpstream(t)
+	in(t, long, unpatchedBinaries)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	// The plugin would change such a pod.

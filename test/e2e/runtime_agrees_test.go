@@ -84,9 +84,9 @@ func runtimeAndKubeletAgree(t *testing.T, c *host.Cluster) {
 	expectWritten(t)
 	for _, step := range []struct {
 		name   string
-		suites []suite
+		suites []mark
 	}{
-		{"the kubelet starts again", []suite{vm}},
+		{"the kubelet starts again", []mark{vm}},
 		{"and once more", nil},
 	} {
 		t.Run(step.name, func(t *testing.T) {

@@ -26,9 +26,7 @@ import (
 // createNodes.
 func simulatedNodes(t testing.TB, count int, offered string) *host.Cluster {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(config.Tools, "kwok")); err != nil {
-		t.Skip("there is no kwok; make kwok builds it")
-	}
+	needs(t, kwok)
 	with := config
 	with.WithoutNode, with.Controllers = true, []string{"kube-controller-manager", "kube-scheduler", "kwok"}
 	c := alone(t, with)
@@ -82,7 +80,7 @@ func awaitNodes(t testing.TB, c *host.Cluster, count int) {
 // The scheduler counts cores on many nodes as it does on one: of pods that take more than half
 // of a pool each node gets one, and one pod more has no place.
 func TestSchedulerFillsPoolsOfManyNodes(t *testing.T) {
-	in(t, long)
+	in(t, long, kwok)
 	const count = 50
 	c := simulatedNodes(t, count, "1000")
 	namespace := fixture.Namespace(t, c.Client, "management")
@@ -112,7 +110,7 @@ func TestSchedulerFillsPoolsOfManyNodes(t *testing.T) {
 // an application, and pile up on the others. With the configuration of the documentation they
 // spread by cores.
 func TestSchedulerSpreadsByCores(t *testing.T) {
-	in(t, long)
+	in(t, long, kwok)
 	const example = "scheduler.yaml"
 	file, err := os.ReadFile(filepath.Join(docs, "examples", example))
 	page, pageErr := os.ReadFile(filepath.Join(docs, "scheduler.md"))

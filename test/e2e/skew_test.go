@@ -171,10 +171,7 @@ func expectKubelet(t *testing.T, c *host.Cluster, version string) {
 // Patched kubelets of older releases keep pools as the newest one does. A node goes from one to
 // the other and back while its pods run on, and so does kube-apiserver.
 func TestKubeletsOfOlderReleasesKeepPools(t *testing.T) {
-	in(t)
-	if olderBin == "" {
-		t.Skip("no binaries of older releases were given; make test-all and make e2e build them")
-	}
+	in(t, olderBinaries)
 	c := partitioned(t)
 	s := survive(t, c).withExclusive(t)
 	t.Cleanup(func() {
@@ -225,8 +222,7 @@ func TestKubeletsOfOlderReleasesKeepPools(t *testing.T) {
 // A node goes from a patched kubelet to an unpatched one and back while its pods run on, in the
 // order of docs/user/upgrade.md.
 func TestUnpatchedKubelet(t *testing.T) {
-	in(t, long)
-	needsUpstream(t)
+	in(t, long, unpatchedBinaries)
 	c := partitioned(t)
 	s := survive(t, c).withExclusive(t)
 	t.Cleanup(func() {
@@ -281,8 +277,7 @@ func TestUnpatchedKubelet(t *testing.T) {
 // An unpatched kube-apiserver partitions no pods: those that ask run as ordinary pods, outside
 // the pool. Partitioned pods run on.
 func TestUnpatchedServerPartitionsNoPods(t *testing.T) {
-	in(t, long)
-	needsUpstream(t)
+	in(t, long, unpatchedBinaries)
 	c := partitioned(t)
 	s := survive(t, c)
 	t.Cleanup(func() { useAPIServer(t, c, "") })

@@ -30,10 +30,7 @@ import (
 // The specs of test/workloadpartitioning, which anybody can run on any cluster, pass on a
 // partitioned node.
 func TestSpecsOfAnyClusterPass(t *testing.T) {
-	in(t)
-	if specs == "" {
-		t.Skip("no binary of the specs was given")
-	}
+	in(t, compiledSpecs)
 	c := partitioned(t)
 	quietNode(t, c)
 	writeStaticPods(t, c, staticPod("specs-static", asks, "sleep 1000", "cpu=10m memory=8Mi", ""))

@@ -27,15 +27,24 @@ const (
 	long suite = "long"
 )
 
-// in names the suites of a test or subtest, and skips it unless one of them is to run.
-func in(t *testing.T, suites ...suite) {
+// mark is what a test says of itself in its first statement: a suite, or a need.
+type mark interface{ isMark() }
+
+func (suite) isMark() {}
+func (need) isMark()  {}
+func (maybe) isMark() {}
+
+// in names the suites of a test or subtest, and what it needs. It skips the test unless one of the suites is to
+// run, or if a need was not built.
+func in(t *testing.T, marks ...mark) {
 	t.Helper()
-	if testing.Short() && slices.Contains(suites, long) {
+	if testing.Short() && slices.Contains(marks, mark(long)) {
 		t.Skip("a short run leaves it out")
 	}
-	if runSuite != "" && !slices.Contains(suites, suite(runSuite)) {
+	if runSuite != "" && !slices.Contains(marks, mark(suite(runSuite))) {
 		t.Skipf("not in the suite %s", runSuite)
 	}
+	declareNeeds(t, marks)
 	t.Cleanup(func() {
 		if shared != nil {
 			reportFaults(t, shared)

@@ -82,14 +82,14 @@ func TestVirtualMachinesAreConfinedByTheirPodsCgroup(t *testing.T) {
 	for _, step := range []struct {
 		name, file            string
 		partitioned, ordinary cpuset.CPUSet
-		suites                []suite
+		suites                []mark
 	}{
 		{"the kubelet starts again", pinning, cpuset.New(0), all.Difference(cpuset.New(0)), nil},
-		{"the pool moves", `{"management": {"cpuset": "1"}}`, cpuset.New(1), all.Difference(cpuset.New(1)), []suite{vm}},
+		{"the pool moves", `{"management": {"cpuset": "1"}}`, cpuset.New(1), all.Difference(cpuset.New(1)), []mark{vm}},
 		{"the type loses its CPUs", `{"management": {"cpuset": ""}}`, all, all, nil},
 		{"the pool comes back", pinning, cpuset.New(0), all.Difference(cpuset.New(0)), nil},
-		{"the file goes", "", all, all, []suite{vm}},
-		{"the file comes back", pinning, cpuset.New(0), all.Difference(cpuset.New(0)), []suite{vm}},
+		{"the file goes", "", all, all, []mark{vm}},
+		{"the file comes back", pinning, cpuset.New(0), all.Difference(cpuset.New(0)), []mark{vm}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			in(t, step.suites...)
