@@ -27,7 +27,7 @@ func TestOnlyAChangedPatchIsAppliedAgain(t *testing.T) {
 	}
 }
 
-func TestACarryWaitsForAnotherOnTheSameRelease(t *testing.T) {
+func TestCarryWaitsForAnotherCarryOnTheSameRelease(t *testing.T) {
 	c := treetest.WithTwoHooks(t)
 	unlock, err := c.Tree.Lock(t.Context())
 	c.Must(err)
