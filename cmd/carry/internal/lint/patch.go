@@ -22,7 +22,7 @@ var (
 	generated = regexp.MustCompile(`(^|/)(zz_generated[^/]*|generated\.[^/]*|[^/]*\.pb\.go|[^/]*_generated\.go|types_swagger_doc_generated\.go)$|^api/openapi-spec/`)
 )
 
-// lintTree checks one patch.
+// ofPatch checks one patch.
 func ofPatch(p patch.Patch) []Finding {
 	var findings []Finding
 	report := func(line int, format string, args ...any) {

@@ -28,10 +28,7 @@ func (r *rebase) Adapt(ctx context.Context, t *tree.Tree, p patch.Patch, parent 
 	defer done()
 	if _, err := g.Input(ctx, string(p.Data), "apply", "--reverse", "--check", "--cached", "-"); err == nil {
 		// The release's own: its minor version has the change from some patch release on.
-		path := filepath.Join(project.PatchesDir, t.Release, project.DroppedName)
-		if r.preview {
-			path = filepath.Join(project.PreviewPatches(t.Release), project.DroppedName)
-		}
+		path := filepath.Join(r.kind.patches(t.Release), project.DroppedName)
 		before, err := os.ReadFile(t.Project.Path(path))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
@@ -93,12 +90,7 @@ func (r *rebase) Adapt(ctx context.Context, t *tree.Tree, p patch.Patch, parent 
 }
 
 // Command is that of carry which goes on after a conflict.
-func (r *rebase) Command() string {
-	if r.preview {
-		return "preview"
-	}
-	return "rebase"
-}
+func (r *rebase) Command() string { return r.kind.command }
 
 // Background lists upstream's commits between two releases that change the patch's
 // files, from a clone of upstream.

@@ -36,12 +36,27 @@ import (
 type rebase struct {
 	// From is the known release next to the new one, whose patches are tried first.
 	From string
-	// preview is set for a release that does not become a known one.
-	preview bool
+	// kind is not on disk, since a preview is not, either.
+	kind kind
 	// Before maps the paths of files to what they were; what is not in it was not there.
 	Before map[string][]byte
 	Options
 }
+
+// kind is what a rebase for good and one for a preview do differently.
+type kind struct {
+	// command is that of carry which goes on after a conflict.
+	command string
+	// patches returns the directory of what comes out of it for the release alone.
+	patches func(release string) string
+}
+
+var (
+	// forGood is that of a release which becomes a known one.
+	forGood = kind{"rebase", func(release string) string { return filepath.Join(project.PatchesDir, release) }}
+	// forPreview is that of a release which does not.
+	forPreview = kind{"preview", project.PreviewPatches}
+)
 
 // Options are what the user wants of a rebase.
 type Options struct {
@@ -68,7 +83,7 @@ func load(t *tree.Tree) (*rebase, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var r rebase
+	r := rebase{kind: forGood}
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}
@@ -163,7 +178,7 @@ func Start(ctx context.Context, t *tree.Tree, wanted Options) error {
 	if err != nil {
 		return errors.Join(err, t.Vanish())
 	}
-	r := &rebase{From: nearest(t.Release, known), Before: before, Options: wanted}
+	r := &rebase{From: nearest(t.Release, known), kind: forGood, Before: before, Options: wanted}
 	if err := save(t, r); err != nil {
 		return err
 	}
@@ -328,7 +343,7 @@ func previewOf(t *tree.Tree, upstreamGit string) (*rebase, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rebase{From: nearest(t.Release, known), preview: true, Options: Options{UpstreamGit: upstreamGit}}, nil
+	return &rebase{From: nearest(t.Release, known), kind: forPreview, Options: Options{UpstreamGit: upstreamGit}}, nil
 }
 
 // finish writes what has come out to patches/, and ends the rebase.

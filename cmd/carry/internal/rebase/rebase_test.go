@@ -28,7 +28,7 @@ func rebaseTo(c treetest.Checkout, name string, files map[string]string) (*tree.
 	known, err := c.Project.Releases()
 	c.Must(err)
 	t := c.AddRelease(name, files)
-	r := &rebase{From: nearest(name, known), Before: before, Options: Options{AtEnd: Nothing}}
+	r := &rebase{From: nearest(name, known), kind: forGood, Before: before, Options: Options{AtEnd: Nothing}}
 	c.Must(save(t, r))
 	return t, goOn(c.Context(), t, r)
 }
