@@ -18,16 +18,15 @@ package rig
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 // PodNamespace is that of the pods of tests, in which pods may ask for the workload type management.
@@ -58,7 +57,7 @@ func Pod(name string, annotations map[string]string, requests, limits string) *c
 		ObjectMeta: metav1.ObjectMeta{Namespace: PodNamespace, Name: name, Annotations: annotations},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "c", Image: image.Busybox, ImagePullPolicy: corev1.PullNever, Args: []string{"-c", fmt.Sprintf(awake, name)},
-			Resources: corev1.ResourceRequirements{Requests: resources(requests), Limits: resources(limits)},
+			Resources: corev1.ResourceRequirements{Requests: podtest.List(requests), Limits: podtest.List(limits)},
 		}}},
 	}
 }
@@ -101,16 +100,6 @@ func (c *Cluster) RemovePod(t *testing.T, name string) {
 		}
 		return fmt.Errorf("it is still there (%v)", err)
 	})
-}
-
-// resources reads a list such as "cpu=1 memory=16Mi".
-func resources(text string) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for field := range strings.FieldsSeq(text) {
-		name, quantity, _ := strings.Cut(field, "=")
-		list[corev1.ResourceName(name)] = resource.MustParse(quantity)
-	}
-	return list
 }
 
 // CPUsOf returns the CPUs that a pod's container may use.
