@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 // testPod returns a pod of which each container asks for one of the amounts of cpu, and for as much
@@ -41,8 +42,8 @@ func testPod(name string, cpu ...string) corev1.Pod {
 }
 
 func testContainer(name, cpu string) corev1.Container {
-	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Mi")}
-	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}}
+	list := "memory=1Mi cpu=" + cpu
+	return podtest.Container(name, list, list)
 }
 
 // with changes a pod.

@@ -24,34 +24,23 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/apis/core"
 	qos "k8s.io/kubernetes/pkg/apis/core/helper/qos"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"workload.openshift.io/partition"
 	"workload.openshift.io/partition/partitiontest"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 // randomPod makes ordinary and partitioned pods in the versioned representation.
 func randomPod(r *rand.Rand) *v1.Pod {
 	pick := func(values ...string) string { return values[r.IntN(len(values))] }
-	list := func(cpu, memory, cores string) v1.ResourceList {
-		l := v1.ResourceList{}
-		for name, value := range map[string]string{"cpu": cpu, "memory": memory, "management.workload.openshift.io/cores": cores} {
-			if value != "" {
-				l[v1.ResourceName(name)] = resource.MustParse(value)
-			}
-		}
-		if len(l) == 0 {
-			return nil
-		}
-		return l
-	}
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+	list := func(fields ...string) v1.ResourceList { return podtest.List(strings.Join(fields, " ")) }
+	pod := podtest.Pod(map[string]string{})
 	for i := range 1 + r.IntN(3) {
 		c := v1.Container{Name: string(rune('a' + i)), Resources: v1.ResourceRequirements{
-			Requests: list(pick("", "1", "400m", "0"), pick("", "1Mi", "2Mi"), pick("", "", "", "300")),
-			Limits:   list(pick("", "1", "2"), pick("", "1Mi", "2Mi"), ""),
+			Requests: list(pick("", "cpu=1", "cpu=400m", "cpu=0"), pick("", "memory=1Mi", "memory=2Mi"), pick("", "", "", "cores=300")),
+			Limits:   list(pick("", "cpu=1", "cpu=2"), pick("", "memory=1Mi", "memory=2Mi")),
 		}}
 		if r.IntN(4) == 0 {
 			pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
@@ -63,7 +52,7 @@ func randomPod(r *rand.Rand) *v1.Pod {
 		pod.Annotations[partition.TargetAnnotation("management")] = pick("", "{}", `{"effect":"RequiredDuringScheduling"}`)
 	}
 	if r.IntN(6) == 0 {
-		pod.Spec.Resources = &v1.ResourceRequirements{Requests: list(pick("", "1"), pick("", "1Gi"), "")}
+		pod.Spec.Resources = &v1.ResourceRequirements{Requests: list(pick("", "cpu=1"), pick("", "memory=1Gi"))}
 	}
 	return pod
 }

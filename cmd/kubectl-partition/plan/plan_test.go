@@ -25,12 +25,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 // cpus reads a CPU list.
@@ -56,18 +56,17 @@ var created = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // pod returns a running pod of the namespace n, with the UID uid-NAME.
 func pod(name, request string, change ...func(*v1.Pod)) v1.Pod {
-	p := v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{}},
-		Spec:       v1.PodSpec{NodeName: "worker-1", Containers: []v1.Container{{Name: "c"}}},
-		Status:     v1.PodStatus{Phase: v1.PodRunning, QOSClass: v1.PodQOSBurstable, ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}},
-	}
+	requests := ""
 	if request != "" {
-		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(request), v1.ResourceMemory: resource.MustParse("16Mi")}
+		requests = "memory=16Mi cpu=" + request
 	}
+	p := podtest.Pod(map[string]string{}, podtest.Container("c", requests, ""))
+	p.Namespace, p.Name, p.UID, p.Spec.NodeName = "n", name, types.UID("uid-"+name), "worker-1"
+	p.Status = v1.PodStatus{Phase: v1.PodRunning, QOSClass: v1.PodQOSBurstable, ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}}
 	for _, c := range change {
-		c(&p)
+		c(p)
 	}
-	return p
+	return *p
 }
 
 // partitioned makes a pod a partitioned one.
@@ -79,7 +78,7 @@ func partitioned(p *v1.Pod) {
 // reported gives a pod the status that it has under a kubelet without the file.
 func reported(request string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
-		p.Status.ContainerStatuses[0].Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(request)}}
+		p.Status.ContainerStatuses[0].Resources = &v1.ResourceRequirements{Requests: podtest.List("cpu=" + request)}
 	}
 }
 

@@ -47,15 +47,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 // pod returns a pod of one container that asks for management, after admission with a gate.
 func pod(name string, gate partition.Gate) *v1.Pod {
-	p := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, Annotations: map[string]string{"target.workload.openshift.io/management": ""}},
-		Spec: v1.PodSpec{NodeName: "n1", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
-			Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("400m"), v1.ResourceMemory: resource.MustParse("1Gi")}}}}},
-	}
+	p := podtest.Pod(map[string]string{"target.workload.openshift.io/management": ""}, podtest.Container("c", "cpu=400m memory=1Gi", ""))
+	p.Namespace, p.Name, p.Spec.NodeName = "a", name, "n1"
 	if gate != nil {
 		d := partition.Mutate(partition.V1(p), partition.Policy{Gate: gate})
 		if d.Outcome == partition.Skipped {

@@ -64,6 +64,8 @@ func startWith(t *testing.T, settings config.Configuration, dynamic dynamic.Inte
 	return p, client
 }
 
+// newPod returns an internal pod. partitiontest/podtest builds versioned ones, and the core, which has it,
+// must not know the internal representation.
 func newPod(annotations map[string]string) *core.Pod {
 	return &core.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Annotations: annotations},

@@ -41,6 +41,7 @@ import (
 	"workload.openshift.io/operators/internal/companiontest"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 // TestWebhooks calls the webhooks of one replica, which does not lead, by kube-apiserver.
@@ -184,13 +185,10 @@ func controlPlane(name string) *corev1.Node {
 
 // pod returns one of a node that is Guaranteed.
 func pod(name, node, cpu string) *corev1.Pod {
-	list := corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("1Gi")}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
-			Name: "main", Image: "main", Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
-		}}},
-	}
+	list := "memory=1Gi cpu=" + cpu
+	pod := podtest.Pod(nil, podtest.Container("main", list, list))
+	pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Spec.Containers[0].Image = "default", name, node, "main"
+	return pod
 }
 
 // checkRefused checks that an error has this code, and all of the parts, or that there is none if the

@@ -31,6 +31,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 // build returns a source that has seen the objects.
@@ -55,9 +56,7 @@ func build(t *testing.T, objects ...runtime.Object) *Source {
 	return s
 }
 
-func cpuOf(text string) v1.ResourceList {
-	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(text)}
-}
+func cpuOf(text string) v1.ResourceList { return podtest.List("cpu=" + text) }
 
 func limitRange(item v1.LimitRangeItem) *v1.LimitRange {
 	item.Type = v1.LimitTypeContainer
@@ -69,6 +68,7 @@ func resourceQuota(name v1.ResourceName, scopes ...v1.ResourceQuotaScope) *v1.Re
 	return &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "of-cpu", Namespace: "n"}, Spec: v1.ResourceQuotaSpec{Hard: hard, Scopes: scopes}, Status: v1.ResourceQuotaStatus{Hard: hard}}
 }
 
+// pod returns an internal pod, which partitiontest/podtest cannot build.
 func pod(resources core.ResourceRequirements) *core.Pod {
 	return &core.Pod{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{partition.TargetAnnotation("management"): ""}},
