@@ -302,7 +302,8 @@ func cpusetRoot() string {
 	return "/sys/fs/cgroup"
 }
 
-// OnlineCPUs returns the CPUs of this host that are online.
+// OnlineCPUs returns the CPUs of this host that are online. It cannot use
+// cmd/kubectl-partition/topology, whose module requires this one.
 func OnlineCPUs() (cpuset.CPUSet, error) {
 	data, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {

@@ -76,16 +76,6 @@ func (h Host) at(path string) string { return filepath.Join("/", h.Root, path) }
 
 func (h Host) procfs() (procfs.FS, error) { return procfs.NewFS(h.Proc) }
 
-// onlineCPUs returns the host's CPUs.
-func (h Host) onlineCPUs() (cpuset.CPUSet, error) {
-	path := filepath.Join(h.Sys, "devices/system/cpu/online")
-	text, err := readText(path)
-	if err != nil {
-		return cpuset.CPUSet{}, err
-	}
-	return parseCPUs(path, text)
-}
-
 // load is [partition.Load], which insists on a file of root's; tests may run as another user.
 var load = partition.Load
 
@@ -93,11 +83,9 @@ var load = partition.Load
 // CPU confine nothing (design, section 2). It also returns the notes of [partition.Load].
 func (h Host) pools(online cpuset.CPUSet) (pools partition.Pools, notes []string, err error) {
 	pools, notes, err = load(h.at(partition.PinningFilePath), online)
-	if union := pools.Union(); err == nil && !union.IsEmpty() && online.IsSubsetOf(union) {
+	if err == nil && pools.HoldEvery(online) {
 		notes = append(notes, fmt.Sprintf("the pools hold every CPU of the host (%s), so they confine nothing", online))
-		for workloadType := range pools {
-			pools[workloadType] = cpuset.New()
-		}
+		pools = pools.Unconfined()
 	}
 	return pools, notes, err
 }

@@ -31,6 +31,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
 	"workload.openshift.io/partition"
 )
 
@@ -119,7 +120,7 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 	if n.cgroups, err = h.hierarchy(); err != nil {
 		return nil, err
 	}
-	if n.online, err = h.onlineCPUs(); err != nil {
+	if n.online, err = topology.Online(h.Sys); err != nil {
 		return nil, err
 	}
 	n.pools, n.notes, n.poolsErr = h.pools(n.online)

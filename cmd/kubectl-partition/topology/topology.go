@@ -65,6 +65,11 @@ type Node struct {
 // Sysfs is where the kernel shows the CPUs.
 const Sysfs = "/sys"
 
+// Online reads which CPUs the kernel uses, as [Read] does, for those who want to know no more.
+func Online(root string) (cpuset.CPUSet, error) {
+	return readList(filepath.Join(root, "devices/system/cpu/online"))
+}
+
 // Read reads the CPUs of a host from its sysfs, which is mounted at root: [Sysfs] on a host,
 // a directory in tests. Its errors name the file.
 func Read(root string) (*Topology, error) {
@@ -72,7 +77,7 @@ func Read(root string) (*Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	online, err := readList(filepath.Join(root, "devices/system/cpu/online"))
+	online, err := Online(root)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/partition"
 )
@@ -240,14 +241,5 @@ func (h host) pools(online cpuset.CPUSet) (partition.Pools, error) {
 
 // online returns the host's CPUs that the kernel uses.
 func (h host) online() (cpuset.CPUSet, error) {
-	const path = "/sys/devices/system/cpu/online"
-	list, err := os.ReadFile(h.disk.at(path))
-	if err != nil {
-		return cpuset.New(), err
-	}
-	online, err := partition.ParseCPUs(strings.TrimSpace(string(list)))
-	if err != nil {
-		return cpuset.New(), fmt.Errorf("%s: %w", path, err)
-	}
-	return online, nil
+	return topology.Online(h.disk.at(topology.Sysfs))
 }

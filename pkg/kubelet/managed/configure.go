@@ -59,7 +59,8 @@ func onlineCPUs() cpuset.CPUSet {
 	return host.online
 }
 
-// readList reads a list of CPUs from a file of the kernel.
+// readList reads a list of CPUs from a file of the kernel. The core does not know hosts, and
+// no tree has cmd/kubectl-partition/topology.
 func readList(file string) (cpuset.CPUSet, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

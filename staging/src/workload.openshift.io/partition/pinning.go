@@ -271,6 +271,9 @@ func asJSON(value any) string {
 // ParseCPUs reads a CPU list as [Parse] does. It is cpuset.Parse for input that nobody has
 // checked: cpuset.Parse would enumerate a range of any size, and accepts signs. An empty list
 // has no CPU. Errors quote the part of the list that is wrong.
+//
+// It reads no file, such as the kernel's list of online CPUs: the core does not know hosts, and
+// its callers do.
 func ParseCPUs(list string) (cpuset.CPUSet, error) {
 	if list == "" {
 		return cpuset.New(), nil
