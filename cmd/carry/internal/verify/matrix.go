@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"text/tabwriter"
 )
 
 // Matrix shows patches by releases, and below what the tests said.
@@ -32,19 +33,11 @@ func Matrix(names []string, results []Result) string {
 			rows[i] = append(rows[i], cell)
 		}
 	}
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], len(cell))
-		}
-	}
 	var out strings.Builder
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			fmt.Fprintf(&line, "%-*s  ", widths[i], cell)
-		}
-		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
+	_ = table.Flush() // a strings.Builder takes everything
 	return out.String()
 }
