@@ -26,6 +26,10 @@ const number = `(0|[1-9][0-9]{0,8})`
 var hunkHead = regexp.MustCompile(`^@@ -` + number + `(?:,` + number + `)? \+` + number + `(?:,` + number + `)? @@(?: (.+))?$`)
 
 // Hunks splits a file's diff. What it accepts is printed as it was read.
+//
+// Libraries such as go-diff and go-gitdiff read hunks, too, but print heads in a form of their own. Here
+// every byte must come back (FuzzHunks), since `carry tree` and `carry export` are inverse. And a hunk
+// is placed by its declaration and its lines, without the fuzz of patch(1).
 func (d FileDiff) Hunks() ([]Hunk, error) {
 	var hunks []Hunk
 	// left is how many lines of the old and the new file the last head still announces.

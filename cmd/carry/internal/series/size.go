@@ -71,7 +71,8 @@ func KindOf(p patch.Patch) Kind {
 	return Override
 }
 
-// PrintSizes prints a table of the sizes for releases.
+// PrintSizes prints a table of the sizes for releases. Numbers stand to the right below their titles,
+// and releases to the left: tabwriter aligns all columns to one side.
 func PrintSizes(c project.Checkout, releases []string) error {
 	fmt.Printf("%-10s %7s %9s %14s %5s %11s %13s\n", "RELEASE", "PATCHES", "OVERRIDES", "UPSTREAM FILES", "HUNKS", "LINES ADDED", "LINES REMOVED")
 	for _, release := range releases {
