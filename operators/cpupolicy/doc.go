@@ -19,5 +19,5 @@ limitations under the License.
 // which pods a restarted kubelet would reject, what a virtual machine with dedicated CPUs must look
 // like. It knows no client, no file and no process (docs/dev/operators.md).
 //
-// A machine in these files is one of KubeVirt's: a VirtualMachine or its VirtualMachineInstance.
+// A VM in these files is one of KubeVirt's: a VirtualMachine or its VirtualMachineInstance.
 package cpupolicy

@@ -60,9 +60,9 @@ type Situation struct {
 	Nodes []corev1.Node
 	// Lock is the operation that holds the lock of the control plane; the zero value means none.
 	Lock Lock
-	// KubeVirt is nil where there is none. Machines are those of the cluster.
+	// KubeVirt is nil where there is none. VMs are those of the cluster.
 	KubeVirt *virtv1.KubeVirt
-	Machines []virtv1.VirtualMachineInstance
+	VMs      []virtv1.VirtualMachineInstance
 }
 
 // Lock names an operation and its node.
@@ -77,13 +77,13 @@ const (
 	// OperationUnderWay: the annotation of the node is about another operation.
 	OperationUnderWay Code = "OperationUnderWay"
 	// FeatureGateOff: KubeVirt's feature gate CPUManager is off, so that KubeVirt neither labels nodes
-	// nor pins machines. That keeps nobody from going back to none.
+	// nor pins VMs. That keeps nobody from going back to none.
 	FeatureGateOff Code = "FeatureGateOff"
-	// PinnedMachine: none, and a machine on the node has dedicated CPUs.
+	// PinnedMachine: none, and a VM on the node has dedicated CPUs.
 	PinnedMachine Code = "PinnedMachine"
 	// ExclusivePod: none, and a pod on the node has exclusive CPUs.
 	ExclusivePod Code = "ExclusivePod"
-	// NoMigrationTarget: none, and a machine elsewhere has no other node left to migrate to.
+	// NoMigrationTarget: none, and a VM elsewhere has no other node left to migrate to.
 	NoMigrationTarget Code = "NoMigrationTarget"
 	// NoReservation: static, and no CPU is reserved. The kubelet would not start.
 	NoReservation Code = "NoReservation"
@@ -103,7 +103,7 @@ const (
 // Finding is a precondition that does not hold, for one object.
 type Finding struct {
 	Code Code
-	// Object is what stands in the way: a pod, a machine or a node.
+	// Object is what stands in the way: a pod, a VM or a node.
 	Object string
 	// Text says why, and goes on from Object. Remedy says what to do.
 	Text, Remedy string
@@ -117,7 +117,7 @@ func (f Finding) String() string { return fmt.Sprintf("%s %s; %s", f.Object, f.T
 // rules, and in each rule that of the objects' names.
 func Preconditions(request Request, s Situation) (findings []Finding) {
 	for _, rule := range []func(Request, Situation) []Finding{
-		alreadyInForce, operationUnderWay, featureGate, pinnedMachines, exclusivePods, migrationTargets, reservation, readmission, controlPlane, nodeRefuses,
+		alreadyInForce, operationUnderWay, featureGate, pinnedVMs, exclusivePods, migrationTargets, reservation, readmission, controlPlane, nodeRefuses,
 	} {
 		found := rule(request, s)
 		slices.SortStableFunc(found, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
@@ -165,27 +165,27 @@ func featureGate(request Request, s Situation) []Finding {
 		Remedy: fmt.Sprintf("add %s to spec.configuration.developerConfiguration.featureGates", gate), Warning: request.Policy == None}}
 }
 
-func machineObject(vmi *virtv1.VirtualMachineInstance) string {
+func vmObject(vmi *virtv1.VirtualMachineInstance) string {
 	return fmt.Sprintf("VirtualMachineInstance %s/%s", vmi.Namespace, vmi.Name)
 }
 
-// isOn reports whether a machine runs on a node, or migrates to it.
+// isOn reports whether a VM runs on a node, or migrates to it.
 func isOn(vmi *virtv1.VirtualMachineInstance, node string) bool {
 	m := vmi.Status.MigrationState
 	return vmi.Status.NodeName == node || m != nil && m.TargetNode == node && !m.Completed && !m.Failed
 }
 
-// pinned returns the machines with dedicated CPUs that have not ended.
-func (s Situation) pinned() (machines []*virtv1.VirtualMachineInstance) {
-	for i := range s.Machines {
-		if vmi := &s.Machines[i]; vmi.IsCPUDedicated() && !vmi.IsFinal() {
-			machines = append(machines, vmi)
+// pinned returns the VMs with dedicated CPUs that have not ended.
+func (s Situation) pinned() (vms []*virtv1.VirtualMachineInstance) {
+	for i := range s.VMs {
+		if vmi := &s.VMs[i]; vmi.IsCPUDedicated() && !vmi.IsFinal() {
+			vms = append(vms, vmi)
 		}
 	}
-	return machines
+	return vms
 }
 
-// targets returns the nodes to which a machine with dedicated CPUs could migrate, without this node.
+// targets returns the nodes to which a VM with dedicated CPUs could migrate, without this node.
 // KubeVirt goes by the label.
 func (s Situation) targets(vmi *virtv1.VirtualMachineInstance) (names []string) {
 	for i := range s.Nodes {
@@ -198,8 +198,8 @@ func (s Situation) targets(vmi *virtv1.VirtualMachineInstance) (names []string) 
 	return names
 }
 
-// Under none the CPUs of a machine would be everybody's.
-func pinnedMachines(request Request, s Situation) (findings []Finding) {
+// Under none the CPUs of a VM would be everybody's.
+func pinnedVMs(request Request, s Situation) (findings []Finding) {
 	if request.Policy != None {
 		return nil
 	}
@@ -211,12 +211,12 @@ func pinnedMachines(request Request, s Situation) (findings []Finding) {
 		if targets := s.targets(vmi); len(targets) > 0 {
 			remedy = fmt.Sprintf("migrate it (to %s), or stop it", strings.Join(targets, ", "))
 		}
-		findings = append(findings, Finding{Code: PinnedMachine, Object: machineObject(vmi), Text: "has dedicatedCpuPlacement, and runs on the node", Remedy: remedy})
+		findings = append(findings, Finding{Code: PinnedMachine, Object: vmObject(vmi), Text: "has dedicatedCpuPlacement, and runs on the node", Remedy: remedy})
 	}
 	return findings
 }
 
-// So would those of a pod. Of the pod of a machine that is named, nothing is said.
+// So would those of a pod. Of the pod of a VM that is named, nothing is said.
 func exclusivePods(request Request, s Situation) (findings []Finding) {
 	if request.Policy != None || s.Assignments == nil && s.InForce == None {
 		return nil
@@ -254,14 +254,14 @@ func exclusivePods(request Request, s Situation) (findings []Finding) {
 	return findings
 }
 
-// Machines elsewhere lose a node to migrate to. That is worth a warning once it was their last.
+// VMs elsewhere lose a node to migrate to. That is worth a warning once it was their last.
 func migrationTargets(request Request, s Situation) (findings []Finding) {
 	if request.Policy != None {
 		return nil
 	}
 	for _, vmi := range s.pinned() {
 		if vmi.Status.NodeName != "" && !isOn(vmi, s.Node.Name) && len(s.targets(vmi)) == 0 {
-			findings = append(findings, Finding{Code: NoMigrationTarget, Object: machineObject(vmi), Text: fmt.Sprintf("on %s has no other node to migrate to afterwards", nodeObject(vmi.Status.NodeName)),
+			findings = append(findings, Finding{Code: NoMigrationTarget, Object: vmObject(vmi), Text: fmt.Sprintf("on %s has no other node to migrate to afterwards", nodeObject(vmi.Status.NodeName)),
 				Remedy: "give another node the policy static if the machine must be able to migrate", Warning: true})
 		}
 	}

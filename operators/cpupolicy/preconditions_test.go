@@ -94,8 +94,8 @@ func TestPreconditions(t *testing.T) {
 			}
 		}
 	}
-	machines := func(machines []virtv1.VirtualMachineInstance, others ...*corev1.Node) func(*Situation) {
-		return func(s *Situation) { s.Machines = machines; nodes(others...)(s) }
+	vms := func(vms []virtv1.VirtualMachineInstance, others ...*corev1.Node) func(*Situation) {
+		return func(s *Situation) { s.VMs = vms; nodes(others...)(s) }
 	}
 	for _, test := range []struct {
 		name      string
@@ -124,23 +124,23 @@ func TestPreconditions(t *testing.T) {
 		{"KubeVirt as installed", static, on(clusterNode("n1"), func(s *Situation) { s.KubeVirt = &virtv1.KubeVirt{} }), []string{"FeatureGateOff|"}},
 		{"the way back to none is open without the gate", none, on(clusterNode("n1"), func(s *Situation) { s.KubeVirt = kubeVirt(nil, nil) }), []string{"?FeatureGateOff|"}},
 
-		{"pinned machines on the node", none, on(clusterNode("n1"), machines([]virtv1.VirtualMachineInstance{vmi("b", "n1"), vmi("a", "n1")}, clusterNode("n2", Label+"=true"), clusterNode("n3"), clusterNode("n4", Label+"=true"))),
+		{"pinned machines on the node", none, on(clusterNode("n1"), vms([]virtv1.VirtualMachineInstance{vmi("b", "n1"), vmi("a", "n1")}, clusterNode("n2", Label+"=true"), clusterNode("n3"), clusterNode("n4", Label+"=true"))),
 			[]string{"PinnedMachine|VirtualMachineInstance v/a|dedicatedCpuPlacement|migrate it (to n2, n4), or stop it", "PinnedMachine|VirtualMachineInstance v/b"}},
-		{"a pinned machine with nowhere to go", none, on(clusterNode("n1", Label+"=true"), machines([]virtv1.VirtualMachineInstance{vmi("a", "n1")}, cordoned(clusterNode("n2", Label+"=true")), notReady(clusterNode("n3", Label+"=true")))),
+		{"a pinned machine with nowhere to go", none, on(clusterNode("n1", Label+"=true"), vms([]virtv1.VirtualMachineInstance{vmi("a", "n1")}, cordoned(clusterNode("n2", Label+"=true")), notReady(clusterNode("n3", Label+"=true")))),
 			[]string{"PinnedMachine|VirtualMachineInstance v/a|stop it: no other node"}},
-		{"a pinned machine that migrates to the node", none, on(clusterNode("n1"), machines([]virtv1.VirtualMachineInstance{vmi("a", "n2", func(m *virtv1.VirtualMachineInstance) {
+		{"a pinned machine that migrates to the node", none, on(clusterNode("n1"), vms([]virtv1.VirtualMachineInstance{vmi("a", "n2", func(m *virtv1.VirtualMachineInstance) {
 			m.Status.MigrationState = &virtv1.VirtualMachineInstanceMigrationState{TargetNode: "n1"}
 		})})), []string{"PinnedMachine|VirtualMachineInstance v/a"}},
-		{"machines that are not pinned, have ended, are elsewhere or have left", none, on(clusterNode("n1"), machines([]virtv1.VirtualMachineInstance{
+		{"machines that are not pinned, have ended, are elsewhere or have left", none, on(clusterNode("n1"), vms([]virtv1.VirtualMachineInstance{
 			vmi("a", "n1", func(m *virtv1.VirtualMachineInstance) { m.Spec.Domain.CPU = nil }),
 			vmi("b", "n1", func(m *virtv1.VirtualMachineInstance) { m.Status.Phase = virtv1.Succeeded }),
 			vmi("c", "n2", func(m *virtv1.VirtualMachineInstance) {
 				m.Status.MigrationState = &virtv1.VirtualMachineInstanceMigrationState{TargetNode: "n1", Failed: true}
 			}),
 		}, clusterNode("n2", Label+"=true"), clusterNode("n3", Label+"=true"))), nil},
-		{"a pinned machine elsewhere loses its last target", none, on(clusterNode("n1", Label+"=true"), machines([]virtv1.VirtualMachineInstance{vmi("a", "n2"), vmi("b", "")}, clusterNode("n2", Label+"=true"), clusterNode("n3", Label+"=false"))),
+		{"a pinned machine elsewhere loses its last target", none, on(clusterNode("n1", Label+"=true"), vms([]virtv1.VirtualMachineInstance{vmi("a", "n2"), vmi("b", "")}, clusterNode("n2", Label+"=true"), clusterNode("n3", Label+"=false"))),
 			[]string{"?NoMigrationTarget|VirtualMachineInstance v/a|on node n2 has no other node to migrate to"}},
-		{"pinned machines do not matter to static", static, on(clusterNode("n1"), machines([]virtv1.VirtualMachineInstance{vmi("a", "n1"), vmi("b", "n2")})), nil},
+		{"pinned machines do not matter to static", static, on(clusterNode("n1"), vms([]virtv1.VirtualMachineInstance{vmi("a", "n1"), vmi("b", "n2")})), nil},
 
 		{"pods that may have exclusive CPUs, as far as the API shows it", none, on(clusterNode("n1"), pods(testPod("a", "1", "500m"), testPod("b", "500m"), with(testPod("c", "1"), failed))),
 			[]string{"ExclusivePod|pod d/a|whole CPUs (1)|delete it"}},
@@ -153,7 +153,7 @@ func TestPreconditions(t *testing.T) {
 		}), nil},
 		{"no pod can have under none", Request{Policy: None, ReservationChanges: true}, on(clusterNode("n1"), func(s *Situation) { s.InForce = None; s.Pods = []corev1.Pod{testPod("a", "1")} }), nil},
 		{"the pod of a machine is named once", none, on(clusterNode("n1"), func(s *Situation) {
-			machines([]virtv1.VirtualMachineInstance{vmi("a", "n1")}, clusterNode("n2", Label+"=true"))(s)
+			vms([]virtv1.VirtualMachineInstance{vmi("a", "n1")}, clusterNode("n2", Label+"=true"))(s)
 			s.Pods = []corev1.Pod{with(testPod("virt-launcher-a", "1"), launcher("a")), with(testPod("virt-launcher-gone", "1"), launcher("gone"))}
 		}), []string{"PinnedMachine|VirtualMachineInstance v/a", "ExclusivePod|pod d/virt-launcher-gone"}},
 

@@ -26,17 +26,17 @@ import (
 )
 
 // Label says on a Node whether its CPU manager's policy is static: "true" or "false". KubeVirt keeps
-// it, and sends machines with dedicated CPUs to nodes that have "true".
+// it, and sends VMs with dedicated CPUs to nodes that have "true".
 const Label = virtv1.DeprecatedCPUManager
 
-// static is what a node must have so that a machine gets CPUs of its own there.
+// static is what a node must have so that a VM gets CPUs of its own there.
 var static = corev1.NodeSelectorRequirement{Key: Label, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}}
 
 func isStaticRequirement(r corev1.NodeSelectorRequirement) bool {
 	return r.Key == static.Key && r.Operator == static.Operator && slices.Equal(r.Values, static.Values)
 }
 
-// dedicated reports whether a machine asks for CPUs of its own. One that has them from an instance
+// dedicated reports whether a VM asks for CPUs of its own. One that has them from an instance
 // type is KubeVirt's concern: its template says nothing of them.
 func dedicated(vm *virtv1.VirtualMachine) bool {
 	return vm != nil && vm.Spec.Template != nil && vm.Spec.Template.Spec.Domain.CPU != nil && vm.Spec.Template.Spec.Domain.CPU.DedicatedCPUPlacement
@@ -44,13 +44,13 @@ func dedicated(vm *virtv1.VirtualMachine) bool {
 
 // changesDedication reports whether a request changes dedicatedCpuPlacement. Nothing else is looked
 // at, so that no update of a status or a finalizer, and no deletion, ever meets these rules. before
-// is nil when a machine is created.
+// is nil when a VM is created.
 func changesDedication(before, after *virtv1.VirtualMachine) bool {
 	return after.DeletionTimestamp == nil && dedicated(before) != dedicated(after)
 }
 
-// MutateVirtualMachine makes a machine that is given dedicatedCpuPlacement fit for it, and reports
-// whether it changed anything. before is nil when the machine is created.
+// MutateVirtualMachine makes a VM that is given dedicatedCpuPlacement fit for it, and reports
+// whether it changed anything. before is nil when the VM is created.
 //
 //   - Its requests become its limits, for CPU and memory, since only a Guaranteed pod gets CPUs of
 //     its own. Where there is only a request, that becomes the limit, too. Where there is neither,
@@ -58,7 +58,7 @@ func changesDedication(before, after *virtv1.VirtualMachine) bool {
 //   - Each term of its required node affinity, of which one is enough, asks for the label
 //     cpumanager=true.
 //
-// A machine that loses dedicatedCpuPlacement may run everywhere again; its requests stay.
+// A VM that loses dedicatedCpuPlacement may run everywhere again; its requests stay.
 func MutateVirtualMachine(before, after *virtv1.VirtualMachine) (changed bool) {
 	if !changesDedication(before, after) {
 		return false
@@ -142,8 +142,8 @@ func set(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantit
 }
 
 // ValidateVirtualMachine returns what is wrong with a change of dedicatedCpuPlacement. before is nil
-// when the machine is created. runs means that there is a VirtualMachineInstance of it: its pod has
-// the CPUs that it has, so the machine must be stopped first.
+// when the VM is created. runs means that there is a VirtualMachineInstance of it: its pod has
+// the CPUs that it has, so the VM must be stopped first.
 func ValidateVirtualMachine(before, after *virtv1.VirtualMachine, runs bool) field.ErrorList {
 	if !changesDedication(before, after) {
 		return nil

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// machine returns a VirtualMachine with that domain and, unless it is empty, that affinity.
-func machine(t *testing.T, domain, affinity string) *virtv1.VirtualMachine {
+// newVM returns a VirtualMachine with that domain and, unless it is empty, that affinity.
+func newVM(t *testing.T, domain, affinity string) *virtv1.VirtualMachine {
 	t.Helper()
 	vm := &virtv1.VirtualMachine{Spec: virtv1.VirtualMachineSpec{Template: &virtv1.VirtualMachineInstanceTemplateSpec{}}}
 	spec := &vm.Spec.Template.Spec
@@ -50,7 +50,7 @@ const (
 func TestMutateVirtualMachine(t *testing.T) {
 	for _, test := range []struct {
 		name                     string
-		before                   string // domain; empty when the machine is created
+		before                   string // domain; empty when the VM is created
 		domain, affinity         string
 		wantDomain, wantAffinity string
 		unchanged, beingRemoved  bool
@@ -91,16 +91,16 @@ func TestMutateVirtualMachine(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var before *virtv1.VirtualMachine
 			if test.before != "" {
-				before = machine(t, test.before, "")
+				before = newVM(t, test.before, "")
 			}
-			after := machine(t, test.domain, test.affinity)
+			after := newVM(t, test.domain, test.affinity)
 			if test.beingRemoved {
 				after.DeletionTimestamp = &metav1.Time{}
 			}
 			if test.unchanged {
 				test.wantDomain, test.wantAffinity = test.domain, test.affinity
 			}
-			want := machine(t, test.wantDomain, test.wantAffinity)
+			want := newVM(t, test.wantDomain, test.wantAffinity)
 			want.DeletionTimestamp = after.DeletionTimestamp
 			if changed := MutateVirtualMachine(before, after); changed == test.unchanged {
 				t.Errorf("changed: %v", changed)
@@ -148,9 +148,9 @@ func TestValidateVirtualMachine(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var before *virtv1.VirtualMachine
 			if test.before != "" {
-				before = machine(t, test.before, "")
+				before = newVM(t, test.before, "")
 			}
-			after := machine(t, test.after, "")
+			after := newVM(t, test.after, "")
 			if test.beingRemoved {
 				after.DeletionTimestamp = &metav1.Time{}
 			}

@@ -452,30 +452,30 @@ func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 	if err := controller.Create(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	machine := func(dedicated string) *unstructured.Unstructured {
-		machine := &unstructured.Unstructured{}
+	newVM := func(dedicated string) *unstructured.Unstructured {
+		vm := &unstructured.Unstructured{}
 		text := fmt.Sprintf(`{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: a, namespace: default}, spec: {template: {spec: {domain: {%s}}}}}`, dedicated)
-		if err := yaml.Unmarshal([]byte(text), &machine.Object); err != nil {
+		if err := yaml.Unmarshal([]byte(text), &vm.Object); err != nil {
 			t.Fatal(err)
 		}
-		return machine
+		return vm
 	}
 	const shared, dedicated = "cpu: {cores: 2}", "cpu: {cores: 2, dedicatedCpuPlacement: true}"
 	create := func(text string) func() error {
 		return func() error {
-			created := machine(text)
+			created := newVM(text)
 			created.SetName("new")
 			return i.Client.Create(t.Context(), created, client.DryRunAll)
 		}
 	}
 	// One has CPUs of its own from before the companion was installed.
 	i.Kubectl(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "cpupolicy.workload.openshift.io")
-	old := machine(dedicated)
+	old := newVM(dedicated)
 	old.SetName("old")
 	old.SetFinalizers([]string{"example.com/finalizer"})
 	testenv.Eventually(t, 10*time.Second, func() error { return i.Client.Create(t.Context(), old) })
 	companiontest.Install(t, "cpupolicy")
-	if err := i.Client.Create(t.Context(), machine(shared)); err != nil {
+	if err := i.Client.Create(t.Context(), newVM(shared)); err != nil {
 		t.Fatal(err)
 	}
 	patch := func(object client.Object, text string) func() error {
@@ -505,13 +505,13 @@ func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 		"a new machine without CPUs of its own":        {create(shared), ""},
 		"a new machine that says nothing":              {create(""), ""},
 		"a new machine with CPUs of its own":           {create(dedicated), "virtualmachine.cpupolicy.workload.openshift.io"},
-		"another field of a machine":                   {patch(machine(shared), `{"spec":{"template":{"spec":{"domain":{"cpu":{"cores":3}}}}}}`), ""},
+		"another field of a machine":                   {patch(newVM(shared), `{"spec":{"template":{"spec":{"domain":{"cpu":{"cores":3}}}}}}`), ""},
 		"the status of a machine with CPUs of its own": {patchStatus(old.DeepCopy(), `{"status":{"ready":true}}`), ""},
 		"another field of a machine that has them":     {patch(old.DeepCopy(), `{"spec":{"running":true}}`), ""},
 		"the finalizers of a machine that has them":    {patch(old.DeepCopy(), `{"metadata":{"finalizers":null}}`), ""},
 		"the deletion of a machine that has them":      {func() error { return i.Client.Delete(t.Context(), old.DeepCopy(), client.DryRunAll) }, ""},
 		"a machine that loses its CPUs":                {patch(old.DeepCopy(), toShared), "virtualmachine.cpupolicy.workload.openshift.io"},
-		"a machine that gets CPUs of its own":          {patch(machine(shared), toDedicated), "virtualmachine.cpupolicy.workload.openshift.io"},
+		"a machine that gets CPUs of its own":          {patch(newVM(shared), toDedicated), "virtualmachine.cpupolicy.workload.openshift.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.write()

@@ -59,8 +59,8 @@ func TestEachViolationIsFound(t *testing.T) {
 		file := map[bool]string{true: "cpuset.effective_cpus", false: "cpuset.cpus.effective"}[n.v1]
 		n.write(n.file(cgroup, "cpuset", file), cpus)
 	}
-	// inMachine makes a runtime with virtual machines keep all of a pod in its sandbox, with these CPUs.
-	inMachine := func(n *tree, p testPod, cpus string) {
+	// inVM makes a runtime with virtual machines keep all of a pod in its sandbox, with these CPUs.
+	inVM := func(n *tree, p testPod, cpus string) {
 		for _, sandbox := range n.runtime.sandboxes {
 			if sandbox.Metadata.Name == p.name {
 				sandbox.RuntimeHandler = "kata"
@@ -101,13 +101,13 @@ func TestEachViolationIsFound(t *testing.T) {
 		"an exclusive container is off its CPUs": {func(n *tree) { setCPUs(n, n.containerCgroup(exclusive, "c"), "2") },
 			[]string{"off-exclusive container c of pod ns/exclusive"}},
 		"an ordinary pod in a virtual machine is on the pool": {func(n *tree) {
-			inMachine(n, ordinary, "0-2")
+			inVM(n, ordinary, "0-2")
 			for _, controller := range []string{"cpuset", "cpu", "cpuacct"} {
 				n.remove(n.file(n.containerCgroup(ordinary, "c"), controller, ""))
 			}
 		}, []string{"on-pool sandbox of pod ns/ordinary"}},
-		"an ordinary pod in a virtual machine is not": {func(n *tree) { inMachine(n, ordinary, "1-2") }, nil},
-		"a partitioned pod in a virtual machine":      {func(n *tree) { inMachine(n, operator, "0") }, nil},
+		"an ordinary pod in a virtual machine is not": {func(n *tree) { inVM(n, ordinary, "1-2") }, nil},
+		"a partitioned pod in a virtual machine":      {func(n *tree) { inVM(n, operator, "0") }, nil},
 		"an ordinary container is on another's exclusive CPU": {func(n *tree) { setCPUs(n, n.containerCgroup(ordinary, "c"), "1-3") },
 			[]string{"off-exclusive container c of pod ns/ordinary"}},
 		"nothing is left to share": {func(n *tree) {

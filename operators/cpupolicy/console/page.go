@@ -101,8 +101,8 @@ func (s *server) addPages(mux *http.ServeMux) {
 	mux.HandleFunc("GET /hosts", s.signedIn(s.hosts))
 	mux.HandleFunc("GET /hosts/{node}", s.signedIn(s.host))
 	mux.HandleFunc("POST /hosts/{node}", s.signedIn(s.switchPolicy))
-	mux.HandleFunc("GET /virtual-machines", s.signedIn(s.machines))
-	mux.HandleFunc("POST /virtual-machines/{namespace}/{name}", s.signedIn(s.pinMachine))
+	mux.HandleFunc("GET /virtual-machines", s.signedIn(s.vms))
+	mux.HandleFunc("POST /virtual-machines/{namespace}/{name}", s.signedIn(s.pinVM))
 }
 
 func askForToken(w http.ResponseWriter, r *http.Request, code int, alerts ...alert) {
@@ -323,7 +323,7 @@ func (s *server) host(w http.ResponseWriter, r *http.Request, current session) e
 	detail := hostDetail{hostRow: rowOf(n, may, "host", current.csrf)}
 	switch {
 	case may != nil:
-		// Findings name pods and machines of all namespaces. Whoever may ask for a policy is
+		// Findings name pods and VMs of all namespaces. Whoever may ask for a policy is
 		// told them anyway.
 		detail.Unchecked = "Only who may update the node sees what stands in the way of a switch."
 	case detail.Action == "":

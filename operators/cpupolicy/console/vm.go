@@ -35,33 +35,33 @@ import (
 // +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachines,verbs=get;list;patch
 // +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachineinstances,verbs=get;list
 
-var machines = schema.GroupResource{Group: virtv1.SchemeGroupVersion.Group, Resource: "virtualmachines"}
+var vmResource = schema.GroupResource{Group: virtv1.SchemeGroupVersion.Group, Resource: "virtualmachines"}
 
-func machineAccess(verb, namespace, name string) authorizationv1.ResourceAttributes {
-	return authorizationv1.ResourceAttributes{Verb: verb, Group: machines.Group, Version: "v1", Resource: machines.Resource, Namespace: namespace, Name: name}
+func vmAccess(verb, namespace, name string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Verb: verb, Group: vmResource.Group, Version: "v1", Resource: vmResource.Resource, Namespace: namespace, Name: name}
 }
 
-// machineRow is a virtual machine with its checkbox.
-type machineRow struct {
+// vmRow is a virtual machine with its checkbox.
+type vmRow struct {
 	Namespace, Name, Status string
 	Pinned                  bool
 	// Why says why the checkbox cannot be changed now.
 	Why string
 }
 
-// machineList is what the page of virtual machines has.
-type machineList struct {
+// vmList is what the page of virtual machines has.
+type vmList struct {
 	// Namespace is empty for all of them.
 	Namespace string
 	// Missing means that the cluster has no KubeVirt.
 	Missing bool
-	Rows    []machineRow
+	Rows    []vmRow
 }
 
-func (s *server) machines(w http.ResponseWriter, r *http.Request, current session) error {
+func (s *server) vms(w http.ResponseWriter, r *http.Request, current session) error {
 	namespace := r.URL.Query().Get("namespace")
 	p := open(current, "Virtual machines", "virtual-machines")
-	body := machineList{Namespace: namespace}
+	body := vmList{Namespace: namespace}
 	show := func(code int) error {
 		p.Body = body
 		render(w, r, code, "virtual-machines", p)
@@ -71,7 +71,7 @@ func (s *server) machines(w http.ResponseWriter, r *http.Request, current sessio
 		p.Alerts = append(p.Alerts, alert{"There is no such namespace", err.Error()})
 		return show(http.StatusBadRequest)
 	}
-	if err := s.may(r.Context(), current.user, machineAccess("list", namespace, "")); apierrors.IsForbidden(err) {
+	if err := s.may(r.Context(), current.user, vmAccess("list", namespace, "")); apierrors.IsForbidden(err) {
 		title := "Choose a namespace: you may not see the virtual machines of all of them"
 		if namespace != "" {
 			title = fmt.Sprintf("You may not see the virtual machines of the namespace %s", namespace)
@@ -94,14 +94,14 @@ func (s *server) machines(w http.ResponseWriter, r *http.Request, current sessio
 	if err != nil {
 		return err
 	}
-	may := s.mayEach(r.Context(), current.user, machineAccess("update", "", ""))
+	may := s.mayEach(r.Context(), current.user, vmAccess("update", "", ""))
 	for i := range list.Items {
 		vm := &list.Items[i]
 		allowed := may(vm.Namespace, vm.Name)
 		if allowed != nil && !apierrors.IsForbidden(allowed) {
 			return allowed
 		}
-		body.Rows = append(body.Rows, machineRow{
+		body.Rows = append(body.Rows, vmRow{
 			Namespace: vm.Namespace,
 			Name:      vm.Name,
 			Status:    string(vm.Status.PrintableStatus),
@@ -120,7 +120,7 @@ func checkNamespace(name string) error {
 	return nil
 }
 
-// running returns which machines have a VirtualMachineInstance, which has their name.
+// running returns which VMs have a VirtualMachineInstance, which has their name.
 func (s *server) running(ctx context.Context, namespace string) (map[client.ObjectKey]bool, error) {
 	running := map[client.ObjectKey]bool{}
 	for from := ""; ; {
@@ -155,9 +155,9 @@ func whyNot(vm *virtv1.VirtualMachine, runs bool, may error) string {
 	return ""
 }
 
-// pinMachine writes dedicatedCpuPlacement. What follows from it for the rest of the machine is the
+// pinVM writes dedicatedCpuPlacement. What follows from it for the rest of the VM is the
 // webhooks' concern, and that it may have been started meanwhile, too.
-func (s *server) pinMachine(w http.ResponseWriter, r *http.Request, current session) error {
+func (s *server) pinVM(w http.ResponseWriter, r *http.Request, current session) error {
 	key := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	pin := r.PostFormValue("pinned") == "true"
 	query := ""
@@ -170,9 +170,9 @@ func (s *server) pinMachine(w http.ResponseWriter, r *http.Request, current sess
 
 func (s *server) pin(ctx context.Context, current session, key client.ObjectKey, pin bool) error {
 	if checkNamespace(key.Namespace) != nil || validation.IsDNS1123Subdomain(key.Name) != nil {
-		return apierrors.NewNotFound(machines, key.String())
+		return apierrors.NewNotFound(vmResource, key.String())
 	}
-	if err := s.may(ctx, current.user, machineAccess("update", key.Namespace, key.Name)); err != nil {
+	if err := s.may(ctx, current.user, vmAccess("update", key.Namespace, key.Name)); err != nil {
 		return err
 	}
 	var vm virtv1.VirtualMachine
@@ -187,7 +187,7 @@ func (s *server) pin(ctx context.Context, current session, key client.ObjectKey,
 		return err
 	}
 	if why := whyNot(&vm, err == nil, nil); why != "" {
-		return apierrors.NewConflict(machines, key.String(), errors.New(why))
+		return apierrors.NewConflict(vmResource, key.String(), errors.New(why))
 	}
 	before := vm.DeepCopy()
 	domain := &vm.Spec.Template.Spec.Domain

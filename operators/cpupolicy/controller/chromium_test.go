@@ -97,8 +97,8 @@ func (v *visitor) mustSay(what, text string, parts ...string) {
 	}
 }
 
-// machines goes through the checkbox of virtual machines, without KubeVirt and with it.
-func (v *visitor) machines(t *testing.T) {
+// vms goes through the checkbox of virtual machines, without KubeVirt and with it.
+func (v *visitor) vms(t *testing.T) {
 	v.open("/virtual-machines")
 	v.mustSay("without KubeVirt", v.Text(), "KubeVirt is not installed")
 	manifests := testenv.Module() + "/deploy/testdata/virtualmachines.yaml"
@@ -106,9 +106,9 @@ func (v *visitor) machines(t *testing.T) {
 	t.Cleanup(func() { v.Kubectl(t, "delete", "-f", manifests) })
 	v.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io", "crd/virtualmachineinstances.kubevirt.io")
 	admin := hooks{v.Installed}.admin(t)
-	stopped := machine(t, "stopped", "{domain: {cpu: {cores: 2}}}")
+	stopped := newVM(t, "stopped", "{domain: {cpu: {cores: 2}}}")
 	admin.create(t, stopped)
-	admin.create(t, machine(t, "busy", "{domain: {cpu: {cores: 2}}}"))
+	admin.create(t, newVM(t, "busy", "{domain: {cpu: {cores: 2}}}"))
 	admin.create(t, object(t, "VirtualMachineInstance", "busy", "spec: {domain: {devices: {}}}, status: {phase: Running}"))
 	v.eventually(func() error {
 		v.open("/virtual-machines")
@@ -244,5 +244,5 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		}
 		viewer.mustSay("why", viewer.Ask("document.getElementById('why-worker-2').innerText"), "update")
 	})
-	t.Run("virtual machines are pinned while they are stopped", func(t *testing.T) { v.machines(t) })
+	t.Run("virtual machines are pinned while they are stopped", func(t *testing.T) { v.vms(t) })
 }

@@ -39,7 +39,7 @@ type labels struct {
 func (l labels) agree(ctx context.Context, name string, policy operation.Policy) (bool, error) {
 	var node corev1.Node
 	err := l.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
-	// Where KubeVirt's handler does not run, nobody labels the node, and no machine comes there.
+	// Where KubeVirt's handler does not run, nobody labels the node, and no VM comes there.
 	_, handled := node.Labels[virtv1.NodeSchedulable]
 	return !handled || node.Labels[cpupolicy.Label] == labelOf(policy), err
 }

@@ -265,7 +265,7 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 const defaultDrainTimeout = 15 * time.Minute
 
 // conclude writes down what is in force now. A switch that was verified waits for the label, with
-// which KubeVirt decides where machines may run.
+// which KubeVirt decides where VMs may run.
 func (r runner) conclude(ctx context.Context, name string, result operation.Result, at time.Time) (rollout.Result, error) {
 	over := resultOf(result)
 	_, status, is, err := r.operationOf(ctx, name, result.ID)

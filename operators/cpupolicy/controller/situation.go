@@ -94,7 +94,7 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	if err := s.addControlPlane(ctx, &situation); err != nil {
 		return situation, err
 	}
-	if err := s.addMachines(ctx, &situation, policy); err != nil {
+	if err := s.addVMs(ctx, &situation, policy); err != nil {
 		return situation, err
 	}
 	situation.Kubelet.Reserved = cpupolicy.ReservedNow(node)
@@ -115,7 +115,7 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 }
 
 // roleIndex is the index of the cached nodes that others are judged by: those of the control plane, and those to
-// which machines with dedicated CPUs can migrate.
+// which VMs with dedicated CPUs can migrate.
 const (
 	roleIndex        = "cpupolicy-role"
 	roleControlPlane = "control-plane"
@@ -173,8 +173,8 @@ func (s situations) holders(ctx context.Context) (nodegroup.Holders, error) {
 	return nodegroup.HoldersOf(&lease)
 }
 
-// addMachines adds KubeVirt, where its kinds are, and for none its machines and where they can run.
-func (s situations) addMachines(ctx context.Context, situation *cpupolicy.Situation, policy cpupolicy.Policy) error {
+// addVMs adds KubeVirt, where its kinds are, and for none its VMs and where they can run.
+func (s situations) addVMs(ctx context.Context, situation *cpupolicy.Situation, policy cpupolicy.Policy) error {
 	var kubevirts virtv1.KubeVirtList
 	if err := s.reader.List(ctx, &kubevirts); isNoKind(err) {
 		return nil
@@ -187,11 +187,11 @@ func (s situations) addMachines(ctx context.Context, situation *cpupolicy.Situat
 	if policy != cpupolicy.None {
 		return nil
 	}
-	var machines virtv1.VirtualMachineInstanceList
-	if err := s.reader.List(ctx, &machines); err != nil && !isNoKind(err) {
+	var vms virtv1.VirtualMachineInstanceList
+	if err := s.reader.List(ctx, &vms); err != nil && !isNoKind(err) {
 		return err
 	}
-	situation.Machines = machines.Items
+	situation.VMs = vms.Items
 	return s.addOthers(ctx, situation, roleStatic)
 }
 

@@ -56,8 +56,8 @@ func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfigura
 	}
 	for path, handler := range map[string]admission.Handler{
 		"/cpupolicy/validate-node":           validator,
-		"/cpupolicy/mutate-virtualmachine":   &machineMutator{decoder: decoder},
-		"/cpupolicy/validate-virtualmachine": &machineValidator{decoder: decoder, reader: reader},
+		"/cpupolicy/mutate-virtualmachine":   &vmMutator{decoder: decoder},
+		"/cpupolicy/validate-virtualmachine": &vmValidator{decoder: decoder, reader: reader},
 	} {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
 	}

@@ -68,7 +68,7 @@ func TestWebhooks(t *testing.T) {
 	i.Kubectl(t, "apply", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
 	i.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io", "crd/virtualmachineinstances.kubevirt.io", "crd/kubevirts.kubevirt.io")
 	t.Run("beside KubeVirt", h.besideKubeVirt)
-	t.Run("machines", h.machines)
+	t.Run("machines", h.vms)
 
 	i.Kubectl(t, "delete", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
 	t.Run("without KubeVirt again", func(t *testing.T) {

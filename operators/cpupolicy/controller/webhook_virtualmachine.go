@@ -32,9 +32,9 @@ import (
 	"workload.openshift.io/operators/cpupolicy"
 )
 
-// decodeMachines returns a VirtualMachine as it was and as it is to be. before is nil when it is
+// decodeVMs returns a VirtualMachine as it was and as it is to be. before is nil when it is
 // created.
-func decodeMachines(decoder admission.Decoder, request admission.Request) (before, after *virtv1.VirtualMachine, err error) {
+func decodeVMs(decoder admission.Decoder, request admission.Request) (before, after *virtv1.VirtualMachine, err error) {
 	after = &virtv1.VirtualMachine{}
 	if err := decoder.Decode(request, after); err != nil {
 		return nil, nil, err
@@ -46,12 +46,12 @@ func decodeMachines(decoder admission.Decoder, request admission.Request) (befor
 	return before, after, err
 }
 
-// machineMutator makes machines fit for dedicated CPUs.
-type machineMutator struct{ decoder admission.Decoder }
+// vmMutator makes VMs fit for dedicated CPUs.
+type vmMutator struct{ decoder admission.Decoder }
 
 // Handle implements admission.Handler.
-func (m *machineMutator) Handle(_ context.Context, request admission.Request) admission.Response {
-	before, after, err := decodeMachines(m.decoder, request)
+func (m *vmMutator) Handle(_ context.Context, request admission.Request) admission.Response {
+	before, after, err := decodeVMs(m.decoder, request)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
@@ -121,8 +121,8 @@ func transferred(raw, before, after any) any {
 	return after
 }
 
-// machineValidator refuses what a machine with dedicated CPUs cannot be.
-type machineValidator struct {
+// vmValidator refuses what a VM with dedicated CPUs cannot be.
+type vmValidator struct {
 	decoder admission.Decoder
 	reader  client.Reader
 }
@@ -130,8 +130,8 @@ type machineValidator struct {
 // +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachineinstances,verbs=get
 
 // Handle implements admission.Handler.
-func (v *machineValidator) Handle(ctx context.Context, request admission.Request) admission.Response {
-	before, after, err := decodeMachines(v.decoder, request)
+func (v *vmValidator) Handle(ctx context.Context, request admission.Request) admission.Response {
+	before, after, err := decodeVMs(v.decoder, request)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}

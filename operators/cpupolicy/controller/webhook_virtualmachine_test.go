@@ -40,7 +40,7 @@ func object(t *testing.T, kind, name, rest string) *unstructured.Unstructured {
 	return object
 }
 
-func machine(t *testing.T, name, spec string) *unstructured.Unstructured {
+func newVM(t *testing.T, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	return object(t, "VirtualMachine", name, fmt.Sprintf("spec: {template: {spec: %s}}", spec))
 }
@@ -63,7 +63,7 @@ func (h hooks) besideKubeVirt(t *testing.T) {
 	checkRefused(t, admin.ask("routed", requested, client.DryRunAll), 0)
 }
 
-func (h hooks) machines(t *testing.T) {
+func (h hooks) vms(t *testing.T) {
 	admin := h.admin(t)
 	set := func(vm client.Object, dedicated string) error {
 		patch := `{"spec":{"template":{"spec":{"domain":{"cpu":{"dedicatedCpuPlacement":` + dedicated + `}}}}}}`
@@ -71,13 +71,13 @@ func (h hooks) machines(t *testing.T) {
 	}
 	const affinity = `{nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cpumanager, operator: In, values: ["true"]}]}]}}}`
 
-	created := machine(t, "created", "{domain: {newer: 1, cpu: {cores: 2, dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, newer: 2}}}")
+	created := newVM(t, "created", "{domain: {newer: 1, cpu: {cores: 2, dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, newer: 2}}}")
 	admin.create(t, created)
 	checkSpec(t, created, "{domain: {newer: 1, cpu: {cores: 2, dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, requests: {cpu: \"2\"}, newer: 2}}, affinity: "+affinity+"}")
-	checkRefused(t, admin.Create(t.Context(), machine(t, "half", "{domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: 1500m}}}}")),
+	checkRefused(t, admin.Create(t.Context(), newVM(t, "half", "{domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: 1500m}}}}")),
 		http.StatusUnprocessableEntity, `VirtualMachine.kubevirt.io "half" is invalid`, "spec.template.spec.domain.resources.limits.cpu", "1500m")
 
-	vm := machine(t, "changed", "{newer: 3, domain: {cpu: {cores: 2}}}")
+	vm := newVM(t, "changed", "{newer: 3, domain: {cpu: {cores: 2}}}")
 	admin.create(t, vm)
 	vmi := object(t, "VirtualMachineInstance", "changed", "spec: {domain: {devices: {}}}, status: {phase: Running}")
 	admin.create(t, vmi)
@@ -91,7 +91,7 @@ func (h hooks) machines(t *testing.T) {
 	checkSpec(t, vm, "{newer: 3, domain: {cpu: {cores: 2, dedicatedCpuPlacement: false}}, affinity: {nodeAffinity: {}}}")
 }
 
-// checkSpec compares the template's spec of a machine.
+// checkSpec compares the template's spec of a VM.
 func checkSpec(t *testing.T, vm *unstructured.Unstructured, want string) {
 	t.Helper()
 	spec, _, err := unstructured.NestedMap(vm.Object, "spec", "template", "spec")
@@ -148,7 +148,7 @@ func TestAMutationKeepsWhatTheTypesDoNotKnow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw := func(spec string) (data []byte, typed *virtv1.VirtualMachine) {
-				data, err := machine(t, "a", spec).MarshalJSON()
+				data, err := newVM(t, "a", spec).MarshalJSON()
 				if err == nil {
 					err = json.Unmarshal(data, &typed)
 				}

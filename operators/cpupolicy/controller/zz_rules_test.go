@@ -58,12 +58,12 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 			Spec: corev1.NodeSpec{Unschedulable: true},
 		},
 		Unused: map[companiontest.Right]string{
-			{Verb: "get", Group: "kubevirt.io", Resource: "virtualmachines"}:   machines,
-			{Verb: "list", Group: "kubevirt.io", Resource: "virtualmachines"}:  machines,
-			{Verb: "patch", Group: "kubevirt.io", Resource: "virtualmachines"}: machines,
+			{Verb: "get", Group: "kubevirt.io", Resource: "virtualmachines"}:   vms,
+			{Verb: "list", Group: "kubevirt.io", Resource: "virtualmachines"}:  vms,
+			{Verb: "patch", Group: "kubevirt.io", Resource: "virtualmachines"}: vms,
 		},
 	})
 }
 
-// machines is why some rights are not used here.
-const machines = "the pages of the console use it, and their own tests under this role"
+// vms is why some rights are not used here.
+const vms = "the pages of the console use it, and their own tests under this role"
