@@ -18,7 +18,7 @@ package testenv
 
 import (
 	"bytes"
-	"fmt"
+	"context"
 	"os"
 	"os/exec"
 	"runtime"
@@ -27,6 +27,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/procfs"
+	"workload.openshift.io/kubernetes/cluster/poll"
 )
 
 // Programs are what a test binary can also be, by name. Each returns its exit code.
@@ -127,16 +130,15 @@ func (p *Process) Running() bool {
 // the kubelet compares with limits, it leaves out pages of the program's file that can be read again.
 func (p *Process) Memory(t testing.TB) int64 {
 	t.Helper()
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	process, err := procfs.NewProc(p.command.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(data), "RssAnon:")
-	var kilobytes int64
-	if _, err := fmt.Sscan(after, &kilobytes); err != nil {
-		t.Fatalf("RssAnon of %s: %v", data, err)
+	status, err := process.NewStatus()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return kilobytes << 10
+	return int64(status.RssAnon)
 }
 
 // Log is what a process has written to standard error so far.
@@ -170,23 +172,20 @@ func (o *output) String() string {
 // Eventually waits until a check has no error.
 func Eventually(t testing.TB, timeout time.Duration, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(timeout)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", timeout, err)
-		}
-		time.Sleep(50 * time.Millisecond)
+	// Functions of Cleanup wait, too, and the test's own context has ended by then.
+	ctx := context.WithoutCancel(t.Context())
+	if err := poll.Until(ctx, pause, timeout, func(context.Context) error { return check() }); err != nil {
+		t.Fatalf("after %s: %v", timeout, err)
 	}
 }
+
+// pause is the one between two checks.
+const pause = 50 * time.Millisecond
 
 // Always fails a test if a check has an error within a time.
 func Always(t testing.TB, duration time.Duration, check func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(duration); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(duration); time.Now().Before(deadline); time.Sleep(pause) {
 		if err := check(); err != nil {
 			t.Fatal(err)
 		}
