@@ -17,12 +17,14 @@ limitations under the License.
 package partitiontest
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"workload.openshift.io/partition"
 )
 
@@ -47,11 +49,8 @@ func Namespace(name, annotation, value string) *v1.Namespace {
 // Eventually ends the test unless a condition holds within five seconds.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for range 500 {
-		if condition() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	met := func(context.Context) (bool, error) { return condition(), nil }
+	if err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, 5*time.Second, true, met); err != nil {
+		t.Fatal("not in time: " + what)
 	}
-	t.Fatal("not in time: " + what)
 }
