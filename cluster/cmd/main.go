@@ -191,6 +191,7 @@ func startSample(ctx context.Context, cluster *host.Cluster) error {
 	}
 	const limit = 2 * time.Minute
 	var waiting []string
+	// Not poll.Until, which would repeat a request that failed.
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		pods, err := cluster.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -83,7 +83,8 @@ func (u *unit) PID() int {
 		return 0
 	}
 	for _, pid := range pids {
-		// The cgroup of containerd's service has its shims, too.
+		// The cgroup of containerd's service has its shims, too. There is nothing to parse, so procfs
+		// would do the same.
 		if runs, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && runs == program {
 			return pid
 		}

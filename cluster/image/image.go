@@ -1,6 +1,9 @@
 // Package image builds the container images that a cluster needs, since there is no registry, and
 // writes them as archives that a runtime imports. It knows what is in an image. It must
 // know neither clusters nor the runtime that imports the archives.
+//
+// It does not use cmd/images: that would save thirty lines, and cluster and test/e2e would have to
+// require another module.
 package image
 
 import (

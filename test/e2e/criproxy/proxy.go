@@ -1,6 +1,9 @@
 // Package criproxy stands between a kubelet and its container runtime, and records what the
 // kubelet asks for. It passes on every message unread, so it works with every version of the
 // CRI. What it has recorded it decodes only when asked.
+//
+// A library such as grpc-proxy would replace [Proxy.pass] alone. But it shows nobody the messages of a
+// stream, and these are what is recorded and changed here.
 package criproxy
 
 import (
