@@ -144,6 +144,8 @@ part() {
   printf '%-44s ok %5d s\n' "$name" $took >>"$work/summary"
 }
 
+# why_no_node says why this host cannot run a node. It asks what host.Unfit (cluster/host) does, since it
+# runs before anything is compiled; change both.
 why_no_node() {
   if [[ "$(uname -s)" != Linux ]]; then
     echo "this is not Linux"

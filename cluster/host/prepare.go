@@ -16,7 +16,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Unfit returns why this host cannot run a node, or nil if it can.
+// Unfit returns why this host cannot run a node, or nil if it can. why_no_node of scripts/test.sh asks
+// the same before anything is compiled; change both.
 func Unfit() error {
 	switch {
 	case runtime.GOOS != "linux":
