@@ -219,8 +219,8 @@ func strictReservationAvailable(gates map[string]bool, release string) error {
 		if on, set := gates[gate]; on {
 			return nil
 		} else if set {
-			return fmt.Errorf("featureGates: %s is false, but the pools of %s must not be shared, for which v%s needs the option %s of the CPU manager, which is beta there; set %s to true",
-				gate, PinningFilePath, release, StrictReservation, betaOptions)
+			return fmt.Errorf("featureGates: %s is false, but v%s needs it for the CPU manager's beta option %s, without which the pools of %s would be shared; set %s to true",
+				gate, release, StrictReservation, PinningFilePath, betaOptions)
 		}
 	}
 	return nil

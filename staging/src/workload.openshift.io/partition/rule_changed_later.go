@@ -23,7 +23,7 @@ const ReasonChangedLater Reason = "changed_later"
 
 var changedLaterRule = Rule{
 	Reason:     ReasonChangedLater,
-	Condition:  "a webhook changed what had been decided, and nothing runs after it; the label is in metrics only",
+	Condition:  "a webhook changed what the plugin had decided, and the plugin does not run again; only metrics have this reason",
 	StaticPods: "never",
 	Text: "the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; " +
 		"such a webhook must set neither cpu in containers that have cores nor annotations of " + Domain,

@@ -25,7 +25,7 @@ const ReasonPodLevelCPU Reason = "pod_level_cpu"
 
 var podLevelCPURule = Rule{
 	Reason:    ReasonPodLevelCPU,
-	Condition: "`spec.resources` has CPU, or is there and a container asks for CPU, which it gets by default",
+	Condition: "`spec.resources` has CPU, or gets it by default because a container asks for CPU",
 	Text:      "spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned",
 	Soft:      Warning,
 	Hard:      Forbidden,
