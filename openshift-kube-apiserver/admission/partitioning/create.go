@@ -74,7 +74,7 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 			warn(ctx, a, message)
 		}
 	case decision.Outcome == partition.Partitioned && len(ignored) > 0:
-		warn(ctx, a, fmt.Sprintf("the cpu that was set in %s after the pod had been partitioned is ignored; its cores stand", strings.Join(ignored, ", ")))
+		warn(ctx, a, fmt.Sprintf("the cpu that was set in %s after the pod had been partitioned is ignored; its cores count instead", strings.Join(ignored, ", ")))
 	}
 	earlier.taken = partition.Target{}
 	if decision.Outcome == partition.Skipped {
@@ -178,7 +178,7 @@ func (p *plugin) validateCreate(ctx context.Context, a admission.Attributes, pod
 	}
 	if decision.Reason != partition.NoReason {
 		decision.Outcome = partition.Refused
-		err = admission.NewForbidden(a, errors.New(decision.Message()+"; the pod was partitioned after that had been decided, probably by a mutating webhook"))
+		err = admission.NewForbidden(a, errors.New(decision.Message()+"; the pod was partitioned after the plugin had decided this, probably by a mutating webhook"))
 	}
 	p.count(a, decision)
 	return err

@@ -38,7 +38,7 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 		return nil
 	}
 	if partition.KeepAnnotations(&pod.Annotations, stored.Annotations) {
-		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; they are kept")
+		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; it keeps those that it had")
 	}
 	resize := a.GetSubresource() == "resize"
 	if (resize || a.GetSubresource() == "") && concerns(stored) {
@@ -84,7 +84,7 @@ func refuseCPU(pod, stored *core.Pod) error {
 	refuse := func(path *field.Path, list core.ResourceList) {
 		if asked, has := list[core.ResourceCPU]; has && !asked.IsZero() {
 			refused = append(refused, field.Invalid(path.Key("cpu"), asked.String(),
-				fmt.Sprintf("the CPU of a partitioned pod does not change after its creation; it is counted as %s. Memory may change", partition.CoresResource(target.Type))))
+				fmt.Sprintf("the CPU of a partitioned pod does not change after its creation; it is counted as %s. Its memory can change", partition.CoresResource(target.Type))))
 		}
 	}
 	refuseIn := func(path *field.Path, resources *core.ResourceRequirements) {

@@ -43,13 +43,13 @@ func (t *Tracker) record() {
 		// As the kubelet refers to its node, so that kubectl describe shows it.
 		reference := &v1.ObjectReference{Kind: "Node", Name: node.Name, UID: types.UID(node.Name)}
 		recorder.Eventf(reference, v1.EventTypeWarning, eventNodeMissing,
-			"The node does not report %s, though the workload type %s is active: its pods can not run here until the node has a pinning file with that type",
+			"The node does not report %s, though the workload type %s is active: its pods cannot run here until the node has a pinning file with that type",
 			partition.CoresResource(workloadType), workloadType)
 	}
 	t.latchedNow = func(workloadTypes []string) {
 		reference := &v1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem, Namespace: metav1.NamespaceSystem}
 		recorder.Eventf(reference, v1.EventTypeNormal, eventActivated,
-			"All nodes that count report the cores of %s: pods that ask are partitioned from now on, whatever nodes come. To take that back, remove the type from the annotation %s of this namespace",
+			"All nodes that count report the cores of %s: pods that ask are partitioned from now on, whichever nodes join. To undo this, remove the type from the annotation %s of this namespace",
 			strings.Join(workloadTypes, ", "), partition.EnabledAnnotation)
 	}
 }

@@ -92,7 +92,7 @@ func (t *Tracker) remind(ctx context.Context, every time.Duration) {
 		awaits, workloadTypes := t.awaits, slices.Sorted(maps.Keys(t.decided))
 		t.mu.Unlock()
 		if awaits != "" {
-			klog.FromContext(ctx).Error(nil, "Pods that ask for these workload types get 503: the object that decides on them has not done so. "+
+			klog.FromContext(ctx).Error(nil, "Pods that ask for these workload types get 503: the object that decides on them has not decided yet. "+
 				"The installer must write it; where none does, set activation.source to Nodes or Types in the configuration of the admission plugin", "workloadTypes", workloadTypes, "awaits", awaits)
 		}
 		return false, nil

@@ -101,7 +101,7 @@ func (t *Tracker) run(ctx context.Context, write func(context.Context, []string)
 		added, err := write(ctx, missing)
 		t.failed.Store(err != nil)
 		if err != nil {
-			klog.FromContext(ctx).Error(err, "Workload types are active and could not be latched: they end to be active when a node without them joins; trying again", "workloadTypes", missing,
+			klog.FromContext(ctx).Error(err, "Active workload types could not be latched: they stop being active when a node without them joins; trying again", "workloadTypes", missing,
 				"namespace", metav1.NamespaceSystem, "annotation", partition.EnabledAnnotation, "after", retry)
 			again = time.After(retry)
 			retry = min(2*retry, longestRetry)
