@@ -151,7 +151,7 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	return nil
 }
 
-// Validate refuses what was changed after Admit had decided, and tells what was decided. It
+// Validate refuses what was changed after Admit had decided, and reports what was decided. It
 // warns the authors of workloads (design, section 4.4).
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	pod, ok := a.GetObject().(*core.Pod)

@@ -66,8 +66,8 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		}
 		return admission.NewForbidden(a, errors.New(decision.Message()))
 	case decision.Outcome == partition.Skipped && pod.Annotations[partition.WarningAnnotation] == "" && !earlier.counted:
-		// Nobody is to be told, or the pod has no room for the annotation: nothing is left for
-		// Validate to tell and to count.
+		// Nobody must be told, or the pod has no room for the annotation: nothing is left for
+		// Validate to warn of and to count.
 		earlier.counted = true
 		p.count(a, decision)
 		if message := decision.Message(); message != "" {

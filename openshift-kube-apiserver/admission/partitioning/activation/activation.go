@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package activation knows which workload types are active in a cluster (design, section
 // 4.2): what nodes report, what the latch on kube-system remembers, and what the
-// configuration or OpenShift's object Infrastructure decides in their place. It tells of
+// configuration or OpenShift's object Infrastructure decides in their place. It reports
 // nodes without an active type (section 4.5).
 //
 // It knows nodes and the namespace kube-system. Pods, other namespaces and requests it must
@@ -61,11 +61,11 @@ type Tracker struct {
 	types atomic.Pointer[map[string]typeState]
 	// failed is set while the latch cannot be written.
 	failed atomic.Bool
-	// latchedNow is told of types that this server has latched; it must not block. Nil tells
-	// nobody.
+	// latchedNow is told of types that this server has latched; it must not block. If it
+	// is nil, nobody is told.
 	latchedNow func(workloadTypes []string)
 	// missing is told of each node that joins or changes without the cores of an active
-	// type; it must not block. Nil tells nobody.
+	// type; it must not block. If it is nil, nobody is told.
 	missing func(node *v1.Node, workloadType string)
 	// changed wakes the writer of the latch.
 	changed chan struct{}
@@ -123,7 +123,7 @@ func (t *Tracker) SetInformers(nodes, namespaces cache.SharedIndexInformer) erro
 	return nil
 }
 
-// SetSynced gives what tells whether all nodes and the latch have been seen, for callers
+// SetSynced gives what reports whether all nodes and the latch have been seen, for callers
 // that have no informers to give, and call NodeChanged and LatchChanged themselves.
 func (t *Tracker) SetSynced(seen func() bool) { t.seen.Store(&seen) }
 
@@ -134,7 +134,7 @@ func (t *Tracker) Synced() bool {
 	return seen != nil && (*seen)()
 }
 
-// Reason tells what keeps pods from being partitioned as the type, whatever their namespace:
+// Reason says what keeps pods from being partitioned as the type, whatever their namespace:
 // [partition.ReasonDecidedAgainst], [partition.ReasonTypeInactive], or nothing. If nothing has
 // been decided, awaits names the object that must decide and says what it lacks. It takes no
 // lock.

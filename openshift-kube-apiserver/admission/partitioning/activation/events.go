@@ -31,7 +31,7 @@ const (
 	// eventNodeMissing is the reason of an Event on the Node (design, section 4.5).
 	eventNodeMissing = "NodeMissingPartition"
 	// eventActivated is that of an Event on the namespace kube-system: the latch may close
-	// because the last node without the type was removed, which nobody else tells of.
+	// because the last node without the type was removed, which no other Event says.
 	eventActivated = "WorkloadTypeActivated"
 )
 

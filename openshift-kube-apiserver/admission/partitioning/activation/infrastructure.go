@@ -99,8 +99,8 @@ func (t *Tracker) remind(ctx context.Context, every time.Duration) {
 	})
 }
 
-// followInfrastructure tells, until the context ends, what the Infrastructure object has
-// decided, at first and after each change. Nothing is told while the server is gone.
+// followInfrastructure calls tell with what the Infrastructure object has decided, at first
+// and after each change, until the context ends. It does not while the server is gone.
 //
 // An informer would not do: it cannot tell a kind that is not there from a cache that
 // is not filled yet, and looks for such a kind only every 30 seconds.

@@ -50,7 +50,7 @@ type Source struct {
 	limitRanger *limitranger.LimitRanger
 	limitRanges corev1listers.LimitRangeLister
 	quotas      corev1listers.ResourceQuotaLister
-	// seen tell whether the caches are filled.
+	// seen report whether the caches are filled.
 	seen []cache.InformerSynced
 }
 

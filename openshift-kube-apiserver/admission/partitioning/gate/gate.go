@@ -36,9 +36,9 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Types tells which workload types are active; activation.Tracker does.
+// Types says which workload types are active; activation.Tracker does.
 type Types interface {
-	// Reason tells what keeps pods from being partitioned as the type, whatever their
+	// Reason says what keeps pods from being partitioned as the type, whatever their
 	// namespace. If an object must decide that and has not, awaits says what is missing.
 	Reason(workloadType string) (reason partition.Reason, awaits string)
 	// Synced reports whether all else has been seen on which the reason depends. It does not
@@ -76,13 +76,13 @@ func (g *Gate) Validate() error {
 	return nil
 }
 
-// Ask tells what keeps pods of the namespace from being partitioned as the type. A no of the
+// Ask says what keeps pods of the namespace from being partitioned as the type. A no of the
 // cache counts only after a live read: a pod that is not partitioned now will never be. It
 // waits for caches, and for an object that decides on the type, within the context's deadline.
 // Its error is one of the API: 503 where these did not come in time, or what the live read gave.
 //
-// A type that an installer has decided against is told before the namespace is looked at: in
-// such a cluster no namespace has to be prepared for it.
+// That an installer has decided against the type is said before the namespace is looked at:
+// in such a cluster no namespace has to be prepared for it.
 func (g *Gate) Ask(ctx context.Context, namespace, workloadType string) (partition.Reason, error) {
 	ofType, err := g.awaitType(ctx, workloadType)
 	if err != nil || ofType == partition.ReasonDecidedAgainst {
@@ -115,8 +115,8 @@ func (g *Gate) AskCache(namespace, workloadType string) (reason partition.Reason
 	return cmp.Or(partition.NamespaceReason(found.Annotations, workloadType), ofType), true
 }
 
-// ofType tells what of the type keeps pods from being partitioned, which is not known before
-// everything has been seen that decides on them.
+// ofType says what about the type keeps pods from being partitioned. That is not known before
+// everything that decides on them has been seen.
 func (g *Gate) ofType(workloadType string) (reason partition.Reason, known bool) {
 	// In this order: a reason from before the caches were filled would be a guess.
 	synced := g.types.Synced() && g.synced()

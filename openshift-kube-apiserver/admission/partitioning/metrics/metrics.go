@@ -49,7 +49,7 @@ var (
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
 )
 
-// Types tells of the workload types of a cluster; activation.Tracker does.
+// Types has the workload types of a cluster; activation.Tracker does.
 type Types interface {
 	// Known reports whether the cluster knows the type, so that it may be a label.
 	Known(workloadType string) bool
