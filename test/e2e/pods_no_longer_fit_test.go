@@ -72,7 +72,7 @@ func TestPodsThatNoLongerFitAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const line = "The pools do not leave the cpu that pods of this node ask for"
+	const line = "The pools leave less cpu than the pods of this node request"
 	for _, p := range []*v1.Pod{first, last} {
 		if name := namespace + "/" + p.Name; !containsLine(string(log[len(said):]), line, name) {
 			t.Errorf("the log has no line %q with %s", line, name)

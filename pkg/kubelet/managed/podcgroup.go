@@ -228,7 +228,7 @@ func (n *node) checkCgroupOfAllPods(workloadType, cgroup string) {
 	// reportOffline reports the CPUs that are offline.
 	if lacks := n.pools[workloadType].Intersection(onlineCPUs()).Difference(available); !lacks.IsEmpty() {
 		host.log.Error(nil, "The cgroup of all pods lacks CPUs of a pool", "cgroup", cgroup, "cpus", available.String(), "workloadType", workloadType, "pool", n.pools[workloadType].String())
-		nodeEvent(v1.EventTypeWarning, partition.EventCgroupLacksCPUs, "The cgroup %s has the CPUs %q, but the pool of workload type %s has %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the cgroup above it that is as narrow",
+		nodeEvent(v1.EventTypeWarning, partition.EventCgroupLacksCPUs, "The cgroup %s has the CPUs %q, but the pool of workload type %s has %q: its pods cannot run on CPU %s; widen the cpuset of that cgroup, or of the cgroup above it that narrows it",
 			cgroup, available.String(), workloadType, n.pools[workloadType].String(), lacks)
 	}
 }

@@ -31,8 +31,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// This file reports the pods that no longer fit the node because its pools have grown. What the
-// pools have, cpu allocatable lacks. A kubelet that starts admits all pods of its node again,
+// This file reports the pods that no longer fit the node because its pools have grown. The
+// pools' CPUs are subtracted from cpu allocatable. A kubelet that starts admits all pods of its node again,
 // and rejects those that do not fit, running or not; upstream decides so (pkg/kubelet/kubelet.go,
 // HandlePodAdditions; kubernetes/kubernetes issue 123980). At the first start after a change it
 // may still go by what the Node had before, so the pods may fall out at the second.
@@ -59,7 +59,7 @@ func (n *node) warnOfPods(rootDirectory string, allocatableMillicores int64) {
 	}
 	allocated, err := allocatedCPU(rootDirectory)
 	if err != nil {
-		host.log.Error(err, "Cannot read what is allocated to pods, so nothing says yet which of them the pools leave no room for")
+		host.log.Error(err, "Cannot read the pods' allocated CPU, so it is not yet known which pods no longer fit")
 		return
 	}
 	var sum int64
@@ -71,7 +71,7 @@ func (n *node) warnOfPods(rootDirectory string, allocatableMillicores int64) {
 		}
 	}
 	if sum > allocatableMillicores {
-		host.log.Info("The pools do not leave the cpu that pods of this node ask for; those created last may be rejected with "+outOfCPU+", running or not, at this start or the next. Pods that have ended, and static pods that become partitioned, count here and not then",
+		host.log.Info("The pools leave less cpu than the pods of this node request; the newest pods may be rejected with "+outOfCPU+" at this start or the next, even if they are running. The sum includes pods that have ended, and static pods about to be partitioned; the kubelet will not count those",
 			"pools", n.Pooled.String(), "allocatableMillicores", allocatableMillicores, "requestedMillicores", sum, "pods", pods)
 	}
 }

@@ -76,7 +76,7 @@ func TestLogSaysBeforehandThatPodsDoNotFit(t *testing.T) {
 		"the pools are as they were": {directories: []string{"a"}, cpu: map[types.UID]string{"a": "3"}, previous: management.Union()},
 		"there is no pool":           {directories: []string{"a"}, cpu: map[types.UID]string{"a": "3"}, pools: partition.Pools{"management": cpuset.New()}},
 		"there is no checkpoint":     {directories: []string{"a"}},
-		"the checkpoint is damaged":  {directories: []string{"a"}, cpu: map[types.UID]string{"a": "3"}, damaged: true, want: []string{"Cannot read what is allocated to pods"}},
+		"the checkpoint is damaged":  {directories: []string{"a"}, cpu: map[types.UID]string{"a": "3"}, damaged: true, want: []string{"Cannot read the pods' allocated CPU"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rootDirectory := synced(t, test.directories, test.cpu)
