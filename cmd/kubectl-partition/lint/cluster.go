@@ -91,7 +91,7 @@ func (l *linter) unbounded(o *object) error {
 	}
 	var quota v1.ResourceQuota
 	if err := o.read(&quota); err != nil {
-		return nil // It has been told.
+		return nil // It has been reported.
 	}
 	var bounds v1.ResourceName
 	for _, name := range []v1.ResourceName{v1.ResourceLimitsCPU, v1.ResourceCPU, v1.ResourceRequestsCPU} {

@@ -230,7 +230,7 @@ func (l *linter) typesOf(pod *v1.Pod) simulate.Types {
 	return l.Types
 }
 
-// decided tells of a pod that is not partitioned.
+// decided reports a pod that is not partitioned.
 func (l *linter) decided(o *object, pod *v1.Pod, result simulate.Result, at []string) {
 	decision := result.Decision
 	if decision.Reason == partition.NoReason || len(result.Messages) == 0 {
@@ -250,7 +250,7 @@ func levelOf(decision partition.Decision) Level {
 	return Warning
 }
 
-// ofNamespace tells of a namespace that does not allow the type.
+// ofNamespace reports a namespace that does not allow the type.
 func (l *linter) ofNamespace(o *object, n *namespace, target partition.Target, at []string) {
 	if n.object == nil {
 		if o.Namespace != "" {
@@ -277,7 +277,7 @@ func (l *linter) ofNamespace(o *object, n *namespace, target partition.Target, a
 	l.find(o, string(decision.Reason), levelOf(decision), message, fixes, at...)
 }
 
-// staticPod tells what is different for a static pod.
+// staticPod reports what is different for a static pod.
 func (l *linter) staticPod(o *object, pod *v1.Pod, target partition.Target, at []string) {
 	if target.Effect == partition.Required {
 		l.find(o, staticPodHardEffect, Warning, fmt.Sprintf("a static pod is never refused, whatever its effect is: if it cannot be partitioned as %q, it runs as an ordinary pod", target.Type), nil, at...)
@@ -287,7 +287,7 @@ func (l *linter) staticPod(o *object, pod *v1.Pod, target partition.Target, at [
 	}
 }
 
-// overwritten tells of resources annotations that somebody wrote by hand. Those of a pod that
+// overwritten reports resources annotations that somebody wrote by hand. Those of a pod that
 // was partitioned are as they were.
 func (l *linter) overwritten(o *object, pod *v1.Pod, result simulate.Result) {
 	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
@@ -304,7 +304,7 @@ func (l *linter) overwritten(o *object, pod *v1.Pod, result simulate.Result) {
 	}
 }
 
-// lost tells of requests beside cores, which count for nothing.
+// lost reports requests beside cores, which count for nothing.
 func (l *linter) lost(o *object, pod *v1.Pod, target partition.Target) {
 	cores := v1.ResourceName(partition.CoresResource(target.Type))
 	for _, of := range []struct {

@@ -68,7 +68,7 @@ type Node struct {
 	// Allocated are the CPU requests of the pods that the kubelet knows, by UID, in millicores. It
 	// is looked at only if Pods is nil; nil if it is not known, either.
 	Allocated map[string]int64
-	// Names are the names of pods, namespace/name by UID, as far as Pods does not tell.
+	// Names are the names of pods, namespace/name by UID, as far as Pods does not have them.
 	Names map[string]string
 	// Runs reports whether the runtime has a container of the pod with the UID that may run. It
 	// is nil where the runtime cannot be asked.

@@ -47,7 +47,7 @@ const (
 	Safe Verdict = "Safe"
 	// Unsafe: one of these is not so. It wins over Unknown.
 	Unsafe Verdict = "Unsafe"
-	// Unknown: what is known of the node does not suffice to tell.
+	// Unknown: what is known of the node does not suffice to decide.
 	Unknown Verdict = "Unknown"
 )
 

@@ -89,7 +89,7 @@ type Type struct {
 	Disagree bool `json:"disagree,omitempty"`
 	// Latched: the enabled annotation lists the type.
 	Latched bool `json:"latched"`
-	// Since is when the enabled annotation was last written, if managed fields tell: a
+	// Since is when the enabled annotation was last written, if managed fields say so: a
 	// latched type has been active since then at the latest.
 	Since *metav1.Time `json:"since,omitempty"`
 	// NodesReporting is the number of nodes that count and report the type's cores. Missing

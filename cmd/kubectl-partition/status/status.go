@@ -173,7 +173,7 @@ func (r *reader) latch(ctx context.Context) error {
 }
 
 // written returns when the enabled annotation was last written, or nil if managed fields do
-// not tell. They have one time for all fields of a writer, so it may have been earlier.
+// not say. They have one time for all fields of a writer, so it may have been earlier.
 func written(namespace *v1.Namespace) (last *metav1.Time) {
 	path := fieldpath.MakePathOrDie("metadata", "annotations", partition.EnabledAnnotation)
 	for _, entry := range namespace.ManagedFields {

@@ -97,7 +97,7 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 			l.options.Types = simulate.Active(active...)
 		}
 	}
-	// Where kube-apiserver does not tell which types are active, the nodes are taken to decide.
+	// Where kube-apiserver does not say which types are active, the nodes are taken to decide.
 	if l.options.Types == nil {
 		tracker := activation.New(config.Activation{Source: config.SourceNodes})
 		before := len(problems)
