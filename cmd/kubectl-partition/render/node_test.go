@@ -75,7 +75,7 @@ func TestValidateWarns(t *testing.T) {
 		want          []string
 	}{
 		"nothing about whole cores of a known host":     {&host, render.NodeConfiguration{Partitions: pools("management", "0-1,4-5")}, nil},
-		"what could not be checked":                     {nil, render.NodeConfiguration{Partitions: pools("management", "0-1")}, []string{"it has CPUs 0-1", noCores}},
+		"what could not be checked":                     {nil, render.NodeConfiguration{Partitions: pools("management", "0-1")}, []string{"the host has CPUs 0-1", noCores}},
 		"cores that are not known":                      {nil, render.NodeConfiguration{CPUs: "0-7", Partitions: pools("management", "0-1")}, []string{noCores}},
 		"one thread of a core":                          {&host, render.NodeConfiguration{Partitions: pools("management", "0-1,4")}, []string{`CPU 1 is in the pool of "management", and its sibling CPU 5 is in no pool`}},
 		"a core that two pools share, once":             {&host, render.NodeConfiguration{Partitions: pools("infra", "0-1", "management", "4-5")}, []string{`CPU 0 is in the pool of "infra", and its sibling CPU 4 is in that of "management"`, `CPU 1 is in the pool of "infra", and its sibling CPU 5 is in that of "management"`}},

@@ -30,13 +30,13 @@ func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	union, reserved := n.Pools.Union(), n.Reserved()
 	if n.CPUs.IsEmpty() && !union.IsEmpty() {
-		warn("The host's CPUs are not known, so it was not checked that it has CPUs %s, nor that it leaves any to ordinary pods.", union)
+		warn("The host's CPUs are not known, so it was not checked that the host has CPUs %s, nor that any are left to ordinary pods.", union)
 	}
 	if host != nil && !host.Online.Equals(n.CPUs) {
 		warn("The configuration says that the host has CPUs %s, and this host has %s.", n.CPUs, host.Online)
 	}
 	if host == nil && !union.IsEmpty() {
-		warn("The host's physical cores are not known. So it was not checked that the pools have whole ones.")
+		warn("The host's physical cores are not known, so it was not checked that the pools have whole cores.")
 	}
 	if union.IsEmpty() && len(n.Host) > 0 {
 		warn("No pool has a CPU to keep the host on, so this is left out: %s.", listed(n.Host))
