@@ -56,7 +56,7 @@ func (f *foresight) fit(pods []candidate) {
 func (f *foresight) reject(pods []candidate, allocatable int64) {
 	rejected, preempted := admit(pods, allocatable)
 	for _, c := range rejected {
-		text := fmt.Sprintf("asks for %s of cpu and no longer fits beside older pods in %s: the kubelet rejects it (%s), even if it runs, at its first start or at the next", millicores(c.millicores), millicores(allocatable), outOfCPU)
+		text := fmt.Sprintf("asks for %s of cpu and no longer fits beside older pods in %s: the kubelet rejects it (%s), even if it runs, at its first start with the new file or at the second", millicores(c.millicores), millicores(allocatable), outOfCPU)
 		if f.mayLoseAssignment(c.pod) {
 			text += "; its exclusive CPUs are free then"
 		}

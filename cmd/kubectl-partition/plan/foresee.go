@@ -163,7 +163,7 @@ func (f *foresight) lookBack() {
 	if f.ran && !recorded.Equals(f.pooled) {
 		f.add(Problem{Severity: Warning, Code: CodeNotInEffect,
 			Text:   fmt.Sprintf("The kubelet was last started with pools of the CPUs %q, and the present file has %q: the kubelet has not read it yet", recorded, f.pooled),
-			Remedy: "what moves is said for the pools of the record"})
+			Remedy: "the moves below start from the pools that the kubelet has recorded"})
 	}
 	f.pooled, f.ran = recorded, true
 }
@@ -191,7 +191,7 @@ func (f *foresight) unknowns() {
 	if f.Object != nil && f.after.file() && len(f.reported()) == 0 && !strings.Contains(f.Object.Status.NodeInfo.KubeletVersion, patched) {
 		f.add(Problem{Severity: Warning, Code: CodeUnpatched,
 			Text:   fmt.Sprintf("the kubelet's version is %q, without the %s of one that reads the file: if it is not patched, the file does nothing", f.Object.Status.NodeInfo.KubeletVersion, patched),
-			Remedy: "install the patched kubelet before the file comes"})
+			Remedy: "install the patched kubelet before you write the file"})
 	}
 	if f.Changing != "" {
 		f.add(Problem{Severity: Undecided, Code: CodeConfigUnknown,
@@ -449,7 +449,7 @@ func (f *foresight) upstreamStarts(derived partition.Derived) bool {
 	case derived.Untenable:
 	case !f.after.reservedKnown && !derived.Exclusive.IsEmpty():
 		f.add(Problem{Severity: Undecided, Code: CodeReservedUnknown,
-			Text:   fmt.Sprintf("without a file, upstream chooses which CPUs are the reserved %s, and does not start if a container holds one of them; exclusively held are %s", millicores(f.after.millicores), derived.Exclusive),
+			Text:   fmt.Sprintf("without a file, the kubelet chooses the CPUs of the reserved %s by itself, and does not start if a container exclusively holds one of them; held are %s", millicores(f.after.millicores), derived.Exclusive),
 			Remedy: "name CPUs that nobody holds in reservedSystemCPUs"})
 	case !held.IsEmpty():
 		f.add(Problem{Severity: Error, Code: CodeNoStart, Object: kubeletstate.CheckpointName,

@@ -60,10 +60,10 @@ func newPlan(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Say what a change of pools does to a node, before it is made",
 		Long: `Say what a kubelet does at its next start with another pinning file: whether it
 starts at all, which exclusive pods hold the CPUs, which pods move and which fall
-out, and in which order to go about it. Nothing is changed.
+out, and in which order to act. Nothing is changed.
 
-What is known of the node comes from one of these, or from several, of which the
-later counts:
+What is known of the node comes from one or more of these. The later ones in this
+list override the earlier ones:
   NODE... or --selector  the API: pods, the Node, the kubelet's configuration. The
                          API shows neither the present pools nor who holds which
                          exclusive CPUs
