@@ -262,7 +262,7 @@ func TestABrokenDocumentDoesNotHideTheOthers(t *testing.T) {
 	r := lintText(documents(plain, broken, deployment(asks, burstable), deployment("", "{requests: {cpu: 1x}}"), "\nkind: Pod\napiVersion: v1\nspec: {containers: 7}\n"), Options{})
 	want := []string{
 		"m.yaml:10: mapping values are not allowed in this context",
-		`m.yaml:38: Deployment ours/app: spec.template.spec.containers.0.resources.requests.cpu: "1x" is no quantity`,
+		`m.yaml:38: Deployment ours/app: spec.template.spec.containers.0.resources.requests.cpu: "1x" is not a quantity`,
 		"m.yaml:40: Pod (no name): json: cannot unmarshal number into Go struct field PodSpec.spec.containers",
 	}
 	if got := briefly(r); !slices.Equal(got, []string{"20 namespace_not_annotated warning"}) {

@@ -205,7 +205,7 @@ func (o *object) badQuantity(template json.RawMessage) error {
 					if _, err := resource.ParseQuantity(value); err != nil {
 						path := append(templates[o.Kind].path[:len(templates[o.Kind].path):len(templates[o.Kind].path)], "spec", field, strconv.Itoa(i), "resources", list, name)
 						file, line := o.at(path...)
-						return Problem{File: file, Line: line, Message: fmt.Sprintf("%s: %s: %q is no quantity: %v", o.Object, strings.Join(path, "."), value, err)}
+						return Problem{File: file, Line: line, Message: fmt.Sprintf("%s: %s: %q is not a quantity: %v", o.Object, strings.Join(path, "."), value, err)}
 					}
 				}
 			}

@@ -64,7 +64,7 @@ func newLint(streams genericiooptions.IOStreams) *cobra.Command {
 
 PATH is a file, or a directory in which all .yaml, .yml and .json files are read; - is standard
 input. Namespaces, LimitRanges and ResourceQuotas in the same input decide about its pods.
-A namespace that is not there is taken to allow every type. With --live a cluster is read.
+A namespace that is not there counts as allowing every type. With --live a cluster is read.
 
 Kinds with pods are Pod, Deployment, DaemonSet, StatefulSet, ReplicaSet, Job, CronJob,
 ReplicationController and PodTemplate. HorizontalPodAutoscalers and VerticalPodAutoscalers of
