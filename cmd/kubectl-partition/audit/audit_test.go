@@ -358,12 +358,12 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 			if err := syscall.Mkfifo(filepath.Join(n.dir, "var/lib/kubelet/config.yaml"), 0o600); err != nil {
 				n.t.Fatal(err)
 			}
-		}, "is no regular file of at most 10485760 bytes"},
+		}, "is not a regular file of at most 10485760 bytes"},
 		"the record has no end": {func(n *tree) {
 			if err := os.Truncate(filepath.Join(n.dir, "var/lib/kubelet/workload_partitioning_state"), maxFile+1); err != nil {
 				n.t.Fatal(err)
 			}
-		}, "is no regular file of at most 10485760 bytes"},
+		}, "is not a regular file of at most 10485760 bytes"},
 		"CRI-O's configuration is no TOML": {func(n *tree) { n.write("etc/crio/crio.conf", "[") }, "CRI-O's configuration "},
 	} {
 		t.Run(name, func(t *testing.T) {

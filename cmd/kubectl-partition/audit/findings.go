@@ -86,7 +86,7 @@ var remedies = map[Code]string{
 	CodeOffExclusive:   "wait for the CPU manager, which looks at each container every ten seconds; if it stays, look for another tool that writes the cpuset",
 	CodeTaskOffSet:     "look for what has set the task's affinity, and update the runtime (runc 1.2.7 or 1.3.1, crun 1.9.2)",
 	CodeMoved:          "delete the pod; then look for what has moved the process",
-	CodeNoCgroup:       "look whether the runtime keeps containers in cgroups of the host; nothing is proved about this one",
+	CodeNoCgroup:       "check that the runtime keeps containers in cgroups of the host; nothing is proved about this one",
 	CodeWeight:         "restart the kubelet, which repairs weights once after each start",
 	CodeQuota:          "restart the kubelet, which repairs the quotas of containers with a CPU limit",
 	CodeClassWeight:    "wait a minute: the kubelet writes the weight of the class again",

@@ -112,7 +112,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", path, maxFile)
+		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", path, maxFile)
 	}
 	return io.ReadAll(io.LimitReader(file, maxFile))
 }
@@ -142,7 +142,7 @@ func size(list string) int {
 func parseMask(text string) (cpuset.CPUSet, error) {
 	bits, ok := new(big.Int).SetString(strings.ReplaceAll(text, ",", ""), 16)
 	if !ok {
-		return cpuset.CPUSet{}, fmt.Errorf("%s is no mask of CPUs", strconv.Quote(text))
+		return cpuset.CPUSet{}, fmt.Errorf("%s is not a mask of CPUs", strconv.Quote(text))
 	}
 	var cpus []int
 	for i := range bits.BitLen() {

@@ -75,7 +75,7 @@ func (h Host) endpoint() (string, error) {
 	if asked != "" {
 		path := strings.TrimPrefix(asked, "unix://")
 		if !strings.HasPrefix(path, "/") {
-			return "", fmt.Errorf("runtime endpoint %q is no socket of this host; name one such as unix://%s", asked, endpoints[0])
+			return "", fmt.Errorf("runtime endpoint %q is not a socket of this host; name one such as unix://%s", asked, endpoints[0])
 		}
 		// On the host /var/run is a link to /run, which is what a pod has mounted.
 		if below, is := strings.CutPrefix(path, "/var/run/"); is && h.Root != "" {

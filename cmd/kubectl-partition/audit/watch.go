@@ -159,7 +159,7 @@ func method(n *node, interval time.Duration) string {
 
 func resolution(n *node, interval time.Duration) string {
 	if n.cgroups.v1 {
-		return fmt.Sprintf("a nanosecond; up to %s for each look are a process that joins one hierarchy after another, and no leak; a container that starts and ends between two looks is not seen", joining)
+		return fmt.Sprintf("a nanosecond; up to %s per look is a starting process joining one hierarchy after another, not a leak; a container that starts and ends between two looks is not seen", joining)
 	}
 	return fmt.Sprintf("%s; cgroup v2 has no account of each CPU, so what begins and ends between two looks is not seen", interval)
 }

@@ -54,7 +54,7 @@ func newAudit(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Prove or disprove on a node, as root, that workload partitioning holds there.
 
 It reads cgroups, procfs and the runtime's socket, and changes nothing. It looks twice at
-whatever seems wrong, so that a container that starts or ends is no finding.
+whatever seems wrong, so that a container that starts or ends is not a finding.
 
 Findings are what is wrong: a container, process, sandbox or pod off its pool, or on another's;
 another weight or quota than was asked for; a kubelet, CPU manager or CRI-O that disagrees with

@@ -62,7 +62,7 @@ const (
 func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOStreams) error {
 	address, _, err := net.SplitHostPort(f.serve)
 	if err != nil {
-		return fmt.Errorf("--serve %q is no address such as 127.0.0.1:9808 or :9808: %w", f.serve, err)
+		return fmt.Errorf("--serve %q is not an address such as 127.0.0.1:9808 or :9808: %w", f.serve, err)
 	}
 	exporter := audit.NewExporter(f.options)
 	registry := prometheus.NewRegistry()
@@ -82,7 +82,7 @@ func (f *auditFlags) runServe(ctx context.Context, streams genericiooptions.IOSt
 	if ip := net.ParseIP(address); address != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		config, err := f.config.ToRESTConfig()
 		if err != nil {
-			return fmt.Errorf("--serve %s is no loopback address, so clients must be authenticated: %w", f.serve, err)
+			return fmt.Errorf("--serve %s is not a loopback address, so clients must be authenticated: %w", f.serve, err)
 		}
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {

@@ -85,9 +85,9 @@ func TestWrongFlagsOfAuditAreNamed(t *testing.T) {
 	for args, want := range map[string]string{
 		"--for 1m":                                 "--for needs --watch",
 		"--watch --interval 1ms":                   "--interval is 1ms, and must be 100ms at least",
-		"--serve nonsense":                         `--serve "nonsense" is no address`,
+		"--serve nonsense":                         `--serve "nonsense" is not an address`,
 		"--watch --serve :1":                       "[serve watch]",
-		"--runtime-endpoint tcp://localhost:1":     `runtime endpoint "tcp://localhost:1" is no socket of this host`,
+		"--runtime-endpoint tcp://localhost:1":     `runtime endpoint "tcp://localhost:1" is not a socket of this host`,
 		"--serve 127.0.0.1:0 --tls-cert-file x":    "tls-private-key-file",
 		"--root /nonexistent --runtime-endpoint /": "/nonexistent/sys/fs/cgroup has no cgroups of either version",
 		"pod":                 `unknown command "pod"`,
