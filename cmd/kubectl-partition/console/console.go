@@ -128,7 +128,7 @@ func Open(ctx context.Context, o Options, events Events) error {
 		}
 		o.Port = is.port // the browser knows this one
 		limited, end := context.WithTimeout(ctx, retryLimit)
-		err := errors.New("nobody has tried")
+		err := errors.New("no connection was tried")
 		for err != nil && limited.Err() == nil {
 			select {
 			case <-limited.Done():
@@ -277,7 +277,7 @@ func (o Options) verify(ctx context.Context, local uint16, roots *x509.CertPool)
 		return nil, fmt.Errorf("it is not the companion's: %w", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("nobody answers, as if cpuPolicy.console.bindAddress were \"0\": %w", err)
+		return nil, fmt.Errorf("nobody answers; look whether cpuPolicy.console.bindAddress is \"0\": %w", err)
 	}
 	defer connection.Close()
 	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0], nil

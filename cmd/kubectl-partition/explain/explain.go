@@ -125,7 +125,7 @@ func Pod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 	if workloadType, ok := status.PartitionedType(pod); ok {
 		e.Type, e.Effect, e.Outcome = workloadType, target.Effect, partition.Partitioned
 		if _, ok := partition.PartitionedType(pod); !ok {
-			e.Why = "the static pod is in its pool; its mirror requests cpu, since the namespace refuses pods without"
+			e.Why = "the static pod is in its pool; its mirror pod requests cpu, because the namespace refuses pods without it"
 		}
 		e.partitioned(pod, cluster)
 		return e, nil

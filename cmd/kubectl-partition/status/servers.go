@@ -189,7 +189,7 @@ func (s *Server) parse(body io.Reader) error {
 		return fmt.Errorf("reading metrics: %w", err)
 	}
 	if !plugin && !complete {
-		return errors.New("its metrics say nothing of admission: it is no kube-apiserver, or has just started")
+		return errors.New("its metrics have nothing about admission: it is not a kube-apiserver, or has just started")
 	}
 	s.Plugin = Absent
 	if plugin {

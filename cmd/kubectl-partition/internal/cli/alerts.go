@@ -101,7 +101,7 @@ Exit codes: 0, or 2 if a flag has an invalid value.`,
 	flags.StringVar(&o.Kubelet, "kubelet", o.Kubelet, "label matchers of the targets that are kubelets")
 	flags.StringVar(&o.CAdvisor, "cadvisor", o.CAdvisor, "label matchers of the kubelets' metrics of containers")
 	flags.StringVar(&o.KubeStateMetrics, "kube-state-metrics", o.KubeStateMetrics, "label matchers of kube-state-metrics")
-	flags.StringVar(&o.NodeLabel, "node-label", o.NodeLabel, "the label that tells nodes apart, in metrics of kubelets and containers alike")
+	flags.StringVar(&o.NodeLabel, "node-label", o.NodeLabel, "the label that distinguishes nodes, in metrics of kubelets and containers alike")
 	flags.StringVar(&o.Selector, "selector", "", `label matchers for every metric, such as cluster="edge-7"`)
 	flags.StringToStringVar(&o.Labels, "label", nil, "a label of every alert and recorded series, as NAME=VALUE; repeatable")
 	flags.Var(&o.Window, "window", "how far back skipped and refused pods count")

@@ -152,7 +152,7 @@ Exit codes:
   0  the policy is requested (with --wait: it is in force); with --dry-run: it would be;
      or no request has failed on the nodes that are shown
   1  the request was refused, or it has failed
-  2  the cluster cannot be asked, or with --wait: the time is over`,
+  2  the cluster cannot be asked, or --timeout was over before --wait ended`,
 		Example: `  # What stands in the way?
   kubectl partition cpu-policy worker-1 static --dry-run
 
@@ -401,7 +401,7 @@ func printPolicy(w io.Writer, n cpupolicy.Node) {
 	}
 	fmt.Fprintf(w, "Node %s\n", output.Printable(n.Name))
 	if n.Policy == "" {
-		line("In force", "unknown: nobody has looked since the node has booted")
+		line("In force", "unknown: not observed since the node booted")
 	} else {
 		line("In force", "%s, as observed %s", n.Policy, sinceOf(n.ObservedAt))
 	}

@@ -106,7 +106,7 @@ n2    unknown  -       -          -                     -
 	r = newCompanionRun(shownNodes()...)
 	p = &policyCommand{companion: r.companion}
 	r.check(t, p.run(t.Context(), []string{"n2"}), 0, `Node n2
-  In force:  unknown: nobody has looked since the node has booted
+  In force:  unknown: not observed since the node booted
   Claim:     cpupolicy, for its operation static-a2, since 2026-11-23T10:06:00Z
 `, "")
 	r = newCompanionRun(shownNodes()...)
@@ -210,7 +210,7 @@ NODE  OPERATION  SINCE
 n1    static-a1  2026-11-23T10:00:00Z
 `
 	const node = `Node n1
-  In force:  unknown: nobody has looked since the node has booted
+  In force:  unknown: not observed since the node booted
 `
 	const question = "If its operation still runs, another node of the control plane may be switched beside it. Unlock n1? Type yes to go on: "
 	for _, test := range []struct {

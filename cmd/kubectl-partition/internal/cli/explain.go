@@ -54,8 +54,8 @@ partitioned, and which nodes have room for it.
 A pod is explained as it is. For a workload, such as deployment/web, and for everything in
 files, admission is simulated: the answer is what would become of a pod that is created
 now. Namespaces, LimitRanges and ResourceQuotas in the same files stand for those of the
-cluster with the same names. With --local no cluster is asked: types are taken to be active then, and namespaces that are not in the files to allow
-them.
+cluster with the same names. With --local no cluster is asked: every type counts as active,
+and a namespace that is not in the files allows all of them.
 
 Which nodes a pod may go to otherwise, by selectors, taints or memory, is the scheduler's
 business and not looked at.
@@ -63,7 +63,7 @@ business and not looked at.
 Exit codes:
   0  all pods that ask are, or would be, partitioned
   1  some that ask are not, or would not be, or no node has room for them
-  2  an object cannot be read, or something is not known that decides`,
+  2  an object cannot be read, or the answer depends on something unknown`,
 		Example: `  # Why is this pod ordinary?
   kubectl partition explain -n my-operator operator-5b5f5bb99d-95s82
 

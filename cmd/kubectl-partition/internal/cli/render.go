@@ -59,8 +59,8 @@ func (c *renderCommand) command() *cobra.Command {
 kubelet's configuration, and kube-apiserver's admission configuration. --host adds what keeps the
 rest of the host on the pools.
 
-What the kubelet would refuse is an error. What it accepts and a careful operator would not do is a
-warning, which does not change the exit code.
+What the kubelet would refuse is an error. What it accepts, but a careful operator would avoid, is
+a warning, which does not change the exit code.
 
 Exit codes:
   0  everything was rendered
