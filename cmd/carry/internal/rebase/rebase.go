@@ -371,7 +371,7 @@ func finish(ctx context.Context, t *tree.Tree, r *rebase) error {
 	}
 	if r.AtEnd == Compile {
 		if _, _, err := build.Compile(ctx, t); err != nil {
-			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nMend it in %s, git commit, and go on with: carry rebase --continue", t.Release, err, t.Shown())
+			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nFix it in %s, git commit, and go on with: carry rebase --continue", t.Release, err, t.Shown())
 		}
 	}
 	if err := os.Remove(recordPath(t)); err != nil {

@@ -3,7 +3,7 @@ package tree
 // What happens when a patch does not apply to a release:
 //
 //  1. Nothing of the tree's files has been touched yet: patches are applied to an index of
-//     their own. DoesNotApply recognises the error, be it git's or that of place.
+//     their own. DoesNotApply recognises the error, whether it is git's or that of place.
 //  2. The tree's adapter is asked for another way. That of a rebase has some; a tree that is
 //     only brought up to date has none.
 //  3. conflict moves the work tree to the patch before, leaves git's three-way merge in it,
