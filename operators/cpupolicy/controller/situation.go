@@ -75,7 +75,7 @@ type situations struct {
 	// namespace is that of the Leases.
 	namespace string
 	// fresh is how long an observation is believed to stand in the way; zero means for ever. Whoever
-	// has just mended a node must be able to ask, since only a request has the node observed again.
+	// has just repaired a node must be able to ask, since only a request has the node observed again.
 	fresh time.Duration
 }
 

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package operation is what controller and agent tell each other about one switch of a node's CPU
+// Package operation is what controller and agent write to each other about one switch of a node's CPU
 // manager policy: a [Request] goes to the agent, a [Result] comes back as the termination message
 // of the agent's pod. docs/dev/cpupolicy.md has the contract. The package must not know how either
 // side does its part.

@@ -129,7 +129,7 @@ func refusals(t *testing.T, s *site) {
 	if err := n.Request(t.Context(), "none"); err != nil && !strings.Contains(err.Error(), "has the node observed again") {
 		t.Errorf("the refusal %q does not say when the node is observed again", err)
 	}
-	n.WaitFor(t, n.Limit, "who has mended the node may ask", func() error { return n.Request(t.Context(), "none") })
+	n.WaitFor(t, n.Limit, "who has repaired the node may ask", func() error { return n.Request(t.Context(), "none") })
 	n.AwaitStatus(t, "complete")
 	n.InForce(t, "none")
 	t.Run("the policy as a flag", func(t *testing.T) {

@@ -103,7 +103,7 @@ configMapGenerator:
 	}
 	c.Call(t, "apply", "--server-side", "-k", overlay)
 	c.Call(t, "rollout", "status", "--namespace="+Namespace, "deployment/partition-controller", "--timeout="+c.SwitchLimit.String())
-	// Until the end of its grace period, one with the former configuration may lead.
+	// Until the end of its grace period, one with the previous configuration may lead.
 	c.WaitFor(t, c.Limit, "one replica is left", func() error {
 		pods, err := c.Client.CoreV1().Pods(Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=partition-controller"})
 		if err == nil && len(pods.Items) != 1 {
