@@ -257,6 +257,11 @@ var borders = []border{
 		why:   "it knows time, and not what is waited for",
 	},
 	{
+		place: "cluster/atomicfile",
+		only:  []string{},
+		why:   "it knows files, whatever is in them",
+	},
+	{
 		place: "cluster/cmd",
 		never: []string{"github.com/containerd", "github.com/opencontainers", "golang.org/x/sys", "k8s.io/kubelet"},
 		why:   "how a node is started is the business of host and vm",
