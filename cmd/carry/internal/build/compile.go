@@ -66,7 +66,7 @@ func Env(ctx context.Context, t *tree.Tree) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(os.Environ(), toolchain...), "CGO_ENABLED=0"), nil
+	return append(append(withoutMake(os.Environ()), toolchain...), "CGO_ENABLED=0"), nil
 }
 
 // toolchain returns the environment that makes the tree build with the Go version

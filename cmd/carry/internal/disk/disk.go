@@ -30,8 +30,12 @@ func Write(path string, data []byte) error {
 		return err
 	}
 	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
-		return err
+	err := os.WriteFile(temporary, data, 0o644)
+	if err == nil {
+		err = os.Rename(temporary, path)
 	}
-	return os.Rename(temporary, path)
+	if err != nil {
+		_ = os.Remove(temporary) // it may be what fills the disk
+	}
+	return err
 }

@@ -422,7 +422,8 @@ func (c *composed) generate(ctx context.Context, t *tree.Tree) error {
 		if log, err := os.ReadFile(filepath.Join(scratch, "update-vendor.log")); err == nil {
 			out = append(out, log...)
 		}
-		return untouched("%s: %w:\n%s\n", updateVendor, err, lastLines(out, 10))
+		t.Say("the last lines of %s:\n%s", updateVendor, lastLines(out, 10))
+		return untouched("%s: %w: %s", updateVendor, err, lastLines(out, 1))
 	}
 	return c.add(ctx, project.DropPrefix+updateVendor+`
 
