@@ -53,12 +53,15 @@ irrelevant() {
   local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
   local beside="$text|docs/user/(companions|cpupolicy[^/]*|images|support)[.]md$|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
   local conformance='build/coredns/|test/conformance/'
+  # What carry does not do when it makes a tree and builds it.
+  local carry='cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/'
   case $1 in
     verify | preview) echo "^($beside|$conformance|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|test/)" ;;
     rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
-    e2e) echo "^($beside|$conformance|patches/openshift/)" ;;
-    conformance-* | node-compare) echo "^($beside|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
-    e2e-*) echo "^($beside|$conformance|cmd/images/|patches/openshift/)" ;;
+    e2e) echo "^($beside|$conformance|$carry|patches/openshift/)" ;;
+    conformance-* | node-compare) echo "^($beside|$carry|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
+    e2e-*) echo "^($beside|$conformance|$carry|cmd/images/|patches/openshift/)" ;;
+    operators-*) echo "^(${text/operators-\[a-z\]+|/}|$conformance|$carry|patches/openshift/)" ;;
     *) echo '^$' ;;
   esac
 }
@@ -186,6 +189,10 @@ why_no_time() {
 }
 
 skipped() {
+  if [[ -n ${MISSING:-} ]]; then
+    echo "$1"
+    return
+  fi
   record "$1" "skipped: $2" 0
   printf '%-44s SKIPPED: %s\n' "$1" "$2" >>"$work/summary"
 }
