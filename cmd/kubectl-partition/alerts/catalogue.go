@@ -120,7 +120,7 @@ and on (workload_type) max by (workload_type) (apiserver_workload_partitioning_n
 		expr: `max by (workload_type) (apiserver_workload_partitioning_active{}) == 0
 and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_partitioning_active{}[<window>])) == 1`,
 		Summary:     `Workload type {{ $labels.workload_type }} was active and is not any more.`,
-		description: `New pods that ask for {{ $labels.workload_type }} run as ordinary pods, off the pool. Either the type was taken out of the annotation workload.openshift.io/enabled of kube-system, or it was never written there and a node without the type has joined. If nobody did this on purpose, write the annotation again, and create the pods again that came meanwhile.`,
+		description: `New pods that ask for {{ $labels.workload_type }} run as ordinary pods, off the pool. Either the type was taken out of the annotation workload.openshift.io/enabled of kube-system, or it was never written there and a node without the type has joined. If nobody did this on purpose, write the annotation again, and recreate the pods that were created meanwhile.`,
 	},
 	{
 		Name: "NotLatched", Severity: Warning, For: 10 * minute,
