@@ -133,7 +133,7 @@ func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.P
 }
 
 // cpuBesideCores names the containers of a partitioned pod to which a webhook has given cpu:
-// what LimitRanger has put there is nobody's wish.
+// what LimitRanger has put there is nobody's request.
 func (p *plugin) cpuBesideCores(namespace string, pod *core.Pod) (containers []string) {
 	for _, of := range internalpod.View(pod).Containers {
 		if !partition.CarriesCores(*of.Requests) {

@@ -63,7 +63,7 @@ func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
 }
 
 // dropDefaults takes the cpu out of a partitioned pod's resize that LimitRanger, which runs
-// before, has put there: it sets its defaults on a resize as well, and nobody wished for them.
+// before, has put there: it sets its defaults on a resize as well, and nobody asked for them.
 func (p *plugin) dropDefaults(pod *core.Pod, namespace string) {
 	for _, of := range internalpod.View(pod).Containers {
 		for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
