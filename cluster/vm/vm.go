@@ -30,7 +30,6 @@ import (
 )
 
 // Dir has a directory for each VM: its disk, its state, and what it printed.
-// The path is that of earlier versions, so that Down finds what they have left.
 const Dir = "/var/lib/workload-partitioning-vms"
 
 // Config says what VM to run.
