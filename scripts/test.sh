@@ -51,7 +51,9 @@ find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 # time, and what is wrong costs the truth.
 irrelevant() {
   local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
-  local beside="$text|docs/user/(companions|cpupolicy[^/]*|images|support)[.]md$|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
+  # Pages from which no test of a node reads anything.
+  local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$'
+  local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
   local conformance='build/coredns/|test/conformance/'
   # What carry does not do when it makes a tree and builds it.
   local carry='cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/'
@@ -60,6 +62,8 @@ irrelevant() {
     rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
     e2e) echo "^($beside|$conformance|$carry|patches/openshift/)" ;;
     conformance-* | node-compare) echo "^($beside|$carry|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
+    # These are tests below cmd.
+    e2e-plugin) echo "^($text|$conformance|$carry|cmd/images/|operators/|patches/openshift/|test/e2e/)" ;;
     e2e-*) echo "^($beside|$conformance|$carry|cmd/images/|patches/openshift/)" ;;
     operators-*) echo "^(${text/operators-\[a-z\]+|/}|$conformance|$carry|patches/openshift/)" ;;
     *) echo '^$' ;;

@@ -55,3 +55,50 @@ func TestEachTestOfVMsIsRunByATarget(t *testing.T) {
 		}
 	}
 }
+
+// make test-all forgets nothing that it should: no test of a node reads a page that scripts/test.sh says is
+// irrelevant to them.
+func TestTestsOfNodesReadNoIrrelevantPage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "scripts/test.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^  local pages='(docs/user/.*)'$`).FindStringSubmatch(string(text))
+	if found == nil {
+		t.Fatal("scripts/test.sh has no list of pages")
+	}
+	irrelevant, pages := regexp.MustCompile("^"+found[1]), 0
+	all, err := filepath.Glob(filepath.Join(root, "docs/user/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := map[string]string{}
+	for _, pattern := range []string{"test/e2e/*_test.go", "test/e2e/vm/*_test.go"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: the files are %v, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range regexp.MustCompile(`"(?:[^"\s]*/)?([a-z-]+[.]md)"`).FindAllStringSubmatch(string(text), -1) {
+				read[name[1]] = file
+			}
+		}
+	}
+	for _, page := range all {
+		name := filepath.Base(page)
+		if !irrelevant.MatchString("docs/user/" + name) {
+			continue
+		}
+		pages++
+		if file := read[name]; file != "" {
+			t.Errorf("%s reads %s, which scripts/test.sh takes for irrelevant", file, name)
+		}
+	}
+	if pages < 10 || len(read) < 6 {
+		t.Errorf("%d pages are irrelevant, and tests read %v", pages, read)
+	}
+}
