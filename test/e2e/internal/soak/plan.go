@@ -108,7 +108,7 @@ const (
 
 var (
 	watched = []string{"kubelet", "kube-apiserver"}
-	others  = []string{"containerd", "etcd", "kube-controller-manager", "kube-scheduler"}
+	others  = []string{"containerd", "etcd", "kube-controller-manager", "kube-scheduler", "kube-proxy"}
 )
 
 // Plan returns a round of a host that has the CPUs 0 to cpus-1, two at least.
