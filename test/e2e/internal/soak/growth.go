@@ -19,6 +19,7 @@ package soak
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -87,17 +88,49 @@ func (g Growth) String() string {
 // GrowthOf returns the growth of everything that the samples have, in the order of their processes
 // and of the bounds.
 func GrowthOf(samples []Sample, bounds []Bound) (found []Growth) {
-	var processes []string
-	for _, sample := range samples {
-		processes = append(processes, sample.Process)
-	}
-	slices.Sort(processes)
-	for _, process := range slices.Compact(processes) {
+	for _, process := range processes(samples) {
 		for _, bound := range bounds {
 			found = append(found, growth(samples, process, bound))
 		}
 	}
 	return found
+}
+
+// processes returns the names of the processes that were sampled.
+func processes(samples []Sample) (names []string) {
+	for _, sample := range samples {
+		names = append(names, sample.Process)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// memoryOf says how much resident memory each process had when its lifetimes ended. It depends on
+// when garbage was collected last, so nothing is concluded from it; but what the heap does not show
+// can be seen there. Short lifetimes are left out, as for growth: young processes are small.
+func memoryOf(samples []Sample) (texts []string) {
+	for _, process := range processes(samples) {
+		last, counts := map[string]Sample{}, map[string]int{}
+		for _, sample := range samples {
+			if _, has := sample.Values["resident"]; has && sample.Process == process {
+				counts[sample.Lifetime]++
+				if seen, is := last[sample.Lifetime]; !is || sample.Round > seen.Round {
+					last[sample.Lifetime] = sample
+				}
+			}
+		}
+		maps.DeleteFunc(last, func(lifetime string, _ Sample) bool { return counts[lifetime] < warmUp+2 })
+		ends := slices.SortedFunc(maps.Values(last), func(a, b Sample) int { return cmp.Compare(a.Round, b.Round) })
+		if len(ends) == 0 {
+			continue
+		}
+		mebibytes := func(sample Sample) float64 { return sample.Values["resident"] / 1024 }
+		most := slices.MaxFunc(ends, func(a, b Sample) int { return cmp.Compare(mebibytes(a), mebibytes(b)) })
+		first, end := ends[0], ends[len(ends)-1]
+		texts = append(texts, fmt.Sprintf("%s, resident memory at the end of a lifetime: %.1f MiB in round %d, the first; %.1f MiB in round %d, the last; %.1f MiB at most",
+			process, mebibytes(first), first.Round, mebibytes(end), end.Round, mebibytes(most)))
+	}
+	return texts
 }
 
 // growth fits one slope to the samples of all lifetimes of a process, each of which has a level of

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -70,5 +71,17 @@ func TestFewSamplesShowNoGrowth(t *testing.T) {
 		if g.Beyond() || !strings.Contains(g.String(), "too few") {
 			t.Errorf("of one lifetime it says %s", g)
 		}
+	}
+}
+
+func TestMemoryIsThatOfTheEndsOfLifetimes(t *testing.T) {
+	samples := samplesOf(3, 0, 0)
+	for i := range samples {
+		samples[i].Values["resident"] = 1024 * float64(100+samples[i].Round)
+	}
+	samples = append(samples, Sample{Process: "kubelet", Lifetime: "short", Round: 99, Values: map[string]float64{"resident": 1}})
+	want := []string{"kubelet, resident memory at the end of a lifetime: 106.0 MiB in round 6, the first; 122.0 MiB in round 22, the last; 122.0 MiB at most"}
+	if got := memoryOf(samples); !slices.Equal(got, want) {
+		t.Errorf("it says %q, want %q", got, want)
 	}
 }

@@ -97,6 +97,9 @@ func (s *State) Report() string {
 	for _, growth := range GrowthOf(s.Samples, Bounds) {
 		fmt.Fprintln(&text, growth)
 	}
+	for _, memory := range memoryOf(s.Samples) {
+		fmt.Fprintln(&text, memory)
+	}
 	fmt.Fprintf(&text, "rounds that failed: %d\n", len(s.Findings))
 	for _, finding := range s.Findings {
 		fmt.Fprintf(&text, "round %d (%s): %s\n", finding.Round, Again(s.Seed, finding.Round), finding.Text)
