@@ -109,10 +109,8 @@ type soakRun struct {
 
 	namespace string
 	// pool is the CPU of the present pool.
-	pool int
-	// running are the pods, by their names, and next is the number of the next one.
-	running map[string]soak.Pod
-	next    int
+	pool    int
+	running soak.Running
 	// before is what containers, by their IDs, had used of each CPU when the pool last changed.
 	before map[string][]time.Duration
 }
@@ -147,7 +145,7 @@ func (r *soakRun) run(b *testing.B) {
 	left := r.cgroups()
 	r.storm()
 	r.namespace = fixture.Namespace(r, r.c.Client, "management")
-	r.running, r.before = map[string]soak.Pod{}, map[string][]time.Duration{}
+	r.before = map[string][]time.Duration{}
 	for _, pod := range r.plan.Pods {
 		r.create(pod)
 	}
@@ -207,12 +205,10 @@ func (r *soakRun) storm() {
 
 // create creates a pod.
 func (r *soakRun) create(pod soak.Pod) {
-	name := fmt.Sprintf("%s-%d", pod.Kind, r.next)
-	r.next++
+	name := r.running.Add(pod)
 	if _, err := r.c.Client.CoreV1().Pods(r.namespace).Create(r.Context(), soakPod(name, pod), metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
-	r.running[name] = pod
 	r.state.Pods++
 }
 
@@ -259,13 +255,13 @@ func millicores(pod soak.Pod) int64 {
 
 // awaitAll waits until all pods run, or have run if they crash.
 func (r *soakRun) awaitAll() {
-	for name, pod := range r.running {
+	for _, pod := range r.running.All() {
 		if pod.Kind != soak.Crashing {
-			awaitRunning(r, r.c, r.namespace, name)
+			awaitRunning(r, r.c, r.namespace, pod.Name)
 			continue
 		}
-		waitFor(r, 3*time.Minute, "pod "+name+" has a container", func() error {
-			p, err := r.c.Client.CoreV1().Pods(r.namespace).Get(r.Context(), name, metav1.GetOptions{})
+		waitFor(r, 3*time.Minute, "pod "+pod.Name+" has a container", func() error {
+			p, err := r.c.Client.CoreV1().Pods(r.namespace).Get(r.Context(), pod.Name, metav1.GetOptions{})
 			if err == nil && (len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].ContainerID == "") {
 				err = fmt.Errorf("it is %s, with the conditions %v", p.Status.Phase, p.Status.Conditions)
 			}
@@ -290,11 +286,9 @@ func (r *soakRun) do(event soak.Event) {
 		r.changePool(r.plan.Pool)
 		r.create(soak.Pod{Kind: soak.Exclusive})
 	case soak.Resize:
-		for name, pod := range r.running {
-			if pod.Kind == soak.Limited {
-				if err := resizeMemory(r, r.c, r.namespace, name, fmt.Sprintf("%dMi", event.MiB), fmt.Sprintf("%dMi", 2*event.MiB)); err != nil {
-					r.Fatal(err)
-				}
+		for _, pod := range r.running.Of(soak.Limited) {
+			if err := resizeMemory(r, r.c, r.namespace, pod.Name, fmt.Sprintf("%dMi", event.MiB), fmt.Sprintf("%dMi", 2*event.MiB)); err != nil {
+				r.Fatal(err)
 			}
 		}
 	case soak.Replace:
@@ -339,11 +333,8 @@ func (r *soakRun) kill(name string) {
 
 // remove deletes all pods of a kind, and returns what they were like.
 func (r *soakRun) remove(kind soak.Kind) (removed []soak.Pod) {
-	for name, pod := range r.running {
-		if pod.Kind != kind {
-			continue
-		}
-		p, err := r.c.Client.CoreV1().Pods(r.namespace).Get(r.Context(), name, metav1.GetOptions{})
+	for _, pod := range r.running.Of(kind) {
+		p, err := r.c.Client.CoreV1().Pods(r.namespace).Get(r.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -352,8 +343,8 @@ func (r *soakRun) remove(kind soak.Kind) (removed []soak.Pod) {
 		} else {
 			deleteNow(r, r.c, p)
 		}
-		delete(r.running, name)
-		removed = append(removed, pod)
+		r.running.Remove(pod.Name)
+		removed = append(removed, pod.Pod)
 	}
 	return removed
 }
@@ -406,7 +397,7 @@ func (r *soakRun) each(do func(p *v1.Pod, status v1.ContainerStatus)) {
 // check checks where containers may run and have run, and the weights.
 func (r *soakRun) check(after string) {
 	r.each(func(p *v1.Pod, status v1.ContainerStatus) {
-		pod, ours := r.running[p.Name]
+		pod, ours := r.running.Get(p.Name)
 		usage, err := host.ContainerUsage(p, status.ContainerID)
 		if !ours || (err != nil && pod.Kind == soak.Crashing) {
 			return
@@ -438,7 +429,7 @@ func (r *soakRun) checkWeights(after string) {
 	var sum int64
 	for i := range list.Items {
 		p := &list.Items[i]
-		pod, ours := r.running[p.Name]
+		pod, ours := r.running.Get(p.Name)
 		if !ours || pod.Kind == soak.Exclusive {
 			continue
 		}
