@@ -28,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
@@ -142,7 +143,7 @@ func (r *soakRun) run(b *testing.B) {
 	}
 	r.pool = r.plan.Pool
 	quietNode(r, r.c)
-	left := r.cgroups()
+	cgroups, shims := r.cgroups(), r.shims()
 	r.storm()
 	r.namespace = fixture.Namespace(r, r.c.Client, "management")
 	r.before = map[string][]time.Duration{}
@@ -160,9 +161,13 @@ func (r *soakRun) run(b *testing.B) {
 	r.remove(soak.Exclusive) // the next round may have its CPU in the pool
 	deletePods(b, r.c.Client, r.namespace)
 	quietNode(r, r.c)
-	waitFor(r, time.Minute, "the round leaves no cgroups", func() error {
-		if now := r.cgroups(); !slices.Equal(now, left) {
-			return fmt.Errorf("there are %q, and there were %q before it", now, left)
+	waitFor(r, time.Minute, "the round leaves no cgroups and no shims", func() error {
+		if now := r.cgroups(); !slices.Equal(now, cgroups) {
+			return fmt.Errorf("there are the cgroups %q, and there were %q before it", now, cgroups)
+		}
+		// One of a pod before the round may have been about to end.
+		if more := slices.DeleteFunc(r.shims(), func(pid int) bool { return slices.Contains(shims, pid) }); len(more) > 0 {
+			return fmt.Errorf("there are the shims %v, and were not before it", more)
 		}
 		return nil
 	})
@@ -468,6 +473,23 @@ func (r *soakRun) cgroups() (found []string) {
 			}
 		}
 	}
+	return found
+}
+
+// shims returns the process numbers of this cluster's shims, which have containerd's socket as an
+// argument. A pod has one, so none is left after the last pod.
+func (r *soakRun) shims() (found []int) {
+	processes, err := procfs.AllProcs()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, process := range processes {
+		args, err := process.CmdLine() // there are none once it has ended
+		if err == nil && len(args) > 0 && strings.HasSuffix(args[0], "containerd-shim-runc-v2") && slices.Contains(args, r.c.RuntimeSocket()) {
+			found = append(found, process.PID)
+		}
+	}
+	slices.Sort(found)
 	return found
 }
 
