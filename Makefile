@@ -387,10 +387,14 @@ SOAK       ?= 1
 SEED       ?=
 ROUND      ?=
 SOAK_STATE ?= $(OUT)/soak
+# What parts are made of: the last commit that changed more than documentation, and a sum of what is not committed.
+SOAK_OF := -- . ':!docs' ':!*.md'
+SOAK_GIT := git -C "$(CURDIR)"
+SOAK_COMMIT = $$($(SOAK_GIT) log -1 --abbrev=12 --format=%h $(SOAK_OF))$$($(SOAK_GIT) diff --quiet HEAD $(SOAK_OF) || echo "+$$($(SOAK_GIT) diff HEAD $(SOAK_OF) | git hash-object --stdin | cut -c -8)")
 .PHONY: soak
 soak: build ## Run pods, restarts, and changes of pools on a node for SOAK=1 hours, and look for leaks, drift and growth
 	cd test/e2e && $(ALIKE) go test -count=1 -timeout=$$(awk 'BEGIN {print int(60 * $(SOAK)) + 30}')m -v -run=NONE -bench='^BenchmarkSoak$$' -benchtime=1x . -args $(E2E_ARGS) \
-	  -soak=$(SOAK) $(if $(SEED),-soak-seed=$(SEED)) $(if $(ROUND),-soak-round=$(ROUND)) -soak-state="$(abspath $(SOAK_STATE))"
+	  -soak=$(SOAK) $(if $(SEED),-soak-seed=$(SEED)) $(if $(ROUND),-soak-round=$(ROUND)) -soak-commit="$(SOAK_COMMIT)" -soak-state="$(abspath $(SOAK_STATE))"
 
 ##@ Other
 

@@ -21,10 +21,12 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,10 +41,11 @@ import (
 )
 
 var (
-	soakHours = flag.Float64("soak", 1, "hours that BenchmarkSoak takes")
-	soakSeed  = flag.Uint64("soak-seed", 0, "seed of its rounds; zero means that of its state, or a new one")
-	soakRound = flag.Int("soak-round", -1, "the only round that it runs, without a state; a negative one means all")
-	soakState = flag.String("soak-state", "", "directory of its state; empty means one that is removed")
+	soakHours  = flag.Float64("soak", 1, "hours that BenchmarkSoak takes")
+	soakSeed   = flag.Uint64("soak-seed", 0, "seed of its rounds; zero means that of its state, or a new one")
+	soakRound  = flag.Int("soak-round", -1, "the only round that it runs, without a state; a negative one means all")
+	soakCommit = flag.String("soak-commit", "", "what its binaries and its plan are made of; parts add up only with the same")
+	soakState  = flag.String("soak-state", "", "directory of its state; empty means one that is removed")
 )
 
 // BenchmarkSoak has pods of all kinds come and go on a node for hours, while components restart, are
@@ -56,12 +59,12 @@ func BenchmarkSoak(b *testing.B) {
 			restart(b, c, pinning)
 		}
 	})
-	cpus := fixture.CPUs(b, allCPUs(b)).Size()
+	setup := soak.Setup{Seed: *soakSeed, Commit: *soakCommit, CPUs: fixture.CPUs(b, allCPUs(b)).Size()}
 	if *soakRound >= 0 {
 		if *soakSeed == 0 {
 			b.Fatal("-soak-round needs -soak-seed")
 		}
-		round := &soakRun{c: c, plan: soak.Plan(*soakSeed, *soakRound, cpus), state: &soak.State{Seed: *soakSeed, Events: map[string]int{}}}
+		round := &soakRun{c: c, plan: soak.Plan(*soakSeed, *soakRound, setup.CPUs), state: &soak.State{Setup: setup, Events: map[string]int{}}}
 		b.Run(fmt.Sprint("round-", *soakRound), round.run)
 		return
 	}
@@ -69,7 +72,7 @@ func BenchmarkSoak(b *testing.B) {
 	if dir == "" {
 		dir = b.TempDir()
 	}
-	state, err := soak.Load(dir, *soakSeed)
+	state, err := soak.Load(dir, setup)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -77,17 +80,15 @@ func BenchmarkSoak(b *testing.B) {
 		state.Seed = uint64(time.Now().UnixNano())
 	}
 	state.Parts++
+	// Package tidy removes the cluster then, while this goroutine goes on.
+	ending := soak.WatchEnding(removal(), os.Interrupt, syscall.SIGTERM)
+	defer ending.Stop()
 	began := time.Now()
-	for failed := false; !failed && time.Since(began).Hours() < *soakHours; state.Next++ {
-		round := &soakRun{c: c, plan: soak.Plan(state.Seed, state.Next, cpus), state: state}
+	for failed := false; !failed && time.Since(began).Hours() < *soakHours; {
+		round := &soakRun{c: c, plan: soak.Plan(state.Seed, state.Next, setup.CPUs), state: state}
 		roundBegan := time.Now()
-		if failed = !b.Run(fmt.Sprint("round-", state.Next), round.run); failed {
-			state.Findings = append(state.Findings, soak.Finding{Round: state.Next, Text: strings.Join(round.said, "; ")})
-		}
-		state.Elapsed += time.Since(roundBegan)
-		done := *state
-		done.Next++
-		if err := done.Save(dir); err != nil {
+		failed = !b.Run(fmt.Sprint("round-", state.Next), round.run)
+		if err := state.EndRound(dir, time.Since(roundBegan), failed, round.said, ending.Why()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -98,6 +99,19 @@ func BenchmarkSoak(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// loaded is when this package was, which is before the limits of go test and of package tidy begin.
+var loaded = time.Now()
+
+// removal returns when package tidy will remove the cluster because the time limit of go test comes;
+// zero means never. It is a moment too early rather than too late.
+func removal() time.Time {
+	limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration)
+	if !ok || limit <= 0 {
+		return time.Time{}
+	}
+	return loaded.Add(limit - 2*time.Minute)
 }
 
 // soakRun is a round while it runs. It remembers what was wrong.

@@ -31,10 +31,20 @@ import (
 	"workload.openshift.io/kubernetes/cluster/atomicfile"
 )
 
+// Setup is what all parts must have in common: rounds follow from it, and what they find is true of
+// it alone.
+type Setup struct {
+	Seed uint64
+	// Commit is what the binaries and the plan of a round are made of, and CPUs the number of the
+	// host's.
+	Commit string
+	CPUs   int
+}
+
 // State is what all parts have done together. Each part goes on with the round after the last one
 // that ended.
 type State struct {
-	Seed uint64
+	Setup
 	// Parts counts those that have begun, and Next is the number of the next round.
 	Parts, Next int
 	Elapsed     time.Duration
@@ -52,13 +62,13 @@ type Finding struct {
 	Text  string
 }
 
-// Load reads the state in a directory. Without one it begins with the seed, which must not be zero
-// then. With one, the seed must be the same or zero.
-func Load(dir string, seed uint64) (*State, error) {
+// Load reads the state in a directory. Without one it begins with the setup. With one, the setup
+// must be the same; the seed may also be zero.
+func Load(dir string, setup Setup) (*State, error) {
 	path := file(dir)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &State{Seed: seed, Events: map[string]int{}}, nil
+		return &State{Setup: setup, Events: map[string]int{}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -67,10 +77,34 @@ func Load(dir string, seed uint64) (*State, error) {
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("%s: %w; remove it to begin again", path, err)
 	}
-	if seed != 0 && seed != s.Seed {
-		return nil, fmt.Errorf("%s: field Seed is %d, and the seed of this part is %d; use the same, or another directory", path, s.Seed, seed)
+	const remedy = "go on with the same, or begin in another directory: make soak SOAK_STATE=DIRECTORY"
+	switch {
+	case setup.Seed != 0 && setup.Seed != s.Seed:
+		return nil, fmt.Errorf("%s: field Seed is %d, and the seed of this part is %d; %s", path, s.Seed, setup.Seed, remedy)
+	case setup.Commit != s.Commit:
+		return nil, fmt.Errorf("%s: field Commit is %q, and this part is of the commit %q; %s", path, s.Commit, setup.Commit, remedy)
+	case setup.CPUs != s.CPUs:
+		return nil, fmt.Errorf("%s: field CPUs is %d, and this host has %d; %s", path, s.CPUs, setup.CPUs, remedy)
 	}
 	return s, nil
+}
+
+// EndRound keeps in a directory what a round has done that took so long, and said what was wrong if
+// it failed. The next round is the one after it.
+//
+// A round that failed while the process was being ended, for the reason ending, is not kept: its
+// cluster was removed below it. The state in the directory then stays as it was before the round,
+// so that the next part begins with that round again.
+func (s *State) EndRound(dir string, took time.Duration, failed bool, said []string, ending string) error {
+	if failed && ending != "" {
+		return fmt.Errorf("%s: round %d counts for nothing, and the next part begins with it", ending, s.Next)
+	}
+	if failed {
+		s.Findings = append(s.Findings, Finding{Round: s.Next, Text: strings.Join(said, "; ")})
+	}
+	s.Elapsed += took
+	s.Next++
+	return s.Save(dir)
 }
 
 func file(dir string) string { return filepath.Join(dir, "state.json") }
@@ -90,7 +124,7 @@ func (s *State) Save(dir string) error {
 // Report says what all parts have done and found.
 func (s *State) Report() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d: %d rounds in %.2f hours and %d parts, with %d pods\n", s.Seed, s.Next, s.Elapsed.Hours(), s.Parts, s.Pods)
+	fmt.Fprintf(&text, "seed %d, commit %s, %d CPUs: %d rounds in %.2f hours and %d parts, with %d pods\n", s.Seed, s.Commit, s.CPUs, s.Next, s.Elapsed.Hours(), s.Parts, s.Pods)
 	for _, event := range slices.Sorted(maps.Keys(s.Events)) {
 		fmt.Fprintf(&text, "%5d times %s\n", s.Events[event], event)
 	}

@@ -27,7 +27,7 @@ import (
 
 func TestStateOutlivesAnInterruption(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "soak")
-	s, err := Load(dir, 42)
+	s, err := Load(dir, Setup{Seed: 42, Commit: "abc", CPUs: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,31 +39,89 @@ func TestStateOutlivesAnInterruption(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, seed := range []uint64{0, 42} {
-		again, err := Load(dir, seed)
+		again, err := Load(dir, Setup{Seed: seed, Commit: "abc", CPUs: 2})
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("with the seed %d it is read as\n%+v (%v), and was\n%+v", seed, again, err, s)
 		}
 	}
 	report := s.Report()
-	for _, want := range []string{"seed 42", "3 rounds in 1.00 hours", "1 times kill etcd", "make soak SEED=42 ROUND=2", "it leaked", "kubelet, heap"} {
+	for _, want := range []string{"seed 42, commit abc, 2 CPUs: 3 rounds in 1.00 hours", "1 times kill etcd", "make soak SEED=42 ROUND=2", "it leaked", "kubelet, heap"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("the report is\n%s\nwant that it has %q", report, want)
 		}
 	}
 }
 
-func TestAnotherSeedAndABrokenStateAreRefused(t *testing.T) {
+func TestAPartOfAnotherSetupIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	if err := (&State{Seed: 1}).Save(dir); err != nil {
+	setup := Setup{Seed: 1, Commit: "abc", CPUs: 2}
+	if err := (&State{Setup: setup}).Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir, 2); err == nil || !strings.Contains(err.Error(), "state.json: field Seed is 1, and the seed of this part is 2") {
-		t.Errorf("another seed gives the error %v", err)
+	for want, other := range map[string]Setup{
+		"state.json: field Seed is 1, and the seed of this part is 2; ":                {2, "abc", 2},
+		`state.json: field Commit is "abc", and this part is of the commit "abd"; `:    {1, "abd", 2},
+		"state.json: field CPUs is 2, and this host has 8; go on with the same, or be": {0, "abc", 8},
+	} {
+		if s, err := Load(dir, other); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "SOAK_STATE=") {
+			t.Errorf("with %+v, the state is read as %+v with the error %v, want one with %q", other, s, err, want)
+		}
 	}
+	// One of an earlier build of this project has neither.
+	if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte(`{"Seed": 1, "Next": 7}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir, setup); err == nil || !strings.Contains(err.Error(), `field Commit is ""`) {
+		t.Errorf("a state without a commit gives the error %v", err)
+	}
+}
+
+func TestABrokenStateIsRefused(t *testing.T) {
+	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir, 1); err == nil || !strings.Contains(err.Error(), "state.json: ") {
+	if _, err := Load(dir, Setup{Seed: 1}); err == nil || !strings.Contains(err.Error(), "state.json: ") {
 		t.Errorf("a broken state gives the error %v", err)
+	}
+}
+
+func TestAnInterruptedRoundIsNotKept(t *testing.T) {
+	setup := Setup{Seed: 1, Commit: "abc", CPUs: 2}
+	for name, test := range map[string]struct {
+		failed bool
+		ending string
+		// next and findings are those of the state that is left.
+		next, findings int
+	}{
+		"a round that passes":                             {false, "", 4, 0},
+		"a round that fails":                              {true, "", 4, 1},
+		"a round that passes while the process is ended":  {false, "interrupted by terminated", 4, 0},
+		"a round that fails because the process is ended": {true, "interrupted by terminated", 3, 0},
+	} {
+		dir := t.TempDir()
+		if err := (&State{Setup: setup, Next: 3, Pods: 10}).Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Load(dir, setup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Pods += 5
+		err = s.EndRound(dir, time.Minute, test.failed, []string{"connection refused"}, test.ending)
+		if kept := err == nil; kept != (test.next == 4) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "interrupted by terminated: round 3 counts for nothing") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		left, err := Load(dir, setup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left.Next != test.next || len(left.Findings) != test.findings || left.Pods != 10+5*(test.next-3) {
+			t.Errorf("%s: the next part begins with round %d, %d pods and the findings %v; want round %d and %d findings",
+				name, left.Next, left.Pods, left.Findings, test.next, test.findings)
+		}
 	}
 }

@@ -1,0 +1,60 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package soak
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestASignalEndsTheProcess(t *testing.T) {
+	e := WatchEnding(time.Now().Add(time.Hour), syscall.SIGUSR1)
+	defer e.Stop()
+	if why := e.Why(); why != "" {
+		t.Errorf("without a signal, the process is being ended: %s", why)
+	}
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); e.Why() == "" && time.Since(began) < 10*time.Second; {
+		time.Sleep(time.Millisecond)
+	}
+	for range 2 { // it stays so
+		if why := e.Why(); !strings.Contains(why, "interrupted by user defined signal 1") {
+			t.Errorf("after the signal, the process is being ended for the reason %q", why)
+		}
+	}
+}
+
+func TestALimitEndsTheProcess(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit time.Time
+		want  string
+	}{
+		"no limit":                {time.Time{}, ""},
+		"a limit that has come":   {time.Now(), "the time limit of the tests has come"},
+		"a limit that is to come": {time.Now().Add(time.Hour), ""},
+	} {
+		e := WatchEnding(test.limit, syscall.SIGUSR2)
+		if why := e.Why(); why != test.want {
+			t.Errorf("%s: the reason is %q, want %q", name, why, test.want)
+		}
+		e.Stop()
+	}
+}
