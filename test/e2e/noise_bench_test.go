@@ -154,7 +154,7 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name st
 	kind.reading = kind.reading.Add(reading)
 	kind.steal += after.steal - before.steal
 	if kind.policy == "static" {
-		kind.others += (after.pods[reading.CPU] - before.pods[reading.CPU]) - (after.meter[reading.CPU] - before.meter[reading.CPU])
+		kind.others += (after.pods[reading.CPU] - before.pods[reading.CPU]) - (after.application[reading.CPU] - before.application[reading.CPU])
 	}
 	if err := c.Client.CoreV1().Pods(namespace).DeleteCollection(b.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
@@ -186,20 +186,38 @@ func listWithoutPause(b *testing.B, c *host.Cluster) (end func() int) {
 
 // noiseTimes are accounts of the kernel.
 type noiseTimes struct {
-	// pods is the CPU time of all pods, deleted ones included, on each CPU, and meter that of the
-	// application alone.
-	pods, meter []time.Duration
-	steal       time.Duration
+	// pods is the CPU time of all pods, deleted ones included, on each CPU, and application that
+	// of the application alone.
+	pods, application []time.Duration
+	steal             time.Duration
 }
 
-func noiseAccount(b *testing.B, meter *v1.Pod) (times noiseTimes) {
+func noiseAccount(b *testing.B, application *v1.Pod) (times noiseTimes) {
 	b.Helper()
-	all, err := host.AllPodsUsage()
-	if err != nil {
-		b.Fatal(err)
+	id := fixture.ContainerID(application.Status.ContainerStatuses[0])
+	found, err := filepath.Glob("/sys/fs/cgroup/cpuacct/kubepods*/*/*" + id + "*")
+	if err != nil || len(found) != 1 {
+		b.Fatalf("the application's container %s has the cgroups %q (%v), want one", id, found, err)
 	}
-	own, err := host.ContainerUsage(meter, meter.Status.ContainerStatuses[0].ContainerID)
-	if err != nil {
+	// The file alone, and not all that package host reads of a cgroup: an application that is
+	// disturbed often has the same account only for a moment.
+	account := func(cgroup string) func() ([]time.Duration, error) {
+		return func() (used []time.Duration, err error) {
+			text, err := os.ReadFile(filepath.Join(cgroup, "cpuacct.usage_percpu"))
+			if err != nil {
+				return nil, err
+			}
+			for field := range strings.FieldsSeq(string(text)) {
+				nanoseconds, err := strconv.ParseInt(field, 10, 64)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", cgroup, err)
+				}
+				used = append(used, time.Duration(nanoseconds))
+			}
+			return used, nil
+		}
+	}
+	if times.application, times.pods, err = noise.Account(account(found[0]), account(filepath.Dir(filepath.Dir(found[0])))); err != nil {
 		b.Fatal(err)
 	}
 	proc, err := procfs.NewDefaultFS()
@@ -210,7 +228,8 @@ func noiseAccount(b *testing.B, meter *v1.Pod) (times noiseTimes) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return noiseTimes{all.Used, own.Used, time.Duration(stat.CPUTotal.Steal * float64(time.Second))}
+	times.steal = time.Duration(stat.CPUTotal.Steal * float64(time.Second))
+	return times
 }
 
 // workers is the mask of the CPUs on which the kernel's unbound workers run.
