@@ -49,11 +49,15 @@ type noiseKind struct {
 	hostOn bool
 	// storm is the load of the pool; without it, the node is idle.
 	storm bool
+	// resting means that the application sleeps, so that it shows what a busy one takes.
+	resting bool
 
 	reading noise.Reading
 	// others is the CPU time of other pods on the application's CPU, and steal what the
-	// hypervisor took of all CPUs.
+	// hypervisor took of that CPU; of all CPUs, where the application has none of its own.
 	others, steal time.Duration
+	// pool is the CPU time of all pods on the pool in the period.
+	pool, period time.Duration
 	// lists counts what was asked of the kube-apiserver, and pods the short pods that have ended
 	// meanwhile.
 	lists, pods int
@@ -62,7 +66,8 @@ type noiseKind struct {
 // BenchmarkNoise measures how an application with an exclusive CPU is disturbed while the pool is
 // under a storm: by this kubelet, by an unpatched one with reservedSystemCPUs and the static policy,
 // and without any isolation. They take turns in one run. The application is a meter that spins on
-// the clock.
+// the clock. In some turns it rests instead: what the pool then has more is what a busy application
+// takes from it.
 //
 // The pods of the storm are the same. Where nothing partitions them they have no cpu request, since
 // none is left beside the application.
@@ -86,32 +91,62 @@ func BenchmarkNoise(b *testing.B) {
 		b.Fatal(err)
 	}
 	const reserved = "reservedSystemCPUs: \"0\"\n"
-	kinds := []*noiseKind{
-		{name: "idle", policy: "static", file: pinning, hostOn: true},
-		{name: "partitioned", policy: "static", file: pinning, storm: true},
-		{name: "partitioned-host-too", policy: "static", file: pinning, storm: true, hostOn: true},
+	idle := &noiseKind{name: "idle", policy: "static", file: pinning, hostOn: true}
+	busy := &noiseKind{name: "partitioned", policy: "static", file: pinning, storm: true}
+	resting := &noiseKind{name: "partitioned-resting", policy: "static", file: pinning, storm: true, resting: true}
+	busyHostToo := &noiseKind{name: "partitioned-host-too", policy: "static", file: pinning, storm: true, hostOn: true}
+	restingHostToo := &noiseKind{name: "partitioned-resting-host-too", policy: "static", file: pinning, storm: true, hostOn: true, resting: true}
+	kinds := []*noiseKind{idle, busy, resting, busyHostToo, restingHostToo,
 		{name: "reserved", kubelet: upstreamKubelet, policy: "static", configuration: reserved, storm: true},
 		{name: "reserved-host-too", kubelet: upstreamKubelet, policy: "static", configuration: reserved, storm: true, hostOn: true},
 		{name: "not-isolated", kubelet: upstreamKubelet, policy: "none", storm: true},
 	}
+	turns := slices.Clone(kinds)
 	for round := 0; b.Loop(); round++ {
-		for _, kind := range kinds {
+		for _, kind := range turns {
 			quietNode(b, c)
 			set(kind)
 			measureNoise(b, c, kind, meter, fmt.Sprintf("%s-%d", kind.name, round))
 		}
-		slices.Reverse(kinds) // a host that gets slower slows all of them
+		slices.Reverse(turns) // a host that gets slower slows all of them
 	}
 	for _, kind := range kinds {
-		r := kind.reading
-		b.Logf("%s: %.0f involuntary switches a minute, %.2f %% of the time lost, gaps p99.99 %s, largest %s; other pods on its CPU %s; stolen %s; %d lists and %d short pods",
-			kind.name, r.PerMinute(), 100*r.Share(), r.Quantile(0.9999), r.Largest, kind.others, kind.steal, kind.lists, kind.pods)
-		b.ReportMetric(r.PerMinute(), "switches/min-"+kind.name)
-		b.ReportMetric(float64(r.Largest.Microseconds()), "µs-largest-"+kind.name)
-		if kind.policy == "static" {
-			b.ReportMetric(float64(kind.others.Microseconds())/r.Spun.Seconds(), "µs-of-others/s-"+kind.name)
+		kind.report(b)
+	}
+	for _, pair := range [][2]*noiseKind{{busy, resting}, {busyHostToo, restingHostToo}} {
+		b.Logf("%s: pods had %.2f %% of the pool, and %.2f %% beside an application that rests, so a busy one takes %.2f %% of what they would have",
+			pair[0].name, 100*pair[0].share(), 100*pair[1].share(), 100*(1-pair[0].share()/pair[1].share()))
+	}
+}
+
+// share returns the part of the pool that pods have used.
+func (kind *noiseKind) share() float64 { return kind.pool.Seconds() / kind.period.Seconds() }
+
+// report logs what was seen, and reports metrics.
+func (kind *noiseKind) report(b *testing.B) {
+	b.Helper()
+	isolated := kind.policy == "static"
+	perMinute := func(of float64) float64 { return of / kind.period.Minutes() }
+	if kind.storm {
+		b.Logf("%s: %.1f lists and %.1f short pods a minute", kind.name, perMinute(float64(kind.lists)), perMinute(float64(kind.pods)))
+		if isolated {
+			b.ReportMetric(100*kind.share(), "percent-of-pool-"+kind.name)
 		}
 	}
+	if kind.resting {
+		return
+	}
+	r := kind.reading
+	b.Logf("%s: %.0f involuntary switches a minute, %.2f %% of the time lost, gaps p99.99 %s, largest %s; other pods on its CPU %s; stolen %s, all in %s",
+		kind.name, r.PerMinute(), 100*r.Share(), r.Quantile(0.9999), r.Largest, kind.others, kind.steal, kind.period.Round(time.Second))
+	b.ReportMetric(r.PerMinute(), "switches/min-"+kind.name)
+	b.ReportMetric(float64(r.Quantile(0.9999).Microseconds()), "µs-p99.99-"+kind.name)
+	b.ReportMetric(float64(r.Largest.Microseconds()), "µs-largest-"+kind.name)
+	b.ReportMetric(perMinute(float64(kind.steal.Milliseconds())), "ms-stolen/min-"+kind.name)
+	if !isolated {
+		return
+	}
+	b.ReportMetric(float64(kind.others.Microseconds())/kind.period.Seconds(), "µs-of-others/s-"+kind.name)
 }
 
 // measureNoise starts the application, and beside it a storm of pods and a client that lists all
@@ -120,7 +155,11 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name st
 	b.Helper()
 	const length = 80 * time.Second
 	namespace := fixture.Namespace(b, c.Client, "management")
-	p := fixture.Pod(name, nil, fixture.Container("c", fmt.Sprintf("exec /noise/meter %g", length.Seconds()), "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))
+	does := "/noise/meter"
+	if kind.resting {
+		does = "sleep"
+	}
+	p := fixture.Pod(name, nil, fixture.Container("c", fmt.Sprintf("exec %s %g", does, length.Seconds()), "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))
 	p.Spec.RestartPolicy = v1.RestartPolicyNever
 	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "noise", MountPath: "/noise", ReadOnly: true}}
 	p.Spec.Volumes = []v1.Volume{{Name: "noise", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: filepath.Dir(meter)}}}}
@@ -129,6 +168,12 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name st
 	}
 	p = start(b, c, namespace, p)[0]
 	began := time.Now()
+	own := fixture.CPUs(b, containerUsage(b, p, 0).CPUs)
+	isolated := kind.policy == "static"
+	if isolated && (own.Size() != 1 || own.Contains(0)) {
+		b.Fatalf("%s: the application has the CPUs %s, want one besides the pool", kind.name, own)
+	}
+	cpu := own.List()[0]
 	before := noiseAccount(b, p)
 	if kind.storm {
 		annotations, requests := asks, "cpu=10m memory=8Mi"
@@ -143,22 +188,55 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name st
 	time.Sleep(time.Until(began.Add(length - 4*time.Second))) // nearly all of the period that the meter sees
 	after := noiseAccount(b, p)
 	awaitEnd(b, c, namespace, p.Name, time.Minute)
-	text, err := c.Client.CoreV1().Pods(namespace).GetLogs(p.Name, &v1.PodLogOptions{}).DoRaw(b.Context())
-	if err != nil {
-		b.Fatal(err)
+	kind.period += after.at.Sub(before.at)
+	if isolated {
+		kind.others += (after.pods[cpu] - before.pods[cpu]) - (after.application[cpu] - before.application[cpu])
+		kind.pool += after.pods[0] - before.pods[0]
+		kind.steal += after.stolen(b, cpu) - before.stolen(b, cpu)
+	} else {
+		for _, cpu := range own.List() {
+			kind.steal += after.stolen(b, cpu) - before.stolen(b, cpu)
+		}
 	}
-	reading, err := noise.Parse(string(text))
-	if err != nil {
-		b.Fatal(err)
-	}
-	kind.reading = kind.reading.Add(reading)
-	kind.steal += after.steal - before.steal
-	if kind.policy == "static" {
-		kind.others += (after.pods[reading.CPU] - before.pods[reading.CPU]) - (after.application[reading.CPU] - before.application[reading.CPU])
+	if !kind.resting {
+		text, err := c.Client.CoreV1().Pods(namespace).GetLogs(p.Name, &v1.PodLogOptions{}).DoRaw(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		reading, err := noise.Parse(string(text))
+		if err != nil {
+			b.Fatal(err)
+		}
+		kind.reading = kind.reading.Add(reading)
 	}
 	if err := c.Client.CoreV1().Pods(namespace).DeleteCollection(b.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// eachTask calls a function with each task of the host: whether it is a thread of the kernel, and
+// whether it is in a pod.
+func eachTask(do func(task int, kernel, inPod bool)) error {
+	paths, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		cgroups, err := os.ReadFile(filepath.Join(path, "cgroup"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil {
+			return err
+		}
+		line, _ := os.ReadFile(filepath.Join(path, "cmdline")) // empty for threads of the kernel
+		task, err := strconv.Atoi(filepath.Base(path))
+		if err != nil {
+			return err
+		}
+		do(task, len(line) == 0, strings.Contains(string(cgroups), "kubepods"))
+	}
+	return nil
 }
 
 // listWithoutPause lists all pods again and again until it is told to end, and then returns how
@@ -186,10 +264,21 @@ func listWithoutPause(b *testing.B, c *host.Cluster) (end func() int) {
 
 // noiseTimes are accounts of the kernel.
 type noiseTimes struct {
+	at time.Time
 	// pods is the CPU time of all pods, deleted ones included, on each CPU, and application that
 	// of the application alone.
 	pods, application []time.Duration
-	steal             time.Duration
+	stat              procfs.Stat
+}
+
+// stolen returns the time that the hypervisor has taken of a CPU.
+func (times noiseTimes) stolen(b *testing.B, cpu int) time.Duration {
+	b.Helper()
+	stat, is := times.stat.CPU[int64(cpu)]
+	if !is {
+		b.Fatalf("/proc/stat does not have CPU %d", cpu)
+	}
+	return time.Duration(stat.Steal * float64(time.Second))
 }
 
 func noiseAccount(b *testing.B, application *v1.Pod) (times noiseTimes) {
@@ -220,15 +309,14 @@ func noiseAccount(b *testing.B, application *v1.Pod) (times noiseTimes) {
 	if times.application, times.pods, err = noise.Account(account(found[0]), account(filepath.Dir(filepath.Dir(found[0])))); err != nil {
 		b.Fatal(err)
 	}
+	times.at = time.Now()
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		b.Fatal(err)
 	}
-	stat, err := proc.Stat()
-	if err != nil {
+	if times.stat, err = proc.Stat(); err != nil {
 		b.Fatal(err)
 	}
-	times.steal = time.Duration(stat.CPUTotal.Steal * float64(time.Second))
 	return times
 }
 
@@ -246,24 +334,12 @@ func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func()) {
 		return set
 	}
 	give := func(to unix.CPUSet) {
-		paths, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
-		if err != nil {
+		if err := eachTask(func(task int, kernel, inPod bool) {
+			if !kernel && !inPod {
+				_ = unix.SchedSetaffinity(task, &to) // it may have ended
+			}
+		}); err != nil {
 			b.Fatal(err)
-		}
-		for _, path := range paths {
-			cgroups, err := os.ReadFile(filepath.Join(path, "cgroup"))
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-				continue
-			}
-			line, _ := os.ReadFile(filepath.Join(path, "cmdline")) // empty for threads of the kernel
-			if err != nil || len(line) == 0 || strings.Contains(string(cgroups), "kubepods") {
-				continue
-			}
-			task, err := strconv.Atoi(filepath.Base(path))
-			if err != nil {
-				b.Fatal(err)
-			}
-			_ = unix.SchedSetaffinity(task, &to) // it may have ended
 		}
 	}
 	before, err := os.ReadFile(workers)
