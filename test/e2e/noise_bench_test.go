@@ -17,6 +17,7 @@ limitations under the License.
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -56,8 +57,13 @@ type noiseKind struct {
 	// others is the CPU time of other pods on the application's CPU, and steal what the
 	// hypervisor took of that CPU; of all CPUs, where the application has none of its own.
 	others, steal time.Duration
-	// pool is the CPU time of all pods on the pool in the period.
-	pool, period time.Duration
+	// pool is the CPU time of all pods on the pool. It, interrupts and soft interrupts on the
+	// application's CPU are those of the period.
+	pool, period               time.Duration
+	interrupts, softInterrupts map[string]uint64
+	// causers are who was on the application's CPU while that was traced.
+	causers noise.Causers
+	traced  time.Duration
 	// lists counts what was asked of the kube-apiserver, and pods the short pods that have ended
 	// meanwhile.
 	lists, pods int
@@ -90,6 +96,7 @@ func BenchmarkNoise(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	tracer := newNoiseTracer(b)
 	const reserved = "reservedSystemCPUs: \"0\"\n"
 	idle := &noiseKind{name: "idle", policy: "static", file: pinning, hostOn: true}
 	busy := &noiseKind{name: "partitioned", policy: "static", file: pinning, storm: true}
@@ -106,7 +113,7 @@ func BenchmarkNoise(b *testing.B) {
 		for _, kind := range turns {
 			quietNode(b, c)
 			set(kind)
-			measureNoise(b, c, kind, meter, fmt.Sprintf("%s-%d", kind.name, round))
+			measureNoise(b, c, kind, meter, tracer, fmt.Sprintf("%s-%d", kind.name, round))
 		}
 		slices.Reverse(turns) // a host that gets slower slows all of them
 	}
@@ -147,11 +154,16 @@ func (kind *noiseKind) report(b *testing.B) {
 		return
 	}
 	b.ReportMetric(float64(kind.others.Microseconds())/kind.period.Seconds(), "µs-of-others/s-"+kind.name)
+	b.Logf("%s: interrupts a second on its CPU: %s", kind.name, noise.PerSecond(kind.interrupts, kind.period))
+	b.Logf("%s: soft interrupts a second on its CPU: %s", kind.name, noise.PerSecond(kind.softInterrupts, kind.period))
+	if kind.traced > 0 {
+		b.Logf("%s: who else was on its CPU, in %s:\n%s", kind.name, kind.traced, kind.causers.String(kind.traced))
+	}
 }
 
 // measureNoise starts the application, and beside it a storm of pods and a client that lists all
 // of them without a pause.
-func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name string) {
+func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, tracer noiseTracer, name string) {
 	b.Helper()
 	const length = 80 * time.Second
 	namespace := fixture.Namespace(b, c.Client, "management")
@@ -174,6 +186,10 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name st
 		b.Fatalf("%s: the application has the CPUs %s, want one besides the pool", kind.name, own)
 	}
 	cpu := own.List()[0]
+	if isolated && !kind.resting {
+		// In the middle of the storm.
+		defer tracer.record(b, kind, cpu, 20*time.Second, 10*time.Second)()
+	}
 	before := noiseAccount(b, p)
 	if kind.storm {
 		annotations, requests := asks, "cpu=10m memory=8Mi"
@@ -193,6 +209,8 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name st
 		kind.others += (after.pods[cpu] - before.pods[cpu]) - (after.application[cpu] - before.application[cpu])
 		kind.pool += after.pods[0] - before.pods[0]
 		kind.steal += after.stolen(b, cpu) - before.stolen(b, cpu)
+		kind.interrupts = noise.Sum(kind.interrupts, noise.Since(counts(b, before.interrupts, cpu), counts(b, after.interrupts, cpu)))
+		kind.softInterrupts = noise.Sum(kind.softInterrupts, noise.Since(counts(b, before.softInterrupts, cpu), counts(b, after.softInterrupts, cpu)))
 	} else {
 		for _, cpu := range own.List() {
 			kind.steal += after.stolen(b, cpu) - before.stolen(b, cpu)
@@ -212,6 +230,132 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter, name st
 	if err := c.Client.CoreV1().Pods(namespace).DeleteCollection(b.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// counts reads what an account has of interrupts.
+func counts(b *testing.B, text string, cpu int) map[string]uint64 {
+	b.Helper()
+	counts, err := noise.Counts(text, cpu)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return counts
+}
+
+// noiseTracer is the directory of an instance of the kernel's tracer that records when CPUs switch
+// tasks; it is empty if the host has no tracer.
+type noiseTracer string
+
+// newNoiseTracer makes an instance that does not record yet: its memory is there before anything is
+// measured.
+func newNoiseTracer(b *testing.B) noiseTracer {
+	b.Helper()
+	const root = "/sys/kernel/tracing"
+	if _, err := os.Stat(filepath.Join(root, "instances")); err != nil {
+		if err := unix.Mount("tracefs", root, "tracefs", 0, ""); err != nil {
+			b.Log("nobody who disturbs is named, since the host has no tracefs: ", err)
+			return ""
+		}
+		b.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+	}
+	tracer := noiseTracer(filepath.Join(root, "instances", "workload-partitioning-noise"))
+	_ = os.Remove(string(tracer)) // a run that was killed may have left it
+	if err := os.Mkdir(string(tracer), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		waitFor(b, 5*time.Second, string(tracer)+" is removed", func() error {
+			if err := errors.Join(tracer.write("tracing_on", "0"), tracer.write("events/enable", "0")); err != nil {
+				return err
+			}
+			return os.Remove(string(tracer))
+		})
+	})
+	// An application that the host disturbs is switched some thousand times a second.
+	if err := errors.Join(tracer.write("tracing_on", "0"), tracer.write("trace_clock", "mono"),
+		tracer.write("buffer_size_kb", "32768"), tracer.write("events/sched/sched_switch/enable", "1")); err != nil {
+		b.Fatal(err)
+	}
+	return tracer
+}
+
+func (tracer noiseTracer) write(file, value string) error {
+	return os.WriteFile(filepath.Join(string(tracer), file), []byte(value), 0o600)
+}
+
+// record has the tracer record a CPU for a while, after a while. It returns a function that adds who
+// was there to what was seen of a kind. That function is called once the application has ended: it
+// takes CPU time, too.
+func (tracer noiseTracer) record(b *testing.B, kind *noiseKind, cpu int, after, length time.Duration) (add func()) {
+	b.Helper()
+	if tracer == "" {
+		return func() {}
+	}
+	// Writing to trace empties it.
+	if err := errors.Join(tracer.write("trace", ""), tracer.write("tracing_cpumask", fmt.Sprintf("%x", 1<<cpu))); err != nil {
+		b.Fatal(err)
+	}
+	type window struct {
+		length time.Duration
+		kinds  map[int]noise.Kind
+		err    error
+	}
+	recorded := make(chan window, 1)
+	time.AfterFunc(after, func() {
+		began := time.Now()
+		err := tracer.write("tracing_on", "1")
+		time.Sleep(length)
+		err = errors.Join(err, tracer.write("tracing_on", "0"))
+		w := window{length: time.Since(began)}
+		kinds, kindsErr := taskKinds() // while they run
+		w.kinds, w.err = kinds, errors.Join(err, kindsErr)
+		recorded <- w
+	})
+	return func() {
+		w := <-recorded
+		if w.err != nil {
+			b.Errorf("%s: %v", tracer, w.err)
+			return
+		}
+		switches, err := tracer.switches(cpu)
+		if err != nil {
+			b.Errorf("%s: %v", tracer, err)
+			return
+		}
+		if kind.causers == nil {
+			kind.causers = noise.Causers{}
+		}
+		kind.causers.Add(switches, "meter", func(task int) noise.Kind {
+			if kind, is := w.kinds[task]; is {
+				return kind
+			}
+			return noise.Unknown
+		})
+		kind.traced += w.length
+	}
+}
+
+// switches returns when which tasks have left a CPU.
+func (tracer noiseTracer) switches(cpu int) (switches []noise.Switch, err error) {
+	stats, err := os.ReadFile(filepath.Join(string(tracer), fmt.Sprintf("per_cpu/cpu%d/stats", cpu)))
+	if err != nil {
+		return nil, err
+	}
+	if !strings.Contains(string(stats), "overrun: 0\n") {
+		return nil, fmt.Errorf("the trace has lost events: %s", stats)
+	}
+	file, err := os.Open(filepath.Join(string(tracer), "trace"))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if event, ok := parseTrace(lines.Text()); ok && event.name == "sched_switch" && event.cpu == cpu {
+			switches = append(switches, noise.Switch{At: event.at, Task: event.from, Command: event.comm})
+		}
+	}
+	return switches, lines.Err()
 }
 
 // eachTask calls a function with each task of the host: whether it is a thread of the kernel, and
@@ -237,6 +381,21 @@ func eachTask(do func(task int, kernel, inPod bool)) error {
 		do(task, len(line) == 0, strings.Contains(string(cgroups), "kubepods"))
 	}
 	return nil
+}
+
+// taskKinds says of all tasks what they belong to.
+func taskKinds() (map[int]noise.Kind, error) {
+	kinds := map[int]noise.Kind{}
+	return kinds, eachTask(func(task int, kernel, inPod bool) {
+		switch {
+		case inPod:
+			kinds[task] = noise.Pod
+		case kernel:
+			kinds[task] = noise.Floats
+		default:
+			kinds[task] = noise.Host
+		}
+	})
 }
 
 // listWithoutPause lists all pods again and again until it is told to end, and then returns how
@@ -269,6 +428,8 @@ type noiseTimes struct {
 	// of the application alone.
 	pods, application []time.Duration
 	stat              procfs.Stat
+	// interrupts and softInterrupts are the kernel's tables.
+	interrupts, softInterrupts string
 }
 
 // stolen returns the time that the hypervisor has taken of a CPU.
@@ -316,6 +477,13 @@ func noiseAccount(b *testing.B, application *v1.Pod) (times noiseTimes) {
 	}
 	if times.stat, err = proc.Stat(); err != nil {
 		b.Fatal(err)
+	}
+	for name, table := range map[string]*string{"interrupts": &times.interrupts, "softirqs": &times.softInterrupts} {
+		text, err := os.ReadFile("/proc/" + name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		*table = string(text)
 	}
 	return times
 }
