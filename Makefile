@@ -363,9 +363,9 @@ bench: build $(CARRY) ## Measure the packages, and start and creation of pods ag
 # ROUNDS is how often each kind of node takes its turn of about two minutes.
 ROUNDS ?= 2
 .PHONY: bench-noise
-bench-noise: build $(CARRY) ## Measure how an application with an exclusive CPU is disturbed, by this kubelet and by an unpatched one
+bench-noise: build $(CARRY) ## Measure how an application with an exclusive CPU is disturbed, by this kubelet and by an unpatched one, and plot it
 	$(CARRY) build --upstream $(RELEASE) kubelet
-	cd test/e2e && $(ALIKE) go test -count=1 -timeout=60m -v -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS)
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=120m -v -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS) -noise-plot="$(CURDIR)/$(OUT)/noise.svg"
 
 # NODES and PODS are how many are simulated.
 NODES ?= 5000

@@ -20,6 +20,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -39,6 +40,8 @@ import (
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/kubernetes/test/e2e/internal/noise"
 )
+
+var noisePlot = flag.String("noise-plot", "", "file for the plot of BenchmarkNoise, as SVG; empty means none")
 
 // noiseKind is how a node is set up while an application is measured, and what was seen.
 type noiseKind struct {
@@ -117,12 +120,22 @@ func BenchmarkNoise(b *testing.B) {
 		}
 		slices.Reverse(turns) // a host that gets slower slows all of them
 	}
+	var lines []noise.Line
 	for _, kind := range kinds {
 		kind.report(b)
+		if !kind.resting {
+			lines = append(lines, noise.Line{Name: kind.name, Reading: kind.reading})
+		}
 	}
 	for _, pair := range [][2]*noiseKind{{busy, resting}, {busyHostToo, restingHostToo}} {
 		b.Logf("%s: pods had %.2f %% of the pool, and %.2f %% beside an application that rests, so a busy one takes %.2f %% of what they would have",
 			pair[0].name, 100*pair[0].share(), 100*pair[1].share(), 100*(1-pair[0].share()/pair[1].share()))
+	}
+	if *noisePlot != "" {
+		if err := os.WriteFile(*noisePlot, []byte(noise.Plot("How often an application with an exclusive CPU is kept from running", lines)), 0o644); err != nil {
+			b.Fatal(err)
+		}
+		b.Logf("the plot is %s", *noisePlot)
 	}
 }
 
