@@ -149,14 +149,18 @@ func benchmarkLatch(b *testing.B, c *host.Cluster, namespace, late string) {
 	b.ReportMetric(float64(slices.Max(took).Microseconds())/1000, "ms-to-latch-at-most")
 }
 
-// timeToLatch returns the time from the report of a node to the latch.
+// timeToLatch returns the time from the report of a node to the latch, which must come within a
+// minute.
 func timeToLatch(b *testing.B, c *host.Cluster, node string) time.Duration {
 	b.Helper()
 	system, err := c.Client.CoreV1().Namespaces().Get(b.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	watch, err := c.Client.CoreV1().Namespaces().Watch(b.Context(), metav1.ListOptions{
+	const limit = time.Minute
+	ctx, cancel := context.WithTimeout(b.Context(), limit)
+	defer cancel()
+	watch, err := c.Client.CoreV1().Namespaces().Watch(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", system.Name).String(), ResourceVersion: system.ResourceVersion})
 	if err != nil {
 		b.Fatal(err)
@@ -164,12 +168,18 @@ func timeToLatch(b *testing.B, c *host.Cluster, node string) time.Duration {
 	defer watch.Stop()
 	began := time.Now()
 	reportCores(b, c, node, "management")
+	annotations := system.Annotations
 	for event := range watch.ResultChan() {
-		if system, ok := event.Object.(*v1.Namespace); ok && partition.ListsType(system.Annotations[partition.EnabledAnnotation], "management") {
+		system, ok := event.Object.(*v1.Namespace)
+		if !ok {
+			b.Logf("the watch of %s says %s: %v", metav1.NamespaceSystem, event.Type, event.Object)
+			break
+		}
+		if annotations = system.Annotations; partition.ListsType(annotations[partition.EnabledAnnotation], "management") {
 			return time.Since(began)
 		}
 	}
-	b.Fatalf("the watch of %s has ended", system.Name)
+	b.Fatalf("the type management was not latched in %s from the report of node %s (limit %s): %s has the annotations %v", time.Since(began), node, limit, system.Name, annotations)
 	return 0
 }
 
