@@ -196,8 +196,8 @@ func benchmarkCreationBesideNodes(b *testing.B, c *host.Cluster) {
 	})
 	heap, memory := map[bool][]float64{}, map[bool][]float64{}
 	for b.Loop() {
-		const blocks = 6
-		compareCreation(b, c, blocks, func(servers map[bool][]*kubernetes.Clientset) {
+		const blocks, rounds = 6, 5 // the error is that of blocks
+		compareCreation(b, c, blocks, rounds, func(servers map[bool][]*kubernetes.Clientset) {
 			patchedFirst := len(heap[true])%2 == 0
 			for patched, clients := range servers {
 				heap[patched] = append(heap[patched], liveHeap(b, clients[0].RESTClient().Get().AbsPath("/debug/pprof/heap")))
