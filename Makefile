@@ -367,13 +367,15 @@ bench-noise: build $(CARRY) ## Measure how an application with an exclusive CPU 
 	$(CARRY) build --upstream $(RELEASE) kubelet
 	cd test/e2e && $(ALIKE) go test -count=1 -timeout=120m -v -run=NONE -bench='^BenchmarkNoise$$' -benchtime=$(ROUNDS)x . -args $(E2E_ARGS) -noise-plot="$(CURDIR)/$(OUT)/noise.svg"
 
-# NODES and PODS are how many are simulated.
+# NODES and PODS are how many are simulated, and PART is an expression of the parts: latch, create, schedule and
+# change. Empty means all.
 NODES ?= 5000
 PODS  ?= 20000
+PART  ?=
 .PHONY: bench-nodes
-bench-nodes: build kwok $(CARRY) $(PLUGIN) ## Measure a control plane with NODES=5000 simulated nodes and PODS=20000: the latch, creation, scheduling, a change of pools
+bench-nodes: build kwok $(CARRY) $(PLUGIN) ## Measure a control plane with NODES=5000 simulated nodes and PODS=20000: the latch, creation, scheduling, a change of pools; PART=latch runs one of them
 	$(CARRY) build --upstream $(RELEASE) kube-apiserver
-	cd test/e2e && $(ALIKE) go test -count=1 -timeout=3h -v -run=NONE -bench='^BenchmarkManyNodes$$' -benchtime=1x . -args $(E2E_ARGS) -nodes=$(NODES) -pods=$(PODS)
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=3h -v -run=NONE -bench='^BenchmarkManyNodes$$$(if $(PART),/^($(PART))$$)' -benchtime=1x . -args $(E2E_ARGS) -nodes=$(NODES) -pods=$(PODS)
 
 .PHONY: profile-create
 profile-create: build $(CARRY) ## Profile the creation of pods in a patched and in an unpatched kube-apiserver, and compare by functions
