@@ -32,8 +32,18 @@ import (
 
 var onUpstream = flag.Bool("upstream", false, "export a real release, and run upstream's checks in it")
 
-// script stands for upstream's: what it writes depends on this project's packages.
-const script = "set -e\nmkdir -p vendor\nfind staging/src/workload.openshift.io -name '*.go' | sort | xargs cat > vendor/modules.txt\n"
+// script stands for upstream's: what it writes depends on this project's packages, and is enough for
+// go list.
+const script = `set -e
+mkdir -p vendor
+find staging/src/workload.openshift.io -name '*.go' | sort | xargs cat > vendor/packages.txt
+echo '## workspace' > vendor/modules.txt
+for module in kubernetes partition; do
+  echo "# workload.openshift.io/$module v0.0.0-00010101000000-000000000000 => ./staging/src/workload.openshift.io/$module"
+  echo '## explicit; go 1.26.0'
+  echo "# workload.openshift.io/$module => ./staging/src/workload.openshift.io/$module"
+done >> vendor/modules.txt
+`
 
 const versionSource = "package version\n\nconst DefaultKubeBinaryVersion = \"1.37\"\n"
 

@@ -90,7 +90,41 @@ type Config struct {
 	Name string
 }
 `,
+	"pkg/apis/core/types.go": `package core
+
+type Container struct {
+	Requests, Limits string
 }
+
+type PodSpec struct {
+	InitContainers, Containers []Container
+}
+
+type Pod struct {
+	Spec PodSpec
+}
+
+type PodQOSClass string
+
+const PodQOSGuaranteed PodQOSClass = "Guaranteed"
+`,
+	"pkg/apis/core/helper/qos/qos.go": `package qos
+
+import "k8s.io/kubernetes/pkg/apis/core"
+
+func ComputePodQOS(pod *core.Pod) core.PodQOSClass {
+	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+		if c.Requests != c.Limits {
+			return "Burstable"
+		}
+	}
+	return core.PodQOSGuaranteed
+}
+`,
+}
+
+// mixedCPUs is the package of a plugin that stays, and calls one that goes.
+const mixedCPUs = "openshift-kube-apiserver/admission/autoscaling/mixedcpus"
 
 // forked are the same files in a fork: with hooks of this feature, and with some of others.
 var forked = map[string]string{
@@ -182,11 +216,31 @@ type Config struct {
 	NoLoadBalancing bool
 }
 `,
-	"pkg/kubelet/managed/managed.go":                                                     "package managed\n\nconst file = \"/etc/kubernetes/openshift-workload-pinning\"\n",
-	"pkg/kubelet/sharedcpus/sharedcpus.go":                                               "package sharedcpus\n",
-	"openshift-kube-apiserver/admission/autoscaling/managementcpusoverride/admission.go": "package managementcpusoverride\n",
-	"openshift-kube-apiserver/admission/autoscaling/managednode/admission.go":            "package managednode\n",
-	"openshift-kube-apiserver/admission/autoscaling/mixedcpus/admission.go":              "package mixedcpus\n",
+	"pkg/kubelet/managed/managed.go":                                          "package managed\n\nconst file = \"/etc/kubernetes/openshift-workload-pinning\"\n",
+	"pkg/kubelet/sharedcpus/sharedcpus.go":                                    "package sharedcpus\n",
+	"openshift-kube-apiserver/admission/autoscaling/managednode/admission.go": "package managednode\n",
+	"openshift-kube-apiserver/admission/autoscaling/managementcpusoverride/admission.go": `package managementcpusoverride
+
+import "k8s.io/kubernetes/pkg/apis/core"
+
+func IsGuaranteed(containers []core.Container) bool { return len(containers) > 0 }
+`,
+	mixedCPUs + "/admission.go": `package mixedcpus
+
+import (
+	"errors"
+
+	"k8s.io/kubernetes/openshift-kube-apiserver/admission/autoscaling/managementcpusoverride"
+	coreapi "k8s.io/kubernetes/pkg/apis/core"
+)
+
+func admit(pod *coreapi.Pod) error {
+	if !managementcpusoverride.IsGuaranteed(pod.Spec.Containers) {
+		return errors.New("the pod is not Guaranteed")
+	}
+	return nil
+}
+`,
 	"openshift-kube-apiserver/admission/admissionenablement/register.go": `package admissionenablement
 
 import (
@@ -285,11 +339,26 @@ func (kl *Kubelet) hugePages(node, existing *Node) bool {
 	return nodestatus.HugePages(node, existing)
 }
 `,
-	"pkg/kubelet/cm/cpumanager/policy_static.go":                            upstreamFiles["pkg/kubelet/cm/cpumanager/policy_static.go"],
-	"pkg/kubelet/cm/cpumanager/policy_static_test.go":                       upstreamFiles["pkg/kubelet/cm/cpumanager/policy_static_test.go"],
-	"pkg/kubelet/cm/types.go":                                               forked["pkg/kubelet/cm/types.go"],
-	"pkg/kubelet/sharedcpus/sharedcpus.go":                                  forked["pkg/kubelet/sharedcpus/sharedcpus.go"],
-	"openshift-kube-apiserver/admission/autoscaling/mixedcpus/admission.go": forked["openshift-kube-apiserver/admission/autoscaling/mixedcpus/admission.go"],
+	"pkg/kubelet/cm/cpumanager/policy_static.go":      upstreamFiles["pkg/kubelet/cm/cpumanager/policy_static.go"],
+	"pkg/kubelet/cm/cpumanager/policy_static_test.go": upstreamFiles["pkg/kubelet/cm/cpumanager/policy_static_test.go"],
+	"pkg/kubelet/cm/types.go":                         forked["pkg/kubelet/cm/types.go"],
+	"pkg/kubelet/sharedcpus/sharedcpus.go":            forked["pkg/kubelet/sharedcpus/sharedcpus.go"],
+	mixedCPUs + "/admission.go": `package mixedcpus
+
+import (
+	"errors"
+
+	coreapi "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/core/helper/qos"
+)
+
+func admit(pod *coreapi.Pod) error {
+	if !(qos.ComputePodQOS(&coreapi.Pod{Spec: coreapi.PodSpec{Containers: pod.Spec.Containers}}) == coreapi.PodQOSGuaranteed) {
+		return errors.New("the pod is not Guaranteed")
+	}
+	return nil
+}
+`,
 	"openshift-kube-apiserver/admission/admissionenablement/register.go": `package admissionenablement
 
 import (
@@ -396,6 +465,9 @@ func TestExportOntoAFork(t *testing.T) {
 	if b := r.read("pkg/b.go"); !strings.Contains(b, "ba2\n") || !strings.Contains(b, "bc\nmanaged.B()\n") {
 		t.Errorf("pkg/b.go is\n%s", b)
 	}
+	if problems := typesOf(t, c, to); slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, mixedCPUs) }) {
+		t.Errorf("what stays of the fork does not compile: %q", problems)
+	}
 	head := r.run("rev-parse", "HEAD")
 	// The checkout need not be named again, nor be there.
 	for _, onto := range []string{fork.Dir, ""} {
@@ -421,6 +493,38 @@ func TestExportOntoAFork(t *testing.T) {
 	}
 	fork.commit("UPSTREAM: <carry>: later", map[string]string{"pkg/c.go": "package pkg\n"})
 	treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: to, Onto: fork.Dir}), to, fork.Dir, "export to another directory", "nothing was changed")
+}
+
+// typesOf returns what the type check of an export has to say, a line each.
+func typesOf(t *testing.T, c treetest.Checkout, dir string) []string {
+	t.Helper()
+	before, err := inspect(t.Context(), dir)
+	c.Must(err)
+	err = types(t.Context(), c.Tree, before)
+	// Other files of the fixture are no Go, or import packages that are not in it.
+	if err == nil || !strings.Contains(err.Error(), "pkg/a.go") {
+		t.Fatalf("the type check says %v, want errors in pkg/a.go", err)
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+// TestTypesOfWhatStaysAreChecked has a list that takes a package away from one that calls it.
+func TestTypesOfWhatStaysAreChecked(t *testing.T) {
+	c, fork := withFork(t)
+	var kept []string
+	for line := range strings.Lines(c.Read(project.RevertsFile)) {
+		if !strings.HasPrefix(line, "remains management") && !strings.Contains(line, "IsGuaranteed") {
+			kept = append(kept, line)
+		}
+	}
+	c.Write(project.RevertsFile, strings.Join(kept, ""))
+	to := filepath.Join(t.TempDir(), "fork")
+	c.Must(Export(t.Context(), c.Tree, Options{To: to, Onto: fork.Dir}))
+	if problems := typesOf(t, c, to); !slices.ContainsFunc(problems, func(p string) bool {
+		return strings.Contains(p, mixedCPUs+"/admission.go") && strings.Contains(p, "undefined: managementcpusoverride")
+	}) {
+		t.Errorf("it says %q, want an error in %s", problems, mixedCPUs)
+	}
 }
 
 func TestExportOntoUpstreamRevertsNothing(t *testing.T) {
@@ -532,6 +636,9 @@ func TestParseRevertsNamesTheLine(t *testing.T) {
 		"remove a":                   `reverts:1: "remove a" stands before the first revert`,
 		"revert x\n\ndelete a":       `reverts:3: unknown verb "delete"`,
 		"# A comment.\nrevert":       `reverts:2: "revert" says nothing of what`,
+		"revert x\nreplace a b c":    "reverts:2: replace takes a path, an expression, \" => \" and the text",
+		"revert x\nreplace a ( => b": "reverts:2: error parsing regexp",
+		"replace a b => c":           `reverts:1: "replace a b => c" stands before the first revert`,
 		"revert x\nhunks a":          "reverts:2: hunks takes a path, and an expression",
 		"revert x\nremove a b":       "reverts:2: remove takes a path, and an expression unless it is remove",
 		"revert x\nremove ../a":      `reverts:2: "../a" is not a path in a tree`,

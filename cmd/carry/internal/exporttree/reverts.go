@@ -52,6 +52,8 @@ type revertGroup struct {
 type revertEdit struct {
 	verb, path string
 	pattern    *regexp.Regexp
+	// text is what replace puts in the place of what matches.
+	text string
 }
 
 // parseReverts reads project.RevertsFile, whose comments say what its lines mean.
@@ -77,7 +79,7 @@ func parseReverts(name string, data []byte) (reverts, error) {
 		edit := revertEdit{verb: verb}
 		expression := rest
 		switch verb {
-		case "remove", "hunks", "lines":
+		case "remove", "hunks", "lines", "replace":
 			if len(r.groups) == 0 {
 				return wrong("%q stands before the first revert", line)
 			}
@@ -88,9 +90,15 @@ func parseReverts(name string, data []byte) (reverts, error) {
 			if expression = strings.TrimSpace(expression); (expression == "") != (verb == "remove") {
 				return wrong("%s takes a path, and an expression unless it is remove", verb)
 			}
+			if verb == "replace" {
+				var ok bool
+				if expression, edit.text, ok = strings.Cut(expression, " => "); !ok {
+					return wrong("replace takes a path, an expression, \" => \" and the text that replaces what matches")
+				}
+			}
 		case "stays", "remains":
 		default:
-			return wrong("unknown verb %q; known are revert, remove, hunks, lines, stays and remains", verb)
+			return wrong("unknown verb %q; known are revert, remove, hunks, lines, replace, stays and remains", verb)
 		}
 		var err error
 		if edit.pattern, err = regexp.Compile(expression); err != nil {
@@ -166,14 +174,19 @@ func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base st
 			continue
 		}
 		changed := ""
-		if edit.verb == "lines" {
+		switch edit.verb {
+		case "lines":
 			changed = withoutLines(string(source), edit.pattern)
-		} else if changed, err = c.withoutHunks(ctx, r, base, file, string(source), edit.pattern); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+		case "replace":
+			changed = edit.pattern.ReplaceAllLiteralString(string(source), edit.text)
+		default:
+			if changed, err = c.withoutHunks(ctx, r, base, file, string(source), edit.pattern); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
 		}
 		formatted, err := format.Source([]byte(changed))
 		if err != nil {
-			return fmt.Errorf("%s is no Go without what matches: %w", file, err)
+			return fmt.Errorf("%s is no Go after that: %w", file, err)
 		}
 		if err := os.WriteFile(name, formatted, 0o644); err != nil {
 			return err

@@ -65,7 +65,7 @@ func Verify(ctx context.Context, t *tree.Tree, to string, out io.Writer) error {
 			env = append(env, "GOPROXY=file://"+filepath.Join(cache, "cache", "download"), "GONOSUMDB=*")
 		}
 	}
-	steps := []step{{"types", func() error { return types(ctx, t, dir) }}}
+	steps := []step{{"types", func() error { return types(ctx, t, before) }}}
 	command := func(name string, args ...string) {
 		steps = append(steps, step{name, func() error {
 			if text, err := run(ctx, dir, env, args...); err != nil {
@@ -125,16 +125,21 @@ type step struct {
 	run  func() error
 }
 
-// types type-checks what the series touches, and the commands that are made of it.
-func types(ctx context.Context, t *tree.Tree, dir string) error {
+// types type-checks what the series and the reverts touch, and the commands that are made of it.
+func types(ctx context.Context, t *tree.Tree, e *earlier) error {
 	patterns, err := build.Touched(t)
 	if err != nil {
 		return err
 	}
+	reverted, err := e.touched(ctx)
+	if err != nil {
+		return err
+	}
+	patterns = append(patterns, reverted...)
 	for _, command := range project.HookedCommands {
 		patterns = append(patterns, "./cmd/"+command+"/...")
 	}
-	_, problems, err := check.Packages(ctx, check.Source{Dir: dir, Flags: append(slices.Clone(build.Flags), "-mod=vendor")}, patterns...)
+	_, problems, err := check.Packages(ctx, check.Source{Dir: e.Dir, Flags: append(slices.Clone(build.Flags), "-mod=vendor")}, patterns...)
 	if err != nil || len(problems) == 0 {
 		return err
 	}
@@ -143,4 +148,25 @@ func types(ctx context.Context, t *tree.Tree, dir string) error {
 		lines = append(lines, p.String())
 	}
 	return fmt.Errorf("%d errors:\n%s", len(problems), strings.Join(lines, "\n"))
+}
+
+// touched are the packages in which an export differs from what it stands on. Our own modules are
+// not of the main one, and the script has made vendor.
+func (e *earlier) touched(ctx context.Context) ([]string, error) {
+	files, err := e.Run(ctx, "diff", "--name-only", "--no-renames", e.onto, e.head, "--", "*.go", ":(exclude)vendor", ":(exclude)staging")
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for file := range strings.Lines(files) {
+		dir := filepath.Dir(strings.TrimSpace(file))
+		// A file that goes may have been the last of its package.
+		if left, err := filepath.Glob(filepath.Join(e.Dir, dir, "*.go")); err != nil {
+			return nil, err
+		} else if len(left) > 0 {
+			dirs = append(dirs, "./"+dir)
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs), nil
 }
