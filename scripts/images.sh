@@ -13,6 +13,16 @@ if [[ -n $(git status --porcelain) ]]; then
   exit 1
 fi
 scripts/install-packages.sh images
+# A build takes long, and what it makes is started at its end. The emulators are those of
+# cmd/images/release/verify.go.
+declare -A emulators=([linux/amd64]=qemu-x86_64-static [linux/arm64]=qemu-aarch64-static)
+for platform in $platforms; do
+  emulator=${emulators[$platform]:-}
+  if [[ -n $emulator && $platform != "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]] && ! command -v "$emulator" >/dev/null; then
+    echo "make images: there is no $emulator, which starts the programs of $platform: install Debian's package qemu-user-static, or leave out the platform with PLATFORMS=" >&2
+    exit 1
+  fi
+done
 arguments=(--commit "$(git rev-parse HEAD)" --date "$(git log -1 --format=%cI)")
 for platform in $platforms; do
   _output/bin/carry build --platform "$platform" "$release"
@@ -31,5 +41,4 @@ for platform in $platforms; do
   )
   arguments+=(--bin "$platform=$bin" --bin "$platform=$own")
 done
-_output/bin/images build "${arguments[@]}" "$@" "_output/$release/images"
-_output/bin/images verify "_output/$release/images"
+_output/bin/images build --verify "${arguments[@]}" "$@" "_output/$release/images"

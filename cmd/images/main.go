@@ -75,6 +75,7 @@ func command() *cobra.Command {
 func buildCommand() *cobra.Command {
 	var binaries, bases, only []string
 	var lock, key, date string
+	var verify bool
 	options := release.Options{Store: &debian.Store{}}
 	cmd := &cobra.Command{
 		Use:   "build DIRECTORY",
@@ -136,6 +137,9 @@ was changed since, or built from changes that were not committed, is refused. --
 			}
 			start := time.Now()
 			options.Say = says(cmd)
+			if verify {
+				options.Verify = cmd.OutOrStdout()
+			}
 			if err := release.Write(cmd.Context(), options); err != nil {
 				return err
 			}
@@ -154,6 +158,7 @@ was changed since, or built from changes that were not committed, is refused. --
 	flags.StringVar(&options.Repository, "repository", "workload.openshift.io", "what stands before the images' names in archives")
 	flags.StringVar(&options.Source, "source", "", "URL of the source; by default that of each program's Go module")
 	flags.StringVar(&key, "key", "", "private key, ECDSA or Ed25519, in PEM, that signs SHA256SUMS")
+	flags.BoolVar(&verify, "verify", false, "do what images verify does before the directory is replaced")
 	flags.StringVar(&lock, "lock", "", "lock file of Debian packages; by default the one in this program")
 	flags.StringVar(&options.Store.Dir, "cache", defaultCache(), "directory that keeps Debian packages")
 	flags.StringVar(&options.Store.Mirror, "mirror", "", "URI of a Debian archive; by default those of the host's apt")

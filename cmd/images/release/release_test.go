@@ -403,20 +403,13 @@ func TestVerifyNamesWhatIsWrong(t *testing.T) {
 	}
 	t.Run("no emulator", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
-		other := "linux/arm64"
-		if runtime.GOARCH == "arm64" {
-			other = "linux/amd64"
-		}
-		_, _, err := start(t.Context(), "kubelet", bytes.NewReader(gobinary.Program(t, other)))
+		_, _, err := start(t.Context(), "kubelet", bytes.NewReader(gobinary.Program(t, foreign())))
 		if err == nil || !strings.Contains(err.Error(), "-static") || !strings.Contains(err.Error(), "Debian's package qemu-user-static has it") {
 			t.Errorf("got error %v, want one that names the emulator and its package", err)
 		}
 	})
 	t.Run("a program that does not start", func(t *testing.T) {
-		broken := bytes.Clone(gobinary.Program(t, "linux/"+runtime.GOARCH))
-		// The address at which an ELF binary begins, see elf(5).
-		copy(broken[24:32], make([]byte, 8))
-		if _, _, err := start(t.Context(), "kubelet", bytes.NewReader(broken)); err == nil || !strings.Contains(err.Error(), "does not start: --version: signal: ") {
+		if _, _, err := start(t.Context(), "kubelet", bytes.NewReader(doesNotStart(t))); err == nil || !strings.Contains(err.Error(), "does not start: --version: signal: ") {
 			t.Errorf("got error %v, want one with the signal", err)
 		}
 	})
@@ -485,6 +478,64 @@ func TestWhatFailsLeavesThePreviousRelease(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatDoesNotVerifyLeavesThePreviousRelease(t *testing.T) {
+	o := native(t)
+	var out bytes.Buffer
+	o.Verify = &out
+	write(t, o)
+	if want := "/usr/local/bin/kube-scheduler"; !strings.Contains(out.String(), want) {
+		t.Errorf("it says %s, want a line with %s", out.String(), want)
+	}
+	before, err := hashFiles(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	platform := "linux/" + runtime.GOARCH
+	broken := t.TempDir()
+	for _, name := range []string{"kube-scheduler", "kube-log-runner", "kubectl"} {
+		gobinary.Write(t, filepath.Join(broken, name), doesNotStart(t))
+	}
+	for _, test := range []struct {
+		name, want string
+		change     func(*Options)
+	}{
+		{"a program that does not start", "does not start: ", func(o *Options) { o.Binaries = map[string][]string{platform: {broken}} }},
+		{"no emulator", "programs of " + foreign() + " cannot be started: ", func(o *Options) {
+			t.Setenv("PATH", t.TempDir())
+			o.Binaries = map[string][]string{foreign(): nil}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			changed := o
+			test.change(&changed)
+			if err := Write(t.Context(), changed); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+			leftovers(t, filepath.Dir(o.Dir), "images")
+			if after, err := hashFiles(o.Dir); err != nil || !maps.Equal(before, after) {
+				t.Errorf("the previous release has changed (%v)", err)
+			}
+		})
+	}
+}
+
+// foreign is the platform that is not this host's.
+func foreign() string {
+	if runtime.GOARCH == "arm64" {
+		return "linux/amd64"
+	}
+	return "linux/arm64"
+}
+
+// doesNotStart is a program of this host's platform that a signal ends.
+func doesNotStart(t *testing.T) []byte {
+	t.Helper()
+	broken := bytes.Clone(gobinary.Program(t, "linux/"+runtime.GOARCH))
+	// The address at which an ELF binary begins, see elf(5).
+	copy(broken[24:32], make([]byte, 8))
+	return broken
 }
 
 func TestImagesAreBuiltOnTheBaseThatIsGiven(t *testing.T) {

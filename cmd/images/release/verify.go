@@ -166,6 +166,18 @@ func startAll(ctx context.Context, from io.Reader, platform string, started func
 // emulators are the programs of Debian's qemu-user-static, by Go's names of architectures.
 var emulators = map[string]string{"amd64": "qemu-x86_64-static", "arm64": "qemu-aarch64-static"}
 
+// emulator returns the program that runs those of an architecture; none for this host's.
+func emulator(architecture string) (string, error) {
+	if architecture == runtime.GOARCH {
+		return "", nil
+	}
+	found, err := exec.LookPath(emulators[architecture])
+	if err != nil {
+		return "", fmt.Errorf("programs of linux/%s cannot be started: %w; Debian's package qemu-user-static has it", architecture, err)
+	}
+	return found, nil
+}
+
 // start starts a program under a name, and returns its platform and the first line that it prints.
 // What is not a Go program has no platform.
 func start(ctx context.Context, name string, content io.Reader) (platform, says string, err error) {
@@ -187,12 +199,10 @@ func start(ctx context.Context, name string, content io.Reader) (platform, says 
 	}
 	platform = p.Platform()
 	command, argv0 := []string{file.Name()}, name
-	if architecture := strings.TrimPrefix(platform, "linux/"); architecture != runtime.GOARCH {
-		emulator, err := exec.LookPath(emulators[architecture])
-		if err != nil {
-			return "", "", fmt.Errorf("%w; Debian's package qemu-user-static has it", err)
-		}
-		command, argv0 = []string{emulator, "-0", name, file.Name()}, emulator
+	if qemu, err := emulator(strings.TrimPrefix(platform, "linux/")); err != nil {
+		return "", "", err
+	} else if qemu != "" {
+		command, argv0 = []string{qemu, "-0", name, file.Name()}, qemu
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

@@ -77,6 +77,9 @@ type Options struct {
 	Store *debian.Store
 	// Key signs the checksums; nil means that they are not signed.
 	Key crypto.Signer
+	// Verify is where Verify reports on the directory before it replaces the one that was there; nil
+	// means that it is not verified.
+	Verify io.Writer
 	// Say reports progress.
 	Say func(format string, arguments ...any)
 }
@@ -128,6 +131,11 @@ func Write(ctx context.Context, options Options) error {
 		if err := program.KnownPlatform(platform); err != nil {
 			return err
 		}
+		if options.Verify != nil {
+			if _, err := emulator(strings.TrimPrefix(platform, "linux/")); err != nil {
+				return err
+			}
+		}
 	}
 	for image := range options.Bases {
 		if image != "" && !slices.ContainsFunc(options.Images, func(i Image) bool { return i.Name == image }) {
@@ -139,7 +147,14 @@ func Write(ctx context.Context, options Options) error {
 			Options: options, dir: dir, work: filepath.Join(dir, "work"),
 			found: map[string]*program.Program{}, bases: map[string]*base{},
 		}
-		return w.all(ctx)
+		if err := w.all(ctx); err != nil || options.Verify == nil {
+			return err
+		}
+		var key crypto.PublicKey
+		if options.Key != nil {
+			key = options.Key.Public()
+		}
+		return Verify(ctx, dir, key, options.Verify)
 	})
 }
 
