@@ -221,6 +221,7 @@ rebase-test: ## Prove carry rebase with real releases of upstream
 
 .PHONY: export-tree-test
 export-tree-test: ## Export the newest release as a repository, and run upstream's checks in it
+	@scripts/install-packages.sh export-tree
 	cd cmd/carry && go test -count=1 -timeout=120m -v -run='^TestExportOnUpstream' ./internal/exporttree -args -upstream
 
 .PHONY: e2e

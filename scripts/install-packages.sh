@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install the Debian packages that building and running a node needs, and Go, if
 # any of them is missing; with the argument vm, those of virtual machines, too, with images those
-# of images, and with browser a browser.
+# of images, with export-tree those of upstream's scripts, and with browser a browser.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,6 +26,13 @@ if [[ ${1:-} == images ]]; then
   packages+=(
     debian-archive-keyring # the packages in images
     qemu-user-static       # starting programs of other platforms
+  )
+fi
+
+if [[ ${1:-} == export-tree ]]; then
+  packages+=(
+    jq      # hack/update-vendor.sh and others
+    python3 # hack/boilerplate
   )
 fi
 
