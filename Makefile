@@ -131,6 +131,11 @@ push: $(IMAGES) ## Push these images to REGISTRY=registry.example.com/path
 	@[[ -n "$(REGISTRY)" ]] || { echo "make push REGISTRY=registry.example.com/path: there is no REGISTRY" >&2; exit 1; }
 	$(IMAGES) push $(OUT)/$(RELEASE)/images $(REGISTRY)
 
+# MINOR is a minor version. What make images takes, this takes too.
+.PHONY: update
+update: packages $(CARRY) ## Bring MINOR=v1.36 to upstream's newest patch release, commit that, and make images of it
+	scripts/update.sh "$(MINOR)"
+
 # VERSION is the version of this project, and RELEASES are the releases that it is for.
 .PHONY: release
 release: packages $(CARRY) $(IMAGES) ## Write a version of this project, VERSION=v0.1.0, into _output/release
