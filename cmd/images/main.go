@@ -309,8 +309,8 @@ func bundleCommand() *cobra.Command {
 		Short: "Gather a version of this project in a directory",
 		Long: `Gather a version of this project, such as v0.1.0, in _output/release/VERSION: the images and
 packages of each release as make images has written them, all known releases by default;
-the kubectl plugin; the series and the Go modules that it needs; the documentation; a
-changelog; and checksums. The directory is replaced as a whole. Images of other commits than
+the kubectl plugin; the series and the Go modules that it needs; the documentation; the
+results of tests that this checkout has; a changelog; and checksums. The directory is replaced as a whole. Images of other commits than
 the checkout's are refused.
 
 The changelog has the subjects of all commits since the last tag v* before this commit,

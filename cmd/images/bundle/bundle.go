@@ -15,8 +15,8 @@ limitations under the License.
 */
 
 // Package bundle gathers a version of this project in one directory: images and packages of
-// releases, the kubectl plugin, the series, the documentation, and what has changed. It must not
-// know how any of them is made.
+// releases, the kubectl plugin, the series, the documentation, results of tests, and what has
+// changed. It must not know how any of them is made.
 package bundle
 
 import (
@@ -117,6 +117,9 @@ func Write(ctx context.Context, o Options) error {
 			if err := o.archive(ctx, filepath.Join(dir, name), s.commit, paths); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
+		}
+		if err := o.tests(dir, s.releases); err != nil {
+			return err
 		}
 		if err := s.writeChangelog(ctx, o, filepath.Join(dir, changelogFile), binaries); err != nil {
 			return fmt.Errorf("%s: %w", changelogFile, err)

@@ -217,6 +217,61 @@ func TestABundleHasAllThatAVersionConsistsOf(t *testing.T) {
 	}
 }
 
+func TestABundleHasTheResultsOfTests(t *testing.T) {
+	p := newProject(t)
+	p.Releases = []string{"v1.37.0"}
+	p.images("v1.37.0")
+	results := func() map[string]string {
+		t.Helper()
+		if err := Write(t.Context(), p.Options); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := release.CheckSums(p.Dir(), nil); err != nil {
+			t.Error(err)
+		}
+		found := map[string]string{}
+		files, err := filepath.Glob(filepath.Join(p.Dir(), testsDir, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[filepath.Base(file)] = string(data)
+		}
+		return found
+	}
+	if got := results(); len(got) > 0 {
+		t.Errorf("without results the bundle has %v", got)
+	}
+	if _, err := os.Stat(filepath.Join(p.Dir(), testsDir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is an empty directory (%v)", err)
+	}
+	p.write("_output/results", strings.Join([]string{
+		"2026-11-20T10:00:00Z\t1111111\ttest-all\tlint\tok\t20",
+		"2026-11-21T10:00:00Z\t2222222\ttest\tunit tests\tok\t30",
+		"2026-11-22T10:00:00Z\t3333333\ttest-all\tunit tests\tok\t40",
+		"2026-11-22T11:00:00Z\t3333333\ttest-all\tlint\tok\t21",
+		"2026-11-22T12:00:00Z\t3333333\ttest-all\tthe console\tskipped: there is no browser\t0",
+		"2026-11-22T13:00:00Z\t4444444+changes\ttest-all\tlint\tFAILED\t3",
+		"cut off",
+	}, "\n")+"\n")
+	p.write("_output/v1.37.0/conformance/partitioned/junit.xml", "<a/>")
+	p.write("_output/v1.37.0/node-compare/upstream/junit.xml", "<b/>")
+	p.write("_output/v1.36.4/conformance/partitioned/junit.xml", "<c/>")
+	p.write("_output/v1.37.0/conformance/partitioned/logs/junit.xml", "<d/>")
+	want := map[string]string{
+		"results.tsv":                         "TIME\tCOMMIT\tPART\tRESULT\tSECONDS\n2026-11-22T10:00:00Z\t3333333\tunit tests\tok\t40\n2026-11-22T11:00:00Z\t3333333\tlint\tok\t21\n",
+		"v1.37.0-conformance-partitioned.xml": "<a/>",
+		"v1.37.0-node-compare-upstream.xml":   "<b/>",
+	}
+	if got := results(); !maps.Equal(got, want) {
+		t.Errorf("the bundle has %q, want %q", got, want)
+	}
+}
+
 func TestAVersionThatCannotFollowIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		name, want string

@@ -1,0 +1,103 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// testsDir has what is known of the tests of this version.
+	testsDir = "tests"
+	// resultsFile is a table of the parts of make test-all, separated by tabs.
+	resultsFile = "results.tsv"
+	// allTests is the target whose parts a version must have passed.
+	allTests = "test-all"
+)
+
+// withJUnit are the targets that keep a JUnit file for each of their clusters.
+var withJUnit = []string{"conformance", "node-compare"}
+
+// tests writes the results of tests that this checkout has. scripts/release.sh has seen to it that each
+// part has passed for this content. It may have passed in another checkout, so nothing must be there.
+func (o Options) tests(dir string, releases []string) error {
+	to := filepath.Join(dir, testsDir)
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	written := 0
+	data, err := os.ReadFile(filepath.Join(o.Checkout, "_output", "results"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if passed := passedParts(string(data)); len(passed) > 0 {
+		written++
+		text := "TIME\tCOMMIT\tPART\tRESULT\tSECONDS\n" + strings.Join(passed, "\n") + "\n"
+		if err := os.WriteFile(filepath.Join(to, resultsFile), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, release := range releases {
+		for _, target := range withJUnit {
+			files, err := filepath.Glob(filepath.Join(o.Checkout, "_output", release, target, "*", "junit.xml"))
+			if err != nil {
+				return err
+			}
+			for _, file := range files {
+				written++
+				// A later run writes into the file, so a link will not do.
+				data, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				name := fmt.Sprintf("%s-%s-%s.xml", release, target, filepath.Base(filepath.Dir(file)))
+				if err := os.WriteFile(filepath.Join(to, name), data, 0o644); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if written == 0 {
+		o.Say("%s: no test has run in this checkout, so the bundle has no results of tests", o.Version)
+		return os.Remove(to)
+	}
+	return nil
+}
+
+// passedParts returns, for each part of make test-all, the last line of scripts/test.sh that says that
+// it has passed, in the order of time.
+func passedParts(results string) []string {
+	var passed []string
+	seen := map[string]bool{}
+	lines := strings.Split(strings.TrimSpace(results), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		fields := strings.Split(lines[i], "\t") // time, commit, target, part, result, seconds
+		if len(fields) != 6 || fields[2] != allTests || fields[4] != "ok" || seen[fields[3]] {
+			continue
+		}
+		seen[fields[3]] = true
+		passed = append(passed, strings.Join(append(fields[:2], fields[3:]...), "\t"))
+	}
+	slices.Reverse(passed)
+	return passed
+}
