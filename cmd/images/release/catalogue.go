@@ -93,11 +93,24 @@ func Images(release string) []Image {
 		component("kube-controller-manager", "", ""),
 		component("kube-proxy", "", "kube-proxy"),
 		component("kube-scheduler", "", ""),
+		kubectl(),
 		hyperkube(release),
 		Command("kubectl-partition", "kubectl plugin for workload partitioning"),
 		Command("partition-controller", "companions of a partitioned cluster: the cluster's side"),
 		// Its pods say which user it is on their node.
 		Command("partition-agent", "companions of a partitioned cluster: the nodes' side"),
+	}
+}
+
+// kubectl is that image as upstream has it: build/server-image/kubectl/Dockerfile in a tree.
+func kubectl() Image {
+	return Image{
+		Name:        "kubectl",
+		Title:       "kubectl",
+		Description: "kubectl of Kubernetes, of the same build as the components with workload partitioning",
+		Programs:    []Program{{Name: "kubectl", Path: "bin/kubectl"}},
+		Entrypoint:  []string{"/bin/kubectl"},
+		User:        "0",
 	}
 }
 

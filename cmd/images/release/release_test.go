@@ -207,6 +207,7 @@ func TestImagesAreLaidOutAsTheirUsersExpect(t *testing.T) {
 	}{
 		{"kube-apiserver", "/go-runner", "0", 1, map[string]string{"org.opencontainers.image.version": gobinary.Version, "workload.openshift.io/release": "v1.37.0", "org.opencontainers.image.source": "https://example.com/program"}},
 		{"kube-proxy", "/go-runner", "0", 2, nil},
+		{"kubectl", "/bin/kubectl", "0", 1, nil},
 		{"hyperkube", "", "0", 2, map[string]string{"io.openshift.build.versions": "kubernetes=1.37.0", "io.k8s.display-name": "OpenShift Kubernetes Server Commands", "io.openshift.tags": "openshift,hyperkube"}},
 		{"kubectl-partition", "/usr/bin/kubectl-partition", "65532", 1, nil},
 		{"partition-agent", "/usr/bin/partition-agent", "65532", 1, nil},
