@@ -36,7 +36,7 @@ import (
 // checks are upstream's scripts for what an export adds: format, imports and vendor.
 var checks = []string{
 	"verify-boilerplate.sh", "verify-file-sizes.sh", "verify-gofmt.sh", "verify-import-aliases.sh", "verify-import-boss.sh", "verify-imports.sh",
-	"verify-no-vendor-cycles.sh", "verify-pkg-names.sh", "verify-testing-import.sh", "verify-vendor.sh",
+	"verify-no-vendor-cycles.sh", "verify-pkg-names.sh", "verify-testing-import.sh", "verify-vendor-licenses.sh", "verify-vendor.sh",
 }
 
 // Verify type-checks an export, runs upstream's checks of what it adds and builds the commands
