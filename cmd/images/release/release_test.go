@@ -416,6 +416,16 @@ func TestVerifyNamesWhatIsWrong(t *testing.T) {
 	})
 }
 
+func TestAProgramOfAnotherArchitectureStartsUnderQEMU(t *testing.T) {
+	if _, err := emulator(strings.TrimPrefix(foreign(), "linux/")); err != nil {
+		t.Skip(err)
+	}
+	platform, says, err := start(t.Context(), "kubelet", bytes.NewReader(gobinary.Program(t, foreign())))
+	if err != nil || platform != foreign() || says != "Kubernetes "+gobinary.Version {
+		t.Errorf("a program of %q says %q (%v), want one of %s with its version", platform, says, err, foreign())
+	}
+}
+
 // leftovers fails if there is anything in a directory but what is named.
 func leftovers(t *testing.T, dir string, want ...string) {
 	t.Helper()
