@@ -129,15 +129,21 @@ func Command(name, description string) Image {
 // openshiftPrograms are those that OpenShift's static pods start through hyperkube.
 var openshiftPrograms = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"}
 
+// hyperkubeName is that of the image and of its base, and hyperkubePath the script in it.
+const (
+	hyperkubeName = "hyperkube"
+	hyperkubePath = "usr/bin/hyperkube"
+)
+
 // hyperkube is the image of that name in OpenShift's payload:
 // openshift-hack/images/hyperkube/Dockerfile.rhel in openshift/kubernetes.
 func hyperkube(release string) Image {
 	image := Image{
-		Name:        "hyperkube",
-		Title:       "hyperkube",
+		Name:        hyperkubeName,
+		Title:       hyperkubeName,
 		Description: "Kubernetes' components for OpenShift's payload, with workload partitioning",
-		Base:        "hyperkube",
-		Files:       func(tree *rootfs.Tree) { tree.File("usr/bin/hyperkube", 0o755, []byte(hyperkubeScript())) },
+		Base:        hyperkubeName,
+		Files:       func(tree *rootfs.Tree) { tree.File(hyperkubePath, 0o755, []byte(hyperkubeScript())) },
 		User:        "0",
 		Labels: map[string]string{
 			"io.k8s.display-name":         "OpenShift Kubernetes Server Commands",

@@ -35,7 +35,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -423,6 +425,56 @@ func TestAProgramOfAnotherArchitectureStartsUnderQEMU(t *testing.T) {
 	platform, says, err := start(t.Context(), "kubelet", bytes.NewReader(gobinary.Program(t, foreign())))
 	if err != nil || platform != foreign() || says != "Kubernetes "+gobinary.Version {
 		t.Errorf("a program of %q says %q (%v), want one of %s with its version", platform, says, err, foreign())
+	}
+}
+
+// withBash writes a base, an OCI layout, with this host's bash and the libraries that it needs, and with
+// the links that Debian has in place of directories.
+func withBash(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ldd", "/bin/bash").Output()
+	if err != nil {
+		t.Skipf("the libraries of bash: %v", err)
+	}
+	o := native(t)
+	o.Packages, o.Images = nil, []Image{Command("kubectl-partition", "a base with bash")}
+	o.Images[0].Files = func(tree *rootfs.Tree) {
+		for _, dir := range []string{"bin", "lib", "lib64"} {
+			tree.Symlink(dir, "/usr/"+dir)
+		}
+		for _, file := range append(strings.Fields(string(out)), "/bin/bash") {
+			if !strings.HasPrefix(file, "/") {
+				continue
+			}
+			if err := tree.Copy("usr/"+strings.TrimPrefix(strings.TrimPrefix(file, "/usr"), "/"), 0o755, file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(t, o)
+	return filepath.Join(o.Dir, Layout)
+}
+
+func TestHyperkubeStartsTheKubelet(t *testing.T) {
+	o := native(t)
+	o.Packages, o.Images = nil, slices.DeleteFunc(Images("v1.37.0"), func(image Image) bool { return image.Name != "hyperkube" })
+	o.Bases = map[string]string{"hyperkube": withBash(t)}
+	write(t, o)
+	var out bytes.Buffer
+	if err := Verify(t.Context(), o.Dir, nil, &out); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), errNoRoot.Error()) {
+		t.Skip(out.String())
+	}
+	if !regexp.MustCompile(`/usr/bin/hyperkube kubelet +Kubernetes ` + regexp.QuoteMeta(gobinary.Version)).MatchString(out.String()) {
+		t.Errorf("it says\n%s\nwant a line with the kubelet's version", &out)
+	}
+	// The base of the other tests has no bash.
+	o.Bases = nil
+	write(t, o)
+	if err := Verify(t.Context(), o.Dir, nil, &out); err == nil || !strings.Contains(err.Error(), "/usr/bin/hyperkube kubelet --version does not start: ") {
+		t.Errorf("without bash: got error %v", err)
 	}
 }
 

@@ -43,8 +43,8 @@ import (
 )
 
 // Verify checks a directory that Write wrote: its checksums, their signature if there is a key, and
-// that each program starts. Those of other architectures run under QEMU's user emulation. It prints
-// a line for each program.
+// that each program starts. Those of other architectures run under QEMU's user emulation. The script
+// of hyperkube runs within its image. It prints a line for each.
 func Verify(ctx context.Context, dir string, key crypto.PublicKey, out io.Writer) error {
 	count, err := CheckSums(dir, key)
 	if err != nil {
@@ -102,9 +102,14 @@ func verifyImages(ctx context.Context, dir string, table io.Writer) error {
 			return fmt.Errorf("image %s: %w", named, err)
 		}
 		for _, descriptor := range platforms.Manifests {
-			if err := verifyImage(ctx, below, descriptor, func(name, platform, says string) {
+			row := func(name, platform, says string) {
 				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", named, platform, name, says)
-			}); err != nil {
+			}
+			err := verifyImage(ctx, below, descriptor, row)
+			if name, _, _ := strings.Cut(named, ":"); err == nil && name == hyperkubeName {
+				err = verifyHyperkube(ctx, below, descriptor, row)
+			}
+			if err != nil {
 				return fmt.Errorf("image %s, %s: %w", named, descriptor.Platform, err)
 			}
 		}
@@ -127,6 +132,26 @@ func verifyImage(ctx context.Context, index v1.ImageIndex, descriptor v1.Descrip
 		return err
 	}
 	return errors.Join(startAll(ctx, stream, descriptor.Platform.String(), started), stream.Close())
+}
+
+// verifyHyperkube has the script of that image start the kubelet. The script needs bash, which is of
+// the base.
+func verifyHyperkube(ctx context.Context, index v1.ImageIndex, descriptor v1.Descriptor, started func(name, platform, says string)) error {
+	image, err := index.Image(descriptor.Digest)
+	if err != nil {
+		return err
+	}
+	platform, says := descriptor.Platform.String(), "not run, since QEMU is not in the image"
+	if platform == "linux/"+runtime.GOARCH {
+		says, err = within(ctx, image, "/"+hyperkubePath, "kubelet", "--version")
+		if errors.Is(err, errNoRoot) {
+			says, err = err.Error(), nil
+		}
+	}
+	if err == nil {
+		started("/"+hyperkubePath+" kubelet", platform, says)
+	}
+	return err
 }
 
 // startAll starts the Go programs of a tar archive. All must be for the platform, unless that is
