@@ -18,12 +18,23 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"workload.openshift.io/kubernetes/cmd/images/internal/gobinary"
 )
@@ -109,5 +120,68 @@ func TestADiskThatFillsLeavesThePreviousRelease(t *testing.T) {
 		if out, err := images(t, ":", "verify", dir); err != nil {
 			t.Errorf("files of %d KiB: the previous release: %v: %s", kib, err, out)
 		}
+	}
+}
+
+// TestASecondPushSendsNothing runs the command against a registry on a port of this host, as make push does.
+func TestASecondPushSendsNothing(t *testing.T) {
+	var lock sync.Mutex
+	var requests []string
+	// sent returns what was sent since it was called last.
+	sent := func() []string {
+		lock.Lock()
+		defer lock.Unlock()
+		since := requests
+		requests = nil
+		return since
+	}
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			lock.Lock()
+			requests = append(requests, r.Method+" "+r.URL.Path)
+			lock.Unlock()
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	to := strings.TrimPrefix(server.URL, "http://") + "/partitioning"
+	dir := filepath.Join(t.TempDir(), "images")
+	build := []string{"build", "--only=kube-scheduler,kubectl-partition"}
+	for platform, dirs := range gobinary.Dirs(t, "kube-scheduler", "kube-log-runner", "kubectl-partition") {
+		build = append(build, "--bin", platform+"="+dirs[0])
+	}
+	if out, err := images(t, ":", append(build, dir)...); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	first, err := images(t, ":", "push", dir, to)
+	if err != nil {
+		t.Fatalf("%v: %s", err, first)
+	}
+	if all := sent(); !slices.ContainsFunc(all, func(r string) bool { return strings.Contains(r, "/blobs/uploads/") }) {
+		t.Errorf("the first push has sent %q, want layers", all)
+	}
+	references := strings.Fields(first)
+	if len(references) != 2 {
+		t.Fatalf("it says %q, want two references", first)
+	}
+	for _, reference := range references {
+		digest, err := name.NewDigest(reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, err := remote.Index(digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validate.Index(index); err != nil {
+			t.Errorf("%s: %v", reference, err)
+		}
+	}
+	if second, err := images(t, ":", "push", dir, to); err != nil || second != first {
+		t.Errorf("a second push ends with %v and says %q, want %q", err, second, first)
+	}
+	if all := sent(); len(all) > 0 {
+		t.Errorf("a second push has sent %q, want nothing", all)
 	}
 }
