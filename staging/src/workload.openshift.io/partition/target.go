@@ -107,6 +107,12 @@ func ParseTarget(annotations map[string]string) (Target, field.ErrorList) {
 	return Target{Type: workloadType, Effect: effect}, nil
 }
 
+// maxTargetValue is the largest value that is decoded, in bytes. Anybody who may create pods writes it, and nothing
+// has looked at its size yet.
+const maxTargetValue = 1 << 10
+
+const effectForm = `must be a JSON object such as {"effect": "PreferredDuringScheduling"}`
+
 // parseEffect reads the value of a target annotation, as strictly as [Parse] reads a pinning file.
 func parseEffect(value string) (Effect, error) {
 	switch value {
@@ -115,6 +121,9 @@ func parseEffect(value string) (Effect, error) {
 		return Preferred, nil
 	case requiredValue, `{"effect": "RequiredDuringScheduling"}`:
 		return Required, nil
+	}
+	if len(value) > maxTargetValue {
+		return "", fmt.Errorf("is longer than %d bytes; %s", maxTargetValue, effectForm)
 	}
 	if strings.TrimSpace(value) == "" {
 		return Preferred, nil
@@ -125,7 +134,7 @@ func parseEffect(value string) (Effect, error) {
 		err = errors.New("null is not an object")
 	}
 	if err != nil {
-		return "", fmt.Errorf(`must be a JSON object such as {"effect": "PreferredDuringScheduling"}: %w`, err)
+		return "", fmt.Errorf("%s: %s", effectForm, abbreviate(err.Error()))
 	}
 	effect := Preferred
 	for _, key := range slices.Sorted(maps.Keys(keys)) {

@@ -34,10 +34,12 @@ func TestTargetIsReadStrictly(t *testing.T) {
 	for value, wantError := range map[string]string{
 		`null`: "must be a JSON object", `[]`: "must be a JSON object", `"x"`: "must be a JSON object", `{`: "must be a JSON object",
 		`{"effect": "x"}`: "unknown effect", `{"effect": null}`: "unknown effect", `{"effect": {}}`: "unknown effect",
+		`{"effect": ` + strings.Repeat("9", 1000) + `}`: "cannot unmarshal", `{"effect": "` + strings.Repeat("x", 1000) + `"}`: "unknown effect",
+		strings.Repeat(" ", 1025): "is longer than 1024 bytes; must be a JSON object", `{"effect": [` + strings.Repeat("[],", 400) + `[]]}`: "is longer than 1024 bytes",
 		`{"Effect": ""}`: `unknown key "Effect"`, `{"effect": "", "effect": ""}`: "more than once", soft + "x": "after top-level value", soft + soft: "after top-level value",
 	} {
 		_, errs := ParseTarget(map[string]string{target: value})
-		if len(errs) != 1 || !strings.Contains(errs[0].Error(), wantError) || errs[0].Field != "metadata.annotations["+target+"]" {
+		if len(errs) != 1 || !strings.Contains(errs[0].Error(), wantError) || len(errs[0].Error()) > 600 || errs[0].Field != "metadata.annotations["+target+"]" {
 			t.Errorf("%q gave %v, want %q with the field", value, errs, wantError)
 		}
 	}
