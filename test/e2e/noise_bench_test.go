@@ -23,6 +23,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -259,8 +260,7 @@ func counts(b *testing.B, text string, cpu int) map[string]uint64 {
 // tasks; it is empty if the host has no tracer.
 type noiseTracer string
 
-// newNoiseTracer makes an instance that does not record yet: its memory is there before anything is
-// measured.
+// newNoiseTracer makes an instance that does not record yet.
 func newNoiseTracer(b *testing.B) noiseTracer {
 	b.Helper()
 	const root = "/sys/kernel/tracing"
@@ -284,9 +284,7 @@ func newNoiseTracer(b *testing.B) noiseTracer {
 			return os.Remove(string(tracer))
 		})
 	})
-	// An application that the host disturbs is switched some thousand times a second.
-	if err := errors.Join(tracer.write("tracing_on", "0"), tracer.write("trace_clock", "mono"),
-		tracer.write("buffer_size_kb", "32768"), tracer.write("events/sched/sched_switch/enable", "1")); err != nil {
+	if err := errors.Join(tracer.write("tracing_on", "0"), tracer.write("trace_clock", "mono"), tracer.write("events/sched/sched_switch/enable", "1")); err != nil {
 		b.Fatal(err)
 	}
 	return tracer
@@ -304,8 +302,8 @@ func (tracer noiseTracer) record(b *testing.B, kind *noiseKind, cpu int, after, 
 	if tracer == "" {
 		return func() {}
 	}
-	// Writing to trace empties it.
-	if err := errors.Join(tracer.write("trace", ""), tracer.write("tracing_cpumask", fmt.Sprintf("%x", 1<<cpu))); err != nil {
+	// An application that the host disturbs is switched some thousand times a second. Writing to trace empties it.
+	if err := errors.Join(tracer.write(fmt.Sprintf("per_cpu/cpu%d/buffer_size_kb", cpu), "32768"), tracer.write("trace", ""), tracer.write("tracing_cpumask", new(big.Int).Lsh(big.NewInt(1), uint(cpu)).Text(16))); err != nil {
 		b.Fatal(err)
 	}
 	type window struct {
@@ -354,7 +352,8 @@ func (tracer noiseTracer) switches(cpu int) (switches []noise.Switch, err error)
 	if err != nil {
 		return nil, err
 	}
-	if !strings.Contains(string(stats), "overrun: 0\n") {
+	// A line "commit overrun" comes after it.
+	if !strings.Contains(string(stats), "\noverrun: 0\n") {
 		return nil, fmt.Errorf("the trace has lost events: %s", stats)
 	}
 	file, err := os.Open(filepath.Join(string(tracer), "trace"))
