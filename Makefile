@@ -188,7 +188,7 @@ unit: ## Run the unit tests, most of them with the race detector
 FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for a minute
-	@git grep --extended-regexp --only-matching '^func Fuzz[[:alnum:]]+' -- '*_test.go' | sed -E 's|/[^/]*:func | |' | while read -r dir target; do \
+	@git grep --untracked --extended-regexp --only-matching '^func Fuzz[[:alnum:]]+' -- '*_test.go' | sed -E 's|/[^/]*:func | |' | while read -r dir target; do \
 	  echo "$$target of $$dir" >&2; (cd $$dir && go test -run=NONE -fuzz="^$$target$$" -fuzztime=$(FUZZTIME) . </dev/null); \
 	done
 
@@ -239,7 +239,8 @@ NEEDS := unpatched-binaries older-binaries previous-binaries kwok control-plane-
 .PHONY: need-selected $(NEEDS:%=need-%)
 # As make is called by this name, --dry-run does not run it.
 need-selected: build
-	@needs="$$(cd test/e2e && $(ALIKE) go test -v -vet=off $(SHORT) -count=1 -run='$(E2E_RUN)' . -args -needs | grep ^need- || true)"; \
+	@listed="$$(cd test/e2e && $(ALIKE) go test -v -vet=off $(SHORT) -count=1 -run='$(E2E_RUN)' . -args -needs)"; \
+	  needs="$$(grep ^need- <<<"$$listed" || true)"; \
 	  [[ -z "$$needs" ]] || make --no-print-directory $$needs
 need-unpatched-binaries: $(CARRY)
 	@if [[ -z "$(SHORT)" ]]; then $(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver; fi
@@ -395,14 +396,12 @@ SOAK       ?= 1
 SEED       ?=
 ROUND      ?=
 SOAK_STATE ?= $(OUT)/soak
-# What parts are made of: the last commit that changed more than documentation, and a sum of what is not committed.
-SOAK_OF := -- . ':!docs' ':!*.md'
-SOAK_GIT := git -C "$(CURDIR)"
-SOAK_COMMIT = $$($(SOAK_GIT) log -1 --abbrev=12 --format=%h $(SOAK_OF))$$($(SOAK_GIT) diff --quiet HEAD $(SOAK_OF) || echo "+$$($(SOAK_GIT) diff HEAD $(SOAK_OF) | git hash-object --stdin | cut -c -8)")
+# What parts are made of: the release, and all files that are not documentation, committed or not.
+SOAK_CONTENT = $(RELEASE)-$$(git -C "$(CURDIR)" ls-tree -r "$$("$(CURDIR)/scripts/tree-hash.sh")" | awk -F '\t' '$$2 !~ "^docs/|[.]md$$"' | git hash-object --stdin | cut -c -12)
 .PHONY: soak
 soak: build ## Run pods, restarts, and changes of pools on a node for SOAK=1 hours, and look for leaks, drift and growth
 	cd test/e2e && $(ALIKE) go test -count=1 -timeout=$$(awk 'BEGIN {print int(60 * $(SOAK)) + 30}')m -v -run=NONE -bench='^BenchmarkSoak$$' -benchtime=1x . -args $(E2E_ARGS) \
-	  -soak=$(SOAK) $(if $(SEED),-soak-seed=$(SEED)) $(if $(ROUND),-soak-round=$(ROUND)) -soak-commit="$(SOAK_COMMIT)" -soak-state="$(abspath $(SOAK_STATE))"
+	  -soak=$(SOAK) $(if $(SEED),-soak-seed=$(SEED)) $(if $(ROUND),-soak-round=$(ROUND)) -soak-content="$(SOAK_CONTENT)" -soak-state="$(abspath $(SOAK_STATE))"
 
 ##@ Other
 

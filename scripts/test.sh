@@ -28,16 +28,7 @@ beside=${4:-}
 mkdir -p _output
 results=_output/results
 
-# tree_hash names the content of the work tree, with what is not committed yet.
-tree_hash() {
-  local index
-  index=$(mktemp -u _output/index.XXXXXX)
-  cp "$(git rev-parse --git-path index)" "$index"
-  GIT_INDEX_FILE=$index git add --all
-  GIT_INDEX_FILE=$index git write-tree
-  rm -f "$index"
-}
-tree=$(tree_hash)
+tree=$(scripts/tree-hash.sh)
 commit=$(git rev-parse --short HEAD)
 if [[ -n $(git status --porcelain) ]]; then
   commit+=+changes
@@ -50,7 +41,7 @@ find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 # what they build and run read. A path belongs here only if that is plain: what is missing costs
 # time, and what is wrong costs the truth.
 irrelevant() {
-  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
+  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test|tree-hash|update)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
   # Pages from which no test of a node reads anything.
   local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$'
   local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"

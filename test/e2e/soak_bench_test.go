@@ -41,11 +41,11 @@ import (
 )
 
 var (
-	soakHours  = flag.Float64("soak", 1, "hours that BenchmarkSoak takes")
-	soakSeed   = flag.Uint64("soak-seed", 0, "seed of its rounds; zero means that of its state, or a new one")
-	soakRound  = flag.Int("soak-round", -1, "the only round that it runs, without a state; a negative one means all")
-	soakCommit = flag.String("soak-commit", "", "what its binaries and its plan are made of; parts add up only with the same")
-	soakState  = flag.String("soak-state", "", "directory of its state; empty means one that is removed")
+	soakHours   = flag.Float64("soak", 1, "hours that BenchmarkSoak takes")
+	soakSeed    = flag.Uint64("soak-seed", 0, "seed of its rounds; zero means that of its state, or a new one")
+	soakRound   = flag.Int("soak-round", -1, "the only round that it runs, without a state; a negative one means all")
+	soakContent = flag.String("soak-content", "", "what its binaries and its plan are made of; parts add up only with the same")
+	soakState   = flag.String("soak-state", "", "directory of its state; empty means one that is removed")
 )
 
 // BenchmarkSoak has pods of all kinds come and go on a node for hours, while components restart, are
@@ -59,7 +59,7 @@ func BenchmarkSoak(b *testing.B) {
 			restart(b, c, pinning)
 		}
 	})
-	setup := soak.Setup{Seed: *soakSeed, Commit: *soakCommit, CPUs: fixture.CPUs(b, allCPUs(b)).Size()}
+	setup := soak.Setup{Seed: *soakSeed, Content: *soakContent, CPUs: fixture.CPUs(b, allCPUs(b)).Size()}
 	if *soakRound >= 0 {
 		if *soakSeed == 0 {
 			b.Fatal("-soak-round needs -soak-seed")

@@ -35,10 +35,10 @@ import (
 // it alone.
 type Setup struct {
 	Seed uint64
-	// Commit is what the binaries and the plan of a round are made of, and CPUs the number of the
+	// Content is what the binaries and the plan of a round are made of, and CPUs the number of the
 	// host's.
-	Commit string
-	CPUs   int
+	Content string
+	CPUs    int
 }
 
 // State is what all parts have done together. Each part goes on with the round after the last one
@@ -81,8 +81,8 @@ func Load(dir string, setup Setup) (*State, error) {
 	switch {
 	case setup.Seed != 0 && setup.Seed != s.Seed:
 		return nil, fmt.Errorf("%s: field Seed is %d, and the seed of this part is %d; %s", path, s.Seed, setup.Seed, remedy)
-	case setup.Commit != s.Commit:
-		return nil, fmt.Errorf("%s: field Commit is %q, and this part is of the commit %q; %s", path, s.Commit, setup.Commit, remedy)
+	case setup.Content != s.Content:
+		return nil, fmt.Errorf("%s: field Content is %q, and this part is made of %q; %s", path, s.Content, setup.Content, remedy)
 	case setup.CPUs != s.CPUs:
 		return nil, fmt.Errorf("%s: field CPUs is %d, and this host has %d; %s", path, s.CPUs, setup.CPUs, remedy)
 	}
@@ -124,7 +124,7 @@ func (s *State) Save(dir string) error {
 // Report says what all parts have done and found.
 func (s *State) Report() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d, commit %s, %d CPUs: %d rounds in %.2f hours and %d parts, with %d pods\n", s.Seed, s.Commit, s.CPUs, s.Next, s.Elapsed.Hours(), s.Parts, s.Pods)
+	fmt.Fprintf(&text, "seed %d, content %s, %d CPUs: %d rounds in %.2f hours and %d parts, with %d pods\n", s.Seed, s.Content, s.CPUs, s.Next, s.Elapsed.Hours(), s.Parts, s.Pods)
 	for _, event := range slices.Sorted(maps.Keys(s.Events)) {
 		fmt.Fprintf(&text, "%5d times %s\n", s.Events[event], event)
 	}

@@ -27,7 +27,7 @@ import (
 
 func TestStateOutlivesAnInterruption(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "soak")
-	s, err := Load(dir, Setup{Seed: 42, Commit: "abc", CPUs: 2})
+	s, err := Load(dir, Setup{Seed: 42, Content: "abc", CPUs: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,13 +39,13 @@ func TestStateOutlivesAnInterruption(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, seed := range []uint64{0, 42} {
-		again, err := Load(dir, Setup{Seed: seed, Commit: "abc", CPUs: 2})
+		again, err := Load(dir, Setup{Seed: seed, Content: "abc", CPUs: 2})
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("with the seed %d it is read as\n%+v (%v), and was\n%+v", seed, again, err, s)
 		}
 	}
 	report := s.Report()
-	for _, want := range []string{"seed 42, commit abc, 2 CPUs: 3 rounds in 1.00 hours", "1 times kill etcd", "make soak SEED=42 ROUND=2", "it leaked", "kubelet, heap"} {
+	for _, want := range []string{"seed 42, content abc, 2 CPUs: 3 rounds in 1.00 hours", "1 times kill etcd", "make soak SEED=42 ROUND=2", "it leaked", "kubelet, heap"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("the report is\n%s\nwant that it has %q", report, want)
 		}
@@ -54,13 +54,13 @@ func TestStateOutlivesAnInterruption(t *testing.T) {
 
 func TestAPartOfAnotherSetupIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	setup := Setup{Seed: 1, Commit: "abc", CPUs: 2}
+	setup := Setup{Seed: 1, Content: "abc", CPUs: 2}
 	if err := (&State{Setup: setup}).Save(dir); err != nil {
 		t.Fatal(err)
 	}
 	for want, other := range map[string]Setup{
 		"state.json: field Seed is 1, and the seed of this part is 2; ":                {2, "abc", 2},
-		`state.json: field Commit is "abc", and this part is of the commit "abd"; `:    {1, "abd", 2},
+		`state.json: field Content is "abc", and this part is made of "abd"; `:         {1, "abd", 2},
 		"state.json: field CPUs is 2, and this host has 8; go on with the same, or be": {0, "abc", 8},
 	} {
 		if s, err := Load(dir, other); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "SOAK_STATE=") {
@@ -71,8 +71,8 @@ func TestAPartOfAnotherSetupIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte(`{"Seed": 1, "Next": 7}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir, setup); err == nil || !strings.Contains(err.Error(), `field Commit is ""`) {
-		t.Errorf("a state without a commit gives the error %v", err)
+	if _, err := Load(dir, setup); err == nil || !strings.Contains(err.Error(), `field Content is ""`) {
+		t.Errorf("a state without a content gives the error %v", err)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestABrokenStateIsRefused(t *testing.T) {
 }
 
 func TestAnInterruptedRoundIsNotKept(t *testing.T) {
-	setup := Setup{Seed: 1, Commit: "abc", CPUs: 2}
+	setup := Setup{Seed: 1, Content: "abc", CPUs: 2}
 	for name, test := range map[string]struct {
 		failed bool
 		ending string
