@@ -157,6 +157,7 @@ func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base st
 	if err != nil {
 		return err
 	}
+	matched := false
 	for file := range strings.Lines(files) {
 		file = strings.TrimSpace(file)
 		if filepath.Ext(file) != ".go" {
@@ -173,6 +174,7 @@ func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base st
 		if !edit.pattern.Match(source) {
 			continue
 		}
+		matched = true
 		changed := ""
 		switch edit.verb {
 		case "lines":
@@ -191,6 +193,9 @@ func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base st
 		if err := os.WriteFile(name, formatted, 0o644); err != nil {
 			return err
 		}
+	}
+	if edit.verb == "replace" && files != "" && !matched {
+		return fmt.Errorf("nothing in %s matches %s, which is to be replaced: what the fork has there is something else now", edit.path, edit.pattern)
 	}
 	return nil
 }

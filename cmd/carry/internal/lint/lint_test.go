@@ -93,6 +93,8 @@ func TestLintFindsTestsThatDoNotExist(t *testing.T) {
 	for named, want := range map[string]string{
 		"pkg/a TestHook, test/e2e TestPlacement, Tests of upstream": "",
 		"pkg/a, test/e2e TestPlacement":                             "",
+		"pkg/a TestHook/sub; (test/e2e TestPlacement).":             "",
+		"pkg/a TestGone/sub.":                                       "there is no test TestGone in pkg/a",
 		"pkg/a TestHook and TestGone":                               "there is no test TestGone in pkg/a",
 		"pkg/a TestHook and TestPlacement":                          "there is no test TestPlacement in pkg/a",
 		"pkg/gone, test/e2e TestPlacement":                          "there are no tests in pkg/gone",

@@ -33,7 +33,10 @@ func ofTests(c project.Checkout, patches []patch.Patch) ([]Finding, error) {
 			}
 			dir := ""
 			for _, word := range strings.FieldsFunc(named, func(r rune) bool { return r == ' ' || r == ',' }) {
-				text := ""
+				text, word := "", strings.Trim(word, ".;:()`")
+				if test, _, _ := strings.Cut(word, "/"); testName.MatchString(test) {
+					word = test // without its subtest
+				}
 				switch {
 				case strings.Contains(word, "/"):
 					if dir = word; exist[dir] == nil {

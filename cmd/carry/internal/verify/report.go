@@ -160,6 +160,7 @@ func newReport(run *testjson.Execution) testReport {
 				}
 			}
 		}
+		alone = alone && pkg.Result() == testjson.ActionFail // a test may print what looks like a panic
 		if alone {
 			report.tests[name+" "] = testjson.ActionFail
 			report.output[name+" "] = own(pkg, 0) + strings.Join(last, "")
