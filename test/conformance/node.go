@@ -27,7 +27,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -128,14 +127,14 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 	}
 	maps.Copy(payload, archives)
 
-	var setUps sync.Mutex
+	setUps := make(chan struct{}, 1)
 	var sides []*side
 	for i, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", testbed.Pinning}} {
 		s, err := o.side(is.name, "Kubernetes node tests", say)
 		if err != nil {
 			return err
 		}
-		node := &testbed.Node{Number: i + 1, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, SetUps: &setUps, Progress: s.progress}
+		node := &testbed.Node{Number: i + 1, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, SetUps: setUps, Progress: s.progress}
 		s.bed, s.suite.Program, s.suite.Lost = node, node, vm.ErrStopped
 		s.suite.Batch, s.suite.Limit, s.suite.SetUps = testbed.NodeBatch, testbed.NodeLimit, testbed.NodeSetUps
 		if s.subject, err = subject(payload, node.Describe()); err != nil {

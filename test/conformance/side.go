@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -105,10 +106,15 @@ func (s *side) run(ctx context.Context, all []specs.Spec) (err error) {
 			return err
 		}
 	}
+	// Until this run has ended, there is none of these results.
+	report := filepath.Join(s.dir, "junit.xml")
+	if err := os.Remove(report); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if err := s.fill(ctx, all, s.results); err != nil {
 		return err
 	}
-	return s.results.WriteJUnit(filepath.Join(s.dir, "junit.xml"), s.title)
+	return s.results.WriteJUnit(report, s.title)
 }
 
 // runAll runs specs on each side.

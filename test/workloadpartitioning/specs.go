@@ -277,7 +277,7 @@ func skipUnlessActive(ctx context.Context, f *framework.Framework, allows string
 	var partitioned bool
 	var warning string
 	// kube-apiserver may not have seen the namespace's annotation yet. Not gomega.Eventually, which would fail the spec.
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		pod, err := create(ctx, f, allows, podtest.Pod(asks(), podtest.Container("c", "cpu=10m memory=8Mi", "")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return false, err
@@ -286,6 +286,7 @@ func skipUnlessActive(ctx context.Context, f *framework.Framework, allows string
 		warning = pod.Annotations[partition.WarningAnnotation]
 		return partitioned || warning == "", nil // without a warning it is unpatched, or decided against
 	})
+	framework.ExpectNoError(ctx.Err())
 	if !wait.Interrupted(err) {
 		framework.ExpectNoError(err)
 	}

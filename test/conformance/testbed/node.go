@@ -49,7 +49,8 @@ type Node struct {
 	// SetUps is held while tests set up their kubelet and control plane. VMs that share a few CPUs share it, too:
 	// emulated kubelets that start at the same time may take so long to register their nodes that they give up on
 	// the CSINode, and their nodes do not become Ready.
-	SetUps *sync.Mutex
+	// It is a channel of capacity one, which has something in it then.
+	SetUps chan struct{}
 	// Progress is called with what is being done.
 	Progress func(format string, args ...any)
 
@@ -192,9 +193,14 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 	for _, arg := range args {
 		command += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
-	n.SetUps.Lock()
-	isSetUp := sync.OnceFunc(n.SetUps.Unlock)
+	select {
+	case n.SetUps <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	isSetUp := sync.OnceFunc(func() { <-n.SetUps })
 	defer isSetUp()
+	defer time.AfterFunc(setUpLimit, isSetUp).Stop()
 	runErr := n.vm.Stream(ctx, "cd "+nodeDir+" && exec "+command+" 2>&1", nil, &watch{to: log, text: []byte(setUpPassed), found: isSetUp})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -208,6 +214,9 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 	}
 	return []byte(text), runErr
 }
+
+// setUpLimit is how long others wait for a set-up, which upstream's own limits end sooner.
+const setUpLimit = 15 * time.Minute
 
 // setUpPassed is what ginkgo prints when the suite is set up (reporters/default_reporter.go). If that fails, the
 // process ends.
