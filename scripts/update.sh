@@ -41,7 +41,9 @@ replace() {
   size=$(sed -nE "s/^$new: done: ([0-9]+) patches, ([0-9]+) of them overrides.*/\1 | \2/p" "$work/rebase") &&
     go=$(<"_output/$new/kubernetes/.go-version") &&
     git rm -r --quiet "build/releases/$old" &&
-    sed -i -E "s/^\| ${old//./\\.} \| [0-9]+ \| [0-9]+ \| Go [^ ]+ \|/| $new | $size | Go $go |/" README.md
+    [[ -n $size && -n $go ]] &&
+    sed -i -E "s/^\| ${old//./\\.} \| [0-9]+ \| [0-9]+ \| Go [^ ]+ \|/| $new | $size | Go $go |/" README.md &&
+    grep -qF "| $new | $size | Go $go |" README.md
 }
 
 commit() {

@@ -380,6 +380,11 @@ var borders = []border{
 		why:   "it builds pods and awaits them, whatever runs them",
 	},
 	{
+		place: "test/e2e/internal/noise",
+		never: []string{core, ours + "/cluster", ours + "/test", "k8s.io"},
+		why:   "it counts, whoever makes the load",
+	},
+	{
 		place: "test/e2e/internal/soak",
 		never: []string{core, ours + "/test", "k8s.io"},
 		why:   "it counts rounds and what grows, whoever carries them out",

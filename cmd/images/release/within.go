@@ -123,7 +123,7 @@ func unpackFile(root *os.Root, header *tar.Header, content io.Reader) error {
 		// One of a lower layer, or a link to one, stays.
 		return root.MkdirAll(name, 0o755)
 	}
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := root.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	switch header.Typeflag {
