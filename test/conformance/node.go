@@ -127,14 +127,13 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 	}
 	maps.Copy(payload, archives)
 
-	setUps := make(chan struct{}, 1)
 	var sides []*side
 	for i, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", testbed.Pinning}} {
 		s, err := o.side(is.name, "Kubernetes node tests", say)
 		if err != nil {
 			return err
 		}
-		node := &testbed.Node{Number: i + 1, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, SetUps: setUps, Progress: s.progress}
+		node := &testbed.Node{Number: i + 1, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, Progress: s.progress}
 		s.bed, s.suite.Program, s.suite.Lost = node, node, vm.ErrStopped
 		s.suite.Batch, s.suite.Limit, s.suite.SetUps = testbed.NodeBatch, testbed.NodeLimit, testbed.NodeSetUps
 		if s.subject, err = subject(payload, node.Describe()); err != nil {

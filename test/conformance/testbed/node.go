@@ -17,7 +17,6 @@ limitations under the License.
 package testbed
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +24,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
@@ -46,11 +44,6 @@ type Node struct {
 	Kubelets string
 	// Pinning is the content of the pinning file. Empty means that there is none.
 	Pinning string
-	// SetUps is held while tests set up their kubelet and control plane. VMs that share a few CPUs share it, too:
-	// emulated kubelets that start at the same time may take so long to register their nodes that they give up on
-	// the CSINode, and their nodes do not become Ready.
-	// It is a channel of capacity one, which has something in it then.
-	SetUps chan struct{}
 	// Progress is called with what is being done.
 	Progress func(format string, args ...any)
 
@@ -70,8 +63,14 @@ const (
 
 // setUp prepares the VM for the tests. They start the kubelet that is beside them, and use sudo, which the
 // system has not; the user is root. Their kubelet is a unit whose name ends in the time.
+//
+// That kubelet looks its host's name up for the node's address. There is no DNS server, and each of the two
+// times before it registers the node it would wait ten seconds for an answer. Meanwhile it tries to write the
+// CSINode, gives up after twenty seconds, and goes on after two minutes (csi_plugin.go): so it depended on
+// milliseconds whether the node became Ready in time.
 const setUp = `
 set -e
+echo "$(ip -4 -oneline route get 10.0.2.2 | sed -E 's/.* src ([0-9.]+).*/\1/') $(hostname)" >>/etc/hosts
 mkdir -p ` + nodeDir + `/logs /etc/systemd/system/kubelet-.service.d
 touch ` + nodeDir + `/e2e_node.test ` + nodeDir + `/kubelet
 mount --bind /payload/e2e_node.test ` + nodeDir + `/e2e_node.test
@@ -193,15 +192,7 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 	for _, arg := range args {
 		command += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
-	select {
-	case n.SetUps <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	isSetUp := sync.OnceFunc(func() { <-n.SetUps })
-	defer isSetUp()
-	defer time.AfterFunc(setUpLimit, isSetUp).Stop()
-	runErr := n.vm.Stream(ctx, "cd "+nodeDir+" && exec "+command+" 2>&1", nil, &watch{to: log, text: []byte(setUpPassed), found: isSetUp})
+	runErr := n.vm.Stream(ctx, "cd "+nodeDir+" && exec "+command+" 2>&1", nil, log)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -215,39 +206,9 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 	return []byte(text), runErr
 }
 
-// setUpLimit is how long others wait for a set-up, which upstream's own limits end sooner.
-const setUpLimit = 15 * time.Minute
-
-// setUpPassed is what ginkgo prints when the suite is set up (reporters/default_reporter.go). If that fails, the
-// process ends.
-const setUpPassed = "[SynchronizedBeforeSuite] PASSED"
-
-// watch is a writer that calls found once, when a text has been written.
-type watch struct {
-	to    io.Writer
-	text  []byte
-	found func()
-	// last is the end of what has been written, which may be the beginning of the text.
-	last []byte
-}
-
-// Write is that of [io.Writer].
-func (w *watch) Write(p []byte) (int, error) {
-	if w.found != nil {
-		w.last = append(w.last, p...)
-		if bytes.Contains(w.last, w.text) {
-			w.found()
-			w.found, w.last = nil, nil
-		} else {
-			w.last = w.last[max(0, len(w.last)-len(w.text)):]
-		}
-	}
-	return w.to.Write(p)
-}
-
 // NodeLimit is how long a process of these tests may take. Under emulation a process begins in a minute, so
-// it runs NodeBatch of them. It begins NodeSetUps times at most: on a busy host a kubelet may still be too slow,
-// see [Node.SetUps].
+// it runs NodeBatch of them. It begins NodeSetUps times at most: on a slow host a kubelet may take so long to
+// register its node that it gives up on the CSINode, and the node does not become Ready.
 const (
 	NodeLimit  = 2 * time.Hour
 	NodeBatch  = 12
