@@ -136,53 +136,51 @@ func newReport(run *testjson.Execution) testReport {
 		pkg := run.Package(name)
 		// A package fails with its tests, or by itself: it did not compile, or its process
 		// ended, and tests that come later have not run. Which test it was says what it printed.
-		alone, last := pkg.TestMainFailed(), []string(nil)
-		for action, cases := range map[testjson.Action][]testjson.TestCase{testjson.ActionPass: pkg.Passed, testjson.ActionFail: pkg.Failed, testjson.ActionSkip: pkg.Skipped} {
-			for _, test := range cases {
-				if test.Test.IsSubTest() {
-					continue
-				}
-				lines := linesOf(pkg, test)
-				unfinished := test.Elapsed < 0
-				if action == testjson.ActionFail && (unfinished || slices.ContainsFunc(lines, func(line string) bool { return strings.Contains("\n"+line, "\npanic: ") })) {
-					alone, last = true, append(last, lines...)
-				}
-				if unfinished {
-					continue
-				}
-				key := name + " " + test.Test.Name()
-				report.tests[key] = action
-				switch action {
-				case testjson.ActionPass:
-					report.passed++
-				case testjson.ActionFail:
-					report.output[key] = strings.Join(lines, "")
-				}
+		key := func(test testjson.TestCase) string { return name + " " + test.Test.Name() }
+		for _, test := range topLevel(pkg.Passed) {
+			report.tests[key(test)] = testjson.ActionPass
+			report.passed++
+		}
+		for _, test := range topLevel(pkg.Skipped) {
+			report.tests[key(test)] = testjson.ActionSkip
+		}
+		alone, last := pkg.TestMainFailed(), ""
+		for _, test := range topLevel(pkg.Failed) {
+			text, unfinished := output(pkg, test), test.Elapsed < 0
+			if unfinished || strings.Contains("\n"+text, "\npanic: ") {
+				alone, last = true, last+text
+			}
+			if !unfinished {
+				report.tests[key(test)], report.output[key(test)] = testjson.ActionFail, text
 			}
 		}
 		alone = alone && pkg.Result() == testjson.ActionFail // a test may print what looks like a panic
 		if alone {
 			report.tests[name+" "] = testjson.ActionFail
-			report.output[name+" "] = own(pkg, 0) + strings.Join(last, "")
+			report.output[name+" "] = own(pkg, 0) + last
 		}
 		report.packages = append(report.packages, describe(name, pkg, alone))
 	}
 	return report
 }
 
-// linesOf returns what a test printed, and those of its subtests that failed.
-func linesOf(pkg *testjson.Package, test testjson.TestCase) []string {
-	failed := slices.DeleteFunc(slices.Clone(pkg.Failed), func(sub testjson.TestCase) bool {
-		return !strings.HasPrefix(sub.Test.Name(), test.Test.Name()+"/")
-	})
-	if len(failed) == 0 {
-		return pkg.OutputLines(test)
+// topLevel returns tests without their subtests.
+func topLevel(tests []testjson.TestCase) []testjson.TestCase {
+	return slices.DeleteFunc(slices.Clone(tests), func(test testjson.TestCase) bool { return test.Test.IsSubTest() })
+}
+
+// output returns what a test printed, and what those of its subtests did that failed.
+func output(pkg *testjson.Package, test testjson.TestCase) string {
+	text, below := own(pkg, test.ID), false
+	for _, sub := range pkg.Failed {
+		if strings.HasPrefix(sub.Test.Name(), test.Test.Name()+"/") {
+			text, below = text+own(pkg, sub.ID), true
+		}
 	}
-	var lines []string
-	for _, one := range append([]testjson.TestCase{test}, failed...) {
-		lines = append(lines, own(pkg, one.ID))
+	if !below {
+		return strings.Join(pkg.OutputLines(test), "")
 	}
-	return lines
+	return text
 }
 
 // own returns what a test printed apart from its subtests, or, for 0, the package apart from its tests.
