@@ -65,7 +65,7 @@ type Node struct {
 // Sysfs is where the kernel shows the CPUs.
 const Sysfs = "/sys"
 
-// Online reads which CPUs the kernel uses, as [Read] does, for those who want to know no more.
+// Online reads which CPUs the kernel uses, as [Read] does, and nothing else.
 func Online(root string) (cpuset.CPUSet, error) {
 	return readList(filepath.Join(root, "devices/system/cpu/online"))
 }

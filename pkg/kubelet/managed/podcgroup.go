@@ -156,7 +156,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 	sets := hierarchy()
 	cpus := n.podCPUs(workloadType)
 	confined := !cpus.IsEmpty()
-	// On v2 freeing a pod's cgroup takes no more than the write.
+	// On v2 the write alone frees a pod's cgroup.
 	widens := sets.v1 && !confined && host.previous.mayHaveNarrowed()
 	var isSandbox func(child string, has, before cpuset.CPUSet) bool
 	if widens {
