@@ -22,6 +22,7 @@ BIN     := $(OUT)/$(RELEASE)/bin
 TREE    := $(OUT)/$(RELEASE)/kubernetes
 TOOLS   := $(OUT)/tools
 GOTESTSUM := $(OUT)/bin/gotestsum
+GOFLAGS ?=
 # ALIKE is the environment in which all of ours is compiled that runs without the race detector, so
 # that what commands, tests and lint import alike is compiled once.
 ALIKE := CGO_ENABLED=0 GOFLAGS="-trimpath $(GOFLAGS)"
@@ -229,13 +230,13 @@ export-tree-test: ## Export the newest release as a repository, and run upstream
 	@scripts/install-packages.sh export-tree
 	cd cmd/carry && go test -count=1 -timeout=120m -v -run='^TestExportOnUpstream' ./internal/exporttree -args -upstream
 
+# NEEDS are what some of the end-to-end tests need, and say so in their first statement (test/e2e/needs_test.go). Without
+# OLDER there are no specs either: they take minutes to compile.
+NEEDS := unpatched-binaries older-binaries previous-binaries kwok control-plane-images plugin specs
 .PHONY: e2e
 e2e: build $(GOTESTSUM) $(CARRY) $(if $(E2E_RUN),need-selected,$(addprefix need-,$(NEEDS))) ## Run the end-to-end tests against a real node on this host; E2E_RUN=TestNoLeak runs some, and builds what they need
 	cd test/e2e && $(GOTEST) $(SHORT) -count=1 -timeout=40m -run='$(E2E_RUN)' . -args $(E2E_ARGS) $(if $(SHORT),-upstream-bin=)
 
-# NEEDS are what some of these tests need, and say so in their first statement (test/e2e/needs_test.go). Without
-# OLDER there are no specs either: they take minutes to compile.
-NEEDS := unpatched-binaries older-binaries previous-binaries kwok control-plane-images plugin specs
 .PHONY: need-selected $(NEEDS:%=need-%)
 # As make is called by this name, --dry-run does not run it.
 need-selected: build

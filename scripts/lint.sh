@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# Check the Go modules given as arguments: gofmt, go mod tidy, go vet, staticcheck. Then
-# check what is made from the sources, and what packages import.
+# Check the Makefile, and the Go modules given as arguments: gofmt, go mod tidy, go vet, staticcheck.
+# Then check what is made from the sources, and what packages import.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
 scripts/gofmt.sh
+# A rule's prerequisites are expanded where it stands. A variable that is set below is empty there.
+if unset=$(make --no-print-directory --dry-run --warn-undefined-variables help 2>&1 >/dev/null | grep undefined); then
+  echo "$unset" >&2
+  exit 1
+fi
 # A fork that has our packages in its tree runs upstream's hack/verify-boilerplate.sh on them. Up
 # to v1.34 that wants a year in the header, and from v1.35 on none after 2025.
 header=$(<build/boilerplate.go.txt)
