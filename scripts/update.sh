@@ -35,15 +35,18 @@ outdated() { _output/bin/carry outdated >"$work/outdated" || (($? == 1)); }
 
 rebase() { _output/bin/carry rebase "$new" --no-build 2>&1 | tee "$work/rebase" >&2; }
 
-# replace removes the release that is replaced, and has the README's table name the new one.
+# replace removes the release that is replaced, and has the README's table and the pages' commands name
+# the new one.
 replace() {
-  local size go
+  local size go pages
   size=$(sed -nE "s/^$new: done: ([0-9]+) patches, ([0-9]+) of them overrides.*/\1 | \2/p" "$work/rebase") &&
     go=$(<"_output/$new/kubernetes/.go-version") &&
     git rm -r --quiet "build/releases/$old" &&
     [[ -n $size && -n $go ]] &&
     sed -i -E "s/^\| ${old//./\\.} \| [0-9]+ \| [0-9]+ \| Go [^ ]+ \|/| $new | $size | Go $go |/" README.md &&
-    grep -qF "| $new | $size | Go $go |" README.md
+    grep -qF "| $new | $size | Go $go |" README.md &&
+    mapfile -t pages < <(git ls-files '*.md') &&
+    sed -i -E "s/(RELEASE=|export-tree )${old//./\\.}\>/\1$new/g" "${pages[@]}"
 }
 
 commit() {
