@@ -30,11 +30,21 @@ func (c *Cluster) importImages(ctx context.Context) error {
 		}
 	}
 	for _, archive := range archives {
-		if err := c.ctr(ctx, "images", "import", archive); err != nil {
+		if err := c.ImportImage(ctx, archive); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ImportImage unpacks the images of an archive, and has the node know them.
+func (c *Cluster) ImportImage(ctx context.Context, archive string) error {
+	return c.ctr(ctx, "images", "import", archive)
+}
+
+// RemoveImage has the node forget an image, and returns when its files are gone.
+func (c *Cluster) RemoveImage(ctx context.Context, image string) error {
+	return c.ctr(ctx, "images", "remove", "--sync", image)
 }
 
 // Tag gives an image of the node another name.

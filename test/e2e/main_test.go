@@ -28,6 +28,8 @@ var (
 	// plugin is kubectl-partition, and specs the compiled specs of test/workloadpartitioning;
 	// empty means that their tests are skipped.
 	plugin, specs string
+	// meter is the meter of package noise in a VM, where nobody can compile it.
+	meter string
 	// runSuite selects tests; see suite.
 	runSuite string
 	// docs is the directory of the documentation for users.
@@ -58,6 +60,7 @@ func TestMain(m *testing.M) {
 	flag.StringVar(&olderBin, "older-bin", "", "directories of patched binaries of older releases, separated by colons")
 	flag.StringVar(&previousBin, "previous-bin", "", "directory of kubelet and kube-apiserver of this project's previous version")
 	flag.StringVar(&controlPlaneImages, "control-plane-images", "", "directory that images build has written, with those of the control plane")
+	flag.StringVar(&meter, "meter", "", "the compiled meter of package noise, for a host without a compiler; empty means that TestStorm has no application")
 	systemd := flag.Bool("systemd", false, "this host is a VM of ours, where systemd runs the node")
 	flag.StringVar(&config.Images, "images", "", "directory of image archives; empty means that they are made")
 	flag.StringVar(&runSuite, "suite", "", "the suite to run: core, vm or vm-core; empty means all tests")

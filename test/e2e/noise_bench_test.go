@@ -19,6 +19,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -38,6 +39,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/image"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/kubernetes/test/e2e/internal/noise"
 )
@@ -68,9 +70,9 @@ type noiseKind struct {
 	// causers are who was on the application's CPU while that was traced.
 	causers noise.Causers
 	traced  time.Duration
-	// lists counts what was asked of the kube-apiserver, and pods the short pods that have ended
-	// meanwhile.
-	lists, pods int
+	// lists counts what was asked of the kube-apiserver, images those that were unpacked, and pods
+	// the short pods that have ended meanwhile.
+	lists, images, pods int
 }
 
 // BenchmarkNoise measures how an application with an exclusive CPU is disturbed while the pool is
@@ -100,7 +102,7 @@ func BenchmarkNoise(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	tracer := newNoiseTracer(b)
+	unpacked, tracer := newLargeImage(b, c), newNoiseTracer(b)
 	const reserved = "reservedSystemCPUs: \"0\"\n"
 	idle := &noiseKind{name: "idle", policy: "static", file: pinning, hostOn: true}
 	busy := &noiseKind{name: "partitioned", policy: "static", file: pinning, storm: true}
@@ -117,7 +119,7 @@ func BenchmarkNoise(b *testing.B) {
 		for _, kind := range turns {
 			quietNode(b, c)
 			set(kind)
-			measureNoise(b, c, kind, meter, tracer, fmt.Sprintf("%s-%d", kind.name, round))
+			measureNoise(b, c, kind, meter, unpacked, tracer, fmt.Sprintf("%s-%d", kind.name, round))
 		}
 		slices.Reverse(turns) // a host that gets slower slows all of them
 	}
@@ -149,7 +151,7 @@ func (kind *noiseKind) report(b *testing.B) {
 	isolated := kind.policy == "static"
 	perMinute := func(of float64) float64 { return of / kind.period.Minutes() }
 	if kind.storm {
-		b.Logf("%s: %.1f lists and %.1f short pods a minute", kind.name, perMinute(float64(kind.lists)), perMinute(float64(kind.pods)))
+		b.Logf("%s: %.1f lists, %.1f images of 64 MiB and %.1f short pods a minute", kind.name, perMinute(float64(kind.lists)), perMinute(float64(kind.images)), perMinute(float64(kind.pods)))
 		if isolated {
 			b.ReportMetric(100*kind.share(), "percent-of-pool-"+kind.name)
 		}
@@ -175,9 +177,9 @@ func (kind *noiseKind) report(b *testing.B) {
 	}
 }
 
-// measureNoise starts the application, and beside it a storm of pods and a client that lists all
-// of them without a pause.
-func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, tracer noiseTracer, name string) {
+// measureNoise starts the application, and beside it a storm of pods, a client that lists all of
+// them without a pause, and one that has an image unpacked without a pause.
+func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, unpacked largeImage, tracer noiseTracer, name string) {
 	b.Helper()
 	const length = 80 * time.Second
 	namespace := fixture.Namespace(b, c.Client, "management")
@@ -185,14 +187,10 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, 
 	if kind.resting {
 		does = "sleep"
 	}
-	p := fixture.Pod(name, nil, fixture.Container("c", fmt.Sprintf("exec %s %g", does, length.Seconds()), "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))
-	p.Spec.RestartPolicy = v1.RestartPolicyNever
-	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "noise", MountPath: "/noise", ReadOnly: true}}
-	p.Spec.Volumes = []v1.Volume{{Name: "noise", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: filepath.Dir(meter)}}}}
 	if kind.hostOn {
 		defer confineHost(b, cpuset.New(0))()
 	}
-	p = start(b, c, namespace, p)[0]
+	p := start(b, c, namespace, meterPod(name, meter, does, length))[0]
 	began := time.Now()
 	own := fixture.CPUs(b, containerUsage(b, p, 0).CPUs)
 	isolated := kind.policy == "static"
@@ -206,13 +204,18 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, 
 	}
 	before := noiseAccount(b, p)
 	if kind.storm {
-		annotations, requests := asks, "cpu=10m memory=8Mi"
+		of := load{busy: 30, annotations: asks, requests: "cpu=10m memory=8Mi"}
 		if kind.file == "" {
-			annotations, requests = nil, "memory=8Mi"
+			of.annotations, of.requests = nil, "memory=8Mi"
 		}
-		lists := listWithoutPause(b, c)
-		ended, _ := storm(b, c, namespace, length-20*time.Second, annotations, requests)
+		lists := repeat(b, func(ctx context.Context) error {
+			_, err := c.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+			return err
+		})
+		images := repeat(b, unpacked.again)
+		ended, _ := storm(b, c, namespace, length-20*time.Second, of)
 		kind.lists += lists()
+		kind.images += images()
 		kind.pods += ended
 	}
 	time.Sleep(time.Until(began.Add(length - 4*time.Second))) // nearly all of the period that the meter sees
@@ -231,19 +234,67 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, 
 		}
 	}
 	if !kind.resting {
-		text, err := c.Client.CoreV1().Pods(namespace).GetLogs(p.Name, &v1.PodLogOptions{}).DoRaw(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
-		reading, err := noise.Parse(string(text))
-		if err != nil {
-			b.Fatal(err)
-		}
-		kind.reading = kind.reading.Add(reading)
+		kind.reading = kind.reading.Add(meterReading(b, c, p))
 	}
 	if err := c.Client.CoreV1().Pods(namespace).DeleteCollection(b.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// meterPod returns a pod that has a CPU of its own, and does something for a while: the meter is
+// /noise/meter.
+func meterPod(name, meter, does string, length time.Duration) *v1.Pod {
+	const resources = "cpu=1 memory=32Mi"
+	p := fixture.Pod(name, nil, fixture.Container("c", fmt.Sprintf("exec %s %g", does, length.Seconds()), resources, resources))
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "noise", MountPath: "/noise", ReadOnly: true}}
+	p.Spec.Volumes = []v1.Volume{{Name: "noise", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: filepath.Dir(meter)}}}}
+	return p
+}
+
+// meterReading returns what the meter of a pod that has ended has printed.
+func meterReading(t testing.TB, c *host.Cluster, p *v1.Pod) noise.Reading {
+	t.Helper()
+	text, err := c.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &v1.PodLogOptions{}).DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reading, err := noise.Parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reading
+}
+
+// largeImage is the archive of an image that nobody runs.
+type largeImage struct {
+	c                  *host.Cluster
+	archive, reference string
+}
+
+// newLargeImage makes an image of 64 MiB that no compression makes smaller.
+func newLargeImage(b *testing.B, c *host.Cluster) largeImage {
+	b.Helper()
+	dir := b.TempDir()
+	content := make([]byte, 64<<20)
+	_, _ = rand.Read(content) // it returns no error
+	program := filepath.Join(dir, "content")
+	if err := os.WriteFile(program, content, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	const reference = "workload.openshift.io/unpacked:1"
+	if err := image.SaveProgram(dir, reference, program); err != nil {
+		b.Fatal(err)
+	}
+	return largeImage{c, filepath.Join(dir, "unpacked.tar"), reference}
+}
+
+// again has the runtime unpack the image, and remove it.
+func (i largeImage) again(ctx context.Context) error {
+	if err := i.c.ImportImage(ctx, i.archive); err != nil {
+		return err
+	}
+	return i.c.RemoveImage(ctx, i.reference)
 }
 
 // counts reads what an account has of interrupts.
@@ -405,22 +456,23 @@ func taskKinds() (map[int]noise.Kind, error) {
 	})
 }
 
-// listWithoutPause lists all pods again and again until it is told to end, and then returns how
-// often.
-func listWithoutPause(b *testing.B, c *host.Cluster) (end func() int) {
+// repeat does something without a pause until it is told to end, and then returns how often.
+func repeat(b *testing.B, do func(context.Context) error) (end func() int) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	count := make(chan int)
 	go func() {
-		lists := 0
+		times := 0
 		for ctx.Err() == nil {
-			if _, err := c.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil && ctx.Err() == nil {
-				b.Error(err)
+			if err := do(ctx); err != nil {
+				if ctx.Err() == nil {
+					b.Error(err)
+				}
 				break
 			}
-			lists++
+			times++
 		}
-		count <- lists
+		count <- times
 	}()
 	return func() int {
 		cancel()

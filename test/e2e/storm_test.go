@@ -20,8 +20,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,19 +45,20 @@ import (
 // off the pool.
 //
 // Cgroup v2 has one hierarchy, and no account for each CPU. There the kernel's tracer must not
-// see any task of a pod off the pool.
+// see any task of a pod off the pool, apart from those of an application that has a CPU of its own.
 func TestStorm(t *testing.T) {
 	in(t, vm, long)
 	c := partitioned(t)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	quietNode(t, c)
 	pool := cpuset.New(0)
+	application := startApplication(t, c, namespace)
 	watch := watchCPUs(t, fixture.CPUs(t, allCPUs(t)).Difference(pool))
 	before, err := host.AllPodsUsage()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended, processes := storm(t, c, namespace, time.Minute, asks, "cpu=10m memory=8Mi")
+	ended, processes := storm(t, c, namespace, time.Minute, load{busy: 6, annotations: asks, requests: "cpu=10m memory=8Mi"})
 	if ended == 0 {
 		t.Error("no short pod has ended")
 	}
@@ -65,10 +68,12 @@ func TestStorm(t *testing.T) {
 	}
 	seen := watch("")
 	if !host.CgroupV1() {
+		application.takeOut(seen)
 		for who, time := range seen.pods {
 			t.Errorf("%s was off the pool for %s", who, time)
 		}
 		t.Logf("of %d processes in pods, %d were seen off the pool; the host was there for %s", processes, len(seen.pods), seen.host)
+		application.report(t, c, seen)
 		return
 	}
 	const each = 250 * time.Microsecond
@@ -87,11 +92,65 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// storm creates and ends pods with these annotations and requests for a while. It returns how many
-// short ones have ended, and how many processes the runtime has started in all of them, at least.
-func storm(t testing.TB, c *host.Cluster, namespace string, length time.Duration, annotations map[string]string, requests string) (ended, processes int) {
+// stormApplication is an application with an exclusive CPU beside a storm. It is nil where nobody
+// has compiled the meter for this host.
+type stormApplication struct {
+	pod *v1.Pod
+	cpu int
+}
+
+func startApplication(t *testing.T, c *host.Cluster, namespace string) *stormApplication {
 	t.Helper()
-	var busyPods, probed, crashing, short, most = 6, 3, 3, 3, length
+	if meter == "" {
+		return nil
+	}
+	p := start(t, c, namespace, meterPod("application", meter, "/noise/meter", 2*time.Minute))[0]
+	own := fixture.CPUs(t, containerUsage(t, p, 0).CPUs)
+	if own.Size() != 1 || own.Contains(0) {
+		t.Fatalf("the application has the CPUs %s, want one besides the pool", own)
+	}
+	return &stormApplication{p, own.List()[0]}
+}
+
+// takeOut leaves the application itself out of what was seen.
+func (a *stormApplication) takeOut(seen onCPUs) {
+	if a == nil {
+		return
+	}
+	// The systemd driver writes a UID with underscores.
+	maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool {
+		return strings.Contains(strings.ReplaceAll(who, "_", "-"), string(a.pod.UID))
+	})
+}
+
+// report logs how the application was disturbed.
+func (a *stormApplication) report(t *testing.T, c *host.Cluster, seen onCPUs) {
+	t.Helper()
+	if a == nil {
+		return
+	}
+	reading := meterReading(t, c, awaitEnd(t, c, a.pod.Namespace, a.pod.Name, 5*time.Minute))
+	if reading.CPU != a.cpu {
+		t.Errorf("the application ended on CPU %d, want %d", reading.CPU, a.cpu)
+	}
+	t.Logf("the application had CPU %d: %.0f involuntary switches a minute in %s; tasks of the host were on that CPU for %s",
+		a.cpu, reading.PerMinute(), reading.Spun.Round(time.Second), seen.hostOn[a.cpu])
+}
+
+// load is what a storm is made of, beside pods that are probed, crash or end: so many busy pods, and
+// the annotations and requests of all of them.
+type load struct {
+	busy        int
+	annotations map[string]string
+	requests    string
+}
+
+// storm creates and ends pods for a while. It returns how many short ones have ended, and how many
+// processes the runtime has started in all of them, at least.
+func storm(t testing.TB, c *host.Cluster, namespace string, length time.Duration, of load) (ended, processes int) {
+	t.Helper()
+	annotations, requests := of.annotations, of.requests
+	var busyPods, probed, crashing, short, most = of.busy, 3, 3, 3, length
 	if config.Slow { // an emulated VM takes seconds for each pod
 		busyPods, probed, crashing, short, most = 2, 1, 1, 1, 8*length
 	}

@@ -24,8 +24,9 @@ import (
 type onCPUs struct {
 	// pods are tasks of pods, by cgroup and command.
 	pods map[string]time.Duration
-	// host is the time of all other tasks.
-	host time.Duration
+	// host is the time of all other tasks, and hostOn that on each CPU.
+	host   time.Duration
+	hostOn map[int]time.Duration
 }
 
 // watchCPUs has the kernel trace which tasks run on some CPUs, until the function that it
@@ -240,7 +241,7 @@ func TestParseTrace(t *testing.T) {
 // sumUp follows tasks through cgroups, and adds up how long each runs. A task begins in the
 // cgroup of its parent, and stays there until it is attached to another.
 func sumUp(events []traceEvent, tasks map[int]string, begins string) onCPUs {
-	seen := onCPUs{pods: map[string]time.Duration{}}
+	seen := onCPUs{pods: map[string]time.Duration{}, hostOn: map[int]time.Duration{}}
 	begun := begins == ""
 	since := map[int]time.Duration{}
 	for _, event := range events {
@@ -268,6 +269,7 @@ func sumUp(events []traceEvent, tasks map[int]string, begins string) onCPUs {
 				seen.pods[cgroup+" ("+event.comm+")"] += event.at - begin
 			default:
 				seen.host += event.at - begin
+				seen.hostOn[event.cpu] += event.at - begin
 			}
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
+	"workload.openshift.io/kubernetes/test/e2e/internal/noise"
 	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
@@ -76,7 +77,14 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	down := func() error { return errors.Join(vm.Down(), files.Close()) }
 	return tidy.Run(vm.Dir, down, func() int {
-		err := os.Mkdir(vm.Dir, 0o700)
+		dir, err := os.MkdirTemp("", "workload-partitioning-meter-")
+		defer os.RemoveAll(dir)
+		if err == nil {
+			files.More["meter"], err = noise.Build(context.Background(), dir)
+		}
+		if err == nil {
+			err = os.Mkdir(vm.Dir, 0o700)
+		}
 		if err == nil {
 			err = host.Own(vm.Dir)
 		}

@@ -42,7 +42,7 @@ func suite(t *testing.T) error {
 		t.Errorf("the siblings of CPU 0 are %q, want 0-1", siblings)
 	}
 	var output bytes.Buffer
-	command := "/payload/e2e.test -test.v -test.run='" + *suiteRun + "' -suite=" + *suiteName + " -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images -docs=/payload/docs"
+	command := "/payload/e2e.test -test.v -test.run='" + *suiteRun + "' -suite=" + *suiteName + " -systemd -bin=/payload/bin -tools=/payload/tools -images=/payload/images -docs=/payload/docs -meter=/payload/meter"
 	if files.More["kubectl-partition"] != "" {
 		command += " -plugin=/payload/kubectl-partition"
 	}
