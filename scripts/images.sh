@@ -13,23 +13,17 @@ if [[ -n $(git status --porcelain) ]]; then
   exit 1
 fi
 scripts/install-packages.sh images
-# A build takes long, and what it makes is started at its end. The emulators are those of
-# cmd/images/release/verify.go.
-declare -A emulators=([linux/amd64]=qemu-x86_64-static [linux/arm64]=qemu-aarch64-static)
+arguments=(--verify --release "$release" --commit "$(git rev-parse HEAD)" --date "$(git log -1 --format=%cI)" "$@")
 for platform in $platforms; do
-  emulator=${emulators[$platform]:-}
-  if [[ -n $emulator && $platform != "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]] && ! command -v "$emulator" >/dev/null; then
-    echo "make images: there is no $emulator, which starts the programs of $platform: install Debian's package qemu-user-static, or leave out the platform with PLATFORMS=" >&2
-    exit 1
-  fi
-done
-arguments=(--commit "$(git rev-parse HEAD)" --date "$(git log -1 --format=%cI)")
-for platform in $platforms; do
-  _output/bin/carry build --platform "$platform" "$release"
   bin=_output/$release/bin
   if [[ $platform != "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]]; then
     bin+=-${platform/\//-}
   fi
+  arguments+=(--bin "$platform=$bin" --bin "$platform=_output/bin-${platform/\//-}")
+done
+_output/bin/images build --check "${arguments[@]}" "_output/$release/images"
+for platform in $platforms; do
+  _output/bin/carry build --platform "$platform" "$release"
   # Without cgo they are static on the platform of this host, too. Go puts a commit into them in some
   # checkouts, and not in a git worktree.
   own=_output/bin-${platform/\//-}
@@ -39,6 +33,5 @@ for platform in $platforms; do
     go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/kubectl-partition" .
     go build -C operators -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/" ./cmd/...
   )
-  arguments+=(--bin "$platform=$bin" --bin "$platform=$own")
 done
-_output/bin/images build --verify "${arguments[@]}" "$@" "_output/$release/images"
+_output/bin/images build "${arguments[@]}" "_output/$release/images"

@@ -75,7 +75,7 @@ func command() *cobra.Command {
 func buildCommand() *cobra.Command {
 	var binaries, bases, only []string
 	var lock, key, date string
-	var verify bool
+	var verify, check bool
 	options := release.Options{Store: &debian.Store{}}
 	cmd := &cobra.Command{
 		Use:   "build DIRECTORY",
@@ -94,7 +94,7 @@ was changed since, or built from changes that were not committed, is refused. --
 			if options.Binaries, err = directories(binaries); err != nil {
 				return err
 			}
-			if options.Version == "" {
+			if options.Version == "" && !check {
 				var all []string
 				for _, dirs := range options.Binaries {
 					all = append(all, dirs...)
@@ -140,6 +140,9 @@ was changed since, or built from changes that were not committed, is refused. --
 			if verify {
 				options.Verify = cmd.OutOrStdout()
 			}
+			if check {
+				return release.Check(cmd.Context(), options)
+			}
 			if err := release.Write(cmd.Context(), options); err != nil {
 				return err
 			}
@@ -159,6 +162,7 @@ was changed since, or built from changes that were not committed, is refused. --
 	flags.StringVar(&options.Source, "source", "", "URL of the source; by default that of each program's Go module")
 	flags.StringVar(&key, "key", "", "private key, ECDSA or Ed25519, in PEM, that signs SHA256SUMS")
 	flags.BoolVar(&verify, "verify", false, "do what images verify does before the directory is replaced")
+	flags.BoolVar(&check, "check", false, "write nothing: see before binaries are built that the rest can be had; --release says which images there are")
 	flags.StringVar(&lock, "lock", "", "lock file of Debian packages; by default the one in this program")
 	flags.StringVar(&options.Store.Dir, "cache", defaultCache(), "directory that keeps Debian packages")
 	flags.StringVar(&options.Store.Mirror, "mirror", "", "URI of a Debian archive; by default those of the host's apt")

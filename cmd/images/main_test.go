@@ -79,6 +79,7 @@ func TestAMistakeIsOneLineThatNamesIt(t *testing.T) {
 		{"a date that is none", `--date: parsing time "today"`, []string{"build", "--bin", bin, "--only=kubectl", "--commit=1234567", "--date=today", dir}},
 		{"a lock file that is not there", "lock.json: no such file", []string{"build", "--bin", bin, "--only=kubectl", "--lock=lock.json", dir}},
 		{"a key that is none", "no PEM block of type PRIVATE KEY", []string{"build", "--bin", bin, "--only=kubectl", "--key=main.go", dir}},
+		{"a base that cannot be had, before there are binaries", `base "a b" is neither a directory nor a reference`, []string{"build", "--check", "--release=v1.37.0", "--bin", platform + "=bin", "--base=hyperkube=a b", dir}},
 		{"a directory that is no release", "SHA256SUMS: no such file", []string{"verify", t.TempDir()}},
 		{"nothing to push", "is not an OCI layout", []string{"push", t.TempDir(), "registry.example.com"}},
 		{"no version", `version "" is not a semantic version such as v0.1.0`, []string{"bundle", "--check", ""}},

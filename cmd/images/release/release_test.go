@@ -543,6 +543,20 @@ func TestWhatFailsLeavesThePreviousRelease(t *testing.T) {
 	}
 }
 
+func TestCheckNeedsNoBinaries(t *testing.T) {
+	o := native(t)
+	o.Version, o.Binaries = "", map[string][]string{"linux/" + runtime.GOARCH: {filepath.Join(t.TempDir(), "bin")}}
+	o.Bases = map[string]string{"kube-scheduler": withBash(t)}
+	if err := Check(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	o.Bases["kube-scheduler"] = t.TempDir()
+	if err := Check(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is not an OCI layout") {
+		t.Errorf("got error %v, want one that says that it is no OCI layout", err)
+	}
+	leftovers(t, filepath.Dir(o.Dir))
+}
+
 func TestWhatDoesNotVerifyLeavesThePreviousRelease(t *testing.T) {
 	o := native(t)
 	var out bytes.Buffer

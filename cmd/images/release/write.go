@@ -121,12 +121,24 @@ type base struct {
 	packages          []debian.Package
 }
 
-// Write writes the images and the packages of a release. If it fails, nothing is left behind, and
-// what was there before stays.
-func Write(ctx context.Context, options Options) error {
-	if !strings.HasPrefix(options.Version, options.Release) {
-		return fmt.Errorf("the binaries have version %s, and the release is %s", options.Version, options.Release)
+// Check finds what Write needs besides binaries, which take long to build: the bases that were given
+// and, if programs are to be started, emulators. Directories of binaries need not be there yet.
+func Check(ctx context.Context, options Options) error {
+	if err := options.check(); err != nil {
+		return err
 	}
+	for _, reference := range slices.Sorted(maps.Values(options.Bases)) {
+		for platform := range options.Binaries {
+			if _, err := oci.Base(ctx, reference, platform); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// check says what is wrong with options themselves.
+func (options *Options) check() error {
 	for platform := range options.Binaries {
 		if err := program.KnownPlatform(platform); err != nil {
 			return err
@@ -141,6 +153,18 @@ func Write(ctx context.Context, options Options) error {
 		if image != "" && !slices.ContainsFunc(options.Images, func(i Image) bool { return i.Name == image }) {
 			return fmt.Errorf("base of image %q: there is no such image", image)
 		}
+	}
+	return nil
+}
+
+// Write writes the images and the packages of a release. If it fails, nothing is left behind, and
+// what was there before stays.
+func Write(ctx context.Context, options Options) error {
+	if !strings.HasPrefix(options.Version, options.Release) {
+		return fmt.Errorf("the binaries have version %s, and the release is %s", options.Version, options.Release)
+	}
+	if err := options.check(); err != nil {
+		return err
 	}
 	return disk.Replace(options.Dir, func(dir string) error {
 		w := &writer{
