@@ -211,7 +211,7 @@ func (r *soakRun) storm() {
 		return off
 	}
 	before := account()
-	_, processes := storm(r, r.c, namespace, 15*time.Second, load{busy: 6, annotations: asks, requests: "cpu=10m memory=8Mi"})
+	_, processes := storm(r, r.c, namespace, 15*time.Second, stormLoad)
 	if off, bound := account()-before, time.Duration(processes)*250*time.Microsecond; host.CgroupV1() && off > bound {
 		r.Errorf("pods used %s off the pool, want %s at most, for %d processes", off, bound, processes)
 	}

@@ -52,43 +52,65 @@ func TestStorm(t *testing.T) {
 	namespace := fixture.Namespace(t, c.Client, "management")
 	quietNode(t, c)
 	pool := cpuset.New(0)
-	application := startApplication(t, c, namespace)
-	watch := watchCPUs(t, fixture.CPUs(t, allCPUs(t)).Difference(pool))
-	before, err := host.AllPodsUsage()
-	if err != nil {
-		t.Fatal(err)
+	expectOnPool := watchStorm
+	if host.CgroupV1() {
+		expectOnPool = accountForStorm
 	}
-	ended, processes := storm(t, c, namespace, time.Minute, load{busy: 6, annotations: asks, requests: "cpu=10m memory=8Mi"})
+	end := expectOnPool(t, c, namespace, pool)
+	ended, processes := storm(t, c, namespace, time.Minute, stormLoad)
 	if ended == 0 {
 		t.Error("no short pod has ended")
 	}
-	after, err := host.AllPodsUsage()
-	if err != nil {
-		t.Fatal(err)
+	end(processes)
+}
+
+// stormLoad is the load of TestStorm and of the soak.
+var stormLoad = load{busy: 6, annotations: asks, requests: "cpu=10m memory=8Mi"}
+
+// accountForStorm returns a function that ends the account, of so many processes.
+func accountForStorm(t *testing.T, _ *host.Cluster, _ string, pool cpuset.CPUSet) (end func(processes int)) {
+	t.Helper()
+	account := func() []time.Duration {
+		usage, err := host.AllPodsUsage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return usage.Used
 	}
-	seen := watch("")
-	if !host.CgroupV1() {
+	before := account()
+	return func(processes int) {
+		t.Helper()
+		const each = 250 * time.Microsecond
+		bound := time.Duration(processes) * each
+		var off, on time.Duration
+		for cpu, after := range account() {
+			if used := after - before[cpu]; pool.Contains(cpu) {
+				on += used
+			} else {
+				off += used
+			}
+		}
+		t.Logf("%d processes in pods used %s of the pool and 1/%.0f of that off it, %s", processes, on, float64(on)/float64(max(off, 1)), off)
+		if off > bound {
+			t.Errorf("pods used %s off the pool, want %s at most, for %d processes", off, bound, processes)
+		}
+	}
+}
+
+// watchStorm starts an application beside the storm, and returns a function that ends the trace.
+func watchStorm(t *testing.T, c *host.Cluster, namespace string, pool cpuset.CPUSet) (end func(processes int)) {
+	t.Helper()
+	application := startApplication(t, c, namespace)
+	watch := watchCPUs(t, fixture.CPUs(t, allCPUs(t)).Difference(pool))
+	return func(processes int) {
+		t.Helper()
+		seen := watch("")
 		application.takeOut(seen)
 		for who, time := range seen.pods {
 			t.Errorf("%s was off the pool for %s", who, time)
 		}
 		t.Logf("of %d processes in pods, %d were seen off the pool; the host was there for %s", processes, len(seen.pods), seen.host)
 		application.report(t, c, seen)
-		return
-	}
-	const each = 250 * time.Microsecond
-	bound := time.Duration(processes) * each
-	var off, on time.Duration
-	for cpu := range after.Used {
-		if used := after.Used[cpu] - before.Used[cpu]; pool.Contains(cpu) {
-			on += used
-		} else {
-			off += used
-		}
-	}
-	t.Logf("%d processes in pods used %s of the pool and 1/%.0f of that off it, %s; the host used other CPUs for %s", processes, on, float64(on)/float64(max(off, 1)), off, seen.host)
-	if off > bound {
-		t.Errorf("pods used %s off the pool, want %s at most, for %d processes", off, bound, processes)
 	}
 }
 
