@@ -20,6 +20,7 @@ limitations under the License.
 package oci
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -96,7 +97,8 @@ func WriteLayer(dir string, tree *rootfs.Tree, date time.Time) (*Layer, error) {
 	digest, diffID := sha256.New(), sha256.New()
 	stream := gzip.NewWriter(io.MultiWriter(file, digest))
 	err = tree.Write(io.MultiWriter(stream, diffID), "", date)
-	if err := errors.Join(err, stream.Close(), file.Close()); err != nil {
+	// On a full disk all of them fail alike.
+	if err := cmp.Or(err, stream.Close(), file.Close()); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(file.Name())
