@@ -344,7 +344,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 				t.Errorf("%s was on the exclusive CPU %s for %s", who, has, time)
 			}
 		}
-		t.Logf("on the exclusive CPU %s were the pods %v, and the host for %s", has, seen.pods, seen.host)
+		t.Logf("on the exclusive CPU %s were the pods %v, and the host for %s", has, seen.pods, seen.allOfHost())
 	})
 	t.Run("when the CPU is given to another container", func(t *testing.T) {
 		in(t, vm)
@@ -407,7 +407,7 @@ func besideNextHolder(t *testing.T, c *host.Cluster, namespace, name string, has
 	time.Sleep(30 * time.Second) // the period that is traced
 	seen := watch(fixture.ContainerID(holder.Status.ContainerStatuses[0]))
 	maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(holder)) })
-	t.Logf("on CPU %s, from its holder's first instruction on, were the pods %v, and the host for %s", has, seen.pods, seen.host)
+	t.Logf("on CPU %s, from its holder's first instruction on, were the pods %v, and the host for %s", has, seen.pods, seen.allOfHost())
 	// The CPU manager drops the assignment when it comes round next, or before it makes another one.
 	deleteNow(t, c, holder)
 	return seen.pods

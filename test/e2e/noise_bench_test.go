@@ -204,7 +204,8 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, 
 	}
 	before := noiseAccount(b, p)
 	if kind.storm {
-		of := load{busy: 30, annotations: asks, requests: "cpu=10m memory=8Mi"}
+		of := stormLoad
+		of.busy = 30
 		if kind.file == "" {
 			of.annotations, of.requests = nil, "memory=8Mi"
 		}

@@ -198,22 +198,11 @@ func poolFile(cpu int) string {
 // the pool than TestStorm permits.
 func (r *soakRun) storm() {
 	namespace := fixture.Namespace(r, r.c.Client, "management")
-	account := func() (off time.Duration) {
-		usage, err := host.AllPodsUsage()
-		if err != nil {
-			r.Fatal(err)
-		}
-		for cpu, used := range usage.Used {
-			if cpu != r.plan.Pool {
-				off += used
-			}
-		}
-		return off
-	}
-	before := account()
+	pool := cpuset.New(r.plan.Pool)
+	before, _ := podsUsage(r, pool)
 	_, processes := storm(r, r.c, namespace, 15*time.Second, stormLoad)
-	if off, bound := account()-before, time.Duration(processes)*250*time.Microsecond; host.CgroupV1() && off > bound {
-		r.Errorf("pods used %s off the pool, want %s at most, for %d processes", off, bound, processes)
+	if after, _ := podsUsage(r, pool); host.CgroupV1() {
+		expectOff(r, after-before, processes)
 	}
 	r.state.Pods += processes / 2
 	if err := r.c.Client.CoreV1().Pods(namespace).DeleteCollection(r.Context(), *metav1.NewDeleteOptions(0), metav1.ListOptions{}); err != nil {

@@ -64,36 +64,44 @@ func TestStorm(t *testing.T) {
 	end(processes)
 }
 
-// stormLoad is the load of TestStorm and of the soak.
+// stormLoad is the load of TestStorm and of the soak; that of the noise has more busy pods.
 var stormLoad = load{busy: 6, annotations: asks, requests: "cpu=10m memory=8Mi"}
 
 // accountForStorm returns a function that ends the account, of so many processes.
 func accountForStorm(t *testing.T, _ *host.Cluster, _ string, pool cpuset.CPUSet) (end func(processes int)) {
 	t.Helper()
-	account := func() []time.Duration {
-		usage, err := host.AllPodsUsage()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return usage.Used
-	}
-	before := account()
+	offBefore, onBefore := podsUsage(t, pool)
 	return func(processes int) {
 		t.Helper()
-		const each = 250 * time.Microsecond
-		bound := time.Duration(processes) * each
-		var off, on time.Duration
-		for cpu, after := range account() {
-			if used := after - before[cpu]; pool.Contains(cpu) {
-				on += used
-			} else {
-				off += used
-			}
-		}
+		off, on := podsUsage(t, pool)
+		off, on = off-offBefore, on-onBefore
 		t.Logf("%d processes in pods used %s of the pool and 1/%.0f of that off it, %s", processes, on, float64(on)/float64(max(off, 1)), off)
-		if off > bound {
-			t.Errorf("pods used %s off the pool, want %s at most, for %d processes", off, bound, processes)
+		expectOff(t, off, processes)
+	}
+}
+
+// podsUsage returns how long all pods, deleted ones included, have run off a pool and on it.
+func podsUsage(t testing.TB, pool cpuset.CPUSet) (off, on time.Duration) {
+	t.Helper()
+	usage, err := host.AllPodsUsage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cpu, used := range usage.Used {
+		if pool.Contains(cpu) {
+			on += used
+		} else {
+			off += used
 		}
+	}
+	return off, on
+}
+
+// expectOff bounds how long so many processes of a storm were off the pool; see TestStorm.
+func expectOff(t testing.TB, off time.Duration, processes int) {
+	t.Helper()
+	if bound := time.Duration(processes) * 250 * time.Microsecond; off > bound {
+		t.Errorf("pods used %s off the pool, want %s at most, for %d processes", off, bound, processes)
 	}
 }
 
@@ -109,7 +117,7 @@ func watchStorm(t *testing.T, c *host.Cluster, namespace string, pool cpuset.CPU
 		for who, time := range seen.pods {
 			t.Errorf("%s was off the pool for %s", who, time)
 		}
-		t.Logf("of %d processes in pods, %d were seen off the pool; the host was there for %s", processes, len(seen.pods), seen.host)
+		t.Logf("of %d processes in pods, %d were seen off the pool; the host was there for %s", processes, len(seen.pods), seen.allOfHost())
 		application.report(t, c, seen)
 	}
 }
@@ -156,7 +164,7 @@ func (a *stormApplication) report(t *testing.T, c *host.Cluster, seen onCPUs) {
 		t.Errorf("the application ended on CPU %d, want %d", reading.CPU, a.cpu)
 	}
 	t.Logf("the application had CPU %d: %.0f involuntary switches a minute in %s; tasks of the host were on that CPU for %s",
-		a.cpu, reading.PerMinute(), reading.Spun.Round(time.Second), seen.hostOn[a.cpu])
+		a.cpu, reading.PerMinute(), reading.Spun.Round(time.Second), seen.host[a.cpu])
 }
 
 // load is what a storm is made of, beside pods that are probed, crash or end: so many busy pods, and

@@ -24,9 +24,16 @@ import (
 type onCPUs struct {
 	// pods are tasks of pods, by cgroup and command.
 	pods map[string]time.Duration
-	// host is the time of all other tasks, and hostOn that on each CPU.
-	host   time.Duration
-	hostOn map[int]time.Duration
+	// host is the time of all other tasks, by CPU.
+	host map[int]time.Duration
+}
+
+// allOfHost returns the time of these tasks on all CPUs.
+func (seen onCPUs) allOfHost() (all time.Duration) {
+	for _, time := range seen.host {
+		all += time
+	}
+	return all
 }
 
 // watchCPUs has the kernel trace which tasks run on some CPUs, until the function that it
@@ -241,7 +248,7 @@ func TestParseTrace(t *testing.T) {
 // sumUp follows tasks through cgroups, and adds up how long each runs. A task begins in the
 // cgroup of its parent, and stays there until it is attached to another.
 func sumUp(events []traceEvent, tasks map[int]string, begins string) onCPUs {
-	seen := onCPUs{pods: map[string]time.Duration{}, hostOn: map[int]time.Duration{}}
+	seen := onCPUs{pods: map[string]time.Duration{}, host: map[int]time.Duration{}}
 	begun := begins == ""
 	since := map[int]time.Duration{}
 	for _, event := range events {
@@ -268,8 +275,7 @@ func sumUp(events []traceEvent, tasks map[int]string, begins string) onCPUs {
 			case inPod:
 				seen.pods[cgroup+" ("+event.comm+")"] += event.at - begin
 			default:
-				seen.host += event.at - begin
-				seen.hostOn[event.cpu] += event.at - begin
+				seen.host[event.cpu] += event.at - begin
 			}
 		}
 	}
