@@ -162,7 +162,7 @@ was changed since, or built from changes that were not committed, is refused. --
 	flags.StringVar(&options.Source, "source", "", "URL of the source; by default that of each program's Go module")
 	flags.StringVar(&key, "key", "", "private key, ECDSA or Ed25519, in PEM, that signs SHA256SUMS")
 	flags.BoolVar(&verify, "verify", false, "do what images verify does before the directory is replaced")
-	flags.BoolVar(&check, "check", false, "write nothing: see before binaries are built that the rest can be had; --release says which images there are")
+	flags.BoolVar(&check, "check", false, "write nothing, and need no binaries: see that bases, key and emulators can be had; --release says which images there are")
 	flags.StringVar(&lock, "lock", "", "lock file of Debian packages; by default the one in this program")
 	flags.StringVar(&options.Store.Dir, "cache", defaultCache(), "directory that keeps Debian packages")
 	flags.StringVar(&options.Store.Mirror, "mirror", "", "URI of a Debian archive; by default those of the host's apt")
