@@ -7,7 +7,7 @@ root=$PWD
 
 scripts/gofmt.sh
 # A rule's prerequisites are expanded where it stands. A variable that is set below is empty there.
-if unset=$(make --no-print-directory --dry-run --warn-undefined-variables help 2>&1 >/dev/null | grep undefined); then
+if unset=$(LC_ALL=C make --no-print-directory --dry-run --warn-undefined-variables help 2>&1 >/dev/null | grep undefined); then
   echo "$unset" >&2
   exit 1
 fi
