@@ -42,6 +42,7 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 		t.Fatalf("without the file the container has weight %d and quota %v, so there is nothing to repair", usage.Weight, usage.Quota)
 	}
 	restart(t, c, pinning)
+	runtime := runtimeClient(t, c)
 	for i, want := range []struct {
 		millicores int64
 		quota      float64
@@ -56,6 +57,13 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 			// On cgroup v2, a runtime converts shares to weights in a way of its own.
 			if container.CPUs != want.cpus || container.Quota != want.quota || (host.CgroupV1() && container.Weight != shares) {
 				return fmt.Errorf("its container has CPUs %s, weight %d and quota %v, want %s, %d and %v", container.CPUs, container.Weight, container.Quota, want.cpus, shares, want.quota)
+			}
+			// The runtime writes the cgroup first and its own record last. A kubelet that ends in
+			// between has not repaired the container.
+			id := fixture.ContainerID(pods[i].Status.ContainerStatuses[0])
+			recorded, err := runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+			if got := recorded.GetStatus().GetResources().GetLinux().GetCpusetCpus(); err != nil || got != want.cpus {
+				return fmt.Errorf("the runtime has recorded the CPUs %q (%v), want %s", got, err, want.cpus)
 			}
 			whole, err := host.PodUsage(pods[i])
 			if err == nil && (whole.Weight != weight(shares) || whole.Quota != want.quota) {
