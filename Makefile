@@ -145,7 +145,7 @@ release: packages $(CARRY) $(IMAGES) ## Write a version of this project, VERSION
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins
 	@echo "building etcd, containerd, runc and the CNI plugins" >&2
-	@cd build/tools && GOBIN="$(CURDIR)/$(TOOLS)" go install -v -tags=seccomp tool 2>&1 | \
+	@cd build/tools && CGO_ENABLED=1 GOBIN="$(CURDIR)/$(TOOLS)" go install -v -tags=seccomp tool 2>&1 | \
 	  awk '/[ :]/ {print > "/dev/stderr"; next} ++n % 100 == 0 {print n " packages compiled, now " $$0 > "/dev/stderr"}'
 	@ln -sf server $(TOOLS)/etcd
 
