@@ -125,6 +125,9 @@ func compose(ctx context.Context, t *tree.Tree, dir string, from origin) (*compo
 		if _, err := c.Run(ctx, "read-tree", "-u", "--reset", s.Base); err != nil {
 			return nil, err
 		}
+		if err := c.dropRestrictions(ctx); err != nil {
+			return nil, err
+		}
 		if err := c.commitIndex(ctx, project.DropPrefix+strings.ToLower(message[:1])+message[1:]); err != nil {
 			return nil, err
 		}
@@ -205,6 +208,54 @@ func (c *composed) signed(message string) string {
 	return fmt.Sprintf("%s%s%s: %s\n%s: %s\n", message, separator, releaseTrailer, c.release, ontoTrailer, c.named)
 }
 
+// restrictions is upstream's list of what staging modules may import. hack/verify-imports.sh demands
+// that each of them is there.
+const restrictions = "staging/publishing/import-restrictions.yaml"
+
+// ofModule matches the entry of a module in restrictions.
+var ofModule = regexp.MustCompile(`(?m)^- baseImportPath: "(\./staging/src/[^"]+)"\n(?:(?: .*)?\n)*`)
+
+// dropRestrictions takes modules that are not there out of restrictions, in the index.
+func (c *composed) dropRestrictions(ctx context.Context) error {
+	name := filepath.Join(c.Dir, restrictions)
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	left := ofModule.ReplaceAllFunc(data, func(entry []byte) []byte {
+		if _, err := os.Stat(filepath.Join(c.Dir, string(ofModule.FindSubmatch(entry)[1]))); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return entry
+	})
+	if err := os.WriteFile(name, left, 0o644); err != nil {
+		return err
+	}
+	_, err = c.Run(ctx, "add", "--", restrictions)
+	return err
+}
+
+// vendorCycles is upstream's check that nothing in vendor imports what it is vendored into. This
+// project's modules do: they are in vendor, since updateVendor knows no other place for them, and
+// are of this very repository.
+const vendorCycles = "hack/verify-no-vendor-cycles.sh"
+
+// excuseModules has vendorCycles exclude this project's modules, and the packages of
+// k8s.io/kubernetes, which it sees only because these import them.
+func (c *composed) excuseModules() error {
+	name := filepath.Join(c.Dir, vendorCycles)
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	const excludes = `-exclude "`
+	return os.WriteFile(name, bytes.ReplaceAll(data, []byte(excludes), []byte(excludes+`^(workload\.openshift\.io|k8s\.io/kubernetes)/|`)), 0o755)
+}
+
 // staged is the directory of one of this project's modules in an export.
 func staged(module string) string { return filepath.Join(project.StagingDir, module) }
 
@@ -238,10 +289,14 @@ func (c *composed) addModules(ctx context.Context, t *tree.Tree) error {
 			return err
 		}
 	}
+	if err := c.excuseModules(); err != nil {
+		return err
+	}
 	return c.add(ctx, project.CarryPrefix+"add "+project.RootModule+" and "+project.CoreModule+`
 
 These packages are what the hooks of the following commits call. They come from the
-project that keeps the series, which has their tests.`)
+project that keeps the series, which has their tests. `+vendorCycles+`
+lets them import k8s.io/kubernetes.`)
 }
 
 // copySources copies the Go files below a directory that may be absent, relative to from.

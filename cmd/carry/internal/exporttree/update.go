@@ -242,7 +242,7 @@ func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error 
 		}
 	}
 	ours := func(file string) bool {
-		return slices.ContainsFunc([]string{project.RootModule, project.CoreModule}, func(module string) bool {
+		return file == vendorCycles || slices.ContainsFunc([]string{project.RootModule, project.CoreModule}, func(module string) bool {
 			return strings.HasPrefix(file, staged(module)+"/")
 		})
 	}

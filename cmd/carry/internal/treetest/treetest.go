@@ -70,7 +70,9 @@ func (c Checkout) AddRelease(name string, files map[string]string) *tree.Tree {
 	for path, content := range files {
 		c.Write(root+path, content)
 	}
-	c.Write(root+"go.work", "go 1.26.0\n\nuse .\n")
+	if files["go.work"] == "" {
+		c.Write(root+"go.work", "go 1.26.0\n\nuse .\n")
+	}
 	c.Write(root+"go.work.sum", "x\n")
 	c.Write(root+"go.mod", "module "+project.UpstreamModule+"\n\ngo 1.26.0\n")
 	g := t.Git()
