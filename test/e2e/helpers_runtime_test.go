@@ -17,6 +17,7 @@ limitations under the License.
 package e2e
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/criproxy"
+	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
 
 // throughProxy starts a proxy for a test, and has kubelets that start from now on reach the runtime
@@ -86,6 +88,18 @@ func runtimeClient(t *testing.T, c *host.Cluster) runtimeapi.RuntimeServiceClien
 	}
 	t.Cleanup(func() { _ = connection.Close() })
 	return runtimeapi.NewRuntimeServiceClient(connection)
+}
+
+// recordedCPUs returns the cpuset that the runtime has recorded of a pod's first container.
+func recordedCPUs(t *testing.T, runtime runtimeapi.RuntimeServiceClient, p *v1.Pod) (string, error) {
+	t.Helper()
+	id := fixture.ContainerID(p.Status.ContainerStatuses[0])
+	response, err := runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	resources := response.GetStatus().GetResources().GetLinux()
+	if err == nil && resources == nil {
+		err = errors.New("it reports no resources")
+	}
+	return resources.GetCpusetCpus(), err
 }
 
 // stopInRuntime stops a pod in the runtime, behind the kubelet's back, as crictl stopp does.

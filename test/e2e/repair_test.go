@@ -60,10 +60,8 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 			}
 			// The runtime writes the cgroup first and its own record last. A kubelet that ends in
 			// between has not repaired the container.
-			id := fixture.ContainerID(pods[i].Status.ContainerStatuses[0])
-			recorded, err := runtime.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
-			if got := recorded.GetStatus().GetResources().GetLinux().GetCpusetCpus(); err != nil || got != want.cpus {
-				return fmt.Errorf("the runtime has recorded the CPUs %q (%v), want %s", got, err, want.cpus)
+			if recorded, err := recordedCPUs(t, runtime, pods[i]); err != nil || recorded != want.cpus {
+				return fmt.Errorf("the runtime has recorded the CPUs %q (%v), want %s", recorded, err, want.cpus)
 			}
 			whole, err := host.PodUsage(pods[i])
 			if err == nil && (whole.Weight != weight(shares) || whole.Quota != want.quota) {

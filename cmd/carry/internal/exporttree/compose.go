@@ -125,10 +125,10 @@ func compose(ctx context.Context, t *tree.Tree, dir string, from origin) (*compo
 		if _, err := c.Run(ctx, "read-tree", "-u", "--reset", s.Base); err != nil {
 			return nil, err
 		}
-		if err := c.dropRestrictions(ctx); err != nil {
+		if err := c.dropRestrictions(); err != nil {
 			return nil, err
 		}
-		if err := c.commitIndex(ctx, project.DropPrefix+strings.ToLower(message[:1])+message[1:]); err != nil {
+		if err := c.add(ctx, project.DropPrefix+strings.ToLower(message[:1])+message[1:]); err != nil {
 			return nil, err
 		}
 	}
@@ -215,26 +215,16 @@ const restrictions = "staging/publishing/import-restrictions.yaml"
 // ofModule matches the entry of a module in restrictions.
 var ofModule = regexp.MustCompile(`(?m)^- baseImportPath: "(\./staging/src/[^"]+)"\n(?:(?: .*)?\n)*`)
 
-// dropRestrictions takes modules that are not there out of restrictions, in the index.
-func (c *composed) dropRestrictions(ctx context.Context) error {
-	name := filepath.Join(c.Dir, restrictions)
-	data, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	left := ofModule.ReplaceAllFunc(data, func(entry []byte) []byte {
-		if _, err := os.Stat(filepath.Join(c.Dir, string(ofModule.FindSubmatch(entry)[1]))); errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return entry
+// dropRestrictions takes modules that are not there out of restrictions.
+func (c *composed) dropRestrictions() error {
+	return c.rewrite(restrictions, func(list []byte) []byte {
+		return ofModule.ReplaceAllFunc(list, func(entry []byte) []byte {
+			if _, err := os.Stat(filepath.Join(c.Dir, string(ofModule.FindSubmatch(entry)[1]))); errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return entry
+		})
 	})
-	if err := os.WriteFile(name, left, 0o644); err != nil {
-		return err
-	}
-	_, err = c.Run(ctx, "add", "--", restrictions)
-	return err
 }
 
 // vendorCycles is upstream's check that nothing in vendor imports what it is vendored into. This
@@ -245,15 +235,22 @@ const vendorCycles = "hack/verify-no-vendor-cycles.sh"
 // excuseModules has vendorCycles exclude this project's modules, and the packages of
 // k8s.io/kubernetes, which it sees only because these import them.
 func (c *composed) excuseModules() error {
-	name := filepath.Join(c.Dir, vendorCycles)
+	const excludes = `-exclude "`
+	return c.rewrite(vendorCycles, func(script []byte) []byte {
+		return bytes.ReplaceAll(script, []byte(excludes), []byte(excludes+`^(workload\.openshift\.io|k8s\.io/kubernetes)/|`))
+	})
+}
+
+// rewrite changes a file of upstream's, which a release need not have, and leaves its mode.
+func (c *composed) rewrite(path string, change func([]byte) []byte) error {
+	name := filepath.Join(c.Dir, path)
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	const excludes = `-exclude "`
-	return os.WriteFile(name, bytes.ReplaceAll(data, []byte(excludes), []byte(excludes+`^(workload\.openshift\.io|k8s\.io/kubernetes)/|`)), 0o755)
+	return os.WriteFile(name, change(data), 0o644)
 }
 
 // staged is the directory of one of this project's modules in an export.
