@@ -112,17 +112,23 @@ func BenchmarkProfileCreate(b *testing.B) {
 			patched/time.Duration(blocks*pods), unpatched/time.Duration(blocks*pods), patched.Seconds()/unpatched.Seconds())
 	}
 	for kind, index := range map[string]string{"profile": "cpu", "allocs": "alloc_space"} {
-		args := []string{"tool", "pprof", "-top", "-cum", "-nodecount=80", "-sample_index=" + index}
-		for _, file := range files[kind][false] {
-			args = append(args, "-diff_base="+file)
-		}
-		output, err := exec.CommandContext(b.Context(), "go", append(args, files[kind][true]...)...).CombinedOutput()
-		if err != nil {
-			b.Fatalf("go tool pprof: %v: %s", err, output)
-		}
-		b.Logf("%s of the patched kube-apiserver less those of the unpatched one, for %d pods:\n%s", index, blocks*pods, output)
+		// pprof adds up the profiles that it is given, and takes one base: of several it would take the last.
+		base := filepath.Join(b.TempDir(), kind+".pb.gz")
+		pprof(b, append([]string{"-proto", "-output=" + base}, files[kind][false]...)...)
+		difference := pprof(b, append([]string{"-top", "-cum", "-nodecount=80", "-sample_index=" + index, "-diff_base=" + base}, files[kind][true]...)...)
+		b.Logf("%s of the patched kube-apiserver less those of the unpatched one, for %d pods:\n%s", index, blocks*pods, difference)
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// pprof runs go tool pprof, and returns what it prints.
+func pprof(b *testing.B, args ...string) []byte {
+	b.Helper()
+	output, err := exec.CommandContext(b.Context(), "go", append([]string{"tool", "pprof"}, args...)...).CombinedOutput()
+	if err != nil {
+		b.Fatalf("go tool pprof %s: %v: %s", strings.Join(args, " "), err, output)
+	}
+	return output
 }
 
 // sideName is what a kube-apiserver is called.
