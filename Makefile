@@ -366,7 +366,7 @@ bench: build $(CARRY) ## Measure the packages, and start and creation of pods ag
 	cd staging/src/workload.openshift.io/partition && go test -run=NONE -bench=. ./...
 	cd cmd/kubectl-partition && go test -run=NONE -bench=. ./lint
 	$(CARRY) build --upstream $(RELEASE) kubelet kube-apiserver
-	cd test/e2e && $(ALIKE) go test -count=1 -timeout=30m -run=NONE -bench=. -skip='^Benchmark(Noise|ManyNodes|ProfileCreate|Soak)$$' -benchtime=1x . -args $(E2E_ARGS)
+	cd test/e2e && $(ALIKE) go test -count=1 -timeout=30m -v -run=NONE -bench=. -skip='^Benchmark(Noise|ManyNodes|ProfileCreate|Soak)$$' -benchtime=1x . -args $(E2E_ARGS)
 
 # ROUNDS is how often each kind of node takes its turn of about two minutes.
 ROUNDS ?= 2
