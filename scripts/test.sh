@@ -43,7 +43,7 @@ find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 irrelevant() {
   local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test|tree-hash|update)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
   # Pages from which no test of a node reads anything.
-  local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$'
+  local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$|docs/user/noise[.]svg$'
   local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
   local conformance='build/coredns/|test/conformance/'
   # What carry does not do when it makes a tree and builds it.
