@@ -253,14 +253,6 @@ func soakPod(name string, pod soak.Pod) *v1.Pod {
 	return p
 }
 
-// millicores is what the containers of a pod that run at once ask for together.
-func millicores(pod soak.Pod) int64 {
-	if pod.Kind == soak.WithInit {
-		return 3 * pod.Millicores
-	}
-	return pod.Millicores
-}
-
 // awaitAll waits until all pods run, or have run if they crash.
 func (r *soakRun) awaitAll() {
 	for _, pod := range r.running.All() {
@@ -441,9 +433,9 @@ func (r *soakRun) checkWeights(after string) {
 		if !ours || pod.Kind == soak.Exclusive {
 			continue
 		}
-		sum += millicores(pod)
-		if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(shares(millicores(pod))) {
-			r.Errorf("after %s: pod %s has the weight %d (%v), want %d", after, p.Name, usage.Weight, err, weight(shares(millicores(pod))))
+		sum += pod.Request()
+		if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(shares(pod.Request())) {
+			r.Errorf("after %s: pod %s has the weight %d (%v), want %d", after, p.Name, usage.Weight, err, weight(shares(pod.Request())))
 		}
 	}
 	waitFor(r, 90*time.Second, "the class Burstable has the weight of its pods after "+after, func() error {

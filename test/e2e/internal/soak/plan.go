@@ -41,8 +41,17 @@ type Pod struct {
 	Kind        Kind
 	Partitioned bool
 	// Millicores is the cpu request of each container; zero means none. Ordinary pods have none:
-	// the exclusive container may take all that is allocatable.
+	// the exclusive container may take all that is allocatable. All pods of a round together fit
+	// the cores of the host.
 	Millicores int64
+}
+
+// Request is what the containers of a pod that run at once ask for together, in millicores.
+func (p Pod) Request() int64 {
+	if p.Kind == WithInit { // a sidecar and two containers
+		return 3 * p.Millicores
+	}
+	return p.Millicores
 }
 
 // Kind is what a pod is like.
@@ -111,6 +120,10 @@ var (
 	others  = []string{"containerd", "etcd", "kube-controller-manager", "kube-scheduler", "kube-proxy"}
 )
 
+// atMost is how many partitioned containers with a request a round has: those of two pods of each of
+// five kinds. Four kinds have one container, and [WithInit] has three.
+const atMost = 2 * (4 + 3)
+
 // Plan returns a round of a host that has the CPUs 0 to cpus-1, two at least.
 func Plan(seed uint64, number, cpus int) Round {
 	epoch, inEpoch := number/EpochLength, number%EpochLength
@@ -118,12 +131,13 @@ func Plan(seed uint64, number, cpus int) Round {
 	ofEpoch := rand.New(rand.NewPCG(seed, ^uint64(epoch)))
 	r := rand.New(rand.NewPCG(seed, uint64(number)))
 	round := Round{Number: number, Pool: ofEpoch.IntN(cpus)}
+	most := min(400, 1000*int64(cpus)/atMost)
 	for _, kind := range []Kind{Burstable, Limited, BestEffort, WithInit, HostNetwork, Crashing} {
 		for _, partitioned := range []bool{true, false} {
 			for range 1 + r.IntN(2) {
 				pod := Pod{Kind: kind, Partitioned: partitioned}
 				if partitioned && kind != BestEffort {
-					pod.Millicores = 10 * (1 + r.Int64N(40))
+					pod.Millicores = 10 * (1 + r.Int64N(most/10))
 				}
 				round.Pods = append(round.Pods, pod)
 			}

@@ -102,3 +102,17 @@ func TestEveryRoundHasPodsOfEveryKind(t *testing.T) {
 		}
 	}
 }
+
+func TestThePodsOfARoundFitTheHost(t *testing.T) {
+	for _, cpus := range []int{2, 3, 8} {
+		for number := range 100 * EpochLength {
+			var sum int64
+			for _, pod := range Plan(5, number, cpus).Pods {
+				sum += pod.Request()
+			}
+			if most := 1000 * int64(cpus); sum > most {
+				t.Errorf("of %d CPUs, round %d has pods that ask for %d millicores, and the host has %d", cpus, number, sum, most)
+			}
+		}
+	}
+}
