@@ -218,7 +218,9 @@ func resizeMemory(t testing.TB, c *host.Cluster, namespace, name, request, limit
 	if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
 		return err
 	}
-	waitFor(t, 30*time.Second, "pod "+name+" is resized", func() error {
+	// A kubelet that finds the new size at its start looks at it 30 seconds later, if not all its sources
+	// of pods are ready yet (initialRetryDelay in upstream's pkg/kubelet/allocation/allocation_manager.go).
+	waitFor(t, time.Minute, "pod "+name+" is resized", func() error {
 		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
