@@ -234,14 +234,23 @@ func Below(pod *v1.Pod) (map[string]Usage, error) {
 // AllPodsUsage reads the cgroup of all pods, which also counts the CPU time of deleted pods.
 func AllPodsUsage() (Usage, error) { return usage(qosCgroup("")) }
 
+// ClassCgroups returns the cgroups in which those of pods are: the one of all pods, and those of the
+// classes Burstable and BestEffort. They are paths in each hierarchy.
+func ClassCgroups() (paths []string) {
+	for _, class := range []string{"", "burstable", "besteffort"} {
+		paths = append(paths, qosCgroup(class))
+	}
+	return paths
+}
+
 // PodCgroups returns the cgroups of all pods, as paths in the hierarchy of cpusets.
 func PodCgroups() (paths []string, err error) {
-	for _, class := range []string{"", "burstable", "besteffort"} {
-		pattern := "pod*"
-		if bySystemd() {
-			pattern = "kubepods*-pod*.slice"
-		}
-		found, err := filepath.Glob(filepath.Join(cpusetRoot(), qosCgroup(class), pattern))
+	pattern := "pod*"
+	if bySystemd() {
+		pattern = "kubepods*-pod*.slice"
+	}
+	for _, class := range ClassCgroups() {
+		found, err := filepath.Glob(filepath.Join(cpusetRoot(), class, pattern))
 		if err != nil {
 			return nil, err
 		}

@@ -434,8 +434,9 @@ func (r *soakRun) checkWeights(after string) {
 			continue
 		}
 		sum += pod.Request()
-		if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(shares(pod.Request())) {
-			r.Errorf("after %s: pod %s has the weight %d (%v), want %d", after, p.Name, usage.Weight, err, weight(shares(pod.Request())))
+		want := weight(shares(pod.Request()))
+		if usage, err := host.PodUsage(p); err != nil || usage.Weight != want {
+			r.Errorf("after %s: pod %s has the weight %d (%v), want %d", after, p.Name, usage.Weight, err, want)
 		}
 	}
 	waitFor(r, 90*time.Second, "the class Burstable has the weight of its pods after "+after, func() error {
@@ -450,7 +451,7 @@ func (r *soakRun) checkWeights(after string) {
 // cgroups returns the cgroups of pods, of all controllers. Those of all pods and of a QoS class are
 // left out: the runtime makes some of them for the first pod of that class, and they stay.
 func (r *soakRun) cgroups() (found []string) {
-	classes := []string{"burstable", "besteffort", "kubepods-burstable.slice", "kubepods-besteffort.slice"}
+	classes := host.ClassCgroups()
 	for _, pattern := range []string{"/sys/fs/cgroup/kubepods*", "/sys/fs/cgroup/*/kubepods*"} {
 		roots, err := filepath.Glob(pattern)
 		if err != nil {
@@ -461,7 +462,8 @@ func (r *soakRun) cgroups() (found []string) {
 				if errors.Is(err, fs.ErrNotExist) {
 					return nil // it has just gone
 				}
-				if err == nil && entry.IsDir() && path != root && !slices.Contains(classes, entry.Name()) {
+				ofClass := func(class string) bool { return strings.HasSuffix(path, "/"+class) }
+				if err == nil && entry.IsDir() && !slices.ContainsFunc(classes, ofClass) {
 					found = append(found, path)
 				}
 				return err

@@ -120,9 +120,22 @@ var (
 	others  = []string{"containerd", "etcd", "kube-controller-manager", "kube-scheduler", "kube-proxy"}
 )
 
-// atMost is how many partitioned containers with a request a round has: those of two pods of each of
-// five kinds. Four kinds have one container, and [WithInit] has three.
-const atMost = 2 * (4 + 3)
+// A round has one to mostOfAKind partitioned pods of each of these kinds, and as many ordinary ones.
+var kinds = []Kind{Burstable, Limited, BestEffort, WithInit, HostNetwork, Crashing}
+
+const mostOfAKind = 2
+
+// mostMillicores returns the largest request of a container with which the partitioned pods of any
+// round fit the cores of so many CPUs together. It is not beyond 400.
+func mostMillicores(cpus int) int64 {
+	var containers int64
+	for _, kind := range kinds {
+		if kind != BestEffort {
+			containers += mostOfAKind * Pod{Kind: kind, Millicores: 1}.Request()
+		}
+	}
+	return min(400, 1000*int64(cpus)/containers)
+}
 
 // Plan returns a round of a host that has the CPUs 0 to cpus-1, two at least.
 func Plan(seed uint64, number, cpus int) Round {
@@ -131,10 +144,10 @@ func Plan(seed uint64, number, cpus int) Round {
 	ofEpoch := rand.New(rand.NewPCG(seed, ^uint64(epoch)))
 	r := rand.New(rand.NewPCG(seed, uint64(number)))
 	round := Round{Number: number, Pool: ofEpoch.IntN(cpus)}
-	most := min(400, 1000*int64(cpus)/atMost)
-	for _, kind := range []Kind{Burstable, Limited, BestEffort, WithInit, HostNetwork, Crashing} {
+	most := mostMillicores(cpus)
+	for _, kind := range kinds {
 		for _, partitioned := range []bool{true, false} {
-			for range 1 + r.IntN(2) {
+			for range 1 + r.IntN(mostOfAKind) {
 				pod := Pod{Kind: kind, Partitioned: partitioned}
 				if partitioned && kind != BestEffort {
 					pod.Millicores = 10 * (1 + r.Int64N(most/10))
