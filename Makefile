@@ -397,8 +397,8 @@ SOAK       ?= 1
 SEED       ?=
 ROUND      ?=
 SOAK_STATE ?= $(OUT)/soak
-# What parts are made of: the release, and all files that are not documentation, committed or not.
-SOAK_CONTENT = $(RELEASE)-$$(git -C "$(CURDIR)" ls-tree -r "$$("$(CURDIR)/scripts/tree-hash.sh")" | awk -F '\t' '$$2 !~ "^docs/|[.]md$$"' | git hash-object --stdin | cut -c -12)
+# What parts are made of: the release, and what they work on, however long they are.
+SOAK_CONTENT = $(RELEASE)-$$("$(CURDIR)/scripts/content.sh" $(RELEASE) soak SOAK= SEED= ROUND= SOAK_STATE= | cut -c -12)
 .PHONY: soak
 soak: build ## Run pods, restarts, and changes of pools on a node for SOAK=1 hours, and look for leaks, drift and growth
 	cd test/e2e && $(ALIKE) go test -count=1 -timeout=$$(awk 'BEGIN {print int(60 * $(SOAK)) + 30}')m -v -run=NONE -bench='^BenchmarkSoak$$' -benchtime=1x . -args $(E2E_ARGS) \

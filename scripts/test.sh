@@ -8,9 +8,8 @@
 # end within 45. What takes longer is part of test-all alone.
 #
 # A part that has passed for this content of the tree, with the same arguments, is not run again
-# by test-all, whichever checkout it passed in; FORCE=1 runs it all the same. The content is that
-# of all files, apart from those that cannot change what the part does (see irrelevant), and the
-# commands that make would run.
+# by test-all, whichever checkout it passed in; FORCE=1 runs it all the same. scripts/content.sh says
+# what the content is.
 # _output/results has a line for each part that ran: time, commit, target, part, result (ok, FAILED,
 # skipped with the reason, or ended with the run) and seconds. PART is an expression of the names
 # of those that are to run; empty means all.
@@ -28,7 +27,6 @@ beside=${4:-}
 mkdir -p _output
 results=_output/results
 
-tree=$(scripts/tree-hash.sh)
 commit=$(git rev-parse --short HEAD)
 if [[ -n $(git status --porcelain) ]]; then
   commit+=+changes
@@ -37,44 +35,11 @@ passed=${XDG_CACHE_HOME:-$HOME/.cache}/workload-partitioning/passed
 mkdir -p "$passed"
 find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 
-# irrelevant TARGET prints an expression of the paths that neither the commands of a target nor
-# what they build and run read. A path belongs here only if that is plain: what is missing costs
-# time, and what is wrong costs the truth.
-irrelevant() {
-  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test|tree-hash|update)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
-  # Pages from which no test of a node reads anything.
-  local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$|docs/user/noise[.]svg$'
-  local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
-  local conformance='build/coredns/|test/conformance/'
-  # What carry does not do when it makes a tree and builds it.
-  local carry='cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/'
-  case $1 in
-    verify | preview) echo "^($beside|$conformance|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|test/)" ;;
-    rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
-    e2e) echo "^($beside|$conformance|$carry|patches/openshift/)" ;;
-    conformance-* | node-compare) echo "^($beside|$carry|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
-    # These are tests below cmd.
-    e2e-plugin) echo "^($text|$conformance|$carry|cmd/images/|operators/|patches/openshift/|test/e2e/)" ;;
-    e2e-*) echo "^($beside|$conformance|$carry|cmd/images/|patches/openshift/)" ;;
-    operators-*) echo "^(${text/operators-\[a-z\]+|/}|$conformance|$carry|patches/openshift/)" ;;
-    *) echo '^$' ;;
-  esac
-}
-
 # stamp TARGET ARGUMENTS prints the file that says that a part has passed for this content.
 # make test runs some parts with fewer tests, and these are not the same part.
 stamp() {
-  local content commands words=$* named=.
-  commands=$(make --no-print-directory --dry-run "RELEASE=$release" "$@" | sed "s|$PWD|.|g")
-  # What runs on nodes reads nothing of a release that its commands do not name.
-  case $1 in e2e* | conformance-* | node-compare | operators-*) named=$commands ;; esac
-  content=$({
-    git ls-tree -r "$tree" | named=$named awk -F '\t' -v irrelevant="$(irrelevant "$1")" '
-      $2 ~ irrelevant {next}
-      match($2, "^build/releases/[^/]+/") && !index(ENVIRON["named"], substr($2, 16, RLENGTH - 16)) && ENVIRON["named"] != "." {next}
-      {print}'
-    echo "$commands"
-  } | git hash-object --stdin)
+  local content words=$*
+  content=$(scripts/content.sh "$release" "$@")
   mkdir -p "$passed/$content-$release"
   echo "$passed/$content-$release/${words//[^[:alnum:].]/-}"
 }

@@ -56,16 +56,16 @@ func TestEachTestOfVMsIsRunByATarget(t *testing.T) {
 	}
 }
 
-// make test-all forgets nothing that it should: no test of a node reads a page that scripts/test.sh says is
+// make test-all forgets nothing that it should: no test of a node reads a page that scripts/content.sh says is
 // irrelevant to them.
 func TestTestsOfNodesReadNoIrrelevantPage(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "scripts/test.sh"))
+	text, err := os.ReadFile(filepath.Join(root, "scripts/content.sh"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile(`(?m)^  local pages='(docs/user/.*)'$`).FindStringSubmatch(string(text))
 	if found == nil {
-		t.Fatal("scripts/test.sh has no list of pages")
+		t.Fatal("scripts/content.sh has no list of pages")
 	}
 	irrelevant, pages := regexp.MustCompile("^"+found[1]), 0
 	all, err := filepath.Glob(filepath.Join(root, "docs/user/*.md"))
@@ -95,7 +95,7 @@ func TestTestsOfNodesReadNoIrrelevantPage(t *testing.T) {
 		}
 		pages++
 		if file := read[name]; file != "" {
-			t.Errorf("%s reads %s, which scripts/test.sh takes for irrelevant", file, name)
+			t.Errorf("%s reads %s, which scripts/content.sh takes for irrelevant", file, name)
 		}
 	}
 	if pages < 10 || len(read) < 6 {

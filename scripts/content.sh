@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# content.sh RELEASE TARGET [ARGUMENTS] names what make TARGET works on: a hash of all files of the
+# work tree, also of those not committed yet, and of the commands that make would run. Files that
+# cannot change what the target does are left out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+release=$1
+shift
+
+# irrelevant TARGET prints an expression of the paths that neither the commands of a target nor
+# what they build and run read. A path belongs here only if that is plain: what is missing costs
+# time, and what is wrong costs the truth.
+irrelevant() {
+  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|content|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test|update)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
+  # Pages from which no test of a node reads anything.
+  local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$|docs/user/noise[.]svg$'
+  local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
+  local conformance='build/coredns/|test/conformance/'
+  # What carry does not do when it makes a tree and builds it.
+  local carry='cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/'
+  case $1 in
+    verify | preview) echo "^($beside|$conformance|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|test/)" ;;
+    rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
+    e2e) echo "^($beside|$conformance|$carry|patches/openshift/)" ;;
+    conformance-* | node-compare) echo "^($beside|$carry|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
+    # These are tests below cmd.
+    e2e-plugin) echo "^($text|$conformance|$carry|cmd/images/|operators/|patches/openshift/|test/e2e/)" ;;
+    e2e-*) echo "^($beside|$conformance|$carry|cmd/images/|patches/openshift/)" ;;
+    # What other benchmarks and the tests share with it is relevant to it.
+    soak) echo "^($text|docs/|cmd/.*_test[.]go$|operators/|build/controller-gen/|$conformance|$carry|cmd/images/|patches/openshift/|test/(workloadpartitioning|e2e/vm|e2e/internal/noise)/)" ;;
+    operators-*) echo "^(${text/operators-\[a-z\]+|/}|$conformance|$carry|patches/openshift/)" ;;
+    *) echo '^$' ;;
+  esac
+}
+
+mkdir -p _output
+index=$(mktemp -u _output/index.XXXXXX)
+trap 'rm -f "$index"' EXIT
+cp "$(git rev-parse --git-path index)" "$index"
+GIT_INDEX_FILE=$index git add --all
+tree=$(GIT_INDEX_FILE=$index git write-tree)
+
+commands=$(make --no-print-directory --dry-run "RELEASE=$release" "$@" | sed "s|$PWD|.|g")
+# What runs on nodes reads nothing of a release that its commands do not name.
+named=.
+case $1 in e2e* | conformance-* | node-compare | operators-* | soak) named=$commands ;; esac
+{
+  git ls-tree -r "$tree" | named=$named awk -F '\t' -v irrelevant="$(irrelevant "$1")" '
+    $2 ~ irrelevant {next}
+    match($2, "^build/releases/[^/]+/") && !index(ENVIRON["named"], substr($2, 16, RLENGTH - 16)) && ENVIRON["named"] != "." {next}
+    {print}'
+  echo "$commands"
+} | git hash-object --stdin
