@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -223,7 +224,7 @@ func compareCreation(b *testing.B, c *host.Cluster, blocks, rounds int, after fu
 
 // deletePods deletes all pods of a namespace, without a grace period. One request for all of them
 // would take longer than requests may, where there are thousands.
-func deletePods(b *testing.B, client *kubernetes.Clientset, namespace string) {
+func deletePods(b testing.TB, client *kubernetes.Clientset, namespace string) {
 	b.Helper()
 	list, err := client.CoreV1().Pods(namespace).List(b.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -232,7 +233,10 @@ func deletePods(b *testing.B, client *kubernetes.Clientset, namespace string) {
 	errs := make([]error, len(list.Items))
 	const atOnce = 16
 	workqueue.ParallelizeUntil(b.Context(), atOnce, len(list.Items), func(i int) {
-		errs[i] = client.CoreV1().Pods(namespace).Delete(b.Context(), list.Items[i].Name, *metav1.NewDeleteOptions(0))
+		err := client.CoreV1().Pods(namespace).Delete(b.Context(), list.Items[i].Name, *metav1.NewDeleteOptions(0))
+		if !apierrors.IsNotFound(err) { // one that was ending has gone
+			errs[i] = err
+		}
 	})
 	if err := errors.Join(errs...); err != nil {
 		b.Fatal(err)

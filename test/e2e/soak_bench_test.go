@@ -173,7 +173,7 @@ func (r *soakRun) run(b *testing.B) {
 		r.check(event.String())
 	}
 	r.remove(soak.Exclusive) // the next round may have its CPU in the pool
-	deletePods(b, r.c.Client, r.namespace)
+	deletePods(r, r.c.Client, r.namespace)
 	quietNode(r, r.c)
 	waitFor(r, time.Minute, "the round leaves no cgroups and no shims", func() error {
 		if now := r.cgroups(); !slices.Equal(now, cgroups) {
