@@ -32,6 +32,7 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 )
 
 func TestACleanNodeHasNoFindings(t *testing.T) {
@@ -360,7 +361,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 			}
 		}, "is not a regular file of at most 10485760 bytes"},
 		"the record has no end": {func(n *tree) {
-			if err := os.Truncate(filepath.Join(n.dir, "var/lib/kubelet/workload_partitioning_state"), maxFile+1); err != nil {
+			if err := os.Truncate(filepath.Join(n.dir, "var/lib/kubelet/workload_partitioning_state"), kubeletstate.MaxFile+1); err != nil {
 				n.t.Fatal(err)
 			}
 		}, "is not a regular file of at most 10485760 bytes"},
@@ -477,7 +478,7 @@ func TestCommandLineOfTheKubeletIsRead(t *testing.T) {
 		"of one with all in its file": {"--v\x002\x00--config=/etc/kubelet.yaml\x00--root-dir=/data\x00",
 			CommandLine{Root: "/data", Configuration: "/etc/kubelet.yaml"}},
 		"of one with flags beside it": {"--reserved-cpus=0\x00--config-dir\x00/etc/kubelet.d\x00--container-runtime-endpoint=/run/own.sock\x00",
-			CommandLine{Root: "/var/lib/kubelet", Configuration: "/var/lib/kubelet/config.yaml", Endpoint: "/run/own.sock", Changing: []string{"--config-dir", "--reserved-cpus"}}},
+			CommandLine{Root: "/var/lib/kubelet", Configuration: "/var/lib/kubelet/config.yaml", ConfigurationDir: "/etc/kubelet.d", Endpoint: "/run/own.sock", Changing: []string{"--reserved-cpus"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := sample(t, false, true)

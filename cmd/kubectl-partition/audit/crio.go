@@ -25,6 +25,7 @@ import (
 
 	toml "github.com/pelletier/go-toml/v2"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
 
@@ -59,7 +60,7 @@ func (h Host) crio() (c crio, err error) {
 	byName := map[string]crioWorkload{}
 	c.files = map[string]string{}
 	for _, path := range append([]string{h.at(crioFile)}, dropIns...) {
-		data, err := readFile(path)
+		data, err := kubeletstate.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -28,7 +28,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/big"
 	"os"
@@ -94,27 +93,6 @@ func (h Host) pools(online cpuset.CPUSet) (pools partition.Pools, notes []string
 func readText(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	return string(bytes.TrimSpace(data)), err
-}
-
-// maxFile is the largest file that is read, in bytes.
-const maxFile = 10 << 20
-
-// readFile returns a file of the node's disk. One that is not regular, such as a pipe, or larger
-// than maxFile is an error.
-func readFile(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", path, maxFile)
-	}
-	return io.ReadAll(io.LimitReader(file, maxFile))
 }
 
 // gone reports whether an error means that a cgroup or a process has ended, which may happen at

@@ -30,9 +30,7 @@ import (
 
 	"github.com/prometheus/procfs"
 	"github.com/spf13/pflag"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/kubelet/config/v1beta1"
-	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 )
@@ -59,7 +57,7 @@ type kubeletFlags struct {
 }
 
 // changing are these flags.
-var changing = []string{"config-dir", "cpu-manager-policy", "cpu-manager-policy-options", "enforce-node-allocatable", "feature-gates",
+var changing = []string{"cpu-manager-policy", "cpu-manager-policy-options", "enforce-node-allocatable", "feature-gates",
 	"kube-reserved", "kube-reserved-cgroup", "reserved-cpus", "system-reserved", "system-reserved-cgroup"}
 
 // parse reads a kubelet's command line, and skips the flags that are of no interest here.
@@ -121,6 +119,8 @@ type CommandLine struct {
 	// Root is its root directory, and Configuration its configuration file. What the command line
 	// does not name, or where no kubelet runs, is as kubeadm has it.
 	Root, Configuration string
+	// ConfigurationDir is the directory of its drop-ins; empty if it has none.
+	ConfigurationDir string
 	// Endpoint is the runtime's, with or without a scheme; empty if the configuration says it.
 	Endpoint string
 	// Changing are the flags by which the kubelet has other settings about pools than Configuration
@@ -132,7 +132,10 @@ type CommandLine struct {
 // that audit nothing.
 func (h Host) FindKubelet() CommandLine {
 	_, flags := h.withDefaults().findKubelet()
-	return CommandLine{cmp.Or(flags.rootDir, defaultKubeletRoot), cmp.Or(flags.config, defaultKubeletConfig), flags.endpoint, flags.changing}
+	return CommandLine{
+		Root: cmp.Or(flags.rootDir, defaultKubeletRoot), Configuration: cmp.Or(flags.config, defaultKubeletConfig), ConfigurationDir: flags.configDir,
+		Endpoint: flags.endpoint, Changing: flags.changing,
+	}
 }
 
 // findKubelet returns the process of the kubelet and its flags: one of root's whose program or
@@ -185,50 +188,27 @@ func (h Host) isHosts(process procfs.Proc) bool {
 	return service || namespace == "" || namespace == h.hostNamespace()
 }
 
-// read reads the configuration as the kubelet does: the file, then each drop-in in the order of
-// their paths, as a merge patch (cmd/kubelet/app/server.go, mergeKubeletConfigurations).
+// read reads the configuration, with the drop-ins of a directory.
 func (k *kubelet) read(h Host, file, dir string) error {
 	if file == "" {
 		return nil // all is in flags
 	}
-	merged, err := readYAML(h.at(file))
+	inRoot := ""
+	if dir != "" {
+		inRoot = h.at(dir)
+	}
+	merged, dropIns, err := kubeletstate.Configuration(h.at(file), inRoot)
 	if err != nil {
 		return fmt.Errorf("kubelet configuration: %w", err)
 	}
 	k.Source = file
-	if dir != "" {
-		err := filepath.WalkDir(h.at(dir), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || filepath.Ext(path) != ".conf" {
-				return err
-			}
-			patch, err := readYAML(path)
-			if err != nil {
-				return err
-			}
-			k.Source += ", " + filepath.Join(dir, entry.Name())
-			merged, err = jsonpatch.MergePatch(merged, patch)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("kubelet configuration, drop-ins in %s: %w", dir, err)
-		}
+	for _, path := range dropIns {
+		k.Source += ", " + filepath.Join(dir, strings.TrimPrefix(path, inRoot))
 	}
 	if err := json.Unmarshal(merged, &k.Config); err != nil {
 		return fmt.Errorf("kubelet configuration %s: %w", k.Source, err)
 	}
 	return nil
-}
-
-func readYAML(path string) ([]byte, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-	data, err = yaml.YAMLToJSON(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return data, nil
 }
 
 // useConfigz replaces the configuration by that of the running kubelet: the answer of its
@@ -287,7 +267,7 @@ func (k *kubelet) sharesReservedCPUs() (value string, off bool) {
 // checkpoint reads the CPU manager's checkpoint; the zero value means that there is none.
 func (h Host) checkpoint(k *kubelet) (*kubeletstate.Checkpoint, error) {
 	path := h.at(filepath.Join(k.Root, kubeletstate.CheckpointName))
-	data, err := readFile(path)
+	data, err := kubeletstate.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &kubeletstate.Checkpoint{}, nil
 	}
@@ -305,7 +285,7 @@ func (h Host) checkpoint(k *kubelet) (*kubeletstate.Checkpoint, error) {
 // there is none.
 func (h Host) record(k *kubelet) (*partition.Record, error) {
 	path := h.at(filepath.Join(k.Root, partition.RecordName))
-	data, err := readFile(path)
+	data, err := kubeletstate.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -15,7 +15,8 @@ limitations under the License.
 */
 
 // Package kubeletstate reads what a kubelet keeps in its root directory: the CPU manager's
-// checkpoint, the record of workload partitioning, and what is allocated to pods.
+// checkpoint, the record of workload partitioning, and what is allocated to pods. It also reads
+// the kubelet's configuration.
 package kubeletstate
 
 import (

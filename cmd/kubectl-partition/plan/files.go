@@ -47,8 +47,9 @@ import (
 type Files struct {
 	// Present is the pinning file, Checkpoint the CPU manager's, Record the kubelet's.
 	Present, Checkpoint, Record string
-	// Configuration is the kubelet's configuration (kubelet.config.k8s.io/v1beta1).
-	Configuration string
+	// Configuration is the kubelet's configuration (kubelet.config.k8s.io/v1beta1), and
+	// ConfigurationDir the directory of its drop-ins.
+	Configuration, ConfigurationDir string
 	// Online and Isolated have CPU lists, as /sys/devices/system/cpu has them.
 	Online, Isolated string
 	// Allocated is upstream's checkpoint of what is allocated to pods.
@@ -67,8 +68,9 @@ type Files struct {
 	OnHost bool
 }
 
-// InDirectory returns the files of a directory with copies of a node's files. Those that are not
-// there are left out, but for the pinning file: a node without it has none.
+// InDirectory returns the files of a directory with copies of a node's files; its config.d has the
+// kubelet's drop-ins. Those that are not there are left out, but for the pinning file: a node
+// without it has none.
 func InDirectory(directory string) Files {
 	at := func(name string) string {
 		path := filepath.Join(directory, name)
@@ -79,7 +81,7 @@ func InDirectory(directory string) Files {
 	}
 	return Files{
 		Present: filepath.Join(directory, filepath.Base(partition.PinningFilePath)), Checkpoint: at(kubeletstate.CheckpointName), Record: at(partition.RecordName),
-		Configuration: at("config.yaml"), Online: at("online"), Isolated: at("isolated"), Allocated: at(kubeletstate.AllocatedName), Pods: at("pods.json"), Object: at("node.json"),
+		Configuration: at("config.yaml"), ConfigurationDir: at("config.d"), Online: at("online"), Isolated: at("isolated"), Allocated: at(kubeletstate.AllocatedName), Pods: at("pods.json"), Object: at("node.json"),
 	}
 }
 
@@ -104,7 +106,15 @@ func (f Files) Read(n *Node) error {
 		{f.Online, func(data []byte) error { return readCPUs(data, &n.Online) }, nil},
 		{f.Isolated, func(data []byte) error { return readCPUs(data, &n.Isolated) }, func() {}}, // older kernels lack it
 		{f.Present, func(data []byte) error { n.Present = There(data); return nil }, func() { n.Present = Absent() }},
-		{f.Configuration, func(data []byte) (err error) { n.Configuration, err = ParseConfiguration(data); return err }, nil},
+		{f.Configuration, func(data []byte) (err error) {
+			if f.ConfigurationDir != "" {
+				if data, _, err = kubeletstate.Configuration(f.Configuration, f.ConfigurationDir); err != nil {
+					return err
+				}
+			}
+			n.Configuration, err = ParseConfiguration(data)
+			return err
+		}, nil},
 		{f.Checkpoint, func(data []byte) error { n.Checkpoint = kubeletstate.ParseCheckpoint(data); return nil }, func() { n.Checkpoint = &kubeletstate.Checkpoint{} }},
 		{f.Record, func(data []byte) (err error) {
 			n.Record, err = kubeletstate.ParseRecord(data)

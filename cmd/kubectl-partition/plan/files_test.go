@@ -175,10 +175,15 @@ func TestDirectoryHasCopiesOfANodesFiles(t *testing.T) {
 	if !n.Present.Known || n.Present.Data != nil || n.Checkpoint != nil || n.Configuration != nil || n.Record != nil {
 		t.Errorf("what is not in the directory is %+v", n)
 	}
+	write(t, directory, map[string]string{"config.yaml": "cpuManagerPolicy: none\npodLogsDir: /logs\n", "config.d/20.conf": "cpuManagerPolicy: static\n", "config.d/10.conf": "cpuManagerPolicy: x\n", "config.d/30.yaml": "podLogsDir: /x\n"})
+	if err := InDirectory(directory).Read(&n); err != nil || n.Configuration.CPUManagerPolicy != "static" || n.Configuration.PodLogsDir != "/logs" {
+		t.Errorf("with drop-ins the configuration is %+v (%v)", n.Configuration, err)
+	}
 	for name, test := range map[string]struct{ file, content, want string }{
 		"a Node's name that is none": {"node.json", `{"metadata": {"name": "$(rm)"}}`, `metadata.name "$(rm)" is not the name of a Node`},
 		"pods of another node":       {"pods.json", `{"items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "other"}}]}`, `none of the 1 pods is on node "worker-1"`},
 		"CPUs that are none":         {"online", "x", `"x" is not a CPU`},
+		"a drop-in that is none":     {"config.d/20.conf", "[", "did not find expected node content"},
 		"no JSON":                    {kubeletstate.AllocatedName, "{", "unexpected end"},
 	} {
 		t.Run(name, func(t *testing.T) {

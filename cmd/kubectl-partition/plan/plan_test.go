@@ -342,8 +342,8 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 			actions: []string{"Move ordinary pods 1-3>2-3 n/ordinary"}, problems: []string{"Warning PresentFileNotInEffect"}, shared: "2-3", reserved: "0-1", allocatable: 2000},
 		"the kubelet has not read the present file, and nothing is known of pods": {state: state{present: "0-1", recorded: "0", shared: "1-3", change: func(n *Node) { n.Pods = nil }}, wanted: "0-1", verdict: Unknown,
 			actions: []string{"Move ordinary pods 1-3>2-3", "Move pods of type management >0-1"}, problems: []string{"Warning PresentFileNotInEffect", "Unknown PodsUnknown"}, shared: "2-3", reserved: "0-1", allocatable: 2000},
-		"flags change what the configuration says": {state: state{present: "0", shared: "1-3", change: func(n *Node) { n.Changing = "--config-dir" }}, wanted: "0", verdict: Unknown,
-			problems: []string{"Unknown KubeletConfigurationUnknown"}, shared: "1-3", reserved: "0", allocatable: 3000, wantText: "--config-dir"},
+		"flags change what the configuration says": {state: state{present: "0", shared: "1-3", change: func(n *Node) { n.Changing = "--reserved-cpus" }}, wanted: "0", verdict: Unknown,
+			problems: []string{"Unknown KubeletConfigurationUnknown"}, shared: "1-3", reserved: "0", allocatable: 3000, wantText: "--reserved-cpus"},
 		"no kubelet has read the present file": {state: state{present: "0", recorded: "-", shared: "0-3", change: func(n *Node) { n.Pods, n.NoRecord = nil, true }}, wanted: "0", verdict: Unknown,
 			actions: []string{"Move ordinary pods 0-3>1-3", "Move pods of type management >0"}, problems: []string{"Warning PresentFileNotInEffect", "Unknown PodsUnknown"}, shared: "1-3", reserved: "0", allocatable: 3000},
 		"no kubelet has read the present file, and what is allocated does not fit": {state: state{present: "0", recorded: "-", shared: "0-3", change: func(n *Node) {

@@ -71,8 +71,9 @@ list override the earlier ones:
   --state DIR            copies of a node's files in a directory, under their names:
                          ` + kubeletstate.CheckpointName + `, ` + partition.RecordName + `,
                          ` + kubeletstate.AllocatedName + `, openshift-workload-pinning, and
-                         config.yaml (the kubelet's), online and isolated (of
-                         /sys/devices/system/cpu), pods.json and node.json
+                         config.yaml (the kubelet's) and config.d (its drop-ins),
+                         online and isolated (of /sys/devices/system/cpu), pods.json
+                         and node.json
   single files           --present-file, --kubelet-config, --checkpoint, --pods ...
 
 Exit codes:
@@ -104,7 +105,7 @@ Exit codes:
 	flags.StringVar(&o.root, "root-dir", "", "with --on-host: the kubelet's root directory; by default the one that its command line names")
 	flags.StringVar(&o.state, "state", "", "read copies of a node's files from this directory")
 	flags.StringVar(&o.files.Present, "present-file", "", "the pinning file that the node has")
-	flags.StringVar(&o.files.Configuration, "kubelet-config", "", "the kubelet's configuration; with --on-host by default the one that the kubelet's command line names")
+	flags.StringVar(&o.files.Configuration, "kubelet-config", "", "the kubelet's configuration; with --on-host by default the file and the drop-ins that the kubelet's command line names")
 	flags.StringVar(&o.files.Checkpoint, "checkpoint", "", "the CPU manager's checkpoint, "+kubeletstate.CheckpointName)
 	flags.StringVar(&o.files.Record, "record", "", "the kubelet's record, "+partition.RecordName)
 	flags.StringVar(&o.files.Pods, "pods", "", "pods of the node, as kubectl get pods -o json prints them")
@@ -228,6 +229,9 @@ func (o *planOptions) sources() (sources []plan.Files, err error) {
 		kubelet := audit.Host{}.FindKubelet()
 		host := plan.OnHost(cmp.Or(o.root, kubelet.Root), cmp.Or(o.files.Configuration, kubelet.Configuration))
 		host.Endpoint, host.Changing = kubelet.Endpoint, strings.Join(kubelet.Changing, ", ")
+		if o.files.Configuration == "" {
+			host.ConfigurationDir = kubelet.ConfigurationDir
+		}
 		sources = append(sources, host)
 	}
 	if o.state != "" {

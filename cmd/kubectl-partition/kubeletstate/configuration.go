@@ -1,0 +1,87 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package kubeletstate
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"sigs.k8s.io/yaml"
+)
+
+// Configuration reads a kubelet's configuration as the kubelet does: the file, then each drop-in of
+// the directory in the order of their paths, as a merge patch (cmd/kubelet/app/server.go,
+// mergeKubeletConfigurations). An empty directory means that there are none. It returns JSON, and
+// the paths of the drop-ins. An error names the file.
+func Configuration(file, directory string) (merged []byte, dropIns []string, err error) {
+	if merged, err = readYAML(file); err != nil || directory == "" {
+		return merged, nil, err
+	}
+	err = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".conf" {
+			return err
+		}
+		patch, err := readYAML(path)
+		if err != nil {
+			return err
+		}
+		dropIns = append(dropIns, path)
+		merged, err = jsonpatch.MergePatch(merged, patch)
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("drop-ins in %s: %w", directory, err)
+	}
+	return merged, dropIns, nil
+}
+
+func readYAML(path string) ([]byte, error) {
+	data, err := ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if data, err = yaml.YAMLToJSON(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return data, nil
+}
+
+// MaxFile is the largest file that is read, in bytes.
+const MaxFile = 10 << 20
+
+// ReadFile returns a file of the node's disk. One that is not regular, such as a pipe, or larger
+// than MaxFile is an error.
+func ReadFile(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > MaxFile {
+		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", path, MaxFile)
+	}
+	return io.ReadAll(io.LimitReader(file, MaxFile))
+}
