@@ -79,11 +79,11 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 	}
 	list(schema.GroupResource{Resource: "namespaces"}, add, names...)
 	if l.options.Types == nil {
-		config, err := l.config.ToRESTConfig()
+		rest, err := l.config.ToRESTConfig()
 		if err != nil {
 			return nil, nil, err
 		}
-		server, err := status.ReadServer(ctx, config)
+		server, err := status.ReadServer(ctx, rest)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -96,9 +96,7 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 			}
 			l.options.Types = simulate.Active(active...)
 		}
-	}
-	// Where kube-apiserver does not say which types are active, the nodes are taken to decide.
-	if l.options.Types == nil {
+		// Static pods are their kubelet's to decide, whatever kube-apiserver says.
 		tracker := activation.New(config.Activation{Source: config.SourceNodes})
 		before := len(problems)
 		l.options.Nodes = map[string]simulate.Types{}
@@ -109,17 +107,20 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 				l.options.Nodes[node.Name] = simulate.Active(offered(node)...)
 			}
 		})
-		list(schema.GroupResource{Resource: "namespaces"}, func(object runtime.Object) {
-			namespace := &v1.Namespace{}
-			if convert(object, namespace) == nil {
-				tracker.LatchChanged(namespace)
-			}
-		}, metav1.NamespaceSystem)
-		// Where these may not be read, it is not known which types are active.
-		if len(problems) == before {
-			l.options.Types = func(workloadType string) partition.Reason {
-				reason, _ := tracker.Reason(workloadType)
-				return reason
+		// Where it does not say which types are active, the nodes are taken to decide.
+		if l.options.Types == nil {
+			list(schema.GroupResource{Resource: "namespaces"}, func(object runtime.Object) {
+				namespace := &v1.Namespace{}
+				if convert(object, namespace) == nil {
+					tracker.LatchChanged(namespace)
+				}
+			}, metav1.NamespaceSystem)
+			// Where these may not be read, it is not known which types are active.
+			if len(problems) == before {
+				l.options.Types = func(workloadType string) partition.Reason {
+					reason, _ := tracker.Reason(workloadType)
+					return reason
+				}
 			}
 		}
 	}

@@ -131,17 +131,21 @@ func TestLintOfACluster(t *testing.T) {
 		return map[string][]any{"/api/v1/namespaces": {namespace, system}, "/api/v1/namespaces/kube-system": {system}, "/api/v1/nodes": {node}, "/apis/apps/v1/deployments": {deployment}}
 	}
 	// One node offers the type, so it is not active; static pods of that node are partitioned.
-	mirror := func(name, metadata, resources string) any {
+	mirror := func(node, name, metadata, resources string) any {
 		return object(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "`+name+`", "namespace": "ours", "annotations": {"kubernetes.io/config.mirror": "x", `+metadata+`}},
-			"spec": {"nodeName": "b", "containers": [{"name": "c", "resources": {`+resources+`}}]}}`)
+			"spec": {"nodeName": "`+node+`", "containers": [{"name": "c", "resources": {`+resources+`}}]}}`)
 	}
 	mixed := lists(system(""))
 	delete(mixed, "/apis/apps/v1/deployments")
 	mixed["/api/v1/nodes"] = []any{node, object(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}, "status": {"capacity": {"cpu": "2", "management.workload.openshift.io/cores": "2k"}}}`)}
 	mixed["/api/v1/pods"] = []any{
-		mirror("partitioned", `"target.workload.openshift.io/management": "{\"effect\":\"PreferredDuringScheduling\"}", "resources.workload.openshift.io/c": "{\"cpushares\":100}"`, `"requests": {"management.workload.openshift.io/cores": "100", "memory": "1Mi"}, "limits": {"management.workload.openshift.io/cores": "100"}`),
-		mirror("skipped", `"target.workload.openshift.io/management": ""`, `"requests": {"cpu": "1"}`),
+		mirror("b", "partitioned", `"target.workload.openshift.io/management": "{\"effect\":\"PreferredDuringScheduling\"}", "resources.workload.openshift.io/c": "{\"cpushares\":100}"`, `"requests": {"management.workload.openshift.io/cores": "100", "memory": "1Mi"}, "limits": {"management.workload.openshift.io/cores": "100"}`),
+		mirror("b", "skipped", `"target.workload.openshift.io/management": ""`, `"requests": {"cpu": "1"}`),
 	}
+	// The type is active, and the node of the static pod does not have it.
+	without := metrics(lists(system("")), 1)
+	delete(without, "/apis/apps/v1/deployments")
+	without["/api/v1/pods"] = []any{mirror("a", "skipped", `"target.workload.openshift.io/management": ""`, `"requests": {"cpu": "1", "memory": "1Mi"}`)}
 	for name, test := range map[string]struct {
 		cluster   map[string][]any
 		forbidden []string
@@ -154,6 +158,7 @@ func TestLintOfACluster(t *testing.T) {
 		"kube-apiserver says that it is not, whatever is latched": {metrics(lists(system(`"workload.openshift.io/enabled": "management"`)), 0), nil, 1, "no pool of this type is active here (type_inactive)"},
 		"a right to read is lacking":                              {lists(system("")), []string{"/api/v1/nodes"}, 2, `error: nodes: nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`},
 		"static pods of a node with the type":                     {mixed, nil, 1, "Pod ours/skipped: workload type \"management\" ignored: without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned (qos_change)\nfindings: 1, workloads: 2"},
+		"a static pod of a node without the type":                 {without, nil, 1, "Pod ours/skipped: workload type \"management\" ignored: no pool of this type is active here (type_inactive)\nfindings: 1, workloads: 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, code := runLint(t, "", append(fakeCluster(t, test.cluster, test.forbidden...), "--live")...)
