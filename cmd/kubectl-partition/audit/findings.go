@@ -84,7 +84,7 @@ var remedies = map[Code]string{
 	CodeOffPool:        "restart the kubelet, which repairs the cpuset; if it is wrong again, look for another tool that writes it (an NRI plugin, TuneD)",
 	CodeOnPool:         "restart the kubelet, which moves containers off the pools; if it is there again, look for another tool that writes the cpuset (an NRI plugin, a DRA driver)",
 	CodeOffExclusive:   "wait for the CPU manager, which looks at each container every ten seconds; if it stays, look for another tool that writes the cpuset",
-	CodeTaskOffSet:     "look for what has set the task's affinity, and update the runtime (runc 1.2.7 or 1.3.1, crun 1.9.2)",
+	CodeTaskOffSet:     "look for what has set the task's affinity, and update the runtime (runc 1.2.7 or 1.3.1, crun 1.25)",
 	CodeMoved:          "delete the pod; then look for what has moved the process",
 	CodeNoCgroup:       "check that the runtime keeps containers in cgroups of the host; nothing is proved about this one",
 	CodeWeight:         "restart the kubelet, which repairs weights once after each start",
