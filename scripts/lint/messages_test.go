@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,6 +35,8 @@ func TestMessagesAreDocumented(t *testing.T) {
 	}
 	// The positions of the texts in the arguments of a call.
 	errorCalls := map[string]int{"Errorf": 0, "New": 0, "Forbidden": 1, "Required": 1, "Invalid": 2, "AddWarning": 2}
+	pluginCalls := maps.Clone(errorCalls)
+	pluginCalls["warn"] = 2
 	eventCalls := map[string]int{"nodeEvent": 2, "Eventf": 3}
 	for _, place := range []struct {
 		path  string
@@ -47,8 +50,7 @@ func TestMessagesAreDocumented(t *testing.T) {
 		{plugin + "/config/*.go", errorCalls},
 		{plugin + "/activation/*.go", eventCalls},
 		{plugin + "/gate/gate.go", map[string]int{"NewServiceUnavailable": 0}},
-		{plugin + "/create.go", errorCalls},
-		{plugin + "/update.go", errorCalls},
+		{plugin + "/*.go", pluginCalls},
 		{"pkg/kubelet/managed/*.go", eventCalls},
 		{"pkg/kubelet/managed/nothing_shared.go", map[string]int{"Sprintf": 0}},
 		{"pkg/kubelet/managed/checkpoint.go", errorCalls},
