@@ -59,7 +59,7 @@ up: build $(PLUGIN) $(CLUSTER) ## Build Kubernetes and start a partitioned singl
 	$(CLUSTER) up --bin $(BIN) --tools $(TOOLS) --tree $(TREE)
 	@echo
 	@$(MAKE) --no-print-directory report
-	@printf '\nmake report prints this again, and make down removes the cluster. To go on:\n\n%s\n' 'export KUBECONFIG=$(UP_KUBECONFIG) PATH=$$PATH:$(CURDIR)/$(OUT)/bin'
+	@printf '\nmake report prints this again, and make down removes the cluster. To go on:\n\n%s\n' 'export KUBECONFIG=$(UP_KUBECONFIG) PATH=$$PATH:$(CURDIR)/$(BIN):$(CURDIR)/$(OUT)/bin'
 
 UP_KUBECONFIG := /var/lib/workload-partitioning/admin.kubeconfig
 .PHONY: report
