@@ -179,7 +179,7 @@ func TestEachViolationIsFound(t *testing.T) {
 		"a drop-in switches strict reservation off": {func(n *tree) {
 			n.write("proc/77/cmdline", "/usr/bin/kubelet\x00--v\x002\x00--config=/var/lib/kubelet/config.yaml\x00--config-dir\x00/etc/kubelet.d\x00")
 			n.onHost(77, "kubelet", "0", "kubelet.service")
-			n.write("etc/kubelet.d/10.conf", "cpuManagerPolicyOptions: {strict-cpu-reservation: \"false\"}")
+			n.write("etc/kubelet.d/10.conf", "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, cpuManagerPolicyOptions: {strict-cpu-reservation: \"false\"}}")
 			n.write("etc/kubelet.d/20.yaml", "cpuManagerPolicy: none")
 		}, []string{"strict-reservation kubelet configuration /var/lib/kubelet/config.yaml, /etc/kubelet.d/10.conf"}},
 		"CRI-O has another pool": {func(n *tree) {
@@ -478,7 +478,7 @@ func TestCommandLineOfTheKubeletIsRead(t *testing.T) {
 		"of one with all in its file": {"--v\x002\x00--config=/etc/kubelet.yaml\x00--root-dir=/data\x00",
 			CommandLine{Root: "/data", Configuration: "/etc/kubelet.yaml"}},
 		"of one with flags beside it": {"--reserved-cpus=0\x00--config-dir\x00/etc/kubelet.d\x00--container-runtime-endpoint=/run/own.sock\x00",
-			CommandLine{Root: "/var/lib/kubelet", Configuration: "/var/lib/kubelet/config.yaml", ConfigurationDir: "/etc/kubelet.d", Endpoint: "/run/own.sock", Changing: []string{"--reserved-cpus"}}},
+			CommandLine{Root: "/var/lib/kubelet", ConfigurationDir: "/etc/kubelet.d", Endpoint: "/run/own.sock", Changing: []string{"--reserved-cpus"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := sample(t, false, true)

@@ -116,11 +116,10 @@ func (h Host) kubelet() (*kubelet, error) {
 
 // CommandLine is what the command line of a host's kubelet says.
 type CommandLine struct {
-	// Root is its root directory, and Configuration its configuration file. What the command line
-	// does not name, or where no kubelet runs, is as kubeadm has it.
-	Root, Configuration string
-	// ConfigurationDir is the directory of its drop-ins; empty if it has none.
-	ConfigurationDir string
+	// Root is its root directory, Configuration its configuration file, and ConfigurationDir the
+	// directory of its drop-ins, which may be empty. What the command line does not name, or where
+	// no kubelet runs, is as kubeadm has it. With drop-ins alone, there is no file.
+	Root, Configuration, ConfigurationDir string
 	// Endpoint is the runtime's, with or without a scheme; empty if the configuration says it.
 	Endpoint string
 	// Changing are the flags by which the kubelet has other settings about pools than Configuration
@@ -132,10 +131,14 @@ type CommandLine struct {
 // that audit nothing.
 func (h Host) FindKubelet() CommandLine {
 	_, flags := h.withDefaults().findKubelet()
-	return CommandLine{
-		Root: cmp.Or(flags.rootDir, defaultKubeletRoot), Configuration: cmp.Or(flags.config, defaultKubeletConfig), ConfigurationDir: flags.configDir,
+	line := CommandLine{
+		Root: cmp.Or(flags.rootDir, defaultKubeletRoot), Configuration: flags.config, ConfigurationDir: flags.configDir,
 		Endpoint: flags.endpoint, Changing: flags.changing,
 	}
+	if line.Configuration == "" && line.ConfigurationDir == "" {
+		line.Configuration = defaultKubeletConfig
+	}
+	return line
 }
 
 // findKubelet returns the process of the kubelet and its flags: one of root's whose program or
@@ -190,21 +193,27 @@ func (h Host) isHosts(process procfs.Proc) bool {
 
 // read reads the configuration, with the drop-ins of a directory.
 func (k *kubelet) read(h Host, file, dir string) error {
-	if file == "" {
+	if file == "" && dir == "" {
 		return nil // all is in flags
 	}
-	inRoot := ""
-	if dir != "" {
-		inRoot = h.at(dir)
+	at := func(path string) string {
+		if path == "" {
+			return ""
+		}
+		return h.at(path)
 	}
-	merged, dropIns, err := kubeletstate.Configuration(h.at(file), inRoot)
+	merged, dropIns, err := kubeletstate.Configuration(at(file), at(dir))
 	if err != nil {
 		return fmt.Errorf("kubelet configuration: %w", err)
 	}
-	k.Source = file
-	for _, path := range dropIns {
-		k.Source += ", " + filepath.Join(dir, strings.TrimPrefix(path, inRoot))
+	var sources []string
+	if file != "" {
+		sources = append(sources, file)
 	}
+	for _, path := range dropIns {
+		sources = append(sources, filepath.Join(dir, strings.TrimPrefix(path, at(dir))))
+	}
+	k.Source = strings.Join(sources, ", ")
 	if err := json.Unmarshal(merged, &k.Config); err != nil {
 		return fmt.Errorf("kubelet configuration %s: %w", k.Source, err)
 	}

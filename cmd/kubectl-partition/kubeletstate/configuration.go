@@ -17,6 +17,7 @@ limitations under the License.
 package kubeletstate
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -25,16 +26,24 @@ import (
 	"syscall"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 )
 
 // Configuration reads a kubelet's configuration as the kubelet does: the file, then each drop-in of
 // the directory in the order of their paths, as a merge patch (cmd/kubelet/app/server.go,
-// mergeKubeletConfigurations). An empty directory means that there are none. It returns JSON, and
-// the paths of the drop-ins. An error names the file.
+// mergeKubeletConfigurations). Either may be empty, which means that the kubelet has none. It
+// returns JSON, and the paths of the drop-ins. An error names the file.
 func Configuration(file, directory string) (merged []byte, dropIns []string, err error) {
-	if merged, err = readYAML(file); err != nil || directory == "" {
-		return merged, nil, err
+	merged = []byte("{}")
+	if file != "" {
+		if merged, err = readYAML(file); err != nil {
+			return nil, nil, err
+		}
+	}
+	if directory == "" {
+		return merged, nil, nil
 	}
 	err = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".conf" {
@@ -43,6 +52,13 @@ func Configuration(file, directory string) (merged []byte, dropIns []string, err
 		patch, err := readYAML(path)
 		if err != nil {
 			return err
+		}
+		var kind metav1.TypeMeta
+		if err := json.Unmarshal(patch, &kind); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if want := v1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration"); kind.GroupVersionKind() != want {
+			return fmt.Errorf("%s: apiVersion %q and kind %q: the kubelet does not start unless they are %q and %q", path, kind.APIVersion, kind.Kind, want.GroupVersion(), want.Kind)
 		}
 		dropIns = append(dropIns, path)
 		merged, err = jsonpatch.MergePatch(merged, patch)

@@ -48,7 +48,7 @@ type Files struct {
 	// Present is the pinning file, Checkpoint the CPU manager's, Record the kubelet's.
 	Present, Checkpoint, Record string
 	// Configuration is the kubelet's configuration (kubelet.config.k8s.io/v1beta1), and
-	// ConfigurationDir the directory of its drop-ins.
+	// ConfigurationDir the directory of its drop-ins. Both are read, or what there is of them.
 	Configuration, ConfigurationDir string
 	// Online and Isolated have CPU lists, as /sys/devices/system/cpu has them.
 	Online, Isolated string
@@ -79,10 +79,14 @@ func InDirectory(directory string) Files {
 		}
 		return path
 	}
-	return Files{
+	f := Files{
 		Present: filepath.Join(directory, filepath.Base(partition.PinningFilePath)), Checkpoint: at(kubeletstate.CheckpointName), Record: at(partition.RecordName),
 		Configuration: at("config.yaml"), ConfigurationDir: at("config.d"), Online: at("online"), Isolated: at("isolated"), Allocated: at(kubeletstate.AllocatedName), Pods: at("pods.json"), Object: at("node.json"),
 	}
+	if f.Configuration == "" {
+		f.ConfigurationDir = "" // somebody has forgotten the file
+	}
+	return f
 }
 
 // OnHost returns the files of this host. root is the kubelet's root directory.
@@ -106,15 +110,6 @@ func (f Files) Read(n *Node) error {
 		{f.Online, func(data []byte) error { return readCPUs(data, &n.Online) }, nil},
 		{f.Isolated, func(data []byte) error { return readCPUs(data, &n.Isolated) }, func() {}}, // older kernels lack it
 		{f.Present, func(data []byte) error { n.Present = There(data); return nil }, func() { n.Present = Absent() }},
-		{f.Configuration, func(data []byte) (err error) {
-			if f.ConfigurationDir != "" {
-				if data, _, err = kubeletstate.Configuration(f.Configuration, f.ConfigurationDir); err != nil {
-					return err
-				}
-			}
-			n.Configuration, err = ParseConfiguration(data)
-			return err
-		}, nil},
 		{f.Checkpoint, func(data []byte) error { n.Checkpoint = kubeletstate.ParseCheckpoint(data); return nil }, func() { n.Checkpoint = &kubeletstate.Checkpoint{} }},
 		{f.Record, func(data []byte) (err error) {
 			n.Record, err = kubeletstate.ParseRecord(data)
@@ -144,12 +139,31 @@ func (f Files) Read(n *Node) error {
 	if f.Online != "" {
 		n.OnlineCounted = false
 	}
-	if f.Configuration != "" {
-		n.InEffect, n.Changing = false, f.Changing
+	if f.Configuration != "" || f.ConfigurationDir != "" {
+		if err := f.readConfiguration(n); err != nil {
+			return fmt.Errorf("kubelet configuration: %w", err)
+		}
 	}
 	if f.OnHost {
 		f.readHost(n)
 	}
+	return nil
+}
+
+func (f Files) readConfiguration(n *Node) (err error) {
+	var data []byte
+	if f.ConfigurationDir == "" {
+		data, err = os.ReadFile(f.Configuration) // which may be a pipe
+	} else {
+		data, _, err = kubeletstate.Configuration(f.Configuration, f.ConfigurationDir)
+	}
+	if err != nil {
+		return err
+	}
+	if n.Configuration, err = ParseConfiguration(data); err != nil {
+		return fmt.Errorf("%s: %w", strings.Trim(f.Configuration+", "+f.ConfigurationDir, ", "), err)
+	}
+	n.InEffect, n.Changing = false, f.Changing
 	return nil
 }
 

@@ -175,15 +175,25 @@ func TestDirectoryHasCopiesOfANodesFiles(t *testing.T) {
 	if !n.Present.Known || n.Present.Data != nil || n.Checkpoint != nil || n.Configuration != nil || n.Record != nil {
 		t.Errorf("what is not in the directory is %+v", n)
 	}
-	write(t, directory, map[string]string{"config.yaml": "cpuManagerPolicy: none\npodLogsDir: /logs\n", "config.d/20.conf": "cpuManagerPolicy: static\n", "config.d/10.conf": "cpuManagerPolicy: x\n", "config.d/30.yaml": "podLogsDir: /x\n"})
+	const kind = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	dropIns := map[string]string{"config.d/20.conf": kind + "cpuManagerPolicy: static\n", "config.d/10.conf": kind + "cpuManagerPolicy: x\n", "config.d/30.yaml": "podLogsDir: /x\n"}
+	write(t, directory, dropIns)
+	if err := InDirectory(directory).Read(&n); err != nil || n.Configuration != nil {
+		t.Errorf("with drop-ins alone, of which the file may have been forgotten, the configuration is %+v (%v)", n.Configuration, err)
+	}
+	write(t, directory, map[string]string{"config.yaml": "cpuManagerPolicy: none\npodLogsDir: /logs\n"})
 	if err := InDirectory(directory).Read(&n); err != nil || n.Configuration.CPUManagerPolicy != "static" || n.Configuration.PodLogsDir != "/logs" {
 		t.Errorf("with drop-ins the configuration is %+v (%v)", n.Configuration, err)
+	}
+	if err := (Files{ConfigurationDir: filepath.Join(directory, "config.d")}).Read(&n); err != nil || n.Configuration.CPUManagerPolicy != "static" || n.Configuration.PodLogsDir != "" {
+		t.Errorf("of a kubelet with drop-ins alone the configuration is %+v (%v)", n.Configuration, err)
 	}
 	for name, test := range map[string]struct{ file, content, want string }{
 		"a Node's name that is none": {"node.json", `{"metadata": {"name": "$(rm)"}}`, `metadata.name "$(rm)" is not the name of a Node`},
 		"pods of another node":       {"pods.json", `{"items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "other"}}]}`, `none of the 1 pods is on node "worker-1"`},
 		"CPUs that are none":         {"online", "x", `"x" is not a CPU`},
 		"a drop-in that is none":     {"config.d/20.conf", "[", "did not find expected node content"},
+		"a drop-in of another kind":  {"config.d/20.conf", "cpuManagerPolicy: static", `apiVersion "" and kind "": the kubelet does not start unless they are "kubelet.config.k8s.io/v1beta1" and "KubeletConfiguration"`},
 		"no JSON":                    {kubeletstate.AllocatedName, "{", "unexpected end"},
 	} {
 		t.Run(name, func(t *testing.T) {

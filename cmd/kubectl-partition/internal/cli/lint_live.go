@@ -60,7 +60,11 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 	if err != nil {
 		return nil, nil, err
 	}
+	mirrors := false
 	add := func(object runtime.Object) {
+		if pod, err := meta.Accessor(object); err == nil && pod.GetAnnotations()[v1.MirrorPodAnnotationKey] != "" {
+			mirrors = true
+		}
 		data, err := json.Marshal(object)
 		if err != nil {
 			problems = append(problems, lint.Problem{Message: err.Error()})
@@ -78,7 +82,8 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 		names = []string{l.options.Namespace}
 	}
 	list(schema.GroupResource{Resource: "namespaces"}, add, names...)
-	if l.options.Types == nil {
+	given := l.options.Types != nil
+	if !given {
 		rest, err := l.config.ToRESTConfig()
 		if err != nil {
 			return nil, nil, err
@@ -96,9 +101,9 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 			}
 			l.options.Types = simulate.Active(active...)
 		}
-		// Static pods are their kubelet's to decide, whatever kube-apiserver says.
-		tracker := activation.New(config.Activation{Source: config.SourceNodes})
-		before := len(problems)
+	}
+	tracker := activation.New(config.Activation{Source: config.SourceNodes})
+	listNodes := func() {
 		l.options.Nodes = map[string]simulate.Types{}
 		list(schema.GroupResource{Resource: "nodes"}, func(object runtime.Object) {
 			node := &v1.Node{}
@@ -107,20 +112,22 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 				l.options.Nodes[node.Name] = simulate.Active(offered(node)...)
 			}
 		})
-		// Where it does not say which types are active, the nodes are taken to decide.
-		if l.options.Types == nil {
-			list(schema.GroupResource{Resource: "namespaces"}, func(object runtime.Object) {
-				namespace := &v1.Namespace{}
-				if convert(object, namespace) == nil {
-					tracker.LatchChanged(namespace)
-				}
-			}, metav1.NamespaceSystem)
-			// Where these may not be read, it is not known which types are active.
-			if len(problems) == before {
-				l.options.Types = func(workloadType string) partition.Reason {
-					reason, _ := tracker.Reason(workloadType)
-					return reason
-				}
+	}
+	// Where kube-apiserver does not say which types are active, the nodes are taken to decide.
+	if l.options.Types == nil {
+		before := len(problems)
+		listNodes()
+		list(schema.GroupResource{Resource: "namespaces"}, func(object runtime.Object) {
+			namespace := &v1.Namespace{}
+			if convert(object, namespace) == nil {
+				tracker.LatchChanged(namespace)
+			}
+		}, metav1.NamespaceSystem)
+		// Where these may not be read, it is not known which types are active.
+		if len(problems) == before {
+			l.options.Types = func(workloadType string) partition.Reason {
+				reason, _ := tracker.Reason(workloadType)
+				return reason
 			}
 		}
 	}
@@ -131,6 +138,10 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 			return nil, nil, err
 		}
 		list(what, add)
+	}
+	// Static pods are their kubelet's to decide, whatever kube-apiserver says.
+	if mirrors && !given && l.options.Nodes == nil {
+		listNodes()
 	}
 	return sources, problems, nil
 }
