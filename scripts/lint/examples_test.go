@@ -1,6 +1,9 @@
 package lint
 
 import (
+	"cmp"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +18,10 @@ const (
 )
 
 // fleetCommands stand for the commands that docs/user/examples/change-pools.sh calls. A node is a
-// directory. Each plan ends with the next code of the file codes.
+// directory; one that is called down cannot be reached. Each plan ends with the next code of the
+// file codes.
 var fleetCommands = map[string]string{
-	"ssh":               `node=${1#root@}; shift; command=$*; exec bash -c "${command//\/etc\//$FLEET/$node/etc/}"`,
+	"ssh":               `node=${1#root@}; shift; command=$*; [[ $node != down ]] || exit 255; exec bash -c "${command//\/etc\//$FLEET/$node/etc/}"`,
 	"systemctl":         `echo "systemctl $*" >>"$FLEET/log"`,
 	"kubectl":           `[[ $1 == get ]] || echo "kubectl $1" >>"$FLEET/log"`,
 	"kubectl-partition": `[[ $1 == audit ]] || { code=$(head -n 1 "$FLEET/codes"); sed -i 1d "$FLEET/codes"; exit "$code"; }`,
@@ -30,23 +34,37 @@ func TestPoolsOfAFleetChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What render has written for the new pools, and what a node may have of it for the old ones.
+	const policy = "cpuManagerPolicy: static\n"
+	rendered := map[string]string{pinningFile: "wider", crioDropIn: "wider", kubeletDropIn: policy + "reservedSystemCPUs: 0-3\n"}
+	crio, kubelet := map[string]string{crioDropIn: "narrow"}, map[string]string{kubeletDropIn: policy + "reservedSystemCPUs: 0-1\n"}
+	both := maps.Clone(crio)
+	maps.Copy(both, kubelet)
 	for name, test := range map[string]struct {
-		codes   string
-		dropIns []string
+		codes string
+		// node and file are n1 and that of render unless they are given.
+		node, file string
+		dropIns    map[string]string
+		// kept are the drop-ins that do not change.
+		kept bool
 		// log is what is called, and said the end of the error. Empty means none.
 		log, said string
 	}{
-		"the change is safe":                         {codes: "0", log: "systemctl restart kubelet, kubectl wait"},
-		"the node has CRI-O's drop-in":               {codes: "0", dropIns: []string{crioDropIn}, log: "systemctl restart crio kubelet, kubectl wait"},
-		"the node has the kubelet's drop-in":         {codes: "0", dropIns: []string{kubeletDropIn}, log: "systemctl restart kubelet, kubectl wait"},
-		"it has both":                                {codes: "0", dropIns: []string{crioDropIn, kubeletDropIn}, log: "systemctl restart crio kubelet, kubectl wait"},
-		"the change is safe without pods":            {codes: "1\n0", log: "kubectl drain, systemctl restart kubelet, kubectl wait, kubectl uncordon"},
-		"the change is not safe even then":           {codes: "1\n1", log: "kubectl drain", said: "n1: the change is not safe even without its pods; it stays drained"},
-		"it is not known then":                       {codes: "1\n2", log: "kubectl drain", said: "n1: it is not known whether the change is safe; it stays drained"},
-		"it is not known whether the change is safe": {codes: "2", said: "n1: it is not known whether the change is safe"},
+		"the change is safe":                    {codes: "0", log: "systemctl restart kubelet, kubectl wait"},
+		"the node has CRI-O's drop-in":          {codes: "0", dropIns: crio, log: "systemctl restart crio kubelet, kubectl wait"},
+		"the node has the kubelet's drop-in":    {codes: "0", dropIns: kubelet, log: "systemctl restart kubelet, kubectl wait"},
+		"it has both":                           {codes: "0", dropIns: both, log: "systemctl restart crio kubelet, kubectl wait"},
+		"the file is not of render":             {codes: "0", file: "other", dropIns: both, kept: true, log: "systemctl restart kubelet, kubectl wait"},
+		"the kubelet's reserves no CPU":         {codes: "0", dropIns: map[string]string{kubeletDropIn: policy}, kept: true, log: "systemctl restart kubelet, kubectl wait"},
+		"the kubelet's has another policy":      {dropIns: map[string]string{kubeletDropIn: "reservedSystemCPUs: 0-1\n"}, said: "or change the kubelet first"},
+		"the change is safe without pods":       {codes: "1\n0", log: "kubectl drain, systemctl restart kubelet, kubectl wait, kubectl uncordon"},
+		"the change is not safe even then":      {codes: "1\n1", log: "kubectl drain", said: "n1: the change is not safe even without its pods; it stays drained"},
+		"it is not known then":                  {codes: "1\n2", log: "kubectl drain", said: "n1: it is not known whether the change is safe; it stays drained"},
+		"it is not known if the change is safe": {codes: "2", dropIns: both, said: "n1: it is not known whether the change is safe"},
+		"the node cannot be reached":            {node: "down", said: "down: cannot read /" + crioDropIn},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fleet := t.TempDir()
+			fleet, node, file := t.TempDir(), cmp.Or(test.node, "n1"), cmp.Or(test.file, pinningFile)
 			write := func(path, content string, mode os.FileMode) {
 				path = filepath.Join(fleet, path)
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -61,37 +79,36 @@ func TestPoolsOfAFleetChange(t *testing.T) {
 			}
 			write("codes", test.codes+"\n", 0o644)
 			write("log", "", 0o644)
-			for _, path := range []string{pinningFile, crioDropIn, kubeletDropIn} {
-				write("wider/"+path, "wider", 0o644)
+			write("wider/other", "wider", 0o644)
+			for path, content := range rendered {
+				write("wider/"+path, content, 0o644)
 			}
-			has := append([]string{pinningFile}, test.dropIns...)
-			for _, path := range has {
-				write("n1/"+path, "narrow", 0o644)
+			want := map[string]string{pinningFile: "narrow"}
+			maps.Copy(want, test.dropIns)
+			for path, content := range want {
+				write(node+"/"+path, content, 0o644)
+				if test.said == "" && (path == pinningFile || !test.kept) {
+					want[path] = rendered[path]
+				}
 			}
-			command := exec.CommandContext(t.Context(), "bash", script, filepath.Join(fleet, "wider", pinningFile), "n1")
+			command := exec.CommandContext(t.Context(), "bash", script, file, node)
+			command.Dir = filepath.Join(fleet, "wider")
 			command.Env = append(os.Environ(), "FLEET="+fleet, "PATH="+filepath.Join(fleet, "bin")+":"+os.Getenv("PATH"))
 			output, err := command.CombinedOutput()
 			if failed := err != nil; failed != (test.said != "") || !strings.HasSuffix(strings.TrimSpace(string(output)), test.said) {
 				t.Errorf("it ends with %v and says\n%s\nwant %q at the end", err, output, test.said)
 			}
-			want := "wider"
-			if test.said != "" {
-				want = "narrow"
-			}
-			var found []string
-			err = filepath.WalkDir(filepath.Join(fleet, "n1"), func(path string, entry os.DirEntry, err error) error {
-				if err != nil || entry.IsDir() {
-					return err
-				}
-				found = append(found, path)
-				content, err := os.ReadFile(path)
-				if err == nil && string(content) != want {
-					t.Errorf("%s is %q, want %q", path, content, want)
+			found, on := map[string]string{}, os.DirFS(filepath.Join(fleet, node))
+			err = fs.WalkDir(on, ".", func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && !entry.IsDir() {
+					var content []byte
+					content, err = fs.ReadFile(on, path)
+					found[path] = string(content)
 				}
 				return err
 			})
-			if err != nil || len(found) != len(has) {
-				t.Errorf("the node has %v (%v), want %v", found, err, has)
+			if err != nil || !maps.Equal(found, want) {
+				t.Errorf("the node has %q (%v), want %q", found, err, want)
 			}
 			log, err := os.ReadFile(filepath.Join(fleet, "log"))
 			if got := strings.ReplaceAll(strings.TrimSpace(string(log)), "\n", ", "); err != nil || got != test.log {

@@ -2,20 +2,17 @@
 # change-pools.sh FILE NODE... gives each node the pinning file FILE, one node after another. It
 # stops at the first one on which something is not as it should be. See docs/user/fleet.md.
 #
-# If FILE is in a directory that kubectl partition render has written, a node that has CRI-O's or
-# the kubelet's drop-in gets the one from there, too.
+# If kubectl partition render has written FILE, the drop-ins beside it go to the nodes that have
+# them, too: CRI-O's, and reservedSystemCPUs in the kubelet's.
 #
 # Here it needs kubectl, with the rights to drain nodes. On the nodes it needs SSH as root,
 # kubectl-partition, and a kubelet that is the systemd unit kubelet.
 set -euo pipefail
-file=$1
+file=$(realpath "$1")
 shift
 pinning=/etc/kubernetes/openshift-workload-pinning
-# The drop-ins that render writes beside it, and what reads them beside the kubelet.
-declare -A drop_ins=(
-  [/etc/crio/crio.conf.d/01-workload-partitioning]=crio
-  [/etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf]=
-)
+crio=/etc/crio/crio.conf.d/01-workload-partitioning
+kubelet=/etc/kubernetes/kubelet.conf.d/01-workload-partitioning.conf
 rendered=
 if [[ $file == *"$pinning" ]]; then
   rendered=${file%"$pinning"}
@@ -30,21 +27,51 @@ plan() {
 
 # stop ends it all at a node, and says why.
 stop() {
-  ssh "root@$1" "rm -f $pinning.new"
+  ssh "root@$1" "rm -f $pinning.new" || true # it may be the node that cannot be reached
   echo "$1: $2" >&2
   exit 1
 }
 
-# change gives a node the file, and the drop-ins that it has, and restarts what reads them.
+# has says whether a drop-in is on a node and beside the file. It copies it to the file present.
+has() {
+  local code=0
+  [[ -n $rendered && -f $rendered$2 ]] || return 1
+  ssh "root@$1" "[ ! -e $2 ] || { cat $2 && exit 3; }" >"$present" </dev/null || code=$?
+  case $code in
+    0) return 1 ;;
+    3) ;;
+    *) stop "$1" "cannot read $2" ;;
+  esac
+}
+
+# decide sets drop_ins to those that a node gets. The kubelet's must have no other settings than the
+# node's, but for reservedSystemCPUs: plan looks at the node's. The CPUs in it count as reserved
+# there even if they no longer will be, so what is safe with them is safe without.
+decide() {
+  drop_ins=()
+  if has "$1" "$crio"; then
+    drop_ins+=("$crio")
+  fi
+  if has "$1" "$kubelet"; then
+    if ! diff <(grep -v '^reservedSystemCPUs:' "$present") <(grep -v '^reservedSystemCPUs:' "$rendered$kubelet") >&2; then
+      stop "$1" "$kubelet has other settings than $rendered$kubelet, as above; render it with these, or change the kubelet first"
+    fi
+    if grep -q '^reservedSystemCPUs:' "$present"; then
+      drop_ins+=("$kubelet")
+    fi
+  fi
+}
+
+# change gives a node the file and its drop-ins, and restarts what reads them.
 change() {
-  local path units=(kubelet)
-  for path in "${!drop_ins[@]}"; do
-    if [[ -n $rendered && -f $rendered$path ]] && ssh "root@$1" "test -e $path"; then
-      ssh "root@$1" "umask 022; cat > $pinning.drop-in && mv $pinning.drop-in $path" <"$rendered$path"
-      units=(${drop_ins[$path]:+"${drop_ins[$path]}"} "${units[@]}")
+  local path units=kubelet
+  for path in "${drop_ins[@]}"; do
+    ssh "root@$1" "umask 022; cat > $pinning.drop-in && mv $pinning.drop-in $path" <"$rendered$path"
+    if [[ $path == "$crio" ]]; then
+      units="crio kubelet"
     fi
   done
-  ssh "root@$1" "mv $pinning.new $pinning && systemctl restart ${units[*]}"
+  ssh "root@$1" "mv $pinning.new $pinning && systemctl restart $units"
 }
 
 # healthy waits until the kubelet of a node has done its work, for two minutes.
@@ -61,9 +88,11 @@ healthy() {
 }
 
 findings=$(mktemp)
-trap 'rm -f "$findings"' EXIT
+present=$(mktemp)
+trap 'rm -f "$findings" "$present"' EXIT
 for node in "$@"; do
   echo "== $node"
+  decide "$node"
   ssh "root@$node" "umask 077; cat > $pinning.new" <"$file"
   drained= code=0
   plan "$node" || code=$?
