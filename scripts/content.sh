@@ -44,10 +44,11 @@ commands=$(make --no-print-directory --dry-run "RELEASE=$release" "$@" | sed "s|
 # What runs on nodes reads nothing of a release that its commands do not name.
 named=.
 case $1 in e2e* | conformance-* | node-compare | operators-* | soak) named=$commands ;; esac
-{
+content=$(
   git ls-tree -r "$tree" | named=$named awk -F '\t' -v irrelevant="$(irrelevant "$1")" '
     $2 ~ irrelevant {next}
     match($2, "^build/releases/[^/]+/") && !index(ENVIRON["named"], substr($2, 16, RLENGTH - 16)) && ENVIRON["named"] != "." {next}
     {print}'
   echo "$commands"
-} | git hash-object --stdin
+)
+git hash-object --stdin <<<"$content"

@@ -39,7 +39,7 @@ find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
 # make test runs some parts with fewer tests, and these are not the same part.
 stamp() {
   local content words=$*
-  content=$(scripts/content.sh "$release" "$@")
+  content=$(scripts/content.sh "$release" "$@") || return # errexit does not hold in $(stamp)
   mkdir -p "$passed/$content-$release"
   echo "$passed/$content-$release/${words//[^[:alnum:].]/-}"
 }
