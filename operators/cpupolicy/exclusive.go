@@ -83,7 +83,7 @@ type staticPolicy struct {
 	Kubelet
 	cpus map[int]CPU
 	// levels are the groups that upstream fills one after another: sockets, NUMA nodes, cores, CPUs.
-	levels []func(CPU) int
+	levels []level
 	// threads is the number of CPUs of a core.
 	threads int
 	// all are the CPUs of the host, free those that can be given to a container, and whole those of
@@ -91,10 +91,35 @@ type staticPolicy struct {
 	all, free, whole cpuset.CPUSet
 	// guessed means that only the number of the CPUs is known.
 	guessed bool
+	// manyNUMANodes means that there are more than are looked at.
+	manyNUMANodes bool
 	// reused means that containers got CPUs of their pods' init containers, if it was the same ones
 	// that were chosen.
 	reused bool
 }
+
+// level is a way to group CPUs.
+type level struct {
+	of      func(CPU) int
+	members map[int]cpuset.CPUSet
+}
+
+func newLevel(cpus []CPU, of func(CPU) int) level {
+	ids := map[int][]int{}
+	for _, c := range cpus {
+		ids[of(c)] = append(ids[of(c)], c.ID)
+	}
+	l := level{of, map[int]cpuset.CPUSet{}}
+	for group, members := range ids {
+		l.members[group] = cpuset.New(members...)
+	}
+	return l
+}
+
+// maxNUMANodes is how many the topology manager has by default
+// (pkg/kubelet/cm/topologymanager/policy_options.go, defaultMaxAllowableNUMANodes). It looks at all
+// sets of them, and there are twice as many for each further one.
+const maxNUMANodes = 8
 
 func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
 	p := &staticPolicy{Kubelet: kubelet, cpus: map[int]CPU{}}
@@ -103,22 +128,21 @@ func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
 			p.CPUs = append(p.CPUs, CPU{ID: id, Core: id})
 		}
 	}
-	all, count := []int{}, [3]map[int]bool{{}, {}, {}}
-	socket, numa, core := func(c CPU) int { return c.Socket }, func(c CPU) int { return c.NUMANode }, func(c CPU) int { return c.Core }
+	all := []int{}
 	for _, c := range p.CPUs {
 		p.cpus[c.ID] = c
 		all = append(all, c.ID)
-		for i, level := range []func(CPU) int{socket, numa, core} {
-			count[i][level(c)] = true
-		}
 	}
-	p.levels = []func(CPU) int{socket, numa, core, func(c CPU) int { return c.ID }}
-	if len(count[0]) >= len(count[1]) {
-		p.levels[0], p.levels[1] = numa, socket
+	sockets, numaNodes := newLevel(p.CPUs, func(c CPU) int { return c.Socket }), newLevel(p.CPUs, func(c CPU) int { return c.NUMANode })
+	cores := newLevel(p.CPUs, func(c CPU) int { return c.Core })
+	p.levels = []level{sockets, numaNodes, cores, newLevel(p.CPUs, func(c CPU) int { return c.ID })}
+	if len(sockets.members) >= len(numaNodes.members) {
+		p.levels[0], p.levels[1] = numaNodes, sockets
 	}
-	if len(count[2]) > 0 {
-		p.threads = len(p.CPUs) / len(count[2])
+	if len(cores.members) > 0 {
+		p.threads = len(p.CPUs) / len(cores.members)
 	}
+	p.manyNUMANodes = len(numaNodes.members) > maxNUMANodes
 	p.all = cpuset.New(all...)
 	p.free = p.all
 	reserved := p.ReservedCPUs.Intersection(p.all)
@@ -128,21 +152,10 @@ func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
 	}
 	p.whole = p.free
 	for _, id := range reserved.List() {
-		p.whole = p.whole.Difference(p.in(core, p.cpus[id].Core))
+		p.whole = p.whole.Difference(cores.members[p.cpus[id].Core])
 	}
 	p.free = p.free.Difference(reserved)
 	return p
-}
-
-// in returns the CPUs of a group of a level.
-func (p *staticPolicy) in(level func(CPU) int, group int) cpuset.CPUSet {
-	var ids []int
-	for _, c := range p.CPUs {
-		if level(c) == group {
-			ids = append(ids, c.ID)
-		}
-	}
-	return cpuset.New(ids...)
 }
 
 // take chooses n of the available CPUs (cpu_assignment.go, takeByTopologyNUMAPacked): it takes whole
@@ -157,13 +170,13 @@ func (p *staticPolicy) take(available cpuset.CPUSet, n int) cpuset.CPUSet {
 		for i, l := range p.levels {
 			free[i] = map[int]int{}
 			for _, id := range left.UnsortedList() {
-				free[i][l(p.cpus[id])]++
+				free[i][l.of(p.cpus[id])]++
 			}
 		}
 		order := left.UnsortedList()
 		slices.SortFunc(order, func(a, b int) int {
 			for i, l := range p.levels {
-				a, b := l(p.cpus[a]), l(p.cpus[b])
+				a, b := l.of(p.cpus[a]), l.of(p.cpus[b])
 				if order := cmp.Or(cmp.Compare(free[i][a], free[i][b]), cmp.Compare(a, b)); order != 0 {
 					return order
 				}
@@ -172,12 +185,12 @@ func (p *staticPolicy) take(available cpuset.CPUSet, n int) cpuset.CPUSet {
 		})
 		seen := map[int]bool{}
 		for _, id := range order {
-			group := level(p.cpus[id])
+			group := level.of(p.cpus[id])
 			if seen[group] {
 				continue
 			}
 			seen[group] = true
-			if all := p.in(level, group); all.Size() <= n-len(taken) && all.IsSubsetOf(left) {
+			if all := level.members[group]; all.Size() <= n-len(taken) && all.IsSubsetOf(left) {
 				taken = append(taken, all.UnsortedList()...)
 			}
 		}
@@ -204,6 +217,22 @@ func (p *staticPolicy) within(cpus cpuset.CPUSet, mask uint64) cpuset.CPUSet {
 	return cpuset.New(ids...)
 }
 
+// perNUMANode returns how many of the CPUs are on each NUMA node.
+func (p *staticPolicy) perNUMANode(cpus cpuset.CPUSet) (count [64]int) {
+	for _, id := range cpus.UnsortedList() {
+		count[p.cpus[id].NUMANode]++
+	}
+	return count
+}
+
+// sum returns how many CPUs are on NUMA nodes of the mask.
+func sum(perNUMANode [64]int, mask uint64) (sum int) {
+	for ; mask != 0; mask &= mask - 1 {
+		sum += perNUMANode[bits.TrailingZeros64(mask)]
+	}
+	return sum
+}
+
 // hint returns the NUMA nodes from which n CPUs come first; false if the topology manager rejects the
 // pod. reusable are CPUs that an init container of the pod has had. It is the smallest set of nodes
 // that has enough, and the policies that reject pods accept only as many nodes as an empty host would
@@ -211,12 +240,13 @@ func (p *staticPolicy) within(cpus cpuset.CPUSet, mask uint64) cpuset.CPUSet {
 func (p *staticPolicy) hint(n int, reusable cpuset.CPUSet) (mask uint64, ok bool) {
 	nodes := p.numaNodes(p.all)
 	least := bits.OnesCount64(nodes)
+	all, available, reused := p.perNUMANode(p.all), p.perNUMANode(p.free.Union(reusable)), p.numaNodes(reusable)
 	var fits []uint64
 	for mask := nodes; mask != 0; mask = (mask - 1) & nodes { // all subsets
-		if p.within(p.all, mask).Size() >= n {
+		if sum(all, mask) >= n {
 			least = min(least, bits.OnesCount64(mask))
 		}
-		if p.numaNodes(reusable)&^mask == 0 && p.within(p.free.Union(reusable), mask).Size() >= n {
+		if reused&^mask == 0 && sum(available, mask) >= n {
 			fits = append(fits, mask)
 		}
 	}
@@ -237,7 +267,7 @@ func (p *staticPolicy) aligns() bool {
 
 // hinted reports whether the topology manager says where CPUs come from.
 func (p *staticPolicy) hinted() bool {
-	return !p.guessed && (p.aligns() || p.TopologyPolicy == "best-effort")
+	return !p.guessed && !p.manyNUMANodes && (p.aligns() || p.TopologyPolicy == "best-effort")
 }
 
 func (p *staticPolicy) option(name string) bool {
@@ -328,6 +358,9 @@ func (p *staticPolicy) unforeseeable(pod *corev1.Pod) string {
 	}
 	if p.guessed {
 		return fmt.Sprintf("the NUMA nodes of the CPUs are known on the node only, and the topology policy is %s", p.TopologyPolicy)
+	}
+	if p.manyNUMANodes {
+		return fmt.Sprintf("the host has more than %d NUMA nodes, and the topology policy is %s", maxNUMANodes, p.TopologyPolicy)
 	}
 	if on, _ := strconv.ParseBool(p.TopologyOptions["prefer-closest-numa-nodes"]); on && p.TopologyPolicy == "restricted" {
 		return "the distances of NUMA nodes are not known, and prefer-closest-numa-nodes is set"

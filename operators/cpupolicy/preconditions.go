@@ -60,7 +60,8 @@ type Situation struct {
 	Nodes []corev1.Node
 	// Lock is the operation that holds the lock of the control plane; the zero value means none.
 	Lock Lock
-	// KubeVirt is nil where there is none. VMs are those of the cluster.
+	// KubeVirt is nil where there is none. VMs are those of the cluster that have CPUs of their own
+	// and have not ended; others are ignored.
 	KubeVirt *virtv1.KubeVirt
 	VMs      []virtv1.VirtualMachineInstance
 }

@@ -187,11 +187,21 @@ func (s situations) addVMs(ctx context.Context, situation *cpupolicy.Situation, 
 	if policy != cpupolicy.None {
 		return nil
 	}
-	var vms virtv1.VirtualMachineInstanceList
-	if err := s.reader.List(ctx, &vms); err != nil && !isNoKind(err) {
-		return err
+	// A page at a time: a cluster may have thousands, and only few matter.
+	for from := ""; ; {
+		var vms virtv1.VirtualMachineInstanceList
+		if err := s.reader.List(ctx, &vms, client.Limit(500), client.Continue(from)); err != nil && !isNoKind(err) {
+			return err
+		}
+		for _, vm := range vms.Items {
+			if vm.IsCPUDedicated() && !vm.IsFinal() {
+				situation.VMs = append(situation.VMs, vm)
+			}
+		}
+		if from = vms.Continue; from == "" {
+			break
+		}
 	}
-	situation.VMs = vms.Items
 	return s.addOthers(ctx, situation, roleStatic)
 }
 

@@ -38,6 +38,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/cpuset"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -274,13 +275,30 @@ func (k *Kubelet) validate(path *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(path.Child("reserved"), k.Reserved.String(), "must not be negative"))
 	}
 	errs = append(errs, validateCPUs(path.Child("reservedCPUs"), k.ReservedCPUs)...)
+	known := cpuset.New()
 	for i, place := range k.Places {
-		for j, cpus := range place.Cores {
-			errs = append(errs, validateCPUs(path.Child("places").Index(i).Child("cores").Index(j), cpus)...)
+		path := path.Child("places").Index(i)
+		if place.NUMANode < 0 || place.NUMANode >= maxNUMANodes {
+			errs = append(errs, field.Invalid(path.Child("numaNode"), place.NUMANode, fmt.Sprintf("must be from 0 to %d", maxNUMANodes-1)))
+		}
+		for j, list := range place.Cores {
+			path := path.Child("cores").Index(j)
+			if wrong := validateCPUs(path, list); len(wrong) > 0 {
+				return append(errs, wrong...)
+			}
+			cpus, _ := cpuset.Parse(list) // which is one
+			if twice := cpus.Intersection(known); !twice.IsEmpty() {
+				return append(errs, field.Invalid(path, Abbreviate(list, maxQuoted), fmt.Sprintf("CPU %d is in another core, too", twice.List()[0])))
+			}
+			known = known.Union(cpus)
 		}
 	}
 	return errs
 }
+
+// maxNUMANodes is how many a mask of 64 bits has. Upstream's topology manager has one of them
+// (pkg/kubelet/cm/topologymanager/bitmask).
+const maxNUMANodes = 64
 
 // maxCPUs is more than Linux can have (NR_CPUS, 8192).
 const maxCPUs = 8192

@@ -148,7 +148,8 @@ func observationOf(places int) Observation {
 		},
 	}
 	for number := range places {
-		o.Kubelet.Places = append(o.Kubelet.Places, Place{Socket: number, NUMANode: number, Cores: []string{"0,28", "1,29"}})
+		first := 2 * number
+		o.Kubelet.Places = append(o.Kubelet.Places, Place{Socket: number, NUMANode: number % 8, Cores: []string{fmt.Sprintf("%d,%d", first, first+2*places), fmt.Sprintf("%d,%d", first+1, first+2*places+1)}})
 	}
 	return o
 }
@@ -239,6 +240,9 @@ func TestObservationsAreReadStrictly(t *testing.T) {
 		"the same without quotes":           {`{"kubelet":{"reserved": 1E+9999999999}}`, []string{"observation: the number 1E+9999999999"}},
 		"the same, and another after it":    {`{"kubelet":{"reserved":" 1e-9999999999","reserved":"1"}}`, []string{"observation: the number 1e-9999999999"}},
 		"a negative reservation":            {`{"kubelet":{"reserved":"-1"}}`, []string{`kubelet.reserved: Invalid value: "-1"`}},
+		"a NUMA node below all":             {`{"kubelet":{"places":[{"numaNode":-1,"cores":["0"]}]}}`, []string{`kubelet.places[0].numaNode: Invalid value: -1`}},
+		"a NUMA node beyond all":            {`{"kubelet":{"places":[{"cores":["0"]},{"numaNode":64,"cores":["1"]}]}}`, []string{`kubelet.places[1].numaNode: Invalid value: 64: must be from 0 to 63`}},
+		"a CPU in two cores":                {`{"kubelet":{"places":[{"cores":["0-3"]},{"cores":["7","2-8191"]}]}}`, []string{`kubelet.places[1].cores[1]: Invalid value: "2-8191": CPU 2 is in another core, too`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseObservation([]byte(test.text))
