@@ -77,7 +77,14 @@ func (d *commandDriver) plan(ctx context.Context, policy operation.Policy) (*Pla
 	return plan, err
 }
 
-func (d *commandDriver) start(ctx context.Context) error { return d.run(ctx, d.Start) }
+// start leaves the command without an output: the kubelet may inherit it, and would end with a pipe
+// that nobody reads any longer.
+func (d *commandDriver) start(ctx context.Context) error {
+	if err := d.command(ctx, d.Start).Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(d.Start, " "), cmp.Or(context.Cause(ctx), err))
+	}
+	return nil
+}
 
 func (d *commandDriver) stop(ctx context.Context) error {
 	if pid, err := d.pid(ctx); err != nil || pid == 0 {
@@ -140,7 +147,7 @@ func (d *commandDriver) lastError(_ context.Context, plan *Plan, _ time.Time) st
 }
 
 func (d *commandDriver) run(ctx context.Context, args []string) error {
-	// A command may end and leave its output to the kubelet.
+	// A command may end and leave its output to what it has started.
 	if output, err := d.command(ctx, args).CombinedOutput(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), cmp.Or(context.Cause(ctx), err), bytes.TrimSpace(output))
 	}

@@ -270,6 +270,7 @@ func readRKE2(disk hostDisk) ([]rke2Arg, error) {
 			for _, value := range values {
 				arg := rke2Arg{place: place{file, value.Line}}
 				arg.name, arg.value, _ = strings.Cut(strings.TrimLeft(value.Value, "-"), "=")
+				arg.name = strings.ReplaceAll(arg.name, "_", "-") // which the kubelet does, too
 				args = append(args, arg)
 			}
 		}

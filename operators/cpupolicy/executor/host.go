@@ -50,8 +50,8 @@ type Settings struct {
 
 // CommandSettings are the commands of the driver command, each a program and its arguments.
 type CommandSettings struct {
-	// Start lets the kubelet start, and Stop returns once it has ended. Kill ends one that does not
-	// stop; without it such a switch fails.
+	// Start lets the kubelet start; what it prints is not kept. Stop returns once the kubelet has
+	// ended. Kill ends one that does not stop; without it such a switch fails.
 	Start []string `json:"start"`
 	Stop  []string `json:"stop"`
 	Kill  []string `json:"kill,omitempty"`
@@ -123,7 +123,9 @@ func (h host) kubeletOf(pid int, next, files []string, configDir string) (*kubel
 		args = append(args, next[1:]...)
 	}
 	k := &kubelet{pid: pid, args: args, flags: parseFlags(args), files: files}
-	k.flags.configDir = cmp.Or(configDir, k.flags.configDir)
+	if k.flags.configDir = cmp.Or(configDir, k.flags.configDir); k.flags.configDir != "" {
+		k.flags.configDir = filepath.Clean(k.flags.configDir)
+	}
 	for name, path := range map[string]string{"config": k.flags.config, "config-dir": k.flags.configDir, "root-dir": k.flags.rootDir} {
 		if path != "" && !filepath.IsAbs(path) {
 			return nil, fmt.Errorf("the kubelet's --%s %q is not an absolute path", name, path)

@@ -75,9 +75,10 @@ var both = map[string]refusal{
 }
 
 var ofDropIns = map[string]refusal{
-	"no --config-dir":                     {policy: operation.Static, args: []string{"--config-dir="}, want: []string{"no --config-dir", "partition-agent cpu-policy prepare"}},
-	"a --config-dir that is not absolute": {policy: operation.Static, args: []string{"--config-dir=conf.d"}, want: []string{`--config-dir "conf.d"`}},
-	"the policy as a flag":                {policy: operation.Static, args: []string{"--cpu-manager-policy", "none"}, want: []string{"the command line of process ", "--cpu-manager-policy=none"}},
+	"no --config-dir":                        {policy: operation.Static, args: []string{"--config-dir="}, want: []string{"no --config-dir", "partition-agent cpu-policy prepare"}},
+	"a --config-dir with a slash at its end": {policy: operation.None, args: []string{"--config-dir=" + testConfigDir + "/", "--cpu-manager-policy-options=full-pcpus-only=true"}, want: []string{"--cpu-manager-policy-options=full-pcpus-only=true"}},
+	"a --config-dir that is not absolute":    {policy: operation.Static, args: []string{"--config-dir=conf.d"}, want: []string{`--config-dir "conf.d"`}},
+	"the policy as a flag":                   {policy: operation.Static, args: []string{"--cpu-manager-policy", "none"}, want: []string{"the command line of process ", "--cpu-manager-policy=none"}},
 	"the policy as a flag of a unit": {policy: operation.Static, args: []string{"--cpu_manager_policy=none"}, units: []string{"/etc/unit.service"},
 		prepare: write("/etc/unit.service", "[Service]\n# --cpu-manager-policy=static\nEnvironment=\"X=--cpu_manager_policy=none\"\n"), want: []string{"/etc/unit.service:3: the flag --cpu-manager-policy=none"}},
 	"the options as a flag":                      {policy: operation.None, args: []string{"--cpu-manager-policy-options=full-pcpus-only=true"}, want: []string{"the command line of process ", "--cpu-manager-policy-options=full-pcpus-only=true"}},
@@ -184,6 +185,10 @@ var ofRKE2 = map[string]refusal{
 		want: []string{"/etc/rancher/rke2/config.yaml.d/99-zz-max-pods.yaml:2: kubelet-arg replaces", ourRKE2}},
 	"a later file that adds the policy": {policy: operation.Static, prepare: write("/etc/rancher/rke2/config.yaml.d/zz.YML", "kubelet-arg+:\n- v=2\n- cpu-manager-policy=none\n"),
 		want: []string{"/etc/rancher/rke2/config.yaml.d/zz.YML:3: sets cpu-manager-policy"}},
+	"one that writes its name with underscores": {policy: operation.Static, prepare: write("/etc/rancher/rke2/config.yaml.d/zz.yaml", "kubelet-arg+:\n- cpu_manager_policy=none\n"),
+		want: []string{"/etc/rancher/rke2/config.yaml.d/zz.yaml:2: sets cpu-manager-policy"}},
+	"options with underscores beside none": {policy: operation.None, prepare: write("/etc/rancher/rke2/config.yaml", "kubelet-arg:\n- cpu_manager_policy_options=full-pcpus-only=true\n"),
+		want: []string{"/etc/rancher/rke2/config.yaml:2:", "cpu-manager-policy-options"}},
 	"an earlier file that replaces": {policy: operation.Static, prepare: write("/etc/rancher/rke2/config.yaml.d/99-max-pods.yaml", "kubelet-arg:\n- max-pods=200\n- cpu-manager-policy=none\n")},
 	"options beside none": {policy: operation.None, prepare: write("/etc/rancher/rke2/config.yaml", "kubelet-arg:\n- cpu-manager-policy-options=full-pcpus-only=true\n"),
 		want: []string{"/etc/rancher/rke2/config.yaml:2:", "cpu-manager-policy-options"}},

@@ -167,6 +167,24 @@ func TestAKilledAgentIsResumed(t *testing.T) {
 	}
 }
 
+// What a command starts may inherit its output, and write to it at any time.
+func TestACommandMayStartAKubeletThatInheritsItsOutput(t *testing.T) {
+	h := newTestHost(t)
+	wrote := h.at("wrote")
+	h.write(SettingsFile, fmt.Sprintf("command: {start: [/bin/sh, -c, '(sleep 0.5; echo a line of the log >&2; touch %s) &'], stop: [b], isActive: [c], dropInDirectory: /x}", wrote))
+	driver, err := h.open().commandDriver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := driver.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.waitFor("what the command has started to outlive its first line", func() bool {
+		_, err := os.Stat(wrote)
+		return err == nil
+	})
+}
+
 func TestARequestThatCannotBeginIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*testHost)

@@ -114,7 +114,10 @@ func (s *systemd) properties(ctx context.Context, name string) (unit, error) {
 	return u, nil
 }
 
+// startUnit starts a unit, however often it has just been started.
 func (s *systemd) startUnit(ctx context.Context, name string) error {
+	// A kubelet that ended again and again may have used up the starts that systemd allows in a while.
+	_ = s.conn.ResetFailedUnitContext(ctx, name) // the start says what is wrong
 	if _, err := s.conn.StartUnitContext(ctx, name, "replace", nil); err != nil {
 		return fmt.Errorf("start of unit %s: %w", name, err)
 	}

@@ -155,7 +155,7 @@ func (s *fakeSystemd) answer(stream net.Conn, call *dbus.Message) {
 		s.calls = append(s.calls, text)
 		ended = call.Body[0].(string)
 		s.units[ended].deaf = false
-	case "Reload":
+	case "Reload", "ResetFailedUnit":
 		s.calls = append(s.calls, text)
 	}
 	if len(reply.Body) > 0 {
@@ -289,7 +289,7 @@ func (s *fakeSystemd) checkInstalled(kubelet string) {
 			s.t.Errorf("%s has mode %v (%v), want %v", path, info.Mode(), err, mode)
 		}
 	}
-	if s.calls[len(s.calls)-2] != "Reload" {
+	if s.calls[len(s.calls)-3] != "Reload" {
 		s.t.Errorf("systemd has not read the host unit: %q", s.calls)
 	}
 }
@@ -344,7 +344,7 @@ func TestTheHostUnitSwitchesAKubelet(t *testing.T) {
 		defer s.lock.Unlock()
 		return s.units[UnitName].pid == 0
 	})
-	calls, want := s.called(), []string{"Reload", "StartUnit " + UnitName, "StopUnit kubelet.service", "KillUnit kubelet.service", "StartUnit kubelet.service", "Reload"}
+	calls, want := s.called(), []string{"Reload", "ResetFailedUnit " + UnitName, "StartUnit " + UnitName, "StopUnit kubelet.service", "KillUnit kubelet.service", "ResetFailedUnit kubelet.service", "StartUnit kubelet.service", "Reload"}
 	if !slices.Equal(calls, want) {
 		t.Errorf("systemd was asked to %q, want %q", calls, want)
 	}
