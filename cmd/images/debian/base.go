@@ -62,7 +62,16 @@ func (s *Store) Fetch(ctx context.Context, p Package) (string, error) {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		return "", err
 	}
-	temporary := file + ".new"
+	// Other builds may fetch the same file.
+	directory, err := os.MkdirTemp(s.Dir, "new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(directory)
+	if err := os.Chmod(directory, 0o755); err != nil { // for apt's user
+		return "", err
+	}
+	temporary := filepath.Join(directory, filepath.Base(file))
 	var failures []string
 	for _, mirror := range mirrors {
 		uri := strings.TrimSuffix(mirror, "/") + "/" + p.Path

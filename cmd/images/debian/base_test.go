@@ -22,12 +22,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -162,8 +164,20 @@ func TestAPackageFromAnArchiveIsKept(t *testing.T) {
 	if err := os.Rename(kept, filepath.Join(archive, p.Path)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Fetch(context.Background(), p); err != nil {
+	// Builds of several releases share a store.
+	errs := make([]error, 4)
+	var builds sync.WaitGroup
+	for i := range errs {
+		builds.Go(func() {
+			_, errs[i] = (&Store{Dir: store.Dir, Mirror: store.Mirror}).Fetch(context.Background(), p)
+		})
+	}
+	builds.Wait()
+	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(store.Dir); err != nil || len(entries) != 1 {
+		t.Errorf("the store has %v (%v), want only the package", entries, err)
 	}
 	if err := os.RemoveAll(archive); err != nil {
 		t.Fatal(err)

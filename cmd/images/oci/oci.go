@@ -148,7 +148,7 @@ func Append(base v1.Image, layer *Layer, createdBy string, config Config) (v1.Im
 	if mediaType == types.DockerManifestSchema2 {
 		added.mediaType = types.DockerLayer
 	}
-	date := v1.Time{Time: config.Date}
+	date := v1.Time{Time: config.Date.UTC()} // in the history, it is written with its time zone
 	image, err := mutate.Append(base, mutate.Addendum{Layer: &added, History: v1.History{Created: date, CreatedBy: createdBy}})
 	if err != nil {
 		return nil, err
