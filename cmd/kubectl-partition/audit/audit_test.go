@@ -182,6 +182,11 @@ func TestEachViolationIsFound(t *testing.T) {
 			n.write("etc/kubelet.d/10.conf", "{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, cpuManagerPolicyOptions: {strict-cpu-reservation: \"false\"}}")
 			n.write("etc/kubelet.d/20.yaml", "cpuManagerPolicy: none")
 		}, []string{"strict-reservation kubelet configuration /var/lib/kubelet/config.yaml, /etc/kubelet.d/10.conf"}},
+		"CRI-O has a pool, and the file an empty one": {func(n *tree) {
+			n.pin(`{"management": {"cpuset": ""}}`)
+			n.write("var/lib/kubelet/workload_partitioning_state", `{"reservedCPUs":""}`)
+			n.write("etc/crio/crio.conf.d/01-workload-partitioning", "[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nresources = { \"cpushares\" = 0, \"cpuset\" = \"0-1\" }")
+		}, []string{"crio FILE"}},
 		"CRI-O has another pool": {func(n *tree) {
 			n.write("etc/crio/crio.conf.d/01-workload-partitioning", "[crio.runtime]\ninfra_ctr_cpuset = \"0\"\n[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nresources = { \"cpushares\" = 0, \"cpuset\" = \"0-1\" }")
 		}, []string{"crio FILE"}},

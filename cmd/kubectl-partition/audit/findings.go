@@ -181,7 +181,7 @@ func (n *node) agreement() (findings []Finding) {
 		}
 	}
 	if pooled.IsEmpty() {
-		return findings
+		return append(findings, n.crio.disagreements(n.written)...)
 	}
 	if list := n.kubelet.reservedCPUs(); list != "" {
 		reserved, err := cpuset.Parse(list)
@@ -202,7 +202,7 @@ func (n *node) agreement() (findings []Finding) {
 		}
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int { return strings.Compare(a.Message, b.Message) })
-	return append(findings, n.crio.disagreements(n.pools)...)
+	return append(findings, n.crio.disagreements(n.written)...)
 }
 
 // holder names who holds exclusive CPUs.

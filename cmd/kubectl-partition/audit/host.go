@@ -78,17 +78,6 @@ func (h Host) procfs() (procfs.FS, error) { return procfs.NewFS(h.Proc) }
 // load is [partition.Load], which insists on a file of root's; tests may run as another user.
 var load = partition.Load
 
-// pools returns the pools of the pinning file as the kubelet takes them: pools that hold every
-// CPU confine nothing (design, section 2). It also returns the notes of [partition.Load].
-func (h Host) pools(online cpuset.CPUSet) (pools partition.Pools, notes []string, err error) {
-	pools, notes, err = load(h.at(partition.PinningFilePath), online)
-	if err == nil && pools.HoldEvery(online) {
-		notes = append(notes, fmt.Sprintf("the pools hold every CPU of the host (%s), so they confine nothing", online))
-		pools = pools.Unconfined()
-	}
-	return pools, notes, err
-}
-
 // readText returns a file of the kernel without the white space around it.
 func readText(path string) (string, error) {
 	data, err := os.ReadFile(path)

@@ -19,7 +19,6 @@ package audit
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -27,7 +26,9 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
+	grpccodes "google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -146,8 +147,8 @@ func typeOf(annotations map[string]string) string {
 	return workloadType
 }
 
-// listPods returns the pods that have a sandbox which is ready, in the order of their names, with
-// their running containers.
+// listPods returns the pods that have a sandbox which is ready, or containers that run, in the order
+// of their names, with these containers.
 func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
 	sandboxes, err := runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
@@ -157,10 +158,16 @@ func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing containers: %w", err)
 	}
+	runs := map[string]bool{} // by sandbox
+	for _, c := range containers.GetContainers() {
+		if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			runs[c.GetPodSandboxId()] = true
+		}
+	}
 	bySandbox := map[string]*pod{}
 	var pods []*pod
 	for _, s := range sandboxes.GetItems() {
-		if s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
+		if s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY && !runs[s.GetId()] {
 			continue
 		}
 		p := &pod{
@@ -171,8 +178,8 @@ func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
 		pods = append(pods, p)
 	}
 	for _, c := range containers.GetContainers() {
-		p, ready := bySandbox[c.GetPodSandboxId()]
-		if !ready || c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		p, known := bySandbox[c.GetPodSandboxId()]
+		if !known || c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
 		found := container{id: c.GetId(), name: c.GetLabels()[types.KubernetesContainerNameLabel]}
@@ -196,11 +203,11 @@ func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
 // server/container_status.go). It is zero if the container has ended, or the runtime does not say.
 func firstProcess(ctx context.Context, runtime Runtime, id string) (int, error) {
 	status, err := runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
-	if err != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return 0, err
-		}
+	if grpcstatus.Code(err) == grpccodes.NotFound {
 		return 0, nil
+	}
+	if err != nil {
+		return 0, err
 	}
 	var info struct {
 		PID int `json:"pid"`

@@ -38,10 +38,12 @@ import (
 // node is what one walk saw. Pods start and end meanwhile, so two parts of it may contradict each
 // other.
 type node struct {
-	host       Host
-	cgroups    hierarchy
-	online     cpuset.CPUSet
-	pools      partition.Pools
+	host    Host
+	cgroups hierarchy
+	online  cpuset.CPUSet
+	pools   partition.Pools
+	// written are the pools as the file has them, even if they hold every CPU.
+	written    partition.Pools
 	notes      []string
 	poolsErr   error
 	kubelet    *kubelet
@@ -123,7 +125,13 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 	if n.online, err = topology.Online(h.Sys); err != nil {
 		return nil, err
 	}
-	n.pools, n.notes, n.poolsErr = h.pools(n.online)
+	n.written, n.notes, n.poolsErr = load(h.at(partition.PinningFilePath), n.online)
+	n.pools = n.written
+	// Such pools confine nothing (design, section 2).
+	if n.poolsErr == nil && n.pools.HoldEvery(n.online) {
+		n.notes = append(n.notes, fmt.Sprintf("the pools hold every CPU of the host (%s), so they confine nothing", n.online))
+		n.pools = n.pools.Unconfined()
+	}
 	if n.runtime, err = runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil {
 		return nil, fmt.Errorf("runtime: %w", err)
 	}

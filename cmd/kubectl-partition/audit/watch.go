@@ -24,6 +24,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 )
 
@@ -168,6 +169,9 @@ func resolution(n *node, interval time.Duration) string {
 type tracker struct {
 	watched map[string]*tracked
 	tasks   map[string]task
+	// shared are the CPUs on which containers with none of their own had to run at the look before, by
+	// workload type; nil before the first look.
+	shared map[string]cpuset.CPUSet
 	// grown is what each container has added since the look before, by the same keys as watched.
 	grown map[string]growth
 }
@@ -175,6 +179,8 @@ type tracker struct {
 type tracked struct {
 	Watched
 	last Usage
+	// may are the CPUs on which it had to run at that look.
+	may cpuset.CPUSet
 }
 
 // growth is by how much the counters of a container have grown.
@@ -197,6 +203,7 @@ func (t *tracker) look(n *node, findings []Finding) {
 	}
 	tasks := map[string]task{}
 	t.grown = map[string]growth{}
+	shared := map[string]cpuset.CPUSet{}
 	for _, g := range n.groups {
 		if _, confined := n.confined(g.pod); g.kind != ofContainer && (g.kind != sandbox || !confined) {
 			continue
@@ -205,22 +212,34 @@ func (t *tracker) look(n *node, findings []Finding) {
 		if n.cgroups.v1 && g.kind == sandbox {
 			may = n.pools.Union()
 		}
+		_, _, exclusive := n.checkpoint.Exclusive(g.pod.uid, g.container.name)
 		w, known := t.watched[g.usage.Cgroup]
 		if !known {
 			w = &tracked{Watched: Watched{Namespace: g.pod.namespace, Pod: g.pod.name, Name: g.container.name, Type: g.pod.typeOrDash()}, last: g.usage}
+			if t.shared != nil {
+				w.last = Usage{CPUs: g.usage.CPUs} // all that it has used is since the look before
+			}
+			if !exclusive {
+				w.may = t.shared[w.Type]
+			}
 			if g.kind == sandbox {
 				w.Name = "(sandbox)"
 			}
 			t.watched[g.usage.Cgroup] = w
 		}
-		w.Expected = may.String()
+		if !exclusive {
+			shared[w.Type] = may
+		}
+		// What it did before its CPUs changed was right.
+		since := may.Union(w.may)
+		w.Expected, w.may = may.String(), may
 		w.looks++
 		grown := growth{workloadType: w.Type}
 		for cpu, used := range g.usage.Used {
-			since := max(used-at(w.last.Used, cpu), 0)
-			grown.used += since
-			if n.cgroups.v1 && !may.Contains(cpu) {
-				grown.offSet += since
+			more := max(used-at(w.last.Used, cpu), 0)
+			grown.used += more
+			if n.cgroups.v1 && !since.Contains(cpu) {
+				grown.offSet += more
 			}
 		}
 		grown.throttled, grown.periods, grown.throttledPeriods = max(g.usage.Throttled-w.last.Throttled, 0), max(g.usage.Periods-w.last.Periods, 0), max(g.usage.ThrottledPeriods-w.last.ThrottledPeriods, 0)
@@ -237,7 +256,7 @@ func (t *tracker) look(n *node, findings []Finding) {
 			}
 			key := g.usage.Cgroup + " " + now.identity()
 			// It has run since the look before, the last time on this CPU.
-			if before, seen := t.tasks[key]; seen && now.ran > before.ran && !may.Contains(now.processor) {
+			if before, seen := t.tasks[key]; seen && now.ran > before.ran && !since.Contains(now.processor) {
 				isOff = true
 			}
 			tasks[key] = now
@@ -251,7 +270,7 @@ func (t *tracker) look(n *node, findings []Finding) {
 		t.grown[g.usage.Cgroup] = grown
 		w.last = g.usage
 	}
-	t.tasks = tasks
+	t.tasks, t.shared = tasks, shared
 }
 
 // at returns an element of a list; zero for one that it does not have.

@@ -72,6 +72,31 @@ func TestLeaksAreCountedOverTime(t *testing.T) {
 			t.Errorf("the leaks are %q, want %q", got, want)
 		}
 	})
+	t.Run("of containers that start, and whose CPUs change, between two looks", func(t *testing.T) {
+		n := sample(t, true, false)
+		used(n, ordinary, "0 5000000 5000000 0")
+		tracker := newTracker()
+		walkAndTrack(t, n, tracker)
+		// What it used of CPU 2 was before another container got that exclusively.
+		n.add(testPod{name: "second", cpus: "0-3", containers: []testContainer{{name: "c", cpus: "2"}}})
+		n.checkpoint(map[string]map[string]string{uid("exclusive"): {"c": "3"}, uid("second"): {"c": "2"}}, "1")
+		n.cgroup(n.containerCgroup(ordinary, "c"), "1", nil)
+		n.process(n.pid("ordinary", "c"), "c", "1")
+		used(n, ordinary, "0 5000000 9000000 0")
+		used(n, testPod{name: "second"}, "0 0 7000000 0")
+		late := testPod{name: "late", class: "burstable", cpus: "0-3", containers: []testContainer{{name: "c", cpus: "1"}}}
+		n.add(late)
+		used(n, late, "4000000 1000000 0 0")
+		walkAndTrack(t, n, tracker)
+		if got, want := tracker.leaks(), []string{"late/c 4ms 0"}; !slices.Equal(got, want) {
+			t.Errorf("the leaks are %q, want %q", got, want)
+		}
+		used(n, ordinary, "0 5000000 12000000 0")
+		walkAndTrack(t, n, tracker)
+		if got, want := tracker.leaks(), []string{"late/c 4ms 0", "ordinary/c 3ms 0"}; !slices.Equal(got, want) {
+			t.Errorf("then the leaks are %q, want %q", got, want)
+		}
+	})
 	t.Run("by samples of cgroup v2", func(t *testing.T) {
 		n := sample(t, false, true)
 		tracker := newTracker()

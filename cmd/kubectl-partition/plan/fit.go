@@ -38,16 +38,22 @@ func (f *foresight) fit(pods []candidate) {
 		most := int64(f.Online.Difference(f.after.division.Pooled).Size()) * 1000
 		allocatable = &most
 	}
+	unknown := "the node's pods are not known"
+	had, _ := f.types()
+	goes := slices.ContainsFunc(had, func(workloadType string) bool { return !slices.Contains(f.after.read.Types(), workloadType) })
+	if goes {
+		unknown += ", and static pods that are partitioned now will ask for cpu"
+	}
 	switch before := f.Before.AllocatableMillicores; {
 	case f.Pods != nil:
 		f.reject(pods, *allocatable)
-	case before != nil && *before <= *allocatable:
+	case before != nil && *before <= *allocatable && !goes:
 		// Nobody loses any cpu.
-	case f.Allocated != nil:
+	case f.Allocated != nil && !goes:
 		f.sumUp(*allocatable)
 	default:
 		f.add(Problem{Severity: Undecided, Code: CodePodsUnknown,
-			Text:   because(fmt.Sprintf("the node's pods are not known: those that ask for more than %s of cpu together do not fit", millicores(*allocatable)), f.PodsDenied),
+			Text:   because(fmt.Sprintf("%s: those that ask for more than %s of cpu together do not fit", unknown, millicores(*allocatable)), f.PodsDenied),
 			Remedy: "give them with --pods (kubectl get pods --all-namespaces --field-selector spec.nodeName=NODE -o json)"})
 	}
 }

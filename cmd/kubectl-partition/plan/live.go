@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,7 +121,7 @@ func (l Live) node(ctx context.Context, object *v1.Node) Node {
 // asks only a kubelet whose certificate its own authority has signed, and only if it has to.
 func (l Live) configuration(ctx context.Context, object *v1.Node) (*kubeletconfig.KubeletConfiguration, error) {
 	data, err := l.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(object.Name).SubResource("proxy").Suffix("configz").DoRaw(ctx)
-	if apierrors.IsForbidden(err) && l.Config != nil {
+	if apierrors.IsForbidden(err) && l.Config != nil && l.mayNotAsk(ctx, object.Name) {
 		var direct error
 		if data, direct = l.askKubelet(ctx, object); direct != nil {
 			return nil, fmt.Errorf("the missing right is get on nodes/configz, if the kubelet at its own address can be reached from here and has a certificate that the cluster's authority has signed, or else get on nodes/proxy; the kubelet said: %w", direct)
@@ -143,6 +144,15 @@ func (l Live) configuration(ctx context.Context, object *v1.Node) (*kubeletconfi
 		return nil, fmt.Errorf("configz: reservedSystemCPUs: %w", err)
 	}
 	return answer.Configuration, nil
+}
+
+// mayNotAsk reports whether the API server lets nobody with the client's rights ask a kubelet through
+// it. The answer to the question itself does not say that: it may be the kubelet's own.
+func (l Live) mayNotAsk(ctx context.Context, node string) bool {
+	review, err := l.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Version: "v1", Resource: "nodes", Subresource: "proxy", Name: node},
+	}}, metav1.CreateOptions{})
+	return err == nil && !review.Status.Allowed
 }
 
 // kubeletTimeout is how long a kubelet has for an answer, and maxAnswer the most that is read of

@@ -23,10 +23,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +44,8 @@ type api struct {
 	configz string
 	// forbidden are parts of paths that the client may not read.
 	forbidden []string
+	// kubeletForbids means that the kubelet answers 403 to what the API server passes on.
+	kubeletForbids bool
 	// asked are the paths that the kubelet itself was asked for, and token what it was given.
 	asked []string
 	token string
@@ -89,7 +93,15 @@ func (a *api) live(t *testing.T) Live {
 		case "/api/v1/nodes/worker-1":
 			answer(w, http.StatusOK, a.node)
 		case "/api/v1/nodes/worker-1/proxy/configz":
+			if a.kubeletForbids {
+				answer(w, http.StatusForbidden, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: "forbidden by the kubelet"})
+				return
+			}
 			fmt.Fprint(w, a.configz)
+		case "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
+			review := authorizationv1.SelfSubjectAccessReview{TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}}
+			review.Status.Allowed = !slices.Contains(a.forbidden, "/proxy/")
+			answer(w, http.StatusCreated, review)
 		case "/api/v1/pods":
 			if selector := r.URL.Query().Get("fieldSelector"); selector != "spec.nodeName=worker-1" {
 				t.Errorf("the pods are those of %q", selector)
@@ -184,18 +196,20 @@ func TestLivePlanSaysWhatStaysUnknown(t *testing.T) {
 // and where the cluster's authority has signed the kubelet's certificate.
 func TestKubeletItselfIsAskedOnlyIfItMustBe(t *testing.T) {
 	for name, test := range map[string]struct {
-		forbidden  []string
-		change     func(*rest.Config)
-		want       string
-		wantsAsked bool
+		forbidden      []string
+		kubeletForbids bool
+		change         func(*rest.Config)
+		want           string
+		wantsAsked     bool
 	}{
-		"the API server passes it on":        {},
-		"only nodes/configz is allowed":      {forbidden: []string{"/proxy/"}, wantsAsked: true},
-		"the certificate is somebody's":      {forbidden: []string{"/proxy/"}, change: func(c *rest.Config) { c.CAData = nil }, want: "certificate"},
-		"the client verifies no certificate": {forbidden: []string{"/proxy/"}, change: func(c *rest.Config) { c.Insecure, c.CAData = true, nil }, want: "the missing right is get on nodes/configz"},
+		"the API server passes it on":                      {},
+		"the kubelet forbids what the API server does not": {kubeletForbids: true, want: "get nodes worker-1"},
+		"only nodes/configz is allowed":                    {forbidden: []string{"/proxy/"}, wantsAsked: true},
+		"the certificate is somebody's":                    {forbidden: []string{"/proxy/"}, change: func(c *rest.Config) { c.CAData = nil }, want: "certificate"},
+		"the client verifies no certificate":               {forbidden: []string{"/proxy/"}, change: func(c *rest.Config) { c.Insecure, c.CAData = true, nil }, want: "the missing right is get on nodes/configz"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &api{node: worker(), configz: shownWithout, forbidden: test.forbidden}
+			a := &api{node: worker(), configz: shownWithout, forbidden: test.forbidden, kubeletForbids: test.kubeletForbids}
 			l := a.live(t)
 			if test.change != nil {
 				test.change(l.Config)
