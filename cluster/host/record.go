@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,18 +19,21 @@ import (
 // kubeletDir has sockets of the kubelet, whatever its root directory is.
 const kubeletDir = "/var/lib/kubelet"
 
+// shimSockets has those of the shims of every containerd of the host.
+const shimSockets = "/run/containerd/s"
+
 // hostPaths are written by a kubelet and its runtime, and cannot be configured. Down removes those
 // that did not exist before Up.
 var hostPaths = []string{
 	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pod-resources", kubeletDir,
-	"/var/lib/cni/results", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd/runc/k8s.io", "/run/containerd/runc", "/run/containerd/s", "/run/containerd",
+	"/var/lib/cni/results", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd/runc/k8s.io", "/run/containerd/runc", shimSockets, "/run/containerd",
 	"/run/runc", "/run/xtables.lock", "/usr/libexec/kubernetes/kubelet-plugins", "/usr/libexec/kubernetes", "/run/netns", "/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd",
 	filepath.Dir(partition.PinningFilePath),
 }
 
 // sharedPaths are those of hostPaths in which others keep files, too. Down removes them only if
 // they are empty.
-var sharedPaths = []string{kubeletDir, "/var/lib/cni", "/run/containerd", "/run/containerd/runc", "/usr/libexec/kubernetes", "/opt/containerd", "/run/netns", "/run/runc", filepath.Dir(partition.PinningFilePath)}
+var sharedPaths = []string{kubeletDir, "/var/lib/cni", "/run/containerd", "/run/containerd/runc", shimSockets, "/usr/libexec/kubernetes", "/opt/containerd", "/run/netns", "/run/runc", filepath.Dir(partition.PinningFilePath)}
 
 // sysctls are set by the kubelet, kube-proxy and the bridge plugin.
 var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"}
@@ -104,6 +108,9 @@ func (c *Cluster) restoreHost(r record) error {
 	if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if err := removeDeadSockets(shimSockets); err != nil {
+		return err
+	}
 	// The list has directories after what is in them.
 	for _, path := range hostPaths {
 		if !slices.Contains(r.Absent, path) {
@@ -115,6 +122,26 @@ func (c *Cluster) restoreHost(r record) error {
 		}
 		if err := remove(path); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// removeDeadSockets removes the sockets of a directory on which nobody listens.
+func removeDeadSockets(directory string) error {
+	entries, err := os.ReadDir(directory)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		path := filepath.Join(directory, entry.Name())
+		connection, err := net.Dial("unix", path)
+		if err == nil {
+			_ = connection.Close()
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 	}
 	return nil
