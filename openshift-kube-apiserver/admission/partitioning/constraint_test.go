@@ -75,6 +75,34 @@ var namespaceConstraints = map[string]struct {
 	"a quota that counts other pods":       {resourceQuota(v1.ResourceRequestsCPU, v1.ResourceQuotaScopeTerminating), false, ""},
 }
 
+// Whoever writes cores himself, and zeros beside them, has no more of them than the namespace's
+// constraints of cpu give him.
+func TestZerosBesideCoresContentNoConstraint(t *testing.T) {
+	for name, object := range map[string]runtime.Object{
+		"a LimitRange with a maximum below it": limitRange(v1.LimitRangeItem{Max: cpuOf("1")}),
+		"a LimitRange with a maximum":          limitRange(v1.LimitRangeItem{Max: cpuOf("80")}),
+		"a LimitRange with a maximum of a pod": limitRange(v1.LimitRangeItem{Type: v1.LimitTypePod, Max: cpuOf("1")}),
+		"a quota on limits.cpu":                resourceQuota(v1.ResourceLimitsCPU),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), object)
+			partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
+			zeros := core.ResourceList{core.ResourceCPU: resource.MustParse("0"), "management.workload.openshift.io/cores": resource.MustParse("50000"), core.ResourceMemory: resource.MustParse("1Mi")}
+			for _, annotations := range []map[string]string{
+				{managementTarget: ""},
+				{managementTarget: "", partition.ResourcesAnnotation("c"): `{"cpushares":51200,"cpulimit":1}`},
+			} {
+				pod := newPod(annotations)
+				pod.Spec.Containers[0].Resources = core.ResourceRequirements{Requests: zeros.DeepCopy(), Limits: zeros.DeepCopy()}
+				told, err := create(t, p, pod, "open")
+				if err == nil && (internalpod.CarriesCores(pod) || !strings.Contains(strings.Join(told, ""), `"of-cpu"`)) {
+					t.Errorf("the pod has %v, told %q, want an ordinary one", pod.Spec.Containers[0].Resources, told)
+				}
+			}
+		})
+	}
+}
+
 func TestConstraintsOfTheNamespaceAreKept(t *testing.T) {
 	for name, test := range namespaceConstraints {
 		t.Run(name, func(t *testing.T) {

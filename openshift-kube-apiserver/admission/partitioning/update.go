@@ -41,7 +41,7 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; it keeps those that it had")
 	}
 	resize := a.GetSubresource() == "resize"
-	if (resize || a.GetSubresource() == "") && concerns(stored) {
+	if target, _ := partition.ParseTarget(stored.Annotations); (resize || a.GetSubresource() == "") && target.Type != "" {
 		if resize {
 			p.dropDefaults(pod, a.GetNamespace())
 		}
@@ -58,6 +58,9 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
 	if !partition.KeepsAnnotations(pod.Annotations, stored.Annotations) {
 		return admission.NewForbidden(a, errors.New("the pod's workload partitioning annotations were changed after its creation, probably by a mutating webhook"))
+	}
+	if a.GetSubresource() == "resize" {
+		return refuseCPU(pod, stored)
 	}
 	return nil
 }

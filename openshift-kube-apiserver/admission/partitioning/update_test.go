@@ -106,7 +106,9 @@ func TestResize(t *testing.T) {
 		}, ""},
 		"cpu request": {partitioned, func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("500m") },
 			`spec.containers[0].resources.requests[cpu]: Invalid value: "500m": the CPU of a partitioned pod does not change after its creation; it is counted as management.workload.openshift.io/cores`},
-		"cpu limit":             {partitioned, func(r *core.ResourceRequirements) { r.Limits[core.ResourceCPU] = resource.MustParse("500m") }, "spec.containers[0].resources.limits[cpu]"},
+		"cpu limit": {partitioned, func(r *core.ResourceRequirements) { r.Limits[core.ResourceCPU] = resource.MustParse("500m") }, "spec.containers[0].resources.limits[cpu]"},
+		"LimitRanger's default in a pod that is ordinary for a reason": {newPod(map[string]string{partition.WarningAnnotation: "workload type \"management\" ignored: no pool of this type is active here"}),
+			func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("100m") }, ""},
 		"an ordinary pod's cpu": {newPod(nil), func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("500m") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,10 +116,18 @@ func TestResize(t *testing.T) {
 			test.change(&pod.Spec.Containers[0].Resources)
 			err := p.Admit(t.Context(), attributes(pod, test.stored, "limited", "resize", admission.Update), nil)
 			if test.wantError != "" {
+				// A webhook may do it after the last Admit.
+				test.change(&pod.Spec.Containers[0].Resources)
+				if err := p.Validate(t.Context(), attributes(pod, test.stored, "limited", "resize", admission.Update), nil); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.wantError) {
+					t.Errorf("the validation says %v, want an error with %q", err, test.wantError)
+				}
 				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.wantError) {
 					t.Errorf("got %v, want an error with %q", err, test.wantError)
 				}
 				return
+			}
+			if err := p.Validate(t.Context(), attributes(pod, test.stored, "limited", "resize", admission.Update), nil); err != nil {
+				t.Error(err)
 			}
 			now, has := pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU]
 			if _, had := test.stored.Spec.Containers[0].Resources.Requests[core.ResourceCPU]; err != nil || has != had || (test.stored == withZero && !now.IsZero()) {

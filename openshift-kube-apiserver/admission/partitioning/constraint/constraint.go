@@ -184,12 +184,25 @@ func (d Constraints) matches(q *v1.ResourceQuota, pod *core.Pod) bool {
 
 // Refusal says which object would have the partitioned pod refused and not the same pod with
 // the cpu of the ordinary one, and why. It is empty if none would: what other constraints the pod
-// does not meet is no matter of cpu.
+// does not meet is no matter of cpu. A limit of zero beside cores, which anybody can write, is none: it
+// would content a maximum that the cores do not keep.
 func (d Constraints) Refusal(partitioned, ordinary *core.Pod) string {
-	withCPU := ordinary.DeepCopy()
+	withCPU, unlimited := ordinary.DeepCopy(), partitioned.DeepCopy()
 	addCores(internalpod.View(withCPU), internalpod.View(partitioned))
+	for _, c := range internalpod.View(unlimited).Containers {
+		if partition.CarriesCores(*c.Limits) {
+			delete(*c.Limits, core.ResourceCPU)
+		}
+	}
+	refusal := func(validate func(*core.Pod) error) error {
+		err := validate(unlimited)
+		if err != nil && validate(withCPU) != nil && validate(partitioned) != nil {
+			return nil // that object refuses it in any case
+		}
+		return err
+	}
 	for _, limitRange := range d.limitRanges {
-		if err := limitranger.PodValidateLimitFunc(limitRange, partitioned); err != nil && limitranger.PodValidateLimitFunc(limitRange, withCPU) == nil {
+		if err := refusal(func(pod *core.Pod) error { return limitranger.PodValidateLimitFunc(limitRange, pod) }); err != nil {
 			return fmt.Sprintf("LimitRange %q: %v", limitRange.Name, err)
 		}
 	}
@@ -198,7 +211,7 @@ func (d Constraints) Refusal(partitioned, ordinary *core.Pod) string {
 			continue
 		}
 		names := evaluator.MatchingResources(quota.ResourceNames(q.Status.Hard))
-		if err := evaluator.Constraints(names, partitioned); err != nil && evaluator.Constraints(names, withCPU) == nil {
+		if err := refusal(func(pod *core.Pod) error { return evaluator.Constraints(names, pod) }); err != nil {
 			return fmt.Sprintf("ResourceQuota %q: %v", q.Name, err)
 		}
 	}
