@@ -51,7 +51,7 @@ func (n *node) makeRoom(pod *v1.Pod, cpus cpuset.CPUSet) cpuset.CPUSet {
 	if inClass {
 		err = sets.makeRoomInClass(filepath.Dir(path), update, cpus)
 	}
-	if err == nil && sets.v1 {
+	if err == nil {
 		err = n.makeRoomInPod(pod, sets, path, cpus)
 	}
 	if err != nil && !gone(err) {
@@ -86,9 +86,9 @@ func (c cpusets) makeRoomInClass(class string, update func() error, cpus cpuset.
 	return err
 }
 
-// makeRoomInPod widens a pod's cgroup, on cgroup v1, if it lacks any of the CPUs. An ordinary
-// pod gets the cpuset of its class. So does what is in it without a cpuset of its own: its
-// sandbox.
+// makeRoomInPod widens a pod's cgroup if it lacks any of the CPUs: RepairPodCgroup does not look
+// at a pod that ends. On cgroup v1, an ordinary pod gets the cpuset of its class. So does what is
+// in it without a cpuset of its own: its sandbox.
 func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset.CPUSet) error {
 	classes.Lock()
 	defer classes.Unlock()
@@ -96,7 +96,7 @@ func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset
 	if err != nil || cpus.IsSubsetOf(has) {
 		return err
 	}
-	if _, confined := n.pool(pod); confined {
+	if _, confined := n.pool(pod); confined || !sets.v1 {
 		return sets.widen(path, cpus) // RepairPodCgroup narrows it later
 	}
 	return sets.widenToParent(path, sameAsItsPod)

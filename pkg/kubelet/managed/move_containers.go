@@ -17,11 +17,12 @@ limitations under the License.
 package managed
 
 import (
+	"slices"
 	"time"
 )
 
-// mostPasses is how often MoveContainers tries once all pods are known. Then it gives up: a
-// container that never runs is never moved, and need not be.
+// mostPasses is how often MoveContainers tries once all pods are known, and all containers that
+// run have been moved. Then it gives up: one that never runs is never moved, and need not be.
 const mostPasses = 30
 
 // shortestPeriod is the shortest pause between two passes.
@@ -49,11 +50,14 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 		for passes := 0; passes < mostPasses; {
 			time.Sleep(period)
 			// Until the API server answers, nobody knows all pods: passes before that do not
-			// count.
-			if ready() {
+			// count. Nor does one in which a container runs where it does not belong, since the
+			// runtime cannot be reached, say.
+			known := ready()
+			failed := callReconcile[C](reconcile)
+			if known && !slices.ContainsFunc(failed, runs) {
 				passes++
 			}
-			if failed := callReconcile[C](reconcile); passes > 0 && len(failed) == 0 {
+			if passes > 0 && len(failed) == 0 {
 				break
 			}
 		}

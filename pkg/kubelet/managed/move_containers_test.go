@@ -85,3 +85,28 @@ func TestContainersAreMovedUntilAllAreWhereTheyBelong(t *testing.T) {
 		})
 	}
 }
+
+// reconciled is upstream's reconciledContainer.
+type reconciled struct{ podName, containerName, containerID string }
+
+// A runtime that is away for long does not leave containers where they do not belong.
+func TestContainersThatRunAreMovedHoweverLongItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		startedIn(t, t.TempDir())
+		host.log, _ = ktesting.NewTestContext(t)
+		on(t, management)
+		passes, away := 0, 10*mostPasses
+		reconcile := func(context.Context) (moved, failed []reconciled) {
+			if passes++; passes <= away {
+				return nil, []reconciled{{"a", "c", ""}, {"b", "c", "containerd://1"}}
+			}
+			return []reconciled{{"b", "c", "containerd://1"}}, []reconciled{{"a", "c", ""}}
+		}
+		MoveContainers[reconciled](10*time.Second, func() bool { return true }, reconcile)
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if want := away + mostPasses; passes != want {
+			t.Errorf("there were %d passes, want %d", passes, want)
+		}
+	})
+}

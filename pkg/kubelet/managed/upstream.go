@@ -59,6 +59,17 @@ func callReconcile[C any, F reconcileState[C]](reconcile F) (failed []C) {
 	return failed
 }
 
+// runs reports whether a container that reconcileState could not move runs: upstream has its ID
+// then.
+func runs[C any](container C) bool {
+	value := reflect.ValueOf(container)
+	if value.Kind() != reflect.Struct {
+		return false
+	}
+	id := value.FieldByName("containerID")
+	return id.IsValid() && id.String() != ""
+}
+
 // podLevelResources returns the resources that a pod reports for itself, which upstream has
 // from v1.35 on; nil if there are none.
 func podLevelResources(status *v1.PodStatus) *v1.ResourceRequirements {
