@@ -86,10 +86,16 @@ func carriesCoresOf(list v1.ResourceList, workloadType string) (own, foreign boo
 
 // AsOrdinary returns a copy of a partitioned pod in which each container asks for CPU as it
 // did before [Mutate]. Upstream code that turns requests into weights and quotas must see
-// this copy. [PartitionedType] returns the workload type. The copy shares all but the
-// containers' requests and limits with the pod, so only these may be changed.
+// this copy. [PartitionedType] returns the workload type. The copy shares all but requests and
+// limits with the pod, so only these may be changed. Its resources of the pod as a whole have no
+// cpu: that of a partitioned pod can only be zero, and would count in place of the containers'.
 func AsOrdinary(pod *v1.Pod, workloadType string) *v1.Pod {
 	ordinary := *pod
+	if resources := pod.Spec.Resources; resources != nil {
+		ordinary.Spec.Resources = resources.DeepCopy()
+		delete(ordinary.Spec.Resources.Requests, v1.ResourceCPU)
+		delete(ordinary.Spec.Resources.Limits, v1.ResourceCPU)
+	}
 	ordinary.Spec.InitContainers = asOrdinary(pod, pod.Spec.InitContainers, workloadType)
 	ordinary.Spec.Containers = asOrdinary(pod, pod.Spec.Containers, workloadType)
 	return &ordinary

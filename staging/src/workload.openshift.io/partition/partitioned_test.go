@@ -69,6 +69,11 @@ func TestAsOrdinaryIsThePodBeforeMutate(t *testing.T) {
 	if !reflect.DeepEqual(p, mutated) {
 		t.Error("AsOrdinary changed the pod itself")
 	}
+	// The pod as a whole has a zero by default, once a container has one.
+	p.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu=0 memory=1Gi")}
+	if ordinary := AsOrdinary(p, "management"); len(ordinary.Spec.Resources.Requests) != 1 || len(p.Spec.Resources.Requests) != 2 {
+		t.Errorf("the pod as a whole asks for %v, and the copy for %v", p.Spec.Resources.Requests, ordinary.Spec.Resources.Requests)
+	}
 	if c := ContainerAsOrdinary(p, "management", &p.Spec.Containers[0]); c.Resources.Requests.Cpu().MilliValue() != 400 {
 		t.Errorf("container asks for %s", c.Resources.Requests.Cpu())
 	}

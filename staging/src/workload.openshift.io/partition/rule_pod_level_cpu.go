@@ -38,11 +38,12 @@ func (p Pod[L, N]) hasPodLevelCPU(found findings) bool {
 	return p.Resources.hasCPU() || (p.Resources.isSet() && slices.ContainsFunc(found.amounts, amount.isSet))
 }
 
+// hasCPU does not count a zero: by default pod-level resources get one if a container has one, which
+// [Policy.KeepZero] may have put there.
 func (r *Requirements[L, N]) hasCPU() bool {
 	if r == nil {
 		return false
 	}
-	_, request := (*r.Requests)[cpu]
-	_, limit := (*r.Limits)[cpu]
-	return request || limit
+	request, limit := (*r.Requests)[cpu], (*r.Limits)[cpu]
+	return !request.IsZero() || !limit.IsZero()
 }

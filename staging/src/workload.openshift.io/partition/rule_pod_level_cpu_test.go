@@ -29,11 +29,11 @@ func TestPodsWithPodLevelCPUAreNotPartitioned(t *testing.T) {
 		return p
 	}
 	expectRule(t, ReasonPodLevelCPU, map[string]ruleTest{
-		"a request":                       {pod: with("cpu=1", "", container("a", "memory=1Mi", "")), holds: true},
-		"a limit":                         {pod: with("", "cpu=1", container("a", "memory=1Mi", "")), holds: true},
-		"a request of zero":               {pod: with("cpu=0", "", container("a", "memory=1Mi", "")), holds: true},
-		"memory, and a container's cpu":   {pod: with("memory=1Mi", "memory=1Mi", container("a", "cpu=1 memory=1Mi", "cpu=1")), holds: true},
-		"memory alone":                    {pod: with("memory=1Mi", "memory=1Mi", container("a", "memory=1Mi", ""))},
-		"none in it, and containers' cpu": {pod: with("", "", container("a", "cpu=1 memory=1Mi", ""))},
+		"a request": {pod: with("cpu=1", "", container("a", "memory=1Mi", "")), holds: true},
+		"a limit":   {pod: with("", "cpu=1", container("a", "memory=1Mi", "")), holds: true},
+		"a request of zero, which the containers' gives by default": {pod: with("cpu=0 memory=1Mi", "", container("a", "cpu=0 memory=1Mi", ""))},
+		"memory, and a container's cpu":                             {pod: with("memory=1Mi", "memory=1Mi", container("a", "cpu=1 memory=1Mi", "cpu=1")), holds: true},
+		"memory alone":                                              {pod: with("memory=1Mi", "memory=1Mi", container("a", "memory=1Mi", ""))},
+		"none in it, and containers' cpu":                           {pod: with("", "", container("a", "cpu=1 memory=1Mi", ""))},
 	})
 }
