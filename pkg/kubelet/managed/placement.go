@@ -172,11 +172,22 @@ func (n *node) unshared(has cpuset.CPUSet) cpuset.CPUSet {
 }
 
 // unreserved returns the CPUs that the CPU manager chose for a container, less the reserved ones
-// if it shares them. An exclusive container may hold a CPU that has been reserved since. When it
-// ends, the CPU manager shares that CPU (pkg/kubelet/cm/cpumanager/policy_static.go,
-// RemoveContainer).
+// if it shares them. An exclusive container may hold a CPU that has been reserved since, or is
+// offline. When it ends, the CPU manager shares that CPU
+// (pkg/kubelet/cm/cpumanager/policy_static.go, RemoveContainer). On cgroup v1, the kernel refuses
+// a cpuset with an offline CPU.
 func (n *node) unreserved(pod *v1.Pod, container string, chosen cpuset.CPUSet) cpuset.CPUSet {
-	if n == nil || !host.static || !host.strict || chosen.Intersection(n.Reserved).IsEmpty() {
+	if n == nil || !host.static {
+		return chosen
+	}
+	left := chosen
+	if host.strict {
+		left = left.Difference(n.Reserved)
+	}
+	if hierarchy().v1 {
+		left = left.Intersection(host.online) // of the kubelet's start, as the CPU manager's CPUs are
+	}
+	if left.Equals(chosen) {
 		return chosen
 	}
 	for _, a := range observed.assignments() {
@@ -184,7 +195,7 @@ func (n *node) unreserved(pod *v1.Pod, container string, chosen cpuset.CPUSet) c
 			return chosen
 		}
 	}
-	if left := chosen.Difference(n.Reserved); !left.IsEmpty() {
+	if !left.IsEmpty() {
 		return left
 	}
 	return n.unshared(noted(pod, container))

@@ -140,7 +140,7 @@ func TestEveryCPUMayBeReserved(t *testing.T) {
 // nobody's once the container has ended.
 func TestSharedContainersStayOffCPUsThatWereReservedLater(t *testing.T) {
 	restarted(t, &fakeRuntime{})
-	host.static, host.strict = true, true
+	host.static, host.strict, host.online = true, true, cpuset.New(0, 1, 2, 3, 4, 5)
 	// The pool is CPU 0, and 0-3 are reserved.
 	n := newNode(partition.Pools{"management": cpuset.New(0)}, cpuset.New(0, 1, 2, 3, 4, 5), cpuset.New(), cpuset.New(0, 1, 2, 3))
 	current.Store(n)
@@ -164,4 +164,33 @@ func TestSharedContainersStayOffCPUsThatWereReservedLater(t *testing.T) {
 	observed.state.Delete("holder", "c")
 	expect("after the holder, whose CPU upstream shares", sharing, cpuset.New(2, 4, 5), cpuset.New(4, 5))
 	expect("after the holder, whose CPU is all that upstream shares", sharing, cpuset.New(2), cpuset.New(1, 2, 3))
+}
+
+// Upstream shares the CPU of an exclusive container that ends, even if that CPU is offline. On
+// cgroup v1 the kernel refuses a cpuset with it.
+func TestSharedContainersStayOffCPUsThatAreOffline(t *testing.T) {
+	for name, test := range map[string]struct {
+		v1   bool
+		want cpuset.CPUSet
+	}{
+		"v1": {true, cpuset.New(3, 4)},
+		"v2": {false, cpuset.New(3, 4, 5)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cgroups(t, test.v1, map[string]string{"": "0-4"})
+			restarted(t, &fakeRuntime{})
+			host.static, host.strict, host.online = true, true, cpuset.New(0, 1, 2, 3, 4)
+			n := newNode(management, host.online, cpuset.New(), cpuset.New())
+			current.Store(n)
+			t.Cleanup(func() { current.Store(nil) })
+			observed.state = newMemoryState(host.log)
+			if got := n.unreserved(withUID(ordinaryPod(), "sharing"), "c", cpuset.New(3, 4, 5)); !got.Equals(test.want) {
+				t.Errorf("the container has CPUs %s, want %s", got, test.want)
+			}
+			observed.state.SetCPUSet("holder", "c", cpuset.New(5))
+			if got := n.unreserved(withUID(ordinaryPod(), "holder"), "c", cpuset.New(5)); !got.Equals(cpuset.New(5)) {
+				t.Errorf("the holder has CPUs %s, want 5", got)
+			}
+		})
+	}
 }
