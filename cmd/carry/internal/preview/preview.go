@@ -216,10 +216,18 @@ func Differences(t *tree.Tree) (lines []string, err error) {
 }
 
 // Keep moves what the preview found out to the overrides of the release's minor version, where
-// further previews and the rebase find it.
+// further previews and the rebase find it. If a known release would get them, too, the rebase
+// alone finds them, in the release's own.
 func Keep(ctx context.Context, t *tree.Tree) error {
+	known, err := t.Project.Releases()
+	if err != nil {
+		return err
+	}
 	from := project.PreviewPatches(t.Release)
 	to := filepath.Join(project.PatchesDir, project.Minor(t.Release))
+	if len(series.Users(to, known)) > 0 {
+		to = filepath.Join(project.PatchesDir, t.Release)
+	}
 	names, err := overrides(t)
 	if err != nil {
 		return err

@@ -478,7 +478,8 @@ func raiseModules(ctx context.Context, t *tree.Tree) error {
 
 var requirement = regexp.MustCompile(`(?m)^\t(k8s\.io/\S+) v`)
 
-// Abort leaves everything as it was.
+// Abort leaves everything as it was. It keeps a copy of each file that it changes or removes: people
+// may have worked on them meanwhile.
 func Abort(ctx context.Context, t *tree.Tree) error {
 	r, err := load(t)
 	if err != nil {
@@ -494,6 +495,20 @@ func Abort(ctx context.Context, t *tree.Tree) error {
 	now, err := mayChange(t.Project)
 	if err != nil {
 		return err
+	}
+	aborted := filepath.Join(project.OutputDir, t.Release+".aborted")
+	copies := 0
+	for path, content := range now {
+		if before, was := r.Before[path]; was && bytes.Equal(before, content) {
+			continue
+		}
+		if err := disk.Write(t.Project.Path(aborted, path), content); err != nil {
+			return err
+		}
+		copies++
+	}
+	if copies > 0 {
+		t.Say("what the rebase and you have changed is in %s", aborted)
 	}
 	for path := range now {
 		if _, was := r.Before[path]; !was {

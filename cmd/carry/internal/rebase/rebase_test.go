@@ -94,8 +94,13 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 	if err := Continue(t.Context(), other, Options{}); err == nil || !strings.Contains(err.Error(), "not resolved") {
 		t.Errorf("it went on unresolved: %v", err)
 	}
-	t.Run("abort leaves everything as it was", func(t *testing.T) {
+	t.Run("abort leaves everything as it was, and a copy of what people have done", func(t *testing.T) {
+		const work = "patches/new-hook.patch"
+		c.Write(work, "my work")
 		c.Must(Abort(t.Context(), other))
+		if kept := c.Read("_output/v1.36.3.aborted/" + work); kept != "my work" {
+			t.Errorf("the copy is %q", kept)
+		}
 		after, err := mayChange(c.Project)
 		c.Must(err)
 		for path := range after {

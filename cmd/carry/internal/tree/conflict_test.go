@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
 )
 
@@ -28,6 +29,11 @@ func TestAPatchThatDoesNotApplyIsLeftToBeResolved(t *testing.T) {
 	treetest.ExpectError(t, c.Tree.Resume(t.Context()), "git add")
 	c.Git("add", "pkg/a.go")
 	c.Must(c.Tree.Resume(t.Context()))
+	pinned := project.ReleasesDir + "/" + c.Tree.Release + "/go.mod"
+	pins := c.Read(pinned)
+	c.Write(pinned, pins+"\n// Somebody has pinned something else.\n")
+	treetest.ExpectError(t, c.Tree.Update(t.Context()), "your resolution of patches/kubelet-call-a.patch", "carry export")
+	c.Write(pinned, pins)
 	c.Must(c.Tree.Export(t.Context()))
 	if got := c.Read("patches/kubelet-call-a.patch"); !strings.Contains(got, "+managed.Resolved()") {
 		t.Errorf("the exported patch is %s", got)

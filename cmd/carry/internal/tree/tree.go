@@ -218,11 +218,24 @@ func (t *Tree) Base(ctx context.Context) (State, error) {
 		if err := t.Unchanged(ctx, s); err != nil {
 			return s, err
 		}
+		if err := t.exported(s.Applied); err != nil {
+			return s, err
+		}
 	}
 	if err := t.materialise(ctx, want); err != nil {
 		return s, err
 	}
 	return t.Load()
+}
+
+// exported returns an error if one of these patches was resolved and is nowhere but in the tree.
+func (t *Tree) exported(patches []Applied) error {
+	for _, a := range patches {
+		if a.Resolved {
+			return fmt.Errorf("%s has your resolution of %s, which patches/ has not; keep it with: carry export %s", t.Shown(), a.Path, t.Release)
+		}
+	}
+	return nil
 }
 
 // Update brings the tree to where patches/ says it should be.
@@ -264,10 +277,8 @@ func (t *Tree) Update(ctx context.Context) error {
 	for kept < len(done) && kept < len(patches) && done[kept].Digest == disk.Digest(patches[kept].Data) && done[kept].Path == patches[kept].Path {
 		kept++
 	}
-	for _, a := range s.Applied[min(kept, len(s.Applied)):] {
-		if a.Resolved {
-			return fmt.Errorf("%s has your resolution of %s, which patches/ has not; keep it with: carry export %s", t.Shown(), a.Path, t.Release)
-		}
+	if err := t.exported(s.Applied[min(kept, len(s.Applied)):]); err != nil {
+		return err
 	}
 	done = slices.Clone(done[:kept])
 	head := workspace
