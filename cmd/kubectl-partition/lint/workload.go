@@ -41,7 +41,7 @@ type workload struct {
 
 // workload lints a pod, or whatever has a pod template.
 func (l *linter) workload(o *object) error {
-	if !o.isWorkload() || l.isOwned(o) {
+	if !o.isWorkload() || IsOwned(&o.metadata) {
 		return nil
 	}
 	template, err := o.template()
@@ -93,10 +93,10 @@ func targets(annotations map[string]string) []string {
 	return keys
 }
 
-// isOwned reports whether another object that is linted has made this one. That happens in a
-// cluster only.
-func (l *linter) isOwned(o *object) bool {
-	owner := metav1.GetControllerOfNoCopy(&o.metadata)
+// IsOwned reports whether another object that is linted has made this one. That happens in a
+// cluster only, and lint leaves such an object out.
+func IsOwned(object metav1.Object) bool {
+	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {
 		return false
 	}

@@ -109,6 +109,9 @@ func (l Live) node(ctx context.Context, object *v1.Node) Node {
 		n.PodsDenied = err.Error() + right(err, "list", "pods, in all namespaces")
 	} else {
 		n.Pods = append([]v1.Pod{}, list.Items...)
+		for i := range n.Pods {
+			n.Pods[i].ManagedFields = nil // there may be many nodes
+		}
 	}
 	return n
 }

@@ -62,9 +62,17 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 	}
 	mirrors := false
 	add := func(object runtime.Object) {
-		if pod, err := meta.Accessor(object); err == nil && pod.GetAnnotations()[v1.MirrorPodAnnotationKey] != "" {
-			mirrors = true
+		metadata, err := meta.Accessor(object)
+		if err != nil {
+			problems = append(problems, lint.Problem{Message: err.Error()})
+			return
 		}
+		// All that is kept stays in memory until it is linted.
+		if lint.IsOwned(metadata) {
+			return
+		}
+		metadata.SetManagedFields(nil)
+		mirrors = mirrors || metadata.GetAnnotations()[v1.MirrorPodAnnotationKey] != ""
 		data, err := json.Marshal(object)
 		if err != nil {
 			problems = append(problems, lint.Problem{Message: err.Error()})
