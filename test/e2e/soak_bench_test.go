@@ -23,6 +23,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,8 +186,8 @@ func (r *soakRun) run(b *testing.B) {
 		}
 		return nil
 	})
-	r.sample("kubelet", r.c.Kubelet.PID(), "nodes", host.NodeName, "proxy")
-	r.sample("kube-apiserver", r.c.APIServer.PID())
+	r.sample("kubelet", r.c.Kubelet.PID(), "", "nodes", host.NodeName, "proxy")
+	r.sample("kube-apiserver", r.c.APIServer.PID(), r.watchCache())
 }
 
 // poolFile is the pinning file whose pool is one CPU.
@@ -492,8 +493,27 @@ func (r *soakRun) shims() (found []int) {
 	return found
 }
 
-// sample reads the size of a process. Its profiles are at the path.
-func (r *soakRun) sample(name string, pid int, path ...string) {
+// watchCacheOfPods finds how many events of pods kube-apiserver keeps.
+var watchCacheOfPods = regexp.MustCompile(`(?m)^watch_cache_capacity\{[^}]*resource="pods"\} (\S+)$`)
+
+// watchCache says how large the watch cache of pods is. kube-apiserver doubles or halves it by how
+// fast pods change (k8s.io/apiserver, pkg/storage/cacher), and each event in it has a pod. So another
+// size begins another lifetime, with another level of memory.
+func (r *soakRun) watchCache() string {
+	data, err := r.c.Client.RESTClient().Get().AbsPath("/metrics").DoRaw(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	found := watchCacheOfPods.FindSubmatch(data)
+	if found == nil {
+		r.Fatal("kube-apiserver does not say how large its watch cache of pods is")
+	}
+	return fmt.Sprintf(" with a watch cache of %s pods", found[1])
+}
+
+// sample reads the size of a process. with tells lifetimes of a process apart, and its profiles are
+// at the path.
+func (r *soakRun) sample(name string, pid int, with string, path ...string) {
 	prefix := ""
 	if len(path) > 0 {
 		prefix = "/api/v1/" + strings.Join(path, "/")
@@ -502,6 +522,6 @@ func (r *soakRun) sample(name string, pid int, path ...string) {
 	heap := liveHeap(r, get().AbsPath(prefix+"/debug/pprof/heap"))
 	count := goroutines(r, get().AbsPath(prefix+"/debug/pprof/goroutine"))
 	memory, files := resident(r, pid)
-	r.state.Samples = append(r.state.Samples, soak.Sample{Process: name, Lifetime: strconv.Itoa(r.state.Parts) + "/" + strconv.Itoa(pid), Round: r.plan.Number,
+	r.state.Samples = append(r.state.Samples, soak.Sample{Process: name, Lifetime: strconv.Itoa(r.state.Parts) + "/" + strconv.Itoa(pid) + with, Round: r.plan.Number,
 		Values: map[string]float64{"heap": heap / 1024, "goroutines": count, "files": files, "resident": memory / 1024}})
 }

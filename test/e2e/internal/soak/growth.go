@@ -27,7 +27,8 @@ import (
 // Sample is what was read of a process at the end of a round, when it had no pods left to do with.
 type Sample struct {
 	Process string
-	// Lifetime tells a process from the one before its restart.
+	// Lifetime tells a process from the one before its restart, and from itself before something else
+	// gave it another level, such as a larger cache.
 	Lifetime string
 	Round    int
 	Values   map[string]float64
@@ -52,7 +53,7 @@ var Bounds = []Bound{
 // The first samples of a lifetime are left out: caches fill then. Growth counts if it is beyond its
 // bound by so many standard errors: by chance that happens once in a thousand times.
 const (
-	warmUp  = 2
+	warmUp  = 6
 	certain = 4
 )
 

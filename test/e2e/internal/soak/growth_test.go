@@ -47,7 +47,7 @@ func TestGrowthIsFoundBeyondItsBoundAndNotBelow(t *testing.T) {
 	for _, test := range []struct {
 		perRound, noise float64
 		beyond          bool
-	}{{0, 30, false}, {40, 30, false}, {200, 30, true}, {200, 1000, false}} {
+	}{{0, 30, false}, {40, 30, false}, {200, 30, true}, {200, 5000, false}} {
 		found := GrowthOf(samplesOf(4, test.perRound, test.noise), bounds)
 		if len(found) != 1 || found[0].Beyond() != test.beyond {
 			t.Errorf("of growth by %v with a noise of %v it says %v, want %v", test.perRound, test.noise, found, test.beyond)
@@ -66,7 +66,7 @@ func TestGrowthIsThatOfAllLifetimesTogether(t *testing.T) {
 }
 
 func TestFewSamplesShowNoGrowth(t *testing.T) {
-	g := GrowthOf(samplesOf(1, 1e6, 0), Bounds)
+	g := GrowthOf(samplesOf(1, 1e6, 0)[:warmUp+8], Bounds)
 	for _, g := range g {
 		if g.Beyond() || !strings.Contains(g.String(), "too few") {
 			t.Errorf("of one lifetime it says %s", g)
@@ -80,7 +80,9 @@ func TestMemoryIsThatOfTheEndsOfLifetimes(t *testing.T) {
 		samples[i].Values["resident"] = 1024 * float64(100+samples[i].Round)
 	}
 	samples = append(samples, Sample{Process: "kubelet", Lifetime: "short", Round: 99, Values: map[string]float64{"resident": 1}})
-	want := []string{"kubelet, resident memory at the end of a lifetime: 106.0 MiB in round 6, the first; 122.0 MiB in round 22, the last; 122.0 MiB at most"}
+	first := EpochLength - Disturbed
+	last := first + 2*EpochLength
+	want := []string{fmt.Sprintf("kubelet, resident memory at the end of a lifetime: %d.0 MiB in round %d, the first; %d.0 MiB in round %d, the last; %[3]d.0 MiB at most", 100+first, first, 100+last, last)}
 	if got := memoryOf(samples); !slices.Equal(got, want) {
 		t.Errorf("it says %q, want %q", got, want)
 	}

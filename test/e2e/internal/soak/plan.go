@@ -109,10 +109,11 @@ func (e Event) Label() string {
 
 // Rounds come in epochs. In the first ones of each, the kubelet and kube-apiserver restart, and
 // pools change. In the others both run on, so that growth shows; all other components restart
-// there. In each epoch each component is restarted once and killed once, at least.
+// there. In each epoch each of those is restarted and killed as often as timesEach says.
 const (
-	EpochLength = 8
+	EpochLength = 24
 	Disturbed   = 2
+	timesEach   = 4
 )
 
 var (
@@ -168,7 +169,11 @@ func Plan(seed uint64, number, cpus int) Round {
 		round.Events = append(round.Events, Event{Action: ChangePools, CPU: (round.Pool + 1 + r.IntN(cpus-1)) % cpus})
 	} else {
 		steady := EpochLength - Disturbed
-		for i, of := range ofEpoch.Perm(2 * len(others)) {
+		var events []int
+		for range timesEach {
+			events = append(events, ofEpoch.Perm(2*len(others))...)
+		}
+		for i, of := range events {
 			if i%steady == inEpoch-Disturbed {
 				round.Events = append(round.Events, Event{Action: []Action{Restart, Kill}[of%2], Component: others[of/2]})
 			}
