@@ -333,7 +333,7 @@ var borders = []border{
 	},
 	{
 		place: "operators/cpupolicy/operation",
-		only:  []string{"k8s.io/apimachinery", "sigs.k8s.io/json"},
+		only:  []string{"k8s.io/apimachinery", "k8s.io/utils/cpuset", "sigs.k8s.io/json"},
 		why:   "controller and agent speak through it, and it does nothing",
 	},
 	{
