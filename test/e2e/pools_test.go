@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
+	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -65,6 +67,36 @@ func poolsChange(t *testing.T, c *host.Cluster) {
 			if _, has := node.Status.Capacity[cores]; has != (step.file != "") {
 				t.Errorf("the node's capacity is %v, want cores: %v", node.Status.Capacity, step.file != "")
 			}
+		})
+	}
+}
+
+// A pod that takes its time to end is no pod that upstream synchronises. Its container follows the pool
+// all the same: on cgroup v2 it would stay where its pod's cgroup is.
+func TestAPodThatEndsFollowsItsPool(t *testing.T) {
+	in(t, core, vm, vmCore)
+	c := partitioned(t)
+	namespace := fixture.Namespace(t, c.Client, "management")
+	p := fixture.Pod("ending", asks, fixture.Container("c", "trap '' TERM; while :; do sleep 0.2; done", "cpu=400m memory=16Mi", ""))
+	p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](300)
+	p = start(t, c, namespace, p)[0]
+	t.Cleanup(func() {
+		_ = c.Client.CoreV1().Pods(namespace).Delete(context.WithoutCancel(t.Context()), p.Name, *metav1.NewDeleteOptions(0)) // the namespace goes, too
+		if t.Failed() {
+			restart(t, c, pinning)
+		}
+	})
+	if err := c.Client.CoreV1().Pods(namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, pool := range []string{"1", "0"} {
+		restart(t, c, fmt.Sprintf(`{"management": {"cpuset": %q}}`, pool))
+		waitFor(t, 30*time.Second, "the container runs in the pool "+pool, func() error {
+			usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID)
+			if err == nil && usage.CPUs != pool {
+				err = fmt.Errorf("it may use CPUs %s", usage.CPUs)
+			}
+			return err
 		})
 	}
 }
