@@ -92,12 +92,12 @@ func (c cpusets) makeRoomInClass(class string, update func() error, cpus cpuset.
 func (n *node) makeRoomInPod(pod *v1.Pod, sets cpusets, path string, cpus cpuset.CPUSet) error {
 	classes.Lock()
 	defer classes.Unlock()
+	if _, confined := n.pool(pod); confined || !sets.v1 {
+		return sets.widen(path, cpus) // RepairPodCgroup narrows it later
+	}
 	has, err := sets.cpus(path)
 	if err != nil || cpus.IsSubsetOf(has) {
 		return err
-	}
-	if _, confined := n.pool(pod); confined || !sets.v1 {
-		return sets.widen(path, cpus) // RepairPodCgroup narrows it later
 	}
 	return sets.widenToParent(path, sameAsItsPod)
 }

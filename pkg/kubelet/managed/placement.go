@@ -184,8 +184,9 @@ func (n *node) unreserved(pod *v1.Pod, container string, chosen cpuset.CPUSet) c
 	if host.strict {
 		left = left.Difference(n.Reserved)
 	}
-	if hierarchy().v1 {
-		left = left.Intersection(host.online) // of the kubelet's start, as the CPU manager's CPUs are
+	// Those of the kubelet's start, as the CPU manager's CPUs are.
+	if !left.IsSubsetOf(host.online) && hierarchy().v1 {
+		left = left.Intersection(host.online)
 	}
 	if left.Equals(chosen) {
 		return chosen
