@@ -60,8 +60,8 @@ type Situation struct {
 	Nodes []corev1.Node
 	// Lock is the operation that holds the lock of the control plane; the zero value means none.
 	Lock Lock
-	// KubeVirt is nil where there is none. VMs are those of the cluster that have CPUs of their own
-	// and have not ended; others are ignored.
+	// KubeVirt is nil where there is none. VMs are those of the cluster that are pinned ([IsPinned]);
+	// others are ignored.
 	KubeVirt *virtv1.KubeVirt
 	VMs      []virtv1.VirtualMachineInstance
 }
@@ -176,10 +176,12 @@ func isOn(vmi *virtv1.VirtualMachineInstance, node string) bool {
 	return vmi.Status.NodeName == node || m != nil && m.TargetNode == node && !m.Completed && !m.Failed
 }
 
-// pinned returns the VMs with dedicated CPUs that have not ended.
+// IsPinned reports whether a VM has dedicated CPUs, and has not ended.
+func IsPinned(vmi *virtv1.VirtualMachineInstance) bool { return vmi.IsCPUDedicated() && !vmi.IsFinal() }
+
 func (s Situation) pinned() (vms []*virtv1.VirtualMachineInstance) {
 	for i := range s.VMs {
-		if vmi := &s.VMs[i]; vmi.IsCPUDedicated() && !vmi.IsFinal() {
+		if vmi := &s.VMs[i]; IsPinned(vmi) {
 			vms = append(vms, vmi)
 		}
 	}

@@ -193,9 +193,9 @@ func (s situations) addVMs(ctx context.Context, situation *cpupolicy.Situation, 
 		if err := s.reader.List(ctx, &vms, client.Limit(500), client.Continue(from)); err != nil && !isNoKind(err) {
 			return err
 		}
-		for _, vm := range vms.Items {
-			if vm.IsCPUDedicated() && !vm.IsFinal() {
-				situation.VMs = append(situation.VMs, vm)
+		for i := range vms.Items {
+			if vmi := &vms.Items[i]; cpupolicy.IsPinned(vmi) {
+				situation.VMs = append(situation.VMs, *vmi)
 			}
 		}
 		if from = vms.Continue; from == "" {

@@ -278,8 +278,8 @@ func (k *Kubelet) validate(path *field.Path) (errs field.ErrorList) {
 	known := cpuset.New()
 	for i, place := range k.Places {
 		path := path.Child("places").Index(i)
-		if place.NUMANode < 0 || place.NUMANode >= maxNUMANodes {
-			errs = append(errs, field.Invalid(path.Child("numaNode"), place.NUMANode, fmt.Sprintf("must be from 0 to %d", maxNUMANodes-1)))
+		if place.NUMANode < 0 || place.NUMANode >= nodesOfMask {
+			errs = append(errs, field.Invalid(path.Child("numaNode"), place.NUMANode, fmt.Sprintf("must be from 0 to %d", nodesOfMask-1)))
 		}
 		for j, list := range place.Cores {
 			path := path.Child("cores").Index(j)
@@ -296,9 +296,9 @@ func (k *Kubelet) validate(path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// maxNUMANodes is how many a mask of 64 bits has. Upstream's topology manager has one of them
+// nodesOfMask is how many NUMA nodes a mask of 64 bits has. Upstream's topology manager has one of them
 // (pkg/kubelet/cm/topologymanager/bitmask).
-const maxNUMANodes = 64
+const nodesOfMask = 64
 
 // maxCPUs is more than Linux can have (NR_CPUS, 8192).
 const maxCPUs = 8192
