@@ -158,9 +158,11 @@ func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing containers: %w", err)
 	}
+	var running []*runtimeapi.Container
 	runs := map[string]bool{} // by sandbox
 	for _, c := range containers.GetContainers() {
 		if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			running = append(running, c)
 			runs[c.GetPodSandboxId()] = true
 		}
 	}
@@ -177,9 +179,9 @@ func listPods(ctx context.Context, runtime Runtime) ([]*pod, error) {
 		bySandbox[p.sandbox] = p
 		pods = append(pods, p)
 	}
-	for _, c := range containers.GetContainers() {
+	for _, c := range running {
 		p, known := bySandbox[c.GetPodSandboxId()]
-		if !known || c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		if !known {
 			continue
 		}
 		found := container{id: c.GetId(), name: c.GetLabels()[types.KubernetesContainerNameLabel]}

@@ -135,12 +135,12 @@ func replicas(endpoints *discoveryv1.EndpointSliceList, configured string) (serv
 // to them, and notes every other one.
 func (s *Server) ask(ctx context.Context, config *rest.Config) (forbidden error) {
 	s.Plugin = Unreachable
-	if !s.Configured && config.Insecure {
-		// Whoever is at that address would learn the client's token.
-		s.Error = "not asked, since the client does not verify certificates"
-		return nil
-	}
 	if !s.Configured {
+		if config.Insecure {
+			// Whoever is at that address would learn the client's token.
+			s.Error = "not asked, since the client does not verify certificates"
+			return nil
+		}
 		config = rest.CopyConfig(config)
 		config.Host, config.APIPath = s.URL, ""
 		config.ServerName = cmp.Or(config.ServerName, serverName)
