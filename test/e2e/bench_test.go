@@ -224,22 +224,22 @@ func compareCreation(b *testing.B, c *host.Cluster, blocks, rounds int, after fu
 
 // deletePods deletes all pods of a namespace, without a grace period. One request for all of them
 // would take longer than requests may, where there are thousands.
-func deletePods(b testing.TB, client *kubernetes.Clientset, namespace string) {
-	b.Helper()
-	list, err := client.CoreV1().Pods(namespace).List(b.Context(), metav1.ListOptions{})
+func deletePods(t testing.TB, client *kubernetes.Clientset, namespace string) {
+	t.Helper()
+	list, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	errs := make([]error, len(list.Items))
 	const atOnce = 16
-	workqueue.ParallelizeUntil(b.Context(), atOnce, len(list.Items), func(i int) {
-		err := client.CoreV1().Pods(namespace).Delete(b.Context(), list.Items[i].Name, *metav1.NewDeleteOptions(0))
+	workqueue.ParallelizeUntil(t.Context(), atOnce, len(list.Items), func(i int) {
+		err := client.CoreV1().Pods(namespace).Delete(t.Context(), list.Items[i].Name, *metav1.NewDeleteOptions(0))
 		if !apierrors.IsNotFound(err) { // one that was ending has gone
 			errs[i] = err
 		}
 	})
 	if err := errors.Join(errs...); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

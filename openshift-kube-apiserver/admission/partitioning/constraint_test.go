@@ -75,8 +75,7 @@ var namespaceConstraints = map[string]struct {
 	"a quota that counts other pods":       {resourceQuota(v1.ResourceRequestsCPU, v1.ResourceQuotaScopeTerminating), false, ""},
 }
 
-// Whoever writes cores himself, and zeros beside them, has no more of them than the namespace's
-// constraints of cpu give him.
+// Cores that are written by hand, with zeros beside them, do not evade what the namespace says of cpu.
 func TestZerosBesideCoresContentNoConstraint(t *testing.T) {
 	for name, object := range map[string]runtime.Object{
 		"a LimitRange with a maximum below it": limitRange(v1.LimitRangeItem{Max: cpuOf("1")}),
