@@ -327,7 +327,7 @@ func TestWebhooksDoNotUndoPartitioning(t *testing.T) {
 		labelNamespace(t, c, namespace, []string{"cpu"})
 		waitFor(t, 20*time.Second, "the pod is refused", func() error {
 			_, err := creating(t, c, namespace)(build(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "was changed after it had been decided") {
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `annotations of workload.openshift.io: container "c" has requests.`) {
 				return fmt.Errorf("the answer is %v", err)
 			}
 			return nil

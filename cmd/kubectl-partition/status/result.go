@@ -154,8 +154,8 @@ type Pod struct {
 	Namespace string      `json:"namespace"`
 	Name      string      `json:"name"`
 	Created   metav1.Time `json:"created"`
-	// Detail is what the warning adds to its reason: the object that constrains the
-	// namespace.
+	// Detail is what the warning adds to its reason: the container with its CPU, or the object
+	// that constrains the namespace.
 	Detail string `json:"detail,omitempty"`
 }
 

@@ -157,8 +157,8 @@ func (p *plugin) validateCreate(ctx context.Context, a admission.Attributes, pod
 		return nil
 	}
 	target, _ := partition.ParseTarget(pod.Annotations)
-	if !partition.Settled(internalpod.View(pod)) {
-		decision := partition.Decision{Outcome: partition.Refused, Target: target, Reason: partition.ReasonChangedLater}
+	if changed := partition.Unsettled(internalpod.View(pod)); changed != "" {
+		decision := partition.Decision{Outcome: partition.Refused, Target: target, Reason: partition.ReasonChangedLater, Detail: changed}
 		p.count(a, decision)
 		return admission.NewForbidden(a, errors.New(decision.Message()))
 	}

@@ -45,7 +45,7 @@ func TestAPodThatIsChangedAfterTheDecisionIsRefused(t *testing.T) {
 		t.Errorf("the pod as decided: %v", err)
 	}
 	pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU] = resource.MustParse("1")
-	if err := p.Validate(t.Context(), a, nil); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "webhook") {
+	if err := p.Validate(t.Context(), a, nil); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `container "c" has requests.cpu 1, `) {
 		t.Errorf("cpu set again: %v", err)
 	}
 	skipped := newPod(map[string]string{managementTarget: ""})

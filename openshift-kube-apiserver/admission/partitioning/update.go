@@ -18,7 +18,6 @@ package partitioning
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,8 +36,8 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 	if !ok {
 		return nil
 	}
-	if partition.KeepAnnotations(&pod.Annotations, stored.Annotations) {
-		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; it keeps those that it had")
+	if changed := partition.KeepAnnotations(&pod.Annotations, stored.Annotations); changed != "" {
+		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; it keeps those that it had: "+changed)
 	}
 	resize := a.GetSubresource() == "resize"
 	if target, _ := partition.ParseTarget(stored.Annotations); (resize || a.GetSubresource() == "") && target.Type != "" {
@@ -56,8 +55,9 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 // validateUpdate refuses what a webhook has done since: one may run once more after the last
 // Admit.
 func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
-	if !partition.KeepsAnnotations(pod.Annotations, stored.Annotations) {
-		return admission.NewForbidden(a, errors.New("the pod's workload partitioning annotations were changed after its creation, probably by a mutating webhook"))
+	if changed := partition.ChangedAnnotation(pod.Annotations, stored.Annotations); changed != "" {
+		return admission.NewForbidden(a, fmt.Errorf("the pod's workload partitioning annotations were changed after its creation, probably by a mutating webhook: %q is %q, and was %q",
+			changed, pod.Annotations[changed], stored.Annotations[changed]))
 	}
 	if a.GetSubresource() == "resize" {
 		return refuseCPU(pod, stored)

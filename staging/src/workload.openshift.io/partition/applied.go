@@ -69,11 +69,11 @@ func keep[L ~map[N]resource.Quantity, N ~string](list *L, stored L) {
 	}
 }
 
-// KeepAnnotations gives a pod the stored pod's annotations that are ours, and reports whether
-// they said something else. Nobody enters or leaves a partition after creation (design,
-// section 4.3).
-func KeepAnnotations(annotations *map[string]string, stored map[string]string) (differed bool) {
-	differed = !KeepsAnnotations(*annotations, stored)
+// KeepAnnotations gives a pod the stored pod's annotations that are ours, and returns what
+// [ChangedAnnotation] said of them before. Nobody enters or leaves a partition after creation
+// (design, section 4.3).
+func KeepAnnotations(annotations *map[string]string, stored map[string]string) (changed string) {
+	changed = ChangedAnnotation(*annotations, stored)
 	for key := range *annotations {
 		if _, known := stored[key]; OwnsAnnotation(key) && !known {
 			delete(*annotations, key)
@@ -87,15 +87,16 @@ func KeepAnnotations(annotations *map[string]string, stored map[string]string) (
 			(*annotations)[key] = value
 		}
 	}
-	return differed
+	return changed
 }
 
-// KeepsAnnotations reports whether a pod's annotations that are ours say the same as those of
-// the stored pod. It allocates nothing if neither pod has any.
-func KeepsAnnotations(annotations, stored map[string]string) bool {
+// ChangedAnnotation names an annotation of ours that a pod has and the stored pod does not, or
+// the reverse, or that says something else there; the empty string means that there is none.
+// It allocates nothing if neither pod has any.
+func ChangedAnnotation(annotations, stored map[string]string) string {
 	for key := range annotations {
 		if _, known := stored[key]; OwnsAnnotation(key) && !known {
-			return false
+			return key
 		}
 	}
 	for key, value := range stored {
@@ -103,10 +104,10 @@ func KeepsAnnotations(annotations, stored map[string]string) bool {
 			continue
 		}
 		if now, present := annotations[key]; !present || !sameTarget(key, now, value) {
-			return false
+			return key
 		}
 	}
-	return true
+	return ""
 }
 
 // sameTarget reports whether two values of a target annotation ask for the same, however they

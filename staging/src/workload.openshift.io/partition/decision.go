@@ -47,8 +47,9 @@ type Decision struct {
 	Target Target
 	// Reason is [NoReason] if the pod was partitioned, or had nothing of ours.
 	Reason Reason
-	// Detail is what [Policy.Constraint] returned, if that is the reason
-	// ([ReasonNamespaceConstrainsCPU]).
+	// Detail names the container and its CPU ([ReasonCPUOutOfRange], [ReasonHugePagesNeedCPU]),
+	// is what [Policy.Constraint] returned ([ReasonNamespaceConstrainsCPU]), or what [Unsettled]
+	// did ([ReasonChangedLater]). It is empty with every other reason.
 	Detail string
 	// Errors say what is wrong with the target annotation, if that is the reason
 	// ([ReasonInvalidTarget]).

@@ -107,7 +107,7 @@ func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, 
 	for i := range p.Containers {
 		found.amounts = append(found.amounts, p.Containers[i].ordinary(*p.Annotations, cores))
 	}
-	if found.hasCPUOutOfRange() {
+	if d.Detail = p.cpuOutOfRange(found); d.Detail != "" {
 		return no(ReasonCPUOutOfRange)
 	}
 	found.class = p.qos(found.amounts)
@@ -118,9 +118,11 @@ func (p Pod[L, N]) decide(policy Policy, buffer []amount) (d Decision, cores N, 
 		return no(ReasonGuaranteed)
 	case p.changesQoS(found):
 		return no(ReasonQoSChange)
-	case p.hugePagesNeedCPU(found):
+	}
+	if d.Detail = p.hugePagesNeedCPU(found); d.Detail != "" {
 		return no(ReasonHugePagesNeedCPU)
-	case p.annotationsTooLarge(d.Target, found):
+	}
+	if p.annotationsTooLarge(d.Target, found) {
 		return no(ReasonAnnotationsTooLarge)
 	}
 	if d.Detail = policy.constraint(); d.Detail != "" {

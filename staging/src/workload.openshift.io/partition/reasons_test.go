@@ -77,16 +77,16 @@ func TestMessagesKeepTheirWords(t *testing.T) {
 		ReasonGuaranteed:             `workload type "management" ignored: the pod has the QoS class Guaranteed, whose CPU is its own; give it requests below its limits to have it partitioned`,
 		ReasonQoSChange:              `workload type "management" ignored: without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned`,
 		ReasonPodLevelCPU:            `workload type "management" ignored: spec.resources has CPU for the pod as a whole, or gets it from the containers by default; remove spec.resources to have it partitioned`,
-		ReasonCPUOutOfRange:          `workload type "management" ignored: the CPU of a container is negative, above its limit, or more than 1000000 CPUs`,
+		ReasonCPUOutOfRange:          `workload type "management" ignored: the CPU of a container is negative, above its limit, or more than 1000000 CPUs: detail`,
 		ReasonNamespaceConstrainsCPU: `workload type "management" ignored: the namespace constrains the cpu of its pods: detail`,
-		ReasonHugePagesNeedCPU:       `workload type "management" ignored: Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have it partitioned`,
+		ReasonHugePagesNeedCPU:       `workload type "management" ignored: Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have the pod partitioned: detail`,
 		ReasonAnnotationsTooLarge:    `workload type "management" ignored: with those of its containers, its annotations would be larger than Kubernetes accepts; shorten them to have it partitioned`,
 		ReasonDecidedAgainst:         `workload type "management" ignored: the cluster's Infrastructure object has decided against it (status.cpuPartitioning is not AllNodes)`,
 		ReasonTypeInactive:           `workload type "management" ignored: no pool of this type is active here`,
 		ReasonNamespaceNotAnnotated:  `workload type "management" ignored: the namespace is not annotated with workload.openshift.io/allowed`,
 		ReasonNamespaceOtherTypes:    `workload type "management" ignored: the namespace's annotation workload.openshift.io/allowed does not list it`,
 		ReasonInvalidTarget:          `workload type ignored: metadata.annotations: Invalid value: "x": is wrong`,
-		ReasonChangedLater:           `the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; such a webhook must set neither cpu in containers that have cores nor annotations of workload.openshift.io`,
+		ReasonChangedLater:           `the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; such a webhook must set neither cpu in containers that have cores nor annotations of workload.openshift.io: detail`,
 		ReasonCoresWithoutTarget:     `cores of a workload type were turned back into a cpu request, because the pod asks for no workload type`,
 		NoReason:                     "",
 	} {
@@ -94,7 +94,7 @@ func TestMessagesKeepTheirWords(t *testing.T) {
 		switch reason {
 		case ReasonInvalidTarget:
 			d.Target, d.Errors = Target{}, wrong
-		case ReasonNamespaceConstrainsCPU:
+		case ReasonNamespaceConstrainsCPU, ReasonCPUOutOfRange, ReasonHugePagesNeedCPU, ReasonChangedLater:
 			d.Detail = "detail"
 		case ReasonDecidedAgainst:
 			// Nobody is told of a soft one.
@@ -123,6 +123,7 @@ type ruleTest struct {
 	// pod has no target annotation yet.
 	pod    *v1.Pod
 	holds  bool
+	detail string
 	policy Policy
 }
 
@@ -151,8 +152,8 @@ func expectRule(t *testing.T, reason Reason, pods map[string]ruleTest) {
 						want = Refused
 					}
 				}
-				if d.Outcome != want || d.Reason != wantReason {
-					t.Errorf("%s: decided %q because of %q, want %q because of %q", effect, d.Outcome, d.Reason, want, wantReason)
+				if d.Outcome != want || d.Reason != wantReason || (d.Detail != test.detail && test.policy.Constraint == nil) {
+					t.Errorf("%s: decided %q because of %q (%s), want %q because of %q (%s)", effect, d.Outcome, d.Reason, d.Detail, want, wantReason, test.detail)
 				}
 				if want == Partitioned {
 					continue

@@ -18,7 +18,7 @@ package partition
 
 // ReasonChangedLater: the pod is no longer as [Mutate] left it, and Mutate does not run again.
 // The kubelet would not take it for a partitioned pod, and the scheduler would count its CPU
-// twice. [Settled] decides (design, section 4.1).
+// twice. [Unsettled] decides (design, section 4.1).
 const ReasonChangedLater Reason = "changed_later"
 
 var changedLaterRule = Rule{
@@ -26,7 +26,7 @@ var changedLaterRule = Rule{
 	Condition:  "a webhook changed what the plugin had decided, and the plugin does not run again; only metrics have this reason",
 	StaticPods: "never",
 	Text: "the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; " +
-		"such a webhook must set neither cpu in containers that have cores nor annotations of " + Domain,
+		"such a webhook must set neither cpu in containers that have cores nor annotations of " + Domain + ": ",
 	Whole: true,
 	Soft:  Forbidden,
 	Hard:  Forbidden,

@@ -29,7 +29,7 @@ const ReasonCPUOutOfRange Reason = "cpu_out_of_range"
 var cpuOutOfRangeRule = Rule{
 	Reason:    ReasonCPUOutOfRange,
 	Condition: "a container's CPU is negative, above its limit, or more than 1,000,000 CPUs",
-	Text:      fmt.Sprintf("the CPU of a container is negative, above its limit, or more than %d CPUs", MaxCPUs),
+	Text:      fmt.Sprintf("the CPU of a container is negative, above its limit, or more than %d CPUs: ", MaxCPUs),
 	Soft:      Warning,
 	SoftNote:  "spec untouched",
 	Hard:      Forbidden,
@@ -41,7 +41,14 @@ const MaxCPUs = 1_000_000
 
 const maxMillicores = MaxCPUs * 1000
 
-func (f findings) hasCPUOutOfRange() bool { return slices.ContainsFunc(f.amounts, amount.outOfRange) }
+// cpuOutOfRange names the first container with such a quantity, and what it has; the empty
+// string means that there is none.
+func (p Pod[L, N]) cpuOutOfRange(found findings) string {
+	if i := slices.IndexFunc(found.amounts, amount.outOfRange); i >= 0 {
+		return p.Containers[i].describe()
+	}
+	return ""
+}
 
 // outOfRange reports whether no container may ask for the amount.
 func (a amount) outOfRange() bool {

@@ -22,14 +22,14 @@ import (
 
 func TestCPUThatNoHostHasIsNotPartitioned(t *testing.T) {
 	expectRule(t, ReasonCPUOutOfRange, map[string]ruleTest{
-		"more than any host has":                  {pod: pod(nil, container("a", "cpu=9E memory=1Mi", "")), holds: true},
-		"more than 64 bits hold":                  {pod: pod(nil, container("a", "memory=1Mi", "cpu=9223372036854776")), holds: true},
-		"a millicore too many":                    {pod: pod(nil, container("a", "cpu=1000000001m memory=1Mi", "")), holds: true},
-		"a negative request":                      {pod: pod(nil, container("a", "cpu=-1 memory=1Mi", "")), holds: true},
-		"a negative limit":                        {pod: pod(nil, container("a", "memory=1Mi", "cpu=-1")), holds: true},
-		"a request above its limit":               {pod: pod(nil, container("a", "cpu=2 memory=1Mi", "cpu=1")), holds: true},
-		"the second container is out of range":    {pod: pod(nil, container("a", "cpu=1 memory=1Mi", ""), container("b", "cpu=9E", "")), holds: true},
-		"a Guaranteed pod, which has two reasons": {pod: pod(nil, container("a", "cpu=9E memory=1Mi", "cpu=9E memory=1Mi")), holds: true},
+		"more than any host has":                  {pod: pod(nil, container("a", "cpu=9E memory=1Mi", "")), holds: true, detail: `container "a" has requests.cpu 9E`},
+		"more than 64 bits hold":                  {pod: pod(nil, container("a", "memory=1Mi", "cpu=9223372036854776")), holds: true, detail: `container "a" has limits.cpu 9223372036854776`},
+		"a millicore too many":                    {pod: pod(nil, container("a", "cpu=1000000001m memory=1Mi", "")), holds: true, detail: `container "a" has requests.cpu 1000000001m`},
+		"a negative request":                      {pod: pod(nil, container("a", "cpu=-1 memory=1Mi", "")), holds: true, detail: `container "a" has requests.cpu -1`},
+		"a negative limit":                        {pod: pod(nil, container("a", "memory=1Mi", "cpu=-1")), holds: true, detail: `container "a" has limits.cpu -1`},
+		"a request above its limit":               {pod: pod(nil, container("a", "cpu=2 memory=1Mi", "cpu=1")), holds: true, detail: `container "a" has requests.cpu 2, limits.cpu 1`},
+		"the second container is out of range":    {pod: pod(nil, container("a", "cpu=1 memory=1Mi", ""), container("b", "cpu=9E", "")), holds: true, detail: `container "b" has requests.cpu 9E`},
+		"a Guaranteed pod, which has two reasons": {pod: pod(nil, container("a", "cpu=9E memory=1Mi", "cpu=9E memory=1Mi")), holds: true, detail: `container "a" has requests.cpu 9E, limits.cpu 9E`},
 		"the largest quantity":                    {pod: pod(nil, container("a", "cpu=1M memory=1Mi", ""))},
 		"a request as large as its limit":         {pod: pod(nil, container("a", "cpu=1 memory=1Mi", "cpu=1"))},
 		"none":                                    {pod: pod(nil, container("a", "memory=1Mi", ""))},

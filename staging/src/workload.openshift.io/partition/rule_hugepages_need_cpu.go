@@ -17,6 +17,7 @@ limitations under the License.
 package partition
 
 import (
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -30,18 +31,19 @@ const ReasonHugePagesNeedCPU Reason = "hugepages_need_cpu"
 var hugePagesNeedCPURule = Rule{
 	Reason:    ReasonHugePagesNeedCPU,
 	Condition: "a container has huge pages and `cpu`, but no memory: Kubernetes accepts no huge pages alone",
-	Text:      "Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have it partitioned",
+	Text:      "Kubernetes refuses a container that has huge pages and neither cpu nor memory; give it a memory request to have the pod partitioned: ",
 	Soft:      Warning,
 	Hard:      Forbidden,
 }
 
-func (p Pod[L, N]) hugePagesNeedCPU(found findings) bool {
+// hugePagesNeedCPU names the first such container; the empty string means that there is none.
+func (p Pod[L, N]) hugePagesNeedCPU(found findings) string {
 	for i := range p.Containers {
 		if c := &p.Containers[i]; found.amounts[i].requested && (hasHugePages(*c.Requests) || hasHugePages(*c.Limits)) && !hasMemory(*c.Requests) && !hasMemory(*c.Limits) {
-			return true
+			return fmt.Sprintf("container %q", c.Name)
 		}
 	}
-	return false
+	return ""
 }
 
 func hasMemory[L ~map[N]resource.Quantity, N ~string](list L) bool {

@@ -57,6 +57,40 @@ func TestSettledIsWhatMutateLeaves(t *testing.T) {
 	}
 }
 
+// Whoever wrote a webhook must find in the message what it has changed.
+func TestUnsettledNamesWhatWasChanged(t *testing.T) {
+	resources, cores := ResourcesAnnotation("a"), CoresResource("management")
+	for want, change := range map[string]func(*v1.Pod){
+		"": func(*v1.Pod) {},
+		`container "a" has requests.cpu 100m, requests.management.workload.openshift.io/cores 400, limits.management.workload.openshift.io/cores 400, and must have management.workload.openshift.io/cores 400 in requests and limits, and no cpu`: func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests[cpu] = resource.MustParse("100m")
+		},
+		`container "b" has requests.management.workload.openshift.io/cores 5, and must have management.workload.openshift.io/cores 5 in requests and limits, and no cpu`: func(p *v1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, container("b", cores+"=5", ""))
+			p.Annotations[ResourcesAnnotation("b")] = `{"cpushares":5}`
+		},
+		`the annotation "resources.workload.openshift.io/a" is "{\"cpushares\":7}", and must be "{\"cpushares\":400}"`:       func(p *v1.Pod) { p.Annotations[resources] = `{"cpushares":7}` },
+		`the annotation "resources.workload.openshift.io/a" is "", and must be "{\"cpushares\":400}"`:                        func(p *v1.Pod) { delete(p.Annotations, resources) },
+		`the annotation "resources.workload.openshift.io/z" is "x", and names no container`:                                  func(p *v1.Pod) { p.Annotations[ResourcesAnnotation("z")] = "x" },
+		`the annotation "workload.openshift.io/warning" is "x", and the pod can be partitioned`:                              func(p *v1.Pod) { p.Annotations[WarningAnnotation] = "x" },
+		`the annotation "resources.workload.openshift.io/a" is "{\"cpushares\":400}", and the pod asks for no workload type`: func(p *v1.Pod) { delete(p.Annotations, target) },
+		`container "a" has requests.management.workload.openshift.io/cores 400, limits.management.workload.openshift.io/cores 400, and the pod asks for no workload type`: func(p *v1.Pod) {
+			p.Annotations = nil
+		},
+		`workload type "management" refused: the CPU of a container is negative, above its limit, or more than 1000000 CPUs: container "b" has requests.cpu -1`: func(p *v1.Pod) {
+			p.Annotations[target] = hard
+			p.Spec.Containers = append(p.Spec.Containers, container("b", "cpu=-1", ""))
+		},
+	} {
+		p := pod(map[string]string{target: soft}, container("a", "cpu=400m memory=1Mi", ""))
+		Mutate(V1(p), Policy{Gate: AnyType})
+		change(p)
+		if got := Unsettled(V1(p)); got != want {
+			t.Errorf("got\n%s, want\n%s", got, want)
+		}
+	}
+}
+
 // change does to a pod what a webhook might, or nothing.
 func change(random *rand.Rand, pod *v1.Pod) {
 	if len(pod.Spec.Containers) == 0 {

@@ -17,7 +17,10 @@ limitations under the License.
 package partition
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -175,6 +178,26 @@ func (c *Container[L, N]) ordinary(annotations map[string]string, preferred N) a
 	}
 	a.requested = a.request != 0 || a.limit != 0
 	return a
+}
+
+// describe names the container, and the CPU and cores that it has.
+func (c *Container[L, N]) describe() string {
+	has := append(cpuIn("requests", *c.Requests), cpuIn("limits", *c.Limits)...)
+	if len(has) == 0 {
+		has = []string{"no cpu and no cores"}
+	}
+	return fmt.Sprintf("container %q has %s", c.Name, strings.Join(has, ", "))
+}
+
+// cpuIn names the CPU and cores of a list, in alphabetical order.
+func cpuIn[L ~map[N]resource.Quantity, N ~string](called string, list L) (has []string) {
+	for name, quantity := range list {
+		if _, ofCores := TypeOfCores(string(name)); ofCores || name == cpu {
+			has = append(has, fmt.Sprintf("%s.%s %s", called, name, quantity.String()))
+		}
+	}
+	slices.Sort(has)
+	return has
 }
 
 // coresIn returns the list's preferred cores or, if it has none of those, the sum over all
