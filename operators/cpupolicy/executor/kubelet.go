@@ -34,6 +34,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kubelet/config/v1beta1"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -148,6 +149,9 @@ func readConfiguration(disk hostDisk, file, dir string) (*configuration, error) 
 		}
 		patch, err := sigsyaml.YAMLToJSON(data)
 		if err == nil {
+			err = checkKind(patch)
+		}
+		if err == nil {
 			merged, err = jsonpatch.MergePatch(merged, patch)
 		}
 		if err == nil {
@@ -159,6 +163,18 @@ func readConfiguration(disk hostDisk, file, dir string) (*configuration, error) 
 		}
 	}
 	return c, nil
+}
+
+// checkKind refuses a file with which the kubelet would not start again, whatever else it says.
+func checkKind(data []byte) error {
+	var has metav1.TypeMeta
+	if err := json.Unmarshal(data, &has); err != nil {
+		return err
+	}
+	if want := v1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration"); has.GroupVersionKind() != want {
+		return fmt.Errorf("apiVersion %q and kind %q: the kubelet does not start unless they are %q and %q", has.APIVersion, has.Kind, want.GroupVersion(), want.Kind)
+	}
+	return nil
 }
 
 // fieldsOf returns the places of the top-level fields of a YAML or JSON object.

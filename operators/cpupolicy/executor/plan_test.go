@@ -93,6 +93,7 @@ var ofDropIns = map[string]refusal{
 	"a drop-in that takes the reservation away": {policy: operation.Static, prepare: write(testConfigDir+"/20.conf", kubeletHeader+"kubeReserved: null\n"), want: []string{"needs a reservation"}},
 	"a drop-in that is no YAML":                 {policy: operation.Static, prepare: write(testConfigDir+"/20.conf", "a: [\n"), want: []string{testConfigDir + "/20.conf"}},
 	"a drop-in that is no object":               {policy: operation.Static, prepare: write(testConfigDir+"/20.conf", "- a\n"), want: []string{testConfigDir + "/20.conf:1: is not an object"}},
+	"a drop-in without its kind":                {policy: operation.Static, prepare: write(testConfigDir+"/20.conf", "kubeReserved: {cpu: 600m}\n"), want: []string{testConfigDir + "/20.conf: apiVersion \"\" and kind \"\": the kubelet does not start"}},
 	"our drop-in of another policy":             {policy: operation.Static, prepare: write(testDropIn, kubeletDropIn(operation.None))},
 	"a drop-in of our name with more":           {policy: operation.Static, prepare: write(testDropIn, kubeletDropIn(operation.None)+"maxPods: 5\n"), want: []string{testDropIn, "somebody else"}},
 	"a drop-in of our name that is a link":      {policy: operation.Static, prepare: func(h *testHost) { h.link("../kubelet.yaml", testDropIn) }, want: []string{testDropIn, "not a regular file"}},
