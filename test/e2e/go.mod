@@ -3,6 +3,7 @@ module workload.openshift.io/kubernetes/test/e2e
 go 1.26.0
 
 require (
+	github.com/google/pprof v0.0.0-20260402051712-545e8a4df936
 	github.com/prometheus/procfs v0.21.1
 	golang.org/x/sys v0.49.0
 	google.golang.org/grpc v1.82.1

@@ -86,7 +86,7 @@ func BenchmarkSoak(b *testing.B) {
 	defer ending.Stop()
 	began := time.Now()
 	for failed := false; !failed && time.Since(began).Hours() < *soakHours; {
-		round := &soakRun{c: c, plan: soak.Plan(state.Seed, state.Next, setup.CPUs), state: state}
+		round := &soakRun{c: c, plan: soak.Plan(state.Seed, state.Next, setup.CPUs), state: state, dir: dir}
 		roundBegan := time.Now()
 		failed = !b.Run(fmt.Sprint("round-", state.Next), round.run)
 		if err := state.EndRound(dir, time.Since(roundBegan), failed, round.said, ending.Why()); err != nil {
@@ -96,7 +96,7 @@ func BenchmarkSoak(b *testing.B) {
 	b.Log(state.Report())
 	for _, growth := range soak.GrowthOf(state.Samples, soak.Bounds) {
 		if growth.Beyond() {
-			b.Error(growth)
+			b.Errorf("%s; see %s", growth, soak.CompareHeaps(dir, growth.Process))
 		}
 	}
 	b.ReportMetric(0, "ns/op")
@@ -121,7 +121,9 @@ type soakRun struct {
 	c     *host.Cluster
 	plan  soak.Round
 	state *soak.State
-	said  []string
+	// dir is that of the state; empty if it is not kept.
+	dir  string
+	said []string
 
 	namespace string
 	// pool is the CPU of the present pool.
@@ -514,6 +516,9 @@ func (r *soakRun) watchCache() string {
 // sample reads the size of a process. with tells lifetimes of a process apart, and its profiles are
 // at the path.
 func (r *soakRun) sample(name string, pid int, with string, path ...string) {
+	if r.dir == "" {
+		return
+	}
 	prefix := ""
 	if len(path) > 0 {
 		prefix = "/api/v1/" + strings.Join(path, "/")
@@ -522,6 +527,17 @@ func (r *soakRun) sample(name string, pid int, with string, path ...string) {
 	heap := liveHeap(r, get().AbsPath(prefix+"/debug/pprof/heap"))
 	count := goroutines(r, get().AbsPath(prefix+"/debug/pprof/goroutine"))
 	memory, files := resident(r, pid)
-	r.state.Samples = append(r.state.Samples, soak.Sample{Process: name, Lifetime: strconv.Itoa(r.state.Parts) + "/" + strconv.Itoa(pid) + with, Round: r.plan.Number,
-		Values: map[string]float64{"heap": heap / 1024, "goroutines": count, "files": files, "resident": memory / 1024}})
+	profile, err := get().AbsPath(prefix + "/debug/pprof/heap").DoRaw(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	ours, err := soak.OursIn(profile)
+	if err != nil {
+		r.Fatal(err)
+	}
+	sample := soak.Sample{Process: name, Lifetime: strconv.Itoa(r.state.Parts) + "/" + strconv.Itoa(pid) + with, Round: r.plan.Number,
+		Values: map[string]float64{"heap": heap / 1024, "heap of ours": ours, "goroutines": count, "files": files, "resident": memory / 1024}}
+	if err := r.state.Add(r.dir, sample, profile); err != nil {
+		r.Fatal(err)
+	}
 }

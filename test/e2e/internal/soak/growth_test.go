@@ -17,9 +17,12 @@ limitations under the License.
 package soak
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +65,40 @@ func TestGrowthIsThatOfAllLifetimesTogether(t *testing.T) {
 	}
 	if text := g.String(); !strings.Contains(text, "GROWS") || !strings.Contains(text, "kubelet, heap") {
 		t.Errorf("it reads %q", text)
+	}
+}
+
+// held is what this package has allocated, for the next test.
+var held [][]byte
+
+func TestWhatOurCodeHasAllocatedIsCounted(t *testing.T) {
+	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
+	runtime.MemProfileRate = 1
+	heap := func() float64 {
+		runtime.GC()
+		var data bytes.Buffer
+		if err := pprof.WriteHeapProfile(&data); err != nil {
+			t.Fatal(err)
+		}
+		size, err := OursIn(data.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return size
+	}
+	before := heap()
+	for range 100 {
+		held = append(held, make([]byte, 10<<10))
+	}
+	if grown := heap() - before; grown < 1000 || grown > 1200 {
+		t.Errorf("of 1,000 KiB it has found %v", grown)
+	}
+	held = nil
+	if left := heap() - before; left > 100 {
+		t.Errorf("of what is not held any longer there are %v KiB left", left)
+	}
+	if size, err := OursIn([]byte("x")); err == nil {
+		t.Errorf("of what is no profile it has found %v KiB", size)
 	}
 }
 

@@ -111,9 +111,9 @@ func (e Event) Label() string {
 // pools change. In the others both run on, so that growth shows; all other components restart
 // there. In each epoch each of those is restarted and killed as often as timesEach says.
 const (
-	EpochLength = 24
-	Disturbed   = 2
-	timesEach   = 4
+	EpochLength = 48
+	Disturbed   = 4
+	timesEach   = 8
 )
 
 var (

@@ -107,6 +107,41 @@ func (s *State) EndRound(dir string, took time.Duration, failed bool, said []str
 	return s.Save(dir)
 }
 
+// Add adds a sample, and keeps in a directory the profile of the heap of its process: those of
+// the first sample and of the last after the caches of its lifetime have filled. What has grown is in
+// their difference.
+func (s *State) Add(dir string, sample Sample, heap []byte) error {
+	s.Samples = append(s.Samples, sample)
+	count := 0
+	for _, other := range s.Samples {
+		if other.Process == sample.Process && other.Lifetime == sample.Lifetime {
+			count++
+		}
+	}
+	if count <= warmUp {
+		return nil
+	}
+	first, last := heapFiles(dir, sample.Process)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if count == warmUp+1 {
+		return errors.Join(atomicfile.Write(first, heap, 0o644), atomicfile.Write(last, heap, 0o644))
+	}
+	return atomicfile.Write(last, heap, 0o644)
+}
+
+// heapFiles are where the profiles of a process are.
+func heapFiles(dir, process string) (first, last string) {
+	return filepath.Join(dir, process+"-heap-first.pb.gz"), filepath.Join(dir, process+"-heap-last.pb.gz")
+}
+
+// CompareHeaps is the command that shows which part of a process' heap has grown.
+func CompareHeaps(dir, process string) string {
+	first, last := heapFiles(dir, process)
+	return fmt.Sprintf("go tool pprof -sample_index=inuse_space -top -base %s %s", first, last)
+}
+
 func file(dir string) string { return filepath.Join(dir, "state.json") }
 
 // Save writes the state into a directory, whole or not at all.

@@ -17,6 +17,7 @@ limitations under the License.
 package soak
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -48,6 +49,28 @@ func TestStateOutlivesAnInterruption(t *testing.T) {
 	for _, want := range []string{"seed 42, content abc, 2 CPUs: 3 rounds in 1.00 hours", "1 times kill etcd", "make soak SEED=42 ROUND=2", "it leaked", "kubelet, heap"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("the report is\n%s\nwant that it has %q", report, want)
+		}
+	}
+}
+
+func TestTheHeapIsKeptAsItWasOnceCachesHadFilledAndAtTheEnd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "soak")
+	s := &State{}
+	samples := samplesOf(2, 0, 0)
+	samples = append(samples, Sample{Process: "kubelet", Lifetime: "short", Round: 99})
+	for _, sample := range samples {
+		if err := s.Add(dir, sample, fmt.Append(nil, sample.Round)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(s.Samples, samples) {
+		t.Errorf("the samples are %v, want %v", s.Samples, samples)
+	}
+	command := strings.Fields(CompareHeaps(dir, "kubelet"))
+	for i, want := range []int{EpochLength + warmUp, 2*EpochLength - Disturbed} {
+		path := command[len(command)-2+i]
+		if profile, err := os.ReadFile(path); string(profile) != fmt.Sprint(want) {
+			t.Errorf("%s is of round %s (%v), want %d", path, profile, err, want)
 		}
 	}
 }
