@@ -47,6 +47,9 @@ type Situation struct {
 	// InForce is the policy that was observed, in the checkpoint or in configz, and never concluded
 	// from a label; empty if nobody has looked.
 	InForce Policy
+	// Seen is the policy that was observed too long ago to be believed; empty if that is not so. What
+	// only the node can tell is then a warning: it is observed again before it is switched.
+	Seen Policy
 	// Pods are those of the node. Assignments are the exclusive CPUs that the checkpoint or the
 	// podresources API shows; nil if nobody has looked.
 	Pods        []corev1.Pod
@@ -233,7 +236,7 @@ func exclusivePods(request Request, s Situation) (findings []Finding) {
 		holds[a.Pod] = strings.TrimPrefix(holds[a.Pod]+","+a.CPUs.String(), ",")
 	}
 	find := func(object, text string) {
-		findings = append(findings, Finding{Code: ExclusivePod, Object: "pod " + object, Text: text, Remedy: "delete it, or scale down what it belongs to, or have it scheduled to another node"})
+		findings = append(findings, Finding{Code: ExclusivePod, Object: "pod " + object, Text: text, Remedy: "delete it, or scale down what it belongs to, or have it scheduled to another node", Warning: s.Seen == None})
 	}
 	for i := range s.Pods {
 		pod := &s.Pods[i]
@@ -277,7 +280,7 @@ func reservation(request Request, s Situation) []Finding {
 		return nil
 	}
 	return []Finding{{Code: NoReservation, Object: nodeObject(s.Node.Name), Text: "reserves no CPU, and with the policy static its kubelet would not start",
-		Remedy: "set cpu in kubeReserved or systemReserved, or reservedSystemCPUs; partition-agent cpu-policy reserve computes what is usual"}}
+		Remedy: "set cpu in kubeReserved or systemReserved, or reservedSystemCPUs; partition-agent cpu-policy reserve computes what is usual", Warning: s.Seen != ""}}
 }
 
 // A restarted kubelet admits all pods again. That is looked at for none, too: under it more fits, but
@@ -313,7 +316,7 @@ func IsReady(node *corev1.Node) bool {
 }
 
 // With one node of the control plane under way and another down, too little may be left of it. The
-// lock decides between requests that come at once: neither sees the other's status yet.
+// lock decides between requests, whose status says nothing here: two would wait for each other.
 func controlPlane(request Request, s Situation) (findings []Finding) {
 	if !IsControlPlane(s.Node) {
 		return nil
@@ -329,7 +332,7 @@ func controlPlane(request Request, s Situation) (findings []Finding) {
 		if !IsReady(other) {
 			findings = append(findings, Finding{Code: ControlPlaneNotReady, Object: nodeObject(other.Name), Text: "is of the control plane, too, and is not Ready", Remedy: "bring it back first"})
 		}
-		if status, _, err := ReadStatus(other.Annotations); err == nil && status.UnderWay() && s.Lock.Node != other.Name {
+		if status, _, err := ReadStatus(other.Annotations); err == nil && status.State == Running && s.Lock.Node != other.Name {
 			underWay(other.Name, fmt.Sprintf("is of the control plane, too, and is being switched: policy %s is %s", status.Policy, status.State))
 		}
 	}

@@ -152,12 +152,15 @@ func TestPreconditions(t *testing.T) {
 			s.Pods, s.Assignments = []corev1.Pod{testPod("a", "1")}, []partition.Assignment{}
 		}), nil},
 		{"no pod can have under none", Request{Policy: None, ReservationChanges: true}, on(clusterNode("n1"), func(s *Situation) { s.InForce = None; s.Pods = []corev1.Pod{testPod("a", "1")} }), nil},
+		{"no pod could have under none, when it was observed", none, on(clusterNode("n1"), func(s *Situation) { s.Seen, s.Pods = None, []corev1.Pod{testPod("a", "1")} }), []string{"?ExclusivePod|pod d/a"}},
+		{"pods could have under static, when it was observed", none, on(clusterNode("n1"), func(s *Situation) { s.Seen, s.Pods = Static, []corev1.Pod{testPod("a", "1")} }), []string{"ExclusivePod|pod d/a"}},
 		{"the pod of a machine is named once", none, on(clusterNode("n1"), func(s *Situation) {
 			vms([]virtv1.VirtualMachineInstance{vmi("a", "n1")}, clusterNode("n2", Label+"=true"))(s)
 			s.Pods = []corev1.Pod{with(testPod("virt-launcher-a", "1"), launcher("a")), with(testPod("virt-launcher-gone", "1"), launcher("gone"))}
 		}), []string{"PinnedMachine|VirtualMachineInstance v/a", "ExclusivePod|pod d/virt-launcher-gone"}},
 
 		{"static without a reservation", static, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.Reserved = resource.Quantity{} }), []string{"NoReservation|node n1|would not start|reserve"}},
+		{"static without a reservation, as far as the kubelet that runs shows it", static, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.Reserved, s.Seen = resource.Quantity{}, None }), []string{"?NoReservation|node n1"}},
 		{"static with a pool", static, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.Reserved, s.Kubelet.ReservedCPUs = resource.Quantity{}, cpuset.New(0, 1) }), nil},
 		{"none without a reservation", none, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.Reserved = resource.Quantity{} }), nil},
 
@@ -172,6 +175,7 @@ func TestPreconditions(t *testing.T) {
 		{"another of the control plane is down", static, on(clusterNode("n1", control), nodes(notReady(clusterNode("n3", "node-role.kubernetes.io/etcd=true")), notReady(clusterNode("n2", "node-role.kubernetes.io/master=")))),
 			[]string{"ControlPlaneNotReady|node n2|not Ready", "ControlPlaneNotReady|node n3"}},
 		{"another of the control plane is under way", static, on(clusterNode("n1", control), nodes(annotated(clusterNode("n2", control), `{"status":"running","policy":"none","id":"x"}`))), []string{"ControlPlaneUnderWay|node n2|policy none is running"}},
+		{"another of the control plane waits as well", static, on(clusterNode("n1", control), nodes(annotated(clusterNode("n2", control), `{"status":"requested","policy":"none","id":"x"}`))), nil},
 		{"another has the lock", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) {
 			nodes(annotated(clusterNode("n2", control), `{"status":"requested","policy":"none","id":"x"}`))(s)
 			s.Lock = Lock{"x", "n2"}

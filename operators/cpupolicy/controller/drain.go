@@ -33,6 +33,9 @@ import (
 // drainer evicts the pods of a node as kubectl drain does, and waits for none of them.
 type drainer struct {
 	client kubernetes.Interface
+	// namespace is that of the companions. Their pods stay: a controller that drains its own node, and
+	// finds no other place, would leave it cordoned and empty.
+	namespace string
 }
 
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
@@ -42,6 +45,9 @@ func (d drainer) helper(ctx context.Context) *drain.Helper {
 	return &drain.Helper{
 		Ctx: ctx, Client: d.client, Out: io.Discard, ErrOut: io.Discard,
 		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, GracePeriodSeconds: -1,
+		AdditionalFilters: []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
+			return drain.PodDeleteStatus{Delete: pod.Namespace != d.namespace}
+		}},
 	}
 }
 

@@ -161,9 +161,11 @@ func wants(group *v1alpha1.CPUManagerPolicy, node *corev1.Node) bool {
 }
 
 // failedFor reports whether a node's last operation was this group's, with this spec, and failed. It
-// is tried again once the group or the annotation changes.
+// is tried again once the group or the annotation changes. A group that is created again begins with
+// the same generation.
 func failedFor(group *v1alpha1.CPUManagerPolicy, status cpupolicy.Status) bool {
-	return status.State == cpupolicy.Failed && status.Group == group.Name && status.Generation == group.Generation
+	return status.State == cpupolicy.Failed && status.Group == group.Name && status.Generation == group.Generation &&
+		!status.Since.Before(group.CreationTimestamp.Time)
 }
 
 // view is what a look shows of a group.
@@ -187,6 +189,8 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 		case failedFor(group, status):
 			v.failed++
 			v.problems = append(v.problems, fmt.Sprintf("node %s: %s", node.Name, status.Message))
+		case inForce(node) == "" && cpupolicy.IsReady(node) && !companion.Paused(node):
+			v.problems = append(v.problems, fmt.Sprintf("node %s: nobody has observed its policy yet; if that does not change, its Events say why", node.Name))
 		case wants(group, node) && !unavailable(node): // one more would be one too many
 			waiting = append(waiting, node)
 		}
@@ -199,17 +203,21 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 		v.problems = append(v.problems, err.Error())
 		return v
 	}
-	room := most - v.updating - unavailableOthers(members)
+	room := most - v.updating - unavailableOthers(group, members)
 	v.next = waiting[:min(len(waiting), max(0, room))]
 	return v
 }
 
 func unavailable(node *corev1.Node) bool { return !cpupolicy.IsReady(node) || node.Spec.Unschedulable }
 
-// unavailableOthers counts the nodes that are unavailable for another reason than an operation.
-func unavailableOthers(members []*corev1.Node) (n int) {
+// unavailableOthers counts the nodes that are unavailable for another reason than an operation of this
+// companion that is under way, or one of this group that still has the node: that holds the group's lock.
+func unavailableOthers(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (n int) {
 	for _, node := range members {
-		if status, _, _ := cpupolicy.ReadStatus(node.Annotations); unavailable(node) && !status.UnderWay() && node.Annotations[nodegroup.ClaimAnnotation] == "" {
+		status, _, _ := cpupolicy.ReadStatus(node.Annotations)
+		claim, err := nodegroup.ClaimOf(node)
+		holds := err == nil && claim.Owner == Name && claim.Operation == status.ID && status.Group == group.Name
+		if unavailable(node) && !status.UnderWay() && !holds {
 			n++
 		}
 	}
@@ -263,7 +271,7 @@ func newGroupLock(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) grou
 	if companion.Paused(group) {
 		l.waits = "its group is paused"
 	}
-	others := unavailableOthers(members)
+	others := unavailableOthers(group, members)
 	if others >= most {
 		l.waits = fmt.Sprintf("%d nodes of its group are unavailable", others)
 	}

@@ -29,6 +29,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -36,6 +37,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/nodegroup"
 )
 
 func (c *cluster) group(name string, spec v1alpha1.CPUManagerPolicySpec) *v1alpha1.CPUManagerPolicy {
@@ -136,6 +138,105 @@ func aNodeThatFailsIsNotTriedAgainByItsGroup(t *testing.T, c *cluster) {
 	c.awaitCondition(group, v1alpha1.ConditionAvailable)
 }
 
+func nodesOfTheControlPlaneDoNotWaitForOthers(t *testing.T, c *cluster) {
+	var names []string
+	for i := range 3 {
+		names = append(names, fmt.Sprint("cp", i))
+		c.addNode(names[i], map[string]string{"node-role.kubernetes.io/control-plane": ""})
+	}
+	c.awaitObserved(names...)
+	group := c.group("control-plane", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: names}, Policy: v1alpha1.PolicyStatic, MaxUnavailable: ptr.To(intstr.FromInt32(3))})
+	c.awaitCondition(group, v1alpha1.ConditionAvailable)
+}
+
+func aGroupThatIsCreatedAgainTriesAgain(t *testing.T, c *cluster) {
+	h := c.addNode("w0", nil)
+	h.run = func(request operation.Request) operation.Result {
+		return operation.Result{ID: request.ID, Outcome: operation.RolledBack, Step: "healthy", Policy: operation.None, Message: "it did not start"}
+	}
+	c.awaitObserved("w0")
+	spec := v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic}
+	first := &v1alpha1.CPUManagerPolicy{ObjectMeta: metav1.ObjectMeta{Name: "again"}, Spec: spec}
+	if err := c.Client.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	failed := c.awaitStatus("w0", cpupolicy.Failed)
+	c.mu.Lock()
+	h.run = nil
+	c.mu.Unlock()
+	if err := c.Client.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Until(failed.Since.Add(time.Second))) // both times are in seconds
+	group := c.group("again", spec)
+	c.awaitCondition(group, v1alpha1.ConditionAvailable)
+}
+
+func aNodeThatHasLeftItsGroupIsNotSwitched(t *testing.T, c *cluster) {
+	h := c.addNode("w0", nil)
+	c.awaitObserved("w0")
+	claim := nodegroup.Claim{Owner: "tuning", Operation: "t1", Since: clock()}.String()
+	if err := c.annotate("w0", nodegroup.ClaimAnnotation, claim); err != nil {
+		t.Fatal(err)
+	}
+	group := c.group("left", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic})
+	c.awaitStatus("w0", cpupolicy.Requested)
+	c.eventually(func() error {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
+			return err
+		}
+		group.Spec.Nodes.Names = []string{"w1"}
+		return c.Client.Update(t.Context(), group)
+	})
+	c.eventually(func() error {
+		if status := c.status("w0"); status.State != cpupolicy.Failed {
+			return fmt.Errorf("the status is %s", status)
+		}
+		return nil
+	})
+	status := c.status("w0")
+	if !strings.Contains(status.Message, "the CPUManagerPolicy left does not have this node any longer") || len(h.runs) > 0 {
+		t.Errorf("the message is %q, and runs are %v", status.Message, h.runs)
+	}
+	if now := c.node("w0").Annotations[nodegroup.ClaimAnnotation]; now != claim {
+		t.Errorf("the claim is %q, want %q", now, claim)
+	}
+}
+
+// A node that somebody else has, or that died in a person's operation, is not available for a group.
+func TestUnavailableNodesOfAGroupCount(t *testing.T) {
+	claimed := func(owner, id string) string {
+		return nodegroup.Claim{Owner: owner, Operation: id, Since: clock()}.String()
+	}
+	group := &v1alpha1.CPUManagerPolicy{ObjectMeta: metav1.ObjectMeta{Name: "g"}}
+	for name, test := range map[string]struct {
+		status, claim string
+		counts        int
+	}{
+		"not ready":                                      {"", "", 1},
+		"claimed by another companion":                   {"", claimed("tuning", "t1"), 1},
+		"being switched":                                 {`{"status":"running","policy":"static","id":"a1","group":"g"}`, claimed(Name, "a1"), 0},
+		"lost in an operation of the group":              {`{"status":"failed","policy":"static","id":"a1","group":"g"}`, claimed(Name, "a1"), 0},
+		"lost in a person's operation":                   {`{"status":"failed","policy":"static","id":"a1"}`, claimed(Name, "a1"), 1},
+		"lost in an operation before the one that ended": {`{"status":"failed","policy":"static","id":"a2","group":"g"}`, claimed(Name, "a1"), 1},
+	} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{cpupolicy.StatusAnnotation: test.status, nodegroup.ClaimAnnotation: test.claim}}}
+		if got := unavailableOthers(group, []*corev1.Node{node}); got != test.counts {
+			t.Errorf("%s: %d nodes count, want %d", name, got, test.counts)
+		}
+	}
+}
+
+// A node whose agent never answers must not make a group look well.
+func TestAGroupSaysWhichNodesNobodyHasObserved(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	group := &v1alpha1.CPUManagerPolicy{Spec: v1alpha1.CPUManagerPolicySpec{Policy: v1alpha1.PolicyStatic}}
+	if v := viewOf(group, []*corev1.Node{node}); len(v.problems) != 1 || !strings.Contains(v.problems[0], "node n: nobody has observed its policy") {
+		t.Errorf("the problems are %q", v.problems)
+	}
+}
+
 func aNodeOfTwoGroupsIsInNone(t *testing.T, c *cluster) {
 	c.addNode("w0", nil)
 	c.awaitObserved("w0")
@@ -155,15 +256,22 @@ func aNodeOfTwoGroupsIsInNone(t *testing.T, c *cluster) {
 	}
 }
 
-// pod adds a pod that runs on a node, of an owner that would bring it back.
-func (c *cluster) pod(node, name string, owner metav1.OwnerReference) {
+// pod adds a pod that runs on a node, of an owner that would bring it back. It is Guaranteed if it has CPUs.
+func (c *cluster) pod(node, namespace, name string, owner metav1.OwnerReference, cpus int64) {
 	c.t.Helper()
 	owner.Controller = ptr.To(true)
+	var resources corev1.ResourceRequirements
+	if cpus > 0 {
+		resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("1Mi")}
+	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, OwnerReferences: []metav1.OwnerReference{owner}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: []metav1.OwnerReference{owner}},
 		Spec: corev1.PodSpec{
 			NodeName: node, AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To(int64(1)),
-			Containers: []corev1.Container{{Name: "main", Image: "image"}},
+			Containers: []corev1.Container{{Name: "main", Image: "image", Resources: resources, SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false), RunAsNonRoot: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}}},
 		},
 	}
 	if err := c.Client.Create(c.t.Context(), pod); err != nil {
@@ -177,9 +285,9 @@ func (c *cluster) pod(node, name string, owner metav1.OwnerReference) {
 }
 
 // leaving returns an error until a pod was told to go.
-func (c *cluster) leaving(name string) error {
+func (c *cluster) leaving(namespace, name string) error {
 	var pod corev1.Pod
-	if err := c.Client.Get(c.t.Context(), client.ObjectKey{Namespace: "default", Name: name}, &pod); err != nil {
+	if err := c.Client.Get(c.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
 		return err
 	}
 	if pod.DeletionTimestamp == nil {
@@ -203,18 +311,22 @@ func aNodeIsDrainedBeforeItsPolicyIsSwitched(t *testing.T, c *cluster) {
 			t.Error(err)
 		}
 	}()
-	c.pod("w0", "daemon", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "daemons", UID: daemons.UID})
-	c.pod("w0", "web", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"})
+	c.pod("w0", "default", "daemon", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "daemons", UID: daemons.UID}, 0)
+	replicas := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"}
+	// The restarted kubelet would reject it.
+	c.pod("w0", "default", "web", replicas, 4)
+	// It may have no other place, and nobody else would uncordon the node.
+	c.pod("w0", c.Namespace, "controller", replicas, 0)
 	c.awaitObserved("w0")
 	group := c.group("drained", v1alpha1.CPUManagerPolicySpec{
 		Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic, Cordon: true, Drain: &v1alpha1.Drain{},
 	})
-	c.eventually(func() error { return c.leaving("web") })
+	c.eventually(func() error { return c.leaving("default", "web") })
 	if len(h.runs) > 0 || !c.node("w0").Spec.Unschedulable {
 		t.Errorf("while a pod is still there, runs are %v, and the node is %+v", h.runs, c.node("w0").Spec)
 	}
-	if err := c.leaving("daemon"); err == nil {
-		t.Error("the pod of a DaemonSet was evicted")
+	if c.leaving("default", "daemon") == nil || c.leaving(c.Namespace, "controller") == nil {
+		t.Error("the pod of a DaemonSet, or one of the companions, was evicted")
 	}
 	if err := c.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
@@ -228,7 +340,7 @@ func aNodeIsDrainedBeforeItsPolicyIsSwitched(t *testing.T, c *cluster) {
 
 func aDrainThatTakesTooLongChangesNothing(t *testing.T, c *cluster) {
 	h := c.addNode("w0", nil)
-	c.pod("w0", "stays", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"})
+	c.pod("w0", "default", "stays", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"}, 0)
 	c.awaitObserved("w0")
 	group := c.group("hurried", v1alpha1.CPUManagerPolicySpec{
 		Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic, Cordon: true,

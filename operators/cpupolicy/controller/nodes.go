@@ -33,6 +33,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -93,7 +94,7 @@ func newNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		Nodes:    rollout.Nodes{Client: nodes, Namespace: config.Namespace, Read: readOperation, Write: writeOperation},
 		recorder: recorder,
 	}
-	runner := runner{nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset}, config: config.CPUPolicy, now: clock}
+	runner := runner{nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset, config.Namespace}, config: config.CPUPolicy, now: clock}
 	return &nodesReconciler{
 		client:     mgr.GetClient(),
 		nodes:      nodes,
@@ -215,9 +216,12 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 	var errs []error
 	underWay := 0
 	for _, node := range nodes {
-		busy, err := r.observer.keep(ctx, node)
+		busy, problem, err := r.observer.keep(ctx, node)
 		if err != nil && !isGone(err) {
 			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
+		}
+		if problem != "" {
+			r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyNotObserved", "ObserveNode", "%s", operation.Abbreviate(problem, 1000))
 		}
 		if busy {
 			underWay++
@@ -255,16 +259,20 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	if cpupolicy.IsControlPlane(&node) {
 		n.Locks = append(n.Locks, rollout.Lock{Name: controlPlaneLock, Max: 1})
 	}
-	if group, of := locks.of(status.Group); group != nil {
+	group, of := locks.of(status.Group)
+	if group != nil {
 		n.Locks, n.Waits = append(n.Locks, of.lock), of.waits
-		if cpupolicy.Policy(group.Spec.Policy) != status.Policy {
+		switch {
+		case cpupolicy.Policy(group.Spec.Policy) != status.Policy:
 			n.Refused = fmt.Sprintf("the CPUManagerPolicy %s asks for the policy %s now", group.Name, group.Spec.Policy)
+		case !slices.ContainsFunc(locks.members()[group.Name], func(member *corev1.Node) bool { return member.Name == name }):
+			n.Refused = fmt.Sprintf("the CPUManagerPolicy %s does not have this node any longer, or another one has it as well", group.Name)
 		}
 	} else if status.Group != "" {
 		n.Refused = fmt.Sprintf("the CPUManagerPolicy %s is gone", status.Group)
 	}
 	if state.Operation.Phase == rollout.Requested && n.Refused == "" && n.Waits == "" {
-		if err := r.judge(ctx, &node, status, &n); err != nil {
+		if err := r.judge(ctx, &node, status, group, &n); err != nil {
 			return true, err
 		}
 	}
@@ -272,8 +280,9 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	return state.Operation.ID != "" && !state.Operation.Phase.Ended() || state.Claim.Owner == Name, nil
 }
 
-// judge says what keeps a request from being carried out. It has the node observed first.
-func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status cpupolicy.Status, n *rollout.Node) error {
+// judge says what keeps a request from being carried out. It has the node observed first. The group
+// is nil if a person asks.
+func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy, n *rollout.Node) error {
 	if companion.Paused(node) {
 		n.Waits = "paused"
 		return nil
@@ -296,6 +305,11 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 	if err != nil {
 		return err
 	}
+	if group != nil && group.Spec.Cordon && group.Spec.Drain != nil {
+		if n.Refused, err = r.withoutDrained(ctx, &situation); err != nil || n.Refused != "" {
+			return err
+		}
+	}
 	var reasons []string
 	for _, f := range cpupolicy.Preconditions(cpupolicy.Request{ID: status.ID, Policy: status.Policy, AllowEvicted: status.AllowEvicted}, situation) {
 		switch {
@@ -308,6 +322,29 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 	}
 	n.Refused = strings.Join(reasons, "\n")
 	return nil
+}
+
+// withoutDrained takes out of a situation what a drain removes before the switch: pods, and the VMs
+// whose pods these are. Then the agent's word about them does not count either; it looks again at the
+// switch. It returns why the node cannot be drained.
+func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupolicy.Situation) (refused string, err error) {
+	left, err := r.runner.drainer.left(ctx, situation.Node.Name)
+	var undrainable *undrainableError
+	if errors.As(err, &undrainable) {
+		return err.Error(), nil
+	}
+	if err != nil || len(left) == 0 {
+		return "", err
+	}
+	goes := map[types.UID]bool{}
+	for _, pod := range left {
+		goes[pod.UID] = true
+		goes[types.UID(pod.Labels[virtv1.CreatedByLabel])] = true
+	}
+	situation.Pods = slices.DeleteFunc(situation.Pods, func(pod corev1.Pod) bool { return goes[pod.UID] })
+	situation.VMs = slices.DeleteFunc(situation.VMs, func(vmi virtv1.VirtualMachineInstance) bool { return goes[vmi.UID] })
+	situation.Refused = ""
+	return "", nil
 }
 
 // takeUp gives a request an id, unless the node is paused, also in the lock of the control plane, whose holders

@@ -58,6 +58,9 @@ func TestRequests(t *testing.T) {
 		"a node of two groups is in none":                     aNodeOfTwoGroupsIsInNone,
 		"a node is drained before its policy is switched":     aNodeIsDrainedBeforeItsPolicyIsSwitched,
 		"a drain that takes too long changes nothing":         aDrainThatTakesTooLongChangesNothing,
+		"nodes of the control plane do not wait for others":   nodesOfTheControlPlaneDoNotWaitForOthers,
+		"a group that is created again tries again":           aGroupThatIsCreatedAgainTriesAgain,
+		"a node that has left its group is not switched":      aNodeThatHasLeftItsGroupIsNotSwitched,
 		"the action endpoint asks as a person does":           theActionEndpointAsksAsAPersonDoes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c.in(t)) })

@@ -56,20 +56,20 @@ const keepFailed = 10 * time.Minute
 
 // keep has a node observed that has joined or booted since it was, if it is Ready and nobody acts on
 // it. What could not be told then is looked at again after a while. It reports whether a Job is
-// under way.
-func (o observer) keep(ctx context.Context, node *corev1.Node) (busy bool, err error) {
+// under way. The problem says why nobody could look.
+func (o observer) keep(ctx context.Context, node *corev1.Node) (busy bool, problem string, err error) {
 	if !cpupolicy.IsReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || companion.Paused(node) {
-		return false, nil
+		return false, "", nil
 	}
 	if was := observedOf(node); was != nil {
 		// Neither a node that boots without an end nor one that cannot be read makes a Job each second.
 		known := was.BootID == node.Status.NodeInfo.BootID && was.Policy != ""
 		if known || o.now().Sub(was.At) < keepFailed {
-			return false, nil
+			return false, "", nil
 		}
 	}
 	done, problem, err := o.look(ctx, node.DeepCopy(), "boot") // it writes into the node what was seen
-	return !done && problem == "", err
+	return !done && problem == "", problem, err
 }
 
 // observe has an agent look at a node, once for each reason and boot, and reports whether that is

@@ -99,7 +99,11 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	}
 	situation.Kubelet.Reserved = cpupolicy.ReservedNow(node)
 	o := observedOf(node)
-	if o == nil || s.fresh > 0 && clock().Sub(o.At) > s.fresh {
+	if o == nil {
+		return situation, nil
+	}
+	if s.fresh > 0 && clock().Sub(o.At) > s.fresh {
+		situation.Seen = o.Policy
 		return situation, nil
 	}
 	situation.InForce, situation.Refused = o.Policy, o.Refused[policy]
