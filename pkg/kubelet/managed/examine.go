@@ -56,6 +56,9 @@ func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 	observed.Lock()
 	runtime, last := observed.runtime, observed.lastUpdates
 	previous, known := observed.found[containerID]
+	if !known && observed.unlisted {
+		previous, known = previousContainer{outcome: unanswered}, true
+	}
 	observed.Unlock()
 	if !known || last == nil {
 		return notPrevious
@@ -81,6 +84,10 @@ func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 
 // look asks once. It returns the container's cpuset, after the repair if one was needed. The
 // cpuset is empty if the container has none, or if the runtime and the cgroup disagree.
+//
+// On cgroup v2 nobody but an NRI plugin or a DRA driver gives a container's cgroup a cpuset that
+// this project never gives. containerd does not report such a set, so the cgroup's counts. On v1
+// the kernel narrows the cgroup while a CPU is offline.
 func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerID string) (has cpuset.CPUSet, _ outcome, err error) {
 	response, err := runtime.ContainerStatus(context.Background(), containerID, false)
 	if err != nil {
@@ -95,7 +102,11 @@ func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerI
 		return has, unanswered, err
 	}
 	outcome := reported
-	if actual := containerCPUs(pod, containerID); !has.IsEmpty() && !actual.IsEmpty() && !actual.Equals(has) {
+	switch actual := containerCPUs(pod, containerID); {
+	case actual.IsEmpty() || actual.Equals(has):
+	case !hierarchy().v1 && !n.hasGiven(actual):
+		has = actual
+	case !has.IsEmpty() || !hierarchy().v1:
 		has, outcome = cpuset.New(), unreported // so that an update makes them agree again
 	}
 	has, err = n.repair(runtime, pod, container, containerID, resources, has)

@@ -42,7 +42,7 @@ type fakeRuntime struct {
 
 func (r *fakeRuntime) ListContainers(context.Context, *runtimeapi.ContainerFilter) (list []*runtimeapi.Container, err error) {
 	for _, state := range r.states {
-		list = append(list, &runtimeapi.Container{State: state})
+		list = append(list, &runtimeapi.Container{Id: "id", State: state})
 	}
 	return list, r.err
 }
@@ -205,6 +205,75 @@ func TestCpusetThatTheRuntimeDoesNotKnowIsCorrected(t *testing.T) {
 		if got != want || len(runtime.updates) > 1 {
 			t.Errorf("the cgroup has %q, and the runtime reports 0-1: the updates are %v, want %q", actual, runtime.updates, want)
 		}
+	}
+}
+
+// containerd does not report what an NRI plugin gave, only what the kubelet had asked for.
+func TestCpusetThatSomebodyElseGaveIsKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		pools       partition.Pools // nil means that the file has gone
+		partitioned bool
+		actual, has string
+		gave, want  string
+	}{
+		"with what this project gives in the runtime's word": {pools: management, actual: "3", has: "2-3"},
+		"without any in the runtime's word":                  {pools: management, actual: "3"},
+		"half on the pool":                                   {pools: management, actual: "1-2", has: "2-3", want: "2"},
+		"what a previous pool left":                          {pools: management, actual: "3", has: "2-3", gave: "3", want: "2-3"},
+		"a partitioned container":                            {pools: management, partitioned: true, actual: "3", has: "0-1", want: "0-1"},
+		"the file has gone":                                  {actual: "3", has: "2-3", gave: "2-3"},
+		"the file has gone, and a pool is left":              {actual: "0-1", gave: "0-1", want: "0-3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cgroups(t, false, map[string]string{"": "", "burstable": "", "burstable/poda": "", "burstable/poda/scope-id": test.actual})
+			if test.pools != nil {
+				on(t, test.pools)
+			}
+			runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpusetCpus: test.has, CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000}}
+			restarted(t, runtime)
+			host.podCgroups = true
+			useClasses(t)
+			if test.gave != "" {
+				host.previous = previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(t, test.gave)}}
+			}
+			pod := withUID(ordinaryPod(), "a")
+			if test.partitioned {
+				pod = withUID(partitionedPod(), "a")
+			}
+			for range 2 {
+				reconcile(pod, runtime, cpuset.New())
+			}
+			var got []string
+			for _, update := range runtime.updates {
+				got = append(got, update.CpusetCpus)
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("the updates are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestContainersThatUpstreamCouldNotListAreKnown(t *testing.T) {
+	for name, test := range map[string]struct {
+		states []runtimeapi.ContainerState
+		err    error
+		want   outcome
+	}{
+		"the runtime names them the second time": {[]runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_RUNNING}, nil, reported},
+		"the runtime fails twice":                {nil, errors.New("busy"), reported},
+		"there are none":                         {nil, nil, notPrevious},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on(t, management)
+			runtime := &fakeRuntime{states: test.states, err: test.err, linux: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpusetCpus: "0-1"}}
+			restarted(t, runtime)
+			FollowPods(nil, nil, nil, runtime, none{}, newMemoryState(host.log))
+			runtime.err = nil
+			if got := current.Load().examine(ordinaryPod(), "c", "id"); got != test.want {
+				t.Errorf("the container is examined with the outcome %v, want %v", got, test.want)
+			}
+		})
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
@@ -40,5 +41,31 @@ func TestNodeHasTheCoresOfItsTypesAndNoOthers(t *testing.T) {
 		if cores.Value() != 4000 || other.Value() != 4000 || len(got) != 4 {
 			t.Errorf("%s is %v", name, got)
 		}
+	}
+}
+
+// A kubelet without this project leaves the cores at zero on the Node.
+func TestPodsAreAdmittedByTheCoresOfTheirTypes(t *testing.T) {
+	on(t, partition.Pools{"management": cpuset.New(0)})
+	const cores = "management.workload.openshift.io/cores"
+	left := partitiontest.Node("a", "management")
+	left.Status.Capacity[cores] = resource.MustParse("0")
+	left.Status.Allocatable = maps.Clone(left.Status.Capacity)
+	before := left.DeepCopy()
+	got := AdmissionNode(left)
+	for name, list := range map[string]v1.ResourceList{"capacity": got.Status.Capacity, "allocatable": got.Status.Allocatable} {
+		if has := list[cores]; has.Value() != 4000 {
+			t.Errorf("%s is %v", name, list)
+		}
+	}
+	if !equality.Semantic.DeepEqual(left, before) {
+		t.Errorf("the informer's node was changed to %v", left.Status)
+	}
+	if again := AdmissionNode(got); again != got {
+		t.Error("a node with its cores was copied")
+	}
+	current.Store(nil)
+	if got := AdmissionNode(left); got != left {
+		t.Errorf("without a file pods are admitted by %v", got.Status)
 	}
 }

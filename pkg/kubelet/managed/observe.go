@@ -46,8 +46,10 @@ type observation struct {
 	// notes of the cpuset that each container has.
 	state, lastUpdates state.State
 	runtime            containerRuntime
-	// found are the previous containers, by ID; see examine.
-	found map[string]previousContainer
+	// found are the previous containers, by ID; see examine. unlisted means that the runtime could
+	// not name them, so that any container may be one.
+	found    map[string]previousContainer
+	unlisted bool
 	// placed counts the containers that PlaceContainer has noted.
 	placed int
 	// pods are notes of single pods; see notePod.

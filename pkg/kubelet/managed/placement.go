@@ -17,6 +17,7 @@ limitations under the License.
 package managed
 
 import (
+	"path/filepath"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -90,12 +91,34 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 }
 
 // starting returns the CPUs for a container that starts and for which the CPU manager chose
-// none. Under the policy static that means that nothing is left to share.
+// none. Under the policy static that means that nothing is left to share. Under the policy none,
+// on cgroup v1, the kernel refuses CPUs that the cgroup of all pods lacks: one that was offline
+// does not come back to it. So those are left out, unless none would be left.
 func (n *node) starting() cpuset.CPUSet {
 	if host.static {
 		return n.unshared(cpuset.New())
 	}
+	if within := n.Ordinary.Intersection(cpusOfAllPodsOnV1()); !within.IsEmpty() {
+		return within
+	}
 	return n.Ordinary
+}
+
+// cpusOfAllPodsOnV1 reads the cpuset of the cgroup of all pods on cgroup v1; empty on v2, or if it
+// cannot be read.
+func cpusOfAllPodsOnV1() cpuset.CPUSet {
+	sets := hierarchy()
+	classes.Lock()
+	names := classes.names
+	classes.Unlock()
+	if !sets.v1 || !host.podCgroups || len(names) == 0 {
+		return cpuset.New()
+	}
+	cpus, err := sets.cpus(filepath.Dir(names[0]))
+	if err != nil {
+		host.log.Error(err, "Cannot read the cpuset of the cgroup of all pods", "cgroup", filepath.Dir(names[0]))
+	}
+	return cpus
 }
 
 // RunningContainerCPUs returns the CPUs on which the CPU manager must keep a running

@@ -89,3 +89,29 @@ func TestContainersOfThisKubeletStay(t *testing.T) {
 		current.Store(nil)
 	}
 }
+
+// A CPU that was offline does not come back to the cgroup of all pods on cgroup v1, and the kernel
+// refuses a cpuset with it.
+func TestContainersStartWithinTheCgroupOfAllPodsOnCgroupV1(t *testing.T) {
+	for _, test := range []struct {
+		v1        bool
+		all, want string
+	}{
+		{true, "0-3", "2-3"},
+		{true, "0-2", "2"},
+		{true, "0-1", "2-3"}, // nothing would be left
+		{false, "0-2", "2-3"},
+	} {
+		cgroups(t, test.v1, map[string]string{"": test.all, "burstable": test.all, "burstable/poda": test.all})
+		on(t, management)
+		restarted(t, &fakeRuntime{})
+		host.podCgroups = true
+		useClasses(t)
+		current.Store(newNode(management, host.online, cpuset.New(), cpuset.New()))
+		config := creating("c", "")
+		PlaceContainer(withUID(ordinaryPod(), "a"), config)
+		if got := config.Linux.Resources.CpusetCpus; got != test.want {
+			t.Errorf("v1: %v, all pods on %s: an ordinary container starts on %q, want %q", test.v1, test.all, got, test.want)
+		}
+	}
+}
