@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -89,36 +90,46 @@ func TestTypesBecomeActiveAndStayActive(t *testing.T) {
 	t.Run("the configuration has a mistake", func(t *testing.T) { mistakes(t, c) })
 }
 
-// guardKubeSystem creates a policy that lets nobody change the namespace kube-system. The
-// function that it returns deletes the policy.
+// guardKubeSystem lets nobody change the namespace kube-system.
 func guardKubeSystem(t *testing.T, c *host.Cluster) (allow func()) {
+	t.Helper()
+	return guard(t, c, "namespaces", `object.metadata.name != "kube-system"`, func() error {
+		_, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, []byte(`{"metadata": {"labels": {"guarded": "no"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+}
+
+// guard creates a policy that forbids updates of a resource for which the expression does not hold,
+// and waits until it forbids the attempt. The function that it returns deletes the policy.
+func guard(t *testing.T, c *host.Cluster, resource, expression string, attempt func() error) (allow func()) {
 	t.Helper()
 	policies, bindings := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	meta := metav1.ObjectMeta{Name: "guard"}
 	if _, err := policies.Create(t.Context(), &admissionregistration.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistration.ValidatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistration.MatchResources{ResourceRules: []admissionregistration.NamedRuleWithOperations{{RuleWithOperations: admissionregistration.RuleWithOperations{
-			Operations: []admissionregistration.OperationType{admissionregistration.Update}, Rule: admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"namespaces"}}}}}},
-		Validations: []admissionregistration.Validation{{Expression: `object.metadata.name != "kube-system"`, Message: "guarded"}},
+			Operations: []admissionregistration.OperationType{admissionregistration.Update}, Rule: admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}}}}}},
+		Validations: []admissionregistration.Validation{{Expression: expression, Message: "guarded"}},
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	remove := sync.OnceValue(func() error {
+		return errors.Join(bindings.Delete(cleanup(t), "guard", metav1.DeleteOptions{}), policies.Delete(cleanup(t), "guard", metav1.DeleteOptions{}))
+	})
+	t.Cleanup(func() { _ = remove() })
 	if _, err := bindings.Create(t.Context(), &admissionregistration.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistration.ValidatingAdmissionPolicyBindingSpec{PolicyName: "guard",
 		ValidationActions: []admissionregistration.ValidationAction{admissionregistration.Deny}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 20*time.Second, "nobody can change kube-system", func() error {
-		_, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), metav1.NamespaceSystem, types.MergePatchType, []byte(`{"metadata": {"labels": {"guarded": "no"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil || !strings.Contains(err.Error(), "guarded") {
+	waitFor(t, 20*time.Second, "nobody can change "+resource, func() error {
+		if err := attempt(); err == nil || !strings.Contains(err.Error(), "guarded") {
 			return fmt.Errorf("a change returned %v", err)
 		}
 		return nil
 	})
 	return func() {
 		t.Helper()
-		for _, err := range []error{bindings.Delete(t.Context(), "guard", metav1.DeleteOptions{}), policies.Delete(t.Context(), "guard", metav1.DeleteOptions{})} {
-			if err != nil {
-				t.Error(err)
-			}
+		if err := remove(); err != nil {
+			t.Error(err)
 		}
 	}
 }

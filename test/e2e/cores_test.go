@@ -30,6 +30,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
@@ -161,6 +162,57 @@ func TestCoresAreNeverZero(t *testing.T) {
 	if states := <-ended; states < starts {
 		t.Errorf("only %d states of the node were seen, want %d at least", states, starts)
 	}
+}
+
+// A kubelet without this project leaves the cores at zero, and the static pods of the next one come
+// before its first status. Upstream rejects a static pod once, and for good.
+func TestStaticPodsComeBackToANodeWithoutCores(t *testing.T) {
+	in(t)
+	c := partitioned(t)
+	if err := c.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() { // its status may be forbidden still
+			if err := errors.Join(c.StopKubelet(), c.StartKubelet(cleanup(t))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	config := clientConfig(t, "")
+	config.Impersonate.UserName, config.Impersonate.Groups = "system:node:"+host.NodeName, []string{"system:nodes", "system:authenticated"}
+	kubelet, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero := func(client kubernetes.Interface, options metav1.PatchOptions) error {
+		_, err := client.CoreV1().Nodes().Patch(t.Context(), host.NodeName, types.MergePatchType, fmt.Appendf(nil, `{"status": {"capacity": {%[1]q: "0"}, "allocatable": {%[1]q: "0"}}}`, cores), options, "status")
+		return err
+	}
+	if err := zero(c.Client, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	allow := guard(t, c, "nodes/status", `!("system:nodes" in request.userInfo.groups)`, func() error {
+		return zero(kubelet, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	})
+	writeStaticPods(t, c, staticPod("comes-back", asks, fixture.Awake, "cpu=100m memory=16Mi", ""))
+	if err := c.Kubelet.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := awaitRunning(t, c, metav1.NamespaceDefault, "comes-back-"+host.NodeName)
+	if request := p.Spec.Containers[0].Resources.Requests[cores]; request.Value() != 100 {
+		t.Errorf("the static pod requests %v", p.Spec.Containers[0].Resources.Requests)
+	}
+	if has := getNode(t, c).Status.Allocatable[cores]; has.Sign() != 0 {
+		t.Errorf("the node has %s cores, so nothing was seen", &has)
+	}
+	allow()
+	waitFor(t, time.Minute, "the node has its cores", func() error {
+		if has := getNode(t, c).Status.Allocatable[cores]; has.Value() != int64(runtime.NumCPU())*1000 {
+			return fmt.Errorf("it has %s", &has)
+		}
+		return nil
+	})
 }
 
 // Only a pod on a node holds cores, until it has finished. A pod that waits for a scheduling
