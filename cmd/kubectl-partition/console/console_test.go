@@ -74,6 +74,7 @@ func TestOnlyATokenForTheConsoleIsTakenFromAKubeconfig(t *testing.T) {
 		"for the console, as a text":  {rest.Config{BearerToken: one}, one},
 		"from a file":                 {rest.Config{BearerTokenFile: file}, right},
 		"for kube-apiserver":          {rest.Config{BearerToken: jwt(`{"aud":["https://kubernetes.default.svc"]}`)}, ""},
+		"for both":                    {rest.Config{BearerToken: jwt(`{"aud":["https://kubernetes.default.svc","cpupolicy.workload.openshift.io"]}`)}, ""},
 		"without an audience":         {rest.Config{BearerToken: jwt(`{}`)}, ""},
 		"without claims":              {rest.Config{BearerToken: "secret"}, ""},
 		"with claims that are broken": {rest.Config{BearerToken: "a.b.c"}, ""},

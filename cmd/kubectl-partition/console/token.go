@@ -56,15 +56,16 @@ func OfServiceAccount(client kubernetes.Interface, namespace, name string) Token
 }
 
 // OfConfig returns the token with which a configuration signs requests, if it is for the console's
-// audience. One for kube-apiserver would open the whole cluster, and is shown to nobody.
+// audience and no other. One that kube-apiserver takes as well would open the whole cluster, and is
+// shown to nobody. So the configuration must have a client certificate besides.
 func OfConfig(config *rest.Config) TokenSource {
 	return func(ctx context.Context) (string, error) {
 		token, err := tokenOf(ctx, config)
 		if err != nil {
 			return "", err
 		}
-		if token == "" || !slices.Contains(claimsOf(token).Audience, cpupolicy.Group) {
-			return "", fmt.Errorf("the kubeconfig has no token for the audience %s; name a ServiceAccount that may update nodes with --as-service-account=NAMESPACE/NAME", cpupolicy.Group)
+		if has := claimsOf(token).Audience; token == "" || !slices.Equal(has, audience{cpupolicy.Group}) {
+			return "", fmt.Errorf("the kubeconfig has no token for the audience %s alone (its audiences are %q); name a ServiceAccount that may update nodes with --as-service-account=NAMESPACE/NAME", cpupolicy.Group, []string(has))
 		}
 		return token, nil
 	}

@@ -56,6 +56,14 @@ func (s *server) review(ctx context.Context, token string) (authenticationv1.Use
 		}
 		return review.Status.User, apierrors.NewUnauthorized(fmt.Sprintf("the token is not valid for the audience %s%s", Audience, why))
 	}
+	// It may be for both. Without audiences, kube-apiserver is asked whether it is for itself.
+	own := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	if err := s.client.Create(ctx, own); err != nil {
+		return review.Status.User, fmt.Errorf("review of a token: %w", hide(err))
+	}
+	if own.Status.Authenticated {
+		return review.Status.User, apierrors.NewUnauthorized("the token is one for kube-apiserver as well, and would open the whole cluster; send one for the audience " + Audience + " alone")
+	}
 	return review.Status.User, nil
 }
 

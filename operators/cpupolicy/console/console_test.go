@@ -208,15 +208,22 @@ func (f *fixture) user(name string) string {
 // token returns a token of an account; without an audience it is one for kube-apiserver.
 func (f *fixture) token(name, audience string) string {
 	f.t.Helper()
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](600)}}
-	if audience != "" {
-		request.Spec.Audiences = []string{audience}
+	if audience == "" {
+		return f.tokenFor(name).Status.Token
 	}
+	return f.tokenFor(name, audience).Status.Token
+}
+
+// tokenFor returns a token of an account, with its audiences. They are kube-apiserver's if none are
+// given.
+func (f *fixture) tokenFor(name string, audiences ...string) *authenticationv1.TokenRequest {
+	f.t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: ptr.To[int64](600)}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
 	if err := f.Client.SubResource("token").Create(f.t.Context(), account, request); err != nil {
 		f.t.Fatal(err)
 	}
-	return request.Status.Token
+	return request
 }
 
 func rule(verbs, resource string, names ...string) rbacv1.PolicyRule {

@@ -55,6 +55,7 @@ func TestWhoCanSignIn(t *testing.T) {
 		"a token from a site named like localhost":  {f.token("admin", Audience), map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://localhost.example.com"}, 403, "Another site"},
 		"a token from nowhere":                      {f.token("admin", Audience), map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "null"}, 403, "Another site"},
 		"a token for kube-apiserver":                {f.token("admin", ""), nil, 401, Audience},
+		"a token for both":                          {f.tokenFor("admin", append(f.tokenFor("admin").Spec.Audiences, Audience)...).Status.Token, nil, 401, "for kube-apiserver as well"},
 		"a token for another audience":              {f.token("admin", "other"), nil, 401, Audience},
 		"no token":                                  {"", nil, 401, "there is no token"},
 		"what is no token":                          {"abc", nil, 401, "invalid bearer token"},
