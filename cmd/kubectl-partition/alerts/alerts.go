@@ -211,6 +211,9 @@ var (
 	labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 )
 
+// ownLabels are those by which rules tell series apart, join them, or name what they are about.
+var ownLabels = []string{model.AlertNameLabel, "severity", "workload_type", "namespace", "pod", "container", "reason", "code", "instance"}
+
 func (o Options) validate() error {
 	var errs []error
 	invalid := func(option string, value any, what string) {
@@ -239,7 +242,7 @@ func (o Options) validate() error {
 		switch {
 		case !labelName.MatchString(name):
 			invalid("label", name, "is not the name of a label")
-		case name == model.AlertNameLabel || name == "severity" || name == "workload_type" || name == o.NodeLabel:
+		case name == o.NodeLabel || slices.Contains(ownLabels, name):
 			invalid("label", name, "is set by the rules themselves; choose another name")
 		}
 	}

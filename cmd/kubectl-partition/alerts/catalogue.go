@@ -111,7 +111,8 @@ and on (workload_type) max by (workload_type) (apiserver_workload_partitioning_a
 	{
 		Name: "TypeInactive", Severity: Warning, For: hour,
 		expr: `max by (workload_type) (apiserver_workload_partitioning_active{}) == 0
-and on (workload_type) max by (workload_type) (apiserver_workload_partitioning_nodes_missing{}) > 0`,
+and on (workload_type) max by (workload_type) (apiserver_workload_partitioning_nodes_missing{}) > 0
+and on (workload_type) count by (workload_type) (kubelet_workload_partitioning_pool_cpus{}) > 0`,
 		Summary:     `Workload type {{ $labels.workload_type }} is not active: some nodes offer it, and some do not.`,
 		description: `Pods that ask for {{ $labels.workload_type }} run as ordinary pods, and stay so when the type becomes active. The nodes without the type have no {{ $labels.workload_type }}.workload.openshift.io/cores in their capacity. Give each of them a pinning file and restart its kubelet, or label it workload.openshift.io/partitioning=ignore.`,
 	},
@@ -166,6 +167,13 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) == 0`,
 		Summary:     `The audit of {{ $labels.<node> }} does not succeed.`,
 		description: `While it does not, nobody notices a leak on the node. The log of the DaemonSet's pod there says what it could not read.` + needsAudit,
+	},
+	{
+		Name: "AuditMissing", Severity: Warning, For: 15 * minute,
+		expr: `count by (workload_type) (group by (<node>, workload_type) (kubelet_workload_partitioning_pool_cpus{}))
+> on (workload_type) count by (workload_type) (group by (<node>, workload_type) (workload_partitioning_audit_pool_cpus{}))`,
+		Summary:     `Fewer nodes are audited than have a pool of type {{ $labels.workload_type }}.`,
+		description: `On a node whose audit does not run nobody notices a leak, and what its audit had found has no alert any more. Compare the pods of the audit's DaemonSet with the nodes that have a pool; up of its job says which are not scraped.` + needsAudit,
 	},
 	{
 		Name: "NothingLeftToShare", Severity: Warning, For: 5 * minute,

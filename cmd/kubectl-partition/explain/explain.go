@@ -192,7 +192,7 @@ func (e *Explanation) change(now partition.Decision, cluster Cluster, nothing st
 			if rest := len(missing) - most; rest > 0 {
 				missing = append(slices.Clone(missing[:most]), fmt.Sprintf("and %d more", rest))
 			}
-			e.Change = append(e.Change, fmt.Sprintf("give nodes a pool of the type, or the label %s=ignore if they will never have one: %s", partition.Domain+"/partitioning", strings.Join(missing, ", ")))
+			e.Change = append(e.Change, fmt.Sprintf("if the nodes decide, give them a pool of the type, or the label %s=ignore if they will never have one: %s", partition.Domain+"/partitioning", strings.Join(missing, ", ")))
 		}
 	}
 }

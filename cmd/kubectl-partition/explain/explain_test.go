@@ -80,7 +80,7 @@ func TestPodsAreExplained(t *testing.T) {
 		"a pod that was skipped while its type was inactive": {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, active, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "create the pod again", false},
 		"a pod whose type is still inactive": {
-			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, inactive, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "give nodes a pool of the type, or the label workload.openshift.io/partitioning=ignore if they will never have one: n1", false},
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, inactive, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "if the nodes decide, give them a pool of the type, or the label workload.openshift.io/partitioning=ignore if they will never have one: n1", false},
 		"a pod whose type many nodes keep inactive": {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, large, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "have one: a, b, c, d, e, f, g, h, i, j, and 2 more", false},
 		"a pod whose namespace is not annotated": {

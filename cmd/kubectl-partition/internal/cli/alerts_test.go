@@ -57,6 +57,7 @@ func TestAlertsRefuse(t *testing.T) {
 		{"a type that is none", "--type Management", `type: workload type "Management": `},
 		{"no type", "--type=", "type: name at least one workload type"},
 		{"a label that is none", "--label edge-cluster=7", `label: "edge-cluster" is not the name of a label`},
+		{"a label by which rules join series", "--label namespace=monitoring", `label: "namespace" is set by the rules themselves`},
 		{"a label that the rules need", "--label severity=page", `label: "severity" is set by the rules themselves`},
 		{"a node label that is none", "--node-label a-b", `node-label: "a-b" is not the name of a label`},
 		{"two forms at once", "--dashboard --prometheusrule", "[dashboard prometheusrule] were all set"},

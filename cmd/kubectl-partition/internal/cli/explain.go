@@ -28,6 +28,7 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -192,10 +193,25 @@ func (e *explainer) objects(args []string) (objects []runtime.Object, err error)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", info.String(), err)
 		}
+		if e.local {
+			inNamespace(object, namespace) // the builder leaves it to the server, and none is asked
+		}
 		objects = append(objects, object)
 		e.sources[object] = info.Source
 	}
 	return objects, nil
+}
+
+// inNamespace gives an object of which explain has use a namespace, unless it has one.
+func inNamespace(object runtime.Object, namespace string) {
+	is := explain.NamespaceOf(object) != ""
+	switch object.(type) {
+	case *v1.LimitRange, *v1.ResourceQuota:
+		is = true
+	}
+	if meta, err := meta.Accessor(object); err == nil && is && meta.GetNamespace() == "" {
+		meta.SetNamespace(namespace)
+	}
 }
 
 // connect reads what does not depend on the objects.

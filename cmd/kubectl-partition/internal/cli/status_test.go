@@ -214,6 +214,7 @@ func TestExplainKnowsTheManifestsOfStaticPods(t *testing.T) {
 }
 
 func TestExplainOfFiles(t *testing.T) {
+	inNone := strings.Replace(fmt.Sprintf(manifests, "", "500m"), ", namespace: }", "}", 1)
 	for name, test := range map[string]struct {
 		input, args string
 		code        int
@@ -223,6 +224,8 @@ func TestExplainOfFiles(t *testing.T) {
 		"a Deployment that would be skipped":     {fmt.Sprintf(manifests, "a", "400m"), "--local -f -", 1, "skipped, guaranteed (if it were created now)"},
 		"a namespace that is not in the files":   {fmt.Sprintf(manifests, "b", "500m"), "--local -f -", 0, "partitioned (if it were created now)"},
 		"a LimitRange in the files":              {fmt.Sprintf(manifests, "a", "500m") + minimum, "--local -f -", 1, "skipped, namespace_constrains_cpu"},
+		"another namespace for what has none":    {inNone, "--local -n b -f -", 0, "Deployment b/web"},
+		"the namespace of the files":             {inNone + minimum, "--local -n a -f -", 1, "skipped, namespace_constrains_cpu"},
 		"files in which nothing has pods":        {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "--local -f -", 2, "no pod and no workload"},
 		"a manifest that is none":                {"{", "--local -f -", 2, "error:"},
 		"a container whose cpu is no number":     {fmt.Sprintf(manifests, "a", "many"), "--local -f -", 2, `Name: "web"`},
