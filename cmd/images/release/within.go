@@ -38,8 +38,12 @@ import (
 // errNoRoot says that this user, or this host, cannot give a program another root directory.
 var errNoRoot = errors.New("not run, since it needs root or user namespaces")
 
+// nobody is the user, and its group, that has no rights on this host.
+const nobody = 65534
+
 // within runs a command of an image with all of the image as its root directory, as its base is what
-// a script stands on. It returns the first line that it prints.
+// a script stands on. It returns the first line that it prints. The base may be anybody's, and to root
+// another root directory is no boundary, so root has nobody run it.
 func within(ctx context.Context, image v1.Image, command ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
@@ -54,7 +58,12 @@ func within(ctx context.Context, image v1.Image, command ...string) (string, err
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=" + searchPath}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
-	if os.Geteuid() != 0 {
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		if err := os.Chmod(dir, 0o755); err != nil { // nobody else could enter it
+			return "", err
+		}
+	} else {
 		// root of a user namespace may do it, too.
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
