@@ -18,7 +18,6 @@ package managed
 
 import (
 	"context"
-	"maps"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -67,31 +66,16 @@ func SetCores(_ context.Context, apiNode *v1.Node) error {
 	return nil
 }
 
-// AdmissionNode returns the node by which upstream admits pods: with the cores of its types, whatever
-// the Node says. A kubelet without this project, which ran here in between, leaves them at zero, and
-// the first static pods come before this kubelet has written its status. Upstream would reject them
-// for good (pkg/kubelet/lifecycle/predicate.go, generalFilter). The node that it is given belongs to
-// an informer, and is not changed.
-func AdmissionNode(apiNode *v1.Node) *v1.Node {
+// SetAdmissionCores sets the cores by which upstream admits pods, whatever the Node says: set is that
+// of what upstream takes for allocatable. A kubelet without this project, which ran here in between,
+// leaves zero cores on the Node, and the first static pods come before this kubelet has written its
+// status. Upstream would reject them for good (pkg/kubelet/lifecycle/predicate.go, generalFilter).
+func SetAdmissionCores(apiNode *v1.Node, set func(name v1.ResourceName, millicores int64)) {
 	n := current.Load()
-	if n == nil || apiNode == nil || !n.lacksCores(apiNode.Status) {
-		return apiNode
+	if n == nil || apiNode == nil {
+		return
 	}
-	with := *apiNode
-	with.Status.Capacity, with.Status.Allocatable = maps.Clone(with.Status.Capacity), maps.Clone(with.Status.Allocatable)
-	_ = SetCores(context.TODO(), &with)
-	return &with
-}
-
-// lacksCores reports whether a type's cores are not what SetCores sets.
-func (n *node) lacksCores(status v1.NodeStatus) bool {
-	want := status.Capacity.Cpu().MilliValue()
 	for workloadType := range n.pools {
-		for _, list := range []v1.ResourceList{status.Capacity, status.Allocatable} {
-			if has := list[v1.ResourceName(partition.CoresResource(workloadType))]; has.CmpInt64(want) != 0 {
-				return true
-			}
-		}
+		set(v1.ResourceName(partition.CoresResource(workloadType)), apiNode.Status.Capacity.Cpu().MilliValue())
 	}
-	return false
 }

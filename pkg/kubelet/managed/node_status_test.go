@@ -46,26 +46,22 @@ func TestNodeHasTheCoresOfItsTypesAndNoOthers(t *testing.T) {
 
 // A kubelet without this project leaves the cores at zero on the Node.
 func TestPodsAreAdmittedByTheCoresOfTheirTypes(t *testing.T) {
-	on(t, partition.Pools{"management": cpuset.New(0)})
-	const cores = "management.workload.openshift.io/cores"
+	on(t, partition.Pools{"management": cpuset.New(0), "other": cpuset.New()})
 	left := partitiontest.Node("a", "management")
-	left.Status.Capacity[cores] = resource.MustParse("0")
-	left.Status.Allocatable = maps.Clone(left.Status.Capacity)
+	left.Status.Capacity["management.workload.openshift.io/cores"] = resource.MustParse("0")
 	before := left.DeepCopy()
-	got := AdmissionNode(left)
-	for name, list := range map[string]v1.ResourceList{"capacity": got.Status.Capacity, "allocatable": got.Status.Allocatable} {
-		if has := list[cores]; has.Value() != 4000 {
-			t.Errorf("%s is %v", name, list)
-		}
+	got := map[v1.ResourceName]int64{}
+	set := func(name v1.ResourceName, millicores int64) { got[name] = millicores }
+	SetAdmissionCores(left, set)
+	if len(got) != 2 || got["management.workload.openshift.io/cores"] != 4000 || got["other.workload.openshift.io/cores"] != 4000 {
+		t.Errorf("pods are admitted by %v", got)
 	}
 	if !equality.Semantic.DeepEqual(left, before) {
 		t.Errorf("the informer's node was changed to %v", left.Status)
 	}
-	if again := AdmissionNode(got); again != got {
-		t.Error("a node with its cores was copied")
-	}
+	clear(got)
 	current.Store(nil)
-	if got := AdmissionNode(left); got != left {
-		t.Errorf("without a file pods are admitted by %v", got.Status)
+	if SetAdmissionCores(left, set); len(got) > 0 {
+		t.Errorf("without a file pods are admitted by %v", got)
 	}
 }
