@@ -47,6 +47,9 @@ func (f *foresight) fit(pods []candidate) {
 	switch before := f.Before.AllocatableMillicores; {
 	case f.Pods != nil:
 		f.reject(pods, *allocatable)
+		if goes && before != nil && *before < *allocatable {
+			f.mayReject(pods, *before, *allocatable)
+		}
 	case before != nil && *before <= *allocatable && !goes:
 		// Nobody loses any cpu.
 	case f.Allocated != nil && !goes:
@@ -71,6 +74,31 @@ func (f *foresight) reject(pods []candidate, allocatable int64) {
 	for _, p := range preempted {
 		f.add(Problem{Severity: Error, Code: CodePreempted, Object: nameOf(p.victim.pod),
 			Text: fmt.Sprintf("ends so that %s fits, which is critical (Preempting)", nameOf(p.preemptor.pod)), Remedy: f.partitionFirst(p.victim.pod)})
+	}
+}
+
+// mayReject foresees which pods would not fit what the Node had, and fit what it will have. The first
+// pods may come before the kubelet has written its status, and with them the static pods that have got
+// their cpu back.
+func (f *foresight) mayReject(pods []candidate, before, allocatable int64) {
+	out := func(allocatable int64) map[*v1.Pod]bool {
+		pods, victims := admit(pods, allocatable)
+		falls := map[*v1.Pod]bool{}
+		for _, c := range pods {
+			falls[c.pod] = true
+		}
+		for _, p := range victims {
+			falls[p.victim.pod] = true
+		}
+		return falls
+	}
+	certain, possible := out(allocatable), out(before)
+	for _, c := range pods {
+		if possible[c.pod] && !certain[c.pod] {
+			f.add(Problem{Severity: Undecided, Code: CodeFallsOut, Object: nameOf(c.pod),
+				Text: fmt.Sprintf("asks for %s of cpu, and may fall out (%s) at the kubelet's first start with the new file: static pods ask for cpu again, and until the kubelet has written its status it goes by the %s that the Node had",
+					millicores(c.millicores), outOfCPU, millicores(before))})
+		}
 	}
 }
 
