@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,6 +96,44 @@ func repairedOnce(t *testing.T, c *host.Cluster) {
 			t.Errorf("the container has CPUs %s, want those that others gave it, %s", usage.CPUs, last)
 		}
 	})
+	t.Run("a container that an NRI plugin has put there stays there", func(t *testing.T) {
+		needsCPUs(t, 4)
+		switch {
+		case c.Config.CPUManagerPolicy != "none":
+			t.Skip("the static policy moves containers that it has not placed, as it does upstream")
+		case host.CgroupV1():
+			t.Skip("on cgroup v1 the kernel narrows cpusets as well, so what the runtime reports counts")
+		}
+		// containerd goes on reporting what the kubelet had asked for.
+		first := fmt.Sprint(slices.Min(fixture.CPUs(t, otherCPUs(t)).List()))
+		p := pods[3]
+		if err := os.WriteFile(filepath.Join(containerCgroup(t, p), "cpuset.cpus"), []byte(first), 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			restart(t, c, pinning)
+			time.Sleep(reconciliations(5)) // the period in which nobody must move it
+			if usage := containerUsage(t, p, 0); usage.CPUs != first {
+				t.Errorf("the container has CPUs %s, want those that the plugin gave it, %s", usage.CPUs, first)
+			}
+		}
+	})
+}
+
+// containerCgroup returns the directory of the cgroup of a pod's first container, on cgroup v2.
+func containerCgroup(t *testing.T, p *v1.Pod) (path string) {
+	t.Helper()
+	id := fixture.ContainerID(p.Status.ContainerStatuses[0])
+	if err := filepath.WalkDir("/sys/fs/cgroup", func(at string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.Contains(entry.Name(), id) {
+			path = at
+			return fs.SkipAll
+		}
+		return nil // others come and go
+	}); err != nil || path == "" {
+		t.Fatalf("container %s has no cgroup (%v)", id, err)
+	}
+	return path
 }
 
 // OpenShift's kubelet annotates only containers with a CPU request, and writes shares in
