@@ -79,9 +79,13 @@ func (r *groupsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 	}
 	members, conflicts, invalid := membersOf(groups.Items, nodes.Items)
 	var errs []error
+	var result reconcile.Result
 	for i := range groups.Items {
 		group := &groups.Items[i]
 		v := viewOf(group, members[group.Name])
+		if v.unobserved { // that nobody could observe a node changes none
+			result.RequeueAfter = keepFailed
+		}
 		v.problems = append(v.problems, invalid[group.Name]...)
 		for _, c := range conflicts {
 			if slices.Contains(c.Groups, group.Name) {
@@ -104,7 +108,7 @@ func (r *groupsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 			errs = append(errs, fmt.Errorf("CPUManagerPolicy %s: %w", group.Name, err))
 		}
 	}
-	return reconcile.Result{}, errors.Join(errs...)
+	return result, errors.Join(errs...)
 }
 
 // membersOf returns the nodes of each group, those that are in two, and what is wrong with groups.
@@ -171,6 +175,8 @@ func failedFor(group *v1alpha1.CPUManagerPolicy, status cpupolicy.Status) bool {
 // view is what a look shows of a group.
 type view struct {
 	nodes, updated, updating, failed, unavailable int
+	// unobserved means that the policy of a node is not known yet, or cannot be.
+	unobserved bool
 	// next are the nodes for which there is room.
 	next     []*corev1.Node
 	problems []string
@@ -190,7 +196,9 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 			v.failed++
 			v.problems = append(v.problems, fmt.Sprintf("node %s: %s", node.Name, status.Message))
 		case inForce(node) == "" && cpupolicy.IsReady(node) && !companion.Paused(node):
-			v.problems = append(v.problems, fmt.Sprintf("node %s: nobody has observed its policy yet; if that does not change, its Events say why", node.Name))
+			if v.unobserved = true; clock().Sub(readySince(node)) > keepFailed {
+				v.problems = append(v.problems, fmt.Sprintf("node %s: nobody has observed its policy; its Events say why", node.Name))
+			}
 		case wants(group, node) && !unavailable(node): // one more would be one too many
 			waiting = append(waiting, node)
 		}
@@ -206,6 +214,16 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 	room := most - v.updating - unavailableOthers(group, members)
 	v.next = waiting[:min(len(waiting), max(0, room))]
 	return v
+}
+
+// readySince returns when a node became Ready; the zero value if it is not.
+func readySince(node *corev1.Node) time.Time {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 func unavailable(node *corev1.Node) bool { return !cpupolicy.IsReady(node) || node.Spec.Unschedulable }

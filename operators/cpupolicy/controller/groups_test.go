@@ -232,8 +232,10 @@ func TestAGroupSaysWhichNodesNobodyHasObserved(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	group := &v1alpha1.CPUManagerPolicy{Spec: v1alpha1.CPUManagerPolicySpec{Policy: v1alpha1.PolicyStatic}}
-	if v := viewOf(group, []*corev1.Node{node}); len(v.problems) != 1 || !strings.Contains(v.problems[0], "node n: nobody has observed its policy") {
-		t.Errorf("the problems are %q", v.problems)
+	joins := node.DeepCopy()
+	joins.Status.Conditions[0].LastTransitionTime = metav1.NewTime(clock())
+	if v := viewOf(group, []*corev1.Node{node, joins}); !v.unobserved || len(v.problems) != 1 || !strings.Contains(v.problems[0], "node n: nobody has observed its policy; ") {
+		t.Errorf("the problems are %q, want one, of the node that has been Ready for long", v.problems)
 	}
 }
 

@@ -339,7 +339,9 @@ func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupoli
 	goes := map[types.UID]bool{}
 	for _, pod := range left {
 		goes[pod.UID] = true
-		goes[types.UID(pod.Labels[virtv1.CreatedByLabel])] = true
+		if vmi := pod.Labels[virtv1.CreatedByLabel]; vmi != "" {
+			goes[types.UID(vmi)] = true
+		}
 	}
 	situation.Pods = slices.DeleteFunc(situation.Pods, func(pod corev1.Pod) bool { return goes[pod.UID] })
 	situation.VMs = slices.DeleteFunc(situation.VMs, func(vmi virtv1.VirtualMachineInstance) bool { return goes[vmi.UID] })
