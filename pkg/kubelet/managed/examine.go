@@ -55,12 +55,18 @@ const mostQuestions = 3
 func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 	observed.Lock()
 	runtime, last := observed.runtime, observed.lastUpdates
-	previous, known := observed.found[containerID]
-	if !known && observed.unlisted {
-		previous, known = previousContainer{outcome: unanswered}, true
-	}
+	unlisted := observed.unlisted
 	observed.Unlock()
-	if !known || last == nil {
+	if last == nil {
+		return notPrevious
+	}
+	if unlisted && !observed.listContainers(runtime) {
+		return unanswered
+	}
+	observed.Lock()
+	previous, known := observed.found[containerID]
+	observed.Unlock()
+	if !known {
 		return notPrevious
 	}
 	if previous.outcome != unanswered || runtime == nil {

@@ -261,7 +261,7 @@ func TestContainersThatUpstreamCouldNotListAreKnown(t *testing.T) {
 		want   outcome
 	}{
 		"the runtime names them the second time": {[]runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_RUNNING}, nil, reported},
-		"the runtime fails twice":                {nil, errors.New("busy"), reported},
+		"the runtime names them the third time":  {[]runtimeapi.ContainerState{runtimeapi.ContainerState_CONTAINER_RUNNING}, errors.New("busy"), reported},
 		"there are none":                         {nil, nil, notPrevious},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,6 +269,11 @@ func TestContainersThatUpstreamCouldNotListAreKnown(t *testing.T) {
 			runtime := &fakeRuntime{states: test.states, err: test.err, linux: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpusetCpus: "0-1"}}
 			restarted(t, runtime)
 			FollowPods(nil, nil, nil, runtime, none{}, newMemoryState(host.log))
+			if test.err != nil {
+				if got := RunningContainerCPUs(ordinaryPod(), "c", "id", cpuset.New()); !got.IsEmpty() {
+					t.Errorf("while nobody knows, the container is kept on %s", got)
+				}
+			}
 			runtime.err = nil
 			if got := current.Load().examine(ordinaryPod(), "c", "id"); got != test.want {
 				t.Errorf("the container is examined with the outcome %v, want %v", got, test.want)

@@ -17,7 +17,6 @@ limitations under the License.
 package managed
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -53,18 +52,6 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	ids := map[string]previousContainer{}
 	found.Visit(func(_, _, containerID string) { ids[containerID] = previousContainer{outcome: unanswered} })
 	asked, _ := runtime.(containerRuntime)
-	unlisted := false
-	if len(ids) == 0 && asked != nil {
-		// Upstream finds none as well if the runtime did not answer
-		// (pkg/kubelet/cm/helpers.go, buildContainerMapAndRunningSetFromRuntime).
-		list, err := asked.ListContainers(context.Background(), nil)
-		if unlisted = err != nil; unlisted {
-			host.log.Error(err, "Cannot list the containers that existed before this kubelet started; asking about each container")
-		}
-		for _, container := range list {
-			ids[container.Id] = previousContainer{outcome: unanswered}
-		}
-	}
 	withEphemeral := func() []*v1.Pod {
 		pods := slices.Clone(active())
 		for i, pod := range pods {
@@ -73,9 +60,13 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 		return pods
 	}
 	observed.Lock()
-	observed.activePods, observed.ready, observed.lastUpdates, observed.found, observed.unlisted = withEphemeral, ready, lastUpdates, ids, unlisted
-	observed.runtime = asked
+	observed.activePods, observed.ready, observed.lastUpdates, observed.found = withEphemeral, ready, lastUpdates, ids
+	observed.runtime, observed.unlisted = asked, len(ids) == 0 && asked != nil
+	unlisted := observed.unlisted
 	observed.Unlock()
+	if unlisted {
+		observed.listContainers(asked)
+	}
 	if n := current.Load(); n != nil && !n.Pooled.IsEmpty() && len(n.known) > 0 {
 		go n.reportRejected(ready, statuses, 100, 100*time.Millisecond)
 	}

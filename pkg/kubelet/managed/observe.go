@@ -17,6 +17,7 @@ limitations under the License.
 package managed
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -46,8 +47,8 @@ type observation struct {
 	// notes of the cpuset that each container has.
 	state, lastUpdates state.State
 	runtime            containerRuntime
-	// found are the previous containers, by ID; see examine. unlisted means that the runtime could
-	// not name them, so that any container may be one.
+	// found are the previous containers, by ID; see examine. unlisted means that nobody has named
+	// them yet; see listContainers.
 	found    map[string]previousContainer
 	unlisted bool
 	// placed counts the containers that PlaceContainer has noted.
@@ -168,6 +169,27 @@ func (o *observation) allPods() ([]*v1.Pod, bool) {
 		return nil, false
 	}
 	return activePods(), true
+}
+
+// listContainers has the runtime name the previous containers, and reports whether it did. Upstream
+// found none: either there are none, or the runtime did not answer
+// (pkg/kubelet/cm/helpers.go, buildContainerMapAndRunningSetFromRuntime). A container that this kubelet
+// has created in between counts as well, and is asked about in vain.
+func (o *observation) listContainers(runtime containerRuntime) bool {
+	list, err := runtime.ListContainers(context.Background(), nil)
+	if err != nil {
+		host.log.Error(err, "Cannot list the containers that existed before this kubelet started; trying again")
+		return false
+	}
+	o.Lock()
+	defer o.Unlock()
+	for _, container := range list {
+		if _, known := o.found[container.Id]; !known {
+			o.found[container.Id] = previousContainer{outcome: unanswered}
+		}
+	}
+	o.unlisted = false
+	return true
 }
 
 // noteGiving notes the cpuset that the CPU manager is about to give to a container.
