@@ -54,20 +54,16 @@ const mostQuestions = 3
 // again, up to mostQuestions times in all.
 func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 	observed.Lock()
-	runtime, last := observed.runtime, observed.lastUpdates
-	unlisted := observed.unlisted
-	observed.Unlock()
-	if last == nil {
-		return notPrevious
-	}
-	if unlisted && !observed.listContainers(runtime) {
-		return unanswered
-	}
-	observed.Lock()
+	runtime, last, unlisted := observed.runtime, observed.lastUpdates, observed.unlisted
 	previous, known := observed.found[containerID]
 	observed.Unlock()
-	if !known {
+	switch {
+	case last == nil || !known && !unlisted:
 		return notPrevious
+	case !known && !observed.listContainers(runtime):
+		return unanswered
+	case !known:
+		return n.examine(pod, container, containerID) // they are listed now
 	}
 	if previous.outcome != unanswered || runtime == nil {
 		return previous.outcome

@@ -51,7 +51,8 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	}
 	ids := map[string]previousContainer{}
 	found.Visit(func(_, _, containerID string) { ids[containerID] = previousContainer{outcome: unanswered} })
-	asked, _ := runtime.(containerRuntime)
+	asked, can := runtime.(containerRuntime)
+	unlisted := can && len(ids) == 0
 	withEphemeral := func() []*v1.Pod {
 		pods := slices.Clone(active())
 		for i, pod := range pods {
@@ -61,8 +62,7 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	}
 	observed.Lock()
 	observed.activePods, observed.ready, observed.lastUpdates, observed.found = withEphemeral, ready, lastUpdates, ids
-	observed.runtime, observed.unlisted = asked, len(ids) == 0 && asked != nil
-	unlisted := observed.unlisted
+	observed.runtime, observed.unlisted = asked, unlisted
 	observed.Unlock()
 	if unlisted {
 		observed.listContainers(asked)
