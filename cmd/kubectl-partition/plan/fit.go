@@ -65,7 +65,7 @@ func (f *foresight) fit(pods []candidate) {
 func (f *foresight) reject(pods []candidate, allocatable int64) {
 	rejected, preempted := admit(pods, allocatable)
 	for _, c := range rejected {
-		text := fmt.Sprintf("asks for %s of cpu and no longer fits beside older pods in %s: the kubelet rejects it (%s), even if it runs, at its first start with the new file or at the second", millicores(c.millicores), millicores(allocatable), outOfCPU)
+		text := fmt.Sprintf("asks for %s of cpu and no longer fits beside older pods in %s: the kubelet rejects it (%s), even if it runs, at its first start after the change or at the second", millicores(c.millicores), millicores(allocatable), outOfCPU)
 		if f.mayLoseAssignment(c.pod) {
 			text += "; its exclusive CPUs are free then"
 		}
@@ -96,7 +96,7 @@ func (f *foresight) mayReject(pods []candidate, before, allocatable int64) {
 	for _, c := range pods {
 		if possible[c.pod] && !certain[c.pod] {
 			f.add(Problem{Severity: Undecided, Code: CodeFallsOut, Object: nameOf(c.pod),
-				Text: fmt.Sprintf("asks for %s of cpu, and may fall out (%s) at the kubelet's first start with the new file: static pods ask for cpu again, and until the kubelet has written its status it goes by the %s that the Node had",
+				Text: fmt.Sprintf("asks for %s of cpu, and may fall out (%s) at the kubelet's first start after the change: static pods ask for cpu again, and until the kubelet has written its status it goes by the %s that the Node had",
 					millicores(c.millicores), outOfCPU, millicores(before))})
 		}
 	}
@@ -186,7 +186,11 @@ func (f *foresight) steps() {
 	case falls:
 		step("Make room: kubectl drain %s --ignore-daemonsets (and delete what DaemonSets ask for too much), so that all pods fit", node)
 	}
-	step("Write %s, and restart the kubelet", partition.PinningFilePath)
+	change := "Write"
+	if !f.after.file() {
+		change = "Remove"
+	}
+	step("%s %s, and restart the kubelet", change, partition.PinningFilePath)
 	if falls && (len(again) == 0 || !enough) {
 		step("kubectl uncordon %s", node)
 	}
