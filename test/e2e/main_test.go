@@ -42,9 +42,10 @@ var (
 	// previousBin has kubelet and kube-apiserver of this project's previous version.
 	previousBin string
 	// shared is the cluster that tests share, of the kind sharedKind. It is nil while there is
-	// none.
-	shared     *host.Cluster
-	sharedKind string
+	// none. sharedFailed says that a test has failed in it.
+	shared       *host.Cluster
+	sharedKind   string
+	sharedFailed bool
 )
 
 // pinning is the pinning file of the node that tests share.
@@ -151,8 +152,9 @@ func share(t testing.TB, kind string, with host.Config) *host.Cluster {
 		if err := cluster.Up(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		shared, sharedKind = cluster, kind
+		shared, sharedKind, sharedFailed = cluster, kind, false
 	}
+	t.Cleanup(func() { sharedFailed = sharedFailed || t.Failed() })
 	return shared
 }
 
@@ -162,7 +164,7 @@ func endShared(t testing.TB) {
 		return
 	}
 	reportFaults(t, shared)
-	if t.Failed() {
+	if sharedFailed || t.Failed() {
 		keepLogs(shared)
 	}
 	if err := shared.Down(t.Context()); err != nil {
