@@ -128,7 +128,7 @@ images: packages $(CARRY) $(IMAGES) ## Write images, packages, SBOMs and checksu
 	scripts/images.sh $(RELEASE) "$(PLATFORMS)" $(if $(KEY),--key="$(KEY)") $(if $(BASE),--base="$(BASE)") $(if $(SOURCE),--source="$(SOURCE)")
 
 .PHONY: push
-push: $(IMAGES) ## Push these images to REGISTRY=registry.example.com/path
+push: $(IMAGES) ## Check the sums of these images, and push them to REGISTRY=registry.example.com/path
 	@[[ -n "$(REGISTRY)" ]] || { echo "make push REGISTRY=registry.example.com/path: there is no REGISTRY" >&2; exit 1; }
 	$(IMAGES) push $(OUT)/$(RELEASE)/images $(REGISTRY)
 

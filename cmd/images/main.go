@@ -243,33 +243,51 @@ run under QEMU, which Debian's package qemu-user-static has. The script of hyper
 the kubelet within its image, where root or a user namespace can do that.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var public crypto.PublicKey
-			if key != "" {
-				var err error
-				if public, err = release.ReadPublicKey(key); err != nil {
-					return err
-				}
+			public, err := readPublicKey(key)
+			if err != nil {
+				return err
 			}
 			return release.Verify(cmd.Context(), args[0], public, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "public key, in PEM, that the checksums must be signed with")
+	cmd.Flags().StringVar(&key, "key", "", signedWith)
 	return cmd
 }
 
 func pushCommand() *cobra.Command {
-	return &cobra.Command{
+	var key string
+	cmd := &cobra.Command{
 		Use:   "push DIRECTORY REGISTRY[/PATH]",
 		Short: "Push the images of all platforms to a registry",
 		Long: `Push the images of a directory that images build wrote, each as an index of its platforms,
-under its name and version. Credentials are those of docker login and podman login.`,
+under its name and version. The directory's checksums must be right, and signed if a key is
+given. Credentials are those of docker login and podman login.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			public, err := readPublicKey(key)
+			if err != nil {
+				return err
+			}
+			if _, err := release.CheckSums(args[0], public); err != nil {
+				return err
+			}
 			return oci.Push(cmd.Context(), filepath.Join(args[0], release.Layout), args[1], func(reference string, digest v1.Hash) {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s@%s\n", reference, digest)
 			})
 		},
 	}
+	cmd.Flags().StringVar(&key, "key", "", signedWith)
+	return cmd
+}
+
+const signedWith = "public key, in PEM, that the checksums must be signed with"
+
+// readPublicKey reads the public key of a file, or none if there is no file.
+func readPublicKey(file string) (crypto.PublicKey, error) {
+	if file == "" {
+		return nil, nil
+	}
+	return release.ReadPublicKey(file)
 }
 
 func lockCommand() *cobra.Command {

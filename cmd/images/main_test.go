@@ -81,7 +81,9 @@ func TestAMistakeIsOneLineThatNamesIt(t *testing.T) {
 		{"a key that is none", "no PEM block of type PRIVATE KEY", []string{"build", "--bin", bin, "--only=kubectl", "--key=main.go", dir}},
 		{"a base that cannot be had, before there are binaries", `base "a b" is neither a directory nor a reference`, []string{"build", "--check", "--release=v1.37.0", "--bin", platform + "=bin", "--base=hyperkube=a b", dir}},
 		{"a directory that is no release", "SHA256SUMS: no such file", []string{"verify", t.TempDir()}},
-		{"nothing to push", "is not an OCI layout", []string{"push", t.TempDir(), "registry.example.com"}},
+		{"nothing to push", "SHA256SUMS: no such file", []string{"push", t.TempDir(), "registry.example.com"}},
+		{"a directory of something else", bin[len(platform)+1:] + " would be replaced as a whole, and it has files that this command did not write", []string{"build", "--bin", bin, "--only=kubectl", bin[len(platform)+1:]}},
+		{"a directory of something else, before there are binaries", "would be replaced as a whole", []string{"build", "--check", "--release=v1.37.0", "--bin", platform + "=bin", "debian"}},
 		{"no version", `version "" is not a semantic version such as v0.1.0`, []string{"bundle", "--check", ""}},
 		{"a version without the plugin", "at least one of the flags in the group [check bin] is required", []string{"bundle", "v0.1.0"}},
 		{"a version of no checkout", "build/releases: no such file or directory", []string{"bundle", "--check", "--checkout=debian", "v0.1.0"}},
@@ -184,5 +186,18 @@ func TestASecondPushSendsNothing(t *testing.T) {
 	}
 	if all := sent(); len(all) > 0 {
 		t.Errorf("a second push has sent %q, want nothing", all)
+	}
+	// Nobody finds an image again of which the registry has another digest.
+	list := filepath.Join(dir, "layout", "index.json")
+	content, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gobinary.Write(t, list, append(content, '\n'))
+	if out, err := images(t, ":", "push", dir, to+"/changed"); err == nil || !strings.Contains(out, "layout/index.json has sha256") {
+		t.Errorf("a push of what has changed ends with %v and says %q, want the file", err, out)
+	}
+	if all := sent(); len(all) > 0 {
+		t.Errorf("a push of what has changed has sent %q, want nothing", all)
 	}
 }

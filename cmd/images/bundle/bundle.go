@@ -101,7 +101,7 @@ func Write(ctx context.Context, o Options) error {
 			return fmt.Errorf("%w: make images RELEASE=%s", err, name)
 		}
 	}
-	return disk.Replace(o.Dir(), func(dir string) error {
+	return disk.Replace(o.Dir(), changelogFile, func(dir string) error {
 		for _, name := range s.releases {
 			if err := link(o.imagesOf(name), filepath.Join(dir, name)); err != nil {
 				return err

@@ -293,6 +293,9 @@ func Push(ctx context.Context, dir, registry string, done func(reference string,
 		if err != nil {
 			return fmt.Errorf("%s: image %s: %w", dir, descriptor.Annotations[RefName], err)
 		}
+		if digest, err := image.Digest(); err != nil || digest != descriptor.Digest {
+			return fmt.Errorf("%s: image %s has digest %s, and its index says %s (%v)", dir, descriptor.Annotations[RefName], digest, descriptor.Digest, err)
+		}
 		if err := remote.WriteIndex(tag, image, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
 			return fmt.Errorf("push of %s: %w", tag, oneLine(err))
 		}

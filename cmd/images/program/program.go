@@ -182,6 +182,9 @@ func Version(dirs []string) (string, error) {
 		if !ok || !strings.HasPrefix(head, "# ") {
 			return "", fmt.Errorf("%s: the first line %q names no version", filepath.Join(dir, sums), head)
 		}
+		if strings.HasSuffix(own, "-dirty") {
+			return "", fmt.Errorf("%s has version %s, which was built with changes that are not committed: commit them, and build it again", dir, own)
+		}
 		if version != "" && version != own {
 			return "", fmt.Errorf("%s has version %s, and %s has %s: build both again", dir, own, from, version)
 		}

@@ -86,6 +86,7 @@ func TestChecksumsMustAgreeOnTheVersion(t *testing.T) {
 	}{
 		{"both agree", "# v1.37.0+wp.1234567, built with go1.26.6 linux/amd64\n", "# v1.37.0+wp.1234567, built with go1.26.7 linux/amd64\n", "v1.37.0+wp.1234567", ""},
 		{"they differ", "# v1.37.0+wp.1234567, built\n", "# v1.37.0+wp.7654321, built\n", "", "has version v1.37.0+wp.7654321"},
+		{"it has changes", "# v1.37.0+wp.1234567-dirty, built\n", "", "", "has version v1.37.0+wp.1234567-dirty, which was built with changes that are not committed"},
 		{"it is not carry's", "1234  kubelet\n", "", "", `the first line "1234  kubelet" names no version`},
 		{"there is none", "", "", "", "so the version is not known"},
 	} {

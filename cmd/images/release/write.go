@@ -95,6 +95,8 @@ const (
 	listFile      = "images.txt"
 	sumsFile      = "SHA256SUMS"
 	signatureFile = "SHA256SUMS.sig"
+	// mark is a file that tells such a directory from all others. One of binaries has checksums, too.
+	mark = Layout + "/oci-layout"
 )
 
 // Tag is a version as a tag of an image, which must not have a plus sign. It is as kubeadm makes it
@@ -139,6 +141,9 @@ func Check(ctx context.Context, options Options) error {
 
 // check says what is wrong with options themselves.
 func (options *Options) check() error {
+	if err := disk.Replaceable(options.Dir, mark); err != nil {
+		return err
+	}
 	for platform := range options.Binaries {
 		if err := program.KnownPlatform(platform); err != nil {
 			return err
@@ -166,7 +171,7 @@ func Write(ctx context.Context, options Options) error {
 	if err := options.check(); err != nil {
 		return err
 	}
-	return disk.Replace(options.Dir, func(dir string) error {
+	return disk.Replace(options.Dir, mark, func(dir string) error {
 		w := &writer{
 			Options: options, dir: dir, work: filepath.Join(dir, "work"),
 			found: map[string]*program.Program{}, bases: map[string]*base{},
@@ -326,7 +331,7 @@ func (w *writer) image(ctx context.Context, to layout.Path, image Image) error {
 		}
 		statement.Subjects = append(statement.Subjects, provenance.Artifact{Name: reference + " " + platform, Digest: digestOf(digest.String())})
 		bill := sbom.Image{
-			Name: reference, Version: w.Version, Platform: platform, Digest: digest.String(), Date: first.Date, Programs: programs,
+			Name: reference, Version: w.Version, Release: w.Release, Platform: platform, Digest: digest.String(), Date: first.Date, Programs: programs,
 			Suite: w.Lock.Suite, Packages: from.packages, Base: from.reference, BaseDigest: from.digest,
 		}
 		own := image.Name + "-" + strings.ReplaceAll(platform, "/", "-")

@@ -36,8 +36,9 @@ import (
 
 // Image is an image of one platform.
 type Image struct {
-	// Name has the repository, and Version is what its binaries say.
-	Name, Version, Platform string
+	// Name has the repository, and Version is what its binaries say. Release is upstream's, such as
+	// v1.37.0.
+	Name, Version, Release, Platform string
 	// Digest is that of the image's manifest, such as sha256:...
 	Digest   string
 	Date     time.Time
@@ -70,7 +71,7 @@ func Write(to io.Writer, image Image) error {
 		add(self.BOMRef, binary)
 		modules := append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(p.Info.GoVersion, "go")}, &p.Info.Main}, p.Info.Deps...)
 		for _, module := range modules {
-			path, version := identify(module, image.Version)
+			path, version := identify(module, image.Version, image.Release)
 			purl := "pkg:golang/" + path + "@" + url.QueryEscape(version)
 			add(binary.BOMRef, cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl})
 		}
@@ -102,9 +103,13 @@ func Write(to io.Writer, image Image) error {
 }
 
 // identify returns the path and the version of a module. One of the work tree has no version of its
-// own, so it has the image's.
-func identify(module *debug.Module, version string) (path, ofModule string) {
+// own, so it has the image's. Upstream's staging modules have the one that upstream publishes them
+// under, v0.37.0 for v1.37.0, since advisories name that.
+func identify(module *debug.Module, version, release string) (path, ofModule string) {
 	path, ofModule = module.Path, module.Version
+	if minor, ok := strings.CutPrefix(release, "v1."); ok && strings.HasPrefix(path, "k8s.io/") && path != "k8s.io/kubernetes" {
+		version = "v0." + minor
+	}
 	if module.Replace != nil {
 		if strings.HasPrefix(module.Replace.Path, ".") || strings.HasPrefix(module.Replace.Path, "/") {
 			return path, version

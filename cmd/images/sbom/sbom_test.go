@@ -27,12 +27,14 @@ func TestAModuleIsIdentifiedByWhatWasCompiled(t *testing.T) {
 		module              debug.Module
 	}{
 		{"a module", "k8s.io/klog/v2", "v2.140.0", debug.Module{Path: "k8s.io/klog/v2", Version: "v2.140.0"}},
-		{"one of the tree", "k8s.io/api", "v1.37.0+wp.1234567", debug.Module{Path: "k8s.io/api", Version: "(devel)"}},
+		{"one of the tree", "k8s.io/kubernetes", "v1.37.0+wp.1234567", debug.Module{Path: "k8s.io/kubernetes", Version: "(devel)"}},
+		{"a staging module of the tree", "k8s.io/api", "v0.37.0", debug.Module{Path: "k8s.io/api", Version: "(devel)"}},
+		{"a staging module replaced by a directory", "k8s.io/api", "v0.37.0", debug.Module{Path: "k8s.io/api", Version: "v0.0.0", Replace: &debug.Module{Path: "./staging/src/k8s.io/api"}}},
 		{"one replaced by a directory", "workload.openshift.io/partition", "v1.37.0+wp.1234567", debug.Module{Path: "workload.openshift.io/partition", Version: "v0.0.0", Replace: &debug.Module{Path: "../../staging/src/workload.openshift.io/partition"}}},
 		{"one replaced by a fork", "example.com/fork", "v1.2.0", debug.Module{Path: "example.com/original", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/fork", Version: "v1.2.0"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if path, version := identify(&test.module, "v1.37.0+wp.1234567"); path != test.path || version != test.version {
+			if path, version := identify(&test.module, "v1.37.0+wp.1234567", "v1.37.0"); path != test.path || version != test.version {
 				t.Errorf("it is %s@%s, want %s@%s", path, version, test.path, test.version)
 			}
 		})

@@ -19,14 +19,34 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 )
 
+// Replaceable returns an error for what Replace must not remove: anything but an empty directory and
+// one that has the file mark, since an earlier Replace wrote it.
+func Replaceable(dir, mark string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, mark)); err != nil {
+		return fmt.Errorf("%s would be replaced as a whole, and it has files that this command did not write: there is no %s in it; name another directory, or empty this one", dir, mark)
+	}
+	return nil
+}
+
 // Replace calls write with a new directory beside dir, and then puts it in dir's place. If that
-// fails, nothing is left behind, and what was there before stays.
-func Replace(dir string, write func(dir string) error) (err error) {
+// fails, nothing is left behind, and what was there before stays. What is not Replaceable stays, too.
+func Replace(dir, mark string, write func(dir string) error) (err error) {
+	if err := Replaceable(dir, mark); err != nil {
+		return err
+	}
 	above := filepath.Dir(dir)
 	if err := os.MkdirAll(above, 0o755); err != nil {
 		return err
