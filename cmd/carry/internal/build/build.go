@@ -36,8 +36,9 @@ func OtherBinaryList() string { return strings.Join(project.OtherBinaries, ", ")
 
 // Binaries builds what is wanted, all by default, of a source: Patched, RaceDetecting or Upstream. It runs
 // upstream's make rules. KUBE_GIT_VERSION_FILE is their own way to give the version. The platform
-// is one such as linux/arm64; binaries of another than this host's have a directory of their own.
-func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *tree.Tree) (Source, error), platform string, wanted []string) error {
+// is one such as linux/arm64; binaries of another than this host's have a directory of their own. With
+// exactGo it is an error if the Go that upstream released with cannot be had.
+func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *tree.Tree) (Source, error), platform string, exactGo bool, wanted []string) error {
 	if !platformForm.MatchString(platform) {
 		return fmt.Errorf("unknown platform %q; write one such as linux/arm64", platform)
 	}
@@ -70,7 +71,7 @@ func Binaries(ctx context.Context, t *tree.Tree, source func(context.Context, *t
 	if err := disk.Write(versionFile, []byte(content)); err != nil {
 		return err
 	}
-	toolchain, err := toolchain(ctx, t)
+	toolchain, err := toolchain(ctx, t, exactGo)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func TestWhatCannotBeBuiltIsRefusedByName(t *testing.T) {
 		{"a binary that is not known", HostPlatform, `unknown binary "etcd"; known are kubelet, `, []string{"etcd"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := Binaries(t.Context(), nil, nil, test.platform, test.wanted); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := Binaries(t.Context(), nil, nil, test.platform, false, test.wanted); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v, want one with %q", err, test.want)
 			}
 		})

@@ -62,7 +62,7 @@ var Flags = []string{"-trimpath", "-tags=selinux,notest,grpcnotrace,"}
 
 // Env is the environment in which go works on the tree.
 func Env(ctx context.Context, t *tree.Tree) ([]string, error) {
-	toolchain, err := toolchain(ctx, t)
+	toolchain, err := toolchain(ctx, t, false)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func Env(ctx context.Context, t *tree.Tree) ([]string, error) {
 
 // toolchain returns the environment that makes the tree build with the Go version
 // that upstream names in .go-version, or, where that cannot be had, with the
-// installed one.
-func toolchain(ctx context.Context, t *tree.Tree) ([]string, error) {
+// installed one, unless it has to be exact.
+func toolchain(ctx context.Context, t *tree.Tree, exact bool) ([]string, error) {
 	if os.Getenv("FORCE_HOST_GO") != "" {
 		return []string{"GOTOOLCHAIN=local"}, nil
 	}
@@ -85,6 +85,9 @@ func toolchain(ctx context.Context, t *tree.Tree) ([]string, error) {
 	cmd.Dir = t.Dir
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
+		if exact {
+			return nil, fmt.Errorf("Go %s, which upstream released with, cannot be had (%s); FORCE_HOST_GO=y builds with the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
+		}
 		t.Say("Go %s, which upstream released with, cannot be had (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		return []string{"GOTOOLCHAIN=local", "FORCE_HOST_GO=y"}, nil
 	}

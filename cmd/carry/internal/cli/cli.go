@@ -267,7 +267,7 @@ touches the file.`,
 }
 
 func buildCommand() *cobra.Command {
-	var unpatched, races bool
+	var unpatched, races, exactGo bool
 	var platform string
 	cmd := &cobra.Command{
 		Use:   "build [RELEASE] [BINARY...]",
@@ -281,7 +281,8 @@ Binaries, all by default: ` + build.BinaryList() + `.
 Others are built only by name: ` + build.OtherBinaryList() + `.
 
 The Go version is the one that upstream released with. Where it cannot be had, or
-with FORCE_HOST_GO=y, the installed one is used.`,
+with FORCE_HOST_GO=y, the installed one is used. With --exact-go the build fails
+where it cannot be had, as that of a release must.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, wanted, err := treeAndRest(args)
 			if err != nil {
@@ -298,11 +299,12 @@ with FORCE_HOST_GO=y, the installed one is used.`,
 				if err := t.Update(cmd.Context()); err != nil {
 					return err
 				}
-				return build.Binaries(cmd.Context(), t, source, platform, wanted)
+				return build.Binaries(cmd.Context(), t, source, platform, exactGo, wanted)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&platform, "platform", build.HostPlatform, "build for another platform, such as linux/arm64, into a directory such as _output/RELEASE/bin-linux-arm64")
+	cmd.Flags().BoolVar(&exactGo, "exact-go", false, "fail if the Go version that upstream released with cannot be had")
 	cmd.Flags().BoolVar(&unpatched, "upstream", false, "build upstream's own source, without the series, into _output/RELEASE/upstream-bin")
 	cmd.Flags().BoolVar(&races, "race", false, "build programs that report data races, into _output/RELEASE/race-bin")
 	cmd.MarkFlagsMutuallyExclusive("upstream", "race")

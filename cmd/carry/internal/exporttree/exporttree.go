@@ -28,7 +28,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
@@ -46,6 +49,9 @@ type Options struct {
 func Export(ctx context.Context, t *tree.Tree, o Options) error {
 	to, err := filepath.Abs(o.To)
 	if err != nil {
+		return err
+	}
+	if err := committed(ctx, t.Project); err != nil {
 		return err
 	}
 	before, err := inspect(ctx, to)
@@ -95,6 +101,31 @@ func Export(ctx context.Context, t *tree.Tree, o Options) error {
 		return err
 	}
 	t.Say("exported to %s: %d commits on %.12s, as branch %s", o.To, len(made.commits), from.commit, branch)
+	return nil
+}
+
+// committed returns an error for a checkout of this project of which an export would take what is not
+// committed: nobody could say later what is in it. One that is no git repository has nothing to compare
+// with.
+func committed(ctx context.Context, c project.Checkout) error {
+	if _, err := os.Stat(c.Path(".git")); err != nil {
+		return nil
+	}
+	args := []string{"status", "--porcelain", "--untracked-files=all", "--", "LICENSE", project.PatchesDir, project.ReleasesDir}
+	for module, dir := range project.ModuleDirs {
+		if module != project.RootModule {
+			args = append(args, dir)
+			continue
+		}
+		args = append(args, project.LinkedDirs...)
+	}
+	changes, err := (git.Repo{Dir: c.Dir}).Run(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if first, _, _ := strings.Cut(strings.TrimSpace(changes), "\n"); first != "" {
+		return untouched("%s has changes that are not committed (%s), and an export has what this checkout has; commit them first", c.Dir, first)
+	}
 	return nil
 }
 

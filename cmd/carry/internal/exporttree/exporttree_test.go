@@ -17,7 +17,9 @@ limitations under the License.
 package exporttree
 
 import (
+	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -332,6 +334,25 @@ func contents(c treetest.Checkout, dir string) string {
 		return err
 	}))
 	return out.String()
+}
+
+func TestWhatIsNotCommittedIsNotExported(t *testing.T) {
+	c := withTwoHooks(t, nil)
+	own := repo{c, git.Repo{Dir: c.Project.Dir}}
+	own.run("init", "-q")
+	c.Write(".gitignore", "/_output/\n")
+	own.run("add", "--all")
+	own.run("commit", "-q", "-m", "all")
+	to := filepath.Join(t.TempDir(), "fork")
+	c.Write("pkg/kubelet/experiment/experiment.go", "package experiment\n")
+	treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: to}), "has changes that are not committed (?? pkg/kubelet/experiment/experiment.go)", "nothing was changed")
+	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something was exported (%v)", err)
+	}
+	own.run("add", "--all")
+	own.run("commit", "-q", "-m", "an experiment")
+	c.Write("cmd/other.txt", "not in an export\n")
+	c.Must(Export(t.Context(), c.Tree, Options{To: to}))
 }
 
 func TestAnExportThatFailsLeavesNothing(t *testing.T) {

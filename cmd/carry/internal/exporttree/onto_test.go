@@ -75,6 +75,9 @@ func (p *policy) validate(s State) error {
 	}
 	return nil
 }
+
+// takeAll is upstream's, with a name that the fork's hunks have, too.
+func (p *policy) takeAll(availableCPUs State) State { return availableCPUs }
 `,
 	"pkg/kubelet/cm/cpumanager/policy_static_test.go": `package cpumanager
 
@@ -195,6 +198,9 @@ func (p *policy) validate(s State) error {
 	}
 	return nil
 }
+
+// takeAll is upstream's, with a name that the fork's hunks have, too.
+func (p *policy) takeAll(availableCPUs State) State { return availableCPUs }
 `,
 	"pkg/kubelet/cm/cpumanager/policy_static_test.go": `package cpumanager
 

@@ -253,8 +253,8 @@ func (c *composed) withoutHunks(ctx context.Context, r reverts, base, file, sour
 		return "", err
 	}
 	diff, err := c.Run(ctx, "diff", "--unified=0", "--inter-hunk-context=0", "--no-color", "--no-ext-diff", "--no-textconv", "--diff-algorithm=histogram", "--indent-heuristic", upstream, theirs)
-	if err != nil {
-		return "", err
+	if err != nil || diff == "" {
+		return source, err // The fork has not changed it.
 	}
 	parsed, err := patch.Parse(file, []byte("Subject: diff\n\n---\n"+diff+"\n"))
 	if err != nil {

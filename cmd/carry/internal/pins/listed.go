@@ -24,7 +24,8 @@ type listed struct {
 
 // Listed returns the releases that the go command lists, pre-releases among them, the newest
 // first. A module's list may have gaps, since a proxy names what it was asked for, so a release
-// counts that any module of the newest known release lists. Not each of them can be had.
+// counts that any module of the newest known release lists. Not each of them can be had. It is an
+// error if all lists are refused.
 func Listed(ctx context.Context, c project.Checkout) ([]string, error) {
 	known, err := c.Releases()
 	if err != nil {
@@ -37,6 +38,9 @@ func Listed(ctx context.Context, c project.Checkout) ([]string, error) {
 	lists, err := versions(ctx, slices.Sorted(maps.Keys(newest.Modules)))
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(lists, func(l listed) bool { return l.Error == nil }) {
+		return nil, fmt.Errorf("the versions of none of %d modules can be listed, so GOPROXY is wrong or refuses everything; of %s: %s", len(lists), lists[0].Path, git.FirstLine(lists[0].Error.Err))
 	}
 	var releases []string
 	for _, list := range lists {

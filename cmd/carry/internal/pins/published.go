@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
@@ -156,8 +157,12 @@ func (p *Published) Borrow(ctx context.Context) error {
 
 // Write writes the pins of a release into a directory of the checkout: a go.mod with upstream
 // and each of its staging modules that can be had, and the go.sum that go's checksum database
-// vouches for. The tree leaves out the others, which are named.
-func (p Published) Write(c project.Checkout, dir string) error {
+// vouches for. The tree leaves out the others, which are named. It is an error if that database was
+// not asked. go.mod is the last file written: where it is, both are.
+func (p Published) Write(ctx context.Context, c project.Checkout, dir string) error {
+	if err := vouched(ctx, p.Release); err != nil {
+		return err
+	}
 	var mod, sum strings.Builder
 	fmt.Fprintf(&mod, "module %s/%s\n\ngo %s\n\nrequire (\n\t%s %s\n", project.RootModule, filepath.ToSlash(dir), p.goVersion, project.UpstreamModule, p.Release)
 	for _, m := range slices.SortedFunc(slices.Values(p.modules), func(a, b Module) int { return cmp.Compare(a.Path, b.Path) }) {
@@ -170,7 +175,27 @@ func (p Published) Write(c project.Checkout, dir string) error {
 		fmt.Fprintf(os.Stderr, "%s: the tree leaves out %s\n", p.Release, r)
 	}
 	mod.WriteString(")\n")
-	return errors.Join(disk.Write(c.Path(dir, "go.mod"), []byte(mod.String())), disk.Write(c.Path(dir, "go.sum"), []byte(sum.String())))
+	if err := disk.Write(c.Path(dir, "go.sum"), []byte(sum.String())); err != nil {
+		return err
+	}
+	return disk.Write(c.Path(dir, "go.mod"), []byte(mod.String()))
+}
+
+// vouched returns an error if go asks no checksum database about upstream's modules: the pins would be
+// whatever a proxy has sent.
+func vouched(ctx context.Context, release string) error {
+	out, err := exec.CommandContext(ctx, "go", "env", "-json", "GOSUMDB", "GONOSUMDB").Output()
+	if err != nil {
+		return fmt.Errorf("go env: %w", err)
+	}
+	var env struct{ GOSUMDB, GONOSUMDB string }
+	if err := json.Unmarshal(out, &env); err != nil {
+		return fmt.Errorf("go env: %w", err)
+	}
+	if env.GOSUMDB == "off" || module.MatchPrefixPatterns(env.GONOSUMDB, project.UpstreamModule) {
+		return fmt.Errorf("%s is not pinned, since no checksum database vouches for what was downloaded: GOSUMDB is %q and GONOSUMDB, or GOPRIVATE, %q; unset them", release, env.GOSUMDB, env.GONOSUMDB)
+	}
+	return nil
 }
 
 // goJSON runs a go command that prints a JSON object for each module, away from every module.

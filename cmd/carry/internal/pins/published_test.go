@@ -1,10 +1,15 @@
 package pins_test
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/treetest"
 )
 
@@ -78,7 +83,7 @@ func TestWrittenPinsAreRead(t *testing.T) {
 	s.Refuse("k8s.io/sample-controller", "v0.36.4")
 	p, err := pins.Fetch(t.Context(), "v1.36.4")
 	c.Must(err)
-	c.Must(p.Write(c.Project, "build/releases/v1.36.4"))
+	c.Must(p.Write(t.Context(), c.Project, "build/releases/v1.36.4"))
 	read, err := pins.Read(c.Project, "v1.36.4")
 	c.Must(err)
 	if len(read.Modules) != 4 || read.Modules["k8s.io/mount-utils"] != "v0.36.4" || read.GoVersion != "1.24.0" {
@@ -87,6 +92,47 @@ func TestWrittenPinsAreRead(t *testing.T) {
 	if _, released, err := pins.Download(c.Project, "v1.36.4", read); err != nil || released.Year() != 2026 {
 		t.Errorf("downloaded, released %s: %v", released, err)
 	}
+}
+
+// Nobody takes what a proxy has sent for what upstream has published.
+func TestPinsAreNotWrittenWithoutAChecksumDatabase(t *testing.T) {
+	for _, variable := range []string{"GOSUMDB=off", "GONOSUMDB=example.com,k8s.io"} {
+		t.Run(variable, func(t *testing.T) {
+			c, s := treetest.New(t), treetest.NewSource(t)
+			s.Publish("v1.36.4", nil)
+			name, value, _ := strings.Cut(variable, "=")
+			t.Setenv(name, value)
+			p, err := pins.Fetch(t.Context(), "v1.36.4")
+			c.Must(err)
+			treetest.ExpectError(t, p.Write(t.Context(), c.Project, "build/releases/v1.36.4"), "v1.36.4 is not pinned", value)
+			if _, err := os.Stat(c.Project.Path("build/releases/v1.36.4")); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("something was written (%v)", err)
+			}
+		})
+	}
+}
+
+// A release is there once go.mod is, so a disk that fills must not leave that alone.
+func TestHalfOfThePinsAreNoPreview(t *testing.T) {
+	c, s := treetest.New(t), treetest.NewSource(t)
+	s.Publish("v1.38.0-rc.0", nil)
+	p, err := pins.Fetch(t.Context(), "v1.38.0-rc.0")
+	c.Must(err)
+	dir := project.PreviewPins("v1.38.0-rc.0")
+	c.Must(os.MkdirAll(c.Project.Path(dir, "go.sum", "in the way"), 0o755))
+	if err := p.Write(t.Context(), c.Project, dir); err == nil {
+		t.Error("go.sum was written")
+	}
+	if previews, err := c.Project.Previews(); err != nil || len(previews) > 0 {
+		t.Errorf("the previews are %q (%v), want none", previews, err)
+	}
+}
+
+func TestNoListAtAllIsAnError(t *testing.T) {
+	c := treetest.New(t)
+	treetest.NewSource(t)
+	_, err := pins.Listed(t.Context(), c.Project)
+	treetest.ExpectError(t, err, "modules can be listed, so GOPROXY is wrong or refuses everything", "403 Forbidden")
 }
 
 func TestListedJoinsTheListsOfAllModules(t *testing.T) {

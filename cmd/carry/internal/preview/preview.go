@@ -95,7 +95,7 @@ func pin(ctx context.Context, t *tree.Tree) error {
 	if err := published.Borrow(ctx); err != nil {
 		return err
 	}
-	return published.Write(t.Project, project.PreviewPins(t.Release))
+	return published.Write(ctx, t.Project, project.PreviewPins(t.Release))
 }
 
 // madeFrom says of which content of a patch each override of the preview is made, and which it
@@ -219,6 +219,9 @@ func Differences(t *tree.Tree) (lines []string, err error) {
 // further previews and the rebase find it. If a known release would get them, too, the rebase
 // alone finds them, in the release's own.
 func Keep(ctx context.Context, t *tree.Tree) error {
+	if err := rebase.UnderWay(t); err != nil {
+		return err
+	}
 	known, err := t.Project.Releases()
 	if err != nil {
 		return err

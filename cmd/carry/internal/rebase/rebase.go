@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/semver"
 
@@ -182,7 +183,7 @@ func Start(ctx context.Context, t *tree.Tree, wanted Options) error {
 	if err := save(t, r); err != nil {
 		return err
 	}
-	if err := published.Write(t.Project, filepath.Join(project.ReleasesDir, t.Release)); err != nil {
+	if err := published.Write(ctx, t.Project, filepath.Join(project.ReleasesDir, t.Release)); err != nil {
 		return errors.Join(err, Abort(ctx, t))
 	}
 	t.Say("pinned; starting from the patches of %s", r.From)
@@ -287,8 +288,12 @@ func (r *rebase) resume(ctx context.Context, t *tree.Tree) error {
 		return err
 	}
 	if s.Conflict != "" {
-		if slices.ContainsFunc(patches, func(p patch.Patch) bool { return p.Path == s.Conflict }) {
+		name := filepath.Base(s.Conflict)
+		switch at := slices.IndexFunc(patches, func(p patch.Patch) bool { return filepath.Base(p.Path) == name }); {
+		case at >= 0 && patches[at].Path == s.Conflict:
 			return t.Adapting(r).Resume(ctx)
+		case at >= 0:
+			return fmt.Errorf("the conflict is one of %s, and %s is in its place now; move that away to go on with what you have resolved, or drop the attempt with --abort", s.Conflict, patches[at].Path)
 		}
 		// It was resolved by dropping the patch.
 		if err := t.Abort(ctx); err != nil {
@@ -496,7 +501,8 @@ func Abort(ctx context.Context, t *tree.Tree) error {
 	if err != nil {
 		return err
 	}
-	aborted := filepath.Join(project.OutputDir, t.Release+".aborted")
+	// People may have aborted a rebase to the same release before.
+	aborted := filepath.Join(project.OutputDir, t.Release+".aborted", time.Now().UTC().Format("20060102T150405.000"))
 	copies := 0
 	for path, content := range now {
 		if before, was := r.Before[path]; was && bytes.Equal(before, content) {

@@ -98,8 +98,13 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 		const work = "patches/new-hook.patch"
 		c.Write(work, "my work")
 		c.Must(Abort(t.Context(), other))
-		if kept := c.Read("_output/v1.36.3.aborted/" + work); kept != "my work" {
-			t.Errorf("the copy is %q", kept)
+		copies, err := filepath.Glob(c.Project.Path("_output/v1.36.3.aborted/*/" + work))
+		c.Must(err)
+		if len(copies) != 1 {
+			t.Fatalf("the copies are %q, want one", copies)
+		}
+		if kept, err := os.ReadFile(copies[0]); err != nil || string(kept) != "my work" {
+			t.Errorf("the copy is %q (%v)", kept, err)
 		}
 		after, err := mayChange(c.Project)
 		c.Must(err)
@@ -129,6 +134,11 @@ func TestARebaseStopsAtAConflict(t *testing.T) {
 		c.Write(path, strings.Replace(replaced, "new\n", "new\nmanaged.A()\n", 1))
 		_, err = other.Git().Run(t.Context(), "add", "pkg/a.go")
 		c.Must(err)
+		// A patch that has come between must not cost what was resolved.
+		const between = "patches/v1.36/kubelet-call-a.patch"
+		c.Write(between, c.Read("patches/kubelet-call-a.patch"))
+		treetest.ExpectError(t, Continue(t.Context(), other, Options{}), "patches/kubelet-call-a.patch, and "+between+" is in its place")
+		c.Must(os.RemoveAll(filepath.Dir(c.Project.Path(between))))
 		c.Must(Continue(t.Context(), other, Options{}))
 		if override := c.Read("patches/v1.36/kubelet-call-a.patch"); !strings.Contains(override, "+managed.A()\n") {
 			t.Errorf("the override is\n%s", override)
