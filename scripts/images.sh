@@ -8,12 +8,22 @@ release=$1
 platforms=$2
 shift 2
 
-if [[ -n $(git status --porcelain) ]]; then
-  echo "make images: this checkout has changes that are not committed, so nobody could say what is in the images; see git status" >&2
-  exit 1
-fi
+# unchanged COMMIT refuses a checkout that is not at the commit, or has something that is not committed.
+unchanged() {
+  if [[ -n $(git status --porcelain --untracked-files=all) ]]; then
+    echo "make images: this checkout has changes that are not committed, so nobody could say what is in the images; see git status" >&2
+    exit 1
+  fi
+  if [[ $(git rev-parse HEAD) != "$1" ]]; then
+    echo "make images: this checkout was at $1, and somebody has committed or checked out another commit meanwhile; make images again" >&2
+    exit 1
+  fi
+}
+
+commit=$(git rev-parse HEAD)
+unchanged "$commit"
 scripts/install-packages.sh images
-arguments=(--verify --release "$release" --commit "$(git rev-parse HEAD)" --date "$(git log -1 --format=%cI)" "$@")
+arguments=(--verify --release "$release" --commit "$commit" --date "$(git log -1 --format=%cI "$commit")" "$@")
 for platform in $platforms; do
   bin=_output/$release/bin
   if [[ $platform != "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]]; then
@@ -22,16 +32,27 @@ for platform in $platforms; do
   arguments+=(--bin "$platform=$bin" --bin "$platform=_output/bin-${platform/\//-}")
 done
 _output/bin/images build --check "${arguments[@]}" "_output/$release/images"
+# The plugin and the companions are built with the Go of the newest release, whatever this host has. Every
+# platform is the least of its kind.
+unset GOFLAGS GOEXPERIMENT
+export GOAMD64=v1 GOARM64=v8.0
+newest=$(basename --multiple build/releases/* | sort --version-sort | tail -1)
+go mod download -C "build/releases/$newest" k8s.io/kubernetes
+go=go$(<"$(go list -C "build/releases/$newest" -m -f '{{.Dir}}' k8s.io/kubernetes)/.go-version")
 for platform in $platforms; do
-  _output/bin/carry build --platform "$platform" "$release"
+  _output/bin/carry build --exact-go --platform "$platform" "$release"
   # Without cgo they are static on the platform of this host, too. Go puts a commit into them in some
   # checkouts, and not in a git worktree.
   own=_output/bin-${platform/\//-}
   echo "building kubectl-partition and the companions' programs for $platform" >&2
   (
     export GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0
+    if [[ -z ${FORCE_HOST_GO:-} ]]; then
+      export GOTOOLCHAIN=$go
+    fi
     go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/kubectl-partition" .
     go build -C operators -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/" ./cmd/...
   )
 done
+unchanged "$commit"
 _output/bin/images build "${arguments[@]}" "_output/$release/images"

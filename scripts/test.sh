@@ -8,8 +8,8 @@
 # end within 45. What takes longer is part of test-all alone.
 #
 # A part that has passed for this content of the tree, with the same arguments, is not run again
-# by test-all, whichever checkout it passed in; FORCE=1 runs it all the same. scripts/content.sh says
-# what the content is.
+# by test-all, whichever checkout it passed in; FORCE=1 runs it all the same, and if it fails it has
+# not passed. scripts/content.sh says what the content is.
 # _output/results has a line for each part that ran: time, commit, target, part, result (ok, FAILED,
 # skipped with the reason, or ended with the run) and seconds. PART is an expression of the names
 # of those that are to run; empty means all.
@@ -97,6 +97,7 @@ part() {
   fi
   took=$((SECONDS - begun))
   if [[ $passes == false ]]; then
+    rm -f "$stamp" # of an earlier run
     cat "$log" >&2
     record "$name" FAILED $took
     echo "=== $name FAILED after $took s" >&2
@@ -109,7 +110,11 @@ part() {
   fi
   echo "=== $name ok after $took s" >&2
   record "$name" ok $took
-  echo "$(date --utc +%FT%TZ), $took s" >"$stamp"
+  if [[ $(stamp "$@") == "$stamp" ]]; then
+    echo "$(date --utc +%FT%TZ), $took s" >"$stamp"
+  else
+    echo "=== $name is not remembered: the work tree has changed meanwhile" >&2
+  fi
   printf '%-44s ok %5d s\n' "$name" $took >>"$work/summary"
 }
 

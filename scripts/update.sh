@@ -15,7 +15,7 @@ fail() {
 old=$(basename --multiple build/releases/* | grep "^${minor/./\\.}\.[0-9]*\$" || true)
 [[ -n $old ]] || fail "MINOR=$minor: build/releases has no release of it; carry rebase takes one that is not known yet"
 [[ $old != *$'\n'* ]] || fail "MINOR=$minor: build/releases has several releases of it (${old//$'\n'/, }); remove those that are not needed"
-[[ -z $(git status --porcelain) ]] || fail "this checkout has changes that are not committed, and this makes a commit; see git status"
+[[ -z $(git status --porcelain --untracked-files=all) ]] || fail "this checkout has changes that are not committed, and this makes a commit; see git status"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
