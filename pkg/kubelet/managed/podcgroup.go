@@ -33,22 +33,22 @@ import (
 // This file confines the cgroups of partitioned pods to their pool (design, section 6, the
 // pod's cgroup). The kernel then holds everything in such a pod from its first instruction:
 // the sandbox, the runtime's init, exec, and whatever a container leaves behind when it ends.
-// Ordinary pods keep the cgroups that upstream gives them, except virtual machines
-// (virtual_machines.go).
+// Ordinary pods keep the cgroups that upstream gives them, except those of a RuntimeClass
+// (sandboxes.go).
 //
 // Upstream writes a pod's cgroup only when it creates it. PodCgroupCPUs adds the CPUs to that
 // write; RepairPodCgroup writes the cgroups that existed before this kubelet started.
 
 // WithOriginalCPUAndType returns the pod as WithOriginalCPU does, together with its workload
 // type, which the returned pod no longer reveals. If the pod is in none of this node's
-// partitions, the type is empty, or ordinaryVM, and the pod is the given one.
+// partitions, the type is empty, or ordinarySandbox, and the pod is the given one.
 func WithOriginalCPUAndType(pod *v1.Pod) (_ *v1.Pod, workloadType string) {
 	original := pod
 	if of, partitioned := typeOf(pod); partitioned {
 		original, workloadType = partition.AsOrdinary(pod, of), of
 	}
-	if current.Load().isOrdinaryVM(pod) {
-		workloadType = ordinaryVM
+	if current.Load().isOrdinarySandbox(pod) {
+		workloadType = ordinarySandbox
 	}
 	return original, workloadType
 }
@@ -65,7 +65,7 @@ func PodCgroupCPUs(workloadType string) cpuset.CPUSet { return current.Load().po
 // must lie within its pod's, and CRI-O has one cpuset for all sandboxes. On v1 the kernel
 // also refuses CPUs that the cgroup of all pods lacks, so those are left out.
 func (n *node) podCPUs(workloadType string) cpuset.CPUSet {
-	if workloadType == ordinaryVM {
+	if workloadType == ordinarySandbox {
 		return n.Others
 	}
 	pool, confined := n.poolOf(workloadType)
@@ -116,8 +116,8 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 		// partitioned pod is in a class, never Guaranteed.
 		n.checkCgroupOfAllPods(workloadType, filepath.Dir(filepath.Dir(path)))
 	}
-	if n.isOrdinaryVM(pod) {
-		workloadType = ordinaryVM
+	if n.isOrdinarySandbox(pod) {
+		workloadType = ordinarySandbox
 	}
 	if observed.repaired(pod) {
 		return
@@ -125,7 +125,7 @@ func RepairPodCgroup[R, N any](pod *v1.Pod, manager podCgroups[N], configFor any
 	// A cgroup that does not exist yet is upstream's to create, with the right values. Upstream only
 	// logs if that fails. For containers with a cpuset of their own that is enough.
 	exists := manager.Exists(pod)
-	if !exists && n != nil && byPodCgroup(pod) {
+	if !exists && (workloadType == ordinarySandbox || n != nil && byPodCgroup(pod)) {
 		return
 	}
 	if exists {

@@ -21,16 +21,19 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// This file places pods that run in virtual machines (design, section 6, runtimes with virtual
-// machines). Such a runtime sizes the machine by the cpusets of its containers, so a cpuset on
-// a container that asked for none makes the machine grow. The cgroup of the pod, in which the
-// machine runs, is confined instead. This needs cgroup v2, on which the kernel intersects a
-// cgroup's cpuset with its parent's. Under the policy static the CPU manager gives every
-// container a cpuset in any case.
+// This file places pods of a RuntimeClass, whose code may run elsewhere than in their containers'
+// cgroups (design, section 6, runtimes with a sandbox of their own): in a virtual machine, or in a
+// kernel such as gVisor's, which is one process for all containers and ignores their cpusets. Either is
+// in the cgroup of the pod. So an ordinary pod's is confined, too. This needs cgroup v2, on which the
+// kernel intersects a cgroup's cpuset with its parent's.
+//
+// A runtime with virtual machines also sizes the machine by the cpusets of its containers, so a cpuset on
+// a container that asked for none makes the machine grow: such containers get none. Under the policy
+// static the CPU manager gives every container a cpuset in any case.
 
-// ordinaryVM stands in place of the workload type of a pod that is in no pool, and whose cgroup
-// is confined in place of its containers. It is no valid workload type.
-const ordinaryVM = "(virtual machine)"
+// ordinarySandbox stands in place of the workload type of a pod that is in no pool, and whose cgroup
+// is confined. It is no valid workload type.
+const ordinarySandbox = "(sandbox)"
 
 // inVM reports whether a pod runs in a virtual machine, as far as anybody but the runtime can
 // tell: its RuntimeClass has an overhead.
@@ -44,9 +47,9 @@ func byPodCgroup(pod *v1.Pod) bool {
 	return inVM(pod) && !host.static && host.podCgroups && !hierarchy().v1
 }
 
-// isOrdinaryVM reports whether ordinaryVM stands for the pod.
-func (n *node) isOrdinaryVM(pod *v1.Pod) bool {
-	if n == nil || n.Pooled.IsEmpty() || !byPodCgroup(pod) {
+// isOrdinarySandbox reports whether ordinarySandbox stands for the pod.
+func (n *node) isOrdinarySandbox(pod *v1.Pod) bool {
+	if n == nil || n.Pooled.IsEmpty() || pod.Spec.RuntimeClassName == nil || !host.podCgroups || hierarchy().v1 {
 		return false
 	}
 	_, confined := n.pool(pod)
@@ -57,5 +60,5 @@ func (n *node) isOrdinaryVM(pod *v1.Pod) bool {
 // pod's cgroup. (On cgroup v1 the cgroups of ordinary pods are the business of freePods.)
 func mayBeConfined(pod *v1.Pod) bool {
 	_, partitioned := partition.PartitionedType(pod)
-	return partitioned || (inVM(pod) && !hierarchy().v1)
+	return partitioned || (pod.Spec.RuntimeClassName != nil && !hierarchy().v1)
 }

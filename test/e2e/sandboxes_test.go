@@ -42,23 +42,16 @@ func TestVirtualMachinesAreConfinedByTheirPodsCgroup(t *testing.T) {
 	quietNode(t, c)
 	usePolicy(t, c, "none")
 	proxy := sharedThroughProxy(t, c)
-	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "vm-"}, Handler: "runc",
-		Overhead: &nodev1.Overhead{PodFixed: v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Mi")}}}
-	classes := c.Client.NodeV1().RuntimeClasses()
-	class, err := classes.Create(t.Context(), class, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
+	class := runtimeClass(t, c, &nodev1.Overhead{PodFixed: v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Mi")}})
 	inVM := func(p *v1.Pod) *v1.Pod {
-		p.Spec.RuntimeClassName = &class.Name
+		p.Spec.RuntimeClassName = &class
 		return p
 	}
 	all := fixture.CPUs(t, allCPUs(t))
+	offPool := all
+	if !host.CgroupV1() {
+		offPool = all.Difference(cpuset.New(0))
+	}
 	machines := virtualMachines{proxy: proxy}
 	restart(t, c, "")
 	namespace := fixture.Namespace(t, c.Client, "management")
@@ -103,15 +96,72 @@ func TestVirtualMachinesAreConfinedByTheirPodsCgroup(t *testing.T) {
 		}
 		restart(t, c, pinning)
 		for _, p := range machines.ordinary {
-			waitFor(t, 2*time.Minute, "the cgroup of pod "+p.Name+" is as upstream makes it", func() error {
-				whole, err := host.PodUsage(p)
-				if err == nil && whole.CPUs != all.String() {
-					err = fmt.Errorf("it has CPUs %s", whole.CPUs)
-				}
-				return err
-			})
+			expectPodCgroup(t, p, offPool)
 			expectPlaced(t, p, all.Difference(cpuset.New(0)))
 		}
+	})
+}
+
+// A kernel such as gVisor's is one process in the pod's cgroup, and what its containers have is nothing
+// to it. So that cgroup is confined, too, whether or not the RuntimeClass has an overhead. On cgroup v1
+// it is as upstream makes it.
+func TestPodsOfARuntimeClassAreConfinedByTheirPodsCgroup(t *testing.T) {
+	in(t, vm)
+	c := partitioned(t)
+	class := runtimeClass(t, c, nil)
+	all := fixture.CPUs(t, allCPUs(t))
+	offPool := all
+	if !host.CgroupV1() {
+		offPool = all.Difference(cpuset.New(0))
+	}
+	namespace := fixture.Namespace(t, c.Client, "management")
+	of := func(p *v1.Pod) *v1.Pod {
+		p.Spec.RuntimeClassName = &class
+		return p
+	}
+	for _, policy := range []string{"none", "static"} {
+		t.Run(policy, func(t *testing.T) {
+			usePolicy(t, c, policy)
+			pods := start(t, c, namespace,
+				of(fixture.Pod("partitioned-"+policy, asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))),
+				of(fixture.Pod("ordinary-"+policy, nil, fixture.Container("c", fixture.Awake, "memory=16Mi", ""))))
+			expectPodCgroup(t, pods[0], cpuset.New(0))
+			expectPlaced(t, pods[0], cpuset.New(0))
+			expectPodCgroup(t, pods[1], offPool)
+			expectPlaced(t, pods[1], all.Difference(cpuset.New(0)))
+			for _, p := range pods {
+				deleteNow(t, c, p)
+			}
+		})
+	}
+}
+
+// runtimeClass creates a RuntimeClass of the ordinary runtime, and returns its name.
+func runtimeClass(t *testing.T, c *host.Cluster, overhead *nodev1.Overhead) string {
+	t.Helper()
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "runc-"}, Handler: "runc", Overhead: overhead}
+	classes := c.Client.NodeV1().RuntimeClasses()
+	class, err := classes.Create(t.Context(), class, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := classes.Delete(context.Background(), class.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return class.Name
+}
+
+// expectPodCgroup waits until a pod's cgroup has CPUs.
+func expectPodCgroup(t *testing.T, p *v1.Pod, want cpuset.CPUSet) {
+	t.Helper()
+	waitFor(t, 2*time.Minute, "the cgroup of pod "+p.Name+" has the CPUs "+want.String(), func() error {
+		whole, err := host.PodUsage(p)
+		if err == nil && whole.CPUs != want.String() {
+			err = fmt.Errorf("it has CPUs %s", whole.CPUs)
+		}
+		return err
 	})
 }
 

@@ -50,17 +50,18 @@ func TestVirtualMachinesArePlacedByTheirPodsCgroup(t *testing.T) {
 		chosen             string
 		container, wantPod string
 	}{
-		"partitioned":                               {pod: vm(partitionedPod()), wantPod: "0-1"},
-		"ordinary":                                  {pod: vm(ordinaryPod()), wantPod: "2-3"},
-		"of a type without CPUs":                    {pod: vm(partitionedPod()), pools: typeWithoutCPUs, wantPod: "2-3"},
-		"ordinary, and there is no pool":            {pod: vm(ordinaryPod()), pools: partition.Pools{"management": cpuset.New()}},
-		"v1: partitioned, as all others":            {pod: vm(partitionedPod()), v1: true, container: "0-1", wantPod: "0-1"},
-		"v1: ordinary, as all others":               {pod: vm(ordinaryPod()), v1: true, container: "2-3"},
-		"policy static: partitioned, as all others": {pod: vm(partitionedPod()), static: true, container: "0-1", wantPod: "0-1"},
-		"policy static: ordinary, as all others":    {pod: vm(ordinaryPod()), static: true, chosen: "2", container: "2"},
-		"pods have no cgroups of their own":         {pod: vm(ordinaryPod()), noQOS: true, container: "2-3"},
-		"a RuntimeClass without an overhead":        {pod: without(func(spec *v1.PodSpec) { spec.Overhead = nil }), container: "2-3"},
-		"an overhead without a RuntimeClass":        {pod: without(func(spec *v1.PodSpec) { spec.RuntimeClassName = nil }), container: "2-3"},
+		"partitioned":                                            {pod: vm(partitionedPod()), wantPod: "0-1"},
+		"ordinary":                                               {pod: vm(ordinaryPod()), wantPod: "2-3"},
+		"of a type without CPUs":                                 {pod: vm(partitionedPod()), pools: typeWithoutCPUs, wantPod: "2-3"},
+		"ordinary, and there is no pool":                         {pod: vm(ordinaryPod()), pools: partition.Pools{"management": cpuset.New()}},
+		"v1: partitioned, as all others":                         {pod: vm(partitionedPod()), v1: true, container: "0-1", wantPod: "0-1"},
+		"v1: ordinary, as all others":                            {pod: vm(ordinaryPod()), v1: true, container: "2-3"},
+		"policy static: partitioned, as all others":              {pod: vm(partitionedPod()), static: true, container: "0-1", wantPod: "0-1"},
+		"policy static: ordinary, on what the CPU manager chose": {pod: vm(ordinaryPod()), static: true, chosen: "2", container: "2", wantPod: "2-3"},
+		"pods have no cgroups of their own":                      {pod: vm(ordinaryPod()), noQOS: true, container: "2-3"},
+		"a RuntimeClass without an overhead, such as gVisor's":   {pod: without(func(spec *v1.PodSpec) { spec.Overhead = nil }), container: "2-3", wantPod: "2-3"},
+		"v1: a RuntimeClass without an overhead":                 {pod: without(func(spec *v1.PodSpec) { spec.Overhead = nil }), v1: true, container: "2-3"},
+		"an overhead without a RuntimeClass":                     {pod: without(func(spec *v1.PodSpec) { spec.RuntimeClassName = nil }), container: "2-3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cgroups(t, test.v1, nil)
@@ -168,8 +169,8 @@ func TestPreviousPodCgroupsOfVirtualMachinesFollowThePools(t *testing.T) {
 		"the file has gone":                                {has: "3", written: "0-3"},
 		"the file has gone, and nothing was confined":      {},
 		"the type has lost its CPUs":                       {pools: partition.Pools{"management": cpuset.New()}, has: "3", written: "0-3"},
-		"the policy has become static":                     {pools: management, static: true, has: "3", written: "0-3"},
-		"policy static, and nothing was confined":          {pools: management, static: true},
+		"policy static, and the pool has moved":            {pools: management, static: true, has: "3", written: "2-3"},
+		"policy static, and nothing was confined":          {pools: management, static: true, written: "2-3"},
 		"v1: the cgroups of ordinary pods are as they are": {pools: management, v1: true, has: "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
