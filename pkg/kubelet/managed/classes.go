@@ -127,7 +127,8 @@ func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cp
 // neededBelow returns the CPUs that containers in the classes still need, although the classes
 // should not have them. A container needs its cpuset if it has none of the given CPUs.
 // neededBelow looks at the containers' cgroups, and at the cpusets that the CPU manager gave
-// them last, or is giving them now: their cgroups might have them only later.
+// them last, or is giving them now: their cgroups might have them only later. One that has ended
+// needs nothing, and the CPU manager never learns that of an init container.
 func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 	needed := cpuset.New()
 	add := func(set cpuset.CPUSet) {
@@ -158,8 +159,12 @@ func neededBelow(sets cpusets, cpus cpuset.CPUSet) cpuset.CPUSet {
 		if holders[uid] {
 			continue // Guaranteed, so in no class
 		}
+		ended := observed.ended(pod)
 		for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 			for i := range containers {
+				if ended[containers[i].Name] {
+					continue
+				}
 				given, _ := last.GetCPUSet(uid, containers[i].Name)
 				add(given)
 				add(observed.givingTo(pod.UID, containers[i].Name))
@@ -224,15 +229,31 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 	if otherwise.IsEmpty() {
 		// Nothing is left to share, so shared containers run on CPUs that are exclusive or reserved.
 		// The classes keep these CPUs: a container without any CPU left would be spread over the
-		// pools. They are known once all pods are.
-		if ready == nil || !ready() {
+		// pools. They are known once all pods are. Until then the classes keep what they have, and get
+		// the CPU for containers that start.
+		var used cpuset.CPUSet
+		if ready != nil && ready() {
+			used, _ = n.unsharedNow()
+		} else if used, known = classesHave(sets); !known {
 			return cpus, otherwise, false
 		}
-		used, _ := n.unsharedNow()
 		spare := n.unshared(cpuset.New())
 		cpus, otherwise = cpus.Union(used).Union(spare), spare
 	}
 	return cpus, otherwise, true
+}
+
+// classesHave returns the CPUs that the classes have now, together; false if one of them has no cpuset,
+// and so lacks none.
+func classesHave(sets cpusets) (all cpuset.CPUSet, known bool) {
+	for _, class := range classes.names {
+		has, err := sets.cpus(class)
+		if err != nil || has.IsEmpty() {
+			return all, false
+		}
+		all = all.Union(has)
+	}
+	return all, true
 }
 
 // excludes reports whether this kubelet keeps the classes off exclusive CPUs.

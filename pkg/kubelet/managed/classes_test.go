@@ -18,8 +18,10 @@ package managed
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 )
 
@@ -47,6 +49,10 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 		// notes is the cpuset that the CPU manager has noted for the container c in the ordinary
 		// pod a.
 		notes string
+		// ended means that the status of that container says so, as of now, and placed is when it was
+		// last placed, from now; 0 means that it was not.
+		ended  bool
+		placed time.Duration
 		// giving is the cpuset that the CPU manager is giving it.
 		giving    string
 		has, want map[string]string
@@ -61,7 +67,12 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 		"v2: a container keeps the cpuset that it was given":                 {exclusive: "2", notes: "2", has: map[string]string{"burstable": "0-1,3", "burstable/poda/c": "3"}, written: "0-3"},
 		"v2: nothing is left to share":                                       {exclusive: "2-3", has: map[string]string{"burstable": ""}, written: "0-1,3"},
 		"v2: nothing is left to share, and a shared container keeps its CPU": {exclusive: "2-3", notes: "2", has: map[string]string{"burstable": "0-2", "burstable/poda/c": "2"}, want: map[string]string{"burstable/poda/c": "2"}, written: "0-3"},
-		"v2: nothing is left to share, and the pods are not known yet":       {exclusive: "2-3", notReady: true, has: map[string]string{"burstable": "0-2"}},
+		"v2: nothing is left to share, and the pods are not known yet":       {exclusive: "2-3", notReady: true, has: map[string]string{"burstable": "0-1"}, written: "0-1,3"},
+		"v2: what unknown pods use stays":                                    {exclusive: "2-3", notReady: true, has: map[string]string{"burstable": "0-2"}, written: "0-3"},
+		"v2: unknown pods have all CPUs":                                     {exclusive: "2-3", notReady: true, has: map[string]string{"burstable": ""}},
+		"v2: a container that has ended needs nothing":                       {exclusive: "2", notes: "2", placed: -time.Minute, ended: true, has: map[string]string{"burstable": "0-1,3"}, written: "0-1,3"},
+		"v2: one of a previous kubelet that has ended needs nothing":         {exclusive: "2", notes: "2", ended: true, has: map[string]string{"burstable": "0-1,3"}, written: "0-1,3"},
+		"v2: one that is created again keeps what it is given":               {exclusive: "2", notes: "2", placed: time.Minute, ended: true, has: map[string]string{"burstable": "0-1,3"}, written: "0-3"},
 		"v1: all cgroups below lose the CPU, except partitioned pods":        {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2-3", "burstable/poda/sandbox": "0-3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3", "burstable/poda/sandbox": "0-1,3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}},
 		"v1: a container with no CPU left gets the shared ones":              {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3"}},
 		"v1: exclusive CPUs come back to the class":                          {v1: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1"}, want: map[string]string{"burstable": "0-3", "burstable/poda": "0-1"}},
@@ -104,6 +115,13 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 			}
 			if giving := parse(t, test.giving); !giving.IsEmpty() {
 				observed.noteGiving("a", "c", giving)
+			}
+			if test.ended {
+				observed.statuses = statuses{"a": {ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}}}
+			}
+			if test.placed != 0 {
+				observed.notePlaced("a", "c")
+				observed.pods["a"].placed["c"] = time.Now().Add(test.placed)
 			}
 			var burstable, bestEffort cpuset.CPUSet
 			ConfineClasses(func() error { return nil }, "/kubepods/burstable", &burstable, "/kubepods/besteffort", &bestEffort)

@@ -62,7 +62,7 @@ func FollowPods(active func() []*v1.Pod, ready func() bool, statuses PodStatuses
 	}
 	observed.Lock()
 	observed.activePods, observed.ready, observed.lastUpdates, observed.found = withEphemeral, ready, lastUpdates, ids
-	observed.runtime, observed.unlisted = asked, unlisted
+	observed.runtime, observed.unlisted, observed.statuses = asked, unlisted, statuses
 	observed.Unlock()
 	if unlisted {
 		observed.listContainers(asked)

@@ -21,6 +21,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,6 +44,8 @@ type observation struct {
 	// all; see FollowPods.
 	activePods func() []*v1.Pod
 	ready      func() bool
+	// statuses is its source of statuses.
+	statuses PodStatuses
 	// state is the CPU manager's checkpoint, under the policy static only. lastUpdates are its
 	// notes of the cpuset that each container has.
 	state, lastUpdates state.State
@@ -73,6 +76,8 @@ type podNotes struct {
 	// giving are the cpusets that the CPU manager gave to the containers last, or is giving them
 	// now, by container name.
 	giving map[string]cpuset.CPUSet
+	// placed is when PlaceContainer last placed each container, by name.
+	placed map[string]time.Time
 }
 
 // previousContainer is what is known of a previous container.
@@ -145,7 +150,7 @@ func (o *observation) notePod(uid types.UID, note func(*podNotes)) {
 		o.pods = map[types.UID]*podNotes{}
 	}
 	if o.pods[uid] == nil {
-		o.pods[uid] = &podNotes{giving: map[string]cpuset.CPUSet{}}
+		o.pods[uid] = &podNotes{giving: map[string]cpuset.CPUSet{}, placed: map[string]time.Time{}}
 	}
 	note(o.pods[uid])
 }
@@ -206,6 +211,38 @@ func (o *observation) givingTo(pod types.UID, container string) cpuset.CPUSet {
 		return notes.giving[container]
 	}
 	return cpuset.CPUSet{}
+}
+
+// notePlaced notes that a container is about to be created.
+func (o *observation) notePlaced(pod types.UID, container string) {
+	o.notePod(pod, func(notes *podNotes) { notes.placed[container] = time.Now() })
+}
+
+// ended returns the containers of a pod that have ended and are not being created again, by name. The
+// caller must not hold the lock.
+func (o *observation) ended(pod *v1.Pod) map[string]bool {
+	o.Lock()
+	statuses := o.statuses
+	o.Unlock()
+	if statuses == nil {
+		return nil
+	}
+	status, _ := statuses.GetPodStatus(pod.UID)
+	ended := map[string]bool{}
+	o.Lock()
+	defer o.Unlock()
+	for _, container := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses) {
+		if container.State.Terminated == nil {
+			continue
+		}
+		// A status has whole seconds. One that was placed in the last of them counts as ended.
+		var placed time.Time
+		if notes := o.pods[pod.UID]; notes != nil {
+			placed = notes.placed[container.Name].Truncate(time.Second)
+		}
+		ended[container.Name] = !placed.After(container.State.Terminated.FinishedAt.Time)
+	}
+	return ended
 }
 
 // noteCPUsOfAllPods notes the CPUs of the cgroup of all pods. It reports whether the workload

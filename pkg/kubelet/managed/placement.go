@@ -86,6 +86,9 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 		observed.forgetContainers()
 		// Before it makes room, so that an update of the classes in between allows for the set.
 		note(pod, config.GetMetadata().GetName(), given)
+		if host.static {
+			observed.notePlaced(pod.UID, config.GetMetadata().GetName())
+		}
 		n.makeRoom(pod, given)
 	}
 }
