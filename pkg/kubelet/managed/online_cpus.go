@@ -17,6 +17,8 @@ limitations under the License.
 package managed
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,6 +66,27 @@ func (n *node) reportOffline(before, online cpuset.CPUSet) {
 	if lost := n.Others.Intersection(gone); !lost.IsEmpty() {
 		nodeEvent(v1.EventTypeWarning, partition.EventCPUOffline, "CPU %s, which is in no pool, was taken offline: ordinary pods have %q left; bring it online",
 			lost, n.Others.Difference(gone).String())
+	}
+	n.reportSpread(gone)
+}
+
+// reportSpread sends Events about pods to which no CPU is left of those that were theirs alone. The
+// kernel runs what has none on those of the cgroups above.
+func (n *node) reportSpread(gone cpuset.CPUSet) {
+	for _, workloadType := range n.pools.Types() {
+		if pool := n.pools[workloadType]; !pool.IsEmpty() && pool.IsSubsetOf(gone) {
+			nodeEvent(v1.EventTypeWarning, partition.EventCPUOffline, "No CPU of %q is left to pods of workload type %s, so the kernel runs them on those of other pods; bring one online", pool.String(), workloadType)
+		}
+	}
+	var holders []string
+	for _, a := range observed.assignments() {
+		if !a.CPUs.IsEmpty() && a.CPUs.IsSubsetOf(gone) {
+			holders = append(holders, podName(a.Pod))
+		}
+	}
+	if len(holders) > 0 {
+		nodeEvent(v1.EventTypeWarning, partition.EventCPUOffline, "The CPUs that are held exclusively by %s are all offline, so the kernel runs them on those of other pods, pools included; bring one online, or delete the pod",
+			strings.Join(slices.Compact(slices.Sorted(slices.Values(holders))), ", "))
 	}
 }
 
