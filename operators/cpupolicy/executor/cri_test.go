@@ -185,6 +185,7 @@ func TestExclusiveCPUsKeepThePolicyStatic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newTestHost(t)
 			h.write(testState, oldState)
+			h.write(testDropIn, kubeletDropIn(operation.Static))
 			if test.runtime != nil {
 				test.runtime.serve(t, h)
 			}

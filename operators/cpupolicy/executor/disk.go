@@ -17,6 +17,7 @@ limitations under the License.
 package executor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,6 +27,7 @@ import (
 	"syscall"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
+	"golang.org/x/sys/unix"
 )
 
 // File is a file's content and permissions.
@@ -42,6 +44,9 @@ type disk interface {
 	// create writes a new file. Its content is on the disk when create returns, but its name
 	// may not be.
 	create(path string, file File) error
+	// try returns an error if create could not write the file. It leaves nothing behind, whatever ends
+	// the process.
+	try(path string, file File) error
 	// mkdir makes a directory, unless it is there.
 	mkdir(path string) error
 	// rename and remove may not be on the disk when they return. A file that is not there
@@ -55,8 +60,7 @@ type disk interface {
 // put makes a path have a file, or none if file is nil. After a power cut there is what was there,
 // or this; when put returns, this.
 func put(d disk, path string, file *File) error {
-	// Neither the kubelet nor rke2 reads a drop-in with this end.
-	temporary := path + ".new"
+	temporary := temporaryOf(path)
 	if err := d.remove(temporary); err != nil {
 		return err
 	}
@@ -73,6 +77,29 @@ func put(d disk, path string, file *File) error {
 		return errors.Join(err, d.remove(temporary))
 	}
 	return d.sync(filepath.Dir(path))
+}
+
+// temporaryOf is where put writes a file first. Neither the kubelet nor rke2 reads a drop-in with this end.
+func temporaryOf(path string) string { return path + ".new" }
+
+// restore makes a path have again what it had, as put does. Where it has that already it writes nothing: the
+// disk may be full or read-only, which is perhaps why there is something to restore.
+func restore(d disk, path string, had *File) error {
+	has, err := d.read(path)
+	if err != nil || (has == nil) != (had == nil) || has != nil && (has.Mode != had.Mode || !bytes.Equal(has.Content, had.Content)) {
+		return put(d, path, had)
+	}
+	// What an attempt has left, and what a power cut could still bring back.
+	if left, err := d.read(temporaryOf(path)); err != nil || left != nil {
+		if err := d.remove(temporaryOf(path)); err != nil {
+			return err
+		}
+	}
+	err = d.sync(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EINVAL) {
+		return nil // there is nothing in it, or it cannot be changed
+	}
+	return err
 }
 
 // hostDisk is the file system below a directory: "/" for a process of the host. It reads and
@@ -132,6 +159,20 @@ func (d hostDisk) create(path string, file File) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
+}
+
+func (d hostDisk) try(path string, file File) error {
+	dir := d.at(filepath.Dir(path))
+	f, err := os.OpenFile(dir, os.O_WRONLY|unix.O_TMPFILE, 0o600)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
+		// The file system has no files without a name.
+		return os.NewSyscallError("access", unix.Access(dir, unix.W_OK))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(file.Content)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func (d hostDisk) mkdir(path string) error {

@@ -74,8 +74,10 @@ type world struct {
 	// it never becomes healthy. deaf means that it does not stop by itself.
 	broken, sick operation.Policy
 	deaf         bool
-	// full has the path of a file that cannot be written, until a time unless that is zero.
+	// full has the path of a file that cannot be written, until a time unless that is zero. fills means
+	// that this begins once the kubelet is down.
 	full      string
+	fills     bool
 	fullUntil time.Time
 	// enabled means that the host unit is there: then the kubelet of a host that boots waits
 	// for it.
@@ -154,10 +156,19 @@ func (w *world) create(path string, file File) (err error) {
 	}, func() {
 		if w.files[path] != nil {
 			err = fmt.Errorf("%s exists", path)
-		} else if strings.TrimSuffix(path, ".new") == w.full && (w.fullUntil.IsZero() || time.Now().Before(w.fullUntil)) {
+		} else if strings.TrimSuffix(path, ".new") == w.full && (!w.fills || w.process == 0) && (w.fullUntil.IsZero() || time.Now().Before(w.fullUntil)) {
 			err = fmt.Errorf("%s: no space left on device", path)
 		} else {
 			w.change(map[string]*File{path: &file})
+		}
+	})
+	return err
+}
+
+func (w *world) try(path string, _ File) (err error) {
+	w.call(nil, func() {
+		if path == w.full && !w.fills {
+			err = fmt.Errorf("%s: no space left on device", path)
 		}
 	})
 	return err
@@ -321,6 +332,7 @@ type scene struct {
 	broken, sick      operation.Policy
 	deaf              bool
 	full              string
+	fills             bool
 	refused           error
 	want              operation.Outcome
 	step              string
@@ -334,7 +346,10 @@ var scenes = map[string]scene{
 	"a kubelet that does not stop":             {from: operation.None, to: operation.Static, deaf: true, want: operation.Succeeded, step: "report"},
 	"a kubelet that ends under the new policy": {from: operation.None, to: operation.Static, broken: operation.Static, want: operation.RolledBack, step: "healthy"},
 	"a kubelet that is never healthy":          {from: operation.Static, to: operation.None, configured: true, sick: operation.None, want: operation.RolledBack, step: "healthy"},
-	"a drop-in that cannot be written":         {from: operation.None, to: operation.Static, full: simDropIn, want: operation.RolledBack, step: "configure"},
+	"a drop-in that cannot be written":         {from: operation.None, to: operation.Static, full: simDropIn, want: operation.Failed, step: "validate"},
+	"a checkpoint that cannot be written":      {from: operation.None, to: operation.Static, full: simCheckpoint, want: operation.Failed, step: "validate"},
+	"a disk that fills":                        {from: operation.None, to: operation.Static, full: simDropIn, fills: true, want: operation.RolledBack, step: "configure"},
+	"a disk that fills beside a drop-in":       {from: operation.None, to: operation.Static, configured: true, full: simDropIn, fills: true, want: operation.RolledBack, step: "configure"},
 	"a switch that is refused":                 {from: operation.None, to: operation.Static, refused: errors.New("no"), want: operation.Failed, step: "validate"},
 	"a journal that cannot be written":         {from: operation.None, to: operation.Static, full: journalFile, want: operation.Failed, step: "validate"},
 }
@@ -353,7 +368,7 @@ func (s scene) world(t *testing.T, seed uint64) *world {
 	}
 	w.startKubelet()
 	time.Sleep(time.Minute)
-	w.broken, w.sick, w.deaf, w.full = s.broken, s.sick, s.deaf, s.full
+	w.broken, w.sick, w.deaf, w.full, w.fills = s.broken, s.sick, s.deaf, s.full, s.fills
 	w.calls = 0
 	return w
 }
@@ -427,7 +442,7 @@ func TestASwitchEndsAsTheKubeletDoes(t *testing.T) {
 func TestAKubeletThatDoesNotComeBackHasItsErrorInTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// The way back begins with a failure that is not the kubelet's.
-		w := scene{from: operation.None, to: operation.Static, full: simDropIn}.world(t, 1)
+		w := scene{from: operation.None, to: operation.Static, full: simDropIn, fills: true}.world(t, 1)
 		e := w.executor(nil)
 		e.probe = func(ctx context.Context, url string) error {
 			if w.started > 1 {

@@ -161,7 +161,10 @@ type draft struct {
 	ours func(content []byte) bool
 	// reserved means that the kubelet reserves CPU.
 	reserved bool
-	problems []error
+	// next is the policy that the kubelet's configuration gives it at its next start, without the
+	// switch, and nextFrom says where that is from.
+	next, nextFrom string
+	problems       []error
 }
 
 func (d *draft) refuse(err error) {
@@ -203,14 +206,17 @@ func (h host) checkCPUs(ctx context.Context, policy operation.Policy, d *draft) 
 	}
 	if checkpoint != nil && checkpoint.Policy == string(policy) {
 		d.refuse(fmt.Errorf("the policy is %s already, as %s says", policy, d.Checkpoint))
+	} else if checkpoint != nil && checkpoint.Policy != d.next {
+		// A roll-back would bring back a kubelet that does not start.
+		d.refuse(fmt.Errorf("%s has the policy %s, and the kubelet's configuration %s (%s): it would not start as it is; make them agree first", d.Checkpoint, checkpoint.Policy, d.next, d.nextFrom))
 	}
 	if policy == operation.None && checkpoint != nil && len(checkpoint.Assignments) > 0 {
 		holders, err := h.exclusiveHolders(ctx, d.Runtime, checkpoint)
 		if err != nil {
-			return fmt.Errorf("%s has exclusive CPUs, and nobody says whether their containers run: %w", d.Checkpoint, err)
+			return fmt.Errorf("%s has exclusive CPUs, and %s: %w", d.Checkpoint, operation.NobodySays, err)
 		}
 		for _, holder := range holders {
-			d.refuse(fmt.Errorf("%s; migrate or stop it first", holder))
+			d.refuse(fmt.Errorf("%s; %s", holder, operation.MigrateFirst))
 		}
 	}
 	online, err := h.online()

@@ -45,6 +45,9 @@ func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, e
 		if j.Plan, err = driver.plan(ctx, j.Request.Policy); err == nil {
 			err = e.probeBefore(ctx, j.Plan.Healthz)
 		}
+		if err == nil {
+			err = e.probeDisk(j.Plan)
+		}
 		j.Stopped = time.Now()
 	case Stop:
 		if err = stop(ctx, driver, j.stopLimit()); err == nil {
@@ -72,7 +75,7 @@ func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, e
 		err = stop(ctx, driver, j.stopLimit())
 	case Restore:
 		if j.Before != nil {
-			err = errors.Join(put(e.disk, j.Plan.DropIn, j.Before.DropIn), put(e.disk, j.Plan.Checkpoint, j.Before.Checkpoint))
+			err = errors.Join(restore(e.disk, j.Plan.DropIn, j.Before.DropIn), restore(e.disk, j.Plan.Checkpoint, j.Before.Checkpoint))
 		}
 	case HealthyAgain:
 		err = e.healthy(ctx, driver, j.Plan, 0)
@@ -88,6 +91,28 @@ func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, e
 func (e *Executor) probeBefore(ctx context.Context, url string) error {
 	if err := e.probe(ctx, url); err != nil {
 		return fmt.Errorf("the kubelet is not healthy before the switch: %w", err)
+	}
+	return nil
+}
+
+// probeDisk returns an error unless files can be written where the switch and its roll-back write some. A
+// directory may be read-only, or its disk full, and once the kubelet is down that is too late.
+func (e *Executor) probeDisk(plan *Plan) error {
+	before, err := e.takeDown(plan)
+	if err != nil {
+		return err
+	}
+	if err := e.disk.mkdir(filepath.Dir(plan.DropIn)); err != nil {
+		return err
+	}
+	checkpoint := File{[]byte("{}"), 0o600}
+	if before.Checkpoint != nil {
+		checkpoint = *before.Checkpoint
+	}
+	for path, file := range map[string]File{plan.DropIn: {[]byte(plan.Content), 0o600}, plan.Checkpoint: checkpoint} {
+		if err := e.disk.try(path, file); err != nil {
+			return fmt.Errorf("%s cannot be written: %w", path, err)
+		}
 	}
 	return nil
 }

@@ -454,12 +454,33 @@ func parse(data []byte, into any) error {
 	return errors.Join(append(unknown, err)...)
 }
 
+// Each line of a refusal about a container that has CPUs exclusively, or may have some, has one of these.
+const (
+	MigrateFirst = "migrate or stop it first"
+	NobodySays   = "nobody says whether their containers run"
+)
+
+// WithoutHolders takes out of a refusal what it says of containers: a drain removes these first. What an
+// abbreviation has cut goes, too.
+func WithoutHolders(refusal string) string {
+	var stays []string
+	for line := range strings.Lines(refusal) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.Contains(line, MigrateFirst) && !strings.Contains(line, NobodySays) && !strings.HasSuffix(line, ellipsis) {
+			stays = append(stays, line)
+		}
+	}
+	return strings.Join(stays, "\n")
+}
+
+// ellipsis marks what Abbreviate has cut.
+const ellipsis = "…"
+
 // maxQuoted is how much of a value an error quotes, in bytes.
 const maxQuoted = 80
 
 // Abbreviate cuts a text to at most that many bytes, and marks the cut. Bytes that are no UTF-8 are replaced.
 func Abbreviate(text string, most int) string {
-	const ellipsis = "…"
 	text = strings.ToValidUTF8(text, "\ufffd")
 	if len(text) <= most {
 		return text

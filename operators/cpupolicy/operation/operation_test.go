@@ -75,6 +75,21 @@ func TestRequestsAreReadAsTheyWereWritten(t *testing.T) {
 	checkError(t, err, []string{`operation "op-1"`, `policy: Unsupported value: "dynamic"`})
 }
 
+func TestADrainChangesOnlyWhatIsSaidOfContainers(t *testing.T) {
+	const flag = "the flag --cpu-manager-policy=none goes before every drop-in"
+	for refusal, want := range map[string]string{
+		"": "",
+		"container c of pod n/p has CPU 1 exclusively; " + MigrateFirst:                                "",
+		flag + "\ncontainer c of pod n/p has CPU 1 exclusively; " + MigrateFirst:                       flag,
+		"cpu_manager_state has exclusive CPUs, and " + NobodySays + ": no runtime\n" + flag:            flag,
+		Abbreviate(flag+"\ncontainer c of pod n/p has CPU 1 exclusively; "+MigrateFirst, len(flag)+30): flag,
+	} {
+		if got := WithoutHolders(refusal); got != want {
+			t.Errorf("of %q stays %q, want %q", refusal, got, want)
+		}
+	}
+}
+
 func TestLimitsLeaveTimeForTheRollBack(t *testing.T) {
 	for _, test := range []struct{ total, back, wantTotal, wantBack time.Duration }{
 		{0, 0, 150 * time.Second, 70 * time.Second},
