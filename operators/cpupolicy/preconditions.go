@@ -56,6 +56,8 @@ type Situation struct {
 	Assignments []partition.Assignment
 	// Kubelet is how the kubelet would start. Its Policy is that of the request.
 	Kubelet Kubelet
+	// ForeignClaims has the nodes that another companion has claimed, and its name and operation.
+	ForeignClaims map[string]string
 	// Refused is why the agent on the node would refuse the policy, with file and line: what would keep
 	// the kubelet down or leave it as it is. Empty means that it would not, or that nobody has asked it.
 	Refused string
@@ -334,6 +336,10 @@ func controlPlane(request Request, s Situation) (findings []Finding) {
 		}
 		if status, _, err := ReadStatus(other.Annotations); err == nil && status.State == Running && s.Lock.Node != other.Name {
 			underWay(other.Name, fmt.Sprintf("is of the control plane, too, and is being switched: policy %s is %s", status.Policy, status.State))
+		}
+		// Each companion has a lock of its own, so their claims alone keep them apart.
+		if claim := s.ForeignClaims[other.Name]; claim != "" {
+			underWay(other.Name, "is of the control plane, too, and is claimed by "+claim)
 		}
 	}
 	if s.Lock != (Lock{}) && (request.ID == "" || s.Lock.Operation != request.ID) {

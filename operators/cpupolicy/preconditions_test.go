@@ -94,6 +94,12 @@ func TestPreconditions(t *testing.T) {
 			}
 		}
 	}
+	claimed := func(node *corev1.Node) func(*Situation) {
+		return func(s *Situation) {
+			nodes(node)(s)
+			s.ForeignClaims = map[string]string{node.Name: "tuning for the operation t1"}
+		}
+	}
 	vms := func(vms []virtv1.VirtualMachineInstance, others ...*corev1.Node) func(*Situation) {
 		return func(s *Situation) { s.VMs = vms; nodes(others...)(s) }
 	}
@@ -174,6 +180,8 @@ func TestPreconditions(t *testing.T) {
 		{"a worker does not care", static, on(clusterNode("worker"), nodes(notReady(clusterNode("n1", control)))), nil},
 		{"another of the control plane is down", static, on(clusterNode("n1", control), nodes(notReady(clusterNode("n3", "node-role.kubernetes.io/etcd=true")), notReady(clusterNode("n2", "node-role.kubernetes.io/master=")))),
 			[]string{"ControlPlaneNotReady|node n2|not Ready", "ControlPlaneNotReady|node n3"}},
+		{"another companion has one of the control plane", static, on(clusterNode("n1", control), claimed(clusterNode("n2", control))), []string{"ControlPlaneUnderWay|node n2|claimed by tuning for the operation t1"}},
+		{"another companion has an ordinary node", static, on(clusterNode("n1", control), claimed(clusterNode("n2"))), nil},
 		{"another of the control plane is under way", static, on(clusterNode("n1", control), nodes(annotated(clusterNode("n2", control), `{"status":"running","policy":"none","id":"x"}`))), []string{"ControlPlaneUnderWay|node n2|policy none is running"}},
 		{"another of the control plane waits as well", static, on(clusterNode("n1", control), nodes(annotated(clusterNode("n2", control), `{"status":"requested","policy":"none","id":"x"}`))), nil},
 		{"another has the lock", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) {

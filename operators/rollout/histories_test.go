@@ -466,7 +466,7 @@ func (w *world) settle() {
 	for range 100 {
 		look := w.look()
 		busy := w.progress()
-		if again := w.step(look); !busy && !again.Equal(look.Now) {
+		if again := w.step(look); !busy && (again.IsZero() || again.Sub(look.Now) > startAgain) {
 			break
 		}
 	}

@@ -62,6 +62,10 @@ type Rollout struct {
 // errStale says that a look was old: what it has shown is not so any more.
 var errStale = errors.New("somebody was faster")
 
+// startAgain is after how long what runs and is not started is looked at again. It may wait for
+// something else, such as a drain, which would be asked for without a pause.
+const startAgain = 5 * time.Second
+
 // Step observes what runs, decides, and does it. Nodes of the look need no Result. It returns when to
 // look again at the latest; the zero time means when something happens. Errors are of single actions:
 // all others were done. After each of them, too, the remedy is another look.
@@ -91,8 +95,14 @@ func (r Rollout) Step(ctx context.Context, look Look) (again time.Time, err erro
 			errs = append(errs, fmt.Errorf("node %s, operation %s: %s: %w", a.Node, a.Operation, strings.ToLower(string(a.Kind)), err))
 		}
 	}
-	if len(actions) > 0 {
-		again = look.Now // one action for each node; there may be another
+	for _, a := range actions {
+		next := look.Now // one action for each node; there may be another
+		if a.Kind == Begin && a.From == Running {
+			next = look.Now.Add(startAgain)
+		}
+		if again.IsZero() || next.Before(again) {
+			again = next
+		}
 	}
 	return again, errors.Join(errs...)
 }

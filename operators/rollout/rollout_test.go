@@ -122,7 +122,10 @@ func TestStep(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		if settled := !again.Equal(start); settled != step.settled {
+		if settled := again.Sub(start) > startAgain || again.IsZero(); settled != step.settled {
+			t.Errorf("%s: look again at %s", step.name, again)
+		}
+		if pause := step.name == "starts again"; pause != again.Equal(start.Add(startAgain)) {
 			t.Errorf("%s: look again at %s", step.name, again)
 		}
 		var node corev1.Node

@@ -242,6 +242,22 @@ func unavailableOthers(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node)
 	return n
 }
 
+// unavailableBeside counts the nodes that are unavailable, or about to be, and do not hold the group's
+// lock: one that waits for its switch and died meanwhile, and what a person or another companion does.
+func unavailableBeside(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (n int) {
+	for _, node := range members {
+		status, _, _ := cpupolicy.ReadStatus(node.Annotations)
+		claim, err := nodegroup.ClaimOf(node)
+		claimed := err == nil && claim != (nodegroup.Claim{})
+		switch {
+		case claimed && claim.Owner == Name && claim.Operation == status.ID && status.Group == group.Name:
+		case unavailable(node), status.State == cpupolicy.Running, claimed && claim.Owner != Name:
+			n++
+		}
+	}
+	return n
+}
+
 func limitOf(group *v1alpha1.CPUManagerPolicy, nodes int) (int, error) {
 	return rollout.Limit(ptr.Deref(group.Spec.MaxUnavailable, intstr.FromInt32(1)), nodes)
 }
@@ -289,7 +305,7 @@ func newGroupLock(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) grou
 	if companion.Paused(group) {
 		l.waits = "its group is paused"
 	}
-	others := unavailableOthers(group, members)
+	others := unavailableBeside(group, members)
 	if others >= most {
 		l.waits = fmt.Sprintf("%d nodes of its group are unavailable", others)
 	}

@@ -227,6 +227,41 @@ func TestUnavailableNodesOfAGroupCount(t *testing.T) {
 	}
 }
 
+// No more nodes of a group are down at once than it allows, whoever took them down.
+func TestTheLockOfAGroupAllowsForWhatElseIsDown(t *testing.T) {
+	node := func(name, status, owner, id string, ready bool) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{cpupolicy.StatusAnnotation: status}}}
+		if owner != "" {
+			n.Annotations[nodegroup.ClaimAnnotation] = nodegroup.Claim{Owner: owner, Operation: id, Since: clock()}.String()
+		}
+		if ready {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		}
+		return n
+	}
+	requested := func(id string) string {
+		return `{"status":"requested","policy":"static","id":"` + id + `","group":"g"}`
+	}
+	const running = `{"status":"running","policy":"static","id":"p1"}`
+	for name, test := range map[string]struct {
+		most    int
+		members []*corev1.Node
+		max     int
+		waits   bool
+	}{
+		"all are there":                            {1, []*corev1.Node{node("a", requested("a1"), "", "", true), node("b", "", "", "", true)}, 1, false},
+		"a person's switch is under way":           {1, []*corev1.Node{node("a", running, Name, "p1", true), node("b", requested("b1"), "", "", true)}, 1, true},
+		"one that waits for its switch has died":   {2, []*corev1.Node{node("a", requested("a1"), "", "", false), node("b", requested("b1"), "", "", true), node("c", "", "", "", false)}, 1, true},
+		"one of the group's own is being switched": {2, []*corev1.Node{node("a", `{"status":"running","policy":"static","id":"a1","group":"g"}`, Name, "a1", false), node("b", requested("b1"), "", "", true)}, 2, false},
+		"another companion has one":                {2, []*corev1.Node{node("a", "", "tuning", "t1", true), node("b", requested("b1"), "", "", true)}, 1, false},
+	} {
+		group := &v1alpha1.CPUManagerPolicy{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: v1alpha1.CPUManagerPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(int32(test.most)))}}
+		if l := newGroupLock(group, test.members); l.lock.Max != test.max || (l.waits != "") != test.waits {
+			t.Errorf("%s: the lock has room for %d, and %q; want %d, and a reason: %t", name, l.lock.Max, l.waits, test.max, test.waits)
+		}
+	}
+}
+
 // A node whose agent never answers must not make a group look well.
 func TestAGroupSaysWhichNodesNobodyHasObserved(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}

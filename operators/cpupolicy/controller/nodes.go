@@ -326,7 +326,7 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 
 // withoutDrained takes out of a situation what a drain removes before the switch: pods, and the VMs
 // whose pods these are. Then the agent's word about them does not count either; it looks again at the
-// switch. It returns why the node cannot be drained.
+// switch. What else it refuses, a drain does not change. It returns why the node cannot be drained.
 func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupolicy.Situation) (refused string, err error) {
 	left, err := r.runner.drainer.left(ctx, situation.Node.Name)
 	var undrainable *undrainableError
@@ -345,7 +345,7 @@ func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupoli
 	}
 	situation.Pods = slices.DeleteFunc(situation.Pods, func(pod corev1.Pod) bool { return goes[pod.UID] })
 	situation.VMs = slices.DeleteFunc(situation.VMs, func(vmi virtv1.VirtualMachineInstance) bool { return goes[vmi.UID] })
-	situation.Refused = ""
+	situation.Refused = operation.WithoutHolders(situation.Refused)
 	return "", nil
 }
 
@@ -397,11 +397,13 @@ func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders
 	return nil
 }
 
-// uncordonForgotten removes a cordon whose operation is not the node's any more: a controller that was
-// stopped for minutes may have put it there.
+// uncordonForgotten removes a cordon whose operation is not the node's any more, or has ended: a
+// controller that was stopped for minutes may have put it there, or a person has released the claim. If
+// the mark of such a cordon stayed, it would undo a later one of somebody else.
 func (r *nodesReconciler) uncordonForgotten(ctx context.Context, node *corev1.Node) error {
 	id := node.Annotations[CordonedAnnotation]
-	if id == "" || readOperation(node).ID == id {
+	// One that has ended keeps its claim until it has uncordoned the node, unless somebody took that away.
+	if op := readOperation(node); id == "" || op.ID == id && !op.Phase.Ended() {
 		return nil
 	}
 	if claim, err := nodegroup.ClaimOf(node); err != nil || claim.Operation == id {

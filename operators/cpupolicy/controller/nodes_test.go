@@ -35,6 +35,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/testenv"
@@ -51,6 +52,8 @@ func TestRequests(t *testing.T) {
 		"what the agent refuses is refused with its words":    whatTheAgentRefusesIsRefusedWithItsWords,
 		"a node that goes keeps nobody from anything":         aNodeThatGoesKeepsNobodyFromAnything,
 		"a frozen node is not released before it has settled": aFrozenNodeIsNotReleasedBeforeItHasSettled,
+		"what the agent refuses keeps a node from its drain":  whatTheAgentRefusesKeepsANodeFromItsDrain,
+		"a mark of what has ended goes with its cordon":       aMarkOfWhatHasEndedGoesWithItsCordon,
 		"a paused node waits":                                 aPausedNodeWaits,
 		"a controller that is killed is no loss":              aControllerThatIsKilledIsNoLoss,
 		"a group is switched a few nodes at a time":           aGroupIsSwitchedAFewNodesAtATime,
@@ -174,6 +177,49 @@ func whatTheAgentRefusesIsRefusedWithItsWords(t *testing.T, c *cluster) {
 	if len(h.runs) > 0 {
 		t.Errorf("it was begun: %v", h.runs)
 	}
+}
+
+func whatTheAgentRefusesKeepsANodeFromItsDrain(t *testing.T, c *cluster) {
+	h := c.addNode("w0", nil)
+	const why = "the kubelet has no --config-dir"
+	h.refused[operation.Static] = why + "\ncontainer c of pod default/web has CPU 1 exclusively; " + operation.MigrateFirst
+	c.pod("w0", "default", "web", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"}, 0)
+	c.awaitObserved("w0")
+	c.group("drained", v1alpha1.CPUManagerPolicySpec{
+		Nodes: v1alpha1.NodeSelection{Names: []string{"w0"}}, Policy: v1alpha1.PolicyStatic, Cordon: true, Drain: &v1alpha1.Drain{},
+	})
+	if status := c.awaitStatus("w0", cpupolicy.Failed); !strings.Contains(status.Message, why) || strings.Contains(status.Message, "exclusively") {
+		t.Errorf("the message is %q, want %q alone", status.Message, why)
+	}
+	if c.leaving("default", "web") == nil || c.node("w0").Spec.Unschedulable {
+		t.Error("a pod was evicted, or the node cordoned, for a switch that is refused")
+	}
+}
+
+// A person has released the claim of a node that nobody had uncordoned.
+func aMarkOfWhatHasEndedGoesWithItsCordon(t *testing.T, c *cluster) {
+	c.addNode("n1", nil)
+	c.awaitObserved("n1")
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	status := c.awaitStatus("n1", cpupolicy.Complete)
+	c.eventually(func() error {
+		if claim := c.node("n1").Annotations[nodegroup.ClaimAnnotation]; claim != "" {
+			return fmt.Errorf("the claim is %s", claim)
+		}
+		return nil
+	})
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}},"spec":{"unschedulable":true}}`, CordonedAnnotation, status.ID)
+	if err := c.Client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(func() error {
+		if node := c.node("n1"); node.Spec.Unschedulable || node.Annotations[CordonedAnnotation] != "" {
+			return fmt.Errorf("the node is left with %v, unschedulable %t", node.Annotations, node.Spec.Unschedulable)
+		}
+		return nil
+	})
 }
 
 func aNodeThatGoesKeepsNobodyFromAnything(t *testing.T, c *cluster) {

@@ -251,6 +251,9 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 	}
 	why := ""
 	if left, err := r.drainer.left(ctx, name); err == nil {
+		if len(left) == 0 {
+			return absent, nil // in time or not, it is done
+		}
 		why = fmt.Sprintf("nothing was changed: after %s these pods were still there: %s", limit, list(left, 5))
 	} else {
 		why = "nothing was changed: " + err.Error()

@@ -157,6 +157,13 @@ func (s situations) addControlPlane(ctx context.Context, situation *cpupolicy.Si
 	if err := s.addOthers(ctx, situation, roleControlPlane); err != nil {
 		return err
 	}
+	situation.ForeignClaims = map[string]string{}
+	for i := range situation.Nodes {
+		node := &situation.Nodes[i]
+		if claim, err := nodegroup.ClaimOf(node); err == nil && claim.Owner != "" && claim.Owner != Name {
+			situation.ForeignClaims[node.Name] = fmt.Sprintf("%s for the operation %s", claim.Owner, claim.Operation)
+		}
+	}
 	holders, err := s.holders(ctx)
 	for _, h := range holders {
 		situation.Lock = cpupolicy.Lock{Operation: h.Operation, Node: h.Node}
