@@ -52,6 +52,8 @@ type Files struct {
 	Configuration, ConfigurationDir string
 	// Online and Isolated have CPU lists, as /sys/devices/system/cpu has them.
 	Online, Isolated string
+	// Boot has the boot ID of the host, as the Node has it.
+	Boot string
 	// Allocated is upstream's checkpoint of what is allocated to pods.
 	Allocated string
 	// Pods and Object are JSON or YAML of the API: a list of pods, and the Node.
@@ -93,7 +95,7 @@ func InDirectory(directory string) Files {
 func OnHost(root, configuration string) Files {
 	return Files{
 		Present: partition.PinningFilePath, Checkpoint: filepath.Join(root, kubeletstate.CheckpointName), Record: filepath.Join(root, partition.RecordName),
-		Configuration: configuration, Online: "/sys/devices/system/cpu/online", Isolated: "/sys/devices/system/cpu/isolated",
+		Configuration: configuration, Online: "/sys/devices/system/cpu/online", Isolated: "/sys/devices/system/cpu/isolated", Boot: "/proc/sys/kernel/random/boot_id",
 		Allocated: filepath.Join(root, kubeletstate.AllocatedName), Root: root, OnHost: true,
 	}
 }
@@ -109,6 +111,7 @@ func (f Files) Read(n *Node) error {
 	}{
 		{f.Online, func(data []byte) error { return readCPUs(data, &n.Online) }, nil},
 		{f.Isolated, func(data []byte) error { return readCPUs(data, &n.Isolated) }, func() {}}, // older kernels lack it
+		{f.Boot, func(data []byte) error { n.Boot = strings.TrimSpace(string(data)); return nil }, func() {}},
 		{f.Present, func(data []byte) error { n.Present = There(data); return nil }, func() { n.Present = Absent() }},
 		{f.Checkpoint, func(data []byte) error { n.Checkpoint = kubeletstate.ParseCheckpoint(data); return nil }, func() { n.Checkpoint = &kubeletstate.Checkpoint{} }},
 		{f.Record, func(data []byte) (err error) {

@@ -178,6 +178,11 @@ const patched = "+wp."
 
 // unknowns adds what nobody has said about the node.
 func (f *foresight) unknowns() {
+	if f.Object != nil && f.Boot != "" && f.Object.Status.NodeInfo.BootID != "" && f.Boot != f.Object.Status.NodeInfo.BootID {
+		f.add(Problem{Severity: Undecided, Code: CodeAnotherHost,
+			Text:   fmt.Sprintf("this host has the boot ID %s, and the Node %s: the files and the pods may be those of two hosts", f.Boot, f.Object.Status.NodeInfo.BootID),
+			Remedy: "name the Node of this host; if this is it, its kubelet has not run since the host booted"})
+	}
 	if !f.after.beyond.IsEmpty() {
 		f.add(Problem{Severity: Undecided, Code: CodeOnlineUnknown,
 			Text:   fmt.Sprintf("the node has %d CPUs, and the API does not say which: the kubelet does not start if the host has no CPU %s", f.Online.Size(), f.after.beyond),

@@ -40,6 +40,8 @@ type Node struct {
 	OnlineCounted bool
 	// Isolated are the CPUs that the kernel argument isolcpus names.
 	Isolated cpuset.CPUSet
+	// Boot is the boot ID of the host whose files these are; empty if it is not known.
+	Boot string
 	// Present is the content of the pinning file that the node has.
 	Present File
 	// Access is the error with which the kubelet refuses the place of the pinning file, whatever is

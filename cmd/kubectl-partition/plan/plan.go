@@ -180,6 +180,7 @@ const (
 	CodeOnlineUnknown    = "OnlineCPUsUnknown"
 	CodeConfigUnknown    = "KubeletConfigurationUnknown"
 	CodePresentUnknown   = "PresentPoolsUnknown"
+	CodeAnotherHost      = "NodeOfAnotherHost"
 	CodeNotInEffect      = "PresentFileNotInEffect"
 	CodeTypeGoes         = "TypeGoes"
 	CodeStaticRestart    = "StaticPodsRestart"

@@ -25,9 +25,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
+	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
 	"workload.openshift.io/partition/partitiontest/podtest"
@@ -330,6 +332,13 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		"nothing is known of pods": {state: state{present: "0", shared: "1-3", change: func(n *Node) { n.Pods, n.PodsDenied = nil, "forbidden" }}, wanted: "0-1", verdict: Unknown,
 			actions: []string{"Move ordinary pods 1-3>2-3", "Move pods of type management 0>0-1"}, problems: []string{"Unknown PodsUnknown"}, shared: "2-3", reserved: "0-1", allocatable: 2000, wantText: "(forbidden)"},
 
+		"the Node is another host's": {state: state{present: "0", shared: "1-3", change: func(n *Node) {
+			n.Boot, n.Object = "b1", &v1.Node{Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}, NodeInfo: v1.NodeSystemInfo{BootID: "b2", KubeletVersion: "v1.37.2" + patched}}}
+		}}, wanted: "0", verdict: Unknown, problems: []string{"Unknown NodeOfAnotherHost"}, shared: "1-3", reserved: "0", allocatable: 3000, wantText: "this host has the boot ID b1, and the Node b2"},
+		"the Node is this host's": {state: state{present: "0", shared: "1-3", change: func(n *Node) {
+			n.Boot, n.Object = "b1", &v1.Node{Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}, NodeInfo: v1.NodeSystemInfo{BootID: "b1", KubeletVersion: "v1.37.2" + patched}}}
+		}}, wanted: "0", verdict: Safe, shared: "1-3", reserved: "0", allocatable: 3000},
+
 		// upgrade.md: static pods restart when the file comes or goes.
 		"a static pod that asks is partitioned": {state: state{present: "-", shared: "0-3", pods: []v1.Pod{pod("api", "3500m", static, func(p *v1.Pod) { p.Annotations[partition.TargetAnnotation("management")] = "" })}}, wanted: "0", verdict: Safe,
 			actions: []string{"Restart static pods > n/api", "Report " + cores + " >4000"}, problems: []string{"Info StaticPodsRestart"}, shared: "1-3", reserved: "0", allocatable: 3000},
@@ -363,7 +372,7 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 				t.Errorf("afterwards the CPUs %q are shared and %q reserved, want %q and %q", p.After.SharedCPUs, p.After.ReservedCPUs, test.shared, test.reserved)
 			}
 			if got := p.After.AllocatableMillicores; (got == nil) != (test.allocatable == 0) || (got != nil && *got != test.allocatable) {
-				t.Errorf("afterwards %v are allocatable, want %dm", got, test.allocatable)
+				t.Errorf("afterwards %dm are allocatable, want %dm", ptr.Deref(got, 0), test.allocatable)
 			}
 			if !slices.ContainsFunc(p.Problems, func(problem Problem) bool { return strings.Contains(problem.Text+problem.Remedy, test.wantText) }) && test.wantText != "" {
 				t.Errorf("no problem has the text %q: %+v", test.wantText, p.Problems)
