@@ -397,14 +397,11 @@ SOAK       ?= 1
 SEED       ?=
 ROUND      ?=
 SOAK_STATE ?= $(OUT)/soak
-# What parts are made of, however long they are. A round needs no other binaries. The nodes' profiles
-# of their heaps have an object of each 4 KiB, and not of each 512.
-SOAK_CONTENT = scripts/content.sh $(RELEASE) soak SOAK= SEED= ROUND= SOAK_STATE= OLDER= PREVIOUS=
+# The nodes' profiles of their heaps have an object of each 4 KiB, and not of each 512.
 .PHONY: soak
 soak: build ## Run pods, restarts, and changes of pools on a node for SOAK=1 hours, and look for leaks, drift and growth
-	content="$$($(SOAK_CONTENT))"; \
 	cd test/e2e && GODEBUG=memprofilerate=4096 $(ALIKE) go test -count=1 -timeout=$$(awk 'BEGIN {print int(60 * $(SOAK)) + 30}')m -v -run=NONE -bench='^BenchmarkSoak$$' -benchtime=1x . -args $(E2E_ARGS) \
-	  -soak=$(SOAK) $(if $(SEED),-soak-seed=$(SEED)) $(if $(ROUND),-soak-round=$(ROUND)) -soak-content="$(RELEASE)-$${content::12}" -soak-state="$(abspath $(SOAK_STATE))"
+	  -soak=$(SOAK) $(if $(SEED),-soak-seed=$(SEED)) $(if $(ROUND),-soak-round=$(ROUND)) -soak-state="$(abspath $(SOAK_STATE))"
 
 ##@ Other
 

@@ -26,8 +26,6 @@ irrelevant() {
     # These are tests below cmd.
     e2e-plugin) echo "^($text|$conformance|$carry|cmd/images/|operators/|patches/openshift/|test/e2e/)" ;;
     e2e-*) echo "^($beside|$conformance|$carry|cmd/images/|patches/openshift/)" ;;
-    # What other benchmarks and the tests share with it is relevant to it.
-    soak) echo "^($text|docs/|cmd/.*_test[.]go$|operators/|build/controller-gen/|$conformance|$carry|cmd/images/|patches/openshift/|test/(workloadpartitioning|e2e/vm|e2e/internal/noise)/)" ;;
     operators-*) echo "^(${text/operators-\[a-z\]+|/}|$conformance|$carry|patches/openshift/)" ;;
     *) echo '^$' ;;
   esac
@@ -43,7 +41,7 @@ tree=$(GIT_INDEX_FILE=$index git write-tree)
 commands=$(make --no-print-directory --dry-run "RELEASE=$release" "$@" | sed "s|$PWD|.|g")
 # What runs on nodes reads nothing of a release that its commands do not name.
 named=.
-case $1 in e2e* | conformance-* | node-compare | operators-* | soak) named=$commands ;; esac
+case $1 in e2e* | conformance-* | node-compare | operators-*) named=$commands ;; esac
 content=$(
   git ls-tree -r "$tree" | named=$named awk -F '\t' -v irrelevant="$(irrelevant "$1")" '
     $2 ~ irrelevant {next}

@@ -17,9 +17,11 @@ limitations under the License.
 package e2e
 
 import (
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,11 +44,10 @@ import (
 )
 
 var (
-	soakHours   = flag.Float64("soak", 1, "hours that BenchmarkSoak takes")
-	soakSeed    = flag.Uint64("soak-seed", 0, "seed of its rounds; zero means that of its state, or a new one")
-	soakRound   = flag.Int("soak-round", -1, "the only round that it runs, without a state; a negative one means all")
-	soakContent = flag.String("soak-content", "", "what its binaries and its plan are made of; parts add up only with the same")
-	soakState   = flag.String("soak-state", "", "directory of its state; empty means one that is removed")
+	soakHours = flag.Float64("soak", 1, "hours that BenchmarkSoak takes")
+	soakSeed  = flag.Uint64("soak-seed", 0, "seed of its rounds; zero means that of its state, or a new one")
+	soakRound = flag.Int("soak-round", -1, "the only round that it runs, without a state; a negative one means all")
+	soakState = flag.String("soak-state", "", "directory of its state; empty means one that is removed")
 )
 
 // BenchmarkSoak has pods of all kinds come and go on a node for hours, while components restart, are
@@ -60,7 +61,11 @@ func BenchmarkSoak(b *testing.B) {
 			restart(b, c, pinning)
 		}
 	})
-	setup := soak.Setup{Seed: *soakSeed, Content: *soakContent, CPUs: fixture.CPUs(b, allCPUs(b)).Size()}
+	content, err := whatRuns()
+	if err != nil {
+		b.Fatal(err)
+	}
+	setup := soak.Setup{Seed: *soakSeed, Content: content, CPUs: fixture.CPUs(b, allCPUs(b)).Size()}
 	if *soakRound >= 0 {
 		if *soakSeed == 0 {
 			b.Fatal("-soak-round needs -soak-seed")
@@ -100,6 +105,38 @@ func BenchmarkSoak(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// whatRuns returns a hash of the programs of which a soak is made: this one, which has its plan, and
+// those of the node. Their builds are reproducible, so it is the same in each checkout, and a change
+// that is in none of them is no other soak.
+func whatRuns() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	programs := []string{self}
+	for _, name := range []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
+		programs = append(programs, filepath.Join(config.Bin, name))
+	}
+	for _, name := range []string{"etcd", "containerd", "containerd-shim-runc-v2", "runc", "bridge", "host-local", "loopback", "portmap"} {
+		programs = append(programs, filepath.Join(config.Tools, name))
+	}
+	hash := sha256.New()
+	for _, path := range programs {
+		if err := func() error {
+			program, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer program.Close()
+			_, err = io.Copy(hash, program)
+			return err
+		}(); err != nil {
+			return "", fmt.Errorf("hash of %s: %w", path, err)
+		}
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil)[:6]), nil
 }
 
 // loaded is when this package was, which is before the limits of go test and of package tidy begin.

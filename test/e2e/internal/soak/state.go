@@ -35,7 +35,7 @@ import (
 // it alone.
 type Setup struct {
 	Seed uint64
-	// Content is what the binaries and the plan of a round are made of, and CPUs the number of the
+	// Content is a hash of the node's programs and of the one that runs rounds, and CPUs the number of the
 	// host's.
 	Content string
 	CPUs    int
