@@ -82,6 +82,8 @@ type world struct {
 	// enabled means that the host unit is there: then the kubelet of a host that boots waits
 	// for it.
 	enabled, booting bool
+	// widened has the checkpoints by which containers got their CPUs back.
+	widened []string
 	// wrote is the checkpoint that the kubelet wrote last under the policy from, since the host
 	// booted.
 	wrote string
@@ -314,10 +316,15 @@ func (w *world) execute(e *Executor) (result *operation.Result, err error, dead 
 
 func (w *world) executor(refused error) *Executor {
 	return &Executor{
-		driver:   func(context.Context, operation.Driver, *Plan) (driver, error) { return planned{w, refused}, nil },
-		disk:     w,
-		probe:    w.probe,
-		widen:    func(context.Context, *Plan, *File) (string, error) { return "widened", nil },
+		driver: func(context.Context, operation.Driver, *Plan) (driver, error) { return planned{w, refused}, nil },
+		disk:   w,
+		probe:  w.probe,
+		widen: func(_ context.Context, _ *Plan, checkpoint *File) (string, error) {
+			if checkpoint != nil {
+				w.widened = append(w.widened, string(checkpoint.Content))
+			}
+			return "widened", nil
+		},
 		ready:    w.ready,
 		cleanUp:  func(context.Context) error { w.call(nil, func() { w.enabled = false }); return nil },
 		interval: 500 * time.Millisecond, stable: time.Second,
@@ -433,6 +440,44 @@ func TestASwitchEndsAsTheKubeletDoes(t *testing.T) {
 				w.check(s, result)
 				if rolledBack := result.Outcome == operation.RolledBack && result.Step == "healthy"; rolledBack != (result.KubeletError != "") {
 					t.Errorf("the kubelet's own error is %q", result.KubeletError)
+				}
+			})
+		})
+	}
+}
+
+// A kubelet that has run under the policy static has confined containers, and the policy none would leave
+// them so.
+func TestARollBackFromStaticGivesContainersTheirCPUsBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		scene scene
+		want  []string
+	}{
+		"it ran for a while": {scene{from: operation.None, to: operation.Static, want: operation.RolledBack}, []string{checkpointOf(operation.Static, "kubelet-2")}},
+		"it never ran":       {scene{from: operation.None, to: operation.Static, broken: operation.Static, want: operation.RolledBack}, nil},
+		"a switch to none":   {scene{from: operation.Static, to: operation.None, configured: true, sick: operation.None, want: operation.RolledBack}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := test.scene.world(t, 1)
+				e := w.executor(nil)
+				if test.scene.broken == "" && test.scene.sick == "" {
+					// It writes its checkpoint, and is not healthy for long enough.
+					e.stable = time.Hour
+					back := false
+					e.probe = func(ctx context.Context, url string) error {
+						if w.started > 2 && !back {
+							back, e.stable = true, time.Second
+						}
+						return w.probe(ctx, url)
+					}
+				}
+				result, err, _ := w.execute(e)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if result.Outcome != test.scene.want || !slices.Equal(w.widened, test.want) {
+					t.Errorf("the result is %+v, and containers were widened by %q, want %q", result, w.widened, test.want)
 				}
 			})
 		})

@@ -81,6 +81,9 @@ type Journal struct {
 	Stopped time.Time `json:"stopped,omitzero"`
 	// Before is there once Stop has been done: nothing is changed without it.
 	Before *Before `json:"before,omitempty"`
+	// After is the checkpoint that the kubelet has written under the policy static, once it was stopped
+	// to go back; nil if there is none.
+	After *File `json:"after,omitempty"`
 	// Failure is why the operation goes back, or has failed.
 	Failure *Failure `json:"failure,omitempty"`
 	// Note is what to know of a success.

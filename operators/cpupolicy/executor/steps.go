@@ -72,18 +72,46 @@ func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, e
 			j.Note, err = e.widen(ctx, j.Plan, j.Before.Checkpoint)
 		}
 	case StopAgain:
-		err = stop(ctx, driver, j.stopLimit())
+		if err = stop(ctx, driver, j.stopLimit()); err == nil {
+			j.After = e.writtenUnderStatic(j)
+		}
 	case Restore:
 		if j.Before != nil {
 			err = errors.Join(restore(e.disk, j.Plan.DropIn, j.Before.DropIn), restore(e.disk, j.Plan.Checkpoint, j.Before.Checkpoint))
 		}
 	case HealthyAgain:
-		err = e.healthy(ctx, driver, j.Plan, 0)
+		if err = e.healthy(ctx, driver, j.Plan, 0); err == nil && j.After != nil {
+			j = e.widenAgain(ctx, j)
+		}
 	}
 	if err != nil {
 		return j, err
 	}
 	return j.done(), nil
+}
+
+// writtenUnderStatic returns the checkpoint of a kubelet that has run under the policy static, before it is
+// replaced; nil if there is none.
+func (e *Executor) writtenUnderStatic(j Journal) *File {
+	if j.Request.Policy != operation.Static {
+		return nil
+	}
+	file, err := e.disk.read(j.Plan.Checkpoint)
+	if err == nil && file != nil && kubeletstate.ParseCheckpoint(file.Content).Policy == string(operation.Static) {
+		return file
+	}
+	return j.After // of an attempt that has restored the checkpoint already
+}
+
+// widenAgain does after a roll-back from the policy static what Widen does after a switch from it: the
+// policy none leaves containers what they have. A failure is noted, and ends nothing.
+func (e *Executor) widenAgain(ctx context.Context, j Journal) Journal {
+	if _, err := e.widen(ctx, j.Plan, j.After); err != nil {
+		failure := *j.Failure
+		failure.Message += "; " + err.Error()
+		j.Failure = &failure
+	}
+	return j
 }
 
 // probeBefore returns an error unless the kubelet is healthy: nobody could tell whether the switch
