@@ -163,6 +163,9 @@ func run(ctx context.Context, root string, request operation.Request) (*operatio
 		return nil, err
 	}
 	h, err := executor.OpenHost(root)
+	if err != nil && executor.MayBeUnderWay(root, request.ID) {
+		return nil, fmt.Errorf("operation %s may be under way: %w", request.ID, err)
+	}
 	if err != nil {
 		return &operation.Result{ID: request.ID, Outcome: operation.Failed, Step: operation.StepValidate, Message: err.Error()}, nil
 	}

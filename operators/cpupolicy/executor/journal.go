@@ -257,6 +257,11 @@ func (j Journal) whole() bool {
 	return true
 }
 
+// underWay reports whether the operation of an id has begun to change the host, and has no result.
+func (j *Journal) underWay(id string) bool {
+	return j != nil && j.Request.ID == id && j.Result == nil && j.Step != Validate && j.Step != Report
+}
+
 // stopLimit is how long a kubelet may take to stop before it is killed.
 func (j Journal) stopLimit() time.Duration {
 	return j.Request.Limits.WithDefaults().RollBack.Duration / 3

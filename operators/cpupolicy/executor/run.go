@@ -166,6 +166,9 @@ func (h *Host) Run(ctx context.Context, request operation.Request, agent string)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil:
+			if MayBeUnderWay(string(h.disk), request.ID) {
+				return nil, fmt.Errorf("operation %s may be under way: %w", request.ID, err)
+			}
 			// Nothing has been begun.
 			return &operation.Result{ID: request.ID, Outcome: operation.Failed, Step: operation.StepValidate, Message: err.Error()}, nil
 		}
@@ -188,6 +191,13 @@ func (h *Host) Run(ctx context.Context, request operation.Request, agent string)
 	}
 }
 
+// MayBeUnderWay reports whether an operation has begun to change the host below a directory and has no
+// result, or nobody can say. What keeps a process from it then is not how it has ended.
+func MayBeUnderWay(root, id string) bool {
+	j, err := load(hostDisk(filepath.Clean(root)))
+	return err != nil || j.underWay(id)
+}
+
 // begin returns the journal with the requested operation, which may have ended, or that of another
 // one that must be finished first.
 func (h host) begin(ctx context.Context, request operation.Request) (*Journal, error) {
@@ -202,7 +212,7 @@ func (h host) begin(ctx context.Context, request operation.Request) (*Journal, e
 		case j == nil:
 		case j.result(request.ID) != nil:
 			return j, nil
-		case j.Request.ID == request.ID && j.Request != request:
+		case j.Request.ID == request.ID && j.Request != request && (j.Step == Validate || j.Request.Policy != request.Policy):
 			return nil, fmt.Errorf("operation %s has another request in the journal: %+v", request.ID, j.Request)
 		case j.Request.ID == request.ID, j.Result == nil && j.Step != Validate:
 			return j, nil

@@ -231,6 +231,33 @@ func TestARequestThatCannotBeginIsRefused(t *testing.T) {
 	}
 }
 
+// A Job that is created again may have other limits than the first one, by a configuration that has
+// changed. While the kubelet is down nobody may believe that nothing was changed.
+func TestARequestOfWhatIsUnderWayIsNoRefusal(t *testing.T) {
+	h := newTestHost(t)
+	host := h.open()
+	if err := host.makeDirectory(); err != nil {
+		t.Fatal(err)
+	}
+	begun := requestOf("op", operation.Static)
+	if err := store(host.disk, Journal{Request: begun, Step: Healthy, Plan: &Plan{}}); err != nil {
+		t.Fatal(err)
+	}
+	again := begun
+	again.Limits.Total.Duration = begun.Limits.WithDefaults().Total.Duration - time.Second
+	if j, err := host.begin(t.Context(), again); err != nil || j.Step != Healthy || j.Request != begun {
+		t.Errorf("it finds %+v (%v), want what is under way", j, err)
+	}
+	again.Policy = operation.None
+	if result, err := host.Run(quiet(t), again, h.program()); err == nil || !strings.Contains(err.Error(), "operation op may be under way") {
+		t.Errorf("the result is %+v (%v), want none", result, err)
+	}
+	h.write(journalFile, "{")
+	if result, err := host.Run(quiet(t), begun, h.program()); err == nil || !strings.Contains(err.Error(), "may be under way") {
+		t.Errorf("with a damaged journal the result is %+v (%v), want none", result, err)
+	}
+}
+
 func TestAnOperationThatHasBegunIsFinishedBeforeAnother(t *testing.T) {
 	h := newTestHost(t)
 	h.useCommands()
