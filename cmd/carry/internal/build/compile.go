@@ -86,7 +86,7 @@ func toolchain(ctx context.Context, t *tree.Tree, exact bool) ([]string, error) 
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if exact {
-			return nil, fmt.Errorf("Go %s, which upstream released with, cannot be had (%s); FORCE_HOST_GO=y builds with the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
+			return nil, fmt.Errorf("the Go version %s, which upstream released with, cannot be had (%s); FORCE_HOST_GO=y builds with the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		}
 		t.Say("Go %s, which upstream released with, cannot be had (%s); using the installed one", strings.TrimSpace(string(data)), git.FirstLine(string(out)))
 		return []string{"GOTOOLCHAIN=local", "FORCE_HOST_GO=y"}, nil
