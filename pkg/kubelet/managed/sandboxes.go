@@ -18,6 +18,7 @@ package managed
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 	"workload.openshift.io/partition"
 )
 
@@ -26,6 +27,9 @@ import (
 // kernel such as gVisor's, which is one process for all containers and ignores their cpusets. Either is
 // in the cgroup of the pod. So an ordinary pod's is confined, too. This needs cgroup v2, on which the
 // kernel intersects a cgroup's cpuset with its parent's.
+//
+// Guaranteed pods are left alone under the policy static. They are in no class, so what CRI-O keeps on the
+// pool in such a pod, its sandbox and its monitor, would be spread over CPUs that others hold exclusively.
 //
 // A runtime with virtual machines also sizes the machine by the cpusets of its containers, so a cpuset on
 // a container that asked for none makes the machine grow: such containers get none. Under the policy
@@ -50,6 +54,9 @@ func byPodCgroup(pod *v1.Pod) bool {
 // isOrdinarySandbox reports whether ordinarySandbox stands for the pod.
 func (n *node) isOrdinarySandbox(pod *v1.Pod) bool {
 	if n == nil || n.Pooled.IsEmpty() || pod.Spec.RuntimeClassName == nil || !host.podCgroups || hierarchy().v1 {
+		return false
+	}
+	if host.static && qos.GetPodQOS(pod) == v1.PodQOSGuaranteed {
 		return false
 	}
 	_, confined := n.pool(pod)

@@ -41,6 +41,12 @@ func TestVirtualMachinesArePlacedByTheirPodsCgroup(t *testing.T) {
 		change(&pod.Spec)
 		return pod
 	}
+	guaranteed := func(spec *v1.PodSpec) {
+		list := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse("1Gi")}
+		for i := range spec.Containers {
+			spec.Containers[i].Resources = v1.ResourceRequirements{Requests: list, Limits: list}
+		}
+	}
 	typeWithoutCPUs := partition.Pools{"management": cpuset.New(), "other": cpuset.New(0, 1)}
 	for name, test := range map[string]struct {
 		pod               *v1.Pod
@@ -58,6 +64,8 @@ func TestVirtualMachinesArePlacedByTheirPodsCgroup(t *testing.T) {
 		"v1: ordinary, as all others":                            {pod: vm(ordinaryPod()), v1: true, container: "2-3"},
 		"policy static: partitioned, as all others":              {pod: vm(partitionedPod()), static: true, container: "0-1", wantPod: "0-1"},
 		"policy static: ordinary, on what the CPU manager chose": {pod: vm(ordinaryPod()), static: true, chosen: "2", container: "2", wantPod: "2-3"},
+		"policy static: guaranteed, as upstream makes it":        {pod: without(guaranteed), static: true, chosen: "2", container: "2"},
+		"guaranteed":                                             {pod: without(guaranteed), wantPod: "2-3"},
 		"pods have no cgroups of their own":                      {pod: vm(ordinaryPod()), noQOS: true, container: "2-3"},
 		"a RuntimeClass without an overhead, such as gVisor's":   {pod: without(func(spec *v1.PodSpec) { spec.Overhead = nil }), container: "2-3", wantPod: "2-3"},
 		"v1: a RuntimeClass without an overhead":                 {pod: without(func(spec *v1.PodSpec) { spec.Overhead = nil }), v1: true, container: "2-3"},
