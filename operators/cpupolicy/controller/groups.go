@@ -242,9 +242,9 @@ func unavailableOthers(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node)
 	return n
 }
 
-// unavailableBeside counts the nodes that are unavailable, or about to be, and do not hold the group's
+// unavailableBeside names the nodes that are unavailable, or about to be, and do not hold the group's
 // lock: one that waits for its switch and died meanwhile, and what a person or another companion does.
-func unavailableBeside(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (n int) {
+func unavailableBeside(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (names []string) {
 	for _, node := range members {
 		status, _, _ := cpupolicy.ReadStatus(node.Annotations)
 		claim, err := nodegroup.ClaimOf(node)
@@ -252,10 +252,10 @@ func unavailableBeside(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node)
 		switch {
 		case claimed && claim.Owner == Name && claim.Operation == status.ID && status.Group == group.Name:
 		case unavailable(node), status.State == cpupolicy.Running, claimed && claim.Owner != Name:
-			n++
+			names = append(names, node.Name)
 		}
 	}
-	return n
+	return names
 }
 
 func limitOf(group *v1alpha1.CPUManagerPolicy, nodes int) (int, error) {
@@ -266,6 +266,19 @@ func limitOf(group *v1alpha1.CPUManagerPolicy, nodes int) (int, error) {
 type groupLock struct {
 	lock  rollout.Lock
 	waits string
+	// down are the nodes that unavailableBeside names, and most is how many may be.
+	down []string
+	most int
+}
+
+// waitsFor returns why a node may not begin now; empty if it may. That it is down itself keeps others, and
+// not itself: somebody must find out, and say so.
+func (l groupLock) waitsFor(name string) string {
+	others := slices.DeleteFunc(slices.Clone(l.down), func(down string) bool { return down == name })
+	if l.waits == "" && l.most > 0 && len(others) >= l.most {
+		return fmt.Sprintf("%d nodes of its group are unavailable", len(others))
+	}
+	return l.waits
 }
 
 // groupLocks are those of one look: each is made once, and only if it is needed.
@@ -305,11 +318,8 @@ func newGroupLock(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) grou
 	if companion.Paused(group) {
 		l.waits = "its group is paused"
 	}
-	others := unavailableBeside(group, members)
-	if others >= most {
-		l.waits = fmt.Sprintf("%d nodes of its group are unavailable", others)
-	}
-	l.lock.Max = max(1, most-others)
+	l.down, l.most = unavailableBeside(group, members), most
+	l.lock.Max = max(1, most-len(l.down))
 	return l
 }
 

@@ -251,13 +251,19 @@ func TestTheLockOfAGroupAllowsForWhatElseIsDown(t *testing.T) {
 	}{
 		"all are there":                            {1, []*corev1.Node{node("a", requested("a1"), "", "", true), node("b", "", "", "", true)}, 1, false},
 		"a person's switch is under way":           {1, []*corev1.Node{node("a", running, Name, "p1", true), node("b", requested("b1"), "", "", true)}, 1, true},
+		"the only one that may be down has died":   {1, []*corev1.Node{node("a", requested("a1"), "", "", false), node("b", requested("b1"), "", "", true)}, 1, true},
 		"one that waits for its switch has died":   {2, []*corev1.Node{node("a", requested("a1"), "", "", false), node("b", requested("b1"), "", "", true), node("c", "", "", "", false)}, 1, true},
 		"one of the group's own is being switched": {2, []*corev1.Node{node("a", `{"status":"running","policy":"static","id":"a1","group":"g"}`, Name, "a1", false), node("b", requested("b1"), "", "", true)}, 2, false},
 		"another companion has one":                {2, []*corev1.Node{node("a", "", "tuning", "t1", true), node("b", requested("b1"), "", "", true)}, 1, false},
 	} {
 		group := &v1alpha1.CPUManagerPolicy{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: v1alpha1.CPUManagerPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(int32(test.most)))}}
-		if l := newGroupLock(group, test.members); l.lock.Max != test.max || (l.waits != "") != test.waits {
-			t.Errorf("%s: the lock has room for %d, and %q; want %d, and a reason: %t", name, l.lock.Max, l.waits, test.max, test.waits)
+		l := newGroupLock(group, test.members)
+		if waits := l.waitsFor("b"); l.lock.Max != test.max || (waits != "") != test.waits {
+			t.Errorf("%s: the lock has room for %d, and %q; want %d, and a reason: %t", name, l.lock.Max, waits, test.max, test.waits)
+		}
+		// What is down itself is looked at, or nobody would say so.
+		if unavailable(test.members[0]) && len(l.down) == 1 && l.waitsFor(l.down[0]) != "" {
+			t.Errorf("%s: %s waits for itself", name, l.down[0])
 		}
 	}
 }

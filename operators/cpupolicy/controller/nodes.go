@@ -261,7 +261,7 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	}
 	group, of := locks.of(status.Group)
 	if group != nil {
-		n.Locks, n.Waits = append(n.Locks, of.lock), of.waits
+		n.Locks, n.Waits = append(n.Locks, of.lock), of.waitsFor(name)
 		switch {
 		case cpupolicy.Policy(group.Spec.Policy) != status.Policy:
 			n.Refused = fmt.Sprintf("the CPUManagerPolicy %s asks for the policy %s now", group.Name, group.Spec.Policy)

@@ -91,8 +91,8 @@ func restore(d disk, path string, had *File) error {
 	}
 	// What an attempt has left, and what a power cut could still bring back.
 	if left, err := d.read(temporaryOf(path)); err != nil || left != nil {
-		if err := d.remove(temporaryOf(path)); err != nil {
-			return err
+		if err := d.remove(temporaryOf(path)); err != nil && !errors.Is(err, unix.EROFS) {
+			return err // nobody reads it, if it must stay
 		}
 	}
 	err = d.sync(filepath.Dir(path))

@@ -213,7 +213,8 @@ func (h host) checkCPUs(ctx context.Context, policy operation.Policy, d *draft) 
 	if policy == operation.None && checkpoint != nil && len(checkpoint.Assignments) > 0 {
 		holders, err := h.exclusiveHolders(ctx, d.Runtime, checkpoint)
 		if err != nil {
-			return fmt.Errorf("%s has exclusive CPUs, and %s: %w", d.Checkpoint, operation.NobodySays, err)
+			// On one line, as every refusal: see operation.WithoutHolders.
+			return fmt.Errorf("%s has exclusive CPUs, and %s: %s", d.Checkpoint, operation.NobodySays, strings.Join(strings.Fields(err.Error()), " "))
 		}
 		for _, holder := range holders {
 			d.refuse(fmt.Errorf("%s; %s", holder, operation.MigrateFirst))
