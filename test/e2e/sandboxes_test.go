@@ -48,10 +48,7 @@ func TestVirtualMachinesAreConfinedByTheirPodsCgroup(t *testing.T) {
 		return p
 	}
 	all := fixture.CPUs(t, allCPUs(t))
-	offPool := all
-	if !host.CgroupV1() {
-		offPool = all.Difference(cpuset.New(0))
-	}
+	offPool := ofOrdinarySandboxes(all)
 	machines := virtualMachines{proxy: proxy}
 	restart(t, c, "")
 	namespace := fixture.Namespace(t, c.Client, "management")
@@ -114,10 +111,7 @@ func TestPodsOfARuntimeClassAreConfinedByTheirPodsCgroup(t *testing.T) {
 	c := partitioned(t)
 	class := runtimeClass(t, c, nil)
 	all := fixture.CPUs(t, allCPUs(t))
-	offPool := all
-	if !host.CgroupV1() {
-		offPool = all.Difference(cpuset.New(0))
-	}
+	offPool := ofOrdinarySandboxes(all)
 	namespace := fixture.Namespace(t, c.Client, "management")
 	of := func(p *v1.Pod) *v1.Pod {
 		p.Spec.RuntimeClassName = &class
@@ -138,6 +132,15 @@ func TestPodsOfARuntimeClassAreConfinedByTheirPodsCgroup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ofOrdinarySandboxes returns the CPUs of the cgroup of an ordinary pod with a RuntimeClass, beside the
+// pool of the shared node. all are those of the host.
+func ofOrdinarySandboxes(all cpuset.CPUSet) cpuset.CPUSet {
+	if host.CgroupV1() {
+		return all
+	}
+	return all.Difference(cpuset.New(0))
 }
 
 // runtimeClass creates a RuntimeClass of the ordinary runtime, and returns its name.

@@ -232,26 +232,35 @@ func unavailable(node *corev1.Node) bool { return !cpupolicy.IsReady(node) || no
 // companion that is under way, or one of this group that still has the node: that holds the group's lock.
 func unavailableOthers(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (n int) {
 	for _, node := range members {
-		status, _, _ := cpupolicy.ReadStatus(node.Annotations)
-		claim, err := nodegroup.ClaimOf(node)
-		holds := err == nil && claim.Owner == Name && claim.Operation == status.ID && status.Group == group.Name
-		if unavailable(node) && !status.UnderWay() && !holds {
+		status, claim := statusAndClaim(node)
+		if unavailable(node) && !status.UnderWay() && !holdsLock(group, status, claim) {
 			n++
 		}
 	}
 	return n
 }
 
+// statusAndClaim are zero if they cannot be read.
+func statusAndClaim(node *corev1.Node) (status cpupolicy.Status, claim nodegroup.Claim) {
+	status, _, _ = cpupolicy.ReadStatus(node.Annotations)
+	if c, err := nodegroup.ClaimOf(node); err == nil {
+		claim = c
+	}
+	return status, claim
+}
+
+// holdsLock reports whether the operation that has a node was begun under the group's lock.
+func holdsLock(group *v1alpha1.CPUManagerPolicy, status cpupolicy.Status, claim nodegroup.Claim) bool {
+	return claim.Owner == Name && claim.Operation == status.ID && status.Group == group.Name
+}
+
 // unavailableBeside names the nodes that are unavailable, or about to be, and do not hold the group's
 // lock: one that waits for its switch and died meanwhile, and what a person or another companion does.
 func unavailableBeside(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (names []string) {
 	for _, node := range members {
-		status, _, _ := cpupolicy.ReadStatus(node.Annotations)
-		claim, err := nodegroup.ClaimOf(node)
-		claimed := err == nil && claim != (nodegroup.Claim{})
-		switch {
-		case claimed && claim.Owner == Name && claim.Operation == status.ID && status.Group == group.Name:
-		case unavailable(node), status.State == cpupolicy.Running, claimed && claim.Owner != Name:
+		status, claim := statusAndClaim(node)
+		foreign := claim.Owner != "" && claim.Owner != Name
+		if !holdsLock(group, status, claim) && (unavailable(node) || status.State == cpupolicy.Running || foreign) {
 			names = append(names, node.Name)
 		}
 	}

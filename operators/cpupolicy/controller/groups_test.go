@@ -227,7 +227,7 @@ func TestUnavailableNodesOfAGroupCount(t *testing.T) {
 	}
 }
 
-// No more nodes of a group are down at once than it allows, whoever took them down.
+// A group never has more nodes down than it allows, whoever took them down.
 func TestTheLockOfAGroupAllowsForWhatElseIsDown(t *testing.T) {
 	node := func(name, status, owner, id string, ready bool) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{cpupolicy.StatusAnnotation: status}}}

@@ -39,10 +39,7 @@ func (h host) planDropIn(ctx context.Context, k *kubelet, policy operation.Polic
 		return slices.ContainsFunc(operation.Policies(), func(policy operation.Policy) bool { return string(content) == kubeletDropIn(policy) })
 	}}
 	d.Unit, d.DropIn, d.Content = unit, filepath.Join(k.flags.configDir, dropInName+".conf"), kubeletDropIn(policy)
-	d.next, d.nextFrom = "none", "by default"
-	if k.config.CPUManagerPolicy != "" {
-		d.next, d.nextFrom = k.config.CPUManagerPolicy, k.config.places[policyField].String()
-	}
+	d.next, d.nextFrom = k.config.policy()
 	if k.flags.policy != "" {
 		d.next, d.nextFrom = k.flags.policy, "by a flag"
 		d.refuse(fmt.Errorf("%s: the flag --%s=%s goes before every drop-in; remove it, and restart the kubelet", h.flagPlace(k, policyFlag), policyFlag, k.flags.policy))

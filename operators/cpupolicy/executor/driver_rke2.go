@@ -187,11 +187,9 @@ func (h host) planRKE2(ctx context.Context, k *kubelet, args []rke2Arg, policy o
 		}
 	}
 	next := effective(args)
-	d.next, d.nextFrom = "none", "by default"
+	d.next, d.nextFrom = k.config.policy()
 	if arg := next[policyFlag]; arg.value != "" {
 		d.next, d.nextFrom = arg.value, arg.place.String()
-	} else if k.config.CPUManagerPolicy != "" {
-		d.next, d.nextFrom = k.config.CPUManagerPolicy, k.config.places[policyField].String()
 	}
 	h.configure(k, next)
 	if policy == operation.None {

@@ -38,6 +38,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kubelet/config/v1beta1"
 	sigsyaml "sigs.k8s.io/yaml"
+	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 // flags are those of a kubelet's command line that matter here. Each goes before the configuration
@@ -98,6 +99,14 @@ type configuration struct {
 	files []configFile
 	// places has the last place of each top-level field.
 	places map[string]place
+}
+
+// policy returns the CPU manager policy of the configuration, and where it is from.
+func (c *configuration) policy() (policy, from string) {
+	if c.CPUManagerPolicy == "" {
+		return string(operation.None), "by default"
+	}
+	return c.CPUManagerPolicy, c.places[policyField].String()
 }
 
 // configFile is the base file, or a drop-in.
