@@ -99,7 +99,29 @@ func startCluster(t testing.TB) *cluster {
 		<-done
 	})
 	c.start()
+	c.awaitWebhooks()
 	return c
+}
+
+// awaitWebhooks waits until kube-apiserver can call the webhooks of a replica: it learns of their CA
+// after the replica has written that, and their installation began without one.
+func (c *cluster) awaitWebhooks() {
+	c.t.Helper()
+	const name = "asked-for-nothing"
+	if err := c.Client.Create(c.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.eventually(func() error {
+		// A refusal is an answer, too.
+		if err := (&user{Client: c.Client}).ask(name, requested, client.DryRunAll); apierrors.IsInternalError(err) {
+			return err
+		}
+		return nil
+	})
+	if err := c.Client.Delete(c.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.cleanUp(c.t)
 }
 
 // in returns the cluster for a part of its test, whose nodes, Jobs and pods go with the part.
