@@ -19,7 +19,6 @@ package companiontest
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -141,14 +140,11 @@ func (i *Installed) Configuration(t testing.TB) *configv1alpha1.ControllerConfig
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := range i.ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		i.ports[at] = listener.Addr().(*net.TCPAddr).Port
-		listener.Close()
+	ports, err := testenv.FreePorts(len(i.ports))
+	if err != nil {
+		t.Fatal(err)
 	}
+	i.ports = [len(i.ports)]int(ports)
 	config.Webhook.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[0])
 	config.Metrics.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[1])
 	config.Health.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[2])

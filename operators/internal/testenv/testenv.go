@@ -27,12 +27,17 @@ limitations under the License.
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -183,6 +188,14 @@ func start() (*ControlPlane, error) {
 			return nil, err
 		}
 	}
+	// envtest's own are of those that the kernel gives to connections meanwhile.
+	ports, err := FreePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	apiServer.SecureServing.Address, apiServer.SecureServing.Port = "127.0.0.1", strconv.Itoa(ports[0])
+	etcdServer.URL = &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", ports[1])}
+	etcdServer.Configure().Set("listen-peer-urls", fmt.Sprintf("http://127.0.0.1:%d", ports[2]))
 	apiServer.CertDir, etcdServer.DataDir = filepath.Join(dir, "kube-apiserver"), filepath.Join(dir, "etcd")
 	if err := os.Mkdir(apiServer.CertDir, 0o700); err != nil {
 		return nil, err
@@ -229,6 +242,29 @@ func start() (*ControlPlane, error) {
 // AuditLog is a file with what ServiceAccounts have done, one event of audit.k8s.io/v1 a line.
 func (c *ControlPlane) AuditLog() string {
 	return filepath.Join(c.dir, "audit.log")
+}
+
+// FreePorts returns TCP ports of 127.0.0.1 on which nobody listens. No connection takes one before the
+// process that it is for: they are below those that Linux gives to connections by default, and below
+// those of Services (--service-node-port-range of kube-apiserver).
+func FreePorts(n int) ([]int, error) {
+	const first, last = 20000, 29999
+	var ports []int
+	for _, at := range rand.Perm(last - first + 1) {
+		if len(ports) == n {
+			return ports, nil
+		}
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+at))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		listener.Close()
+		ports = append(ports, first+at)
+	}
+	return nil, fmt.Errorf("fewer than %d of the ports %d to %d are free", n, first, last)
 }
 
 // mortal returns a program that is another one, and that the kernel kills when its parent ends:
