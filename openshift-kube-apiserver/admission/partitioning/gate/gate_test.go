@@ -108,11 +108,15 @@ func TestAsk(t *testing.T) {
 		"a cache with other types only":    {cached: one(allows("other")), live: one(allows("other")), want: partition.ReasonNamespaceOtherTypes, ofCache: partition.ReasonNamespaceOtherTypes, reads: 1},
 		"a namespace that is new":          {live: one(allows("management")), unknown: true, reads: 1},
 		"a namespace that is nowhere":      {unknown: true, reads: 1, status: apierrors.IsNotFound},
-		"a type that is not active is all": {cached: one(allows("infra")), live: one(nil), want: partition.ReasonTypeInactive, ofCache: partition.ReasonTypeInactive},
+		"a type that is not active is all": {cached: one(allows("infra")), live: one(nil), want: partition.ReasonTypeInactive, ofCache: partition.ReasonTypeInactive, reads: 1},
+		"a latch of another type": {cached: one(allows("infra")), live: []*v1.Namespace{namespace("kube-system", map[string]string{partition.EnabledAnnotation: "other"})},
+			want: partition.ReasonTypeInactive, ofCache: partition.ReasonTypeInactive, reads: 1},
+		"a latch that the cache does not have": {cached: one(allows("infra")), live: []*v1.Namespace{namespace("kube-system", map[string]string{partition.EnabledAnnotation: "infra,other"})},
+			ofCache: partition.ReasonTypeInactive, reads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			workloadType := "management"
-			if test.want == partition.ReasonTypeInactive {
+			if test.ofCache == partition.ReasonTypeInactive {
 				workloadType = "infra"
 			}
 			g, client := build(t, cluster{active: "management", synced: true}, true, test.cached, test.live)
