@@ -129,6 +129,60 @@ func TestQuotasCountCores(t *testing.T) {
 	}
 }
 
+// A LimitRange of cores makes no partitioned pod of one that does not ask, and bounds those that do.
+func TestALimitRangeOfCoresTakesNobodysCPU(t *testing.T) {
+	in(t)
+	c := apiServer(t)
+	reportingNode(t, c, "reporting", "management")
+	namespace := fixture.Namespace(t, c.Client, "management")
+	awaitActive(t, creating(t, c, namespace), true)
+	guaranteed := fixture.Pod("guaranteed", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=400m memory=16Mi"))
+	small, large := fixture.Pod("small", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")), fixture.Pod("large", asks, fixture.Container("c", "true", "cpu=900m memory=16Mi", ""))
+	check := func(p *v1.Pod, wantCPU, wantCores string) {
+		t.Helper()
+		p, _, err := send(t, namespace, p, "dry run")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		requests := p.Spec.Containers[0].Resources.Requests
+		if of := requests[cores]; requests.Cpu().String() != wantCPU || of.String() != wantCores {
+			t.Errorf("pod %s requests %v, want cpu %s and cores %s", p.Name, requests, wantCPU, wantCores)
+		}
+	}
+	inForce := func(accepts bool) {
+		t.Helper()
+		waitFor(t, 20*time.Second, "the LimitRange is in force", func() error {
+			if _, _, err := send(t, namespace, large.DeepCopy(), "dry run"); (err == nil) != accepts {
+				return fmt.Errorf("a pod with 900 cores got %v", err)
+			}
+			return nil
+		})
+	}
+	constrain(t, c, namespace, &v1.LimitRangeItem{Max: fixture.Resources(string(cores) + "=500")}, nil)
+	inForce(false)
+	check(small, "0", "400")
+	if _, _, err := send(t, namespace, guaranteed.DeepCopy(), "dry run"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "No limit is specified") {
+		t.Errorf("a pod without cores got %v, want upstream's 403", err)
+	}
+	if err := c.Client.CoreV1().LimitRanges(namespace).Delete(t.Context(), "of-cpu", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	inForce(true)
+	constrain(t, c, namespace, &v1.LimitRangeItem{Default: fixture.Resources(string(cores) + "=100")}, nil)
+	idle := fixture.Pod("idle", asks, fixture.Container("c", "true", "memory=16Mi", ""))
+	waitFor(t, 20*time.Second, "the default is in force", func() error {
+		p, _, err := send(t, namespace, idle.DeepCopy(), "dry run")
+		if of := p.Spec.Containers[0].Resources.Requests[cores]; err == nil && of.Value() != 100 {
+			err = fmt.Errorf("it requests %v", p.Spec.Containers[0].Resources.Requests)
+		}
+		return err
+	})
+	check(guaranteed, "400m", "0")
+	check(small, "0", "400")
+	check(large, "0", "900")
+}
+
 // constrain gives a namespace a LimitRange or a ResourceQuota, of the name of-cpu. Either may
 // be nil.
 func constrain(t *testing.T, c *host.Cluster, namespace string, limits *v1.LimitRangeItem, quota *v1.ResourceQuotaSpec) {

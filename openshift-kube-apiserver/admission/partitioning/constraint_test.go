@@ -17,10 +17,12 @@ limitations under the License.
 package partitioning
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,8 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 	"workload.openshift.io/partition/partitiontest"
@@ -139,6 +143,81 @@ func TestConstraintsOfTheNamespaceAreKept(t *testing.T) {
 				t.Errorf("of the template was told %q, want %q", got, test.refuses)
 			}
 			expectMirror(t, p, test.refuses == "")
+		})
+	}
+}
+
+// LimitRanger gives cores to each container that has none. They count only for those that ask, and name no cpu.
+func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
+	amount := func(text string) v1.ResourceList {
+		return v1.ResourceList{"management.workload.openshift.io/cores": resource.MustParse(text)}
+	}
+	cpu := func(request, limit string) core.ResourceRequirements {
+		of := func(text string) core.ResourceList {
+			list := core.ResourceList{core.ResourceMemory: resource.MustParse("1Gi")}
+			if text != "" {
+				list[core.ResourceCPU] = resource.MustParse(text)
+			}
+			return list
+		}
+		return core.ResourceRequirements{Requests: of(request), Limits: of(limit)}
+	}
+	asks := map[string]string{managementTarget: ""}
+	for name, test := range map[string]struct {
+		item        v1.LimitRangeItem
+		annotations map[string]string
+		resources   core.ResourceRequirements
+		// cores are those of the pod in the end, and value its resources annotation; without cores it keeps its
+		// resources.
+		cores, value string
+		// refused is part of what upstream says of the pod in the end.
+		refused string
+	}{
+		"asks, a maximum":          {v1.LimitRangeItem{Max: amount("500")}, asks, cpu("400m", ""), "400", `{"cpushares":400}`, ""},
+		"asks for more":            {v1.LimitRangeItem{Max: amount("500")}, asks, cpu("900m", ""), "900", `{"cpushares":900}`, "maximum management.workload.openshift.io/cores usage per Container is 500, but limit is 900"},
+		"asks with a limit":        {v1.LimitRangeItem{Default: amount("100")}, asks, cpu("2", "3"), "2k", `{"cpushares":2000,"cpulimit":3000}`, ""},
+		"asks and names no cpu":    {v1.LimitRangeItem{Default: amount("100")}, asks, cpu("", ""), "100", `{"cpushares":100}`, ""},
+		"does not ask, Guaranteed": {v1.LimitRangeItem{Default: amount("100")}, nil, cpu("4", "4"), "", "", ""},
+		"does not ask, no cpu":     {v1.LimitRangeItem{Default: amount("100")}, nil, core.ResourceRequirements{}, "", "", ""},
+		"is skipped":               {v1.LimitRangeItem{Default: amount("100")}, asks, cpu("4", "4"), "", "", ""},
+		"does not ask, a maximum":  {v1.LimitRangeItem{Max: amount("500")}, nil, cpu("4", "4"), "", "", "maximum management.workload.openshift.io/cores usage per Container is 500.  No limit is specified"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := limitRange(test.item)
+			corev1.SetObjectDefaults_LimitRange(object)
+			p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), object)
+			partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
+			limits := func(pod *core.Pod) {
+				if err := limitranger.PodMutateLimitFunc(object, pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pod := newPod(maps.Clone(test.annotations))
+			pod.Spec.Containers[0].Resources = *test.resources.DeepCopy()
+			limits(pod)
+			// LimitRanger runs again as well.
+			if _, err := createAs(t, p, pod, "open", nil, limits); err != nil {
+				t.Fatal(err)
+			}
+			want := *test.resources.DeepCopy()
+			if test.cores != "" {
+				for _, list := range []core.ResourceList{want.Requests, want.Limits} {
+					list["management.workload.openshift.io/cores"] = resource.MustParse(test.cores)
+					delete(list, core.ResourceCPU)
+				}
+			}
+			got := pod.Spec.Containers[0].Resources
+			for _, list := range []core.ResourceList{got.Requests, got.Limits} {
+				if zero, has := list[core.ResourceCPU]; has && zero.IsZero() {
+					delete(list, core.ResourceCPU) // of the second run
+				}
+			}
+			if !apiequality.Semantic.DeepEqual(got, want) || pod.Annotations[partition.ResourcesAnnotation("c")] != test.value {
+				t.Errorf("got %v with %v, want %v with %s", got, pod.Annotations, want, test.value)
+			}
+			if err := limitranger.PodValidateLimitFunc(object, pod); (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+				t.Errorf("upstream says %v, want %q", err, test.refused)
+			}
 		})
 	}
 }

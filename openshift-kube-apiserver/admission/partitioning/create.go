@@ -25,6 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/constraint"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -43,9 +44,15 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		return p.mirror(a, pod, again)
 	}
 	var ignored []string
-	if again {
-		ignored = p.cpuBesideCores(a.GetNamespace(), pod)
-	} else {
+	if internalpod.CarriesCores(pod) {
+		constraints, err := p.constraints.Of(a)
+		if err != nil {
+			return err
+		}
+		constraints.DropDefaultCores(pod)
+		ignored = cpuBesideCores(constraints, pod)
+	}
+	if !again {
 		// In a later run the warning may be our own.
 		delete(pod.Annotations, partition.WarningAnnotation)
 	}
@@ -73,7 +80,7 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		if message := decision.Message(); message != "" {
 			warn(ctx, a, message)
 		}
-	case decision.Outcome == partition.Partitioned && len(ignored) > 0:
+	case decision.Outcome == partition.Partitioned && again && len(ignored) > 0:
 		warn(ctx, a, fmt.Sprintf("the cpu that was set in %s after the pod had been partitioned is ignored; its cores count instead", strings.Join(ignored, ", ")))
 	}
 	earlier.taken = partition.Target{}
@@ -134,13 +141,13 @@ func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.P
 
 // cpuBesideCores names the containers of a partitioned pod to which a webhook has given cpu:
 // what LimitRanger has put there is nobody's request.
-func (p *plugin) cpuBesideCores(namespace string, pod *core.Pod) (containers []string) {
+func cpuBesideCores(constraints constraint.Constraints, pod *core.Pod) (containers []string) {
 	for _, of := range internalpod.View(pod).Containers {
 		if !partition.CarriesCores(*of.Requests) {
 			continue
 		}
 		request, limit := (*of.Requests)[core.ResourceCPU], (*of.Limits)[core.ResourceCPU]
-		if (!request.IsZero() && !p.constraints.IsDefault(namespace, "requests", request)) || (!limit.IsZero() && !p.constraints.IsDefault(namespace, "limits", limit)) {
+		if (!request.IsZero() && !constraints.IsDefault("requests", core.ResourceCPU, request)) || (!limit.IsZero() && !constraints.IsDefault("limits", core.ResourceCPU, limit)) {
 			containers = append(containers, fmt.Sprintf("container %q", of.Name))
 		}
 	}

@@ -20,11 +20,14 @@ import (
 	"context"
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/constraint"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -40,16 +43,35 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; it keeps those that it had: "+changed)
 	}
 	resize := a.GetSubresource() == "resize"
-	if target, _ := partition.ParseTarget(stored.Annotations); (resize || a.GetSubresource() == "") && target.Type != "" {
-		if resize {
-			p.dropDefaults(pod, a.GetNamespace())
-		}
-		partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
+	if !resize && a.GetSubresource() != "" || !isPartitioned(stored) {
+		return nil
 	}
-	if resize {
-		return refuseCPU(pod, stored)
+	// A manifest that is sent again may ask for as much as a default.
+	partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
+	if !resize {
+		return nil
 	}
-	return nil
+	constraints, err := p.constraints.Of(a)
+	if err != nil {
+		return err
+	}
+	dropDefaults(pod, constraints)
+	partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
+	return refuseCPU(pod, stored)
+}
+
+// isPartitioned reports whether a stored pod is partitioned. Its target annotation does not say so: a pod that
+// was created by a kube-apiserver without this plugin may have one, and is ordinary.
+func isPartitioned(stored *core.Pod) bool {
+	if target, errs := partition.ParseTarget(stored.Annotations); len(errs) > 0 || target.Type == "" {
+		return false
+	}
+	var external v1.Pod
+	if err := corev1.Convert_core_Pod_To_v1_Pod(stored, &external, nil); err != nil {
+		return false // it has none that would be of a stored pod
+	}
+	_, is := partition.PartitionedType(&external)
+	return is
 }
 
 // validateUpdate refuses what a webhook has done since: one may run once more after the last
@@ -59,7 +81,7 @@ func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
 		return admission.NewForbidden(a, fmt.Errorf("the pod's workload partitioning annotations were changed after its creation, probably by a mutating webhook: %q is %q, and was %q",
 			changed, pod.Annotations[changed], stored.Annotations[changed]))
 	}
-	if a.GetSubresource() == "resize" {
+	if a.GetSubresource() == "resize" && isPartitioned(stored) {
 		return refuseCPU(pod, stored)
 	}
 	return nil
@@ -67,10 +89,10 @@ func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
 
 // dropDefaults takes the cpu out of a partitioned pod's resize that LimitRanger, which runs
 // before, has put there: it sets its defaults on a resize as well, and nobody asked for them.
-func (p *plugin) dropDefaults(pod *core.Pod, namespace string) {
+func dropDefaults(pod *core.Pod, constraints constraint.Constraints) {
 	for _, of := range internalpod.View(pod).Containers {
 		for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
-			if asked, has := list[core.ResourceCPU]; has && p.constraints.IsDefault(namespace, what, asked) {
+			if asked, has := list[core.ResourceCPU]; has && constraints.IsDefault(what, core.ResourceCPU, asked) {
 				delete(list, core.ResourceCPU)
 			}
 		}
@@ -79,10 +101,7 @@ func (p *plugin) dropDefaults(pod *core.Pod, namespace string) {
 
 // refuseCPU refuses to give CPU to a partitioned pod in place (design, section 4.3).
 func refuseCPU(pod, stored *core.Pod) error {
-	target, errs := partition.ParseTarget(stored.Annotations)
-	if len(errs) > 0 || target.Type == "" {
-		return nil
-	}
+	target, _ := partition.ParseTarget(stored.Annotations)
 	var refused field.ErrorList
 	refuse := func(path *field.Path, list core.ResourceList) {
 		if asked, has := list[core.ResourceCPU]; has && !asked.IsZero() {

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,7 +110,9 @@ func TestResize(t *testing.T) {
 		"cpu limit": {partitioned, func(r *core.ResourceRequirements) { r.Limits[core.ResourceCPU] = resource.MustParse("500m") }, "spec.containers[0].resources.limits[cpu]"},
 		"LimitRanger's default in a pod that is ordinary for a reason": {newPod(map[string]string{partition.WarningAnnotation: "workload type \"management\" ignored: no pool of this type is active here"}),
 			func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("100m") }, ""},
-		"an ordinary pod's cpu": {newPod(nil), func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("500m") }, ""},
+		"memory of a pod that an older kube-apiserver created": {newPod(map[string]string{managementTarget: ""}), func(r *core.ResourceRequirements) { r.Requests[core.ResourceMemory] = resource.MustParse("2Mi") }, ""},
+		"cpu of a pod that an older kube-apiserver created":    {newPod(map[string]string{managementTarget: ""}), func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("500m") }, ""},
+		"an ordinary pod's cpu":                                {newPod(nil), func(r *core.ResourceRequirements) { r.Requests[core.ResourceCPU] = resource.MustParse("500m") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := test.stored.DeepCopy()
@@ -134,5 +137,25 @@ func TestResize(t *testing.T) {
 				t.Errorf("got %v, %v", err, pod.Spec.Containers[0].Resources)
 			}
 		})
+	}
+}
+
+// A manifest that is sent again by PUT has what the pod was created with, which may be a default.
+func TestAManifestWithDefaultsIsSentAgain(t *testing.T) {
+	p, _ := start(t, limitRange(v1.LimitRangeItem{Default: cpuOf("200m"), DefaultRequest: cpuOf("100m")}))
+	cores := core.ResourceName("management.workload.openshift.io/cores")
+	stored := newPod(map[string]string{managementTarget: `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesPrefix + "c": `{"cpushares":100,"cpulimit":200}`})
+	stored.Spec.Containers[0].Resources = core.ResourceRequirements{
+		Requests: core.ResourceList{cores: resource.MustParse("100"), core.ResourceMemory: resource.MustParse("1Mi")}, Limits: core.ResourceList{cores: resource.MustParse("100")}}
+	pod := newPod(stored.Annotations)
+	pod.Spec.Containers[0].Resources = core.ResourceRequirements{
+		Requests: core.ResourceList{core.ResourceCPU: resource.MustParse("100m"), core.ResourceMemory: resource.MustParse("2Mi")}, Limits: core.ResourceList{core.ResourceCPU: resource.MustParse("200m")}}
+	if err := p.Admit(t.Context(), attributes(pod, stored, "open", "resize", admission.Update), nil); err != nil {
+		t.Fatal(err)
+	}
+	want := stored.Spec.Containers[0].Resources.DeepCopy()
+	want.Requests[core.ResourceMemory] = resource.MustParse("2Mi")
+	if got := pod.Spec.Containers[0].Resources; !apiequality.Semantic.DeepEqual(got, *want) {
+		t.Errorf("got %v, want %v", got, *want)
 	}
 }

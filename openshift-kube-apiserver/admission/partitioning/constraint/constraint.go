@@ -48,7 +48,6 @@ import (
 type Source struct {
 	// limitRanger is used for its cache, which looks up live what it does not know.
 	limitRanger *limitranger.LimitRanger
-	limitRanges corev1listers.LimitRangeLister
 	quotas      corev1listers.ResourceQuotaLister
 	// seen report whether the caches are filled.
 	seen []cache.InformerSynced
@@ -70,7 +69,7 @@ func (s *Source) SetClient(client kubernetes.Interface) {
 func (s *Source) SetInformers(factory informers.SharedInformerFactory) {
 	s.limitRanger.SetExternalKubeInformerFactory(factory)
 	limitRanges, quotas := factory.Core().V1().LimitRanges(), factory.Core().V1().ResourceQuotas()
-	s.limitRanges, s.quotas = limitRanges.Lister(), quotas.Lister()
+	s.quotas = quotas.Lister()
 	s.seen = []cache.InformerSynced{limitRanges.Informer().HasSynced, quotas.Informer().HasSynced}
 }
 
@@ -85,27 +84,6 @@ func (s *Source) Synced() bool {
 		}
 	}
 	return true
-}
-
-// IsDefault reports whether a LimitRange of the namespace gives containers the amount of
-// cpu in their requests or limits if they do not ask for any.
-func (s *Source) IsDefault(namespace, what string, amount resource.Quantity) bool {
-	ranges, err := s.limitRanges.LimitRanges(namespace).List(labels.Everything())
-	if err != nil {
-		return false // A lister reads a cache, and has no errors.
-	}
-	for _, limitRange := range ranges {
-		for _, item := range limitRange.Spec.Limits {
-			defaults := item.DefaultRequest
-			if what == "limits" {
-				defaults = item.Default
-			}
-			if value, has := defaults[v1.ResourceCPU]; has && item.Type == v1.LimitTypeContainer && value.Cmp(amount) == 0 {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // Constraints are those of one namespace.
@@ -134,6 +112,49 @@ func (s *Source) Of(a admission.Attributes) (Constraints, error) {
 		return Constraints{}, err
 	}
 	return Given(limitRanges, quotas), nil
+}
+
+// IsDefault reports whether a LimitRange gives containers the amount of a resource in their requests or
+// limits if they do not ask for any.
+func (d Constraints) IsDefault(what string, name core.ResourceName, amount resource.Quantity) bool {
+	for _, limitRange := range d.limitRanges {
+		for _, item := range limitRange.Spec.Limits {
+			defaults := item.DefaultRequest
+			if what == "limits" {
+				defaults = item.Default
+			}
+			if value, has := defaults[v1.ResourceName(name)]; has && item.Type == v1.LimitTypeContainer && value.Cmp(amount) == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// DropDefaultCores takes those cores out of a new pod that LimitRanger gave it from a LimitRange, and for
+// which nobody asked: in a container that has cpu, from which its cores are computed, and in a pod that asks
+// for no workload type. What has a resources annotation has its cores from an earlier run.
+func (d Constraints) DropDefaultCores(pod *core.Pod) {
+	if len(d.limitRanges) == 0 {
+		return
+	}
+	target, errs := partition.ParseTarget(pod.Annotations)
+	asks := target.Type != "" || len(errs) > 0
+	for _, c := range internalpod.View(pod).Containers {
+		_, annotated := pod.Annotations[partition.ResourcesAnnotation(c.Name)]
+		_, request := (*c.Requests)[core.ResourceCPU]
+		_, limit := (*c.Limits)[core.ResourceCPU]
+		if annotated || asks && !request && !limit {
+			continue
+		}
+		for what, list := range map[string]core.ResourceList{"requests": *c.Requests, "limits": *c.Limits} {
+			for name, amount := range list {
+				if _, ok := partition.TypeOfCores(string(name)); ok && d.IsDefault(what, name, amount) {
+					delete(list, name)
+				}
+			}
+		}
+	}
 }
 
 // Complete completes the policy with the constraints of the request's namespace; see
@@ -235,8 +256,8 @@ func addCores(to, from internalpod.Pod) {
 	}
 }
 
-// SetDefaults makes of a template's pod what the plugin would see of it: API defaulting and
-// LimitRanger's defaults come first.
+// SetDefaults makes of a template's pod what the plugin would decide on: API defaulting and LimitRanger's
+// defaults come first, and cores for which nobody asked go.
 func (d Constraints) SetDefaults(pod *core.Pod) error {
 	var external v1.Pod
 	if err := corev1.Convert_core_Pod_To_v1_Pod(pod, &external, nil); err != nil {
@@ -251,5 +272,6 @@ func (d Constraints) SetDefaults(pod *core.Pod) error {
 			return err
 		}
 	}
+	d.DropDefaultCores(pod)
 	return nil
 }

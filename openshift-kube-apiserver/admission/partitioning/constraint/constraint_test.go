@@ -133,17 +133,20 @@ func TestConstraints(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	s := build(t, limitRange(v1.LimitRangeItem{Default: cpuOf("2"), DefaultRequest: cpuOf("100m")}))
+	constraints, _ := of(t, s, "n")
 	for what, amounts := range map[string]map[string]bool{"requests": {"100m": true, "0.1": true, "2": false}, "limits": {"2": true, "100m": false}} {
 		for amount, want := range amounts {
-			if got := s.IsDefault("n", what, resource.MustParse(amount)); got != want {
+			if got := constraints.IsDefault(what, core.ResourceCPU, resource.MustParse(amount)); got != want {
 				t.Errorf("%s is the default of %s: %v, want %v", amount, what, got, want)
 			}
 		}
 	}
-	if s.IsDefault("other", "requests", resource.MustParse("100m")) {
+	if elsewhere, _ := of(t, s, "other"); elsewhere.IsDefault("requests", core.ResourceCPU, resource.MustParse("100m")) {
 		t.Error("it is the default of another namespace")
 	}
-	constraints, _ := of(t, s, "n")
+	if constraints.IsDefault("requests", core.ResourceMemory, resource.MustParse("100m")) {
+		t.Error("it is the default of another resource")
+	}
 	template := pod(core.ResourceRequirements{})
 	if err := constraints.SetDefaults(template); err != nil {
 		t.Fatal(err)
