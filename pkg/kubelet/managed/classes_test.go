@@ -53,6 +53,8 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 		// last placed, from now; 0 means that it was not.
 		ended  bool
 		placed time.Duration
+		// waits means that it waits to be started again.
+		waits bool
 		// giving is the cpuset that the CPU manager is giving it.
 		giving    string
 		has, want map[string]string
@@ -72,6 +74,7 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 		"v2: unknown pods have all CPUs":                                     {exclusive: "2-3", notReady: true, has: map[string]string{"burstable": ""}},
 		"v2: a container that has ended needs nothing":                       {exclusive: "2", notes: "2", placed: -time.Minute, ended: true, has: map[string]string{"burstable": "0-1,3"}, written: "0-1,3"},
 		"v2: one of a previous kubelet that has ended needs nothing":         {exclusive: "2", notes: "2", ended: true, has: map[string]string{"burstable": "0-1,3"}, written: "0-1,3"},
+		"v2: one that waits to be started again needs nothing":               {exclusive: "2", notes: "2", placed: -time.Minute, ended: true, waits: true, has: map[string]string{"burstable": "0-1,3"}, written: "0-1,3"},
 		"v2: one that is created again keeps what it is given":               {exclusive: "2", notes: "2", placed: time.Minute, ended: true, has: map[string]string{"burstable": "0-1,3"}, written: "0-3"},
 		"v1: all cgroups below lose the CPU, except partitioned pods":        {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2-3", "burstable/poda/sandbox": "0-3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3", "burstable/poda/sandbox": "0-1,3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}},
 		"v1: a container with no CPU left gets the shared ones":              {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3"}},
@@ -117,7 +120,11 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 				observed.noteGiving("a", "c", giving)
 			}
 			if test.ended {
-				observed.statuses = statuses{"a": {ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}}}
+				status := v1.ContainerStatus{Name: "c", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}
+				if test.waits {
+					status.State, status.LastTerminationState = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, status.State
+				}
+				observed.statuses = statuses{"a": {ContainerStatuses: []v1.ContainerStatus{status}}}
 			}
 			if test.placed != 0 {
 				observed.notePlaced("a", "c")

@@ -50,11 +50,11 @@ func MoveContainers[C any, F reconcileState[C]](period time.Duration, ready func
 		for passes := 0; passes < mostPasses; {
 			time.Sleep(period)
 			// Until the API server answers, nobody knows all pods: passes before that do not
-			// count. Nor does one in which a container runs where it does not belong, since the
-			// runtime cannot be reached, say.
+			// count. Nor does one in which a container runs where it does not belong, or may do so, since
+			// the runtime cannot be reached, say.
 			known := ready()
 			failed := callReconcile[C](reconcile)
-			if known && !slices.ContainsFunc(failed, runs) {
+			if known && !slices.ContainsFunc(failed, unmoved) {
 				passes++
 			}
 			if passes > 0 && len(failed) == 0 {

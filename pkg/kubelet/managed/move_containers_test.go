@@ -97,7 +97,10 @@ func TestContainersThatRunAreMovedHoweverLongItTakes(t *testing.T) {
 		on(t, management)
 		passes, away := 0, 10*mostPasses
 		reconcile := func(context.Context) (moved, failed []reconciled) {
-			if passes++; passes <= away {
+			switch passes++; {
+			case passes <= away/2:
+				return nil, []reconciled{{"a", "c", ""}, {"b", "", ""}} // b has no status yet
+			case passes <= away:
 				return nil, []reconciled{{"a", "c", ""}, {"b", "c", "containerd://1"}}
 			}
 			return []reconciled{{"b", "c", "containerd://1"}}, []reconciled{{"a", "c", ""}}

@@ -76,9 +76,10 @@ func (n *node) unsharedNow() (used cpuset.CPUSet, names map[string]string) {
 		if _, partitioned := n.pool(pod); partitioned {
 			continue
 		}
+		ended := observed.ended(pod)
 		for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 			for i := range containers {
-				if _, exclusive := assigned.GetCPUSet(uid, containers[i].Name); exclusive {
+				if _, exclusive := assigned.GetCPUSet(uid, containers[i].Name); exclusive || ended[containers[i].Name] {
 					continue
 				}
 				if has, known := last.GetCPUSet(uid, containers[i].Name); known {

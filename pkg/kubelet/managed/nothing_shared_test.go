@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
@@ -91,6 +92,16 @@ func TestNothingLeftToShareIsReported(t *testing.T) {
 	if got := current.Load().shared().Size(); got != 0 {
 		t.Errorf("the gauge shows %d, want 0", got)
 	}
+	// What has ended disturbs nobody. Another container of its pod runs on the CPU that is reserved.
+	init := *shared.Spec.Containers[0].DeepCopy()
+	init.Name = "init"
+	shared.Spec.InitContainers = []v1.Container{init}
+	observed.lastUpdates.SetCPUSet("s", "init", cpuset.New(2))
+	observed.lastUpdates.SetCPUSet("s", "c", cpuset.New(1))
+	observed.state.SetCPUSet("e", "c", cpuset.New(2))
+	observed.statuses = statuses{"s": {InitContainerStatuses: []v1.ContainerStatus{{Name: "init", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}}}
+	report()
+	expectEvent(t, recorder, "Warning NoSharedCPUs Exclusive containers have every CPU that was shared: others run on the reserved CPUs 1")
 	observed.state.SetDefaultCPUSet(cpuset.New(3))
 	report()
 	expectEvent(t, recorder, `Normal NoSharedCPUs Containers without exclusive CPUs share the CPUs "3" again`)

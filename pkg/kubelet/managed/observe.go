@@ -218,8 +218,8 @@ func (o *observation) notePlaced(pod types.UID, container string) {
 	o.notePod(pod, func(notes *podNotes) { notes.placed[container] = time.Now() })
 }
 
-// ended returns the containers of a pod that have ended and are not being created again, by name. The
-// caller must not hold the lock.
+// ended returns the containers of a pod that have ended and are not being created again, by name. One that
+// waits to be started again, in CrashLoopBackOff say, has ended as well. The caller must not hold the lock.
 func (o *observation) ended(pod *v1.Pod) map[string]bool {
 	o.Lock()
 	statuses := o.statuses
@@ -232,7 +232,11 @@ func (o *observation) ended(pod *v1.Pod) map[string]bool {
 	o.Lock()
 	defer o.Unlock()
 	for _, container := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses) {
-		if container.State.Terminated == nil {
+		terminated := container.State.Terminated
+		if container.State.Waiting != nil {
+			terminated = container.LastTerminationState.Terminated
+		}
+		if terminated == nil {
 			continue
 		}
 		// A status has whole seconds. One that was placed in the last of them counts as ended.
@@ -240,7 +244,7 @@ func (o *observation) ended(pod *v1.Pod) map[string]bool {
 		if notes := o.pods[pod.UID]; notes != nil {
 			placed = notes.placed[container.Name].Truncate(time.Second)
 		}
-		ended[container.Name] = !placed.After(container.State.Terminated.FinishedAt.Time)
+		ended[container.Name] = !placed.After(terminated.FinishedAt.Time)
 	}
 	return ended
 }

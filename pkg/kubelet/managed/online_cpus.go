@@ -67,12 +67,12 @@ func (n *node) reportOffline(before, online cpuset.CPUSet) {
 		nodeEvent(v1.EventTypeWarning, partition.EventCPUOffline, "CPU %s, which is in no pool, was taken offline: ordinary pods have %q left; bring it online",
 			lost, n.Others.Difference(gone).String())
 	}
-	n.reportSpread(gone)
+	n.reportSpread(gone, online)
 }
 
 // reportSpread sends Events about pods to which no CPU is left of those that were theirs alone. The
 // kernel runs what has none on those of the cgroups above.
-func (n *node) reportSpread(gone cpuset.CPUSet) {
+func (n *node) reportSpread(gone, online cpuset.CPUSet) {
 	for _, workloadType := range n.pools.Types() {
 		if pool := n.pools[workloadType]; !pool.IsEmpty() && pool.IsSubsetOf(gone) {
 			nodeEvent(v1.EventTypeWarning, partition.EventCPUOffline, "No CPU of %q is left to pods of workload type %s, so the kernel runs them on those of other pods; bring one online", pool.String(), workloadType)
@@ -80,7 +80,8 @@ func (n *node) reportSpread(gone cpuset.CPUSet) {
 	}
 	var holders []string
 	for _, a := range observed.assignments() {
-		if !a.CPUs.IsEmpty() && a.CPUs.IsSubsetOf(gone) {
+		// Some of them may have been offline before this kubelet started.
+		if !a.CPUs.IsEmpty() && a.CPUs.Intersection(online).IsEmpty() {
 			holders = append(holders, podName(a.Pod))
 		}
 	}

@@ -44,6 +44,7 @@ func TestOfflineCPUsAreReportedOnce(t *testing.T) {
 	}
 	observed.state = newMemoryState(host.log)
 	observed.state.SetCPUSet("x", "c", cpuset.New(3))
+	observed.state.SetCPUSet("y", "c", cpuset.New(3, 4)) // 4 was offline at the start
 	for _, step := range []struct {
 		online string
 		want   []string
@@ -52,7 +53,7 @@ func TestOfflineCPUsAreReportedOnce(t *testing.T) {
 		{"0,2-3", []string{`Warning WorkloadPartitioningCPUOffline CPU 1 in the pool of workload type management was taken offline: its pods have "0" left of "0-1"`}},
 		{"0,2-3", nil},
 		{"0", []string{`CPU 1 in the pool of workload type management`, `CPU 2 in the pool of workload type other was taken offline: its pods have "" left of "2"`, `CPU 3, which is in no pool, was taken offline`,
-			`No CPU of "2" is left to pods of workload type other, so the kernel runs them on those of other pods`, `The CPUs that are held exclusively by x are all offline, so the kernel runs them on those of other pods, pools included`}},
+			`No CPU of "2" is left to pods of workload type other, so the kernel runs them on those of other pods`, `The CPUs that are held exclusively by x, y are all offline, so the kernel runs them on those of other pods, pools included`}},
 		{"0-3", []string{`Normal WorkloadPartitioningCPUOnline All CPUs "0-3" of the host are online again`}},
 		{"", nil},
 	} {

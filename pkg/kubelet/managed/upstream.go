@@ -59,15 +59,15 @@ func callReconcile[C any, F reconcileState[C]](reconcile F) (failed []C) {
 	return failed
 }
 
-// runs reports whether a container that reconcileState could not move runs: upstream has its ID
-// then.
-func runs[C any](container C) bool {
+// unmoved reports whether a container that reconcileState could not move runs, as far as upstream knows: it
+// has its ID then. Of a pod whose status it does not know yet it names no container.
+func unmoved[C any](container C) bool {
 	value := reflect.ValueOf(container)
 	if value.Kind() != reflect.Struct {
 		return false
 	}
-	id := value.FieldByName("containerID")
-	return id.IsValid() && id.String() != ""
+	name, id := value.FieldByName("containerName"), value.FieldByName("containerID")
+	return id.IsValid() && id.String() != "" || name.IsValid() && name.String() == ""
 }
 
 // podLevelResources returns the resources that a pod reports for itself, which upstream has
