@@ -295,7 +295,7 @@ FRESH    ?=
 # Names have quotes, which a shell must not see.
 export FOCUS SKIP
 CONFORMANCE := $(OUT)/bin/conformance
-CONFORMANCE_ARGS = --bin="$(CURDIR)/$(BIN)" --tools="$(CURDIR)/$(TOOLS)" --tree="$(CURDIR)/$(TREE)" --debs="$(CURDIR)/$(OUT)/debs" --out="$(CURDIR)/$(OUT)/$(RELEASE)/$(1)" \
+CONFORMANCE_ARGS = --bin="$(CURDIR)/$(BIN)" --tools="$(CURDIR)/$(TOOLS)" --tree="$(CURDIR)/$(TREE)" --cluster="$(CURDIR)/$(CLUSTER)" --debs="$(CURDIR)/$(OUT)/debs" --out="$(CURDIR)/$(OUT)/$(RELEASE)/$(1)" \
   --focus="$$FOCUS" --skip="$$SKIP" --parallel=$(PARALLEL) $(if $(RETRY),--retry) $(if $(FRESH),--fresh)
 .PHONY: conformance
 conformance: conformance-binaries ## Run upstream's conformance specs on a partitioned cluster; FOCUS=, SKIP=, PARALLEL=, RETRY=1, FRESH=1
@@ -311,10 +311,10 @@ node-compare: build vm-packages $(CONFORMANCE) $(CLUSTER) ## Run upstream's test
 	@scripts/install-packages.sh images
 	$(CARRY) build $(RELEASE) e2e_node.test agnhost
 	$(CARRY) build --upstream $(RELEASE) kubelet
-	$(CONFORMANCE) node $(call CONFORMANCE_ARGS,node-compare) --upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" --cluster="$(CURDIR)/$(CLUSTER)"
+	$(CONFORMANCE) node $(call CONFORMANCE_ARGS,node-compare) --upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin"
 
 .PHONY: conformance-binaries
-conformance-binaries: build coredns $(CONFORMANCE)
+conformance-binaries: build coredns $(CONFORMANCE) $(CLUSTER)
 	@scripts/install-packages.sh images
 	$(CARRY) build $(RELEASE) e2e.test agnhost nonewprivs sample-apiserver
 
@@ -348,7 +348,7 @@ e2e-vm-core: e2e-vm ## Run those of them that say most; make test does, if there
 # libraries, which an image has not.
 KUBEADM = $(OUT)/$(1)/kubeadm
 .PHONY: e2e-kubeadm
-e2e-kubeadm: build $(GOTESTSUM) $(IMAGES) coredns vm-packages $(CLUSTER) $(PLUGIN) ## Have kubeadm make a cluster of two virtual machines with these images and packages, and upgrade it by a minor release
+e2e-kubeadm: older-release build $(GOTESTSUM) $(IMAGES) coredns vm-packages $(CLUSTER) $(PLUGIN) ## Have kubeadm make a cluster of two virtual machines with these images and packages, and upgrade it by a minor release
 	@scripts/install-packages.sh images
 	@for release in $(lastword $(OLDER)) $(RELEASE); do \
 	  $(CARRY) build $$release kubelet kube-apiserver kube-controller-manager kube-scheduler kube-proxy kube-log-runner kubectl kubeadm; \
@@ -359,6 +359,10 @@ e2e-kubeadm: build $(GOTESTSUM) $(IMAGES) coredns vm-packages $(CLUSTER) $(PLUGI
 	cd test/e2e && $(ALIKE) go test -c -o "$(CURDIR)/$(OUT)/e2e.test" .
 	cd test/e2e && $(GOTEST) -count=1 -timeout=150m -run='^TestKubeadmMakesAndUpgradesAPartitionedCluster$$' ./vm -args $(VM_ARGS) -upstream-bin= -static-etcd="$(CURDIR)/$(OUT)/kubeadm/etcd" \
 	  -kubeadm-images="$(CURDIR)/$(call KUBEADM,$(RELEASE))" $(if $(OLDER),-older-kubeadm-images="$(CURDIR)/$(call KUBEADM,$(lastword $(OLDER)))")
+
+.PHONY: older-release
+older-release:
+	@[[ -n "$(OLDER)" ]] || { echo "an upgrade to $(RELEASE) needs an older release in build/releases, and there is none" >&2; exit 1; }
 
 .PHONY: bench
 bench: build $(CARRY) ## Measure the packages, and start and creation of pods against unpatched binaries

@@ -265,7 +265,7 @@ run_nodes() {
       skip=${skip:-$(why_no_vm 14336)}
     fi
     node_part "virtual machine: upstream's specs of kubelets" node-compare \
-      'FOCUS=online non-exclusively|exclusively a CPU to multiple|running with SMT Alignment should admit|bigger than free memory|via the replace endpoint'
+      'FOCUS=online non-exclusively|exclusively a CPU to multiple|running with SMT Alignment should admit|bigger than free memory|via the replace endpoint' SKIP=
     return
   fi
   node_part "companions on a real node" operators-e2e SHORT=-short

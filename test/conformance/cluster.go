@@ -69,7 +69,7 @@ func (o *options) compare(ctx context.Context) error {
 		}
 		partitioned.summary(all)
 		unpatched.summary(all)
-		return verdict(append(partitioned.judge(unpatched, all, known), findings...))
+		return verdict(append(partitioned.judge(all, known), findings...))
 	})
 }
 
@@ -139,7 +139,7 @@ func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, kno
 			"--kubeconfig=" + host.Kubeconfig, "--kubectl-path=" + filepath.Join(o.config.Bin, "kubectl"), "--repo-root=" + o.config.Tree,
 			"--provider=local", "--disable-log-dump", "--e2e-output-dir=" + s.suite.Logs,
 		}
-		if s.subject, err = cluster.subject(is.bin, set); err != nil {
+		if s.subject, err = cluster.subject(o.cluster, is.bin, set); err != nil {
 			return err
 		}
 		sides = append(sides, s)
@@ -229,9 +229,9 @@ func (c *onHost) SaveLogs(to string) error {
 }
 
 // subject identifies all that a result may depend on: the programs, the configuration of the cluster, and
-// the images.
-func (c *onHost) subject(unpatched string, set *images.Set) (string, error) {
-	files := map[string]string{}
+// the images. The command cluster starts the components as this one does, with the same flags.
+func (c *onHost) subject(cluster, unpatched string, set *images.Set) (string, error) {
+	files := map[string]string{"cluster": cluster}
 	config := c.Config
 	for label, dir := range map[string]string{"bin": config.Bin, "tools": config.Tools, "unpatched": unpatched} {
 		if dir == "" {
@@ -243,7 +243,7 @@ func (c *onHost) subject(unpatched string, set *images.Set) (string, error) {
 		}
 		for _, entry := range entries {
 			// The sums may name the same programs in another order, and no cluster here has the others.
-			if slices.Contains([]string{"SHA256SUMS", "kubeadm", nodeTests}, entry.Name()) {
+			if slices.Contains([]string{"SHA256SUMS", "kubeadm", "kwok", "kwok-stages.yaml", nodeTests}, entry.Name()) {
 				continue
 			}
 			files[label+"/"+entry.Name()] = filepath.Join(dir, entry.Name())
@@ -263,5 +263,5 @@ func (c *onHost) subject(unpatched string, set *images.Set) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return subject(files, append(texts, string(text))...)
+	return subject(files, append(texts, string(text), testbed.Addons)...)
 }

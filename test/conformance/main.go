@@ -42,7 +42,7 @@ func main() {
 // options are those of all commands.
 type options struct {
 	config                 host.Config
-	unpatched              string
+	cluster, unpatched     string
 	debs, out, focus, skip string
 	parallel               int
 	fresh, retry           bool
@@ -62,6 +62,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.unpatched, "upstream-bin", "", "directory of the unpatched kubelet and kube-apiserver, to compare with")
 	flags.StringVar(&o.config.Tools, "tools", "", "directory of etcd, containerd, runc, the CNI plugins and CoreDNS")
 	flags.StringVar(&o.config.Tree, "tree", "", "source tree of the release")
+	flags.StringVar(&o.cluster, "cluster", "", "path of the command cluster, of this project")
 	flags.StringVar(&o.debs, "debs", "", "directory in which Debian packages are kept")
 	flags.StringVar(&o.out, "out", "", "directory for results, logs and images")
 	flags.StringVar(&o.focus, "focus", "", "regular expression of the names of the specs that are to run; empty means all of the suite")
@@ -69,7 +70,7 @@ func command() *cobra.Command {
 	flags.IntVar(&o.parallel, "parallel", 16, "how many conformance specs run at a time, unless they are serial")
 	flags.BoolVar(&o.fresh, "fresh", false, "begin again, in place of going on with what an earlier run did not do")
 	flags.BoolVar(&o.retry, "retry", false, "run once more what did not pass")
-	for _, name := range []string{"bin", "tools", "tree", "debs", "out"} {
+	for _, name := range []string{"bin", "tools", "tree", "cluster", "debs", "out"} {
 		if err := root.MarkPersistentFlagRequired(name); err != nil {
 			panic(err)
 		}

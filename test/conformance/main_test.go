@@ -55,6 +55,26 @@ func TestTheDesignHasTheReasonOfEachDifference(t *testing.T) {
 	}
 }
 
+func TestSpecsOfTheKubeletAreLeftOutByTheirNames(t *testing.T) {
+	leftOut, err := specs.ParseKnown(nodeLeftOutText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const manager = "[sig-node] CPU Manager [Feature:CPUManager] "
+	all := []specs.Spec{
+		{Name: "[sig-node] Pods run"},
+		{Name: manager + "when checking the CFS quota management should enforce for best-effort pod"},
+		{Name: manager + "when running guaranteed pod tests with feature gates disabled should allocate"},
+	}
+	run, idle, err := nodeSpecs(all, leftOut)
+	if err != nil || len(run) != 1 || run[0] != all[1] || len(idle) != len(leftOut)-1 {
+		t.Errorf("%v run, and %q are idle, %v", run, idle, err)
+	}
+	if _, _, err := nodeSpecs(all, specs.Known{"(": "a mistake"}); err == nil || !strings.Contains(err.Error(), "node-left-out") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestTwoRunsDoNotShareADirectory(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := lock(dir)

@@ -49,20 +49,36 @@ var nodeDifferencesText string
 const nodeTests = "e2e_node.test"
 
 // nodeFocus is the expression of the names of those that run: of CPU, memory and topology manager, and of
-// resizing in place. nodeSkip is that of others among these: those that want a feature that is off by
-// default, those of the limits on CPU time, those that take a feature away which is about them, and those
-// that read the log of a container as soon as it runs: under emulation it has not printed anything yet.
-const (
-	nodeFocus = `\] (CPU|Memory|Topology) Manager \[|\] Pod InPlace Resize Container (guaranteed pods|burstable pods - extended|decrease|resize pod)`
-	nodeSkip  = `\[Feature:OffByDefault\]|CFS quota|with feature gates disabled|with static policy when (guaranteed pod has|multiple guaranteed pods started should succeed)`
-)
+// resizing in place. nodeLeftOutText has expressions of the names of those that do not, all the same.
+const nodeFocus = `\] (CPU|Memory|Topology) Manager \[|\] Pod InPlace Resize Container (guaranteed pods|burstable pods - extended|decrease|resize pod)`
+
+//go:embed node-left-out
+var nodeLeftOutText string
+
+// nodeSpecs returns those of the specs that run. idle are the expressions of what is left out that match
+// none of them.
+func nodeSpecs(all []specs.Spec, leftOut specs.Known) (run []specs.Spec, idle specs.Findings, err error) {
+	focus := regexp.MustCompile(nodeFocus)
+	run = slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return !focus.MatchString(spec.Name) })
+	for _, text := range slices.Sorted(maps.Keys(leftOut)) {
+		expression, err := regexp.Compile(text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("test/conformance/node-left-out: %w", err)
+		}
+		before := len(run)
+		run = slices.DeleteFunc(run, func(spec specs.Spec) bool { return expression.MatchString(spec.Name) })
+		if len(run) == before {
+			idle = append(idle, fmt.Sprintf("%s\n    is left out, and no other spec is of that name", text))
+		}
+	}
+	return run, idle, nil
+}
 
 // nodeImages are the repositories of the images that the specs use.
 var nodeImages = []string{"pause", "e2e-test-images/busybox", "e2e-test-images/agnhost"}
 
 func (o *options) nodeCommand() *cobra.Command {
-	cluster := ""
-	node := &cobra.Command{
+	return &cobra.Command{
 		Use:   "node",
 		Short: "Run upstream's tests of CPU, memory and topology manager and of resizes in VMs, and compare",
 		Long: `Run upstream's tests of CPU manager, memory manager, topology manager and of resizing in place
@@ -70,16 +86,11 @@ func (o *options) nodeCommand() *cobra.Command {
 without a pinning file, which must do the same, and with one, where test/conformance/node-differences
 has what differs, and why.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.node(cmd.Context(), cluster) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.node(cmd.Context()) },
 	}
-	node.Flags().StringVar(&cluster, "cluster", "", "path of the command cluster, which starts the container runtime")
-	if err := node.MarkFlagRequired("cluster"); err != nil {
-		panic(err)
-	}
-	return node
 }
 
-func (o *options) node(ctx context.Context, cluster string) (err error) {
+func (o *options) node(ctx context.Context) (err error) {
 	if o.unpatched == "" {
 		return errNoUnpatched
 	}
@@ -96,24 +107,30 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 	if err != nil {
 		return fmt.Errorf("test/conformance/node-differences: %w", err)
 	}
+	leftOut, err := specs.ParseKnown(nodeLeftOutText)
+	if err != nil {
+		return fmt.Errorf("test/conformance/node-left-out: %w", err)
+	}
 	say := sayer()
 	local := &specs.Local{Binary: filepath.Join(o.config.Bin, nodeTests)}
 	all, err := o.list(ctx, local, nodeFocus)
 	if err != nil {
 		return err
 	}
-	among, skip := regexp.MustCompile(nodeFocus), regexp.MustCompile(nodeSkip)
-	all = slices.DeleteFunc(all, func(spec specs.Spec) bool { return !among.MatchString(spec.Name) || skip.MatchString(spec.Name) })
+	all, idle, err := nodeSpecs(all, leftOut)
+	if err != nil {
+		return err
+	}
 	if len(all) == 0 {
 		return fmt.Errorf("none of the specs that this is about has a name that matches %q", o.focus)
 	}
 	if o.everything() {
-		if err := verdict(append(known.Unlisted(all), differences.Unlisted(all)...)); err != nil {
+		if err := verdict(slices.Concat(known.Unlisted(all), differences.Unlisted(all), idle)); err != nil {
 			return err
 		}
 	}
 	say("making the images that %d specs use", len(all))
-	files := vm.Files{Bin: o.config.Bin, Tools: o.config.Tools, Tree: o.config.Tree, Cluster: cluster}
+	files := vm.Files{Bin: o.config.Bin, Tools: o.config.Tools, Tree: o.config.Tree, Cluster: o.cluster}
 	defer func() { err = errors.Join(err, files.Close()) }()
 	payload, err := files.Payload(ctx)
 	if err != nil {
@@ -162,7 +179,7 @@ func (o *options) node(ctx context.Context, cluster string) (err error) {
 	for _, s := range sides {
 		s.summary(all)
 	}
-	return verdict(slices.Concat(patched.judge(unpatched, all, known), findings, more))
+	return verdict(slices.Concat(patched.judge(all, known), findings, more))
 }
 
 // archives makes the images that the specs use, and returns their archives by their paths in the payload.

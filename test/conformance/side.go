@@ -25,8 +25,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -62,11 +64,19 @@ type side struct {
 	alone bool
 	// results are those of run.
 	results *specs.Results
+	// compared are the specs that compare has judged, since their first results differed.
+	compared []specs.Spec
 }
 
-// side returns one whose files are in a directory of its name. Its suite has no program yet.
+// side returns one whose files are in a directory of its name. Its suite has no program yet. The title of
+// its JUnit file says which version was tested, or compared with: that of the patched kubelet.
 func (o *options) side(name, title string, say func(format string, args ...any)) (*side, error) {
-	s := &side{name: name, title: title + ", " + name, dir: filepath.Join(o.out, name), retry: o.retry}
+	output, err := exec.Command(filepath.Join(o.config.Bin, "kubelet"), "--version").Output()
+	if err != nil {
+		return nil, fmt.Errorf("kubelet --version: %w", err)
+	}
+	version := strings.TrimPrefix(strings.TrimSpace(string(output)), "Kubernetes ")
+	s := &side{name: name, title: fmt.Sprintf("%s of %s, %s", title, version, name), dir: filepath.Join(o.out, name), retry: o.retry}
 	s.suite.Logs = filepath.Join(s.dir, "logs")
 	s.progress = func(format string, args ...any) { say("%s: %s", name, fmt.Sprintf(format, args...)) }
 	s.suite.SetUpAgain = func(why error) { s.progress("the tests begin once more: %v", why) }
@@ -100,6 +110,9 @@ func subject(files map[string]string, texts ...string) (string, error) {
 func (s *side) run(ctx context.Context, all []specs.Spec) (err error) {
 	if s.results, err = s.open("results", s.subject); err != nil {
 		return err
+	}
+	if s.results.Replaced > 0 {
+		s.progress("the results of %d specs are of other programs or images, or of another configuration: they are replaced", s.results.Replaced)
 	}
 	if s.retry {
 		if err := s.results.ForgetFailures(all); err != nil {
@@ -139,21 +152,22 @@ func each(ctx context.Context, sides []*side, do func(ctx context.Context, i int
 	return group.Wait()
 }
 
-// judge returns the findings of specs of which the same became on another side: they must pass, unless they
-// are known not to.
-func (s *side) judge(other *side, all []specs.Spec, known specs.Known) specs.Findings {
-	differing := specs.Differing(all, s.results, other.results)
-	same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return slices.Contains(differing, spec) })
+// judge returns the findings of specs of which the same became on the side with which this one was compared:
+// they must pass, unless they are known not to.
+func (s *side) judge(all []specs.Spec, known specs.Known) specs.Findings {
+	same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return slices.Contains(s.compared, spec) })
 	return specs.Judge(same, s.results, known)
 }
 
 // compare compares what became of specs on a side and on another, on which they have run. Those that differ
-// run some more times on both, but for those that are expected to. known are those that cannot pass on
-// either; without says what the other side is without.
+// run some more times on both, unless they are expected to pass on the other side alone. known are those that
+// cannot pass on either; without says what the other side is without.
 func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known, expected specs.Known, without string) (specs.Findings, error) {
 	differing := specs.Differing(all, s.results, other.results)
 	findings := expected.Same(all, differing)
-	differing = slices.DeleteFunc(differing, func(spec specs.Spec) bool { return expected[spec.Name] != "" })
+	differing = slices.DeleteFunc(differing, func(spec specs.Spec) bool {
+		return expected[spec.Name] != "" && specs.Breaks(spec, s.results, other.results)
+	})
 	sides := []*side{s, other}
 	again := make([][]*specs.Results, len(sides))
 	if len(differing) > 0 {
@@ -163,8 +177,15 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 		}); err != nil {
 			return nil, err
 		}
+		for i := range sides {
+			sides[i].results.Settle(differing, again[i])
+		}
 	}
 	fmt.Printf("%s and %s: %d specs differed unexpectedly at first\n", s.name, other.name, len(differing))
+	for _, spec := range differing {
+		fmt.Printf("%s\n    %s\n", spec.Name, specs.Times(spec, again[0], again[1], without))
+	}
+	s.compared = append(s.compared, differing...)
 	return append(findings, specs.Compare(differing, again[0], again[1], known, without)...), nil
 }
 
@@ -208,7 +229,10 @@ func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Res
 	defer func() {
 		if (err != nil || failed) && ctx.Err() == nil {
 			logs := filepath.Join(s.dir, "components-"+time.Now().UTC().Format("20060102-150405"))
-			err = errors.Join(err, s.bed.SaveLogs(logs))
+			// Hours of results do not go with a log.
+			if err := s.bed.SaveLogs(logs); err != nil {
+				s.progress("some logs of components could not be kept: %v", err)
+			}
 			s.progress("what is known of all that failed is in %s", s.dir)
 		}
 		err = errors.Join(err, s.bed.Down(context.WithoutCancel(ctx)))

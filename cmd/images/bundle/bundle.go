@@ -118,7 +118,7 @@ func Write(ctx context.Context, o Options) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		if err := o.tests(dir, s.releases); err != nil {
+		if err := o.tests(dir, s.releases, binaries); err != nil {
 			return err
 		}
 		if err := s.writeChangelog(ctx, o, filepath.Join(dir, changelogFile), binaries); err != nil {

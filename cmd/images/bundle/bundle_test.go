@@ -22,6 +22,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -258,14 +259,20 @@ func TestABundleHasTheResultsOfTests(t *testing.T) {
 		"2026-11-22T13:00:00Z\t4444444+changes\ttest-all\tlint\tFAILED\t3",
 		"cut off",
 	}, "\n")+"\n")
-	p.write("_output/v1.37.0/conformance/partitioned/junit.xml", "<a/>")
-	p.write("_output/v1.37.0/node-compare/upstream/junit.xml", "<b/>")
-	p.write("_output/v1.36.4/conformance/partitioned/junit.xml", "<c/>")
-	p.write("_output/v1.37.0/conformance/partitioned/logs/junit.xml", "<d/>")
+	junit := func(title string) string {
+		return fmt.Sprintf("<testsuites><testsuite name=%q></testsuite></testsuites>", title)
+	}
+	partitioned, unpatched := junit("Kubernetes conformance of v1.37.0+wp.1234567, partitioned"), junit("Kubernetes node tests of v1.37.0+wp.1234567, unpatched")
+	p.write("_output/v1.37.0/conformance/partitioned/junit.xml", partitioned)
+	p.write("_output/v1.37.0/conformance/unpatched/junit.xml", junit("Kubernetes conformance of v1.37.0+wp.1234568, unpatched"))
+	p.write("_output/v1.37.0/node-compare/unpatched/junit.xml", unpatched)
+	p.write("_output/v1.37.0/node-compare/patched/junit.xml", "cut off")
+	p.write("_output/v1.36.4/conformance/partitioned/junit.xml", partitioned)
+	p.write("_output/v1.37.0/conformance/partitioned/logs/junit.xml", partitioned)
 	want := map[string]string{
 		"results.tsv":                         "TIME\tCOMMIT\tPART\tRESULT\tSECONDS\n2026-11-22T10:00:00Z\t3333333\tunit tests\tok\t40\n2026-11-22T11:00:00Z\t3333333\tlint\tok\t21\n",
-		"v1.37.0-conformance-partitioned.xml": "<a/>",
-		"v1.37.0-node-compare-upstream.xml":   "<b/>",
+		"v1.37.0-conformance-partitioned.xml": partitioned,
+		"v1.37.0-node-compare-unpatched.xml":  unpatched,
 	}
 	if got := results(); !maps.Equal(got, want) {
 		t.Errorf("the bundle has %q, want %q", got, want)

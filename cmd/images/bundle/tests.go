@@ -17,6 +17,7 @@ limitations under the License.
 package bundle
 
 import (
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,7 +41,8 @@ var withJUnit = []string{"conformance", "node-compare"}
 
 // tests writes the results of tests that this checkout has. scripts/release.sh has seen to it that each
 // part has passed for this content. It may have passed in another checkout, so nothing must be there.
-func (o Options) tests(dir string, releases []string) error {
+// versions are those of the binaries, by release: a JUnit file of others says nothing of this version.
+func (o Options) tests(dir string, releases []string, versions map[string]string) error {
 	to := filepath.Join(dir, testsDir)
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
@@ -64,12 +66,16 @@ func (o Options) tests(dir string, releases []string) error {
 				return err
 			}
 			for _, file := range files {
-				written++
 				// A later run writes into the file, so a link will not do.
 				data, err := os.ReadFile(file)
 				if err != nil {
 					return err
 				}
+				if version := versions[release]; !isOf(data, version) {
+					o.Say("%s: %s is of other programs than %s, and left out", o.Version, file, version)
+					continue
+				}
+				written++
 				name := fmt.Sprintf("%s-%s-%s.xml", release, target, filepath.Base(filepath.Dir(file)))
 				if err := os.WriteFile(filepath.Join(to, name), data, 0o644); err != nil {
 					return err
@@ -82,6 +88,19 @@ func (o Options) tests(dir string, releases []string) error {
 		return os.Remove(to)
 	}
 	return nil
+}
+
+// isOf reports whether the title of a JUnit file names a version.
+func isOf(data []byte, version string) bool {
+	var file struct {
+		Suites []struct {
+			Name string `xml:"name,attr"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal(data, &file); err != nil || len(file.Suites) == 0 {
+		return false
+	}
+	return slices.Contains(strings.FieldsFunc(file.Suites[0].Name, func(r rune) bool { return r == ' ' || r == ',' }), version)
 }
 
 // passedParts returns, for each part of make test-all, the last line of scripts/test.sh that says that

@@ -105,13 +105,17 @@ func Differing(specs []Spec, one, other *Results) (differing []Spec) {
 	return differing
 }
 
+// Breaks reports whether a spec failed on one side and passed on the other.
+func Breaks(spec Spec, one, other *Results) bool {
+	return one.outcome(spec.Name) == didFail && other.outcome(spec.Name) == didPass
+}
+
 // Compare judges specs that have differed, by how they ran again on both sides. One that mostly ends
 // otherwise is a finding. One that mostly ends the same is judged by that, as if it had not differed.
 // without says what the other side is without.
 func Compare(differing []Spec, one, other []*Results, known Known, without string) (findings Findings) {
 	for _, spec := range differing {
-		onePassed, otherPassed := passes(spec, one), passes(spec, other)
-		why := fmt.Sprintf("\n    passed %d of %d times, and %d of %d times %s%s", onePassed, len(one), otherPassed, len(other), without, whys(spec, slices.Concat(one, other)))
+		why := "\n    " + Times(spec, one, other, without) + whys(spec, slices.Concat(one, other))
 		if usual(spec, one) != usual(spec, other) {
 			findings = append(findings, spec.Name+why)
 			continue
@@ -121,7 +125,15 @@ func Compare(differing []Spec, one, other []*Results, known Known, without strin
 	return findings
 }
 
-// usual returns what mostly became of a spec, and nothing if it was something else each time.
+// Times says how often a spec passed when it ran again on both sides.
+func Times(spec Spec, one, other []*Results, without string) string {
+	return fmt.Sprintf("passed %d of %d times, and %d of %d times %s", passes(spec, one), len(one), passes(spec, other), len(other), without)
+}
+
+// unsettled is what became of a spec that ended otherwise each time it ran.
+const unsettled outcome = "ended otherwise each time"
+
+// usual returns what mostly became of a spec.
 func usual(spec Spec, results []*Results) outcome {
 	times := map[outcome]int{}
 	for _, r := range results {
@@ -130,7 +142,7 @@ func usual(spec Spec, results []*Results) outcome {
 			return is
 		}
 	}
-	return ""
+	return unsettled
 }
 
 func passes(spec Spec, results []*Results) (times int) {

@@ -123,3 +123,27 @@ func TestASpecThatIsKnownToDifferAndDoesNotIsAFinding(t *testing.T) {
 		t.Errorf("findings are %q, want %q", findings, want)
 	}
 }
+
+// A fluke of the side in the middle must not hide what differs on the last one.
+func TestSpecsThatHaveRunAgainCountForWhatMostlyBecameOfThem(t *testing.T) {
+	specs := []Spec{{"broken by the file", false}, {"fine", false}}
+	unpatched := resultsOf(passing("broken by the file"), passing("fine"))
+	patched := resultsOf(failing("broken by the file", "slow"), passing("fine"))
+	partitioned := resultsOf(failing("broken by the file", "lost"), passing("fine"))
+
+	differing := Differing(specs, patched, unpatched)
+	if len(differing) != 1 {
+		t.Fatalf("%v differ", differing)
+	}
+	patched.Settle(differing, []*Results{unpatched, unpatched, patched})
+	if differing := Differing(specs, patched, unpatched); len(differing) > 0 {
+		t.Errorf("%v differ still", differing)
+	}
+	differing = Differing(specs, partitioned, patched)
+	if len(differing) != 1 || !Breaks(differing[0], partitioned, patched) {
+		t.Errorf("with the file, %v differ", differing)
+	}
+	if Breaks(specs[0], patched, partitioned) || Breaks(specs[1], partitioned, patched) {
+		t.Error("a spec breaks that does not")
+	}
+}

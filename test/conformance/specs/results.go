@@ -39,7 +39,13 @@ type Results struct {
 	// Specs are the reports by the names of the specs.
 	Specs map[string]types.SpecReport `json:"specs"`
 
+	// Replaced is how many results of another subject the file has had. They go with the first that is kept.
+	Replaced int `json:"-"`
+
 	file string
+	// settled is what mostly became of a spec that has run again, since its first result differed from
+	// another side's.
+	settled map[string]outcome
 }
 
 // Open reads the results of a subject from a file. There are none if the file is missing, or has those
@@ -56,6 +62,7 @@ func Open(file, subject string) (*Results, error) {
 		}
 	}
 	if r.Subject != subject || r.Specs == nil {
+		r.Replaced = len(r.Specs)
 		r.Subject, r.Specs = subject, map[string]types.SpecReport{}
 	}
 	r.file = file
@@ -86,6 +93,8 @@ const (
 
 func (r *Results) outcome(name string) outcome {
 	switch {
+	case r.settled[name] != "":
+		return r.settled[name]
 	case !r.Has(name):
 		return notRun
 	case r.Passed(name):
@@ -94,6 +103,17 @@ func (r *Results) outcome(name string) outcome {
 		return didSkip
 	}
 	return didFail
+}
+
+// Settle lets specs that have run again count for what mostly became of them then, when these results are
+// compared with those of one more side. What ended in another way each time differs from everything.
+func (r *Results) Settle(specs []Spec, again []*Results) {
+	if r.settled == nil {
+		r.settled = map[string]outcome{}
+	}
+	for _, spec := range specs {
+		r.settled[spec.Name] = usual(spec, again)
+	}
 }
 
 // Why returns the first line of what a spec says of its failure.

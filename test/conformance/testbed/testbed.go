@@ -23,7 +23,7 @@ package testbed
 import (
 	"bytes"
 	"context"
-	"embed"
+	_ "embed"
 	"errors"
 	"fmt"
 	"net"
@@ -62,8 +62,10 @@ const (
 	Proxy   = registry + "/kube-proxy:built"
 )
 
+// Addons are the objects of kube-proxy and CoreDNS, a template.
+//
 //go:embed addons.yaml
-var addons embed.FS
+var Addons string
 
 // Testbed is such a cluster.
 type Testbed struct {
@@ -187,7 +189,7 @@ func (t *Testbed) active(ctx context.Context) error {
 
 // applyAddons creates kube-proxy and CoreDNS.
 func (t *Testbed) applyAddons(ctx context.Context) error {
-	text, err := template.ParseFS(addons, "addons.yaml")
+	text, err := template.New("addons.yaml").Parse(Addons)
 	if err != nil {
 		return err
 	}
