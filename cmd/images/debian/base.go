@@ -109,23 +109,36 @@ func (s *Store) mirrors(ctx context.Context) ([]string, error) {
 	return s.found, nil
 }
 
-// Assemble returns the root file system of a base and its packages.
-func (l *Lock) Assemble(ctx context.Context, store *Store, name, platform string) (*rootfs.Tree, []Package, error) {
+// Fetch fetches the packages of a base, and returns their files in the packages' order.
+func (l *Lock) Fetch(ctx context.Context, store *Store, name, platform string) (files []string, err error) {
 	base, ok := l.Bases[name]
 	if !ok {
-		return nil, nil, fmt.Errorf("base %s: not in the lock file", name)
+		return nil, fmt.Errorf("base %s: not in the lock file", name)
 	}
 	packages, ok := base.Packages[platform]
 	if !ok {
-		return nil, nil, fmt.Errorf("base %s: no packages for %s in the lock file; images lock --platform %[2]s pins them", name, platform)
+		return nil, fmt.Errorf("base %s: no packages for %s in the lock file; images lock --platform %[2]s pins them", name, platform)
 	}
-	tree := rootfs.New()
 	for _, p := range packages {
 		file, err := store.Fetch(ctx, p)
 		if err != nil {
-			return nil, nil, fmt.Errorf("base %s, %s: %w", name, platform, err)
+			return nil, fmt.Errorf("base %s, %s: %w", name, platform, err)
 		}
-		if err := unpack(ctx, tree, p.Name, file); err != nil {
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// Assemble returns the root file system of a base and its packages.
+func (l *Lock) Assemble(ctx context.Context, store *Store, name, platform string) (*rootfs.Tree, []Package, error) {
+	files, err := l.Fetch(ctx, store, name, platform)
+	if err != nil {
+		return nil, nil, err
+	}
+	base, tree := l.Bases[name], rootfs.New()
+	packages := base.Packages[platform]
+	for i, p := range packages {
+		if err := unpack(ctx, tree, p.Name, files[i]); err != nil {
 			return nil, nil, fmt.Errorf("base %s, %s: package %s %s: %w", name, platform, p.Name, p.Version, err)
 		}
 	}

@@ -274,7 +274,8 @@ func ofPlatform(index v1.ImageIndex, platform v1.Platform) ([]v1.Image, error) {
 const RefName = "org.opencontainers.image.ref.name"
 
 // Push pushes all images of a layout to a registry, each under the name and the tag of its
-// annotation, and calls done after each one. A tag is set only when all that it names is there.
+// annotation, and calls done after each one. Tags are set only when all images are there: of a release
+// that a registry takes only half of, nobody pulls anything.
 func Push(ctx context.Context, dir, registry string, done func(reference string, digest v1.Hash)) error {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
@@ -284,22 +285,37 @@ func Push(ctx context.Context, dir, registry string, done func(reference string,
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
+	type image struct {
+		content v1.ImageIndex
+		tag     name.Tag
+		digest  v1.Hash
+	}
+	var images []image
 	for _, descriptor := range manifest.Manifests {
 		tag, err := name.NewTag(strings.TrimSuffix(registry, "/") + "/" + descriptor.Annotations[RefName])
 		if err != nil {
 			return fmt.Errorf("push of %q to %q: %w", descriptor.Annotations[RefName], registry, err)
 		}
-		image, err := index.ImageIndex(descriptor.Digest)
+		content, err := index.ImageIndex(descriptor.Digest)
 		if err != nil {
 			return fmt.Errorf("%s: image %s: %w", dir, descriptor.Annotations[RefName], err)
 		}
-		if digest, err := image.Digest(); err != nil || digest != descriptor.Digest {
+		if digest, err := content.Digest(); err != nil || digest != descriptor.Digest {
 			return fmt.Errorf("%s: image %s has digest %s, and its index says %s (%v)", dir, descriptor.Annotations[RefName], digest, descriptor.Digest, err)
 		}
-		if err := remote.WriteIndex(tag, image, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-			return fmt.Errorf("push of %s: %w", tag, oneLine(err))
+		images = append(images, image{content, tag, descriptor.Digest})
+	}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	for _, image := range images {
+		if err := remote.WriteIndex(image.tag.Context().Digest(image.digest.String()), image.content, options...); err != nil {
+			return fmt.Errorf("push of %s: %w", image.tag, oneLine(err))
 		}
-		done(tag.String(), descriptor.Digest)
+	}
+	for _, image := range images {
+		if err := remote.WriteIndex(image.tag, image.content, options...); err != nil {
+			return fmt.Errorf("push of %s: %w", image.tag, oneLine(err))
+		}
+		done(image.tag.String(), image.digest)
 	}
 	return nil
 }

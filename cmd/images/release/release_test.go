@@ -554,6 +554,15 @@ func TestCheckNeedsNoBinaries(t *testing.T) {
 	if err := Check(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is not an OCI layout") {
 		t.Errorf("got error %v, want one that says that it is no OCI layout", err)
 	}
+	o.Bases, o.Images, o.Lock = nil, Images("v1.37.0"), options(t).Lock
+	o.Store = &debian.Store{Dir: t.TempDir(), Mirror: "copy:///nowhere"}
+	if err := Check(t.Context(), o); err == nil || !strings.Contains(err.Error(), "package tool 1:1.0+a-1 cannot be had") {
+		t.Errorf("got error %v, want one that names the package that cannot be had", err)
+	}
+	o.Bases = map[string]string{"": withBash(t)}
+	if err := Check(t.Context(), o); err != nil {
+		t.Errorf("on another base, it says %v", err)
+	}
 	leftovers(t, filepath.Dir(o.Dir))
 }
 
@@ -682,6 +691,33 @@ func TestPushedImagesAreThoseOfTheDirectory(t *testing.T) {
 		if err := validate.Index(index); err != nil {
 			t.Errorf("%s: %v", reference, err)
 		}
+	}
+}
+
+// A registry that takes only half of a release names none of it.
+func TestTagsComeLast(t *testing.T) {
+	o := full(t)
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/kube-scheduler/") {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	err := oci.Push(t.Context(), filepath.Join(o.Dir, Layout), host, func(reference string, _ v1.Hash) { t.Errorf("%s was pushed", reference) })
+	if err == nil || !strings.Contains(err.Error(), "push of "+host+"/kube-scheduler:") {
+		t.Errorf("got error %v, want one that names the image", err)
+	}
+	repository, err := name.NewRepository(host + "/kube-apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags, err := remote.List(repository)
+	if err != nil || slices.ContainsFunc(tags, func(tag string) bool { return !strings.HasPrefix(tag, "sha256:") }) {
+		t.Errorf("an image that came before has the tags %q, %v", tags, err)
 	}
 }
 

@@ -123,8 +123,9 @@ type base struct {
 	packages          []debian.Package
 }
 
-// Check finds what Write needs besides binaries, which take long to build: the bases that were given
-// and, if programs are to be started, emulators. Directories of binaries need not be there yet.
+// Check finds what Write needs besides binaries, which take long to build: the bases that were given, the
+// packages of the others and, if programs are to be started, emulators. Directories of binaries need not
+// be there yet.
 func Check(ctx context.Context, options Options) error {
 	if err := options.check(); err != nil {
 		return err
@@ -136,7 +137,29 @@ func Check(ctx context.Context, options Options) error {
 			}
 		}
 	}
+	assembled := map[string]bool{}
+	for _, image := range options.Images {
+		if image.Base == "" || assembled[image.Base] || options.given(image) != "" {
+			continue
+		}
+		assembled[image.Base] = true
+		for _, platform := range slices.Sorted(maps.Keys(options.Binaries)) {
+			if _, err := options.Lock.Fetch(ctx, options.Store, image.Base, platform); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
+}
+
+// given returns the reference of the image that one begins with in place of its base; empty if there is
+// none.
+func (options *Options) given(image Image) string {
+	reference := options.Bases[image.Name]
+	if reference == "" && image.Base != "" {
+		reference = options.Bases[""]
+	}
+	return reference
 }
 
 // check says what is wrong with options themselves.
@@ -411,10 +434,7 @@ func (w *writer) programs(image Image, platform string) ([]*program.Program, err
 
 // base returns what an image begins with. Images of one base share its layer.
 func (w *writer) base(ctx context.Context, image Image, platform string) (*base, error) {
-	reference := w.Bases[image.Name]
-	if reference == "" && image.Base != "" {
-		reference = w.Bases[""]
-	}
+	reference := w.given(image)
 	key := strings.Join([]string{reference, image.Base, platform}, " ")
 	if b := w.bases[key]; b != nil {
 		return b, nil
