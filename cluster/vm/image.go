@@ -82,13 +82,17 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 		return "", err
 	}
 	work := filepath.Join(dir, "base.new")
-	// If an earlier debootstrap has left mounts, RemoveAll must not go into them.
-	for _, mount := range []string{"proc", "sys"} {
-		_ = syscall.Unmount(filepath.Join(work, "root", mount), syscall.MNT_DETACH)
+	clear := func() error {
+		// If debootstrap has left mounts, RemoveAll must not go into them.
+		for _, mount := range []string{"proc", "sys"} {
+			_ = syscall.Unmount(filepath.Join(work, "root", mount), syscall.MNT_DETACH)
+		}
+		return os.RemoveAll(work)
 	}
-	if err := os.RemoveAll(work); err != nil {
+	if err := clear(); err != nil { // of one that was killed
 		return "", err
 	}
+	defer func() { err = errors.Join(err, clear()) }()
 	system := filepath.Join(work, "root")
 	if err := os.MkdirAll(system, 0o755); err != nil {
 		return "", err
