@@ -50,7 +50,9 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 			return err
 		}
 		constraints.DropDefaultCores(pod)
-		ignored = cpuBesideCores(constraints, pod)
+		if again {
+			ignored = cpuBesideCores(constraints, pod)
+		}
 	}
 	if !again {
 		// In a later run the warning may be our own.
@@ -80,7 +82,7 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		if message := decision.Message(); message != "" {
 			warn(ctx, a, message)
 		}
-	case decision.Outcome == partition.Partitioned && again && len(ignored) > 0:
+	case decision.Outcome == partition.Partitioned && len(ignored) > 0:
 		warn(ctx, a, fmt.Sprintf("the cpu that was set in %s after the pod had been partitioned is ignored; its cores count instead", strings.Join(ignored, ", ")))
 	}
 	earlier.taken = partition.Target{}

@@ -27,7 +27,6 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
-	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/constraint"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -55,7 +54,8 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 	if err != nil {
 		return err
 	}
-	dropDefaults(pod, constraints)
+	// LimitRanger, which runs before, sets its defaults on a resize as well, and nobody asked for them.
+	constraints.DropDefaultCPU(pod)
 	partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
 	return refuseCPU(pod, stored)
 }
@@ -85,18 +85,6 @@ func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
 		return refuseCPU(pod, stored)
 	}
 	return nil
-}
-
-// dropDefaults takes the cpu out of a partitioned pod's resize that LimitRanger, which runs
-// before, has put there: it sets its defaults on a resize as well, and nobody asked for them.
-func dropDefaults(pod *core.Pod, constraints constraint.Constraints) {
-	for _, of := range internalpod.View(pod).Containers {
-		for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
-			if asked, has := list[core.ResourceCPU]; has && constraints.IsDefault(what, core.ResourceCPU, asked) {
-				delete(list, core.ResourceCPU)
-			}
-		}
-	}
 }
 
 // refuseCPU refuses to give CPU to a partitioned pod in place (design, section 4.3).

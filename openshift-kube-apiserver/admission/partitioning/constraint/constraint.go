@@ -24,6 +24,7 @@ package constraint
 
 import (
 	"fmt"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -147,13 +148,26 @@ func (d Constraints) DropDefaultCores(pod *core.Pod) {
 		if annotated || asks && !request && !limit {
 			continue
 		}
-		for what, list := range map[string]core.ResourceList{"requests": *c.Requests, "limits": *c.Limits} {
-			for name, amount := range list {
-				if _, ok := partition.TypeOfCores(string(name)); ok && d.IsDefault(what, name, amount) {
-					delete(list, name)
-				}
-			}
-		}
+		d.dropDefaults(c.Requirements, func(name core.ResourceName) bool {
+			_, ok := partition.TypeOfCores(string(name))
+			return ok
+		})
+	}
+}
+
+// DropDefaultCPU takes the cpu out of a pod that LimitRanger gave it from a LimitRange.
+func (d Constraints) DropDefaultCPU(pod *core.Pod) {
+	for _, c := range internalpod.View(pod).Containers {
+		d.dropDefaults(c.Requirements, func(name core.ResourceName) bool { return name == core.ResourceCPU })
+	}
+}
+
+// dropDefaults removes those of the resources that are as much as a LimitRange gives by default.
+func (d Constraints) dropDefaults(of partition.Requirements[core.ResourceList, core.ResourceName], concerns func(core.ResourceName) bool) {
+	for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
+		maps.DeleteFunc(list, func(name core.ResourceName, amount resource.Quantity) bool {
+			return concerns(name) && d.IsDefault(what, name, amount)
+		})
 	}
 }
 

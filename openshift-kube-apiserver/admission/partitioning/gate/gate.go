@@ -78,9 +78,10 @@ func (g *Gate) Validate() error {
 }
 
 // Ask says what keeps pods of the namespace from being partitioned as the type. A no of the
-// cache counts only after a live read, of the namespace and of the latch: a pod that is not partitioned now will never be. It
-// waits for caches, and for an object that decides on the type, within the context's deadline.
-// Its error is one of the API: 503 where these did not come in time, or what the live read gave.
+// cache counts only after a live read, of the namespace and of the latch: a pod that is not
+// partitioned now will never be. It waits for caches, and for an object that decides on the type,
+// within the context's deadline. Its error is one of the API: 503 where these did not come in time,
+// or what the live read gave.
 //
 // That an installer has decided against the type is said before the namespace is looked at:
 // in such a cluster no namespace has to be prepared for it.
@@ -98,20 +99,21 @@ func (g *Gate) Ask(ctx context.Context, namespace, workloadType string) (partiti
 	if err != nil {
 		return partition.NoReason, err
 	}
-	if reason := partition.NamespaceReason(found.Annotations, workloadType); reason != partition.NoReason || ofType != partition.ReasonTypeInactive {
-		return cmp.Or(reason, ofType), nil
+	reason := cmp.Or(partition.NamespaceReason(found.Annotations, workloadType), ofType)
+	if reason != partition.ReasonTypeInactive {
+		return reason, nil
 	}
 	// Nor may it have seen what another replica has latched.
 	latch, err := g.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return ofType, nil
+		return reason, nil
 	case err != nil:
 		return partition.NoReason, err
 	case slices.Contains(partition.ParseTypes(latch.Annotations[partition.EnabledAnnotation]), workloadType):
 		return partition.NoReason, nil
 	}
-	return ofType, nil
+	return reason, nil
 }
 
 // AskCache is Ask for who only wants to warn: it neither waits nor reads live, and its answer
