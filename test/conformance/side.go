@@ -64,8 +64,6 @@ type side struct {
 	alone bool
 	// results are those of run.
 	results *specs.Results
-	// compared are the specs that compare has judged, since their first results differed.
-	compared []specs.Spec
 }
 
 // side returns one whose files are in a directory of its name. Its suite has no program yet. The title of
@@ -152,10 +150,10 @@ func each(ctx context.Context, sides []*side, do func(ctx context.Context, i int
 	return group.Wait()
 }
 
-// judge returns the findings of specs of which the same became on the side with which this one was compared:
+// judge returns the findings of specs that compare has not judged, since the same became of them on all sides:
 // they must pass, unless they are known not to.
 func (s *side) judge(all []specs.Spec, known specs.Known) specs.Findings {
-	same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return slices.Contains(s.compared, spec) })
+	same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return s.results.Settled(spec.Name) })
 	return specs.Judge(same, s.results, known)
 }
 
@@ -185,7 +183,6 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 	for _, spec := range differing {
 		fmt.Printf("%s\n    %s\n", spec.Name, specs.Times(spec, again[0], again[1], without))
 	}
-	s.compared = append(s.compared, differing...)
 	return append(findings, specs.Compare(differing, again[0], again[1], known, without)...), nil
 }
 

@@ -93,7 +93,7 @@ const (
 
 func (r *Results) outcome(name string) outcome {
 	switch {
-	case r.settled[name] != "":
+	case r.Settled(name):
 		return r.settled[name]
 	case !r.Has(name):
 		return notRun
@@ -115,6 +115,9 @@ func (r *Results) Settle(specs []Spec, again []*Results) {
 		r.settled[spec.Name] = usual(spec, again)
 	}
 }
+
+// Settled reports whether a spec counts for what mostly became of it.
+func (r *Results) Settled(name string) bool { return r.settled[name] != "" }
 
 // Why returns the first line of what a spec says of its failure.
 func (r *Results) Why(name string) string {
