@@ -45,10 +45,7 @@ func ordinaryUser(t *testing.T, c *host.Cluster, namespace string) *kubernetes.C
 // cores, or make metrics grow.
 func TestAttacksReachNoPool(t *testing.T) {
 	in(t)
-	c := apiServer(t)
-	reportingNode(t, c, "reporting", "management")
-	open := fixture.Namespace(t, c.Client, "management")
-	awaitActive(t, creating(t, c, open), true)
+	c, open := activeType(t)
 	namespace := fixture.Namespace(t, c.Client, "")
 	mallory := ordinaryUser(t, c, namespace)
 	pods := mallory.CoreV1().Pods(namespace)

@@ -39,9 +39,7 @@ var constraints = map[string]struct {
 // warned. Mirror pods are created in every namespace, and are counted once.
 func TestConstraintsRefuseNoPodForItsMissingCPU(t *testing.T) {
 	in(t, core)
-	c := apiServer(t)
-	reportingNode(t, c, "reporting", "management")
-	awaitActive(t, creating(t, c, fixture.Namespace(t, c.Client, "management")), true)
+	c, _ := activeType(t)
 	for name, test := range constraints {
 		t.Run(name, func(t *testing.T) {
 			namespace := fixture.Namespace(t, c.Client, "management")
@@ -93,10 +91,7 @@ func TestConstraintsRefuseNoPodForItsMissingCPU(t *testing.T) {
 // A ResourceQuota counts cores like any extended resource.
 func TestQuotasCountCores(t *testing.T) {
 	in(t)
-	c := apiServer(t)
-	reportingNode(t, c, "reporting", "management")
-	namespace := fixture.Namespace(t, c.Client, "management")
-	awaitActive(t, creating(t, c, namespace), true)
+	c, namespace := activeType(t)
 	build := func(name string) *v1.Pod {
 		return fixture.Pod(name, asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", ""), fixture.Container("d", "true", "memory=16Mi", ""))
 	}
@@ -132,10 +127,7 @@ func TestQuotasCountCores(t *testing.T) {
 // A LimitRange of cores makes no partitioned pod of one that does not ask, and bounds those that do.
 func TestALimitRangeOfCoresTakesNobodysCPU(t *testing.T) {
 	in(t)
-	c := apiServer(t)
-	reportingNode(t, c, "reporting", "management")
-	namespace := fixture.Namespace(t, c.Client, "management")
-	awaitActive(t, creating(t, c, namespace), true)
+	c, namespace := activeType(t)
 	guaranteed := fixture.Pod("guaranteed", nil, fixture.Container("c", "true", "cpu=400m memory=16Mi", "cpu=400m memory=16Mi"))
 	small, large := fixture.Pod("small", asks, fixture.Container("c", "true", "cpu=400m memory=16Mi", "")), fixture.Pod("large", asks, fixture.Container("c", "true", "cpu=900m memory=16Mi", ""))
 	check := func(p *v1.Pod, wantCPU, wantCores string) {

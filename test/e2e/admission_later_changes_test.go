@@ -22,9 +22,7 @@ import (
 // or, where a quota counts cpu, a request of zero.
 func TestSameManifestAgainChangesNothing(t *testing.T) {
 	in(t)
-	c := apiServer(t)
-	reportingNode(t, c, "reporting", "management")
-	awaitActive(t, creating(t, c, fixture.Namespace(t, c.Client, "management")), true)
+	c, _ := activeType(t)
 	for name, quota := range map[string]*v1.ResourceQuotaSpec{"a pod without cpu": nil, "a pod with a cpu of zero": {Hard: fixture.Resources("requests.cpu=10")}} {
 		t.Run(name, func(t *testing.T) {
 			namespace := fixture.Namespace(t, c.Client, "management")
@@ -117,10 +115,7 @@ func sendAgain(t *testing.T, c *host.Cluster, namespace string, zero bool) {
 // Whatever users do to a pod after its creation, it neither enters nor leaves a partition.
 func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 	in(t, core)
-	c := apiServer(t)
-	reportingNode(t, c, "reporting", "management")
-	namespace := fixture.Namespace(t, c.Client, "management")
-	awaitActive(t, creating(t, c, namespace), true)
+	c, namespace := activeType(t)
 	get := func(t *testing.T, name string) *v1.Pod {
 		t.Helper()
 		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})

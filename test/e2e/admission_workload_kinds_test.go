@@ -37,10 +37,8 @@ import (
 // workload is warned at once.
 func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 	in(t)
-	c := apiServer(t)
-	reportingNode(t, c, "reporting", "management")
-	open, plain := fixture.Namespace(t, c.Client, "management"), fixture.Namespace(t, c.Client, "")
-	awaitActive(t, creating(t, c, open), true)
+	c, open := activeType(t)
+	plain := fixture.Namespace(t, c.Client, "")
 	labels := map[string]string{"app": "operator"}
 	selector := &metav1.LabelSelector{MatchLabels: labels}
 	template := func(restart v1.RestartPolicy) v1.PodTemplateSpec {

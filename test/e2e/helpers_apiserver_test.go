@@ -112,6 +112,17 @@ func awaitActive(t testing.TB, create creator, want bool) {
 	})
 }
 
+// activeType returns the shared control plane, which has no node but one without a kubelet that reports
+// cores of the type management, so that the type is active; and a namespace that allows it.
+func activeType(t testing.TB) (c *host.Cluster, namespace string) {
+	t.Helper()
+	c = apiServer(t)
+	reportingNode(t, c, "reporting", "management")
+	namespace = fixture.Namespace(t, c.Client, "management")
+	awaitActive(t, creating(t, c, namespace), true)
+	return c, namespace
+}
+
 // creator creates a pod.
 type creator func(*v1.Pod, metav1.CreateOptions) (*v1.Pod, error)
 
