@@ -82,17 +82,17 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 		return "", err
 	}
 	work := filepath.Join(dir, "base.new")
-	clear := func() error {
+	remove := func() error {
 		// If debootstrap has left mounts, RemoveAll must not go into them.
 		for _, mount := range []string{"proc", "sys"} {
 			_ = syscall.Unmount(filepath.Join(work, "root", mount), syscall.MNT_DETACH)
 		}
 		return os.RemoveAll(work)
 	}
-	if err := clear(); err != nil { // of one that was killed
+	if err := remove(); err != nil { // of one that was killed
 		return "", err
 	}
-	defer func() { err = errors.Join(err, clear()) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	system := filepath.Join(work, "root")
 	if err := os.MkdirAll(system, 0o755); err != nil {
 		return "", err

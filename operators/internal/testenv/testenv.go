@@ -251,9 +251,6 @@ func FreePorts(n int) ([]int, error) {
 	const first, last = 20000, 29999
 	var ports []int
 	for _, at := range rand.Perm(last - first + 1) {
-		if len(ports) == n {
-			return ports, nil
-		}
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+at))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
@@ -262,7 +259,9 @@ func FreePorts(n int) ([]int, error) {
 			return nil, err
 		}
 		listener.Close()
-		ports = append(ports, first+at)
+		if ports = append(ports, first+at); len(ports) == n {
+			return ports, nil
+		}
 	}
 	return nil, fmt.Errorf("fewer than %d of the ports %d to %d are free", n, first, last)
 }
