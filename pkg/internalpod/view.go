@@ -26,8 +26,9 @@ import (
 
 type (
 	// Pod is the core's view of a core.Pod.
-	Pod          = partition.Pod[core.ResourceList, core.ResourceName]
-	container    = partition.Container[core.ResourceList, core.ResourceName]
+	Pod = partition.Pod[core.ResourceList, core.ResourceName]
+	// Container is the core's view of one of its containers.
+	Container    = partition.Container[core.ResourceList, core.ResourceName]
 	requirements = partition.Requirements[core.ResourceList, core.ResourceName]
 )
 
@@ -35,7 +36,7 @@ type (
 func View(pod *core.Pod) Pod {
 	view := Pod{
 		Annotations: &pod.Annotations,
-		Containers:  make([]container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers)),
+		Containers:  make([]Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers)),
 	}
 	if resources := pod.Spec.Resources; resources != nil {
 		view.Resources = &requirements{Requests: &resources.Requests, Limits: &resources.Limits}
@@ -43,7 +44,7 @@ func View(pod *core.Pod) Pod {
 	for _, containers := range [][]core.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			resources := &containers[i].Resources
-			view.Containers = append(view.Containers, container{
+			view.Containers = append(view.Containers, Container{
 				Name:         containers[i].Name,
 				Requirements: requirements{Requests: &resources.Requests, Limits: &resources.Limits},
 			})

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -165,14 +166,27 @@ func TestALimitRangeOfCoresTakesNobodysCPU(t *testing.T) {
 	idle := fixture.Pod("idle", asks, fixture.Container("c", "true", "memory=16Mi", ""))
 	waitFor(t, 20*time.Second, "the default is in force", func() error {
 		p, _, err := send(t, namespace, idle.DeepCopy(), "dry run")
-		if of := p.Spec.Containers[0].Resources.Requests[cores]; err == nil && of.Value() != 100 {
-			err = fmt.Errorf("it requests %v", p.Spec.Containers[0].Resources.Requests)
+		if err == nil && !strings.Contains(p.Annotations["kubernetes.io/limit-ranger"], string(cores)) {
+			err = fmt.Errorf("LimitRanger says %q", p.Annotations["kubernetes.io/limit-ranger"])
 		}
 		return err
 	})
+	check(idle, "0", "0")
+	check(fixture.Pod("best-effort", map[string]string{managementTarget: hard}, fixture.Container("c", "true", "", "")), "0", "0")
+	check(fixture.Pod("copy", nil, fixture.Container("c", "true", string(cores)+"=100", string(cores)+"=100")), "100m", "0")
 	check(guaranteed, "400m", "0")
 	check(small, "0", "400")
 	check(large, "0", "900")
+	for _, p := range []*v1.Pod{guaranteed, small} {
+		p, _, err := send(t, namespace, p.DeepCopy(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		patch := `{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "17Mi"}, "limits": {"memory": "17Mi"}}}]}}`
+		if _, err := c.Client.CoreV1().Pods(namespace).Patch(t.Context(), p.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize"); err != nil {
+			t.Errorf("a resize of the memory of pod %s got %v", p.Name, err)
+		}
+	}
 }
 
 // constrain gives a namespace a LimitRange or a ResourceQuota, of the name of-cpu. Either may

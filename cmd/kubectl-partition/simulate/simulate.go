@@ -42,8 +42,8 @@ type Namespace struct {
 	// Annotations are the namespace's own. Nil means that they are not known, and then the
 	// namespace allows every type; an empty map means that it has none.
 	Annotations map[string]string
-	// LimitRanges and Quotas are the namespace's. A quota without a status counts with its
-	// spec.
+	// LimitRanges and Quotas are the namespace's, also as a file has them: LimitRanges get the
+	// API's defaults, and a quota without a status counts with its spec.
 	LimitRanges []*v1.LimitRange
 	Quotas      []*v1.ResourceQuota
 }
@@ -83,7 +83,7 @@ func Pod(pod *v1.Pod, namespace Namespace, types Types) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	constraints := constraint.Given(namespace.LimitRanges, effective(namespace.Quotas))
+	constraints := constraint.Given(defaulted(namespace.LimitRanges), effective(namespace.Quotas))
 	if err := constraints.SetDefaults(internal); err != nil {
 		return Result{}, fmt.Errorf("setting the defaults of pod %q: %w", cmp.Or(pod.Name, pod.GenerateName), err)
 	}
@@ -168,6 +168,16 @@ func effective(quotas []*v1.ResourceQuota) []*v1.ResourceQuota {
 			with[i] = quota.DeepCopy()
 			with[i].Status.Hard = quota.Spec.Hard
 		}
+	}
+	return with
+}
+
+// defaulted gives LimitRanges the API's defaults, such as the one that a maximum makes.
+func defaulted(limitRanges []*v1.LimitRange) []*v1.LimitRange {
+	with := make([]*v1.LimitRange, len(limitRanges))
+	for i, limitRange := range limitRanges {
+		with[i] = limitRange.DeepCopy()
+		corev1.SetObjectDefaults_LimitRange(with[i])
 	}
 	return with
 }

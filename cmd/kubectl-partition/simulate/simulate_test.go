@@ -95,6 +95,7 @@ func TestNamespaceAndTypesDecideWhetherAPodIsPartitioned(t *testing.T) {
 		"limits alone make a pod Guaranteed":                 {limits: "cpu=1 memory=1Mi", reason: partition.ReasonGuaranteed},
 		"limits alone of cpu leave nothing without it":       {limits: "cpu=1", reason: partition.ReasonQoSChange},
 		"defaults of a LimitRange make a pod Guaranteed":     {requests: "memory=1Mi", limits: "memory=1Mi", namespace: limitRange(v1.LimitRangeItem{Default: podtest.List("cpu=1"), DefaultRequest: podtest.List("cpu=1")}), reason: partition.ReasonGuaranteed},
+		"a maximum, which is a default, does so too":         {requests: "memory=1Mi", limits: "memory=1Mi", namespace: limitRange(v1.LimitRangeItem{Max: podtest.List("cpu=1")}), reason: partition.ReasonGuaranteed},
 		"a LimitRange with a minimum constrains cpu":         {requests: "cpu=400m memory=1Mi", namespace: limitRange(v1.LimitRangeItem{Min: podtest.List("cpu=50m")}), reason: partition.ReasonNamespaceConstrainsCPU, message: `LimitRange "of-cpu": minimum cpu usage per Container is 50m`},
 		"a quota on limits.cpu constrains it by its spec":    {requests: "cpu=400m memory=1Mi", limits: "cpu=1", namespace: quota("limits.cpu=10"), reason: partition.ReasonNamespaceConstrainsCPU, message: `ResourceQuota "of-cpu": must specify limits.cpu`},
 		"a quota on requests.cpu is content with a zero":     {requests: "cpu=400m memory=1Mi", namespace: quota("requests.cpu=10")},

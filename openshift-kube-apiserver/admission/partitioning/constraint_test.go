@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/core"
@@ -147,22 +148,11 @@ func TestConstraintsOfTheNamespaceAreKept(t *testing.T) {
 	}
 }
 
-// LimitRanger gives cores to each container that has none. They count only for those that ask, and name no cpu.
+// LimitRanger gives cores to each container that has none, whether or not anybody asks.
 func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
-	amount := func(text string) v1.ResourceList {
-		return v1.ResourceList{"management.workload.openshift.io/cores": resource.MustParse(text)}
-	}
-	cpu := func(request, limit string) core.ResourceRequirements {
-		of := func(text string) core.ResourceList {
-			list := core.ResourceList{core.ResourceMemory: resource.MustParse("1Gi")}
-			if text != "" {
-				list[core.ResourceCPU] = resource.MustParse(text)
-			}
-			return list
-		}
-		return core.ResourceRequirements{Requests: of(request), Limits: of(limit)}
-	}
 	asks := map[string]string{managementTarget: ""}
+	hard := map[string]string{managementTarget: `{"effect": "RequiredDuringScheduling"}`}
+	of100 := v1.LimitRangeItem{Default: coresOf("100")}
 	for name, test := range map[string]struct {
 		item        v1.LimitRangeItem
 		annotations map[string]string
@@ -173,30 +163,28 @@ func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
 		// refused is part of what upstream says of the pod in the end.
 		refused string
 	}{
-		"asks, a maximum":          {v1.LimitRangeItem{Max: amount("500")}, asks, cpu("400m", ""), "400", `{"cpushares":400}`, ""},
-		"asks for more":            {v1.LimitRangeItem{Max: amount("500")}, asks, cpu("900m", ""), "900", `{"cpushares":900}`, "maximum management.workload.openshift.io/cores usage per Container is 500, but limit is 900"},
-		"asks with a limit":        {v1.LimitRangeItem{Default: amount("100")}, asks, cpu("2", "3"), "2k", `{"cpushares":2000,"cpulimit":3000}`, ""},
-		"asks and names no cpu":    {v1.LimitRangeItem{Default: amount("100")}, asks, cpu("", ""), "100", `{"cpushares":100}`, ""},
-		"does not ask, Guaranteed": {v1.LimitRangeItem{Default: amount("100")}, nil, cpu("4", "4"), "", "", ""},
-		"does not ask, no cpu":     {v1.LimitRangeItem{Default: amount("100")}, nil, core.ResourceRequirements{}, "", "", ""},
-		"is skipped":               {v1.LimitRangeItem{Default: amount("100")}, asks, cpu("4", "4"), "", "", ""},
-		"does not ask, a maximum":  {v1.LimitRangeItem{Max: amount("500")}, nil, cpu("4", "4"), "", "", "maximum management.workload.openshift.io/cores usage per Container is 500.  No limit is specified"},
+		"asks, a maximum":                    {v1.LimitRangeItem{Max: coresOf("500")}, asks, cpuAndMemory("400m", ""), "400", `{"cpushares":400}`, ""},
+		"asks for more":                      {v1.LimitRangeItem{Max: coresOf("500")}, asks, cpuAndMemory("900m", ""), "900", `{"cpushares":900}`, "maximum management.workload.openshift.io/cores usage per Container is 500, but limit is 900"},
+		"asks with a limit":                  {of100, asks, cpuAndMemory("2", "3"), "2k", `{"cpushares":2000,"cpulimit":3000}`, ""},
+		"asks for as much":                   {of100, asks, cpuAndMemory("100m", ""), "100", `{"cpushares":100}`, ""},
+		"asks and names no cpu":              {of100, asks, cpuAndMemory("", ""), "", `{"cpushares":2}`, ""},
+		"asks, BestEffort":                   {of100, hard, core.ResourceRequirements{}, "", `{"cpushares":2}`, ""},
+		"asks, is skipped and names no cpu":  {of100, map[string]string{partition.TargetPrefix + "infra": ""}, cpuAndMemory("", ""), "", "", ""},
+		"does not ask, Guaranteed":           {of100, nil, cpuAndMemory("4", "4"), "", "", ""},
+		"does not ask, no cpu":               {of100, nil, core.ResourceRequirements{}, "", "", ""},
+		"is skipped":                         {of100, asks, cpuAndMemory("4", "4"), "", "", ""},
+		"does not ask, a maximum":            {v1.LimitRangeItem{Max: coresOf("500")}, nil, cpuAndMemory("4", "4"), "", "", "maximum management.workload.openshift.io/cores usage per Container is 500.  No limit is specified"},
+		"has a forged annotation of another": {of100, map[string]string{managementTarget: "", partition.ResourcesAnnotation("c"): `{"cpushares":100}`}, cpuAndMemory("2", ""), "2k", `{"cpushares":2000}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := limitRange(test.item)
 			corev1.SetObjectDefaults_LimitRange(object)
-			p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), object)
-			partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
-			limits := func(pod *core.Pod) {
-				if err := limitranger.PodMutateLimitFunc(object, pod); err != nil {
-					t.Fatal(err)
-				}
-			}
+			p := startLimited(t, object)
 			pod := newPod(maps.Clone(test.annotations))
 			pod.Spec.Containers[0].Resources = *test.resources.DeepCopy()
-			limits(pod)
+			applyLimitRange(t, object, pod)
 			// LimitRanger runs again as well.
-			if _, err := createAs(t, p, pod, "open", nil, limits); err != nil {
+			if _, err := createAs(t, p, pod, "open", nil, func(pod *core.Pod) { applyLimitRange(t, object, pod) }); err != nil {
 				t.Fatal(err)
 			}
 			want := *test.resources.DeepCopy()
@@ -207,11 +195,7 @@ func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
 				}
 			}
 			got := pod.Spec.Containers[0].Resources
-			for _, list := range []core.ResourceList{got.Requests, got.Limits} {
-				if zero, has := list[core.ResourceCPU]; has && zero.IsZero() {
-					delete(list, core.ResourceCPU) // of the second run
-				}
-			}
+			dropZeros(got)
 			if !apiequality.Semantic.DeepEqual(got, want) || pod.Annotations[partition.ResourcesAnnotation("c")] != test.value {
 				t.Errorf("got %v with %v, want %v with %s", got, pod.Annotations, want, test.value)
 			}
@@ -219,5 +203,159 @@ func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
 				t.Errorf("upstream says %v, want %q", err, test.refused)
 			}
 		})
+	}
+}
+
+// Cores that somebody wrote are not LimitRanger's, also where they are as many.
+func TestCoresAsManyAsADefaultAreKept(t *testing.T) {
+	object := limitRange(v1.LimitRangeItem{Default: coresOf("100")})
+	corev1.SetObjectDefaults_LimitRange(object)
+	p := startLimited(t, object)
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		webhooks    []func(*core.Pod)
+		cpu, cores  string
+		told        string
+	}{
+		"a copy of kubectl debug": {nil, nil, "100m", "0", "because the pod asks for no workload type"},
+		"a copy of a whole pod":   {map[string]string{managementTarget: "", partition.ResourcesAnnotation("c"): `{"cpushares":100}`}, nil, "0", "100", ""},
+		"a handwritten pod":       {map[string]string{managementTarget: ""}, nil, "0", "100", ""},
+		"a webhook takes all annotations": {map[string]string{managementTarget: ""}, []func(*core.Pod){func(pod *core.Pod) { pod.Annotations = nil }},
+			"100m", "0", "because the pod asks for no workload type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := newPod(maps.Clone(test.annotations))
+			pod.Spec.Containers[0].Resources = core.ResourceRequirements{Requests: internalCores("100"), Limits: internalCores("100")}
+			applyLimitRange(t, object, pod)
+			told, err := createAs(t, p, pod, "open", nil, test.webhooks...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			requests := pod.Spec.Containers[0].Resources.Requests
+			if cpu, cores := requests[core.ResourceCPU], requests["management.workload.openshift.io/cores"]; cpu.String() != test.cpu || cores.String() != test.cores || !strings.Contains(strings.Join(told, ""), test.told) {
+				t.Errorf("it requests %v, told %q, want cpu %s, cores %s and %q", requests, told, test.cpu, test.cores, test.told)
+			}
+		})
+	}
+}
+
+// A resize gets defaults as well, of which upstream would refuse all but cpu and memory.
+func TestAResizeGetsNoCoresOfALimitRange(t *testing.T) {
+	object := limitRange(v1.LimitRangeItem{Default: coresOf("100"), DefaultRequest: coresOf("50")})
+	p := startLimited(t, object)
+	build := func(annotations map[string]string, containers ...core.ResourceRequirements) *core.Pod {
+		pod := newPod(annotations)
+		pod.Spec.Containers = nil
+		for i, resources := range containers {
+			pod.Spec.Containers = append(pod.Spec.Containers, core.Container{Name: string(rune('a' + i)), Resources: resources})
+		}
+		return pod
+	}
+	target := map[string]string{managementTarget: `{"effect":"PreferredDuringScheduling"}`, partition.ResourcesAnnotation("a"): `{"cpushares":400}`, partition.ResourcesAnnotation("b"): `{"cpushares":2}`}
+	own := core.ResourceRequirements{Requests: internalCores("400"), Limits: internalCores("400")}
+	asMany := core.ResourceRequirements{Requests: internalCores("100"), Limits: internalCores("100")}
+	for name, test := range map[string]struct {
+		stored *core.Pod
+		// sent is the resources of container a in the request; nil means the stored ones.
+		sent *core.ResourceRequirements
+	}{
+		"an ordinary pod":                {build(nil, cpuAndMemory("4", "4")), nil},
+		"an ordinary pod, BestEffort":    {build(nil, core.ResourceRequirements{}), nil},
+		"a partitioned pod":              {build(target, own, cpuAndMemory("", "")), nil},
+		"a partitioned pod with as many": {build(target, asMany, cpuAndMemory("", "")), nil},
+		"a partitioned pod, the manifest sent again": {build(target, own, cpuAndMemory("", "")), &core.ResourceRequirements{
+			Requests: core.ResourceList{core.ResourceCPU: resource.MustParse("400m"), core.ResourceMemory: resource.MustParse("1Gi")}, Limits: core.ResourceList{core.ResourceMemory: resource.MustParse("1Gi")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.stored.Annotations = maps.Clone(test.stored.Annotations)
+			if test.stored.Annotations == nil {
+				test.stored.Annotations = map[string]string{}
+			}
+			test.stored.Annotations["kubernetes.io/limit-ranger"] = "LimitRanger plugin set: management.workload.openshift.io/cores request for container a"
+			pod := test.stored.DeepCopy()
+			if test.sent != nil {
+				pod.Spec.Containers[0].Resources = *test.sent
+			}
+			applyLimitRange(t, object, pod)
+			if err := p.Admit(t.Context(), attributes(pod, test.stored, "open", "resize", admission.Update), nil); err != nil {
+				t.Fatal(err)
+			}
+			if !apiequality.Semantic.DeepEqual(pod.Spec, test.stored.Spec) {
+				t.Errorf("got %v, want %v", pod.Spec.Containers, test.stored.Spec.Containers)
+			}
+		})
+	}
+}
+
+func TestAMirrorGetsNoCoresOfALimitRange(t *testing.T) {
+	object := limitRange(v1.LimitRangeItem{Default: coresOf("100")})
+	corev1.SetObjectDefaults_LimitRange(object)
+	p := startLimited(t, object)
+	for _, annotations := range []map[string]string{nil, {managementTarget: ""}} {
+		mirror := newPod(maps.Clone(annotations))
+		mirror.Spec.NodeName = "a"
+		mirror.Spec.Containers = append(mirror.Spec.Containers, core.Container{Name: "idle"})
+		partition.Mutate(internalpod.View(mirror), partition.Policy{Gate: partition.AnyType})
+		if mirror.Annotations == nil {
+			mirror.Annotations = map[string]string{}
+		}
+		mirror.Annotations[core.MirrorPodAnnotationKey] = "hash"
+		want := mirror.DeepCopy()
+		applyLimitRange(t, object, mirror)
+		kubelet := &user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}}
+		if _, err := createAs(t, p, mirror, "open", kubelet, func(pod *core.Pod) { applyLimitRange(t, object, pod) }); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range mirror.Spec.Containers {
+			dropZeros(c.Resources)
+		}
+		if !apiequality.Semantic.DeepEqual(mirror.Spec.Containers, want.Spec.Containers) {
+			t.Errorf("got %v, want %v", mirror.Spec.Containers, want.Spec.Containers)
+		}
+	}
+}
+
+func coresOf(text string) v1.ResourceList {
+	return v1.ResourceList{"management.workload.openshift.io/cores": resource.MustParse(text)}
+}
+
+func internalCores(text string) core.ResourceList {
+	return core.ResourceList{"management.workload.openshift.io/cores": resource.MustParse(text), core.ResourceMemory: resource.MustParse("1Gi")}
+}
+
+// cpuAndMemory returns resources with 1Gi of memory, and with cpu where it is not empty.
+func cpuAndMemory(request, limit string) core.ResourceRequirements {
+	of := func(text string) core.ResourceList {
+		list := core.ResourceList{core.ResourceMemory: resource.MustParse("1Gi")}
+		if text != "" {
+			list[core.ResourceCPU] = resource.MustParse(text)
+		}
+		return list
+	}
+	return core.ResourceRequirements{Requests: of(request), Limits: of(limit)}
+}
+
+// startLimited starts a plugin with an active type, whose namespace "open" has the LimitRange.
+func startLimited(t *testing.T, object *v1.LimitRange) *plugin {
+	t.Helper()
+	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management,infra"), object)
+	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
+	return p
+}
+
+// applyLimitRange does to the pod what LimitRanger does.
+func applyLimitRange(t *testing.T, object *v1.LimitRange, pod *core.Pod) {
+	t.Helper()
+	if err := limitranger.PodMutateLimitFunc(object, pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dropZeros takes out what keeps a policy from filling in cpu in a second run.
+func dropZeros(of core.ResourceRequirements) {
+	for _, list := range []core.ResourceList{of.Requests, of.Limits} {
+		if zero, has := list[core.ResourceCPU]; has && zero.IsZero() {
+			delete(list, core.ResourceCPU)
+		}
 	}
 }

@@ -49,7 +49,11 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		if err != nil {
 			return err
 		}
-		constraints.DropDefaultCores(pod)
+		constraints.DropDefaultCores(pod, func(c internalpod.Container) bool {
+			// A container that asked for nothing has the smallest weight since an earlier run, and no cores.
+			had, partitioned := partition.ParseContainerResources(pod.Annotations[partition.ResourcesAnnotation(c.Name)])
+			return again && partitioned && had.CPUShares > partition.MinShares
+		})
 		if again {
 			ignored = cpuBesideCores(constraints, pod)
 		}

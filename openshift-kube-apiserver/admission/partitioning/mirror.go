@@ -43,6 +43,7 @@ func (p *plugin) mirror(a admission.Attributes, pod *core.Pod, again bool) error
 	if err != nil {
 		return err
 	}
+	constraints.DropDefaultCores(pod, nil)
 	ordinary := pod.DeepCopy()
 	partition.DropDefaultCPU(internalpod.View(pod), again || constraints.CountsCPU(pod))
 	partition.RestoreCPU(internalpod.View(ordinary))

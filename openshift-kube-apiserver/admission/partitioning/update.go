@@ -19,6 +19,7 @@ package partitioning
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,23 +42,55 @@ func (p *plugin) update(ctx context.Context, a admission.Attributes, pod *core.P
 	if changed := partition.KeepAnnotations(&pod.Annotations, stored.Annotations); changed != "" {
 		warning.AddWarning(ctx, "", "the workload partitioning annotations of a pod do not change after its creation; it keeps those that it had: "+changed)
 	}
-	resize := a.GetSubresource() == "resize"
-	if !resize && a.GetSubresource() != "" || !isPartitioned(stored) {
-		return nil
+	switch a.GetSubresource() {
+	case "":
+		if isPartitioned(stored) {
+			partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
+		}
+	case "resize":
+		return p.resize(a, pod, stored)
 	}
-	// A manifest that is sent again may ask for as much as a default.
-	partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
-	if !resize {
+	return nil
+}
+
+// resize takes out what LimitRanger, which runs before, has put into a resize as well: nobody asked for it. It
+// refuses to give CPU to a partitioned pod.
+func (p *plugin) resize(a admission.Attributes, pod, stored *core.Pod) error {
+	partitioned := isPartitioned(stored)
+	if !partitioned && !internalpod.CarriesCores(pod) {
 		return nil
 	}
 	constraints, err := p.constraints.Of(a)
 	if err != nil {
 		return err
 	}
-	// LimitRanger, which runs before, sets its defaults on a resize as well, and nobody asked for them.
+	constraints.DropDefaultCores(pod, func(c internalpod.Container) bool { return hasCoresOf(c, stored) })
+	if !partitioned {
+		return nil
+	}
+	// A manifest that is sent again may ask for as much as a default.
+	partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
 	constraints.DropDefaultCPU(pod)
 	partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
 	return refuseCPU(pod, stored)
+}
+
+// hasCoresOf reports whether all cores of a container are those that it has in the stored pod.
+func hasCoresOf(c internalpod.Container, stored *core.Pod) bool {
+	containers := internalpod.View(stored).Containers
+	i := slices.IndexFunc(containers, func(of internalpod.Container) bool { return of.Name == c.Name })
+	if i < 0 {
+		return false
+	}
+	for _, list := range []struct{ now, stored core.ResourceList }{{*c.Requests, *containers[i].Requests}, {*c.Limits, *containers[i].Limits}} {
+		for name, amount := range list.now {
+			of, had := list.stored[name]
+			if _, ok := partition.TypeOfCores(string(name)); ok && (!had || of.Cmp(amount) != 0) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // isPartitioned reports whether a stored pod is partitioned. Its target annotation does not say so: a pod that

@@ -25,6 +25,8 @@ package constraint
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -132,41 +134,52 @@ func (d Constraints) IsDefault(what string, name core.ResourceName, amount resou
 	return false
 }
 
-// DropDefaultCores takes those cores out of a new pod that LimitRanger gave it from a LimitRange, and for
-// which nobody asked: in a container that has cpu, from which its cores are computed, and in a pod that asks
-// for no workload type. What has a resources annotation has its cores from an earlier run.
-func (d Constraints) DropDefaultCores(pod *core.Pod) {
-	if len(d.limitRanges) == 0 {
+// DropDefaultCores takes those cores out of a pod that LimitRanger gave it from a LimitRange: nobody asked
+// for them. LimitRanger's own annotation tells them from cores that happen to be as many. It may be of an
+// earlier run or request, so own says which containers have cores of their own. Nil says that none has.
+func (d Constraints) DropDefaultCores(pod *core.Pod, own func(internalpod.Container) bool) {
+	said := pod.Annotations[limitRangerAnnotation]
+	if len(d.limitRanges) == 0 || said == "" {
 		return
 	}
-	target, errs := partition.ParseTarget(pod.Annotations)
-	asks := target.Type != "" || len(errs) > 0
 	for _, c := range internalpod.View(pod).Containers {
-		_, annotated := pod.Annotations[partition.ResourcesAnnotation(c.Name)]
-		_, request := (*c.Requests)[core.ResourceCPU]
-		_, limit := (*c.Limits)[core.ResourceCPU]
-		if annotated || asks && !request && !limit {
+		if own != nil && own(c) {
 			continue
 		}
-		d.dropDefaults(c.Requirements, func(name core.ResourceName) bool {
+		d.dropDefaults(c.Requirements, func(what string, name core.ResourceName) bool {
 			_, ok := partition.TypeOfCores(string(name))
-			return ok
+			return ok && saysLimitRangerSet(said, what, c.Name, name)
 		})
 	}
+}
+
+// limitRangerAnnotation is where LimitRanger says what it has set in a pod (plugin/pkg/admission/limitranger).
+const limitRangerAnnotation = "kubernetes.io/limit-ranger"
+
+// saysLimitRangerSet reports whether the text says that LimitRanger has set this resource in the container's
+// requests or limits: "LimitRanger plugin set: cpu, memory request for container a; cpu limit for init container b".
+func saysLimitRangerSet(text, what, container string, name core.ResourceName) bool {
+	for clause := range strings.SplitSeq(strings.TrimPrefix(text, "LimitRanger plugin set: "), "; ") {
+		names, of, _ := strings.Cut(clause, " "+strings.TrimSuffix(what, "s")+" for ")
+		if strings.TrimPrefix(of, "init ") == "container "+container && slices.Contains(strings.Split(names, ", "), string(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // DropDefaultCPU takes the cpu out of a pod that LimitRanger gave it from a LimitRange.
 func (d Constraints) DropDefaultCPU(pod *core.Pod) {
 	for _, c := range internalpod.View(pod).Containers {
-		d.dropDefaults(c.Requirements, func(name core.ResourceName) bool { return name == core.ResourceCPU })
+		d.dropDefaults(c.Requirements, func(_ string, name core.ResourceName) bool { return name == core.ResourceCPU })
 	}
 }
 
 // dropDefaults removes those of the resources that are as much as a LimitRange gives by default.
-func (d Constraints) dropDefaults(of partition.Requirements[core.ResourceList, core.ResourceName], concerns func(core.ResourceName) bool) {
+func (d Constraints) dropDefaults(of partition.Requirements[core.ResourceList, core.ResourceName], concerns func(what string, name core.ResourceName) bool) {
 	for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
 		maps.DeleteFunc(list, func(name core.ResourceName, amount resource.Quantity) bool {
-			return concerns(name) && d.IsDefault(what, name, amount)
+			return concerns(what, name) && d.IsDefault(what, name, amount)
 		})
 	}
 }
@@ -286,6 +299,6 @@ func (d Constraints) SetDefaults(pod *core.Pod) error {
 			return err
 		}
 	}
-	d.DropDefaultCores(pod)
+	d.DropDefaultCores(pod, nil)
 	return nil
 }
