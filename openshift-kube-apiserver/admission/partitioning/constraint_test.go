@@ -18,6 +18,7 @@ package partitioning
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -175,58 +176,91 @@ func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
 		"is skipped":                         {of100, asks, cpuAndMemory("4", "4"), "", "", ""},
 		"does not ask, a maximum":            {v1.LimitRangeItem{Max: coresOf("500")}, nil, cpuAndMemory("4", "4"), "", "", "maximum management.workload.openshift.io/cores usage per Container is 500.  No limit is specified"},
 		"has a forged annotation of another": {of100, map[string]string{managementTarget: "", partition.ResourcesAnnotation("c"): `{"cpushares":100}`}, cpuAndMemory("2", ""), "2k", `{"cpushares":2000}`, ""},
+		"asks for the least":                 {v1.LimitRangeItem{Default: coresOf("2")}, asks, cpuAndMemory("2m", ""), "2", `{"cpushares":2}`, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			object := limitRange(test.item)
-			corev1.SetObjectDefaults_LimitRange(object)
-			p := startLimited(t, object)
-			pod := newPod(maps.Clone(test.annotations))
-			pod.Spec.Containers[0].Resources = *test.resources.DeepCopy()
-			applyLimitRange(t, object, pod)
-			// LimitRanger runs again as well.
-			if _, err := createAs(t, p, pod, "open", nil, func(pod *core.Pod) { applyLimitRange(t, object, pod) }); err != nil {
-				t.Fatal(err)
-			}
-			want := *test.resources.DeepCopy()
-			if test.cores != "" {
-				for _, list := range []core.ResourceList{want.Requests, want.Limits} {
-					list["management.workload.openshift.io/cores"] = resource.MustParse(test.cores)
-					delete(list, core.ResourceCPU)
+		for order, others := range map[string]func(*v1.LimitRange) []*v1.LimitRange{
+			"alone":          func(of *v1.LimitRange) []*v1.LimitRange { return []*v1.LimitRange{of} },
+			"before another": func(of *v1.LimitRange) []*v1.LimitRange { return []*v1.LimitRange{of, ofStorage()} },
+			"after another":  func(of *v1.LimitRange) []*v1.LimitRange { return []*v1.LimitRange{ofStorage(), of} },
+		} {
+			t.Run(name+", "+order, func(t *testing.T) {
+				object := limitRange(test.item)
+				corev1.SetObjectDefaults_LimitRange(object)
+				limitRanges := others(object)
+				p := startLimited(t, limitRanges...)
+				pod := newPod(maps.Clone(test.annotations))
+				pod.Spec.Containers[0].Resources = *test.resources.DeepCopy()
+				applyLimitRanges(t, pod, limitRanges...)
+				// LimitRanger runs again as well.
+				runAgain := func(pod *core.Pod) { applyLimitRanges(t, pod, limitRanges...) }
+				if _, err := createAs(t, p, pod, "open", nil, runAgain); err != nil {
+					t.Fatal(err)
 				}
-			}
-			got := pod.Spec.Containers[0].Resources
-			dropZeros(got)
-			if !apiequality.Semantic.DeepEqual(got, want) || pod.Annotations[partition.ResourcesAnnotation("c")] != test.value {
-				t.Errorf("got %v with %v, want %v with %s", got, pod.Annotations, want, test.value)
-			}
-			if err := limitranger.PodValidateLimitFunc(object, pod); (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
-				t.Errorf("upstream says %v, want %q", err, test.refused)
-			}
-		})
+				want := *test.resources.DeepCopy()
+				if test.cores != "" {
+					for _, list := range []core.ResourceList{want.Requests, want.Limits} {
+						list["management.workload.openshift.io/cores"] = resource.MustParse(test.cores)
+						delete(list, core.ResourceCPU)
+					}
+				}
+				got := pod.Spec.Containers[0].Resources
+				dropZeros(got)
+				if !apiequality.Semantic.DeepEqual(got, want) || pod.Annotations[partition.ResourcesAnnotation("c")] != test.value {
+					t.Errorf("got %v with %v, want %v with %s", got, pod.Annotations, want, test.value)
+				}
+				if err := limitranger.PodValidateLimitFunc(object, pod); (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+					t.Errorf("upstream says %v, want %q", err, test.refused)
+				}
+			})
+		}
 	}
 }
 
 // Cores that somebody wrote are not LimitRanger's, also where they are as many.
 func TestCoresAsManyAsADefaultAreKept(t *testing.T) {
 	object := limitRange(v1.LimitRangeItem{Default: coresOf("100")})
+	object.Spec.Limits[0].Default["infra.workload.openshift.io/cores"] = resource.MustParse("100")
 	corev1.SetObjectDefaults_LimitRange(object)
-	p := startLimited(t, object)
+	runAgain := func(pod *core.Pod) { applyLimitRanges(t, pod, object) }
+	copied := map[string]string{managementTarget: "", partition.ResourcesAnnotation("c"): `{"cpushares":100,"cpulimit":200}`,
+		"kubernetes.io/limit-ranger": "LimitRanger plugin set: management.workload.openshift.io/cores request for container c"}
+	bare := core.ResourceRequirements{Requests: internalCores("100"), Limits: internalCores("100")}
+	withInfra := *bare.DeepCopy()
+	for _, list := range []core.ResourceList{withInfra.Requests, withInfra.Limits} {
+		list["infra.workload.openshift.io/cores"] = resource.MustParse("100")
+	}
+	without := func(prefixes ...string) func(*core.Pod) {
+		return func(pod *core.Pod) {
+			maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
+				return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+			})
+		}
+	}
 	for name, test := range map[string]struct {
 		annotations map[string]string
+		resources   core.ResourceRequirements
 		webhooks    []func(*core.Pod)
 		cpu, cores  string
 		told        string
 	}{
-		"a copy of kubectl debug": {nil, nil, "100m", "0", "because the pod asks for no workload type"},
-		"a copy of a whole pod":   {map[string]string{managementTarget: "", partition.ResourcesAnnotation("c"): `{"cpushares":100}`}, nil, "0", "100", ""},
-		"a handwritten pod":       {map[string]string{managementTarget: ""}, nil, "0", "100", ""},
-		"a webhook takes all annotations": {map[string]string{managementTarget: ""}, []func(*core.Pod){func(pod *core.Pod) { pod.Annotations = nil }},
-			"100m", "0", "because the pod asks for no workload type"},
+		"a copy of kubectl debug":         {nil, withInfra, nil, "200m", "0", "because the pod asks for no workload type"},
+		"a copy of a whole pod":           {copied, bare, nil, "0", "100", ""},
+		"a copy of a whole pod, again":    {copied, bare, []func(*core.Pod){runAgain}, "0", "100", ""},
+		"a handwritten pod":               {map[string]string{managementTarget: ""}, withInfra, nil, "0", "100", ""},
+		"a webhook takes all annotations": {copied, bare, []func(*core.Pod){without("")}, "100m", "0", "because the pod asks for no workload type"},
+		"a webhook takes ours":            {copied, bare, []func(*core.Pod){without(partition.TargetPrefix, partition.ResourcesPrefix)}, "100m", "0", "because the pod asks for no workload type"},
+		"a webhook takes the target":      {copied, bare, []func(*core.Pod){func(pod *core.Pod) { without(partition.TargetPrefix)(pod); runAgain(pod) }}, "100m", "0", "because the pod asks for no workload type"},
+		"a webhook replaces the target": {copied, bare, []func(*core.Pod){func(pod *core.Pod) {
+			without(partition.TargetPrefix)(pod)
+			pod.Annotations[partition.TargetAnnotation("infra")] = ""
+			runAgain(pod)
+		}}, "100m", "0", "infra"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			p := startLimited(t, object)
 			pod := newPod(maps.Clone(test.annotations))
-			pod.Spec.Containers[0].Resources = core.ResourceRequirements{Requests: internalCores("100"), Limits: internalCores("100")}
-			applyLimitRange(t, object, pod)
+			pod.Spec.Containers[0].Resources = *test.resources.DeepCopy()
+			applyLimitRanges(t, pod, object)
 			told, err := createAs(t, p, pod, "open", nil, test.webhooks...)
 			if err != nil {
 				t.Fatal(err)
@@ -241,8 +275,9 @@ func TestCoresAsManyAsADefaultAreKept(t *testing.T) {
 
 // A resize gets defaults as well, of which upstream would refuse all but cpu and memory.
 func TestAResizeGetsNoCoresOfALimitRange(t *testing.T) {
-	object := limitRange(v1.LimitRangeItem{Default: coresOf("100"), DefaultRequest: coresOf("50")})
-	p := startLimited(t, object)
+	object := limitRange(v1.LimitRangeItem{Default: coresOf("100")})
+	corev1.SetObjectDefaults_LimitRange(object)
+	p := startLimited(t, object, ofStorage())
 	build := func(annotations map[string]string, containers ...core.ResourceRequirements) *core.Pod {
 		pod := newPod(annotations)
 		pod.Spec.Containers = nil
@@ -276,7 +311,7 @@ func TestAResizeGetsNoCoresOfALimitRange(t *testing.T) {
 			if test.sent != nil {
 				pod.Spec.Containers[0].Resources = *test.sent
 			}
-			applyLimitRange(t, object, pod)
+			applyLimitRanges(t, pod, object, ofStorage())
 			if err := p.Admit(t.Context(), attributes(pod, test.stored, "open", "resize", admission.Update), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -290,7 +325,7 @@ func TestAResizeGetsNoCoresOfALimitRange(t *testing.T) {
 func TestAMirrorGetsNoCoresOfALimitRange(t *testing.T) {
 	object := limitRange(v1.LimitRangeItem{Default: coresOf("100")})
 	corev1.SetObjectDefaults_LimitRange(object)
-	p := startLimited(t, object)
+	p := startLimited(t, object, ofStorage())
 	for _, annotations := range []map[string]string{nil, {managementTarget: ""}} {
 		mirror := newPod(maps.Clone(annotations))
 		mirror.Spec.NodeName = "a"
@@ -301,9 +336,9 @@ func TestAMirrorGetsNoCoresOfALimitRange(t *testing.T) {
 		}
 		mirror.Annotations[core.MirrorPodAnnotationKey] = "hash"
 		want := mirror.DeepCopy()
-		applyLimitRange(t, object, mirror)
+		applyLimitRanges(t, mirror, object, ofStorage())
 		kubelet := &user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}}
-		if _, err := createAs(t, p, mirror, "open", kubelet, func(pod *core.Pod) { applyLimitRange(t, object, pod) }); err != nil {
+		if _, err := createAs(t, p, mirror, "open", kubelet, func(pod *core.Pod) { applyLimitRanges(t, pod, object, ofStorage()) }); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range mirror.Spec.Containers {
@@ -335,19 +370,35 @@ func cpuAndMemory(request, limit string) core.ResourceRequirements {
 	return core.ResourceRequirements{Requests: of(request), Limits: of(limit)}
 }
 
-// startLimited starts a plugin with an active type, whose namespace "open" has the LimitRange.
-func startLimited(t *testing.T, object *v1.LimitRange) *plugin {
+// startLimited starts a plugin with an active type, whose namespace "open" has the LimitRanges.
+func startLimited(t *testing.T, limitRanges ...*v1.LimitRange) *plugin {
 	t.Helper()
-	p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management,infra"), object)
+	objects := []runtime.Object{partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management,infra")}
+	for _, limitRange := range limitRanges {
+		objects = append(objects, limitRange)
+	}
+	p, _ := start(t, objects...)
 	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
 	return p
 }
 
-// applyLimitRange does to the pod what LimitRanger does.
-func applyLimitRange(t *testing.T, object *v1.LimitRange, pod *core.Pod) {
+// ofStorage returns a LimitRange with which LimitRanger has something to say of every container.
+func ofStorage() *v1.LimitRange {
+	object := limitRange(v1.LimitRangeItem{DefaultRequest: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("1Gi")}})
+	object.Name = "of-storage"
+	return object
+}
+
+// applyLimitRanges does to the pod what LimitRanger does, which never gives ephemeral storage here.
+func applyLimitRanges(t *testing.T, pod *core.Pod, limitRanges ...*v1.LimitRange) {
 	t.Helper()
-	if err := limitranger.PodMutateLimitFunc(object, pod); err != nil {
-		t.Fatal(err)
+	for _, limitRange := range limitRanges {
+		if err := limitranger.PodMutateLimitFunc(limitRange, pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		delete(c.Resources.Requests, core.ResourceEphemeralStorage)
 	}
 }
 

@@ -43,17 +43,16 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	if p.isMirror(a, pod) {
 		return p.mirror(a, pod, again)
 	}
+	earlier, _ := a.GetReinvocationContext().Value(PluginName).(run)
+	before := earlier
 	var ignored []string
+	var constraints constraint.Constraints
 	if internalpod.CarriesCores(pod) {
-		constraints, err := p.constraints.Of(a)
-		if err != nil {
+		var err error
+		if constraints, err = p.constraints.Of(a); err != nil {
 			return err
 		}
-		constraints.DropDefaultCores(pod, func(c internalpod.Container) bool {
-			// A container that asked for nothing has the smallest weight since an earlier run, and no cores.
-			had, partitioned := partition.ParseContainerResources(pod.Annotations[partition.ResourcesAnnotation(c.Name)])
-			return again && partitioned && had.CPUShares > partition.MinShares
-		})
+		constraints.DropDefaultCores(pod, earlier.left)
 		if again {
 			ignored = cpuBesideCores(constraints, pod)
 		}
@@ -67,8 +66,6 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 		return err
 	}
 	// What is not refused may change with a later run, and is told and counted by Validate.
-	earlier, _ := a.GetReinvocationContext().Value(PluginName).(run)
-	before := earlier
 	switch {
 	case decision.Outcome == partition.Refused:
 		if !earlier.counted {
@@ -93,6 +90,9 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	if decision.Outcome == partition.Skipped {
 		earlier.taken = decision.Target
 	}
+	if constraints.GivesCores() {
+		earlier.left = pod.DeepCopy()
+	}
 	// A pod that is partitioned in its only run leaves nothing, which is what is there already.
 	if earlier != before {
 		a.GetReinvocationContext().SetValue(PluginName, earlier)
@@ -107,6 +107,8 @@ type run struct {
 	taken partition.Target
 	// counted: the pod has been counted.
 	counted bool
+	// left is the pod as it left it, where a LimitRange gives cores to pods: LimitRanger may run in between.
+	left *core.Pod
 }
 
 // restoreTarget gives a pod back what an earlier run took. A target that a webhook has
@@ -149,11 +151,7 @@ func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.P
 // what LimitRanger has put there is nobody's request.
 func cpuBesideCores(constraints constraint.Constraints, pod *core.Pod) (containers []string) {
 	for _, of := range internalpod.View(pod).Containers {
-		if !partition.CarriesCores(*of.Requests) {
-			continue
-		}
-		request, limit := (*of.Requests)[core.ResourceCPU], (*of.Limits)[core.ResourceCPU]
-		if (!request.IsZero() && !constraints.IsDefault("requests", core.ResourceCPU, request)) || (!limit.IsZero() && !constraints.IsDefault("limits", core.ResourceCPU, limit)) {
+		if partition.CarriesCores(*of.Requests) && constraints.NamesCPU(of) {
 			containers = append(containers, fmt.Sprintf("container %q", of.Name))
 		}
 	}

@@ -19,7 +19,6 @@ package partitioning
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,7 +63,7 @@ func (p *plugin) resize(a admission.Attributes, pod, stored *core.Pod) error {
 	if err != nil {
 		return err
 	}
-	constraints.DropDefaultCores(pod, func(c internalpod.Container) bool { return hasCoresOf(c, stored) })
+	constraints.DropDefaultCores(pod, stored)
 	if !partitioned {
 		return nil
 	}
@@ -73,24 +72,6 @@ func (p *plugin) resize(a admission.Attributes, pod, stored *core.Pod) error {
 	constraints.DropDefaultCPU(pod)
 	partition.KeepCPU(internalpod.View(pod), internalpod.View(stored))
 	return refuseCPU(pod, stored)
-}
-
-// hasCoresOf reports whether all cores of a container are those that it has in the stored pod.
-func hasCoresOf(c internalpod.Container, stored *core.Pod) bool {
-	containers := internalpod.View(stored).Containers
-	i := slices.IndexFunc(containers, func(of internalpod.Container) bool { return of.Name == c.Name })
-	if i < 0 {
-		return false
-	}
-	for _, list := range []struct{ now, stored core.ResourceList }{{*c.Requests, *containers[i].Requests}, {*c.Limits, *containers[i].Limits}} {
-		for name, amount := range list.now {
-			of, had := list.stored[name]
-			if _, ok := partition.TypeOfCores(string(name)); ok && (!had || of.Cmp(amount) != 0) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // isPartitioned reports whether a stored pod is partitioned. Its target annotation does not say so: a pod that

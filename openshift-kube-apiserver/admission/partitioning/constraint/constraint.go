@@ -24,9 +24,7 @@ package constraint
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -134,53 +132,94 @@ func (d Constraints) IsDefault(what string, name core.ResourceName, amount resou
 	return false
 }
 
+// GivesCores reports whether a LimitRange gives cores to containers that do not ask for any.
+func (d Constraints) GivesCores() bool {
+	for _, limitRange := range d.limitRanges {
+		for _, item := range limitRange.Spec.Limits {
+			if item.Type == v1.LimitTypeContainer && (partition.CarriesCores(item.Default) || partition.CarriesCores(item.DefaultRequest)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // DropDefaultCores takes those cores out of a pod that LimitRanger gave it from a LimitRange: nobody asked
-// for them. LimitRanger's own annotation tells them from cores that happen to be as many. It may be of an
-// earlier run or request, so own says which containers have cores of their own. Nil says that none has.
-func (d Constraints) DropDefaultCores(pod *core.Pod, own func(internalpod.Container) bool) {
-	said := pod.Annotations[limitRangerAnnotation]
-	if len(d.limitRanges) == 0 || said == "" {
+// for them. They are as many as a default, in a pod in which LimitRanger says that it has set something. (What
+// it says has only the last of several LimitRanges, and may be of an earlier request.) Before is the pod as an
+// earlier run left it, or as it is stored: cores that it had stay. Nil means that this is not known. Then those stay that
+// the container's resources annotation confirms, and that have no cpu beside them from which others follow.
+func (d Constraints) DropDefaultCores(pod, before *core.Pod) {
+	if _, has := pod.Annotations[limitRangerAnnotation]; !has || !d.GivesCores() {
 		return
 	}
 	for _, c := range internalpod.View(pod).Containers {
-		if own != nil && own(c) {
-			continue
+		for _, name := range coresOf(c) {
+			if !d.areDefaults(c, name) || before != nil && hadCores(c, name, before) || before == nil && d.isConfirmed(c, name, pod.Annotations) {
+				continue
+			}
+			delete(*c.Requests, name)
+			delete(*c.Limits, name)
 		}
-		d.dropDefaults(c.Requirements, func(what string, name core.ResourceName) bool {
-			_, ok := partition.TypeOfCores(string(name))
-			return ok && saysLimitRangerSet(said, what, c.Name, name)
-		})
 	}
 }
 
 // limitRangerAnnotation is where LimitRanger says what it has set in a pod (plugin/pkg/admission/limitranger).
 const limitRangerAnnotation = "kubernetes.io/limit-ranger"
 
-// saysLimitRangerSet reports whether the text says that LimitRanger has set this resource in the container's
-// requests or limits: "LimitRanger plugin set: cpu, memory request for container a; cpu limit for init container b".
-func saysLimitRangerSet(text, what, container string, name core.ResourceName) bool {
-	for clause := range strings.SplitSeq(strings.TrimPrefix(text, "LimitRanger plugin set: "), "; ") {
-		names, of, _ := strings.Cut(clause, " "+strings.TrimSuffix(what, "s")+" for ")
-		if strings.TrimPrefix(of, "init ") == "container "+container && slices.Contains(strings.Split(names, ", "), string(name)) {
-			return true
+// coresOf returns the names of the cores resources that the container asks for.
+func coresOf(c internalpod.Container) []core.ResourceName {
+	var names []core.ResourceName
+	for _, list := range []core.ResourceList{*c.Requests, *c.Limits} {
+		for name := range list {
+			if _, ok := partition.TypeOfCores(string(name)); ok && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// areDefaults reports whether the container asks for as much of the resource as a LimitRange gives by default.
+func (d Constraints) areDefaults(c internalpod.Container, name core.ResourceName) bool {
+	request, requested := (*c.Requests)[name]
+	limit, limited := (*c.Limits)[name]
+	return (!requested || d.IsDefault("requests", name, request)) && (!limited || d.IsDefault("limits", name, limit))
+}
+
+// hadCores reports whether the container had these cores before.
+func hadCores(c internalpod.Container, name core.ResourceName, before *core.Pod) bool {
+	for _, was := range internalpod.View(before).Containers {
+		if was.Name == c.Name {
+			request, limit := (*c.Requests)[name], (*c.Limits)[name]
+			return request.Cmp((*was.Requests)[name]) == 0 && limit.Cmp((*was.Limits)[name]) == 0
 		}
 	}
 	return false
 }
 
+// isConfirmed reports whether the resources annotation says that the container has these cores, as that of a
+// copied pod does.
+func (d Constraints) isConfirmed(c internalpod.Container, name core.ResourceName, annotations map[string]string) bool {
+	request := (*c.Requests)[name]
+	said, ok := partition.ParseContainerResources(annotations[partition.ResourcesAnnotation(c.Name)])
+	return ok && said.CPUShares == max(request.Value(), partition.MinShares) && !d.NamesCPU(c)
+}
+
+// NamesCPU reports whether the container has cpu that is not as much as LimitRanger would have put there.
+func (d Constraints) NamesCPU(c internalpod.Container) bool {
+	request, limit := (*c.Requests)[core.ResourceCPU], (*c.Limits)[core.ResourceCPU]
+	return !request.IsZero() && !d.IsDefault("requests", core.ResourceCPU, request) || !limit.IsZero() && !d.IsDefault("limits", core.ResourceCPU, limit)
+}
+
 // DropDefaultCPU takes the cpu out of a pod that LimitRanger gave it from a LimitRange.
 func (d Constraints) DropDefaultCPU(pod *core.Pod) {
 	for _, c := range internalpod.View(pod).Containers {
-		d.dropDefaults(c.Requirements, func(_ string, name core.ResourceName) bool { return name == core.ResourceCPU })
-	}
-}
-
-// dropDefaults removes those of the resources that are as much as a LimitRange gives by default.
-func (d Constraints) dropDefaults(of partition.Requirements[core.ResourceList, core.ResourceName], concerns func(what string, name core.ResourceName) bool) {
-	for what, list := range map[string]core.ResourceList{"requests": *of.Requests, "limits": *of.Limits} {
-		maps.DeleteFunc(list, func(name core.ResourceName, amount resource.Quantity) bool {
-			return concerns(what, name) && d.IsDefault(what, name, amount)
-		})
+		for what, list := range map[string]core.ResourceList{"requests": *c.Requests, "limits": *c.Limits} {
+			if amount, has := list[core.ResourceCPU]; has && d.IsDefault(what, core.ResourceCPU, amount) {
+				delete(list, core.ResourceCPU)
+			}
+		}
 	}
 }
 
