@@ -176,6 +176,7 @@ func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
 		"is skipped":                         {of100, asks, cpuAndMemory("4", "4"), "", "", ""},
 		"does not ask, a maximum":            {v1.LimitRangeItem{Max: coresOf("500")}, nil, cpuAndMemory("4", "4"), "", "", "maximum management.workload.openshift.io/cores usage per Container is 500.  No limit is specified"},
 		"has a forged annotation of another": {of100, map[string]string{managementTarget: "", partition.ResourcesAnnotation("c"): `{"cpushares":100}`}, cpuAndMemory("2", ""), "2k", `{"cpushares":2000}`, ""},
+		"asks, BestEffort, the least":        {v1.LimitRangeItem{Default: coresOf("2")}, map[string]string{managementTarget: hard[managementTarget], partition.ResourcesAnnotation("c"): `{"cpushares":2}`}, core.ResourceRequirements{}, "", `{"cpushares":2}`, ""},
 		"asks for the least":                 {v1.LimitRangeItem{Default: coresOf("2")}, asks, cpuAndMemory("2m", ""), "2", `{"cpushares":2}`, ""},
 	} {
 		for order, others := range map[string]func(*v1.LimitRange) []*v1.LimitRange{
@@ -250,6 +251,11 @@ func TestCoresAsManyAsADefaultAreKept(t *testing.T) {
 		"a webhook takes all annotations": {copied, bare, []func(*core.Pod){without("")}, "100m", "0", "because the pod asks for no workload type"},
 		"a webhook takes ours":            {copied, bare, []func(*core.Pod){without(partition.TargetPrefix, partition.ResourcesPrefix)}, "100m", "0", "because the pod asks for no workload type"},
 		"a webhook takes the target":      {copied, bare, []func(*core.Pod){func(pod *core.Pod) { without(partition.TargetPrefix)(pod); runAgain(pod) }}, "100m", "0", "because the pod asks for no workload type"},
+		"a webhook takes the limits": {copied, bare, []func(*core.Pod){func(pod *core.Pod) {
+			pod.Spec.Containers[0].Resources.Limits = nil
+			applyLimitRanges(t, pod, limitRange(v1.LimitRangeItem{Default: coresOf("200")}))
+			runAgain(pod)
+		}}, "0", "100", ""},
 		"a webhook replaces the target": {copied, bare, []func(*core.Pod){func(pod *core.Pod) {
 			without(partition.TargetPrefix)(pod)
 			pod.Annotations[partition.TargetAnnotation("infra")] = ""
@@ -257,7 +263,9 @@ func TestCoresAsManyAsADefaultAreKept(t *testing.T) {
 		}}, "100m", "0", "infra"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := startLimited(t, object)
+			more := limitRange(v1.LimitRangeItem{Default: coresOf("200")})
+			more.Name = "more"
+			p := startLimited(t, object, more)
 			pod := newPod(maps.Clone(test.annotations))
 			pod.Spec.Containers[0].Resources = *test.resources.DeepCopy()
 			applyLimitRanges(t, pod, object)

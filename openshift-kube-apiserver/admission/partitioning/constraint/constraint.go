@@ -187,23 +187,23 @@ func (d Constraints) areDefaults(c internalpod.Container, name core.ResourceName
 	return (!requested || d.IsDefault("requests", name, request)) && (!limited || d.IsDefault("limits", name, limit))
 }
 
-// hadCores reports whether the container had these cores before.
+// hadCores reports whether the container requested as many of these cores before.
 func hadCores(c internalpod.Container, name core.ResourceName, before *core.Pod) bool {
 	for _, was := range internalpod.View(before).Containers {
 		if was.Name == c.Name {
-			request, limit := (*c.Requests)[name], (*c.Limits)[name]
-			return request.Cmp((*was.Requests)[name]) == 0 && limit.Cmp((*was.Limits)[name]) == 0
+			now, then := (*c.Requests)[name], (*was.Requests)[name]
+			return !then.IsZero() && now.Cmp(then) == 0
 		}
 	}
 	return false
 }
 
 // isConfirmed reports whether the resources annotation says that the container has these cores, as that of a
-// copied pod does.
+// copied pod does. The smallest weight is also that of a container without cores, and confirms none.
 func (d Constraints) isConfirmed(c internalpod.Container, name core.ResourceName, annotations map[string]string) bool {
 	request := (*c.Requests)[name]
 	said, ok := partition.ParseContainerResources(annotations[partition.ResourcesAnnotation(c.Name)])
-	return ok && said.CPUShares == max(request.Value(), partition.MinShares) && !d.NamesCPU(c)
+	return ok && said.CPUShares > partition.MinShares && said.CPUShares == request.Value() && !d.NamesCPU(c)
 }
 
 // NamesCPU reports whether the container has cpu that is not as much as LimitRanger would have put there.
