@@ -134,7 +134,7 @@ func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, kno
 		config := o.config
 		config.Progress = s.progress
 		cluster := &onHost{Testbed: testbed.New(config, handler, is.bin)}
-		s.bed, s.alone, s.parallel, s.suite.Program = cluster, true, o.parallel, program
+		s.bed, s.parallel, s.suite.Program = cluster, o.parallel, program
 		s.suite.Args = []string{
 			"--kubeconfig=" + host.Kubeconfig, "--kubectl-path=" + filepath.Join(o.config.Bin, "kubectl"), "--repo-root=" + o.config.Tree,
 			"--provider=local", "--disable-log-dump", "--e2e-output-dir=" + s.suite.Logs,

@@ -166,7 +166,6 @@ func (o *options) node(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	// They mostly wait for pods, so all of them run at the same time.
 	if err := runAll(ctx, all, sides...); err != nil {
 		return err
 	}

@@ -32,7 +32,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"workload.openshift.io/kubernetes/test/conformance/specs"
 )
 
@@ -60,8 +59,6 @@ type side struct {
 	progress func(format string, args ...any)
 	parallel int
 	retry    bool
-	// alone means that no other side must run at the same time.
-	alone bool
 	// results are those of run.
 	results *specs.Results
 }
@@ -128,26 +125,15 @@ func (s *side) run(ctx context.Context, all []specs.Spec) (err error) {
 	return s.results.WriteJUnit(report, s.title)
 }
 
-// runAll runs specs on each side.
+// runAll runs specs on each side, one side after another: they share the CPUs of this host, and specs give up when
+// their pods are slow.
 func runAll(ctx context.Context, all []specs.Spec, sides ...*side) error {
-	return each(ctx, sides, func(ctx context.Context, i int) error { return sides[i].run(ctx, all) })
-}
-
-// each calls a function with the number of each side: at the same time, unless they share this host.
-func each(ctx context.Context, sides []*side, do func(ctx context.Context, i int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	if slices.ContainsFunc(sides, func(s *side) bool { return s.alone }) {
-		group.SetLimit(1)
+	for _, s := range sides {
+		if err := s.run(ctx, all); err != nil {
+			return err
+		}
 	}
-	for i := range sides {
-		group.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return do(ctx, i)
-		})
-	}
-	return group.Wait()
+	return nil
 }
 
 // judge returns the findings of specs that compare has not judged, since the same became of them on all sides:
@@ -169,11 +155,11 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 	sides := []*side{s, other}
 	again := make([][]*specs.Results, len(sides))
 	if len(differing) > 0 {
-		if err := each(ctx, sides, func(ctx context.Context, i int) (err error) {
-			again[i], err = sides[i].repeat(ctx, sides[1-i], differing)
-			return err
-		}); err != nil {
-			return nil, err
+		for i := range sides {
+			var err error
+			if again[i], err = sides[i].repeat(ctx, sides[1-i], differing); err != nil {
+				return nil, err
+			}
 		}
 		for i := range sides {
 			sides[i].results.Settle(differing, again[i])
