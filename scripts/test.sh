@@ -132,14 +132,14 @@ why_no_node() {
   fi
 }
 
-# why_no_vm says why virtual machines cannot run that need so many MiB of memory in all.
+# why_no_vm says why virtual machines cannot run.
 why_no_vm() {
   if [[ "$(uname -m)" != x86_64 ]]; then
     echo "virtual machines are of x86_64, and this host is not"
   elif ! grep -qx ID=debian /etc/os-release 2>/dev/null; then
     echo "virtual machines are made of Debian packages, and this host is not Debian"
-  elif [[ "$(awk '$1 == "MemAvailable:" {print int($2 / 1024)}' /proc/meminfo)" -lt "$1" ]]; then
-    echo "there are no $1 MiB of memory for virtual machines and QEMU"
+  elif [[ "$(awk '$1 == "MemAvailable:" {print int($2 / 1024)}' /proc/meminfo)" -lt 8192 ]]; then
+    echo "there are no 8192 MiB of memory for virtual machines and QEMU"
   elif ! scripts/install-packages.sh vm || ! type -P qemu-system-x86_64 >/dev/null || ! type -P debootstrap >/dev/null || ! type -P qemu-img >/dev/null; then
     echo "QEMU and debootstrap cannot be installed"
   fi
@@ -315,7 +315,7 @@ trap finish EXIT
 make --no-print-directory packages # it is about this host, whatever passed before
 # Once, before anything runs beside that needs memory, or installs packages.
 no_node=$(why_no_node)
-no_vm=$(why_no_vm 8192)
+no_vm=$(why_no_vm)
 if [[ -z $no_node ]]; then
   # What compiles beside must not keep a node waiting for its binaries.
   PART='' FORCE=1 part "$binaries" build # of this checkout, whatever passed before

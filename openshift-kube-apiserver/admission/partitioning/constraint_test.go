@@ -90,8 +90,7 @@ func TestZerosBesideCoresContentNoConstraint(t *testing.T) {
 		"a quota on limits.cpu":                resourceQuota(v1.ResourceLimitsCPU),
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), object)
-			partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
+			p := startConstrained(t, object)
 			zeros := core.ResourceList{core.ResourceCPU: resource.MustParse("0"), "management.workload.openshift.io/cores": resource.MustParse("50000"), core.ResourceMemory: resource.MustParse("1Mi")}
 			for _, annotations := range []map[string]string{
 				{managementTarget: ""},
@@ -111,8 +110,7 @@ func TestZerosBesideCoresContentNoConstraint(t *testing.T) {
 func TestConstraintsOfTheNamespaceAreKept(t *testing.T) {
 	for name, test := range namespaceConstraints {
 		t.Run(name, func(t *testing.T) {
-			p, _ := start(t, partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management"), test.object)
-			partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })
+			p := startConstrained(t, test.object)
 			build := func(effect string) *core.Pod {
 				pod := newPod(map[string]string{managementTarget: effect})
 				pod.Spec.Containers[0].Resources.Limits = core.ResourceList{core.ResourceCPU: resource.MustParse("500m")}
@@ -188,7 +186,7 @@ func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
 				object := limitRange(test.item)
 				corev1.SetObjectDefaults_LimitRange(object)
 				limitRanges := others(object)
-				p := startLimited(t, limitRanges...)
+				p := startConstrained(t, limitRanges...)
 				pod := newPod(maps.Clone(test.annotations))
 				pod.Spec.Containers[0].Resources = *test.resources.DeepCopy()
 				applyLimitRanges(t, pod, limitRanges...)
@@ -265,7 +263,7 @@ func TestCoresAsManyAsADefaultAreKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			more := limitRange(v1.LimitRangeItem{Default: coresOf("200")})
 			more.Name = "more"
-			p := startLimited(t, object, more)
+			p := startConstrained(t, object, more)
 			pod := newPod(maps.Clone(test.annotations))
 			pod.Spec.Containers[0].Resources = *test.resources.DeepCopy()
 			applyLimitRanges(t, pod, object)
@@ -285,7 +283,7 @@ func TestCoresAsManyAsADefaultAreKept(t *testing.T) {
 func TestAResizeGetsNoCoresOfALimitRange(t *testing.T) {
 	object := limitRange(v1.LimitRangeItem{Default: coresOf("100")})
 	corev1.SetObjectDefaults_LimitRange(object)
-	p := startLimited(t, object, ofStorage())
+	p := startConstrained(t, object, ofStorage())
 	build := func(annotations map[string]string, containers ...core.ResourceRequirements) *core.Pod {
 		pod := newPod(annotations)
 		pod.Spec.Containers = nil
@@ -333,7 +331,7 @@ func TestAResizeGetsNoCoresOfALimitRange(t *testing.T) {
 func TestAMirrorGetsNoCoresOfALimitRange(t *testing.T) {
 	object := limitRange(v1.LimitRangeItem{Default: coresOf("100")})
 	corev1.SetObjectDefaults_LimitRange(object)
-	p := startLimited(t, object, ofStorage())
+	p := startConstrained(t, object, ofStorage())
 	for _, annotations := range []map[string]string{nil, {managementTarget: ""}} {
 		mirror := newPod(maps.Clone(annotations))
 		mirror.Spec.NodeName = "a"
@@ -378,12 +376,12 @@ func cpuAndMemory(request, limit string) core.ResourceRequirements {
 	return core.ResourceRequirements{Requests: of(request), Limits: of(limit)}
 }
 
-// startLimited starts a plugin with an active type, whose namespace "open" has the LimitRanges.
-func startLimited(t *testing.T, limitRanges ...*v1.LimitRange) *plugin {
+// startConstrained starts a plugin with an active type, whose namespace "open" has the LimitRanges or quotas.
+func startConstrained[O runtime.Object](t *testing.T, constraints ...O) *plugin {
 	t.Helper()
 	objects := []runtime.Object{partitiontest.Node("a", "management"), partitiontest.Namespace("kube-system", "", ""), partitiontest.Namespace("open", partition.AllowedAnnotation, "management,infra")}
-	for _, limitRange := range limitRanges {
-		objects = append(objects, limitRange)
+	for _, object := range constraints {
+		objects = append(objects, object)
 	}
 	p, _ := start(t, objects...)
 	partitiontest.Eventually(t, "the type is active", func() bool { return p.activation.States()["management"].Active })

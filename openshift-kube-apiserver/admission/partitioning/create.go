@@ -138,10 +138,13 @@ func (p *plugin) decide(ctx context.Context, a admission.Attributes, pod *core.P
 		if err != nil {
 			return partition.Decision{}, err
 		}
-		if reason != partition.NoReason {
-			policy.Gate = partition.Always(reason)
-		} else if err := p.constraints.Complete(a, pod, again, &policy); err != nil {
-			return partition.Decision{}, err
+		policy.Gate = partition.Always(reason)
+		if reason == partition.NoReason {
+			constraints, err := p.constraints.Of(a)
+			if err != nil {
+				return partition.Decision{}, err
+			}
+			constraints.Complete(pod, again, &policy)
 		}
 	}
 	return partition.Mutate(internalpod.View(pod), policy), nil

@@ -150,16 +150,21 @@ func (d Constraints) GivesCores() bool {
 // earlier run left it, or as it is stored: cores that it had stay. Nil means that this is not known. Then those stay that
 // the container's resources annotation confirms, and that have no cpu beside them from which others follow.
 func (d Constraints) DropDefaultCores(pod, before *core.Pod) {
-	if _, has := pod.Annotations[limitRangerAnnotation]; !has || !d.GivesCores() {
+	if _, has := pod.Annotations[limitRangerAnnotation]; !has {
 		return
+	}
+	isOwn := func(c internalpod.Container, name core.ResourceName) bool {
+		if before != nil {
+			return hadCores(c, name, before)
+		}
+		return d.isConfirmed(c, name, pod.Annotations)
 	}
 	for _, c := range internalpod.View(pod).Containers {
 		for _, name := range coresOf(c) {
-			if !d.areDefaults(c, name) || before != nil && hadCores(c, name, before) || before == nil && d.isConfirmed(c, name, pod.Annotations) {
-				continue
+			if d.areDefaults(c, name) && !isOwn(c, name) {
+				delete(*c.Requests, name)
+				delete(*c.Limits, name)
 			}
-			delete(*c.Requests, name)
-			delete(*c.Limits, name)
 		}
 	}
 }
@@ -221,17 +226,6 @@ func (d Constraints) DropDefaultCPU(pod *core.Pod) {
 			}
 		}
 	}
-}
-
-// Complete completes the policy with the constraints of the request's namespace; see
-// [Constraints.Complete].
-func (s *Source) Complete(a admission.Attributes, pod *core.Pod, again bool, policy *partition.Policy) error {
-	d, err := s.Of(a)
-	if err != nil {
-		return err
-	}
-	d.Complete(pod, again, policy)
-	return nil
 }
 
 // Complete adds to the policy what depends on the constraints, and on whether an earlier run of
