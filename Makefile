@@ -5,6 +5,11 @@ SHELL := /usr/bin/env bash -o errexit -o nounset -o pipefail
 
 # scripts/install-packages.sh puts a Go there if the host has none, or too old a one.
 export PATH := $(CURDIR)/_output/go/bin:$(PATH)
+# It fetches a newer Go if a go.mod demands one, unless FORCE_HOST_GO forbids it. Images with Go, and Debian's own,
+# would refuse.
+ifeq ($(FORCE_HOST_GO),)
+export GOTOOLCHAIN := $(or $(filter-out local,$(GOTOOLCHAIN)),auto)
+endif
 .NOTPARALLEL:
 
 # RELEASE is the newest known one unless it is given, and RELEASES are all known ones.

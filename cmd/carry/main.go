@@ -36,6 +36,7 @@ import (
 )
 
 func main() {
+	allowNewerGo()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := cli.Command().ExecuteContext(ctx); err != nil {
@@ -45,5 +46,15 @@ func main() {
 			code = exit.Code
 		}
 		os.Exit(code)
+	}
+}
+
+// allowNewerGo lets go commands start a newer version of themselves where a release demands one: modules of
+// the next minor version mostly do. Debian's go, and that of many images, would refuse (GOTOOLCHAIN=local). A
+// version that the user has chosen stays, and so does the installed one with FORCE_HOST_GO, as in upstream's
+// hack/lib/golang.sh.
+func allowNewerGo() {
+	if chosen := os.Getenv("GOTOOLCHAIN"); os.Getenv("FORCE_HOST_GO") == "" && (chosen == "" || chosen == "local") {
+		os.Setenv("GOTOOLCHAIN", "auto")
 	}
 }

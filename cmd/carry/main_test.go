@@ -58,3 +58,18 @@ func TestPackagesImportOnlyThoseThatKnowLess(t *testing.T) {
 		}
 	}
 }
+
+func TestAReleaseMayHaveTheGoThatItDemands(t *testing.T) {
+	for _, test := range []struct{ chosen, forced, want string }{
+		{"", "", "auto"},
+		{"local", "", "auto"},
+		{"local", "y", "local"},
+		{"go1.27.1", "", "go1.27.1"},
+	} {
+		t.Setenv("GOTOOLCHAIN", test.chosen)
+		t.Setenv("FORCE_HOST_GO", test.forced)
+		if allowNewerGo(); os.Getenv("GOTOOLCHAIN") != test.want {
+			t.Errorf("of GOTOOLCHAIN=%q and FORCE_HOST_GO=%q becomes GOTOOLCHAIN=%q, want %q", test.chosen, test.forced, os.Getenv("GOTOOLCHAIN"), test.want)
+		}
+	}
+}

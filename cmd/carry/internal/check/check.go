@@ -5,20 +5,45 @@ package check
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"go/version"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/series"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
+// ErrOlderGo is the error of a release in a newer Go than that which compiled this program, and with it the
+// type checker.
+var ErrOlderGo = errors.New("type-checking needs a carry that is built with a newer Go")
+
+// understood returns ErrOlderGo if a type checker compiled with this version of Go does not know the demanded
+// version of the language. One in development, of which the version does not say it, knows all.
+func understood(demanded, compiledWith string) error {
+	if version.IsValid(compiledWith) && version.Compare(version.Lang("go"+demanded), version.Lang(compiledWith)) > 0 {
+		return fmt.Errorf("%w: this one is built with %s, and the release is in Go %s", ErrOlderGo, compiledWith, demanded)
+	}
+	return nil
+}
+
 // Release type-checks what the series can break in a tree as it stands: this project's
 // packages, those that a patch touches, and the commands that are built of them. Files of
-// the problems are relative to the project.
+// the problems are relative to the project. It may return ErrOlderGo.
 func Release(ctx context.Context, t *tree.Tree) (checked int, problems []Problem, err error) {
+	pinned, err := pins.Read(t.Project, t.Release)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := understood(pinned.GoVersion, runtime.Version()); err != nil {
+		return 0, nil, err
+	}
 	ours, err := t.Project.Packages()
 	if err != nil {
 		return 0, nil, err

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,6 +163,24 @@ func TestMutantsAreFound(t *testing.T) {
 				t.Errorf("the problems are\n%s", strings.Join(all, "\n"))
 			}
 		})
+	}
+}
+
+func TestTheTypeCheckerIsNotOlderThanTheRelease(t *testing.T) {
+	for _, test := range []struct {
+		demanded, compiledWith string
+		want                   error
+	}{
+		{"1.26.0", "go1.26.8", nil},
+		{"1.26.9", "go1.26.8", nil}, // The language is the same.
+		{"1.25.0", "go1.26.8", nil},
+		{"1.27.0", "go1.26.8", ErrOlderGo},
+		{"1.27.0", "go1.27rc1", nil},
+		{"1.27.0", "devel go1.28-0123456789", nil},
+	} {
+		if err := understood(test.demanded, test.compiledWith); !errors.Is(err, test.want) {
+			t.Errorf("of a release in %s, checked with %s: %v, want %v", test.demanded, test.compiledWith, err, test.want)
+		}
 	}
 }
 

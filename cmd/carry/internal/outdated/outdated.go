@@ -36,8 +36,8 @@ type Row struct {
 
 // Refused is a release that cannot be had, and the modules that are at fault.
 type Refused struct {
-	Release string         `json:"release"`
-	Modules []pins.Refusal `json:"modules"`
+	Release string        `json:"release"`
+	Modules pins.Refusals `json:"modules"`
 }
 
 // Outdated reports whether there is a release that the row should have. A pre-release is
@@ -92,19 +92,19 @@ func Ask(ctx context.Context, c project.Checkout, now time.Time) ([]Row, error) 
 }
 
 func (r *Row) ask(ctx context.Context, listed []string) error {
-	if err := r.first(ctx, pins.After(r.Release, pins.Finished(r.Minor, listed)), pins.Whole); err != nil {
+	if err := r.first(ctx, pins.After(r.Release, pins.Finished(r.Minor, listed)), false); err != nil {
 		return err
 	}
 	if r.Newest == "" && r.Release == "" {
-		return r.first(ctx, pins.Prereleases(r.Minor, listed), pins.HasUpstream)
+		return r.first(ctx, pins.Prereleases(r.Minor, listed), true)
 	}
 	r.Newest = cmp.Or(r.Newest, r.Release)
 	return nil
 }
 
-// first takes the first of releases of which enough can be had, and notes those before it.
-func (r *Row) first(ctx context.Context, releases []string, enough func(pins.Published) bool) error {
-	newest, refused, err := pins.Newest(ctx, releases, enough)
+// first takes the first of releases that can be had (pins.Newest), and notes those before it.
+func (r *Row) first(ctx context.Context, releases []string, borrow bool) error {
+	newest, refused, err := pins.Newest(ctx, releases, borrow)
 	r.Newest = newest.Release
 	for _, p := range refused {
 		r.Refused = append(r.Refused, Refused{p.Release, p.Missing()})
@@ -133,11 +133,7 @@ func Table(rows []Row) string {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", cmp.Or(r.Release, "-"), cmp.Or(r.Newest, "-"), support, next)
 		for _, refused := range r.Refused {
-			var modules []string
-			for _, m := range refused.Modules {
-				modules = append(modules, m.String())
-			}
-			fmt.Fprintf(&below, "%s is listed, and cannot be had: %s\n", refused.Release, strings.Join(modules, "; "))
+			fmt.Fprintf(&below, "%s is listed, and cannot be had: %s\n", refused.Release, refused.Modules)
 		}
 	}
 	table.Flush()

@@ -75,26 +75,24 @@ func versions(ctx context.Context, modules []string) ([]listed, error) {
 	return lists, nil
 }
 
-// Newest fetches the first of releases of which enough can be had, and returns those before it
-// of which it cannot. The release is zero if there is none.
-func Newest(ctx context.Context, releases []string, enough func(Published) bool) (newest Published, refused []Published, err error) {
+// Newest fetches the first of releases that can be had whole, and returns those before it. With borrow, a module
+// may be of an older version (Published.Borrow). The release is zero if there is none.
+func Newest(ctx context.Context, releases []string, borrow bool) (newest Published, refused []Published, err error) {
 	for _, release := range releases {
 		p, err := Fetch(ctx, release)
+		if err == nil && borrow && p.HasUpstream() {
+			err = p.Borrow(ctx)
+		}
 		if err != nil {
 			return Published{}, nil, err
 		}
-		if enough(p) {
+		if p.Whole() {
 			return p, refused, nil
 		}
 		refused = append(refused, p)
 	}
 	return Published{}, refused, nil
 }
-
-// Whole and HasUpstream say when a release can be had: with all that a binary needs, or at
-// least upstream's own module.
-func Whole(p Published) bool       { return len(p.Missing()) == 0 }
-func HasUpstream(p Published) bool { return len(p.modules) > 0 }
 
 // Finished are those of a minor version among the releases listed that are no pre-releases.
 func Finished(minor string, listed []string) []string {

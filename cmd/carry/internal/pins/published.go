@@ -30,7 +30,7 @@ type Published struct {
 	modules   []Module
 	// Refused are the modules that cannot be had: upstream's own, or staging modules that its
 	// go.mod asks for.
-	Refused []Refusal
+	Refused Refusals
 }
 
 // Refusal is a module that cannot be had, and why.
@@ -42,15 +42,31 @@ type Refusal struct {
 
 func (r Refusal) String() string { return fmt.Sprintf("%s %s: %s", r.Module, r.Version, r.Reason) }
 
+// Refusals are those of one release.
+type Refusals []Refusal
+
+func (r Refusals) String() string {
+	var words []string
+	for _, one := range r {
+		words = append(words, one.String())
+	}
+	return strings.Join(words, "; ")
+}
+
 // Missing are the refused modules that a binary needs.
-func (p Published) Missing() []Refusal {
+func (p Published) Missing() Refusals {
 	return slices.DeleteFunc(slices.Clone(p.Refused), func(r Refusal) bool { return slices.Contains(project.UnneededModules, r.Module) })
 }
 
+// Whole reports whether all that a binary needs can be had, and HasUpstream whether upstream's own module can.
+func (p Published) Whole() bool       { return len(p.Missing()) == 0 }
+func (p Published) HasUpstream() bool { return len(p.modules) > 0 }
+
 // notPublished matches what go says of a module version that nobody can have, as opposed to
 // one that could not be had just now. One without a checksum is such a version, too: go
-// trusts the first download of a module to its checksum database alone.
-var notPublished = regexp.MustCompile(`\b(403 Forbidden|404 Not Found|410 Gone|unknown revision)\b`)
+// trusts the first download of a module to its checksum database alone. So is one that
+// demands a version of Go that cannot be had.
+var notPublished = regexp.MustCompile(`\b(403 Forbidden|404 Not Found|410 Gone|unknown revision|requires go >= [0-9a-z.]+)`)
 
 // refusal returns why a module cannot be had. An error that says nothing of the module, such
 // as that of a network, is returned as one.

@@ -39,6 +39,13 @@ func TestFetchFindsWhatABinaryMisses(t *testing.T) {
 			missing: []string{"k8s.io/kubernetes v1.36.4: no checksum can be had (404 Not Found)"},
 			refused: []string{"k8s.io/kubernetes v1.36.4: no checksum can be had (404 Not Found)"},
 		},
+		"upstream's own module demands a Go that cannot be had": {
+			change: func(s *treetest.Source) {
+				s.Publish("v1.36.4", map[string]string{"go.mod": "module k8s.io/kubernetes\n\ngo 1.999.0\n"})
+			},
+			missing: []string{"k8s.io/kubernetes v1.36.4: requires go >= 1.999.0"},
+			refused: []string{"k8s.io/kubernetes v1.36.4: requires go >= 1.999.0"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := treetest.NewSource(t)

@@ -26,7 +26,7 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
-// Newest returns the newest pre-release that can be had of those after the newest known
+// Newest returns the newest pre-release that can be compiled here of those after the newest known
 // release; none if there is none.
 func Newest(ctx context.Context, c project.Checkout) (string, error) {
 	known, err := c.Releases()
@@ -38,9 +38,9 @@ func Newest(ctx context.Context, c project.Checkout) (string, error) {
 		return "", err
 	}
 	prereleases := slices.DeleteFunc(pins.After(known[0], listed), func(r string) bool { return semver.Prerelease(r) == "" })
-	newest, refused, err := pins.Newest(ctx, prereleases, pins.HasUpstream)
+	newest, refused, err := pins.Newest(ctx, prereleases, true)
 	for _, p := range refused {
-		fmt.Fprintf(os.Stderr, "%s is listed, and cannot be had: %s\n", p.Release, p.Refused[0])
+		fmt.Fprintf(os.Stderr, "%s is listed, and cannot be had: %s\n", p.Release, p.Missing())
 	}
 	return newest.Release, err
 }
@@ -89,7 +89,7 @@ func pin(ctx context.Context, t *tree.Tree) error {
 	if err != nil {
 		return err
 	}
-	if !pins.HasUpstream(published) {
+	if !published.HasUpstream() {
 		return fmt.Errorf("%s cannot be had: %s", t.Release, published.Refused[0])
 	}
 	if err := published.Borrow(ctx); err != nil {
@@ -183,6 +183,10 @@ func Fits(ctx context.Context, t *tree.Tree) (problems []string, err error) {
 		problems = append(problems, f.String())
 	}
 	_, wrong, err := check.Release(ctx, t)
+	if errors.Is(err, check.ErrOlderGo) {
+		t.Say("%v; compiling finds what that would", err)
+		return problems, nil
+	}
 	for _, p := range wrong {
 		problems = append(problems, p.String())
 	}

@@ -193,7 +193,13 @@ func TestTheNewestPrereleaseIsOneThatCanBeHad(t *testing.T) {
 	s.Publish("v1.38.0-alpha.10", nil)
 	s.Publish("v1.38.0-beta.0", nil)
 	s.Forget("k8s.io/kubernetes", "v1.38.0-beta.0")
+	// It has a new module, of which there is no older version either.
+	s.Publish("v1.38.0-beta.1", map[string]string{"go.mod": "module k8s.io/kubernetes\n\ngo 1.24.0\n\nreplace k8s.io/new => ./staging/src/k8s.io/new\n"})
 	if newest, err := Newest(t.Context(), c.Project); newest != "v1.38.0-alpha.10" || err != nil {
 		t.Errorf("the newest is %q, %v", newest, err)
+	}
+	s.Refuse("k8s.io/mount-utils", "v0.38.0-alpha.10")
+	if newest, err := Newest(t.Context(), c.Project); newest != "v1.38.0-alpha.10" || err != nil {
+		t.Errorf("with a module of an older version, the newest is %q, %v", newest, err)
 	}
 }

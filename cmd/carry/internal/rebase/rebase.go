@@ -173,7 +173,7 @@ func Start(ctx context.Context, t *tree.Tree, wanted Options) error {
 		return err
 	}
 	published, err := pins.Fetch(ctx, t.Release)
-	if err == nil && !pins.Whole(published) {
+	if err == nil && !published.Whole() {
 		err = refused(ctx, t, published)
 	}
 	if err != nil {
@@ -203,7 +203,7 @@ func refused(ctx context.Context, t *tree.Tree, published pins.Published) error 
 	}
 	t.Say("cannot be had; looking for the newest %s that can", project.Minor(t.Release))
 	others := slices.DeleteFunc(pins.Finished(project.Minor(t.Release), listed), func(l string) bool { return l == t.Release })
-	switch newest, _, err := pins.Newest(ctx, others, pins.Whole); {
+	switch newest, _, err := pins.Newest(ctx, others, false); {
 	case err != nil:
 		return errors.Join(errors.New(text), err)
 	case newest.Release == "":
