@@ -27,6 +27,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/partition"
 )
 
@@ -95,7 +96,23 @@ type foresight struct {
 	sharedBefore, sharedAfter cpuset.CPUSet
 }
 
+// asAdmitted returns pods as their kubelet has them. The mirror of a static pod shows cpu again where its namespace
+// refuses pods without it (status.PartitionedType).
+func asAdmitted(pods []v1.Pod) []v1.Pod {
+	pods = slices.Clone(pods)
+	for i := range pods {
+		_, partitioned := status.PartitionedType(&pods[i])
+		if _, shown := partition.PartitionedType(&pods[i]); partitioned && !shown {
+			p := pods[i].DeepCopy()
+			partition.Mutate(partition.V1(p), partition.Policy{Gate: partition.AnyType, NeverRefuse: true})
+			pods[i] = *p
+		}
+	}
+	return pods
+}
+
 func (n Node) plan(wanted File) NodePlan {
+	n.Pods = asAdmitted(n.Pods)
 	f := foresight{Node: n, before: n.start(n.Present), after: n.start(wanted), sharedBefore: cpuset.New(), sharedAfter: cpuset.New()}
 	f.NodePlan = NodePlan{Node: n.Name, Before: f.before.state(), After: f.after.state()}
 	f.lookBack()

@@ -96,6 +96,13 @@ func static(p *v1.Pod) {
 	p.UID = types.UID("mirror-" + p.Name)
 }
 
+// constrained makes a pod the mirror of a partitioned static one in a namespace that refuses pods without cpu.
+func constrained(p *v1.Pod) {
+	partitioned(p)
+	static(p)
+	partition.RestoreCPU(partition.V1(p))
+}
+
 // guaranteed makes a pod one that may hold exclusive CPUs.
 func guaranteed(p *v1.Pod) {
 	p.Status.QOSClass = v1.PodQOSGuaranteed
@@ -226,6 +233,13 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 			actions:  []string{"Free ordinary pods 1-3>0-3 n/ordinary", "Free pods of type management 0>0-3 n/partitioned", "Report " + cores + " 4000>"},
 			problems: []string{"Warning PinningFileMissing"}, shared: "0-3", allocatable: 3500},
 		"the file goes from a full node": {state: state{present: "0-1", shared: "2-3", pods: []v1.Pod{pod("large", "1900m"), pod("s", "700m", partitioned, static)}}, wanted: "-", verdict: Unknown,
+			actions:  []string{"Free ordinary pods 2-3>0-3 n/large", "Report " + cores + " 4000>", "Restart static pods > n/s"},
+			problems: []string{"Info StaticPodsRestart", "Unknown PodFallsOut n/large", "Warning PinningFileMissing"}, wantText: "at the kubelet's first start after the change", shared: "0-3", allocatable: 3500},
+		"nothing changes for a mirror that shows cpu": {state: state{present: "0-1", shared: "2-3", pods: []v1.Pod{pod("s", "700m", constrained)}}, wanted: "0-1", verdict: Safe,
+			shared: "2-3", reserved: "0-1", allocatable: 2000},
+		"the pool of a mirror that shows cpu shrinks": {state: state{present: "0-1", shared: "2-3", pods: []v1.Pod{pod("s", "700m", constrained)}}, wanted: "0", verdict: Safe,
+			actions: []string{"Move pods of type management 0-1>0 n/s"}, shared: "1-3", reserved: "0", allocatable: 3000},
+		"the file goes from a full node, and a mirror shows cpu": {state: state{present: "0-1", shared: "2-3", pods: []v1.Pod{pod("large", "1900m"), pod("s", "700m", constrained)}}, wanted: "-", verdict: Unknown,
 			actions:  []string{"Free ordinary pods 2-3>0-3 n/large", "Report " + cores + " 4000>", "Restart static pods > n/s"},
 			problems: []string{"Info StaticPodsRestart", "Unknown PodFallsOut n/large", "Warning PinningFileMissing"}, wantText: "at the kubelet's first start after the change", shared: "0-3", allocatable: 3500},
 		"the file comes": {state: state{present: "-", shared: "0-3", pods: []v1.Pod{asks, ordinary}}, wanted: "0", verdict: Safe,
