@@ -21,8 +21,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -204,12 +206,20 @@ func (l *lintCommand) complete() error {
 func (l *lintCommand) write(sources []lint.Source, fixed []lint.Fixed) ([]lint.Source, error) {
 	sources = slices.Clone(sources)
 	for _, f := range fixed {
-		info, err := os.Stat(f.Source.Name)
+		// A link stays one.
+		name, err := filepath.EvalSymlinks(f.Source.Name)
 		if err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(f.Source.Name, f.Source.Data, info.Mode().Perm()); err != nil {
+		info, err := os.Stat(name)
+		if err != nil {
 			return nil, err
+		}
+		if err := replaceFile(name, f.Source.Data, info.Mode().Perm()); err != nil {
+			return nil, err
+		}
+		if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+			_ = os.Chown(name, int(owner.Uid), int(owner.Gid)) // Only root can have changed the owner.
 		}
 		for i := range sources {
 			if sources[i].Name == f.Source.Name {

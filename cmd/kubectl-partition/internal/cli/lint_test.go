@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -92,6 +93,51 @@ func TestLintFixesFiles(t *testing.T) {
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the mode is %v, %v", info.Mode(), err)
+	}
+}
+
+// What is left after a disk has filled is the file as it was: it is replaced, and not written.
+func TestLintReplacesWhatItFixes(t *testing.T) {
+	dir := t.TempDir()
+	before, err := os.ReadFile("testdata/lint/manifests/namespace.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, link, other := filepath.Join(dir, "real", "namespace.yaml"), filepath.Join(dir, "namespace.yaml"), filepath.Join(dir, "other")
+	must(os.Mkdir(filepath.Dir(file), 0o755))
+	must(os.WriteFile(file, before, 0o644))
+	must(os.Link(file, other))
+	must(os.Symlink("real/namespace.yaml", link))
+	if os.Getuid() == 0 {
+		must(os.Chown(file, 1000, 1000))
+	}
+	operator := filepath.Join(dir, "operator.yaml")
+	data, err := os.ReadFile("testdata/lint/manifests/operator.yaml")
+	must(err)
+	must(os.WriteFile(operator, data, 0o644))
+	runLint(t, "", link, operator, "--fix")
+	if got, err := os.ReadFile(other); err != nil || !bytes.Equal(got, before) {
+		t.Errorf("the file was written in place: %v\n%s", err, got)
+	}
+	if got, err := os.ReadFile(file); err != nil || bytes.Equal(got, before) {
+		t.Errorf("the file is not fixed: %v\n%s", err, got)
+	}
+	if target, err := os.Readlink(link); err != nil || target != "real/namespace.yaml" {
+		t.Errorf("the link is %q, %v", target, err)
+	}
+	info, err := os.Stat(file)
+	must(err)
+	if owner := info.Sys().(*syscall.Stat_t); os.Getuid() == 0 && (owner.Uid != 1000 || owner.Gid != 1000) {
+		t.Errorf("the owner is %d:%d", owner.Uid, owner.Gid)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(file)); err != nil || len(entries) != 1 {
+		t.Errorf("left behind are %v, %v", entries, err)
 	}
 }
 

@@ -17,10 +17,8 @@ limitations under the License.
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -315,7 +313,10 @@ func (c *renderCommand) write(files []render.File) error {
 	}
 	for _, file := range files {
 		name := filepath.Join(c.to, file.Path)
-		if err := writeFile(name, file); err != nil {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := replaceFile(name, file.Content, file.Mode); err != nil {
 			return err
 		}
 		fmt.Fprintln(c.Out, name)
@@ -324,25 +325,4 @@ func (c *renderCommand) write(files []render.File) error {
 		c.say("note: ", []string{"These files belong to you. On the node they must belong to root, or the kubelet does not start: chown -R root:root etc."})
 	}
 	return nil
-}
-
-// writeFile replaces a file as a whole, so that nobody reads half of it. Its mode does not
-// depend on the umask, and the temporary name begins with a dot, because a kubelet that watches the
-// directory would start a static pod from any other.
-func writeFile(name string, file render.File) error {
-	directory := filepath.Dir(name)
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return err
-	}
-	temporary, err := os.CreateTemp(directory, ".render-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name())
-	_, err = io.Copy(temporary, bytes.NewReader(file.Content))
-	err = errors.Join(err, temporary.Chmod(file.Mode), temporary.Sync(), temporary.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), name)
 }
