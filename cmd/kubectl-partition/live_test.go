@@ -324,6 +324,29 @@ func TestAServerWithoutThePluginIsFound(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
+	// Whatever the nodes have, nothing is partitioned there.
+	if err := c.CreateNodes(t.Context(), 1, largeNode("only")); err != nil {
+		t.Fatal(err)
+	}
+	namespace(t, c.Client, operators, map[string]string{partition.AllowedAnnotation: management})
+	pod := operator("asks", "", true, v1.ResourceRequirements{Requests: requests("100m", "16Mi")})
+	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec}
+	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: template}}
+	if _, err := c.Client.AppsV1().Deployments(operators).Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, asked := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"explain", "deployment/web"}, other + " has no admission plugin"},
+		{[]string{"lint", "--live"}, "no_plugin"},
+	} {
+		o := command(t, append(asked.args, "-n", operators, "--kubeconfig", c.Config.Paths.Kubeconfig(), "--server", other)...)
+		if o.code != 1 || !strings.Contains(o.stdout, asked.want) {
+			t.Errorf("%v: exit code %d, %s%s", asked.args, o.code, o.stdout, o.stderr)
+		}
+	}
 }
 
 // Status of a large cluster needs little memory, and counts every pod. What it takes is

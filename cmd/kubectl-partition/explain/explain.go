@@ -32,6 +32,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
@@ -101,10 +102,14 @@ type Room struct {
 	Enough bool `json:"enough"`
 }
 
-// Well reports whether the pod is ordinary and does not ask, or is partitioned and has room.
+// Well reports whether the pod is ordinary and does not ask, or is partitioned and has room, or a node that still
+// has its pool.
 func (e *Explanation) Well() bool {
 	if e.Outcome != partition.Partitioned {
 		return e.Type == "" && e.Reason == partition.NoReason && e.Change == nil
+	}
+	if !e.Ended && !ptr.Deref(e.NodeReports, true) {
+		return false
 	}
 	return e.Room == nil || len(e.Room) > 0 && e.Room[0].Enough
 }
@@ -165,6 +170,10 @@ func (e *Explanation) again(pod *v1.Pod, cluster Cluster) error {
 		e.change(result.Decision, cluster, "restart the kubelet of node "+pod.Spec.NodeName+", which decides on static pods")
 		return nil
 	}
+	if server := cluster.withoutPlugin(); server != "" {
+		e.Change = append(e.Change, needsPlugin(server))
+		return nil
+	}
 	result, err := simulate.Pod(pod, cluster.Namespace, cluster.active())
 	if err != nil {
 		return err
@@ -184,8 +193,14 @@ func (e *Explanation) change(now partition.Decision, cluster Cluster, nothing st
 	}
 	switch now.Reason {
 	case partition.ReasonNamespaceNotAnnotated, partition.ReasonNamespaceOtherTypes:
-		allowed := append(partition.ParseTypes(cluster.Namespace.Annotations[partition.AllowedAnnotation]), now.Target.Type)
-		e.Change = append(e.Change, fmt.Sprintf("kubectl annotate --overwrite namespace %s %s=%s", e.Namespace, partition.AllowedAnnotation, strings.Join(allowed, ",")))
+		// People copy the command into a shell, so it has no word that others have written and that no server has
+		// looked at. No pod can ask for a type that is no valid one.
+		allowed := slices.DeleteFunc(partition.ParseTypes(cluster.Namespace.Annotations[partition.AllowedAnnotation]), func(name string) bool { return partition.ValidateType(name) != nil })
+		namespace := e.Namespace
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			namespace = "NAMESPACE"
+		}
+		e.Change = append(e.Change, fmt.Sprintf("kubectl annotate --overwrite namespace %s %s=%s", namespace, partition.AllowedAnnotation, strings.Join(append(allowed, now.Target.Type), ",")))
 	case partition.ReasonTypeInactive:
 		if missing := cluster.missing(now.Target.Type); len(missing) > 0 {
 			const most = 10
@@ -216,7 +231,11 @@ func Template(object runtime.Object, cluster Cluster) (*Explanation, error) {
 		return nil, err
 	}
 	e.simulated(result)
-	switch {
+	switch server := cluster.withoutPlugin(); {
+	case server != "" && (e.Type != "" || e.Reason != partition.NoReason):
+		e.Outcome, e.Reason = partition.Ordinary, partition.NoReason
+		e.Why = "kube-apiserver " + server + " has no admission plugin, so the pod stays as it is"
+		e.Change = append(e.Change, needsPlugin(server))
 	case e.Outcome == partition.Partitioned:
 		e.partitioned(result.Pod, cluster)
 	case e.Outcome == partition.Ordinary && e.Reason == partition.NoReason:
@@ -291,6 +310,9 @@ func (e *Explanation) partitioned(pod *v1.Pod, cluster Cluster) {
 		e.NodeReports = ptr.To(slices.ContainsFunc(cluster.Status.Nodes, func(of status.Node) bool {
 			return of.Name == e.Node && of.Type == e.Type && of.CoresMillicores > 0
 		}))
+		if !*e.NodeReports && !e.Ended {
+			e.Change = append(e.Change, "give node "+e.Node+" a pool of the type, or create the pod again on a node that has one: nothing confines it now")
+		}
 		return
 	}
 	e.Room = []Room{}
@@ -312,6 +334,18 @@ func (c Cluster) active() simulate.Types {
 		return nil
 	}
 	return c.Status.Gate()
+}
+
+// withoutPlugin is [status.Status.WithoutPlugin].
+func (c Cluster) withoutPlugin() string {
+	if c.Status == nil {
+		return ""
+	}
+	return c.Status.WithoutPlugin()
+}
+
+func needsPlugin(server string) string {
+	return "run kube-apiserver " + server + " with the admission plugin; kubectl partition status shows whether it has it"
 }
 
 // onNode answers whether a node is known to have a pool of a type. Without a node, or where

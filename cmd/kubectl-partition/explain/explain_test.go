@@ -57,6 +57,7 @@ var (
 	}
 	unread   = &status.Status{Servers: []status.Server{{Plugin: status.Unreachable}}, NodesUnknown: true}
 	inactive = &status.Status{Types: []status.Type{{Name: "management", Active: ptr.To(false), Missing: []string{"n1"}}}}
+	without  = &status.Status{Types: active.Types, Nodes: active.Nodes, Servers: []status.Server{{URL: "https://192.0.2.1", Plugin: status.Absent}}}
 	large    = &status.Status{Types: []status.Type{{Name: "management", Active: ptr.To(false), Missing: strings.Fields("a b c d e f g h i j k l")}}}
 )
 
@@ -91,6 +92,12 @@ func TestPodsAreExplained(t *testing.T) {
 			admitted(asking("cpu=400m memory=1Mi", "cpu=400m memory=1Mi"), partition.AnyType), allowed, active, partition.Skipped, partition.ReasonGuaranteed, "Guaranteed", "", false},
 		"a pod on which nobody has decided": {
 			asking("cpu=400m memory=1Mi", ""), allowed, active, partition.Ordinary, "", "without the admission plugin", "create the pod again", false},
+		"a pod on which nobody has decided, nor would": {
+			asking("cpu=400m memory=1Mi", ""), allowed, without, partition.Ordinary, "", "without the admission plugin", "run kube-apiserver https://192.0.2.1 with the admission plugin", false},
+		"a pod that was skipped by a kube-apiserver that is gone": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.Always(partition.ReasonTypeInactive)), allowed, without, partition.Skipped, partition.ReasonTypeInactive, "no pool of this type is active", "run kube-apiserver https://192.0.2.1 with", false},
+		"a pod that does not ask, without the plugin": {
+			with(asking("", ""), func(p *v1.Pod) { p.Annotations = nil }), allowed, without, partition.Ordinary, "", "no target annotation", "", true},
 		"a pod with an invalid target": {
 			with(asking("", ""), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/management"] = "{" }), allowed, active, partition.Ordinary, "", "without the admission plugin", "if it were created now", false},
 		"the mirror pod of a static pod with an invalid target": {
@@ -160,8 +167,11 @@ func TestTheNodeOfAPodIsLookedUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(e.NodeReports, test.reports) || e.Ended != test.ended || !e.Well() {
+		if !reflect.DeepEqual(e.NodeReports, test.reports) || e.Ended != test.ended {
 			t.Errorf("%s: the node reports the type: %v, ended %v, want %+v", name, ptr.Deref(e.NodeReports, false), e.Ended, test)
+		}
+		if lost := !test.ended && !ptr.Deref(test.reports, true); e.Well() == lost || (len(e.Change) > 0) != lost {
+			t.Errorf("%s: well: %v, to change is %q", name, e.Well(), e.Change)
 		}
 	}
 }
@@ -216,6 +226,14 @@ func TestWorkloadsAreSimulated(t *testing.T) {
 			Kind: "Pod", Name: "p", Effect: partition.Required, Outcome: partition.Refused, Reason: partition.ReasonNamespaceOtherTypes,
 			Why:    `workload type "management" refused: the namespace's annotation workload.openshift.io/allowed does not list it`,
 			Change: []string{"kubectl annotate --overwrite namespace a workload.openshift.io/allowed=infra,management"}}},
+		"a namespace whose annotation has what a shell would run": {hard, Cluster{simulate.Namespace{Annotations: map[string]string{partition.AllowedAnnotation: "infra, $(id), a b,`id`"}}, active}, Explanation{
+			Kind: "Pod", Name: "p", Effect: partition.Required, Outcome: partition.Refused, Reason: partition.ReasonNamespaceOtherTypes,
+			Why:    `workload type "management" refused: the namespace's annotation workload.openshift.io/allowed does not list it`,
+			Change: []string{"kubectl annotate --overwrite namespace a workload.openshift.io/allowed=infra,management"}}},
+		"a hard pod where kube-apiserver has no plugin": {hard, Cluster{simulate.Namespace{Annotations: allowed}, without}, Explanation{
+			Kind: "Pod", Name: "p", Effect: partition.Required, Outcome: partition.Ordinary,
+			Why:    "kube-apiserver https://192.0.2.1 has no admission plugin, so the pod stays as it is",
+			Change: []string{"run kube-apiserver https://192.0.2.1 with the admission plugin; kubectl partition status shows whether it has it"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Template(test.object, test.cluster)

@@ -51,6 +51,9 @@ type Options struct {
 	// Nodes says the same about nodes by their names, whose kubelets partition static pods by
 	// their own pools. For others, Types decides.
 	Nodes map[string]simulate.Types
+	// WithoutPlugin is the address of the cluster's kube-apiserver if that has no admission plugin. No API pod is
+	// partitioned then.
+	WithoutPlugin string
 	// Namespace is that of objects which name none; empty if that is not known.
 	Namespace string
 	// StaticPods: the pods of files are static pods.

@@ -19,6 +19,7 @@ package lint
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,9 @@ func TestFindings(t *testing.T) {
 		"huge pages alone":                              {text: deployment(asks, `{requests: {cpu: 1, hugepages-2Mi: 2Mi}, limits: {hugepages-2Mi: 2Mi}}`+"\n      - {name: d, resources: {requests: {memory: 1Mi}}}"), want: []string{"10 hugepages_need_cpu warning"}},
 		"a type that is not active":                     {text: deployment(asks, burstable), options: Options{Types: simulate.Active("infra")}, want: []string{"10 type_inactive warning"}},
 		"a type that an installer has decided on":       {text: deployment(asks, burstable), options: Options{Types: partition.Always(partition.ReasonDecidedAgainst)}},
+		"a cluster without the plugin":                  {text: deployment(asks, burstable), options: Options{WithoutPlugin: "https://192.0.2.1"}, want: []string{"10 no_plugin warning"}, message: "kube-apiserver https://192.0.2.1 has no admission plugin"},
+		"nobody asks in a cluster without the plugin":   {text: deployment("", burstable), options: Options{WithoutPlugin: "https://192.0.2.1"}},
+		"a static pod in a cluster without the plugin":  {text: pod("annotations: {"+asks+"}", burstable), options: Options{WithoutPlugin: "https://192.0.2.1", StaticPods: true}},
 		"a LimitRange with a minimum":                   {text: documents(deployment(asks, burstable), "\napiVersion: v1\nkind: LimitRange\nmetadata: {name: least, namespace: ours}\nspec: {limits: [{type: Container, min: {cpu: 50m}}]}\n"), want: []string{"10 namespace_constrains_cpu warning"}, message: `LimitRange "least"`},
 		"a LimitRange whose defaults make Guaranteed":   {text: documents(deployment(asks, "{requests: {memory: 1Mi}, limits: {memory: 1Mi}}"), "\napiVersion: v1\nkind: LimitRange\nmetadata: {name: defaults, namespace: ours}\nspec: {limits: [{type: Container, default: {cpu: 1}}]}\n"), want: []string{"10 guaranteed warning"}},
 		"a LimitRange of another namespace":             {text: documents(deployment(asks, burstable), "\napiVersion: v1\nkind: LimitRange\nmetadata: {name: least, namespace: theirs}\nspec: {limits: [{type: Container, min: {cpu: 50m}}]}\n")},
@@ -209,6 +213,20 @@ func TestFilesOfTheKubeletsDirectoryAreStaticPods(t *testing.T) {
 	for file, want := range map[string]int{"etc/kubernetes/manifests/a.yaml": 0, "/etc/kubernetes/manifests/a.yaml": 0, "node/etc/kubernetes/manifests/a.yaml": 0, "manifests/a.yaml": 1, "fetc/kubernetes/manifests/a.yaml": 1} {
 		if r := Lint([]Source{{Name: file, Data: []byte(text)}}, Options{}); len(r.Findings) != want {
 			t.Errorf("%s: got %v, want %d findings", file, briefly(r), want)
+		}
+	}
+	// In the directory, a name is enough.
+	dir := filepath.Join(t.TempDir(), "etc/kubernetes/manifests")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	if err := os.WriteFile("a.yaml", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]int{"a.yaml": 0, "./a.yaml": 0, "../manifests/a.yaml": 0, Stdin: 1} {
+		if r := Lint([]Source{{Name: file, Data: []byte(text)}}, Options{}); len(r.Findings) != want {
+			t.Errorf("%s in the directory: got %v, want %d findings", file, briefly(r), want)
 		}
 	}
 }

@@ -196,6 +196,9 @@ func (l *linter) decide(o *object, template *v1.PodTemplateSpec, at []string) er
 		unknown.Annotations = nil
 		if result, err = simulate.Pod(pod, unknown, l.Types); asks {
 			l.ofNamespace(o, n, target, at)
+			if _, partitioned := partition.PartitionedType(pod); !partitioned && l.WithoutPlugin != "" {
+				l.find(o, noPlugin, Warning, fmt.Sprintf("kube-apiserver %s has no admission plugin, so pods stay as they are", l.WithoutPlugin), nil, at...)
+			}
 		}
 	}
 	if err != nil {

@@ -25,6 +25,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -117,6 +118,12 @@ func StaticPod(pod *v1.Pod, types Types) (Result, error) {
 // a mirror pod shows one in a cluster. The file may be empty.
 func IsStatic(pod *metav1.ObjectMeta, file string) bool {
 	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]
+	// A path may begin in the directory, and standard input has none.
+	if _, err := os.Stat(file); err == nil {
+		if absolute, err := filepath.Abs(file); err == nil {
+			file = absolute
+		}
+	}
 	dir := filepath.ToSlash(filepath.Dir(file))
 	return mirror || strings.HasSuffix("/"+dir, "/etc/kubernetes/manifests")
 }

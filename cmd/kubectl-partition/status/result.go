@@ -17,6 +17,7 @@ limitations under the License.
 package status
 
 import (
+	"cmp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -219,6 +220,20 @@ func (s *Status) Gate() partition.Gate {
 		}
 		return partition.NoReason
 	}
+}
+
+// WithoutPlugin returns the address of a kube-apiserver without the plugin, if none is known that has it: whatever
+// the nodes have, a pod that asks stays as it is. It returns nothing otherwise.
+func (s *Status) WithoutPlugin() (url string) {
+	for _, server := range s.Servers {
+		switch server.Plugin {
+		case Present:
+			return ""
+		case Absent:
+			url = cmp.Or(url, server.URL)
+		}
+	}
+	return url
 }
 
 // Incomplete reports whether something could not be found out.

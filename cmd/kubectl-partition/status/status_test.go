@@ -268,6 +268,23 @@ func TestTheGateIsOpenWhereNobodyKnows(t *testing.T) {
 	}
 }
 
+func TestAClusterIsWithoutThePluginIfNoServerHasIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		servers []Server
+		want    string
+	}{
+		"nobody was asked":            {nil, ""},
+		"the only one lacks it":       {[]Server{{URL: "a", Plugin: Absent}}, "a"},
+		"one does not answer":         {[]Server{{URL: "a", Plugin: Unreachable}, {URL: "b", Plugin: Absent}, {URL: "c", Plugin: Absent}}, "b"},
+		"one has it":                  {[]Server{{URL: "a", Plugin: Absent}, {URL: "b", Plugin: Present}}, ""},
+		"it is not known of the only": {[]Server{{URL: "a", Plugin: Unreachable}}, ""},
+	} {
+		if got := (&Status{Servers: test.servers}).WithoutPlugin(); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestManagedFieldsSayWhenTheLatchWasWritten(t *testing.T) {
 	at := func(minute int) *metav1.Time { return ptr.To(metav1.NewTime(time.Unix(int64(60*minute), 0))) }
 	entry := func(minute int, fields string) metav1.ManagedFieldsEntry {

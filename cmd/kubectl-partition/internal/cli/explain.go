@@ -63,7 +63,8 @@ business and not looked at.
 
 Exit codes:
   0  all pods that ask are, or would be, partitioned
-  1  some that ask are not, or would not be, or no node has room for them
+  1  some that ask are not, or would not be, or no node has room for them, or the
+     node of one has no pool of its type any more
   2  an object cannot be read, or the answer depends on something unknown`,
 		Example: `  # Why is this pod ordinary?
   kubectl partition explain -n my-operator operator-5b5f5bb99d-95s82
@@ -172,7 +173,9 @@ func (e *explainer) objects(args []string) (objects []runtime.Object, err error)
 	if err != nil {
 		return nil, err
 	}
-	builder := resource.NewBuilder(e.cluster).Unstructured().LocalParam(e.local).NamespaceParam(namespace).DefaultNamespace().FilenameParam(enforce, &e.files).Flatten()
+	// What is in files need not be of a kind that the cluster has.
+	fromFiles := len(args) == 0
+	builder := resource.NewBuilder(e.cluster).Unstructured().LocalParam(fromFiles).NamespaceParam(namespace).DefaultNamespace().FilenameParam(enforce, &e.files).Flatten()
 	if len(args) > 0 {
 		builder = builder.ResourceNames("pods", args...)
 	}
@@ -193,8 +196,8 @@ func (e *explainer) objects(args []string) (objects []runtime.Object, err error)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", info.String(), err)
 		}
-		if e.local {
-			inNamespace(object, namespace) // the builder leaves it to the server, and none is asked
+		if fromFiles {
+			inNamespace(object, namespace) // The builder leaves it to the server, and none is asked.
 		}
 		objects = append(objects, object)
 		e.sources[object] = info.Source

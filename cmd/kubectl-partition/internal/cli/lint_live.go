@@ -100,7 +100,11 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 		if err != nil {
 			return nil, nil, err
 		}
-		if server.Plugin == status.Present {
+		switch server.Plugin {
+		case status.Absent:
+			l.options.WithoutPlugin = server.URL
+			l.options.Types = partition.AnyType // One finding says it all.
+		case status.Present:
 			var active []string
 			for name, state := range server.Types {
 				if state.Active {
