@@ -47,10 +47,12 @@ const conformance = `\[Conformance\]`
 
 func (o *options) run(ctx context.Context) error {
 	return o.onClusters(ctx, func(all []specs.Spec, known specs.Known, partitioned, _ *side) error {
-		if err := partitioned.run(ctx, all); err != nil {
+		if err := runAll(ctx, all, partitioned); err != nil {
 			return err
 		}
-		partitioned.summary(all)
+		if err := summaries(all, partitioned); err != nil {
+			return err
+		}
 		return verdict(specs.Judge(all, partitioned.results, known))
 	})
 }
@@ -67,8 +69,9 @@ func (o *options) compare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		partitioned.summary(all)
-		unpatched.summary(all)
+		if err := summaries(all, partitioned, unpatched); err != nil {
+			return err
+		}
 		return verdict(append(partitioned.judge(all, known), findings...))
 	})
 }

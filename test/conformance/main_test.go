@@ -75,6 +75,23 @@ func TestSpecsOfTheKubeletAreLeftOutByTheirNames(t *testing.T) {
 	}
 }
 
+func TestEachSpecOfTheKubeletRunsInOneVM(t *testing.T) {
+	for _, name := range []string{
+		"[sig-node] CPU Manager [Feature:CPUManager] a [Serial]", "[sig-node] Memory Manager [LinuxOnly] a",
+		"[sig-node] Topology Manager [Feature:TopologyManager] a", "[sig-node] Pod InPlace Resize Container a",
+	} {
+		vms := 0
+		for _, kind := range nodeVMs {
+			if kind.has(specs.Spec{Name: name}) {
+				vms++
+			}
+		}
+		if vms != 1 {
+			t.Errorf("%s runs in %d VMs", name, vms)
+		}
+	}
+}
+
 func TestTwoRunsDoNotShareADirectory(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := lock(dir)

@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -73,6 +74,25 @@ func nodeSpecs(all []specs.Spec, leftOut specs.Known) (run []specs.Spec, idle []
 	}
 	return run, idle, nil
 }
+
+// nodeVM is a kind of VM in which specs run.
+type nodeVM struct {
+	// suffix is that of the names of its sides.
+	suffix   string
+	topology vm.Topology
+	// has reports whether a spec runs in it.
+	has func(specs.Spec) bool
+}
+
+// nodeVMs are those of all specs. The suite of the topology manager expects a container on the threads of the
+// second CPU (upstream test/e2e_node/topology_manager_test.go, runMultipleCPUGuPod). With two threads a core, QEMU
+// makes that one a thread of the first core, of which the kubelet keeps CPU 0. So the suite runs where a core has one.
+var nodeVMs = []nodeVM{
+	{"", vm.DefaultTopology, func(spec specs.Spec) bool { return !ofTopologyManager(spec) }},
+	{"-one-thread", vm.Topology{Sockets: 2, Cores: 4, Threads: 1}, ofTopologyManager},
+}
+
+func ofTopologyManager(spec specs.Spec) bool { return strings.Contains(spec.Name, "] Topology Manager [") }
 
 // nodeImages are the repositories of the images that the specs use.
 var nodeImages = []string{"pause", "e2e-test-images/busybox", "e2e-test-images/agnhost"}
@@ -147,41 +167,55 @@ func (o *options) node(ctx context.Context) (err error) {
 	}
 	maps.Copy(payload, archives)
 
-	var sides []*side
-	for i, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", testbed.Pinning}} {
-		s, err := o.side(is.name, "Kubernetes node tests", say)
-		if err != nil {
-			return err
-		}
-		node := &testbed.Node{Number: i + 1, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, Progress: s.progress}
-		s.bed, s.suite.Program, s.suite.Lost = node, node, vm.ErrStopped
-		s.suite.Batch, s.suite.Limit, s.suite.SetUps = testbed.NodeBatch, testbed.NodeLimit, testbed.NodeSetUps
-		if s.subject, err = subject(payload, node.Describe()); err != nil {
-			return err
-		}
-		sides = append(sides, s)
-	}
 	release, err := testbed.OwnVMs()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	var findings specs.Findings
+	for _, kind := range nodeVMs {
+		some := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return !kind.has(spec) })
+		if len(some) == 0 {
+			continue
+		}
+		found, err := o.nodeIn(ctx, kind, some, payload, known, differences, say)
+		if err != nil {
+			return err
+		}
+		findings = append(findings, found...)
+	}
+	return verdict(findings)
+}
+
+// nodeIn compares specs in a kind of VM.
+func (o *options) nodeIn(ctx context.Context, kind nodeVM, all []specs.Spec, payload map[string]string, known, differences specs.Known, say func(format string, args ...any)) (specs.Findings, error) {
+	var sides []*side
+	for i, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", testbed.Pinning}} {
+		s, err := o.side(is.name+kind.suffix, "Kubernetes node tests", say)
+		if err != nil {
+			return nil, err
+		}
+		node := &testbed.Node{Number: i + 1, Topology: kind.topology, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, Progress: s.progress}
+		s.bed, s.suite.Program, s.suite.Lost = node, node, vm.ErrStopped
+		s.suite.Batch, s.suite.Limit, s.suite.SetUps = testbed.NodeBatch, testbed.NodeLimit, testbed.NodeSetUps
+		if s.subject, err = subject(payload, node.Describe()); err != nil {
+			return nil, err
+		}
+		sides = append(sides, s)
+	}
 	if err := runAll(ctx, all, sides...); err != nil {
-		return err
+		return nil, err
 	}
 	unpatched, patched, partitioned := sides[0], sides[1], sides[2]
 	findings, err := patched.compare(ctx, unpatched, all, known, nil, "without the series")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	more, err := partitioned.compare(ctx, patched, all, known, differences, "without the pinning file")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, s := range sides {
-		s.summary(all)
-	}
-	return verdict(slices.Concat(patched.judge(all, known), findings, more))
+	return slices.Concat(patched.judge(all, known), findings, more), summaries(all, sides...)
 }
 
 // archives makes the images that the specs use, and returns their archives by their paths in the payload.

@@ -114,20 +114,21 @@ func (s *side) run(ctx context.Context, all []specs.Spec) (err error) {
 			return err
 		}
 	}
-	// Until this run has ended, there is none of these results.
-	report := filepath.Join(s.dir, "junit.xml")
-	if err := os.Remove(report); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := s.fill(ctx, all, s.results); err != nil {
-		return err
-	}
-	return s.results.WriteJUnit(report, s.title)
+	return s.fill(ctx, all, s.results)
 }
+
+// report is the file in which others read what became of the specs.
+func (s *side) report() string { return filepath.Join(s.dir, "junit.xml") }
 
 // runAll runs specs on each side, one side after another: they share the CPUs of this host, and specs give up when
 // their pods are slow.
 func runAll(ctx context.Context, all []specs.Spec, sides ...*side) error {
+	// Until all have ended, there is no report of any.
+	for _, s := range sides {
+		if err := os.Remove(s.report()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	for _, s := range sides {
 		if err := s.run(ctx, all); err != nil {
 			return err
@@ -150,7 +151,11 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 	differing := specs.Differing(all, s.results, other.results)
 	findings := expected.Same(all, differing)
 	differing = slices.DeleteFunc(differing, func(spec specs.Spec) bool {
-		return expected[spec.Name] != "" && specs.Breaks(spec, s.results, other.results)
+		is := expected[spec.Name] != "" && specs.Breaks(spec, s.results, other.results)
+		if is {
+			fmt.Printf("%s\n    is known to differ: %s\n    %s\n", spec.Name, expected[spec.Name], s.results.Why(spec.Name))
+		}
+		return is
 	})
 	sides := []*side{s, other}
 	again := make([][]*specs.Results, len(sides))
@@ -237,16 +242,22 @@ func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Res
 	return nil
 }
 
-// summary prints what became of specs.
-func (s *side) summary(all []specs.Spec) {
-	passed, others := s.results.Count(all)
-	skipped := 0
-	for _, spec := range others {
-		if s.results.Skipped(spec.Name) {
-			skipped++
+// summaries prints and reports what became of specs.
+func summaries(all []specs.Spec, sides ...*side) error {
+	for _, s := range sides {
+		if err := s.results.WriteJUnit(all, s.report(), s.title); err != nil {
+			return err
 		}
+		passed, others := s.results.Count(all)
+		skipped := 0
+		for _, spec := range others {
+			if s.results.Skipped(spec.Name) {
+				skipped++
+			}
+		}
+		fmt.Printf("%s: %d of %d specs passed, and %d skipped themselves; %s\n", s.name, passed, len(all), skipped, s.report())
 	}
-	fmt.Printf("%s: %d of %d specs passed, and %d skipped themselves; %s\n", s.name, passed, len(all), skipped, filepath.Join(s.dir, "junit.xml"))
+	return nil
 }
 
 func verdict(findings specs.Findings) error {

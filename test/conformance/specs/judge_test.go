@@ -17,6 +17,8 @@ limitations under the License.
 package specs
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -145,5 +147,46 @@ func TestSpecsThatHaveRunAgainCountForWhatMostlyBecameOfThem(t *testing.T) {
 	}
 	if Breaks(specs[0], patched, partitioned) || Breaks(specs[1], partitioned, patched) {
 		t.Error("a spec breaks that does not")
+	}
+}
+
+// Nobody reads a failure in the report that the verdict has settled, or a result of a spec that no longer runs.
+func TestTheReportSaysWhatTheVerdictDoes(t *testing.T) {
+	all := []Spec{{"fine", false}, {"a fluke", false}, {"a finding", false}}
+	results := resultsOf(passing("fine"), failing("a fluke", "slow"), failing("a finding", "lost"), failing("left out by now", "lost"))
+	results.Settle(all[1:], []*Results{
+		resultsOf(passing("a fluke"), failing("a finding", "lost again")),
+		resultsOf(passing("a fluke"), failing("a finding", "lost again")),
+		resultsOf(failing("a fluke", "slow"), passing("a finding")),
+	})
+	if passed, others := results.Count(all); passed != 2 || len(others) != 1 || others[0] != all[2] {
+		t.Errorf("%d passed, and not %v", passed, others)
+	}
+	file := filepath.Join(t.TempDir(), "junit.xml")
+	if err := results.WriteJUnit(all, file, "specs"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]int{"<testcase ": 3, "<failure ": 1, "lost again": 1, "slow": 0, "left out": 0} {
+		if got := strings.Count(string(data), text); (got > 0) != (want > 0) || strings.HasPrefix(text, "<") && got != want {
+			t.Errorf("the report has %q %d times, want %d\n%s", text, got, want, data)
+		}
+	}
+}
+
+// ginkgo skips what follows a set-up that failed. That is no word of the specs themselves.
+func TestASpecThatItsContainerSkipsHasNotRun(t *testing.T) {
+	for why, want := range map[string]bool{
+		"Skipping since SMT is off":                    true,
+		"Spec skipped because a BeforeAll node failed": false,
+		"Spec skipped because an earlier spec failed":  false,
+		"": false,
+	} {
+		if got := final(skipping("a", why)); got != want {
+			t.Errorf("skipped with %q it is final: %v", why, got)
+		}
 	}
 }

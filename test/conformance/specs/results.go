@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -44,8 +43,9 @@ type Results struct {
 
 	file string
 	// settled is what mostly became of a spec that has run again, since its first result differed from
-	// another side's.
+	// another side's. instead is a report of that.
 	settled map[string]outcome
+	instead map[string]types.SpecReport
 }
 
 // Open reads the results of a subject from a file. There are none if the file is missing, or has those
@@ -109,10 +109,16 @@ func (r *Results) outcome(name string) outcome {
 // compared with those of one more side. What ended in another way each time differs from everything.
 func (r *Results) Settle(specs []Spec, again []*Results) {
 	if r.settled == nil {
-		r.settled = map[string]outcome{}
+		r.settled, r.instead = map[string]outcome{}, map[string]types.SpecReport{}
 	}
 	for _, spec := range specs {
 		r.settled[spec.Name] = usual(spec, again)
+		for _, one := range again {
+			if one.outcome(spec.Name) == r.settled[spec.Name] {
+				r.instead[spec.Name] = one.Specs[spec.Name]
+				break
+			}
+		}
 	}
 }
 
@@ -155,11 +161,21 @@ func (r *Results) write() error {
 	return atomicfile.Write(r.file, data, 0o644)
 }
 
-// WriteJUnit writes all results for programs that read JUnit's XML, in the order of their names.
-func (r *Results) WriteJUnit(file, suite string) error {
+// WriteJUnit writes what became of the specs for programs that read JUnit's XML, in the order of their names. One
+// that has run again counts for what mostly became of it.
+func (r *Results) WriteJUnit(specs []Spec, file, suite string) error {
 	report := types.Report{SuiteDescription: suite, SuiteSucceeded: true}
-	for _, name := range slices.Sorted(maps.Keys(r.Specs)) {
+	names := make([]string, 0, len(specs))
+	for _, spec := range specs {
+		if r.Has(spec.Name) {
+			names = append(names, spec.Name)
+		}
+	}
+	for _, name := range slices.Sorted(slices.Values(names)) {
 		result := r.Specs[name]
+		if instead, settled := r.instead[name]; settled {
+			result = instead
+		}
 		report.SpecReports = append(report.SpecReports, result)
 		report.RunTime += result.RunTime
 		report.SuiteSucceeded = report.SuiteSucceeded && !result.Failed()
@@ -186,7 +202,7 @@ func (r *Results) When(name string) string {
 func (r *Results) Count(specs []Spec) (passed int, others []Spec) {
 	for _, spec := range specs {
 		switch {
-		case r.Passed(spec.Name):
+		case r.outcome(spec.Name) == didPass:
 			passed++
 		case r.Has(spec.Name):
 			others = append(others, spec)

@@ -158,7 +158,7 @@ func final(report types.SpecReport) bool {
 	case types.SpecStateTimedout:
 		return !strings.Contains(report.Failure.Message, suiteTimeout)
 	case types.SpecStateSkipped:
-		return report.Failure.Message != ""
+		return report.Failure.Message != "" && !strings.HasPrefix(report.Failure.Message, setUpFailed)
 	}
 	return false
 }
@@ -169,6 +169,10 @@ const running = "Running Suite: "
 // suiteTimeout is what ginkgo says of a spec that runs when the time of the process is up
 // (internal/suite.go).
 const suiteTimeout = "A suite timeout occurred"
+
+// setUpFailed is how ginkgo begins to say that it skips a spec since what sets up its container has failed, or was
+// skipped (internal/group.go).
+const setUpFailed = "Spec skipped because "
 
 func (s *Suite) log(name string) string { return filepath.Join(s.Logs, name+".log") }
 

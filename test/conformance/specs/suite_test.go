@@ -179,7 +179,7 @@ func TestSpecsRunOnceAndGoOnAfterAnInterrupt(t *testing.T) {
 	}
 
 	junit := filepath.Join(t.TempDir(), "junit.xml")
-	if err := results.WriteJUnit(junit, "conformance"); err != nil {
+	if err := results.WriteJUnit(all, junit, "conformance"); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(junit)

@@ -37,6 +37,8 @@ import (
 type Node struct {
 	// Number is that of the VM.
 	Number int
+	// Topology is that of the VM's CPUs.
+	Topology vm.Topology
 	// Payload are the files of the VM, by their paths below /payload: those of [vm.Files], the tests as
 	// e2e_node.test, and the kubelet in Kubelets.
 	Payload map[string]string
@@ -98,7 +100,7 @@ EOF
 
 // Describe returns what results depend on beside the payload.
 func (n *Node) Describe() string {
-	return fmt.Sprint(n.Kubelets, n.Pinning, nodeMemory, vm.DefaultTopology, setUp, arguments)
+	return fmt.Sprint(n.Kubelets, n.Pinning, nodeMemory, n.Topology, setUp, arguments)
 }
 
 // OwnVMs makes this process the one that has all VMs of this host, and removes what a process has left
@@ -123,7 +125,7 @@ func OwnVMs() (release func() error, err error) {
 
 // Up starts the VM.
 func (n *Node) Up(ctx context.Context) error {
-	n.vm = vm.New(vm.Config{Number: n.Number, Memory: nodeMemory, Payload: n.Payload, Progress: n.Progress})
+	n.vm = vm.New(vm.Config{Number: n.Number, Memory: nodeMemory, Topology: n.Topology, Payload: n.Payload, Progress: n.Progress})
 	if err := n.vm.Create(ctx); err != nil {
 		return err
 	}
@@ -169,8 +171,9 @@ func (n *Node) SaveLogs(to string) error {
 
 func (n *Node) String() string { return "e2e_node.test" }
 
-// tidy ends what a process that was killed has left: its children, and the kubelet.
-const tidy = "pkill -KILL e2e_node.test; systemctl stop 'kubelet-*.service'; rm -f " + nodeReport
+// tidy ends what a process that was killed has left: its children, and the kubelet, whose next one may have other
+// policies and would not start on these checkpoints.
+const tidy = "pkill -KILL e2e_node.test; systemctl stop 'kubelet-*.service'; rm -f /var/lib/kubelet/{cpu,memory}_manager_state " + nodeReport
 
 // arguments are those of each run. The logs of the kubelet add up.
 const arguments = nodeDir + "/e2e_node.test --kubelet-config-file=" + nodeDir + "/kubelet.yaml --prepull-images=false --report-dir=" + nodeDir + "/logs --ginkgo.json-report=" + nodeReport
