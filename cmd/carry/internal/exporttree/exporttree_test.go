@@ -257,6 +257,9 @@ func TestExportAddsANewReleaseOfTheMinorVersion(t *testing.T) {
 	if got := r.run("log", "--format=%s", before+"..HEAD"); got != "UPSTREAM: Kubernetes v1.37.1" {
 		t.Errorf("it has added %q", got)
 	}
+	if got := r.run("describe", "--tags", "--match=v*"); !strings.HasPrefix(got, "v1.37.1") {
+		t.Errorf("a build says that it is %s", got)
+	}
 	if a := r.read("pkg/a.go"); !strings.Contains(a, "fixed\n") || !strings.Contains(a, "managed.A()\n") {
 		t.Errorf("pkg/a.go is\n%s", a)
 	}

@@ -54,6 +54,10 @@ func suits(ctx context.Context, dir, release string) error {
 	} else if shallow == "true" {
 		return untouched("%s is a shallow clone, whose history says too little; complete it with: git -C %[1]s fetch --unshallow", dir)
 	}
+	// git config exits with 1 where there is no such setting.
+	if partial, err := there.Run(ctx, "config", "--get-regexp", `^(extensions\.partialclone|remote\..*\.promisor)$`); err == nil && partial != "" {
+		return untouched("%s is a partial clone, and what is exported from it could not be pushed; make a clone without --filter", dir)
+	}
 	if dirty, err := there.Run(ctx, "status", "--porcelain", "--untracked-files=all"); err != nil {
 		return err
 	} else if dirty != "" {

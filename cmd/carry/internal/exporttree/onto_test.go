@@ -616,6 +616,9 @@ func TestUnsuitableCheckoutsAreRefused(t *testing.T) {
 			r.Dir = r.TempDir()
 			r.run("clone", "-q", "--depth=1", "file://"+from, ".")
 		}, []string{"is a shallow clone", "fetch --unshallow"}},
+		"a partial one": {func(r *repo) {
+			r.run("config", "remote.origin.promisor", "true")
+		}, []string{"is a partial clone", "without --filter"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, fork := withFork(t)

@@ -250,16 +250,12 @@ func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error 
 	if now.checkout {
 		others = project.RevertPrefix + "what " + project.RevertsFile + " names by now"
 	}
-	for _, first := range []struct {
-		message string
-		goes    func(string) bool
-	}{
-		{others, func(file string) bool { return !ofPatches[file] && !ours(file) && !generated(file) }},
-		{project.CarryPrefix + "bring " + project.RootModule + " and " + project.CoreModule + " up to date", ours},
-	} {
-		if err := commit(first.message, false, first.goes); err != nil {
-			return err
-		}
+	if err := commit(others, false, func(file string) bool { return !ofPatches[file] && !ours(file) && !generated(file) }); err != nil {
+		return err
+	}
+	upstream := next.head
+	if err := commit(project.CarryPrefix+"bring "+project.RootModule+" and "+project.CoreModule+" up to date", false, ours); err != nil {
+		return err
 	}
 	differs := maps.Clone(left)
 	for _, s := range steps {
@@ -275,7 +271,23 @@ func (e *earlier) bring(ctx context.Context, t *tree.Tree, now *composed) error 
 		return err
 	}
 	t.Say("new commits in %s: %d", e.Dir, len(next.commits))
-	return nil
+	if now.checkout || now.release == e.release {
+		return nil
+	}
+	return e.tag(ctx, t, now.release, upstream)
+}
+
+// tag names the commit with a release's files: a build takes its version from there (hack/lib/version.sh). A tag that
+// somebody has, such as upstream's own, stays.
+func (e *earlier) tag(ctx context.Context, t *tree.Tree, release, commit string) error {
+	if _, err := e.Run(ctx, "rev-parse", "--verify", "-q", "refs/tags/"+release); err == nil {
+		if _, err := e.Run(ctx, "merge-base", "--is-ancestor", "refs/tags/"+release, "HEAD"); err != nil {
+			t.Say("%s has a tag %s that is not in its history, so a build says an earlier version; to change that: git -C %[1]s tag -f %[2]s %.12[3]s", e.Dir, release, commit)
+		}
+		return nil
+	}
+	_, err := e.Run(ctx, "tag", release, commit)
+	return err
 }
 
 // generated says whether upstream's script writes a file.

@@ -127,6 +127,9 @@ type step struct {
 
 // types type-checks what the series and the reverts touch, and the commands that are made of it.
 func types(ctx context.Context, t *tree.Tree, e *earlier) error {
+	if err := check.KnowsGo(t); err != nil {
+		return err
+	}
 	patterns, err := build.Touched(t)
 	if err != nil {
 		return err
