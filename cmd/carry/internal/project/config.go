@@ -53,8 +53,11 @@ var (
 	// RaisedDirs are those of the modules that require upstream's newest, the core first.
 	RaisedDirs = []string{
 		ModuleDirs[CoreModule], ".", "cluster", filepath.Join("cmd", "kubectl-partition"), filepath.Join("cmd", "kubectl-partition", "alerts", "test"),
-		filepath.Join("test", "conformance"), filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"),
+		filepath.Join("test", "conformance"), filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"), "operators",
 	}
+	// ReaderDirs are those of the modules whose programs read Go: they must be built with a Go that knows what the
+	// others are in.
+	ReaderDirs = []string{ToolDir, filepath.Join("build", "lint"), filepath.Join("build", "controller-gen")}
 )
 
 // Identity makes and PatchDate dates every patch, so that the same series gives the same

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/version"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
@@ -125,7 +127,7 @@ func Releases(c project.Checkout) ([]string, error) {
 func mayChange(p project.Checkout) (map[string][]byte, error) {
 	before := map[string][]byte{}
 	var paths []string
-	for _, dir := range project.RaisedDirs {
+	for _, dir := range slices.Concat(project.RaisedDirs, project.ReaderDirs) {
 		paths = append(paths, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
 	}
 	err := filepath.WalkDir(p.Path(project.PatchesDir), func(path string, entry fs.DirEntry, err error) error {
@@ -376,7 +378,7 @@ func finish(ctx context.Context, t *tree.Tree, r *rebase) error {
 	}
 	if r.AtEnd == Compile {
 		if _, _, err := build.Compile(ctx, t); err != nil {
-			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nFix it in %s, git commit, and go on with: carry rebase --continue", t.Release, err, t.Shown())
+			return fmt.Errorf("the series applies to %s, but does not compile there (%w).\nFix it in %s, in the commit of its patch (git commit --fixup, git rebase --autosquash), and go on with: carry rebase --continue", t.Release, err, t.Shown())
 		}
 	}
 	if err := os.Remove(recordPath(t)); err != nil {
@@ -476,6 +478,51 @@ func raiseModules(ctx context.Context, t *tree.Tree) error {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return fmt.Errorf("go %s in %s: %w: %s", strings.Join(args[:2], " "), dir, err, out)
 			}
+		}
+	}
+	return raiseGo(t.Project)
+}
+
+// raiseGo makes the modules that read Go demand at least the Go of the newest release, as far as the core does.
+func raiseGo(p project.Checkout) error {
+	read := func(dir string) (*modfile.File, error) {
+		data, err := os.ReadFile(p.Path(dir, "go.mod"))
+		if err != nil {
+			return nil, err
+		}
+		file, err := modfile.Parse(filepath.Join(dir, "go.mod"), data, nil)
+		if err == nil && file.Go == nil {
+			err = fmt.Errorf("%s/go.mod does not say which Go it is in", dir)
+		}
+		return file, err
+	}
+	core, err := read(project.ModuleDirs[project.CoreModule])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, dir := range project.ReaderDirs {
+		file, err := read(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if version.Compare("go"+file.Go.Version, "go"+core.Go.Version) >= 0 {
+			continue
+		}
+		if err := file.AddGoStmt(core.Go.Version); err != nil {
+			return err
+		}
+		data, err := file.Format()
+		if err != nil {
+			return err
+		}
+		if err := disk.Write(p.Path(dir, "go.mod"), data); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -245,6 +245,23 @@ func TestRebasesUnderWayAreFound(t *testing.T) {
 	}
 }
 
+// What type-checks the core knows its Go.
+func TestModulesThatReadGoAreRaisedWithTheCore(t *testing.T) {
+	c := treetest.New(t)
+	module := func(dir, version string) { c.Write(filepath.Join(dir, "go.mod"), "module m\n\ngo "+version+"\n") }
+	module(project.ModuleDirs[project.CoreModule], "1.27.0")
+	module(project.ToolDir, "1.26.0")
+	module(filepath.Join("build", "lint"), "1.27.1")
+	c.Must(raiseGo(c.Project))
+	for dir, want := range map[string]string{project.ToolDir: "go 1.27.0\n", filepath.Join("build", "lint"): "go 1.27.1\n"} {
+		if got := c.Read(filepath.Join(dir, "go.mod")); !strings.Contains(got, want) {
+			t.Errorf("%s/go.mod is\n%s\nwant %s", dir, got, want)
+		}
+	}
+	c.Write(filepath.Join(project.ToolDir, "go.mod"), "module m\n")
+	treetest.ExpectError(t, raiseGo(c.Project), project.ToolDir+"/go.mod does not say which Go it is in")
+}
+
 func TestNearest(t *testing.T) {
 	known := []string{"v1.37.0", "v1.36.3", "v1.35.4", "v1.34.4", "v1.33.13"}
 	for release, want := range map[string]string{"v1.36.1": "v1.36.3", "v1.34.0": "v1.34.4", "v1.38.0": "v1.37.0", "v1.32.1": "v1.33.13", "v1.37.0-rc.1": "v1.37.0"} {
