@@ -33,15 +33,20 @@ func understood(demanded, compiledWith string) error {
 	return nil
 }
 
+// KnowsGo returns ErrOlderGo if this program cannot type-check a tree of the release.
+func KnowsGo(t *tree.Tree) error {
+	pinned, err := pins.Read(t.Project, t.Release)
+	if err != nil {
+		return err
+	}
+	return understood(pinned.GoVersion, runtime.Version())
+}
+
 // Release type-checks what the series can break in a tree as it stands: this project's
 // packages, those that a patch touches, and the commands that are built of them. Files of
 // the problems are relative to the project. It may return ErrOlderGo.
 func Release(ctx context.Context, t *tree.Tree) (checked int, problems []Problem, err error) {
-	pinned, err := pins.Read(t.Project, t.Release)
-	if err != nil {
-		return 0, nil, err
-	}
-	if err := understood(pinned.GoVersion, runtime.Version()); err != nil {
+	if err := KnowsGo(t); err != nil {
 		return 0, nil, err
 	}
 	ours, err := t.Project.Packages()

@@ -463,7 +463,7 @@ commands take it if they are given it by name: carry tree, export, check, build,
 A module that cannot be had is taken from the newest version before it that can, and named.
 
 A conflict is left in the tree, and shown: resolve it, git add, --continue. If something
-does not compile, fix it in the tree, git commit, --continue. With --keep the overrides go to
+does not compile, fix it in the tree, in the commit of its patch, --continue. With --keep the overrides go to
 patches/MINOR, where further previews and carry rebase find them. --abort removes the preview.
 
 With --continue, --abort and --keep, RELEASE is the one that is previewed.`,
@@ -534,7 +534,7 @@ func tryPreview(ctx context.Context, t *tree.Tree, noBuild bool) error {
 		fmt.Println(line)
 	}
 	t.Say("linting and type-checking")
-	problems, err := preview.Fits(ctx, t)
+	problems, checked, err := preview.Fits(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -542,10 +542,14 @@ func tryPreview(ctx context.Context, t *tree.Tree, noBuild bool) error {
 		fmt.Println(line)
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("preview: the series does not fit %s: %d problems; fix them in %s, git commit, and go on with: carry preview --continue", t.Release, len(problems), t.Shown())
+		return fmt.Errorf("preview: the series does not fit %s: %d problems; fix them in %s, in the commits of their patches (git commit --fixup, git rebase --autosquash), and go on with: carry preview --continue", t.Release, len(problems), t.Shown())
 	}
 	if noBuild {
-		fmt.Printf("%s: the series applies, and has no type error; the rest is left to: carry preview %[1]s\n", t.Release)
+		types := "has no type error"
+		if !checked {
+			types = "was not type-checked"
+		}
+		fmt.Printf("%s: the series applies, and %s; the rest is left to: carry preview %[1]s\n", t.Release, types)
 		return nil
 	}
 	names, err := series.Order(t.Project)

@@ -173,11 +173,11 @@ func dropStale(t *tree.Tree) error {
 }
 
 // Fits says whether the rules and types of the tree allow the series, in seconds. It returns
-// what is wrong, a line each.
-func Fits(ctx context.Context, t *tree.Tree) (problems []string, err error) {
+// what is wrong, a line each, and whether the types were checked.
+func Fits(ctx context.Context, t *tree.Tree) (problems []string, checked bool, err error) {
 	findings, err := lint.Findings(ctx, t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, f := range findings {
 		problems = append(problems, f.String())
@@ -185,12 +185,12 @@ func Fits(ctx context.Context, t *tree.Tree) (problems []string, err error) {
 	_, wrong, err := check.Release(ctx, t)
 	if errors.Is(err, check.ErrOlderGo) {
 		t.Say("%v; compiling finds what that would", err)
-		return problems, nil
+		return problems, false, nil
 	}
 	for _, p := range wrong {
 		problems = append(problems, p.String())
 	}
-	return problems, err
+	return problems, true, err
 }
 
 // Differences says in what the preview is not the release with patches/ as it is: a line for

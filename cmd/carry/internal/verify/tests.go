@@ -19,16 +19,24 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
+// counted returns the flags with which go runs tests, and does not believe an earlier result of its own.
+func counted(anew bool) []string {
+	if anew {
+		return []string{"-count=1"}
+	}
+	return nil
+}
+
 // upstreamTests runs upstream's own tests of packages, and returns how many have
 // passed. What fails is run once more by itself: some of upstream's tests fail now and
 // then. What fails again is run without the series, which says whose failure it is.
-func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *Result) (passed int, err error) {
+func upstreamTests(ctx context.Context, t *tree.Tree, packages []string, v *Result, flags ...string) (passed int, err error) {
 	ledger, err := series.Ledger(t.Project, filepath.Join(project.ReleasesDir, t.Release, project.FailingName))
 	if err != nil {
 		return 0, err
 	}
 	t.Say("running upstream's tests of %d packages", len(packages))
-	report, err := goTest(ctx, t, t.Dir, packages)
+	report, err := goTest(ctx, t, t.Dir, packages, flags...)
 	if err != nil {
 		return 0, err
 	}

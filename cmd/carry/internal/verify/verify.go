@@ -69,7 +69,7 @@ func Release(ctx context.Context, t *tree.Tree, earlier Earlier) (Result, error)
 	}
 	start := time.Now()
 	v := Result{Release: t.Release, When: start.UTC(), Patches: map[string]series.Kind{}}
-	err = steps(ctx, t, &v)
+	err = steps(ctx, t, &v, earlier == Ignored)
 	v.Seconds = int(time.Since(start).Round(time.Second).Seconds())
 	if err != nil {
 		if ctx.Err() != nil {
@@ -92,7 +92,8 @@ func Release(ctx context.Context, t *tree.Tree, earlier Earlier) (Result, error)
 	return v, disk.Write(path, data)
 }
 
-func steps(ctx context.Context, t *tree.Tree, v *Result) error {
+// steps does it. With anew, it believes no result of a test that go has kept.
+func steps(ctx context.Context, t *tree.Tree, v *Result, anew bool) error {
 	if err := t.Update(ctx); err != nil {
 		return err
 	}
@@ -129,11 +130,11 @@ func steps(ctx context.Context, t *tree.Tree, v *Result) error {
 		return fmt.Errorf("the series does not compile: %w", err)
 	}
 	v.Compiled = len(touched) + len(ours)
-	if v.Upstream, err = upstreamTests(ctx, t, touched, v); err != nil {
+	if v.Upstream, err = upstreamTests(ctx, t, touched, v, counted(anew)...); err != nil {
 		return err
 	}
 	t.Say("running our unit tests of %d packages", len(ours))
-	report, err := goTest(ctx, t, t.Dir, ours)
+	report, err := goTest(ctx, t, t.Dir, ours, counted(anew)...)
 	if err != nil {
 		return err
 	}
