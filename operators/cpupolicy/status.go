@@ -73,6 +73,9 @@ type Status struct {
 	// spec; empty if a person has asked.
 	Group      string `json:"group,omitempty"`
 	Generation int64  `json:"generation,omitempty"`
+	// Begun means that its Job may have been created, so that the kubelet may have been stopped. It is
+	// written before the Job, and taken back once an agent says that nothing was changed.
+	Begun bool `json:"begun,omitempty"`
 }
 
 // UnderWay reports whether a policy was asked for and nothing has come of it yet.
@@ -207,7 +210,7 @@ func (e *SupersededError) Error() string {
 //   - Nobody may ask while a policy was asked for and nothing has come of it.
 //   - The controller refuses a request, which fails without id, or takes it up by giving it one, and
 //     then writes for this id alone. Requested becomes running or failed, running becomes complete or
-//     failed; only the message of these two may still change. It allows no more than was asked for.
+//     failed; only message and begun of these two may still change. It allows no more than was asked for.
 //   - What cannot be parsed may be replaced by anything that can be, and removed.
 func CheckWrite(before, after map[string]string, by Writer) error {
 	value, has := after[StatusAnnotation]

@@ -172,9 +172,18 @@ func failedFor(group *v1alpha1.CPUManagerPolicy, status cpupolicy.Status) bool {
 		!status.Since.Before(group.CreationTimestamp.Time)
 }
 
+// brokenBy reports whether a node has failed for a group after its kubelet was stopped. What is wrong with the
+// spec may be wrong on every node, so that this one counts against maxUnavailable, healthy or not, until it has
+// the policy or is tried again.
+func brokenBy(group *v1alpha1.CPUManagerPolicy, node *corev1.Node, status cpupolicy.Status) bool {
+	return status.Begun && failedFor(group, status) && inForce(node) != cpupolicy.Policy(group.Spec.Policy)
+}
+
 // view is what a look shows of a group.
 type view struct {
 	nodes, updated, updating, failed, unavailable int
+	// broken are the failed nodes that keep others from being switched.
+	broken []string
 	// unobserved means that the policy of a node is not known yet, or cannot be.
 	unobserved bool
 	// next are the nodes for which there is room.
@@ -194,6 +203,9 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 			v.updated++
 		case failedFor(group, status):
 			v.failed++
+			if brokenBy(group, node, status) {
+				v.broken = append(v.broken, node.Name)
+			}
 			v.problems = append(v.problems, fmt.Sprintf("node %s: %s", node.Name, status.Message))
 		case inForce(node) == "" && cpupolicy.IsReady(node) && !companion.Paused(node):
 			if v.unobserved = true; clock().Sub(readySince(node)) > keepFailed {
@@ -210,6 +222,10 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 	if err != nil {
 		v.problems = append(v.problems, err.Error())
 		return v
+	}
+	if len(v.broken) >= most && v.updated+v.failed < v.nodes {
+		v.problems = slices.Insert(v.problems, 0, fmt.Sprintf("no further node is switched: %s failed once the kubelet had been stopped, and maxUnavailable is %d; "+
+			"change the spec, or ask for each of them again", strings.Join(v.broken, ", "), most))
 	}
 	room := most - v.updating - unavailableOthers(group, members)
 	v.next = waiting[:min(len(waiting), max(0, room))]
@@ -228,12 +244,13 @@ func readySince(node *corev1.Node) time.Time {
 
 func unavailable(node *corev1.Node) bool { return !cpupolicy.IsReady(node) || node.Spec.Unschedulable }
 
-// unavailableOthers counts the nodes that are unavailable for another reason than an operation of this
-// companion that is under way, or one of this group that still has the node: that holds the group's lock.
+// unavailableOthers counts the nodes that are broken, and those that are unavailable for another reason than an
+// operation of this companion that is under way, or one of this group that still has the node: that holds the
+// group's lock.
 func unavailableOthers(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (n int) {
 	for _, node := range members {
 		status, claim := statusAndClaim(node)
-		if unavailable(node) && !status.UnderWay() && !holdsLock(group, status, claim) {
+		if brokenBy(group, node, status) || unavailable(node) && !status.UnderWay() && !holdsLock(group, status, claim) {
 			n++
 		}
 	}

@@ -37,6 +37,7 @@ import (
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodegroup"
 )
 
@@ -136,6 +137,92 @@ func aNodeThatFailsIsNotTriedAgainByItsGroup(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	c.awaitCondition(group, v1alpha1.ConditionAvailable)
+}
+
+// What breaks one node may break all of them. A refusal breaks none.
+func aGroupStopsWhereItsNodesFail(t *testing.T, c *cluster) {
+	names := []string{"w0", "w1", "w2"}
+	hosts := map[string]*host{}
+	for _, name := range names {
+		hosts[name] = c.addNode(name, nil)
+		hosts[name].run = func(request operation.Request) operation.Result {
+			return operation.Result{ID: request.ID, Outcome: operation.RolledBack, Step: "healthy", Policy: operation.None, Message: "it did not start"}
+		}
+	}
+	hosts["w0"].run = func(request operation.Request) operation.Result {
+		return operation.Result{ID: request.ID, Outcome: operation.Failed, Step: operation.StepValidate, Message: "its disk is full"}
+	}
+	c.awaitObserved(names...)
+	group := c.group("broken", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: names}, Policy: v1alpha1.PolicyStatic})
+	c.awaitStatus("w1", cpupolicy.Failed)
+	c.eventually(func() error {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
+			return err
+		}
+		degraded := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionDegraded)
+		if degraded == nil || !strings.HasPrefix(degraded.Message, "no further node is switched: w1 failed once the kubelet had been stopped, and maxUnavailable is 1") || group.Status.FailedNodes != 2 {
+			return fmt.Errorf("the status is %+v", group.Status)
+		}
+		return nil
+	})
+	testenv.Always(t, 2*time.Second, func() error {
+		if status := c.status("w2"); status.State != "" {
+			return fmt.Errorf("the status of w2 is %s", status)
+		}
+		return nil
+	})
+	if w0, w1 := c.status("w0"), c.status("w1"); w0.Begun || !w1.Begun {
+		t.Errorf("the node that nothing was changed on has %s, and the one that was rolled back %s", w0, w1)
+	}
+	c.mu.Lock()
+	for _, h := range hosts {
+		h.run = nil
+	}
+	c.mu.Unlock()
+	for _, name := range names[:2] {
+		if err := c.ask(name, cpupolicy.Static); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.awaitCondition(group, v1alpha1.ConditionAvailable)
+}
+
+// A node that was rolled back takes the place of one that is unavailable, for this generation of the spec.
+func TestNodesThatFailedCountUntilTheSpecChanges(t *testing.T) {
+	const rolledBack = `{"status":"failed","policy":"static","id":"a1","group":"g","generation":2,"begun":true}`
+	node := func(name, status, policy string, ready bool) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{cpupolicy.StatusAnnotation: status}}}
+		(&Observed{Observation: operation.Observation{Policy: operation.Policy(policy)}, At: clock()}).write(n)
+		if ready {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		}
+		return n
+	}
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		most int
+		next int
+		says string
+	}{
+		"rolled back":                             {node("a", rolledBack, "none", true), 1, 0, "no further node is switched: a failed"},
+		"rolled back, and not ready":              {node("a", rolledBack, "none", false), 2, 1, ""},
+		"rolled back, with room for one more":     {node("a", rolledBack, "none", true), 2, 1, ""},
+		"refused before anything was changed":     {node("a", strings.Replace(rolledBack, `,"begun":true`, "", 1), "none", true), 1, 1, ""},
+		"rolled back for an earlier spec":         {node("a", strings.Replace(rolledBack, `"generation":2`, `"generation":1`, 1), "none", true), 2, 2, ""},
+		"rolled back for another group":           {node("a", strings.Replace(rolledBack, `"g"`, `"h"`, 1), "none", true), 2, 2, ""},
+		"rolled back, and has the policy by now":  {node("a", rolledBack, "static", true), 1, 1, ""},
+		"rolled back, and is tried once more":     {node("a", `{"status":"requested","policy":"static"}`, "none", true), 1, 0, ""},
+		"rolled back, and its annotation removed": {node("a", `-`, "none", true), 2, 2, ""},
+	} {
+		group := &v1alpha1.CPUManagerPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "g", Generation: 2},
+			Spec:       v1alpha1.CPUManagerPolicySpec{Policy: v1alpha1.PolicyStatic, MaxUnavailable: ptr.To(intstr.FromInt32(int32(test.most)))},
+		}
+		v := viewOf(group, []*corev1.Node{test.node, node("b", "-", "none", true), node("c", "-", "none", true)})
+		if problems := strings.Join(v.problems, "\n"); len(v.next) != test.next || strings.Contains(problems, "no further node") != (test.says != "") || !strings.HasPrefix(problems, test.says) {
+			t.Errorf("%s: %d nodes are next, and the problems are %q; want %d and %q", name, len(v.next), problems, test.next, test.says)
+		}
+	}
 }
 
 func nodesOfTheControlPlaneDoNotWaitForOthers(t *testing.T, c *cluster) {

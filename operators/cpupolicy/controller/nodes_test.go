@@ -58,6 +58,7 @@ func TestRequests(t *testing.T) {
 		"a controller that is killed is no loss":              aControllerThatIsKilledIsNoLoss,
 		"a group is switched a few nodes at a time":           aGroupIsSwitchedAFewNodesAtATime,
 		"a node that fails is not tried again by its group":   aNodeThatFailsIsNotTriedAgainByItsGroup,
+		"a group stops where its nodes fail":                  aGroupStopsWhereItsNodesFail,
 		"a node of two groups is in none":                     aNodeOfTwoGroupsIsInNone,
 		"a node is drained before its policy is switched":     aNodeIsDrainedBeforeItsPolicyIsSwitched,
 		"a drain that takes too long changes nothing":         aDrainThatTakesTooLongChangesNothing,

@@ -115,7 +115,7 @@ func resultOf(r operation.Result) rollout.Result {
 		status := cpupolicy.Status{}.RolledBack(r.Policy, fmt.Sprintf("step %s: %s", r.Step, text))
 		return rollout.Result{Seen: rollout.Over, Phase: rollout.RolledBack, Message: status.Message}
 	case operation.Failed:
-		if r.Step == operation.StepValidate {
+		if r.Unchanged() {
 			return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: "nothing was changed: " + text}
 		}
 	}

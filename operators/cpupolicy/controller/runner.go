@@ -93,6 +93,9 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 	if err != nil {
 		return err
 	}
+	if err := r.setBegun(ctx, name, id, true); err != nil {
+		return err
+	}
 	return r.jobs.create(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{
 		// A pod that was evicted or lost with its node is replaced, and attaches to what runs.
 		BackoffLimit: ptr.To(int32(3)),
@@ -100,6 +103,21 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 		ActiveDeadlineSeconds:   ptr.To(int64(r.config.OperationTimeout.Seconds())),
 		TTLSecondsAfterFinished: ptr.To(int32(keepEnded.Seconds())),
 	}, nil)
+}
+
+// setBegun writes down whether a node may have been changed for an operation.
+func (r runner) setBegun(ctx context.Context, name, id string, begun bool) error {
+	return r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
+		status, is := statusOf(node, id)
+		if begun && (!is || status.State != cpupolicy.Running) {
+			return fmt.Errorf("node %s: operation %s has ended", name, id)
+		}
+		if is && status.Begun != begun {
+			status.Begun = begun
+			node.Annotations[cpupolicy.StatusAnnotation] = status.String()
+		}
+		return nil
+	})
 }
 
 // prepare cordons and drains a node as its group wants it, and reports whether that is done. What
@@ -280,6 +298,11 @@ func (r runner) conclude(ctx context.Context, name string, result operation.Resu
 	}
 	if over.Phase == rollout.Succeeded && result.Policy != status.Policy {
 		over.Phase, over.Message = rollout.Failed, fmt.Sprintf("the agent reports a success, and the checkpoint has the policy %q", result.Policy)
+	}
+	if result.Unchanged() {
+		if err := r.setBegun(ctx, name, result.ID, false); err != nil {
+			return rollout.Result{}, err
+		}
 	}
 	if result.Policy == "" {
 		return over, nil

@@ -178,6 +178,9 @@ type Result struct {
 	KubeletError string `json:"kubeletError,omitempty"`
 }
 
+// Unchanged reports whether the operation has ended before it changed its node.
+func (r Result) Unchanged() bool { return r.Outcome == Failed && r.Step == StepValidate }
+
 // Validate returns an error for each field with a value that is not allowed.
 func (r Result) Validate() field.ErrorList {
 	errs := validateID(r.ID)

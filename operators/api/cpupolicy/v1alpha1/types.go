@@ -67,7 +67,8 @@ type CPUManagerPolicySpec struct {
 	// +required
 	Policy Policy `json:"policy"`
 	// maxUnavailable is how many nodes of the group may be unavailable because of this: a number
-	// from 1, or a percentage from 1% to 100%, rounded up.
+	// from 1, or a percentage from 1% to 100%, rounded up. A node that has failed with this spec
+	// once its kubelet had been stopped counts as well, so that what breaks nodes stops.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:XIntOrString
