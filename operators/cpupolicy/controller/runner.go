@@ -121,16 +121,17 @@ func (r runner) setBegun(ctx context.Context, name, id string, begun bool) error
 }
 
 // prepare cordons and drains a node as its group wants it, and reports whether that is done. What
-// cannot be done ends the operation before anything was changed.
+// cannot be done ends the operation before anything was changed. Before a Job that replaces a lost one
+// it was done already.
 func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy.Status) (done bool, err error) {
 	group, err := r.group(ctx, status)
 	if err != nil || status.Group == "" {
 		return err == nil, err
 	}
 	if group == nil {
-		return false, r.giveUp(ctx, node, status.ID, "nothing was changed: the CPUManagerPolicy "+status.Group+" is gone")
+		return false, r.giveUp(ctx, node, status, "nothing was changed: the CPUManagerPolicy "+status.Group+" is gone")
 	}
-	if !group.Spec.Cordon {
+	if !group.Spec.Cordon || status.Begun {
 		return true, nil
 	}
 	if err := r.cordon(ctx, node.Name, status.ID); err != nil {
@@ -142,14 +143,22 @@ func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy
 	left, err := r.drainer.evict(ctx, node.Name)
 	var undrainable *undrainableError
 	if errors.As(err, &undrainable) {
-		return false, r.giveUp(ctx, node, status.ID, "nothing was changed: "+err.Error())
+		return false, r.giveUp(ctx, node, status, "nothing was changed: "+err.Error())
 	}
 	return err == nil && len(left) == 0, err
 }
 
-// giveUp ends an operation that has no Job: one that never runs takes the name, so that nobody who is
-// late starts it after all. The next look finds it.
-func (r runner) giveUp(ctx context.Context, node *corev1.Node, id, why string) error {
+// giveUp ends an operation that has no Job. If it had one, only the journal on the node knows what was changed.
+func (r runner) giveUp(ctx context.Context, node *corev1.Node, status cpupolicy.Status, why string) error {
+	if status.Begun {
+		return r.settle(ctx, node, status.ID)
+	}
+	return r.takeName(ctx, node, status.ID, why)
+}
+
+// takeName has a Job that never runs take the name of an operation's own, so that nobody who is late
+// starts it after all. The next look finds it.
+func (r runner) takeName(ctx context.Context, node *corev1.Node, id, why string) error {
 	// Its pod never comes to be.
 	pod := agentpod.Observe(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver))
 	return r.jobs.create(ctx, node, switches, jobName(id), pod, neverRuns(), map[string]string{whyAnnotation: why})
@@ -241,7 +250,7 @@ func (r runner) settle(ctx context.Context, node *corev1.Node, id string) error 
 }
 
 // notStarted says of an operation without a Job whether its drain has taken too long. One that does not run any more
-// may have had a Job.
+// may have had a Job; one that has begun was drained before that.
 func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result, error) {
 	absent := rollout.Result{Seen: rollout.Absent}
 	node, status, is, err := r.operationOf(ctx, name, id)
@@ -255,7 +264,7 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 		return rollout.Result{}, r.settle(ctx, node, id)
 	}
 	group, err := r.group(ctx, status)
-	if err != nil || group == nil || group.Spec.Drain == nil {
+	if err != nil || group == nil || group.Spec.Drain == nil || status.Begun {
 		return absent, err
 	}
 	limit := defaultDrainTimeout
@@ -276,7 +285,7 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 	} else {
 		why = "nothing was changed: " + err.Error()
 	}
-	if err := r.giveUp(ctx, node, id, why); err != nil {
+	if err := r.giveUp(ctx, node, status, why); err != nil {
 		return rollout.Result{}, err
 	}
 	return rollout.Result{Seen: rollout.UnderWay}, nil // the next look finds the Job
@@ -356,7 +365,7 @@ func (r runner) Finish(ctx context.Context, name, id string) error {
 		if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		return r.giveUp(ctx, &node, id, "it has ended")
+		return r.takeName(ctx, &node, id, "it has ended")
 	}
 	if at, _ := ended(job); !at.IsZero() || isTombstone(job) {
 		return nil

@@ -1,0 +1,129 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/internal/testenv"
+	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/rollout"
+)
+
+// A Job may be lost once the kubelet was stopped. Then nobody but the agent may say that nothing was changed.
+func TestAnOperationThatHadAJobIsNotGivenUpUnseen(t *testing.T) {
+	drained := &v1alpha1.CPUManagerPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "g"},
+		Spec:       v1alpha1.CPUManagerPolicySpec{Policy: v1alpha1.PolicyStatic, Cordon: true, Drain: &v1alpha1.Drain{}},
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "bare"}}
+	owned := pod.DeepCopy()
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true)}}
+	const givenUp = "given up"
+	for _, test := range []struct {
+		name  string
+		begun bool
+		group *v1alpha1.CPUManagerPolicy
+		pod   *corev1.Pod
+		ran   time.Duration
+		want  string
+	}{
+		{"without a group any more, before its Job", false, nil, nil, 0, givenUp},
+		{"without a group any more, after its Job", true, nil, nil, 0, "settle"},
+		{"with a pod that cannot be drained, before its Job", false, drained, pod, 0, givenUp},
+		{"with a pod that cannot be drained, after its Job", true, drained, pod, 0, "run"},
+		{"whose drain takes too long, before its Job", false, drained, owned, defaultDrainTimeout, givenUp},
+		{"whose drain took long, after its Job", true, drained, owned, defaultDrainTimeout, "run"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			status := cpupolicy.Status{State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "a1", Group: "g", Since: clock().Add(-test.ran), Begun: test.begun}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{cpupolicy.StatusAnnotation: status.String()}}}
+			objects := []client.Object{node}
+			if test.group != nil {
+				objects = append(objects, test.group.DeepCopy())
+			}
+			c, pods := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(objects...).Build(), kubernetesfake.NewClientset()
+			if test.pod != nil {
+				pods = kubernetesfake.NewClientset(test.pod)
+			}
+			var config configv1alpha1.ControllerConfiguration
+			configv1alpha1.SetDefaults(&config)
+			nodes := nodegroup.Client{Reader: c, Writer: c}
+			r := runner{nodes: nodes, jobs: jobs{c, c, agentNamespace}, drainer: drainer{pods, "partition-cpupolicy"}, config: config.CPUPolicy, now: clock}
+
+			result, err := r.Observe(t.Context(), "n1", "a1")
+			if err == nil && result.Seen == rollout.Absent {
+				err = r.Start(t.Context(), "n1", "a1")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var job batchv1.Job
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: jobName("a1")}, &job); err != nil {
+				t.Fatal(err)
+			}
+			got := job.Spec.Template.Spec.Containers[0].Args[1]
+			if isTombstone(&job) {
+				got = givenUp
+			}
+			if got != test.want {
+				t.Errorf("the Job is %q (%v), want %q", got, job.Annotations, test.want)
+			}
+		})
+	}
+}
+
+// Between the two writes the controller may end.
+func TestAnOperationSaysThatItHasBegunBeforeItsJobIsThere(t *testing.T) {
+	status := cpupolicy.Status{State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "a1", Since: clock()}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{cpupolicy.StatusAnnotation: status.String()}}}
+	var writes []string
+	c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(node).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			status, _ := statusOf(object.(*corev1.Node), "a1")
+			writes = append(writes, fmt.Sprintf("begun %t", status.Begun))
+			return c.Patch(ctx, object, patch, options...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			writes = append(writes, "Job "+object.GetName())
+			return c.Create(ctx, object, options...)
+		},
+	}).Build()
+	var config configv1alpha1.ControllerConfiguration
+	configv1alpha1.SetDefaults(&config)
+	r := runner{nodes: nodegroup.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, config: config.CPUPolicy, now: clock}
+	if err := r.Start(t.Context(), "n1", "a1"); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"begun true", "Job cpu-policy-a1"}; !slices.Equal(writes, want) {
+		t.Errorf("the writes are %q, want %q", writes, want)
+	}
+}
