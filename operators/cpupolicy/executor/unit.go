@@ -22,6 +22,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // UnitName is the host unit, which does the steps of an operation. It is there only while one is
@@ -56,6 +58,42 @@ func wantsLink(kubelet string) string {
 	return filepath.Join(unitDirectory, kubelet+".wants", UnitName)
 }
 
+// programDisk is a hostDisk on which files are programs that systemd may execute, also where SELinux is enforced.
+type programDisk struct{ hostDisk }
+
+func (d programDisk) create(path string, file File) error {
+	if err := d.hostDisk.create(path, file); err != nil {
+		return err
+	}
+	return labelProgram(d.at(path))
+}
+
+const (
+	selinuxAttribute = "security.selinux"
+	// programLabel is that of programs in /usr/bin. A service whose program has this label is not confined.
+	programLabel = "system_u:object_r:bin_t:s0"
+)
+
+// labelProgram gives a new file the label of a program, and puts that on the disk. The file has the label of its
+// directory, such as var_lib_t, which systemd may not execute. Without SELinux a new file has none, and gets none.
+func labelProgram(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Fgetxattr(int(f.Fd()), selinuxAttribute, nil)
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EOPNOTSUPP) {
+		return f.Close()
+	}
+	if err == nil {
+		err = unix.Fsetxattr(int(f.Fd()), selinuxAttribute, []byte(programLabel), 0)
+	}
+	if err != nil {
+		err = fmt.Errorf("SELinux label %s of %s, without which systemd may not execute it: %w", programLabel, path, err)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
 // hostUnit is the host unit of an operation.
 type hostUnit struct {
 	disk    hostDisk
@@ -70,7 +108,7 @@ func (u *hostUnit) install(ctx context.Context, agent, id string) error {
 	if err != nil {
 		return fmt.Errorf("the agent's program: %w", err)
 	}
-	if err := put(u.disk, agentFile, &File{program, 0o700}); err != nil {
+	if err := put(programDisk{u.disk}, agentFile, &File{program, 0o700}); err != nil {
 		return err
 	}
 	if err := u.disk.checkDirectory(unitDirectory); err != nil {
