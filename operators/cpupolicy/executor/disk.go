@@ -27,6 +27,7 @@ import (
 	"syscall"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -197,6 +198,61 @@ func (d hostDisk) sync(dir string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
+}
+
+// volatile returns the file system of a directory, or of what it would be made in, if a reboot empties that; empty
+// if none does, or nobody can say.
+func (d hostDisk) volatile(dir string) (fileSystem string, err error) {
+	at := d.follow(dir)
+	var of unix.Statfs_t
+	err = unix.Statfs(at, &of)
+	if errors.Is(err, fs.ErrNotExist) && dir != "/" {
+		return d.volatile(filepath.Dir(dir))
+	}
+	if err != nil {
+		return "", fmt.Errorf("file system of %s: %w", dir, err)
+	}
+	if name := inMemory(of); name != "" || of.Type != unix.OVERLAYFS_SUPER_MAGIC {
+		return name, nil
+	}
+	// What is written there goes to another directory. That of a container is not to be seen from within.
+	upper, err := upperOf(at)
+	if err != nil {
+		return "", fmt.Errorf("file system of %s: %w", dir, err)
+	}
+	if unix.Statfs(d.follow(upper), &of) == nil && inMemory(of) != "" {
+		return fmt.Sprintf("an overlay that writes to %s, which is on %s", upper, inMemory(of)), nil
+	}
+	return "", nil
+}
+
+// inMemory returns the name of a file system that is in memory alone; empty for any other.
+func inMemory(of unix.Statfs_t) string {
+	switch of.Type {
+	case unix.TMPFS_MAGIC:
+		return "tmpfs"
+	case unix.RAMFS_MAGIC:
+		return "ramfs"
+	}
+	return ""
+}
+
+// upperOf returns to which directory of the host an overlay writes; empty if to none.
+func upperOf(dir string) (string, error) {
+	var of unix.Stat_t
+	if err := unix.Stat(dir, &of); err != nil {
+		return "", err
+	}
+	mounts, err := procfs.GetMounts()
+	if err != nil {
+		return "", err
+	}
+	for _, mount := range mounts {
+		if mount.MajorMinorVer == fmt.Sprintf("%d:%d", unix.Major(of.Dev), unix.Minor(of.Dev)) {
+			return mount.SuperOptions["upperdir"], nil
+		}
+	}
+	return "", nil
 }
 
 // checkDirectory returns an error if anybody but root can change what is in a directory of the host, or put

@@ -90,6 +90,8 @@ type host struct {
 	// chroot means that the host's commands need the host's root: this process is in a pod. looks
 	// means that it runs none: a pod that observes has no right to change its root.
 	chroot, looks bool
+	// volatile is [hostDisk.volatile].
+	volatile func(dir string) (fileSystem string, err error)
 	// interval and stable are those of [Executor].
 	interval, stable time.Duration
 }
@@ -184,6 +186,13 @@ func (h host) finish(ctx context.Context, k *kubelet, policy operation.Policy, d
 	for _, path := range []string{d.DropIn, d.Checkpoint} {
 		d.refuse(h.checkWay(path))
 	}
+	kept := []string{Directory, filepath.Dir(d.DropIn)}
+	if d.Unit != "" {
+		kept = append(kept, unitDirectory)
+	}
+	for _, dir := range kept {
+		d.refuse(h.checkKept(dir))
+	}
 	file, err := h.disk.read(d.DropIn)
 	if err == nil && file != nil && !d.ours(file.Content) {
 		err = fmt.Errorf("%s has more than the CPU manager policy, so that somebody else wrote it; give it another name that sorts before this one", d.DropIn)
@@ -196,6 +205,16 @@ func (h host) finish(ctx context.Context, k *kubelet, policy operation.Policy, d
 	d.Runtime = k.runtime()
 	d.refuse(h.checkCPUs(ctx, policy, &d))
 	return &d.Plan, errors.Join(d.problems...)
+}
+
+// checkKept returns an error for a directory that a reboot empties. What is there goes on with a switch, or undoes it,
+// after a reboot in the middle, and the drop-in must agree with the checkpoint after each one.
+func (h host) checkKept(dir string) error {
+	fileSystem, err := h.volatile(dir)
+	if err == nil && fileSystem != "" {
+		err = fmt.Errorf("%s is on %s, which a reboot empties, so that nobody could finish or undo a switch after one; have the host keep this directory on a disk", dir, fileSystem)
+	}
+	return err
 }
 
 // checkCPUs checks the checkpoint and the pools, and completes the draft with the CPUs.

@@ -166,6 +166,7 @@ func agent(ctx context.Context, role string) error {
 		if err != nil {
 			return err
 		}
+		host.volatile = survives
 		observed, err := host.Observe(ctx, operation.Driver(driverName), Configz{})
 		if err != nil {
 			return err
@@ -195,9 +196,12 @@ func openTestHost(root string) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.chroot, h.interval, h.stable = false, 10*time.Millisecond, 50*time.Millisecond
+	h.chroot, h.volatile, h.interval, h.stable = false, survives, 10*time.Millisecond, 50*time.Millisecond
 	return h, nil
 }
+
+// survives says that a reboot leaves a directory as it is: that of a test may be on a tmpfs.
+func survives(string) (string, error) { return "", nil }
 
 // testHost is a host below a directory.
 type testHost struct {

@@ -209,6 +209,7 @@ func TestAPodObservesWithoutACommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			host.volatile = survives
 			observed, err := host.Observe(quiet(t), operation.DriverCommand, Configz{})
 			if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
 				t.Fatalf("the error is %v, want %q", err, test.want)

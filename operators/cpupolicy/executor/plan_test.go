@@ -153,6 +153,38 @@ func TestWhatWouldKeepTheKubeletDownIsRefused(t *testing.T) {
 	}
 }
 
+// After a reboot nobody would undo what the switch had begun.
+func TestADirectoryThatARebootEmptiesIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		empties, unit string
+		want          []string
+	}{
+		"none":                             {"", defaultUnit, nil},
+		"the agent's":                      {Directory, defaultUnit, []string{Directory + " is on tmpfs", "keep this directory"}},
+		"that of the drop-in":              {testConfigDir, defaultUnit, []string{testConfigDir + " is on tmpfs"}},
+		"that of the host unit":            {unitDirectory, defaultUnit, []string{unitDirectory + " is on tmpfs"}},
+		"that of a host unit nobody needs": {unitDirectory, "", nil},
+		"one that has nothing to do there": {"/run", defaultUnit, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTestHost(t)
+			pid := h.cmdline(kubeletArgs()...)
+			host := h.open()
+			host.volatile = func(dir string) (string, error) {
+				if dir == test.empties {
+					return "tmpfs", nil
+				}
+				return "", nil
+			}
+			k, err := host.kubeletOf(pid, nil, nil, "")
+			if err == nil {
+				_, err = host.planDropIn(t.Context(), k, operation.Static, test.unit, "")
+			}
+			checkRefusal(t, refusal{want: test.want}, err)
+		})
+	}
+}
+
 func checkRefusal(t *testing.T, test refusal, err error) {
 	t.Helper()
 	if len(test.want) == 0 && err != nil {

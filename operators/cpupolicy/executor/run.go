@@ -44,7 +44,7 @@ func OpenHost(root string) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{host{disk: disk, settings: settings, chroot: disk != "/", interval: 250 * time.Millisecond, stable: 3 * time.Second}}, nil
+	return &Host{host{disk: disk, settings: settings, chroot: disk != "/", volatile: disk.volatile, interval: 250 * time.Millisecond, stable: 3 * time.Second}}, nil
 }
 
 // driver returns the driver of a name.
