@@ -17,6 +17,7 @@ limitations under the License.
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,26 +209,42 @@ func (r *nodesReconciler) concerns(node *corev1.Node) bool {
 	return claim.Owner == Name || node.Annotations[CordonedAnnotation] != ""
 }
 
-// mostObserved is how many nodes are observed at once that nobody asks for.
-const mostObserved = 20
+// mostObserved is how many nodes are observed at once that nobody asks for, and mostObservedAgain how many if they
+// were in this boot: that can wait, and after an outage all nodes become Ready at once.
+const mostObserved, mostObservedAgain = 20, 2
 
-// keepObserved has nodes observed that have joined or booted, a few at a time.
+// keepObserved has nodes observed that are due, a few at a time.
 func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node) error {
+	type due struct {
+		node   *corev1.Node
+		reason string
+		was    time.Time
+	}
+	var all []due
+	for _, node := range nodes {
+		if reason, was, is := r.observer.due(node); is {
+			all = append(all, due{node, reason, was})
+		}
+	}
+	// The cache has no order, and each look must come to the same nodes until they are observed.
+	slices.SortFunc(all, func(a, b due) int {
+		return cmp.Or(a.was.Compare(b.was), strings.Compare(a.node.Name, b.node.Name))
+	})
 	var errs []error
 	underWay := 0
-	for _, node := range nodes {
-		busy, problem, err := r.observer.keep(ctx, node)
+	for _, d := range all {
+		if underWay >= mostObserved || !d.was.IsZero() && underWay >= mostObservedAgain {
+			break // the end of a Job is an event
+		}
+		done, problem, err := r.observer.look(ctx, d.node.DeepCopy(), d.reason) // it writes into the node what was seen
 		if err != nil && !isGone(err) {
-			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
+			errs = append(errs, fmt.Errorf("node %s: %w", d.node.Name, err))
 		}
 		if problem != "" {
-			r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyNotObserved", "ObserveNode", "%s", operation.Abbreviate(problem, 1000))
+			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, "CPUPolicyNotObserved", "ObserveNode", "%s", operation.Abbreviate(problem, 1000))
 		}
-		if busy {
+		if !done && problem == "" {
 			underWay++
-		}
-		if underWay >= mostObserved {
-			break // the end of a Job is an event
 		}
 	}
 	return errors.Join(errs...)

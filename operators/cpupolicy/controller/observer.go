@@ -54,22 +54,31 @@ type observer struct {
 // keepFailed is how long the Job stays whose agent has not seen a thing: then another one looks.
 const keepFailed = 10 * time.Minute
 
-// keep has a node observed that has joined or booted since it was, if it is Ready and nobody acts on
-// it. What could not be told then is looked at again after a while. It reports whether a Job is
-// under way. The problem says why nobody could look.
-func (o observer) keep(ctx context.Context, node *corev1.Node) (busy bool, problem string, err error) {
+// observeAgain is after how long a node is looked at again although nothing was heard of it: somebody may have
+// switched it on the host. It may take longer, since only mostObservedAgain of them are looked at at once.
+const observeAgain = time.Hour
+
+// due reports whether a node is to be observed although nobody asks: it has joined or booted since it was, has
+// become Ready since, perhaps with another policy, or that is long ago. It must be Ready, and nobody may act on it.
+// The reason is the same until it was observed. was is when that was in this boot, zero if it never was.
+func (o observer) due(node *corev1.Node) (reason string, was time.Time, is bool) {
 	if !cpupolicy.IsReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || companion.Paused(node) {
-		return false, "", nil
+		return "", time.Time{}, false
 	}
-	if was := observedOf(node); was != nil {
-		// Neither a node that boots without an end nor one that cannot be read makes a Job each second.
-		known := was.BootID == node.Status.NodeInfo.BootID && was.Policy != ""
-		if known || o.now().Sub(was.At) < keepFailed {
-			return false, "", nil
-		}
+	seen := observedOf(node)
+	if seen == nil {
+		return "boot", time.Time{}, true
 	}
-	done, problem, err := o.look(ctx, node.DeepCopy(), "boot") // it writes into the node what was seen
-	return !done && problem == "", problem, err
+	age := o.now().Sub(seen.At)
+	switch {
+	case age < keepFailed:
+		// Neither a node that boots without an end, nor one whose clock is wrong, nor one that cannot be read
+		// makes a Job each second.
+		return "", time.Time{}, false
+	case inForce(node) == "":
+		return "boot", time.Time{}, true
+	}
+	return "again " + seen.At.Format(time.RFC3339), seen.At, age >= observeAgain || readySince(node).After(seen.At)
 }
 
 // observe has an agent look at a node, once for each reason and boot, and reports whether that is

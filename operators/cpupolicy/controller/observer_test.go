@@ -18,21 +18,103 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodegroup"
 )
+
+// What was seen once may change on the host, without a reboot, and nobody would say so.
+func TestANodeIsObservedAgain(t *testing.T) {
+	now := clock()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, test := range map[string]struct {
+		seen   *Observed
+		ready  time.Time
+		change func(*corev1.Node)
+		reason string
+	}{
+		"one that has joined":                {nil, ago(time.Second), nil, "boot"},
+		"one that has booted":                {&Observed{At: ago(20 * time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, "boot"},
+		"one that boots again and again":     {&Observed{At: ago(time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, ""},
+		"one that could not be read":         {&Observed{At: ago(20 * time.Minute), BootID: "b1"}, ago(time.Hour), nil, "boot"},
+		"one that was observed not long ago": {&Observed{At: ago(50 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, ""},
+		"one that was observed long ago":     {&Observed{At: ago(time.Hour), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, "again " + ago(time.Hour).Format(time.RFC3339)},
+		"one that became Ready since":        {&Observed{At: ago(20 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(time.Minute), nil, "again " + ago(20*time.Minute).Format(time.RFC3339)},
+		"one whose clock is ahead":           {&Observed{At: ago(time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, now.Add(time.Hour), nil, ""},
+		"one that is not Ready":              {nil, time.Time{}, nil, ""},
+		"one on which somebody acts":         {nil, ago(time.Hour), func(n *corev1.Node) { n.Annotations[nodegroup.ClaimAnnotation] = "{}" }, ""},
+		"one that is paused":                 {nil, ago(time.Hour), func(n *corev1.Node) { n.Annotations[companion.PausedAnnotation] = "" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{}}}
+			node.Status.NodeInfo.BootID = "b1"
+			if test.seen != nil {
+				test.seen.write(node)
+			}
+			if !test.ready.IsZero() {
+				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(test.ready)}}
+			}
+			if test.change != nil {
+				test.change(node)
+			}
+			reason, _, is := observer{now: func() time.Time { return now }}.due(node)
+			if is != (test.reason != "") || is && reason != test.reason {
+				t.Errorf("it is due %t, because of %q, want %q", is, reason, test.reason)
+			}
+		})
+	}
+}
+
+// A large cluster in which all nodes are due gets few Jobs at a time, and those of the same nodes at each look.
+func TestFewNodesAreObservedAtATime(t *testing.T) {
+	for name, test := range map[string]struct {
+		seen *Observed
+		most int
+	}{
+		"that have joined":            {nil, mostObserved},
+		"that were observed long ago": {&Observed{At: clock().Add(-observeAgain), Observation: operation.Observation{Policy: operation.None}}, mostObservedAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nodes []*corev1.Node
+			for i := range 3 * mostObserved {
+				node := worker(fmt.Sprint("n", i))
+				node.UID = types.UID(node.Name)
+				if test.seen != nil {
+					test.seen.write(node)
+				}
+				nodes = append(nodes, node)
+			}
+			c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).Build()
+			r := nodesReconciler{observer: observer{jobs: jobs{c, c, agentNamespace}, now: clock}}
+			for range 3 {
+				rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+				if err := r.keepObserved(t.Context(), nodes); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var jobs batchv1.JobList
+			if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != test.most {
+				t.Errorf("there are %d Jobs, %v, want %d", len(jobs.Items), err, test.most)
+			}
+		})
+	}
+}
 
 // TestAnObservedNodeHasItsLabel: whichever write meets a conflict, a node that counts as observed has
 // its label, since nobody comes back to it.

@@ -46,7 +46,7 @@ type Observed struct {
 	At time.Time `json:"at"`
 	// BootID is the node's at that time: what was observed before a reboot may be wrong after it.
 	BootID string `json:"bootID,omitempty"`
-	// For is why somebody looked: the id of an operation, or the boot.
+	// For is why somebody looked: the id of an operation, the boot, or the time of the observation before.
 	For string `json:"for,omitempty"`
 }
 
