@@ -85,8 +85,10 @@ func TestTheVariantForCertManagerIsAccepted(t *testing.T) {
 	i := companiontest.Install(t, "cpupolicy")
 	const variant = "cpupolicy-cert-manager"
 	var ours bytes.Buffer
+	theirs := map[string]map[string]any{}
 	for _, object := range rendered(t, i, variant) {
 		if object.GroupVersionKind().Group == "cert-manager.io" {
+			theirs[object.GetKind()+"/"+object.GetName()] = object.Object
 			continue // its CRDs are not here
 		}
 		if object.GetKind() == "Secret" {
@@ -99,6 +101,7 @@ func TestTheVariantForCertManagerIsAccepted(t *testing.T) {
 		ours.WriteString("---\n")
 		ours.Write(data)
 	}
+	checkOutlived(t, theirs)
 	path := filepath.Join(t.TempDir(), "manifests.yaml")
 	if err := os.WriteFile(path, ours.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
@@ -106,6 +109,32 @@ func TestTheVariantForCertManagerIsAccepted(t *testing.T) {
 	i.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", path)
 	if _, err := configv1alpha1.Read(filepath.Join(companiontest.Base(variant), "config.yaml"), "partition-cpupolicy"); err != nil {
 		t.Error(err)
+	}
+}
+
+// checkOutlived checks that what signs the webhooks' certificate stays when that is renewed. Otherwise
+// kube-apiserver trusts the new one before the pods have it, and all webhooks fail meanwhile.
+func checkOutlived(t *testing.T, objects map[string]map[string]any) {
+	t.Helper()
+	text := func(of string, path ...string) string {
+		value, _, err := unstructured.NestedFieldNoCopy(objects[of], append([]string{"spec"}, path...)...)
+		if err != nil || value == nil {
+			return ""
+		}
+		return fmt.Sprint(value)
+	}
+	issuer := "Issuer/" + text("Certificate/webhook-certificate", "issuerRef", "name")
+	ca := ""
+	for name := range objects {
+		if secret := text(name, "secretName"); secret != "" && secret == text(issuer, "ca", "secretName") {
+			ca = name
+		}
+	}
+	if ca == "" || text(ca, "isCA") != "true" || text(ca, "privateKey", "rotationPolicy") != "Never" {
+		t.Errorf("the webhooks' certificate is of %s, whose CA is %q with %v, want one that keeps its key", issuer, ca, objects[ca]["spec"])
+	}
+	if duration, err := time.ParseDuration(text(ca, "duration")); err != nil || duration < 5*365*24*time.Hour {
+		t.Errorf("the CA lasts for %s (%v), which is not long", duration, err)
 	}
 }
 
