@@ -144,11 +144,50 @@ func TestTheSameBinariesGiveTheSameBytes(t *testing.T) {
 	}
 	for _, name := range []string{
 		"archives/hyperkube-linux-arm64.tar", "images.txt", "layout/index.json", "packages/kubectl-linux-amd64.tar.gz",
-		"packages/kubelet_1.37.0+wp.1234567-1_arm64.deb", "provenance/kube-proxy.intoto.json", "sbom/kube-proxy-linux-amd64.cdx.json",
+		"packages/kubelet_1.37.0+wp.20260826T104420.1234567-1_arm64.deb", "provenance/kube-proxy.intoto.json", "sbom/kube-proxy-linux-amd64.cdx.json",
 	} {
 		if files[0][name] == "" {
 			t.Errorf("there is no %s in %v", name, slices.Sorted(maps.Keys(files[0])))
 		}
+	}
+}
+
+// TestPackagesAreOrderedAsTheyWereMade asks dpkg, since it is the one that has to know what is newer.
+func TestPackagesAreOrderedAsTheyWereMade(t *testing.T) {
+	monday := time.Date(2026, 11, 23, 23, 30, 0, 0, time.UTC)
+	tuesday := time.Date(2026, 11, 24, 0, 15, 0, 0, time.FixedZone("west", -3600)) // 01:15 UTC
+	ordered := []string{
+		debVersion("v1.38.0-alpha.2+wp.f234567", tuesday),
+		debVersion("v1.38.0-beta.0+wp.e234567", tuesday),
+		debVersion("v1.38.0-rc.1+wp.d234567", tuesday),
+		"1.38.0-1.1", // upstream's
+		debVersion("v1.38.0+wp.c234567", monday),
+		debVersion("v1.38.0+wp.1234567", tuesday),
+		debVersion("v1.38.0+wp.1234567", tuesday.Add(time.Second)),
+		"1.38.1-1.1",
+		debVersion("v1.38.1+wp.1234567", monday),
+	}
+	if want := "1.38.0+wp.20261124T011500.1234567-1"; ordered[5] != want {
+		t.Errorf("the version is %s, want %s", ordered[5], want)
+	}
+	for i, older := range ordered[:len(ordered)-1] {
+		if out, err := exec.CommandContext(t.Context(), "dpkg", "--compare-versions", older, "lt", ordered[i+1]).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("to dpkg, %s is not older than %s: %v %s", older, ordered[i+1], err, out)
+		}
+	}
+	if got, want := debVersion("v1.38.0", monday), "1.38.0+20261123T233000-1"; got != want {
+		t.Errorf("the version of binaries without a build is %s, want %s", got, want)
+	}
+}
+
+// The commit of a release's binaries is that of the patches.
+func TestThisProjectsCommitDatesPackages(t *testing.T) {
+	o := native(t)
+	o.Images, o.Commit, o.Date = nil, strings.Repeat("1234567890", 4), time.Date(2026, 11, 23, 10, 44, 20, 0, time.UTC)
+	write(t, o)
+	want := "kubectl_1.37.0+wp.20261123T104420.1234567-1_" + runtime.GOARCH + ".deb"
+	if _, err := os.Stat(filepath.Join(o.Dir, packagesDir, want)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -18,6 +18,7 @@ package release
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto"
 	"errors"
@@ -61,8 +62,9 @@ type Options struct {
 	// Release is upstream's, such as v1.37.0, and Version that of the binaries, such as
 	// v1.37.0+wp.1c927af.
 	Release, Version string
-	// Commit is this project's, and Date is its date. They are also those of programs that do not
-	// name theirs. Empty means that they are not known.
+	// Commit is this project's, and Date is its date, which versions of packages have. They are also
+	// those of programs that do not name theirs. Empty means that they are not known; then packages
+	// have the date of their programs.
 	Commit string
 	Date   time.Time
 	// Repository is what stands before the images' names in archives, such as
@@ -592,12 +594,22 @@ func (w *writer) pack(ctx context.Context, p Package, platform string) error {
 		p.Files(installed)
 	}
 	deb := &debian.Deb{
-		Name: p.Name, Version: strings.TrimPrefix(w.Version, "v") + "-1", Architecture: strings.TrimPrefix(platform, "linux/"), Section: p.Section,
+		Name: p.Name, Version: debVersion(w.Version, cmp.Or(w.Date, binary.Date)), Architecture: strings.TrimPrefix(platform, "linux/"), Section: p.Section,
 		Maintainer: maintainer, Homepage: source(w.Source, binary), Depends: p.Depends, Recommends: p.Recommends, Summary: p.Summary,
 		Description: []string{p.Summary + ",", "with workload partitioning, built from commit", binary.Revision + "."},
 		Files:       installed, ConfigFiles: p.ConfigFiles, Scripts: p.Scripts, Date: binary.Date,
 	}
 	return w.file(filepath.Join(packagesDir, fmt.Sprintf("%s_%s_%s.deb", deb.Name, deb.Version, deb.Architecture)), deb.Write)
+}
+
+// debVersion is a version as dpkg orders it: a pre-release comes before its release, and builds of one
+// release are in the order of a date. That must be this project's: the commit of a release's binaries is that
+// of the patches, and stays when only the packages change that they call.
+func debVersion(version string, date time.Time) string {
+	release, build, _ := strings.Cut(strings.TrimPrefix(version, "v"), "+")
+	commit := strings.LastIndex(build, ".") + 1
+	dated := build[:commit] + date.UTC().Format("20060102T150405") + "." + build[commit:]
+	return strings.Replace(release, "-", "~", 1) + "+" + strings.TrimSuffix(dated, ".") + "-1"
 }
 
 // maintainer is the author of what carry commits, too.
