@@ -191,12 +191,21 @@ func Packages() []Package {
 				tree.Dir("var/lib/kubelet", fs.FileMode(0o755))
 			},
 			ConfigFiles: []string{"/etc/default/kubelet"},
-			// As with upstream's package, an upgrade does not restart the kubelet: that is
-			// for the administrator, after a drain.
+			// As with upstream's package, the first installation enables the unit, unless a preset says
+			// otherwise or it is masked. An upgrade does not restart the kubelet: that is for the
+			// administrator, after a drain.
 			Scripts: map[string]string{
-				"postinst": "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n",
-				"prerm":    "#!/bin/sh\nset -e\nif [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then systemctl stop kubelet.service; fi\n",
-				"postrm":   "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n",
+				"postinst": `#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+if [ "$1" = configure ] && [ -z "$2" ] && command -v systemctl >/dev/null; then systemctl preset kubelet.service || true; fi
+`,
+				"prerm": `#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop kubelet.service; fi
+if [ "$1" = remove ] && command -v systemctl >/dev/null; then systemctl disable kubelet.service; fi
+`,
+				"postrm": "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n",
 			},
 		},
 	}

@@ -191,6 +191,36 @@ func TestThisProjectsCommitDatesPackages(t *testing.T) {
 	}
 }
 
+func TestTheKubeletsUnitIsEnabledOnceAndDisabledOnRemoval(t *testing.T) {
+	packages := Packages()
+	kubelet := packages[slices.IndexFunc(packages, func(p Package) bool { return p.Name == "kubelet" })]
+	for _, test := range []struct {
+		name, script, want string
+		args               []string
+	}{
+		{"the first installation", "postinst", "preset kubelet.service", []string{"configure", ""}},
+		{"an upgrade", "postinst", "", []string{"configure", "1.36.5-1.1"}},
+		{"an upgrade that fails", "postinst", "", []string{"abort-upgrade", "1.36.5-1.1"}},
+		{"the old version in an upgrade", "prerm", "", []string{"upgrade", "1.37.0-1.1"}},
+		{"a removal", "prerm", "disable kubelet.service", []string{"remove"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			// It records what it is asked for, and fails as it would for a masked unit.
+			gobinary.Write(t, filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\necho \"$@\"\n[ $1 != preset ]\n"))
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			out, err := exec.CommandContext(t.Context(), "sh", append([]string{"-c", kubelet.Scripts[test.script], test.script}, test.args...)...).CombinedOutput()
+			// With a running systemd, there are more.
+			asked := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out)), "\n"), func(line string) bool {
+				return line == "daemon-reload" || line == "stop kubelet.service"
+			})
+			if err != nil || strings.Join(asked, "\n") != test.want {
+				t.Errorf("systemctl is asked for %q (%v), want %q", asked, err, test.want)
+			}
+		})
+	}
+}
+
 // imagesOf returns the images of a directory by name and platform.
 func imagesOf(t *testing.T, dir string) map[string]v1.Image {
 	t.Helper()

@@ -90,7 +90,7 @@ func (n kubeadmNode) install(t *testing.T, r kubeadmRelease, pinning string) {
 		t.Fatal(err)
 	}
 	n.provide(t, r)
-	n.run(t, "sysctl -qw net.ipv4.ip_forward=1 && systemctl enable kubelet")
+	n.run(t, "sysctl -qw net.ipv4.ip_forward=1 && systemctl is-enabled kubelet")
 	n.writePinningFile(t, pinning)
 	n.learn(t)
 }
