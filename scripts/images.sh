@@ -32,9 +32,23 @@ for platform in $platforms; do
   arguments+=(--bin "$platform=$bin" --bin "$platform=_output/bin-${platform/\//-}")
 done
 _output/bin/images build --check "${arguments[@]}" "_output/$release/images"
+# What changes a program comes neither from the environment nor from go env -w: images name a commit. Kept is
+# what says whence go fetches, where it keeps what it has, and how much it may use.
+settings=(GOAUTH GOCACHEPROG GOINSECURE GONOPROXY GONOSUMDB GOPRIVATE GOSUMDB GOTMPDIR GOVCS GOCACHE GOMODCACHE GOPATH GOPROXY GOTOOLCHAIN)
+lines=$(go env "${settings[@]}")
+mapfile -t values <<<"$lines"
+for name in $(compgen -e); do
+  case $name in
+    GOGC | GOMAXPROCS | GOMEMLIMIT) ;;
+    AR | CC | CXX | PKG_CONFIG | DBG | CGO_* | GO* | KUBE_*) unset "$name" ;;
+  esac
+done
+for i in "${!settings[@]}"; do
+  export "${settings[i]}=${values[i]}"
+done
+export GOENV=off
 # The plugin and the companions are built with the Go of the newest release, whatever this host has. Every
 # platform is the least of its kind.
-unset GOFLAGS GOEXPERIMENT
 export GOAMD64=v1 GOARM64=v8.0
 newest=$(basename --multiple build/releases/* | sort --version-sort | tail -1)
 go mod download -C "build/releases/$newest" k8s.io/kubernetes

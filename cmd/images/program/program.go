@@ -68,9 +68,13 @@ func KnownPlatform(platform string) error {
 	return fmt.Errorf("platform %q: neither linux/amd64 nor linux/arm64", platform)
 }
 
+// flags are those of go build without which a program would not be what its commit gives; an empty value
+// means none. -ldflags are not recorded beside -trimpath.
+var flags = []struct{ name, want string }{{"-trimpath", "true"}, {"-asmflags", ""}, {"-cover", ""}, {"-gcflags", ""}, {"-race", ""}}
+
 // Find finds a program for a platform in the first directory that has it. If checksums are beside
-// it, it must be among them. It must not have been built from changes that are not committed. If
-// there is none, the error is fs.ErrNotExist.
+// it, it must be among them. It must not have been built from changes that are not committed, nor with
+// flags that change it. If there is none, the error is fs.ErrNotExist.
 func Find(name, platform string, dirs []string) (*Program, error) {
 	for _, dir := range dirs {
 		file := filepath.Join(dir, name)
@@ -86,6 +90,11 @@ func Find(name, platform string, dirs []string) (*Program, error) {
 		}
 		if p.setting("vcs.modified") == "true" {
 			return nil, fmt.Errorf("%s was built from %s with changes that are not committed: commit them, and build it again", file, p.Revision)
+		}
+		for _, flag := range flags {
+			if got := p.setting(flag.name); got != flag.want {
+				return nil, fmt.Errorf("%s was built with %s=%q, and %q is wanted: see what sets it, such as DBG, GOGCFLAGS or GOFLAGS, and build it again", file, flag.name, got, flag.want)
+			}
 		}
 		return p, p.vouched(dir)
 	}

@@ -54,6 +54,12 @@ func TestAWrongProgramIsRefusedByName(t *testing.T) {
 		{"one of changes that are not committed", "with changes that are not committed: commit them", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "dirty"))
 		}},
+		{"one with paths of the host that built it", "/kubelet was built with -trimpath=\"\", and \"true\" is wanted: ", func(dir string) {
+			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "untrimmed"))
+		}},
+		{"one that is not optimized", "/kubelet was built with -gcflags=\"-N -l\", and \"\" is wanted: ", func(dir string) {
+			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "debug"))
+		}},
 		{"one that its checksum does not match", "/SHA256SUMS says 1234: build it again", func(dir string) {
 			gobinary.Write(t, filepath.Join(dir, "kubelet"), gobinary.Program(t, "linux/amd64"))
 			gobinary.Write(t, filepath.Join(dir, "SHA256SUMS"), []byte("# v1.37.0+wp.1234567, built\n1234  kubelet\n"))

@@ -25,6 +25,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,8 +42,8 @@ const source = `package main
 func main() { println("Kubernetes ` + Version + `") }
 `
 
-// built has the program of each platform, one of a work tree that is not clean, and one without a
-// commit. It is built once, since a program is the same whatever its name is.
+// built has the program of each platform, and those of linux/amd64 that Program names. It is built once,
+// since a program is the same whatever its name is.
 var built = sync.OnceValues(func() (map[string][]byte, error) {
 	dir, err := os.MkdirTemp("", "gobinary-")
 	if err != nil {
@@ -74,18 +75,25 @@ var built = sync.OnceValues(func() (map[string][]byte, error) {
 		}
 	}
 	programs := map[string][]byte{}
-	for _, name := range append(Platforms, "bare", "dirty") {
-		arch, stamp := strings.TrimPrefix(name, "linux/"), "-buildvcs=true"
+	for _, name := range append(Platforms, "bare", "untrimmed", "debug", "dirty") {
+		arch, ok := strings.CutPrefix(name, "linux/")
+		if !ok {
+			arch = "amd64"
+		}
+		flags := []string{"-trimpath", "-buildvcs=true"}
 		switch name {
 		case "bare":
-			arch, stamp = "amd64", "-buildvcs=false"
+			flags = []string{"-trimpath", "-buildvcs=false"}
+		case "untrimmed":
+			flags = append(flags, "-trimpath=false")
+		case "debug":
+			flags = append(flags, "-gcflags=-N -l")
 		case "dirty":
-			arch = "amd64"
 			if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source+"// changed\n"), 0o600); err != nil {
 				return nil, err
 			}
 		}
-		if err := run(arch, "go", "build", "-trimpath", stamp, "-ldflags=-s -w", "-o", "bin/program", "."); err != nil {
+		if err := run(arch, "go", slices.Concat([]string{"build"}, flags, []string{"-ldflags=-s -w", "-o", "bin/program", "."})...); err != nil {
 			return nil, err
 		}
 		if programs[name], err = os.ReadFile(filepath.Join(dir, "bin", "program")); err != nil {
@@ -95,8 +103,9 @@ var built = sync.OnceValues(func() (map[string][]byte, error) {
 	return programs, nil
 })
 
-// Program returns the program of a platform; for "bare", one of linux/amd64 that does not name its
-// commit; or, for "dirty", one that was built from changes that are not committed.
+// Program returns the program of a platform, or one of linux/amd64: for "bare", one that does not name its
+// commit; for "untrimmed", one that has paths of this host; for "debug", one that is not optimized; or, for
+// "dirty", one that was built from changes that are not committed.
 func Program(t *testing.T, platform string) []byte {
 	t.Helper()
 	programs, err := built()
