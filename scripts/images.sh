@@ -20,8 +20,23 @@ unchanged() {
   fi
 }
 
+tree=_output/$release/kubernetes
+# unchanged_tree refuses a tree that has something that is not committed: its binaries would have no commit. go and
+# editors add lines to go.work.sum, which are no work of anybody to carry, but a change to go build. They go.
+unchanged_tree() {
+  if [[ ! -e $tree/.git ]]; then
+    return # carry makes it
+  fi
+  if [[ -n $(git -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
+    echo "make images: $tree has changes that are not committed, so nobody could say what is in the images; see git -C $tree status" >&2
+    exit 1
+  fi
+  git -C "$tree" checkout --quiet HEAD -- go.work.sum
+}
+
 commit=$(git rev-parse HEAD)
 unchanged "$commit"
+unchanged_tree
 scripts/install-packages.sh images
 arguments=(--verify --release "$release" --commit "$commit" --date "$(git log -1 --format=%cI "$commit")" "$@")
 for platform in $platforms; do
@@ -54,6 +69,7 @@ newest=$(basename --multiple build/releases/* | sort --version-sort | tail -1)
 go mod download -C "build/releases/$newest" k8s.io/kubernetes
 go=go$(<"$(go list -C "build/releases/$newest" -m -f '{{.Dir}}' k8s.io/kubernetes)/.go-version")
 for platform in $platforms; do
+  unchanged_tree
   _output/bin/carry build --exact-go --platform "$platform" "$release"
   # Without cgo they are static on the platform of this host, too. Go puts a commit into them in some
   # checkouts, and not in a git worktree.
