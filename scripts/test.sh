@@ -9,7 +9,7 @@
 #
 # A part that has passed for this content of the tree, with the same arguments, is not run again
 # by test-all, whichever checkout it passed in; FORCE=1 runs it all the same, and if it fails it has
-# not passed. scripts/content.sh says what the content is.
+# not passed. scripts/content.sh says what the content is. What it cannot see is in why_no_stamp.
 # _output/results has a line for each part that ran: time, commit, target, part, result (ok, FAILED,
 # skipped with the reason, or ended with the run) and seconds. PART is an expression of the names
 # of those that are to run; empty means all.
@@ -24,6 +24,10 @@ oldest=$3
 # The script starts itself with this once more, for the parts that run beside, with the directory
 # of both and what keeps this host from running virtual machines.
 beside=${4:-}
+# Of make's flags, some let a part pass that has failed, or run nothing. Variables stay.
+unset GNUMAKEFLAGS
+MAKEFLAGS=${MAKEFLAGS:-}
+MAKEFLAGS=${MAKEFLAGS#"${MAKEFLAGS%% -- *}"}
 mkdir -p _output
 results=_output/results
 
@@ -42,6 +46,29 @@ stamp() {
   content=$(scripts/content.sh "$release" "$@") || return # errexit does not hold in $(stamp)
   mkdir -p "$passed/$content-$release"
   echo "$passed/$content-$release/${words//[^[:alnum:].]/-}"
+}
+
+# why_no_stamp says why what passes now would not be what the content names: trees and Go are not of it.
+why_no_stamp() {
+  local tree
+  if [[ -n ${FORCE_HOST_GO:-} ]]; then
+    echo "FORCE_HOST_GO has this host's Go compile, and not the one that upstream released with"
+    return
+  fi
+  for tree in _output/*/kubernetes; do
+    if [[ -e $tree/.git && -n $(git -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
+      echo "$tree has changes that are not committed"
+      return
+    fi
+  done
+}
+
+# why_other_go does so after a part: carry takes the installed Go if it cannot fetch upstream's, and writes that down.
+why_other_go() {
+  local sums=_output/$release/bin/SHA256SUMS go=_output/$release/kubernetes/.go-version
+  if [[ -e $sums && -e $go && $(head -n 1 "$sums") != *"built with go$(<"$go") "* ]]; then
+    echo "$sums names another Go than $go; make build once that can be fetched"
+  fi
 }
 
 # run runs a command in a session of its own, so that finish can end it with all that it has started.
@@ -67,7 +94,7 @@ under_way= begun=0
 
 # part NAME ARGUMENTS runs make. Beside another part, its output is shown only if it fails.
 part() {
-  local name=$1 took log=/dev/null stamp
+  local name=$1 took log=/dev/null stamp forgotten
   shift
   stamp=$(stamp "$@")
   if [[ -n ${MISSING:-} ]]; then
@@ -86,6 +113,7 @@ part() {
     printf '%-44s not run\n' "$name" >>"$work/summary"
     return
   fi
+  forgotten=$(why_no_stamp)
   echo "=== $name${beside:+, beside}" >&2
   local command=(make --no-print-directory "RELEASE=$release" "$@" ${FORCE:+FRESH=1}) passes=true
   under_way=$name begun=$SECONDS
@@ -110,10 +138,15 @@ part() {
   fi
   echo "=== $name ok after $took s" >&2
   record "$name" ok $took
-  if [[ $(stamp "$@") == "$stamp" ]]; then
+  forgotten=${forgotten:-$(why_no_stamp)}
+  forgotten=${forgotten:-$(why_other_go)}
+  if [[ $(stamp "$@") != "$stamp" ]]; then
+    forgotten="the work tree has changed meanwhile"
+  fi
+  if [[ -z $forgotten ]]; then
     echo "$(date --utc +%FT%TZ), $took s" >"$stamp"
   else
-    echo "=== $name is not remembered: the work tree has changed meanwhile" >&2
+    echo "=== $name is not remembered: $forgotten" >&2
   fi
   printf '%-44s ok %5d s\n' "$name" $took >>"$work/summary"
 }
@@ -310,6 +343,10 @@ if [[ -n ${MISSING:-} ]]; then
   exit
 fi
 
+forgotten=$(why_no_stamp)
+if [[ -n $forgotten ]]; then
+  echo "make $target: $forgotten, so what passes is not remembered" >&2
+fi
 work=$(mktemp -d)
 trap finish EXIT
 make --no-print-directory packages # it is about this host, whatever passed before

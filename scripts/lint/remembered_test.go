@@ -1,0 +1,102 @@
+package lint
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// checkout is one of which make does nothing but what a test is about: make unit passes where PASSES is yes.
+func checkout(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"scripts/test.sh", "scripts/content.sh"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name), string(text))
+	}
+	write(t, filepath.Join(dir, "scripts/install-packages.sh"), "#!/bin/sh\nexit 1\n")
+	write(t, filepath.Join(dir, "Makefile"), "PASSES ?= yes\n.PHONY: unit\nunit:\n\t@test $(PASSES) = yes\n.DEFAULT:\n\t@true\n")
+	write(t, filepath.Join(dir, ".gitignore"), "/_output/\n")
+	write(t, filepath.Join(dir, "build/releases/v1.37.0/go.mod"), "")
+	tree := filepath.Join(dir, "_output/v1.37.0/kubernetes")
+	for _, name := range []string{"go.work.sum", "main.go"} {
+		write(t, filepath.Join(tree, name), "")
+	}
+	write(t, filepath.Join(tree, ".go-version"), "1.26.10\n")
+	write(t, filepath.Join(dir, "_output/v1.37.0/bin/SHA256SUMS"), "# v1.37.0+wp.1234567, built with go1.26.10 linux/amd64\n")
+	for _, in := range []string{dir, tree} {
+		git(t, in, "init", "--quiet")
+		git(t, in, "add", ".")
+		git(t, in, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--message=Begin")
+	}
+	return dir
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func git(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+}
+
+// make release believes what scripts/test.sh remembers.
+func TestAPartThatPassesIsRememberedIfItIsOfTheContent(t *testing.T) {
+	const tree, sums = "_output/v1.37.0/kubernetes", "_output/v1.37.0/bin/SHA256SUMS"
+	for _, test := range []struct {
+		name       string
+		env        []string
+		change     string
+		remembered bool
+		says       string
+	}{
+		{"it passes", nil, "", true, "unit tests ok"},
+		{"make is to name directories", []string{"MAKEFLAGS=w"}, "", true, "unit tests ok"},
+		{"go has added to the tree's sums", nil, tree + "/go.work.sum", true, "unit tests ok"},
+		{"the tree has a change", nil, tree + "/main.go", false, "unit tests is not remembered: " + tree + " has changes that are not committed"},
+		{"the tree has a new file", nil, tree + "/new.go", false, "unit tests is not remembered: " + tree + " has changes that are not committed"},
+		{"another Go compiles", []string{"FORCE_HOST_GO=y"}, "", false, "unit tests is not remembered: FORCE_HOST_GO has"},
+		{"another Go has compiled", nil, sums, false, "unit tests is not remembered: " + sums + " names another Go than " + tree + "/.go-version"},
+		{"it fails", []string{"PASSES=no"}, "", false, "unit tests FAILED"},
+		{"it fails by a variable of make", []string{"MAKEFLAGS= -- PASSES=no"}, "", false, "unit tests FAILED"},
+		{"it fails, and make is to ignore that", []string{"MAKEFLAGS=ik -- PASSES=no"}, "", false, "unit tests FAILED"},
+		{"it fails, and make is to ignore that otherwise", []string{"PASSES=no", "GNUMAKEFLAGS=-i"}, "", false, "unit tests FAILED"},
+		{"it fails, and make is to run nothing", []string{"PASSES=no", "MAKEFLAGS=n"}, "", false, "unit tests FAILED"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir, cache := checkout(t), t.TempDir()
+			if test.change != "" {
+				write(t, filepath.Join(dir, test.change), "# v1.37.0+wp.1234567, built with go1.26.1 linux/amd64\n")
+			}
+			cmd := exec.CommandContext(t.Context(), "scripts/test.sh", "test", "v1.37.0", "v1.37.0")
+			cmd.Dir = dir
+			cmd.Env = slices.Concat([]string{"HOME=" + cache, "PATH=" + os.Getenv("PATH"), "XDG_CACHE_HOME=" + cache, "PART=^unit tests$"}, test.env)
+			out, _ := cmd.CombinedOutput()
+			if !strings.Contains(string(out), test.says) {
+				t.Errorf("it says\n%s\nand not %q", out, test.says)
+			}
+			stamps, err := filepath.Glob(filepath.Join(cache, "workload-partitioning/passed/*/unit-SHORT--short"))
+			if err != nil || len(stamps) > 0 != test.remembered {
+				t.Errorf("it is remembered by %v (%v), want %t; it says\n%s", stamps, err, test.remembered, out)
+			}
+		})
+	}
+}
