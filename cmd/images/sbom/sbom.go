@@ -69,8 +69,7 @@ func Write(to io.Writer, image Image) error {
 	for _, p := range image.Programs {
 		binary := cdx.Component{BOMRef: "program/" + p.Name, Type: cdx.ComponentTypeApplication, Name: p.Name, Version: image.Version, Hashes: hashes(p.SHA256)}
 		add(self.BOMRef, binary)
-		modules := append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(p.Info.GoVersion, "go")}, &p.Info.Main}, p.Info.Deps...)
-		for _, module := range modules {
+		for _, module := range modules(p.Info) {
 			path, version := identify(module, image.Version, image.Release)
 			purl := "pkg:golang/" + path + "@" + url.QueryEscape(version)
 			add(binary.BOMRef, cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl})
@@ -100,6 +99,14 @@ func Write(to io.Writer, image Image) error {
 	}
 	bom.Components, bom.Dependencies = &listed, &edges
 	return cdx.NewBOMEncoder(to, cdx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).EncodeVersion(bom, cdx.SpecVersion1_6)
+}
+
+// modules are those of a program. The first is Go's library: what some builds of Go say after their version,
+// such as experiments, is not of it. The main module has no version. Go makes one up of the commit and of
+// upstream's last tag, and would call v1.37.2 with the series v1.37.3-0.20261027120104-c783bd39edce.
+func modules(info *debug.BuildInfo) []*debug.Module {
+	version, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ")
+	return append([]*debug.Module{{Path: "stdlib", Version: version}, {Path: info.Main.Path}}, info.Deps...)
 }
 
 // identify returns the path and the version of a module. One of the work tree has no version of its

@@ -17,8 +17,15 @@ limitations under the License.
 package sbom
 
 import (
+	"bytes"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"workload.openshift.io/kubernetes/cmd/images/program"
 )
 
 func TestAModuleIsIdentifiedByWhatWasCompiled(t *testing.T) {
@@ -38,5 +45,45 @@ func TestAModuleIsIdentifiedByWhatWasCompiled(t *testing.T) {
 				t.Errorf("it is %s@%s, want %s@%s", path, version, test.path, test.version)
 			}
 		})
+	}
+}
+
+// TestModulesOfTheTreeHaveTheImagesVersion has what go version -m says of the kubelet of v1.37.2, and the Go of
+// Red Hat.
+func TestModulesOfTheTreeHaveTheImagesVersion(t *testing.T) {
+	info, err := debug.ParseBuildInfo(`path	k8s.io/kubernetes/cmd/kubelet
+mod	k8s.io/kubernetes	v1.37.3-0.20261027120104-c783bd39edce	
+dep	github.com/davecgh/go-spew	v1.1.2-0.20180830191138-d8f796af33cc	h1:U9qPSI2PIWSS1VwoXQT9A3Wy9MM3WgvqSxFWenqJduM=
+dep	k8s.io/apiserver	(devel)	
+dep	workload.openshift.io/kubernetes	(devel)	
+dep	workload.openshift.io/partition	v0.0.0-20261127045750-c7b4d5b5cabf
+=>	../../staging/src/workload.openshift.io/partition	(devel)	
+build	-trimpath=true
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.GoVersion = "go1.26.10 (Red Hat 1.26.10-1.el9) X:strictfipsruntime"
+	var out bytes.Buffer
+	image := Image{Name: "kubelet", Version: "v1.37.2+wp.c783bd3", Release: "v1.37.2", Digest: "sha256:1234", Programs: []*program.Program{{Name: "kubelet", SHA256: "1234", Info: info}}}
+	if err := Write(&out, image); err != nil {
+		t.Fatal(err)
+	}
+	bom := cdx.BOM{}
+	if err := cdx.NewBOMDecoder(&out, cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, component := range *bom.Components {
+		if component.Type == cdx.ComponentTypeLibrary {
+			got = append(got, component.Name+" "+component.Version)
+		}
+	}
+	want := []string{
+		"github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc", "k8s.io/apiserver v0.37.2", "k8s.io/kubernetes v1.37.2+wp.c783bd3",
+		"stdlib 1.26.10", "workload.openshift.io/kubernetes v1.37.2+wp.c783bd3", "workload.openshift.io/partition v1.37.2+wp.c783bd3",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the components are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
