@@ -16,13 +16,18 @@ shift 6
 # shellcheck disable=SC2206
 arguments=("$version" $releases)
 
+# parts VARIABLE has scripts/test.sh print the parts of make test-all. Whatever narrows tests, such as E2E_RUN, make
+# takes from its environment, too.
+parts() {
+  env --ignore-environment HOME="$HOME" PATH="$PATH" ${XDG_CACHE_HOME:+XDG_CACHE_HOME="$XDG_CACHE_HOME"} \
+    "$1=1" scripts/test.sh test-all "$newest" "$oldest"
+}
+
 # check refuses what cannot become a version. It takes a second, and a build takes long.
 check() {
   local missing
   _output/bin/images bundle --check "${arguments[@]}"
-  # Whatever narrows tests, such as E2E_RUN, make takes from its environment, too.
-  missing=$(env --ignore-environment HOME="$HOME" PATH="$PATH" ${XDG_CACHE_HOME:+XDG_CACHE_HOME="$XDG_CACHE_HOME"} \
-    MISSING=1 scripts/test.sh test-all "$newest" "$oldest")
+  missing=$(parts MISSING)
   if [[ -n $missing ]]; then
     echo "make release: parts of make test-all have not passed for this content: ${missing//$'\n'/; }${GOFLAGS:+; with GOFLAGS=\"$GOFLAGS\" they count for nothing}" >&2
     exit 1
@@ -37,5 +42,6 @@ check # somebody may have committed meanwhile
 for platform in $platforms; do
   arguments+=(--bin "$platform=_output/bin-${platform/\//-}")
 done
-_output/bin/images bundle "${arguments[@]}" ${key:+--key="$key"}
+contents=$(parts CONTENTS)
+_output/bin/images bundle "${arguments[@]}" ${key:+--key="$key"} --parts <(echo "$contents")
 echo "make release: _output/release/$version has version $version; to name its commit: git tag --annotate $version $(git rev-parse HEAD)" >&2

@@ -11,8 +11,8 @@
 # by test-all, whichever checkout it passed in; FORCE=1 runs it all the same, and if it fails it has
 # not passed. scripts/content.sh says what the content is. What it cannot see is in why_no_stamp.
 # _output/results has a line for each part that ran: time, commit, target, part, result (ok, FAILED,
-# skipped with the reason, or ended with the run) and seconds. PART is an expression of the names
-# of those that are to run; empty means all.
+# skipped with the reason, or ended with the run), seconds, release, and the hash of the content if it is
+# remembered, else "-". PART is an expression of the names of those that are to run; empty means all.
 #
 # After a part of test has failed, no further part begins. test-all goes on, since a night has room
 # for more than one failure.
@@ -85,8 +85,9 @@ run() {
   return $status
 }
 
+# record NAME RESULT SECONDS [CONTENT] adds a line to the results.
 record() {
-  printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$commit" "$target" "$1" "$2" "$3" >>"$results"
+  printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$commit" "$target" "$1" "$2" "$3" "$release" "${4:--}" >>"$results"
 }
 
 # under_way is the part that runs, for finish, and begun the second in which it began.
@@ -94,9 +95,15 @@ under_way= begun=0
 
 # part NAME ARGUMENTS runs make. Beside another part, its output is shown only if it fails.
 part() {
-  local name=$1 took log=/dev/null stamp forgotten
+  local name=$1 took log=/dev/null stamp content forgotten
   shift
   stamp=$(stamp "$@")
+  content=${stamp%"-$release"/*}
+  content=${content##*/}
+  if [[ -n ${CONTENTS:-} ]]; then
+    printf '%s\t%s\t%s\n' "$name" "$release" "$content"
+    return
+  fi
   if [[ -n ${MISSING:-} ]]; then
     [[ -e $stamp ]] || echo "$name"
     return
@@ -137,7 +144,6 @@ part() {
     return
   fi
   echo "=== $name ok after $took s" >&2
-  record "$name" ok $took
   forgotten=${forgotten:-$(why_no_stamp)}
   forgotten=${forgotten:-$(why_other_go)}
   if [[ $(stamp "$@") != "$stamp" ]]; then
@@ -145,7 +151,9 @@ part() {
   fi
   if [[ -z $forgotten ]]; then
     echo "$(date --utc +%FT%TZ), $took s" >"$stamp"
+    record "$name" ok $took "$content"
   else
+    record "$name" ok $took
     echo "=== $name is not remembered: $forgotten" >&2
   fi
   printf '%-44s ok %5d s\n' "$name" $took >>"$work/summary"
@@ -193,8 +201,8 @@ why_no_time() {
 }
 
 skipped() {
-  if [[ -n ${MISSING:-} ]]; then
-    echo "$1"
+  if [[ -n ${MISSING:-}${CONTENTS:-} ]]; then
+    [[ -z ${MISSING:-} ]] || echo "$1"
     return
   fi
   record "$1" "skipped: $2" 0
@@ -333,8 +341,9 @@ if [[ -n $beside ]]; then
   exit
 fi
 
-# MISSING=1 runs nothing, and prints the parts of test-all that have not passed for this content.
-if [[ -n ${MISSING:-} ]]; then
+# MISSING=1 runs nothing, and prints the parts of test-all that have not passed for this content. CONTENTS=1 prints
+# all parts, each with its release and the hash of its content.
+if [[ -n ${MISSING:-}${CONTENTS:-} ]]; then
   target=test-all no_node='' no_vm=''
   await_checks() { :; }
   part "$binaries" build

@@ -325,7 +325,7 @@ stay as they are.`,
 func bundleCommand() *cobra.Command {
 	var check bool
 	var binaries []string
-	var key string
+	var key, parts string
 	options := bundle.Options{}
 	cmd := &cobra.Command{
 		Use:   "bundle VERSION [RELEASE...]",
@@ -333,8 +333,9 @@ func bundleCommand() *cobra.Command {
 		Long: `Gather a version of this project, such as v0.1.0, in _output/release/VERSION: the images and
 packages of each release as make images has written them, all known releases by default;
 the kubectl plugin; the series and the Go modules that it needs; the documentation; the
-results of tests that this checkout has; a changelog; and checksums. The directory is replaced as a whole. Images of other commits than
-the checkout's are refused.
+results of tests that this checkout has, of the parts that --parts names; a changelog; and
+checksums. The directory is replaced as a whole. Images of other commits than the checkout's are
+refused.
 
 The changelog has the subjects of all commits since the last tag v* before this commit,
 grouped by the areas of CONTRIBUTING.md. The version must be newer than that tag. What is not
@@ -355,6 +356,11 @@ committed is refused. The tag of the version itself comes afterwards, and is you
 			if options.Key, err = readKey(key); err != nil {
 				return err
 			}
+			if parts != "" {
+				if options.Parts, err = bundle.ReadParts(parts); err != nil {
+					return fmt.Errorf("--parts: %w", err)
+				}
+			}
 			options.Say = says(cmd)
 			return bundle.Write(cmd.Context(), options)
 		},
@@ -364,6 +370,7 @@ committed is refused. The tag of the version itself comes afterwards, and is you
 	flags.StringVar(&options.Checkout, "checkout", ".", "directory of a checkout of this project")
 	flags.StringArrayVar(&binaries, "bin", nil, "PLATFORM=DIRECTORY of the kubectl plugin, such as linux/amd64=_output/bin-linux-amd64")
 	flags.StringVar(&key, "key", "", "private key that signs SHA256SUMS, and has signed those of the images")
+	flags.StringVar(&parts, "parts", "", "table of the parts of make test-all, PART RELEASE CONTENT, separated by tabs; without it the bundle has no table of results")
 	cmd.MarkFlagsOneRequired("check", "bin")
 	return cmd
 }

@@ -86,6 +86,7 @@ func TestAMistakeIsOneLineThatNamesIt(t *testing.T) {
 		{"a directory of something else, before there are binaries", "would be replaced as a whole", []string{"build", "--check", "--release=v1.37.0", "--bin", platform + "=bin", "debian"}},
 		{"no version", `version "" is not a semantic version such as v0.1.0`, []string{"bundle", "--check", ""}},
 		{"a version without the plugin", "at least one of the flags in the group [check bin] is required", []string{"bundle", "v0.1.0"}},
+		{"parts of tests that are none", `--parts: go.mod: the line "module workload.openshift.io/kubernetes/cmd/images\n" is not PART, RELEASE and CONTENT`, []string{"bundle", "--bin", bin, "--parts=go.mod", "v0.1.0"}},
 		{"a version of no checkout", "build/releases: no such file or directory", []string{"bundle", "--check", "--checkout=debian", "v0.1.0"}},
 		{"a platform that cannot be pinned", `--platform: platform "linux/s390x": neither linux/amd64 nor linux/arm64`, []string{"lock", "--platform=linux/s390x", "debian/lock.json"}},
 	} {

@@ -4,12 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// checkout is one of which make does nothing but what a test is about: make unit passes where PASSES is yes.
+// checkout is one of which make does nothing but what a test is about: make unit passes where PASSES is yes,
+// whichever TESTS it is for.
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -21,7 +22,7 @@ func checkout(t *testing.T) string {
 		write(t, filepath.Join(dir, name), string(text))
 	}
 	write(t, filepath.Join(dir, "scripts/install-packages.sh"), "#!/bin/sh\nexit 1\n")
-	write(t, filepath.Join(dir, "Makefile"), "PASSES ?= yes\n.PHONY: unit\nunit:\n\t@test $(PASSES) = yes\n.DEFAULT:\n\t@true\n")
+	write(t, filepath.Join(dir, "Makefile"), "PASSES ?= yes\nTESTS ?= all\n.PHONY: unit\nunit:\n\t@test $(PASSES) = yes # of $(TESTS)\n.DEFAULT:\n\t@true\n")
 	write(t, filepath.Join(dir, ".gitignore"), "/_output/\n")
 	write(t, filepath.Join(dir, "build/releases/v1.37.0/go.mod"), "")
 	tree := filepath.Join(dir, "_output/v1.37.0/kubernetes")
@@ -57,6 +58,25 @@ func git(t *testing.T, dir string, args ...string) {
 	}
 }
 
+// run runs scripts/test.sh for the unit tests, if at all, with caches of its own. It returns what it prints, and what
+// the results say of the release and of the content.
+func run(t *testing.T, dir, target string, env ...string) (says, of string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "scripts/test.sh", target, "v1.37.0", "v1.37.0")
+	cmd.Dir = dir
+	cmd.Env = append(env, "HOME="+dir, "PATH="+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "_output"), "PART=^unit tests$")
+	out, _ := cmd.CombinedOutput()
+	results, err := os.ReadFile(filepath.Join(dir, "_output/results"))
+	if err != nil {
+		t.Fatalf("%v; it says\n%s", err, out)
+	}
+	line := regexp.MustCompile(`\tunit tests\t.*\t(v1\.37\.0\t[-0-9a-f]+)\n`).FindStringSubmatch(string(results))
+	if line == nil {
+		t.Fatalf("the results are\n%s", results)
+	}
+	return string(out), line[1]
+}
+
 // make release believes what scripts/test.sh remembers.
 func TestAPartThatPassesIsRememberedIfItIsOfTheContent(t *testing.T) {
 	const tree, sums = "_output/v1.37.0/kubernetes", "_output/v1.37.0/bin/SHA256SUMS"
@@ -65,7 +85,7 @@ func TestAPartThatPassesIsRememberedIfItIsOfTheContent(t *testing.T) {
 		env        []string
 		change     string
 		remembered bool
-		says       string
+		want       string
 	}{
 		{"it passes", nil, "", true, "unit tests ok"},
 		{"make is to name directories", []string{"MAKEFLAGS=w"}, "", true, "unit tests ok"},
@@ -82,20 +102,35 @@ func TestAPartThatPassesIsRememberedIfItIsOfTheContent(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			dir, cache := checkout(t), t.TempDir()
+			dir := checkout(t)
 			if test.change != "" {
 				write(t, filepath.Join(dir, test.change), "# v1.37.0+wp.1234567, built with go1.26.1 linux/amd64\n")
 			}
-			cmd := exec.CommandContext(t.Context(), "scripts/test.sh", "test", "v1.37.0", "v1.37.0")
-			cmd.Dir = dir
-			cmd.Env = slices.Concat([]string{"HOME=" + cache, "PATH=" + os.Getenv("PATH"), "XDG_CACHE_HOME=" + cache, "PART=^unit tests$"}, test.env)
-			out, _ := cmd.CombinedOutput()
-			if !strings.Contains(string(out), test.says) {
-				t.Errorf("it says\n%s\nand not %q", out, test.says)
+			says, of := run(t, dir, "test", test.env...)
+			if !strings.Contains(says, test.want) {
+				t.Errorf("it says\n%s\nand not %q", says, test.want)
 			}
-			stamps, err := filepath.Glob(filepath.Join(cache, "workload-partitioning/passed/*/unit-SHORT--short"))
-			if err != nil || len(stamps) > 0 != test.remembered {
-				t.Errorf("it is remembered by %v (%v), want %t; it says\n%s", stamps, err, test.remembered, out)
+			stamps, err := filepath.Glob(filepath.Join(dir, "_output/workload-partitioning/passed/*/unit-SHORT--short"))
+			if err != nil || len(stamps) > 0 != test.remembered || (of == "v1.37.0\t-") == test.remembered {
+				t.Errorf("it is remembered by %v (%v), and its result is of %q; it says\n%s", stamps, err, of, says)
+			}
+		})
+	}
+}
+
+// A version has the result of the part that it must have passed, and not that of some of its tests.
+func TestAResultIsOfWhatAVersionMustHavePassed(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		env  []string
+		is   bool
+	}{{"all tests", nil, true}, {"some tests", []string{"TESTS=some"}, false}} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir := checkout(t)
+			_, of := run(t, dir, "test-all", test.env...)
+			if parts, _ := run(t, dir, "test-all", "CONTENTS=1"); of == "v1.37.0\t-" || strings.Contains(parts, "unit tests\t"+of+"\n") != test.is {
+				t.Errorf("the result is of %q, and the parts of a version are\n%s", of, parts)
 			}
 		})
 	}

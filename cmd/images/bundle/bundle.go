@@ -51,6 +51,8 @@ type Options struct {
 	Releases []string
 	// Plugin are the directories that have the kubectl plugin, by platform.
 	Plugin map[string][]string
+	// Parts are those of make test-all. Results of others, or of these for another content, are left out.
+	Parts []Part
 	// Key signs the checksums, and must have signed those of the images; nil means that they are
 	// not signed.
 	Key crypto.Signer

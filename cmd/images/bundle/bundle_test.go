@@ -251,14 +251,27 @@ func TestABundleHasTheResultsOfTests(t *testing.T) {
 		t.Errorf("there is an empty directory (%v)", err)
 	}
 	p.write("_output/results", strings.Join([]string{
-		"2026-11-20T10:00:00Z\t1111111\ttest-all\tlint\tok\t20",
-		"2026-11-21T10:00:00Z\t2222222\ttest\tunit tests\tok\t30",
-		"2026-11-22T10:00:00Z\t3333333\ttest-all\tunit tests\tok\t40",
-		"2026-11-22T11:00:00Z\t3333333\ttest-all\tlint\tok\t21",
-		"2026-11-22T12:00:00Z\t3333333\ttest-all\tthe console\tskipped: there is no browser\t0",
-		"2026-11-22T13:00:00Z\t4444444+changes\ttest-all\tlint\tFAILED\t3",
+		"2026-11-20T10:00:00Z\t1111111\ttest-all\tlint\tok\t20\tv1.37.0\tcc",
+		"2026-11-21T10:00:00Z\t2222222\ttest\tunit tests\tok\t30\tv1.37.0\taa",
+		"2026-11-22T10:00:00Z\t3333333\ttest-all\tunit tests\tok\t40\tv1.37.0\tbb",
+		"2026-11-22T11:00:00Z\t3333333\ttest\tlint\tok\t21\tv1.37.0\tcc",
+		"2026-11-22T12:00:00Z\t3333333\ttest-all\tthe console\tskipped: there is no browser\t0\tv1.37.0\t-",
+		"2026-11-22T13:00:00Z\t4444444+changes\ttest-all\tlint\tFAILED\t3\tv1.37.0\t-",
+		// Of these, some tests ran, of another release, before the content was recorded, and with another Go.
+		"2026-11-22T14:00:00Z\t3333333\ttest-all\tunit tests\tok\t1\tv1.37.0\tdd",
+		"2026-11-22T14:00:00Z\t3333333\ttest-all\tunit tests\tok\t2\tv1.36.4\tbb",
+		"2026-11-22T14:00:00Z\t3333333\ttest-all\tunit tests\tok\t3",
+		"2026-11-22T14:00:00Z\t3333333\ttest-all\tunit tests\tok\t4\tv1.37.0\t-",
 		"cut off",
 	}, "\n")+"\n")
+	parts := filepath.Join(t.TempDir(), "parts")
+	if err := os.WriteFile(parts, []byte("unit tests\tv1.37.0\tbb\nlint\tv1.37.0\tcc\nthe console\tv1.37.0\tee\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if p.Parts, err = ReadParts(parts); err != nil {
+		t.Fatal(err)
+	}
 	junit := func(title string) string {
 		return fmt.Sprintf("<testsuites><testsuite name=%q></testsuite></testsuites>", title)
 	}
@@ -270,7 +283,7 @@ func TestABundleHasTheResultsOfTests(t *testing.T) {
 	p.write("_output/v1.36.4/conformance/partitioned/junit.xml", partitioned)
 	p.write("_output/v1.37.0/conformance/partitioned/logs/junit.xml", partitioned)
 	want := map[string]string{
-		"results.tsv":                         "TIME\tCOMMIT\tPART\tRESULT\tSECONDS\n2026-11-22T10:00:00Z\t3333333\tunit tests\tok\t40\n2026-11-22T11:00:00Z\t3333333\tlint\tok\t21\n",
+		"results.tsv":                         "TIME\tCOMMIT\tPART\tRESULT\tSECONDS\tRELEASE\tCONTENT\n2026-11-22T10:00:00Z\t3333333\tunit tests\tok\t40\tv1.37.0\tbb\n2026-11-22T11:00:00Z\t3333333\tlint\tok\t21\tv1.37.0\tcc\n",
 		"v1.37.0-conformance-partitioned.xml": partitioned,
 		"v1.37.0-node-compare-unpatched.xml":  unpatched,
 	}

@@ -32,8 +32,6 @@ const (
 	testsDir = "tests"
 	// resultsFile is a table of the parts of make test-all, separated by tabs.
 	resultsFile = "results.tsv"
-	// allTests is the target whose parts a version must have passed.
-	allTests = "test-all"
 )
 
 // withJUnit are the targets that keep a JUnit file for each of their clusters.
@@ -52,9 +50,9 @@ func (o Options) tests(dir string, releases []string, versions map[string]string
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if passed := passedParts(string(data)); len(passed) > 0 {
+	if passed := o.passedParts(string(data)); len(passed) > 0 {
 		written++
-		text := "TIME\tCOMMIT\tPART\tRESULT\tSECONDS\n" + strings.Join(passed, "\n") + "\n"
+		text := "TIME\tCOMMIT\tPART\tRESULT\tSECONDS\tRELEASE\tCONTENT\n" + strings.Join(passed, "\n") + "\n"
 		if err := os.WriteFile(filepath.Join(to, resultsFile), []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -103,20 +101,48 @@ func isOf(data []byte, version string) bool {
 	return slices.Contains(strings.FieldsFunc(file.Suites[0].Name, func(r rune) bool { return r == ' ' || r == ',' }), version)
 }
 
-// passedParts returns, for each part of make test-all, the last line of scripts/test.sh that says that
-// it has passed, in the order of time.
-func passedParts(results string) []string {
+// passedParts returns, for each part of Parts, the last line of scripts/test.sh that says that it has
+// passed for this content, in the order of time. Lines of other contents, such as those of a part of which
+// only some tests ran, say nothing of this version.
+func (o Options) passedParts(results string) []string {
 	var passed []string
 	seen := map[string]bool{}
 	lines := strings.Split(strings.TrimSpace(results), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {
-		fields := strings.Split(lines[i], "\t") // time, commit, target, part, result, seconds
-		if len(fields) != 6 || fields[2] != allTests || fields[4] != "ok" || seen[fields[3]] {
+		fields := strings.Split(lines[i], "\t") // time, commit, target, part, result, seconds, release, content
+		if len(fields) != 8 || fields[4] != "ok" || seen[fields[3]] {
 			continue
 		}
-		seen[fields[3]] = true
+		part := Part{Name: fields[3], Release: fields[6], Content: fields[7]}
+		if !slices.Contains(o.Parts, part) {
+			continue
+		}
+		seen[part.Name] = true
 		passed = append(passed, strings.Join(append(fields[:2], fields[3:]...), "\t"))
 	}
 	slices.Reverse(passed)
 	return passed
+}
+
+// Part is a part of make test-all that a version must have passed.
+type Part struct {
+	// Name is that of the part, Release the one that it runs, and Content the hash of what it depends on.
+	Name, Release, Content string
+}
+
+// ReadParts reads a table of parts, as CONTENTS=1 has scripts/test.sh print it.
+func ReadParts(file string) ([]Part, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var parts []Part
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("%s: the line %q is not PART, RELEASE and CONTENT", file, line)
+		}
+		parts = append(parts, Part{Name: fields[0], Release: fields[1], Content: fields[2]})
+	}
+	return parts, nil
 }
