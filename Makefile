@@ -126,11 +126,12 @@ reproducible: build ## Build kubelet and kube-apiserver again elsewhere, and com
 plugin: packages $(PLUGIN) ## Build the kubectl plugin, _output/bin/kubectl-partition
 
 # PLATFORMS are those of the images. KEY signs their checksums, and BASE replaces the Debian
-# packages below kube-proxy and hyperkube.
+# packages below kube-proxy and hyperkube. MIRROR are archives of these to try before the host's.
 PLATFORMS ?= linux/amd64 linux/arm64
+IMAGE_FLAGS = $(if $(BASE),--base="$(BASE)") $(if $(SOURCE),--source="$(SOURCE)") $(MIRROR:%=--mirror="%")
 .PHONY: images
 images: packages $(CARRY) $(IMAGES) ## Write images, packages, SBOMs and checksums into _output/RELEASE/images
-	scripts/images.sh $(RELEASE) "$(PLATFORMS)" $(if $(KEY),--key="$(KEY)") $(if $(BASE),--base="$(BASE)") $(if $(SOURCE),--source="$(SOURCE)")
+	scripts/images.sh $(RELEASE) "$(PLATFORMS)" $(if $(KEY),--key="$(KEY)") $(IMAGE_FLAGS)
 
 .PHONY: push
 push: $(IMAGES) ## Check the sums of these images, and push them to REGISTRY=registry.example.com/path
@@ -139,13 +140,13 @@ push: $(IMAGES) ## Check the sums of these images, and push them to REGISTRY=reg
 
 # MINOR is a minor version. What make images takes, this takes too.
 .PHONY: update
-update: packages $(CARRY) ## Bring MINOR=v1.36 to upstream's newest patch release, commit that, and make images of it
-	scripts/update.sh "$(MINOR)"
+update: packages $(CARRY) $(IMAGES) ## Bring MINOR=v1.36 to upstream's newest patch release, commit that, and make images of it
+	scripts/update.sh "$(MINOR)" "$(PLATFORMS)" $(if $(KEY),--key="$(KEY)") $(IMAGE_FLAGS)
 
 # VERSION is the version of this project, and RELEASES are the releases that it is for.
 .PHONY: release
 release: packages $(CARRY) $(IMAGES) ## Write a version of this project, VERSION=v0.1.0, into _output/release
-	scripts/release.sh "$(VERSION)" "$(RELEASES)" $(lastword $(KNOWN)) $(OLDEST) "$(PLATFORMS)" "$(KEY)" $(if $(BASE),--base="$(BASE)") $(if $(SOURCE),--source="$(SOURCE)")
+	scripts/release.sh "$(VERSION)" "$(RELEASES)" $(lastword $(KNOWN)) $(OLDEST) "$(PLATFORMS)" "$(KEY)" $(IMAGE_FLAGS)
 
 .PHONY: tools
 tools: packages ## Build etcd, containerd, runc and the CNI plugins

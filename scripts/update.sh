@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Bring a minor version to the newest patch release that upstream has, commit that, and make images of
 # it. These are the steps of docs/user/support.md, for somebody who waits for the fix of a CVE: so the
-# time of each is printed. What is given to make, such as KEY, is also given to make images.
+# time of each is printed. What is given to make, such as KEY, is also given to make images. Further arguments
+# go to images build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 minor=$1
+platforms=$2
+shift 2
 
 fail() {
   echo "make update: $*" >&2
@@ -32,6 +35,15 @@ step() {
 
 # Of the exit codes, 1 says that there is something newer.
 outdated() { _output/bin/carry outdated >"$work/outdated" || (($? == 1)); }
+
+# needs sees that packages, bases and key of images can be had.
+needs() {
+  local platform arguments=(--check --verify --release "$new" "$@")
+  for platform in $platforms; do
+    arguments+=(--bin "$platform=_output/$new/bin")
+  done
+  scripts/install-packages.sh images && _output/bin/images build "${arguments[@]}" "_output/$new/images"
+}
 
 rebase() { _output/bin/carry rebase "$new" --no-build 2>&1 | tee "$work/rebase" >&2; }
 
@@ -61,6 +73,7 @@ if [[ $new == "$old" ]]; then
   echo "make update: $old is the newest release of $minor that can be had, and there is nothing to do; make images RELEASE=$old makes images" >&2
   exit
 fi
+step "what images need" needs "$@"
 step "carry rebase $new" rebase
 step "$old replaced" replace
 step "make lint-series" make --no-print-directory lint-series

@@ -165,7 +165,7 @@ was changed since, or built from changes that were not committed, is refused. --
 	flags.BoolVar(&check, "check", false, "write nothing, and need no binaries: see that bases, key and emulators can be had; --release says which images there are")
 	flags.StringVar(&lock, "lock", "", "lock file of Debian packages; by default the one in this program")
 	flags.StringVar(&options.Store.Dir, "cache", defaultCache(), "directory that keeps Debian packages")
-	flags.StringVar(&options.Store.Mirror, "mirror", "", "URI of a Debian archive; by default those of the host's apt")
+	flags.StringArrayVar(&options.Store.Mirrors, "mirror", nil, "URI of a Debian archive to try before those of the host's apt; packages of the lock file may be in several")
 	_ = cmd.MarkFlagRequired("bin")
 	return cmd
 }

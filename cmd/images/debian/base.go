@@ -40,8 +40,9 @@ import (
 type Store struct {
 	// Dir is where they are kept.
 	Dir string
-	// Mirror is the URI of an archive to fetch from; empty means those of the host's apt.
-	Mirror string
+	// Mirrors are URIs of archives to fetch from, in this order, before those of the host's apt. Each
+	// package may be in another one: Debian's security updates have an archive of their own.
+	Mirrors []string
 	// found are those of the host's apt, once they are known.
 	found []string
 }
@@ -55,7 +56,7 @@ func (s *Store) Fetch(ctx context.Context, p Package) (string, error) {
 	if sum, err := digest.File(file); err == nil && sum == p.SHA256 {
 		return file, nil
 	}
-	mirrors, err := s.mirrors(ctx)
+	archives, err := s.archives(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -73,8 +74,8 @@ func (s *Store) Fetch(ctx context.Context, p Package) (string, error) {
 	}
 	temporary := filepath.Join(directory, filepath.Base(file))
 	var failures []string
-	for _, mirror := range mirrors {
-		uri := strings.TrimSuffix(mirror, "/") + "/" + p.Path
+	for _, archive := range archives {
+		uri := strings.TrimSuffix(archive, "/") + "/" + p.Path
 		_, err := run(ctx, helper, "download-file", uri, temporary, "SHA256:"+p.SHA256)
 		if err == nil {
 			return file, os.Rename(temporary, file)
@@ -88,16 +89,14 @@ func (s *Store) Fetch(ctx context.Context, p Package) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("package %s %s cannot be had (%s); images lock pins the versions that there are now, and --mirror names an archive that keeps older ones", p.Name, p.Version, strings.Join(failures, "; "))
+	return "", fmt.Errorf("package %s %s cannot be had (%s); images lock pins the versions that there are now, and --mirror names archives that keep older ones", p.Name, p.Version, strings.Join(failures, "; "))
 }
 
-func (s *Store) mirrors(ctx context.Context) ([]string, error) {
-	if s.Mirror != "" {
-		return []string{s.Mirror}, nil
-	}
+// archives returns the URIs of all archives. A host that has none can do with mirrors.
+func (s *Store) archives(ctx context.Context) ([]string, error) {
 	if s.found == nil {
 		repositories, err := repositories(ctx)
-		if err != nil {
+		if err != nil && len(s.Mirrors) == 0 {
 			return nil, err
 		}
 		for _, r := range repositories {
@@ -106,7 +105,7 @@ func (s *Store) mirrors(ctx context.Context) ([]string, error) {
 		slices.Sort(s.found)
 		s.found = slices.Compact(s.found)
 	}
-	return s.found, nil
+	return slices.Concat(s.Mirrors, s.found), nil
 }
 
 // Fetch fetches the packages of a base, and returns their files in the packages' order.

@@ -39,6 +39,11 @@ import (
 
 var date = time.Date(2026, 8, 26, 10, 44, 20, 0, time.UTC)
 
+func TestMain(m *testing.M) {
+	os.Setenv("APT_CONFIG", "testdata/apt.conf")
+	os.Exit(m.Run())
+}
+
 // pin writes a package into a store, and returns what a lock file says of it.
 func pin(t *testing.T, store *Store, name string, files *rootfs.Tree) Package {
 	t.Helper()
@@ -114,7 +119,7 @@ func content(t *testing.T, tree *rootfs.Tree, name string) string {
 }
 
 func TestABaseThatCannotBeAssembledIsRefusedByName(t *testing.T) {
-	store := &Store{Dir: t.TempDir(), Mirror: "copy:///nowhere"}
+	store := &Store{Dir: t.TempDir(), Mirrors: []string{"copy:///nowhere"}}
 	tool := rootfs.New()
 	tool.File("usr/bin/tool", 0o755, []byte("tool"))
 	dynamic := rootfs.New()
@@ -153,7 +158,7 @@ func TestABaseThatCannotBeAssembledIsRefusedByName(t *testing.T) {
 // TestAPackageFromAnArchiveIsKept fetches with apt, from a directory.
 func TestAPackageFromAnArchiveIsKept(t *testing.T) {
 	archive := t.TempDir()
-	store := &Store{Dir: t.TempDir(), Mirror: "copy://" + archive}
+	store := &Store{Dir: t.TempDir(), Mirrors: []string{"copy://" + archive}}
 	tree := rootfs.New()
 	tree.File("usr/bin/tool", 0o755, []byte("tool"))
 	p := pin(t, store, "tool", tree)
@@ -169,7 +174,7 @@ func TestAPackageFromAnArchiveIsKept(t *testing.T) {
 	var builds sync.WaitGroup
 	for i := range errs {
 		builds.Go(func() {
-			_, errs[i] = (&Store{Dir: store.Dir, Mirror: store.Mirror}).Fetch(context.Background(), p)
+			_, errs[i] = (&Store{Dir: store.Dir, Mirrors: store.Mirrors}).Fetch(context.Background(), p)
 		})
 	}
 	builds.Wait()
@@ -184,6 +189,32 @@ func TestAPackageFromAnArchiveIsKept(t *testing.T) {
 	}
 	if got, err := store.Fetch(context.Background(), p); err != nil || got != kept {
 		t.Errorf("a package that was fetched before gives %q and error %v, want %q", got, err, kept)
+	}
+}
+
+// A lock file has packages of Debian's archive, and of that of its security updates.
+func TestPackagesOfSeveralArchivesAreFetched(t *testing.T) {
+	store := &Store{Dir: t.TempDir()}
+	var packages []Package
+	for _, name := range []string{"tool", "updated"} {
+		files, archive := rootfs.New(), t.TempDir()
+		files.File("usr/bin/"+name, 0o755, []byte("tool"))
+		p := pin(t, store, name, files)
+		if err := os.MkdirAll(filepath.Join(archive, "pool", "main"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(store.Dir, p.SHA256+".deb"), filepath.Join(archive, p.Path)); err != nil {
+			t.Fatal(err)
+		}
+		packages, store.Mirrors = append(packages, p), append(store.Mirrors, "copy://"+archive)
+	}
+	lock := &Lock{Bases: map[string]*Base{"base": {Packages: map[string][]Package{"linux/amd64": packages}}}}
+	one := &Store{Dir: t.TempDir(), Mirrors: store.Mirrors[:1]}
+	if _, err := lock.Fetch(t.Context(), one, "base", "linux/amd64"); err == nil || !strings.Contains(err.Error(), "package updated 1.0-1 cannot be had") {
+		t.Errorf("of one archive: got error %v, want one that names the package of the other", err)
+	}
+	if files, err := lock.Fetch(t.Context(), store, "base", "linux/amd64"); err != nil || len(files) != 2 {
+		t.Errorf("of both archives: got %v and error %v, want two files", files, err)
 	}
 }
 

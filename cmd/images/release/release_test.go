@@ -66,7 +66,7 @@ var kubernetes = []string{"kube-apiserver", "kube-controller-manager", "kube-log
 // options are those of a release whose bases are one small package.
 func options(t *testing.T) Options {
 	t.Helper()
-	store := &debian.Store{Dir: t.TempDir(), Mirror: "copy:///nowhere"}
+	store := &debian.Store{Dir: t.TempDir(), Mirrors: []string{"copy:///nowhere"}}
 	lock := &debian.Lock{Suite: "bookworm", Bases: map[string]*debian.Base{}}
 	for _, name := range []string{"hyperkube", "kube-proxy"} {
 		packages := map[string][]debian.Package{}
@@ -113,6 +113,7 @@ func full(t *testing.T) Options {
 }
 
 func TestMain(m *testing.M) {
+	os.Setenv("APT_CONFIG", "../debian/testdata/apt.conf")
 	code := m.Run()
 	if shared.options.Dir != "" {
 		os.RemoveAll(filepath.Dir(shared.options.Dir))
@@ -622,7 +623,7 @@ func TestCheckNeedsNoBinaries(t *testing.T) {
 		t.Errorf("got error %v, want one that says that it is no OCI layout", err)
 	}
 	o.Bases, o.Images, o.Lock = nil, Images("v1.37.0"), options(t).Lock
-	o.Store = &debian.Store{Dir: t.TempDir(), Mirror: "copy:///nowhere"}
+	o.Store = &debian.Store{Dir: t.TempDir(), Mirrors: []string{"copy:///nowhere"}}
 	if err := Check(t.Context(), o); err == nil || !strings.Contains(err.Error(), "package tool 1:1.0+a-1 cannot be had") {
 		t.Errorf("got error %v, want one that names the package that cannot be had", err)
 	}
