@@ -392,7 +392,12 @@ func TestASignedReleaseVerifiesAndAChangedOneDoesNot(t *testing.T) {
 	for _, test := range []struct {
 		name            string
 		private, public any
-	}{{"ECDSA", ecdsaKey, &ecdsaKey.PublicKey}, {"Ed25519", edKey, edPublic}} {
+		// openssl is the command that docs/user/images.md has.
+		openssl string
+	}{
+		{"ECDSA", ecdsaKey, &ecdsaKey.PublicKey, `openssl dgst -sha256 -verify "$KEY" -signature <(base64 --decode SHA256SUMS.sig) SHA256SUMS`},
+		{"Ed25519", edKey, edPublic, `openssl pkeyutl -verify -rawin -pubin -inkey "$KEY" -sigfile <(base64 --decode SHA256SUMS.sig) -in SHA256SUMS`},
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			privateFile, publicFile := keys(t, test.private, test.public)
 			o := native(t)
@@ -411,6 +416,13 @@ func TestASignedReleaseVerifiesAndAChangedOneDoesNot(t *testing.T) {
 			}
 			if want := "/usr/local/bin/kube-scheduler"; !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "Kubernetes "+gobinary.Version) || !strings.Contains(out.String(), "signed with the key") {
 				t.Errorf("it says %s, want lines with %s and its version", out.String(), want)
+			}
+			if _, err := exec.LookPath("openssl"); err == nil {
+				cmd := exec.CommandContext(t.Context(), "bash", "-c", test.openssl)
+				cmd.Dir, cmd.Env = o.Dir, append(os.Environ(), "KEY="+publicFile)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%s: %v: %s", test.openssl, err, out)
+				}
 			}
 			file, err := os.OpenFile(filepath.Join(o.Dir, sumsFile), os.O_APPEND|os.O_WRONLY, 0)
 			if err != nil {
