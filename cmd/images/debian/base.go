@@ -135,9 +135,9 @@ func (l *Lock) Assemble(ctx context.Context, store *Store, name, platform string
 		return nil, nil, err
 	}
 	base, tree := l.Bases[name], rootfs.New()
-	packages := base.Packages[platform]
+	packages := slices.Clone(base.Packages[platform])
 	for i, p := range packages {
-		if err := unpack(ctx, tree, p.Name, files[i]); err != nil {
+		if packages[i].Source, err = unpack(ctx, tree, p.Name, files[i]); err != nil {
 			return nil, nil, fmt.Errorf("base %s, %s: package %s %s: %w", name, platform, p.Name, p.Version, err)
 		}
 	}
@@ -173,13 +173,24 @@ func leftOut(name string) bool {
 	return false
 }
 
-// unpack adds the files of a package to a tree, and what image scanners look for.
-func unpack(ctx context.Context, tree *rootfs.Tree, name, file string) error {
+// unpack adds the files of a package to a tree, and what image scanners look for. It returns the package's
+// source.
+func unpack(ctx context.Context, tree *rootfs.Tree, name, file string) (source string, err error) {
 	control, err := run(ctx, "dpkg-deb", "--field", file)
 	if err != nil {
-		return err
+		return "", err
 	}
 	tree.File("var/lib/dpkg/status.d/"+name, 0o644, []byte(control))
+	for line := range strings.Lines(control) {
+		if value, ok := strings.CutPrefix(line, "Source: "); ok {
+			source = strings.TrimSpace(value)
+		}
+	}
+	return source, extract(ctx, tree, file)
+}
+
+// extract adds the files of a package to a tree.
+func extract(ctx context.Context, tree *rootfs.Tree, file string) error {
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", file)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs

@@ -33,6 +33,7 @@ import (
 	"testing"
 	"time"
 
+	"workload.openshift.io/kubernetes/cmd/images/internal/digest"
 	"workload.openshift.io/kubernetes/cmd/images/internal/gobinary"
 	"workload.openshift.io/kubernetes/cmd/images/rootfs"
 )
@@ -189,6 +190,35 @@ func TestAPackageFromAnArchiveIsKept(t *testing.T) {
 	}
 	if got, err := store.Fetch(context.Background(), p); err != nil || got != kept {
 		t.Errorf("a package that was fetched before gives %q and error %v, want %q", got, err, kept)
+	}
+}
+
+// TestTheSourceOfAPackageIsKnown has dpkg-deb write one, since ours have no source.
+func TestTheSourceOfAPackageIsKnown(t *testing.T) {
+	store, from := &Store{Dir: t.TempDir()}, t.TempDir()
+	const control = "Package: libtool\nSource: tool (1.0-1)\nVersion: 1.0-1+b1\nArchitecture: amd64\nMaintainer: a <a@example.com>\nDescription: a library\n"
+	if err := os.Mkdir(filepath.Join(from, "DEBIAN"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gobinary.Write(t, filepath.Join(from, "DEBIAN", "control"), []byte(control))
+	file := filepath.Join(t.TempDir(), "libtool.deb")
+	if _, err := run(t.Context(), "dpkg-deb", "--root-owner-group", "--build", from, file); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := digest.File(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file, filepath.Join(store.Dir, sum+".deb")); err != nil {
+		t.Fatal(err)
+	}
+	lock := &Lock{Bases: map[string]*Base{"base": {Packages: map[string][]Package{"linux/amd64": {{Name: "libtool", Version: "1.0-1+b1", SHA256: sum}}}}}}
+	_, packages, err := lock.Assemble(t.Context(), store, "base", "linux/amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(packages) != 1 || packages[0].Source != "tool (1.0-1)" {
+		t.Errorf("the base has %+v, want a package of the source tool (1.0-1)", packages)
 	}
 }
 

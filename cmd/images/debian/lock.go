@@ -65,6 +65,9 @@ type Package struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
+	// Source is the source package, and its version if that is another, such as "bash (5.2.15-2)" of
+	// bash 5.2.15-2+b13. Empty means that both are the package's. Assemble reads it from the package.
+	Source string `json:"-"`
 }
 
 //go:embed lock.json

@@ -336,7 +336,7 @@ func TestBillsOfMaterialsNameProgramsModulesAndPackages(t *testing.T) {
 			t.Errorf("component %s has no version", component.BOMRef)
 		}
 	}
-	for _, want := range []string{"program/kube-proxy", "program/kube-log-runner", "pkg:golang/example.com/program@v1.37.0%2Bwp.1234567", "pkg:deb/debian/tool@1%3A1.0%2Ba-1?arch=arm64&distro=bookworm"} {
+	for _, want := range []string{"program/kube-proxy", "program/kube-log-runner", "pkg:golang/example.com/program@v1.37.0%2Bwp.1234567", "os/debian@12", "pkg:deb/debian/tool@1%3A1.0%2Ba-1?arch=arm64&distro=debian-12"} {
 		if !slices.Contains(refs, want) {
 			t.Errorf("the bill of materials has %v, want %s", refs, want)
 		}

@@ -75,6 +75,9 @@ func Write(to io.Writer, image Image) error {
 			add(binary.BOMRef, cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl})
 		}
 	}
+	if number := numbers[image.Suite]; number != "" && len(image.Packages) > 0 {
+		add(self.BOMRef, cdx.Component{BOMRef: "os/debian@" + number, Type: cdx.ComponentTypeOS, Name: "debian", Version: number})
+	}
 	for _, p := range image.Packages {
 		purl := DebianURL(image.Suite, p)
 		add(self.BOMRef, cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: p.Name, Version: p.Version, PackageURL: purl, Hashes: hashes(p.SHA256)})
@@ -129,9 +132,21 @@ func identify(module *debug.Module, version, release string) (path, ofModule str
 	return path, ofModule
 }
 
-// DebianURL is the package URL of a Debian package of a release, such as bookworm.
+// numbers are those of Debian's releases, by their names: scanners know releases by numbers.
+var numbers = map[string]string{"bookworm": "12", "trixie": "13"}
+
+// DebianURL is the package URL of a Debian package of a release, such as bookworm. Advisories are of source
+// packages, so it names that if it is another.
 func DebianURL(suite string, p debian.Package) string {
-	return fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s", p.Name, url.QueryEscape(p.Version), p.Architecture, suite)
+	distro := suite
+	if number := numbers[suite]; number != "" {
+		distro = "debian-" + number
+	}
+	purl := fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s", p.Name, url.QueryEscape(p.Version), p.Architecture, distro)
+	if p.Source != "" {
+		purl += "&upstream=" + url.QueryEscape(strings.TrimSuffix(strings.Replace(p.Source, " (", "@", 1), ")"))
+	}
+	return purl
 }
 
 func hashes(sha256 string) *[]cdx.Hash {

@@ -25,6 +25,7 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
+	"workload.openshift.io/kubernetes/cmd/images/debian"
 	"workload.openshift.io/kubernetes/cmd/images/program"
 )
 
@@ -85,5 +86,23 @@ build	-trimpath=true
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the components are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestADebianPackageNamesItsReleaseAndItsSource(t *testing.T) {
+	for _, test := range []struct {
+		name, suite, want string
+		p                 debian.Package
+	}{
+		{"its source has its name", "bookworm", "pkg:deb/debian/iptables@1.8.9-2?arch=amd64&distro=debian-12", debian.Package{Name: "iptables", Version: "1.8.9-2", Architecture: "amd64"}},
+		{"its source has another name", "bookworm", "pkg:deb/debian/libacl1@2.3.1-3?arch=arm64&distro=debian-12&upstream=acl", debian.Package{Name: "libacl1", Version: "2.3.1-3", Architecture: "arm64", Source: "acl"}},
+		{"its source has another version", "trixie", "pkg:deb/debian/bash@5.2.15-2%2Bb13?arch=amd64&distro=debian-13&upstream=bash%405.2.15-2", debian.Package{Name: "bash", Version: "5.2.15-2+b13", Architecture: "amd64", Source: "bash (5.2.15-2)"}},
+		{"its release has no number yet", "sid", "pkg:deb/debian/iptables@1.8.9-2?arch=amd64&distro=sid", debian.Package{Name: "iptables", Version: "1.8.9-2", Architecture: "amd64"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := DebianURL(test.suite, test.p); got != test.want {
+				t.Errorf("it is %s, want %s", got, test.want)
+			}
+		})
 	}
 }
