@@ -7,8 +7,8 @@ SHELL := /usr/bin/env bash -o errexit -o nounset -o pipefail
 export PATH := $(CURDIR)/_output/go/bin:$(PATH)
 # It fetches a newer Go if a go.mod demands one, unless FORCE_HOST_GO forbids it. Images with Go, and Debian's own,
 # would refuse.
-ifeq ($(FORCE_HOST_GO),)
-export GOTOOLCHAIN := $(or $(filter-out local,$(GOTOOLCHAIN)),auto)
+ifndef FORCE_HOST_GO
+export GOTOOLCHAIN := $(or $(filter-out local,$(value GOTOOLCHAIN)),auto)
 endif
 .NOTPARALLEL:
 
