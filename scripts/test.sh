@@ -48,20 +48,30 @@ stamp() {
   echo "$passed/$content-$release/${words//[^[:alnum:].]/-}"
 }
 
-# why_no_stamp says why what passes now would not be what the content names: trees and Go are not of it.
+# why_no_stamp ARGUMENTS says why what passes now would not be what the content names: trees and Go are not of it. It
+# looks at the trees of the release and of those that the arguments name. Those of others may be in the middle of a
+# verification, and have been looked at before all parts.
 why_no_stamp() {
-  local tree
+  local each tree
   if [[ -n ${FORCE_HOST_GO:-} ]]; then
     echo "FORCE_HOST_GO has this host's Go compile, and not the one that upstream released with"
     return
   fi
-  for tree in _output/*/kubernetes; do
-    if [[ -e $tree/.git && -n $(git -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
+  for each in $(basename --multiple build/releases/*); do
+    tree=_output/$each/kubernetes
+    if [[ " $release ${*//=/ } " == *" $each "* && -e $tree/.git && -n $(git -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
       echo "$tree has changes that are not committed"
       return
     fi
   done
 }
+
+at_start=
+if [[ -z ${MISSING:-}${CONTENTS:-} ]]; then
+  # The releases are words.
+  # shellcheck disable=SC2046
+  at_start=$(why_no_stamp $(basename --multiple build/releases/*))
+fi
 
 # why_other_go does so after a part: carry takes the installed Go if it cannot fetch upstream's, and writes that down.
 why_other_go() {
@@ -120,7 +130,7 @@ part() {
     printf '%-44s not run\n' "$name" >>"$work/summary"
     return
   fi
-  forgotten=$(why_no_stamp)
+  forgotten=${at_start:-$(why_no_stamp "$@")}
   echo "=== $name${beside:+, beside}" >&2
   local command=(make --no-print-directory "RELEASE=$release" "$@" ${FORCE:+FRESH=1}) passes=true
   under_way=$name begun=$SECONDS
@@ -144,7 +154,7 @@ part() {
     return
   fi
   echo "=== $name ok after $took s" >&2
-  forgotten=${forgotten:-$(why_no_stamp)}
+  forgotten=${forgotten:-$(why_no_stamp "$@")}
   forgotten=${forgotten:-$(why_other_go)}
   if [[ $(stamp "$@") != "$stamp" ]]; then
     forgotten="the work tree has changed meanwhile"
@@ -352,9 +362,8 @@ if [[ -n ${MISSING:-}${CONTENTS:-} ]]; then
   exit
 fi
 
-forgotten=$(why_no_stamp)
-if [[ -n $forgotten ]]; then
-  echo "make $target: $forgotten, so what passes is not remembered" >&2
+if [[ -n $at_start ]]; then
+  echo "make $target: $at_start, so what passes is not remembered" >&2
 fi
 work=$(mktemp -d)
 trap finish EXIT
