@@ -92,7 +92,9 @@ var nodeVMs = []nodeVM{
 	{"-one-thread", vm.Topology{Sockets: 2, Cores: 4, Threads: 1}, ofTopologyManager},
 }
 
-func ofTopologyManager(spec specs.Spec) bool { return strings.Contains(spec.Name, "] Topology Manager [") }
+func ofTopologyManager(spec specs.Spec) bool {
+	return strings.Contains(spec.Name, "] Topology Manager [")
+}
 
 // nodeImages are the repositories of the images that the specs use.
 var nodeImages = []string{"pause", "e2e-test-images/busybox", "e2e-test-images/agnhost"}
