@@ -17,6 +17,7 @@ limitations under the License.
 package managed
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -91,9 +92,10 @@ func allocatedCPU(rootDirectory string) (map[types.UID]int64, error) {
 	if err := manager.GetCheckpoint(name, &checkpoint); err != nil {
 		return nil, err
 	}
-	info, err := checkpoint.GetPodResourceCheckpointInfo()
-	if err != nil {
-		return nil, err
+	// From v1.38 on, upstream writes its pods beside this. At the first start after an upgrade it is as before.
+	var info state.PodResourceCheckpointInfo
+	if err := json.Unmarshal([]byte(checkpoint.Data), &info); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	millicores := map[types.UID]int64{}
 	for uid, pod := range info.Entries {

@@ -17,6 +17,7 @@ limitations under the License.
 package managed
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/pkg/kubelet/allocation/state"
 	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
+	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager/checksum"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
@@ -47,10 +49,11 @@ func synced(t *testing.T, directories []string, cpu map[types.UID]string) (rootD
 		resources := v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(quantity)}}
 		entries[uid] = state.PodResourceInfo{ContainerResources: map[string]v1.ResourceRequirements{"c": resources, "d": resources}}
 	}
-	checkpoint, err := state.NewCheckpoint(&state.PodResourceCheckpointInfo{Entries: entries})
+	data, err := json.Marshal(state.PodResourceCheckpointInfo{Entries: entries})
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkpoint := &state.Checkpoint{Data: string(data), Checksum: checksum.New(string(data))}
 	manager, err := checkpointmanager.NewCheckpointManager(rootDirectory)
 	if err != nil {
 		t.Fatal(err)
