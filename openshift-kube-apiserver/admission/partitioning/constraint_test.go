@@ -35,6 +35,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/constraint"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 	"workload.openshift.io/partition/partitiontest"
@@ -207,7 +208,7 @@ func TestCoresOfALimitRangeAreAskedForByNobody(t *testing.T) {
 				if !apiequality.Semantic.DeepEqual(got, want) || pod.Annotations[partition.ResourcesAnnotation("c")] != test.value {
 					t.Errorf("got %v with %v, want %v with %s", got, pod.Annotations, want, test.value)
 				}
-				if err := limitranger.PodValidateLimitFunc(object, pod); (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+				if err := constraint.ValidateLimits(object, pod); (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 					t.Errorf("upstream says %v, want %q", err, test.refused)
 				}
 			})

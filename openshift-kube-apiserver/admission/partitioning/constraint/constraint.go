@@ -283,7 +283,7 @@ func (d Constraints) Refusal(partitioned, ordinary *core.Pod) string {
 		return err
 	}
 	for _, limitRange := range d.limitRanges {
-		if err := refusal(func(pod *core.Pod) error { return limitranger.PodValidateLimitFunc(limitRange, pod) }); err != nil {
+		if err := refusal(func(pod *core.Pod) error { return ValidateLimits(limitRange, pod) }); err != nil {
 			return fmt.Sprintf("LimitRange %q: %v", limitRange.Name, err)
 		}
 	}
@@ -334,4 +334,22 @@ func (d Constraints) SetDefaults(pod *core.Pod) error {
 	}
 	d.DropDefaultCores(pod, nil)
 	return nil
+}
+
+// ValidateLimits says why LimitRanger would refuse a new pod; nil if it would not.
+func ValidateLimits(limitRange *v1.LimitRange, pod *core.Pod) error {
+	return callValidate(limitranger.PodValidateLimitFunc, limitRange, pod)
+}
+
+// podValidateLimit is PodValidateLimitFunc (plugin/pkg/admission/limitranger/admission.go). From v1.38 on it takes
+// what the pod was before, to skip what has not changed; a new pod was nothing.
+type podValidateLimit interface {
+	func(*v1.LimitRange, *core.Pod) error | func(limitRange *v1.LimitRange, pod, before *core.Pod) error
+}
+
+func callValidate[F podValidateLimit](validate F, limitRange *v1.LimitRange, pod *core.Pod) error {
+	if validate, ok := any(validate).(func(*v1.LimitRange, *core.Pod) error); ok {
+		return validate(limitRange, pod)
+	}
+	return any(validate).(func(_ *v1.LimitRange, _, _ *core.Pod) error)(limitRange, pod, nil)
 }
