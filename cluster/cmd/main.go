@@ -53,7 +53,9 @@ func command() *cobra.Command {
 		Use:   "up",
 		Short: "Start the cluster with a sample workload and report what runs where",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return up(cmd.Context(), config) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return alone(func() error { return up(cmd.Context(), config) })
+		},
 	}
 	up.Flags().StringVar(&config.Bin, "bin", "", "directory of the Kubernetes binaries")
 	up.Flags().StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
@@ -69,7 +71,9 @@ func command() *cobra.Command {
 		Use:   "down",
 		Short: "Stop the cluster and remove every trace of it",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return host.New(host.Config{}).Down(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return alone(func() error { return host.New(host.Config{}).Down(cmd.Context()) })
+		},
 	})
 	root.AddCommand(restartCommand(), logsCommand(), vmCommand())
 	return root
@@ -135,9 +139,27 @@ func progress(start time.Time) func(string, ...any) {
 	}
 }
 
+// alone runs what starts or ends the cluster of this host, unless tests have one, or another such command runs. The
+// lock is on a directory, so that no file of it is left.
+func alone(run func() error) error {
+	if pid := host.Owner(host.Dir); pid != 0 {
+		return fmt.Errorf("process %d runs tests with a node of this host; wait for its end, or end it with: kill -INT %[1]d", pid)
+	}
+	dir, err := os.Open(filepath.Dir(host.Dir))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return errors.New("another command starts or ends the cluster of this host")
+	} else if err != nil {
+		return fmt.Errorf("lock on %s: %w", dir.Name(), err)
+	}
+	return run()
+}
+
 func up(ctx context.Context, config host.Config) error {
-	start := time.Now()
-	config.Progress = progress(start)
+	config.Progress = progress(time.Now())
 	for _, path := range []*string{&config.Bin, &config.Tools, &config.Tree} {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {
@@ -146,14 +168,25 @@ func up(ctx context.Context, config host.Config) error {
 		*path = absolute
 	}
 	cluster := host.New(config)
-	if err := cluster.Up(ctx); err != nil {
-		if ctx.Err() != nil {
-			// After an interrupt nobody wants the cluster. After a failure somebody may look at it.
-			return errors.Join(errors.New("interrupted"), cluster.Down(context.WithoutCancel(ctx)))
-		}
+	err := start(ctx, cluster)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		// After an interrupt nobody wants the cluster. After a failure somebody may look at it.
+		return errors.Join(errors.New("interrupted"), cluster.Down(context.WithoutCancel(ctx)))
+	case cluster.Exists():
 		return fmt.Errorf("%w\nmake down removes what was started", err)
 	}
-	config.Progress("node %s is Ready; starting the sample workload", host.NodeName)
+	return err
+}
+
+// start starts the cluster and its sample.
+func start(ctx context.Context, cluster *host.Cluster) error {
+	if err := cluster.Up(ctx); err != nil {
+		return err
+	}
+	cluster.Config.Progress("node %s is Ready; starting the sample workload", host.NodeName)
 	if err := startSample(ctx, cluster); err != nil {
 		return err
 	}

@@ -136,6 +136,8 @@ root = %[1]q
 state = %[2]q
 [grpc]
   address = %[3]q
+[plugins.'io.containerd.nri.v1.nri']
+  disable = true
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = %[4]q
 [plugins.'io.containerd.cri.v1.runtime']
@@ -173,6 +175,8 @@ mode: iptables
 conntrack:
   maxPerCore: 0
   min: 0
+  tcpEstablishedTimeout: 0s
+  tcpCloseWaitTimeout: 0s
 `, c.data("kube-proxy.kubeconfig"), c.Config.Node.Name, c.Config.Node.PodNet)
 	const audit = `apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -193,6 +197,9 @@ rules:
 	return files
 }
 
+// pinningCopy is beside the record.
+const pinningCopy = "pinning"
+
 // configureKubelet writes the kubelet's configuration and the pinning file.
 func (c *Cluster) configureKubelet() error {
 	if err := os.WriteFile(c.data("kubelet.yaml"), []byte(c.kubeletConfiguration()), 0o644); err != nil {
@@ -203,6 +210,10 @@ func (c *Cluster) configureKubelet() error {
 			return err
 		}
 		return nil
+	}
+	// The copy tells Down after a reboot whether the file is ours.
+	if err := os.WriteFile(c.data(pinningCopy), []byte(c.Config.Pinning), 0o600); err != nil {
+		return err
 	}
 	return os.WriteFile(partition.PinningFilePath, []byte(c.Config.Pinning), 0o600)
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,7 +98,11 @@ func (c *Cluster) down(ctx context.Context) error {
 		return err
 	}
 	if !r.WithoutNode {
-		if err := c.restoreHost(r); err != nil {
+		restore := c.restoreHost
+		if boot != r.Boot {
+			restore = c.restoreFiles
+		}
+		if err := restore(r); err != nil {
 			return err
 		}
 	}
@@ -278,15 +282,12 @@ func removeBridge(ctx context.Context, name string) error {
 // hostPortChains begin the names of the chains of the CNI plugin portmap.
 var hostPortChains = []string{"CNI-HOSTPORT-", "CNI-DN-"}
 
-// removeRules removes the rules of the kubelet, kube-proxy and the CNI plugin portmap, by how the
-// names of their chains begin.
+// removeRules removes the chains of the kubelet, kube-proxy and the CNI plugin portmap, by how their names
+// begin, and the rules of other chains that lead there. All others keep their counters.
 func removeRules(ctx context.Context, r record) error {
 	prefixes := []string{"KUBE-"}
 	if r.HostPorts {
 		prefixes = append(prefixes, hostPortChains...)
-	}
-	ours := func(rules []byte) bool {
-		return slices.ContainsFunc(prefixes, func(prefix string) bool { return bytes.Contains(rules, []byte(prefix)) })
 	}
 	// Where the host's iptables writes the older tables, that of a pod may have written the newer.
 	for _, family := range []string{"iptables", "ip6tables", "iptables-nft", "ip6tables-nft"} {
@@ -294,23 +295,59 @@ func removeRules(ctx context.Context, r record) error {
 		if errors.Is(err, exec.ErrNotFound) {
 			continue
 		}
+		if err != nil && strings.HasSuffix(family, "-nft") {
+			continue // The kernel lacks the newer tables.
+		}
 		if err != nil {
 			return fmt.Errorf("%s-save: %w", family, err)
 		}
-		if !ours(rules) {
+		removal := removalOf(string(rules), prefixes)
+		if removal == "" {
 			continue
 		}
-		var kept bytes.Buffer
-		for line := range bytes.Lines(rules) {
-			if !ours(line) {
-				kept.Write(line)
-			}
-		}
-		cmd := exec.CommandContext(ctx, family+"-restore")
-		cmd.Stdin = &kept
+		cmd := exec.CommandContext(ctx, family+"-restore", "--noflush")
+		cmd.Stdin = strings.NewReader(removal)
 		if output, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s-restore: %w: %s", family, err, output)
 		}
 	}
 	return nil
+}
+
+// target matches the chain to which a rule leads.
+var target = regexp.MustCompile(` -[jg] (\S+)`)
+
+// removalOf returns what iptables-restore --noflush must read to remove chains from the rules that iptables-save
+// prints; empty if there is none. A chain goes once no rule leads to it.
+func removalOf(rules string, prefixes []string) string {
+	ours := func(chain string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(chain, prefix) })
+	}
+	var removal, table strings.Builder
+	var chains []string
+	for line := range strings.Lines(rules) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "*"):
+			table.Reset()
+			chains = nil
+			fmt.Fprintln(&table, line)
+		case strings.HasPrefix(line, ":"):
+			if chain, _, _ := strings.Cut(line[1:], " "); ours(chain) {
+				chains = append(chains, chain)
+				fmt.Fprintf(&table, ":%s - [0:0]\n", chain) // This empties it.
+			}
+		case strings.HasPrefix(line, "-A "):
+			chain, _, _ := strings.Cut(strings.TrimPrefix(line, "-A "), " ")
+			if to := target.FindStringSubmatch(line); !ours(chain) && to != nil && ours(to[1]) {
+				fmt.Fprintln(&table, "-D "+strings.TrimPrefix(line, "-A "))
+			}
+		case line == "COMMIT" && len(chains) > 0:
+			for _, chain := range chains {
+				fmt.Fprintln(&table, "-X "+chain)
+			}
+			removal.WriteString(table.String() + "COMMIT\n")
+		}
+	}
+	return removal.String()
 }

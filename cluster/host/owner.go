@@ -20,4 +20,12 @@ func Abandoned(dir string) bool {
 	return err == nil && p.PID() == 0
 }
 
+// Owner returns the process that owns a directory, and runs; zero if there is none, or it is this one.
+func Owner(dir string) int {
+	if pid := owner(dir).PID(); pid != os.Getpid() {
+		return pid
+	}
+	return 0
+}
+
 func owner(dir string) *process { return newProcess(dir, "owner") }

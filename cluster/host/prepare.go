@@ -93,6 +93,11 @@ func (c *Cluster) foreign(ctx context.Context) error {
 			return err
 		}
 	}
+	if bridge := c.Config.Network.Bridge; c.ownBridge() {
+		if _, err := os.Stat(filepath.Join("/sys/class/net", bridge)); err == nil {
+			return fmt.Errorf("the host has an interface %s, which this command did not make, and the cluster needs the name", bridge)
+		}
+	}
 	ports := c.Config.Ports.fields()
 	if !c.Config.WithoutNode {
 		if err := c.foreignNode(); err != nil {

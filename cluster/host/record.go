@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/moby/sys/mountinfo"
 	"workload.openshift.io/kubernetes/cluster/atomicfile"
 	"workload.openshift.io/partition"
 )
@@ -36,7 +38,14 @@ var hostPaths = []string{
 var sharedPaths = []string{kubeletDir, "/var/lib/cni", "/run/containerd", "/run/containerd/runc", shimSockets, "/usr/libexec/kubernetes", "/opt/containerd", "/run/netns", "/run/runc", filepath.Dir(partition.PinningFilePath)}
 
 // sysctls are set by the kubelet, kube-proxy and the bridge plugin.
-var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet"}
+var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/conf/all/route_localnet", ipForward, "net/ipv4/conf/all/accept_redirects"}
+
+// ipForward is set by the CNI plugins. If it changes, the kernel sets all/accept_redirects and the forwarding of each
+// interface, so these are restored after it.
+const ipForward = "net/ipv4/ip_forward"
+
+// forwarding are those of the interfaces.
+const forwarding = "/proc/sys/net/ipv4/conf/*/forwarding"
 
 // record is what Up found on the host, so that Down can restore it.
 type record struct {
@@ -78,7 +87,11 @@ func (c *Cluster) rememberHost() error {
 			r.Absent = append(r.Absent, path)
 		}
 	}
-	for _, name := range sysctls {
+	names, err := restored()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		if value, err := os.ReadFile(filepath.Join("/proc/sys", name)); err == nil {
 			r.Sysctls[name] = strings.TrimSpace(string(value))
 		}
@@ -94,20 +107,102 @@ func (c *Cluster) writeRecord(r record) error {
 	return atomicfile.Write(c.data("host.json"), data, 0o644)
 }
 
+// restored returns the names of the sysctls that Down restores, in their order.
+func restored() ([]string, error) {
+	interfaces, err := filepath.Glob(forwarding)
+	names := slices.Clone(sysctls)
+	for _, path := range interfaces {
+		names = append(names, strings.TrimPrefix(path, "/proc/sys/"))
+	}
+	return names, err
+}
+
 // restoreHost undoes what a kubelet has changed on the host outside of the cluster's directories.
 func (c *Cluster) restoreHost(r record) error {
-	for name, value := range r.Sysctls {
+	names, err := restored()
+	if err != nil {
+		return err
+	}
+	forwarded := false
+	for _, name := range names {
+		value, recorded := r.Sysctls[name]
 		path := filepath.Join("/proc/sys", name)
-		if now, err := os.ReadFile(path); !slices.Contains(sysctls, name) || err != nil || strings.TrimSpace(string(now)) == value {
+		now, err := os.ReadFile(path)
+		if !recorded || err != nil || strings.TrimSpace(string(now)) == value {
 			continue
+		}
+		if ofInterface := strings.HasSuffix(name, "/forwarding"); ofInterface && !forwarded {
+			continue // It is somebody else's change.
 		}
 		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
 			return fmt.Errorf("sysctl %s: %w", name, err)
 		}
+		forwarded = forwarded || name == ipForward
 	}
 	if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	return c.removeFiles(r)
+}
+
+// restoreFiles is restoreHost after a reboot. What is in memory is as the boot has made it. Files stay if a node of
+// somebody else's has come since.
+func (c *Cluster) restoreFiles(r record) error {
+	other, err := otherNode()
+	if err != nil {
+		return err
+	}
+	if other != "" {
+		c.say("%s: another node has come since, so all that nodes share stays", other)
+		return nil
+	}
+	content, err := os.ReadFile(partition.PinningFilePath)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if written, wrote := os.ReadFile(c.data(pinningCopy)); err == nil && wrote == nil && bytes.Equal(content, written) {
+		if err := os.Remove(partition.PinningFilePath); err != nil {
+			return err
+		}
+	}
+	r.Absent = slices.DeleteFunc(slices.Clone(r.Absent), func(path string) bool { return strings.HasPrefix(path, "/run/") })
+	return c.removeFiles(r)
+}
+
+// otherNode says what of a node is on the host that no component of the cluster can have made in this boot; empty if
+// nothing is.
+func otherNode() (string, error) {
+	for _, name := range []string{"kubepods", "kubepods.slice"} {
+		groups, err := topCgroups(name)
+		if err != nil {
+			return "", err
+		}
+		if len(groups) > 0 {
+			return groups[0] + " exists", nil
+		}
+	}
+	entries, err := os.ReadDir(kubeletDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	for _, entry := range entries {
+		if path := filepath.Join(kubeletDir, entry.Name()); !slices.Contains(hostPaths, path) {
+			return path + " exists", nil
+		}
+	}
+	mounts, err := mountinfo.GetMounts(func(mount *mountinfo.Info) (skip, stop bool) {
+		return !slices.ContainsFunc(hostPaths, func(path string) bool {
+			return !strings.HasPrefix(path, "/run/") && strings.HasPrefix(mount.Mountpoint, path+"/")
+		}), false
+	})
+	if err != nil || len(mounts) == 0 {
+		return "", err
+	}
+	return mounts[0].Mountpoint + " is a mount", nil
+}
+
+// removeFiles removes what did not exist before Up.
+func (c *Cluster) removeFiles(r record) error {
 	if err := removeDeadSockets(shimSockets); err != nil {
 		return err
 	}
