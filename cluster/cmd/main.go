@@ -72,7 +72,7 @@ func command() *cobra.Command {
 		Short: "Stop the cluster and remove every trace of it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return alone(func() error { return host.New(host.Config{}).Down(cmd.Context()) })
+			return alone(func() error { return host.New(host.Config{Progress: progress(time.Now())}).Down(cmd.Context()) })
 		},
 	})
 	root.AddCommand(restartCommand(), logsCommand(), vmCommand())
