@@ -60,11 +60,16 @@ include $(wildcard operators/*.mk)
 ##@ A node
 
 .PHONY: up
-up: build $(PLUGIN) $(CLUSTER) ## Build Kubernetes and start a partitioned single-node cluster with a sample
+up: fit build $(PLUGIN) $(CLUSTER) ## Build Kubernetes and start a partitioned single-node cluster with a sample
 	$(CLUSTER) up --bin $(BIN) --tools $(TOOLS) --tree $(TREE)
 	@echo
 	@$(MAKE) --no-print-directory report
 	@printf '\nmake report prints this again, and make down removes the cluster. To go on:\n\n%s\n' 'export KUBECONFIG=$(UP_KUBECONFIG) PATH=$$PATH:$(CURDIR)/$(BIN):$(CURDIR)/$(OUT)/bin'
+
+# It is known before anything is built.
+.PHONY: fit
+fit:
+	@why=$$(scripts/why-no-node.sh); [[ -z "$$why" ]] || { echo "this host cannot run a node: $$why" >&2; exit 1; }
 
 UP_KUBECONFIG := /var/lib/workload-partitioning/admin.kubeconfig
 .PHONY: report

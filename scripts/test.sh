@@ -169,20 +169,6 @@ part() {
   printf '%-44s ok %5d s\n' "$name" $took >>"$work/summary"
 }
 
-# why_no_node says why this host cannot run a node. It asks what host.Unfit (cluster/host) does, since it
-# runs before anything is compiled; change both.
-why_no_node() {
-  if [[ "$(uname -s)" != Linux ]]; then
-    echo "this is not Linux"
-  elif [[ "$(id -u)" != 0 ]]; then
-    echo "a node needs root"
-  elif [[ ! -d /sys/fs/cgroup ]] || ! grep -q cgroup /proc/filesystems; then
-    echo "there are no cgroups"
-  elif [[ "$(nproc)" -lt 2 ]]; then
-    echo "a partitioned node needs two CPUs"
-  fi
-}
-
 # why_no_vm says why virtual machines cannot run.
 why_no_vm() {
   if [[ "$(uname -m)" != x86_64 ]]; then
@@ -369,7 +355,7 @@ work=$(mktemp -d)
 trap finish EXIT
 make --no-print-directory packages # it is about this host, whatever passed before
 # Once, before anything runs beside that needs memory, or installs packages.
-no_node=$(why_no_node)
+no_node=$(scripts/why-no-node.sh)
 no_vm=$(why_no_vm)
 if [[ -z $no_node ]]; then
   # What compiles beside must not keep a node waiting for its binaries.

@@ -16,8 +16,8 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// Unfit returns why this host cannot run a node, or nil if it can. why_no_node of scripts/test.sh asks
-// the same before anything is compiled; change both.
+// Unfit returns why this host cannot run a node, or nil if it can. scripts/why-no-node.sh asks the same before
+// anything is compiled; change both.
 func Unfit() error {
 	switch {
 	case runtime.GOOS != "linux":
