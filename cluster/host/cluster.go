@@ -25,6 +25,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -64,12 +65,21 @@ func (c *Cluster) say(format string, args ...any) {
 func (c *Cluster) tool(name string) string { return filepath.Join(c.Config.Tools, name) }
 func (c *Cluster) data(name string) string { return filepath.Join(c.Config.Paths.Data, name) }
 func (c *Cluster) pki(name string) string  { return filepath.Join(c.Config.Paths.Data, "pki", name) }
-func (c *Cluster) etcdURL() string         { return fmt.Sprintf("http://127.0.0.1:%d", c.Config.Ports.Etcd) }
 func (c *Cluster) socket() string          { return filepath.Join(c.Config.Paths.Run, "containerd.sock") }
 
 // components returns all components, in the order in which Down stops them.
 func (c *Cluster) components() []Component {
 	return []Component{c.Kubelet, c.Proxy, c.Kwok, c.Scheduler, c.ControllerManager, c.SecondAPIServer, c.APIServer, c.Etcd, c.Containerd}
+}
+
+// EtcdURL is where etcd serves clients that have a certificate of its authority, as EtcdClient has.
+func (c *Cluster) EtcdURL() string { return fmt.Sprintf("https://127.0.0.1:%d", c.Config.Ports.Etcd) }
+
+// EtcdClient returns a client of etcd, with kube-apiserver's certificate.
+func (c *Cluster) EtcdClient() (*http.Client, error) {
+	return rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		CAFile: c.pki("etcd/ca.crt"), CertFile: c.pki("etcd/client.crt"), KeyFile: c.pki("etcd/client.key"),
+	}})
 }
 
 // ownBridge reports whether Up makes the bridge, whose address is then the node's. If the node has
@@ -107,7 +117,11 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	if err := c.Etcd.Start(); err != nil {
 		return err
 	}
-	return c.await(ctx, c.Etcd, time.Minute, func(ctx context.Context) error { return get(ctx, c.etcdURL()+"/health") })
+	client, err := c.EtcdClient()
+	if err != nil {
+		return err
+	}
+	return c.await(ctx, c.Etcd, time.Minute, func(ctx context.Context) error { return get(ctx, client, c.EtcdURL()+"/health") })
 }
 
 // controllers returns the components that Config.Controllers names.
@@ -297,12 +311,12 @@ func (c *Cluster) ChangeCPUManagerPolicy(policy string) error {
 	return nil
 }
 
-func get(ctx context.Context, url string) error {
+func get(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}

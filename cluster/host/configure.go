@@ -22,9 +22,13 @@ import (
 func (c *Cluster) describe() {
 	kubelet := cmp.Or(c.Config.Kubelet, filepath.Join(c.Config.Bin, "kubelet"))
 	path := []string{"PATH=" + c.Config.Tools + ":" + os.Getenv("PATH")}
-	client, peer := c.etcdURL(), fmt.Sprintf("http://127.0.0.1:%d", c.Config.Ports.EtcdPeer)
+	client, peer := c.EtcdURL(), fmt.Sprintf("https://127.0.0.1:%d", c.Config.Ports.EtcdPeer)
 	etcd := []string{c.tool("etcd"), "--name=etcd", "--data-dir=" + c.data("etcd"),
-		"--listen-client-urls=" + client, "--advertise-client-urls=" + client, "--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=etcd=" + peer}
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client, "--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=etcd=" + peer,
+		"--cert-file=" + c.pki("etcd/server.crt"), "--key-file=" + c.pki("etcd/server.key"), "--client-cert-auth", "--trusted-ca-file=" + c.pki("etcd/ca.crt"),
+		// Its gateway from JSON is a client of it.
+		"--client-cert-file=" + c.pki("etcd/client.crt"), "--client-key-file=" + c.pki("etcd/client.key"),
+		"--peer-cert-file=" + c.pki("etcd/peer.crt"), "--peer-key-file=" + c.pki("etcd/peer.key"), "--peer-client-cert-auth", "--peer-trusted-ca-file=" + c.pki("etcd/ca.crt")}
 	if !c.Config.Durable {
 		etcd = append(etcd, "--unsafe-no-fsync")
 	}
@@ -71,7 +75,8 @@ func (c *Cluster) apiServerArgs(port int, auditLog string) []string {
 		bind = "0.0.0.0"
 	}
 	return []string{filepath.Join(c.Config.Bin, "kube-apiserver"),
-		"--etcd-servers=" + c.etcdURL(), "--bind-address=" + bind, "--advertise-address=" + c.Config.Node.Address, "--secure-port=" + strconv.Itoa(port),
+		"--etcd-servers=" + c.EtcdURL(), "--etcd-cafile=" + c.pki("etcd/ca.crt"), "--etcd-certfile=" + c.pki("etcd/client.crt"), "--etcd-keyfile=" + c.pki("etcd/client.key"),
+		"--bind-address=" + bind, "--advertise-address=" + c.Config.Node.Address, "--secure-port=" + strconv.Itoa(port),
 		"--tls-cert-file=" + c.pki("kube-apiserver.crt"), "--tls-private-key-file=" + c.pki("kube-apiserver.key"), "--client-ca-file=" + c.pki("ca.crt"), "--cert-dir=" + c.pki(""),
 		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), "--kubelet-client-key=" + c.pki("kubelet-client.key"), "--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.pki("service-account.key"), "--service-account-signing-key-file=" + c.pki("service-account.key"),

@@ -176,6 +176,30 @@ func (c *Cluster) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.writeCertificates(); err != nil {
+		return err
+	}
+	if err := c.configureRuntime(); err != nil {
+		return err
+	}
+	if !c.ownBridge() {
+		return nil
+	}
+	bridge := c.Config.Network.Bridge
+	for _, args := range [][]string{
+		{"link", "add", bridge, "type", "bridge"},
+		{"address", "add", c.Config.Node.Address + "/24", "dev", bridge},
+		{"link", "set", bridge, "up"},
+	} {
+		if output, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %s: %w: %s", args[0], err, output)
+		}
+	}
+	return nil
+}
+
+// writeCertificates writes the certificates, keys and kubeconfigs.
+func (c *Cluster) writeCertificates() error {
 	authority, err := newPKI(c.pki(""))
 	if err != nil {
 		return err
@@ -200,6 +224,19 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := front.issue("client", pkix.Name{CommonName: frontProxy}); err != nil {
 		return err
 	}
+	// Another: whoever has a certificate of it can write every object.
+	etcd, err := newPKI(c.pki("etcd"))
+	if err != nil {
+		return err
+	}
+	for _, server := range []string{"server", "peer"} {
+		if err := etcd.issue(server, pkix.Name{CommonName: "etcd"}, "127.0.0.1"); err != nil {
+			return err
+		}
+	}
+	if err := etcd.issue("client", pkix.Name{CommonName: "kube-apiserver-etcd-client"}); err != nil {
+		return err
+	}
 	if err := authority.serviceAccountKey(); err != nil {
 		return err
 	}
@@ -213,22 +250,6 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	} {
 		if err := authority.kubeconfig(path, c.server(c.Config.Ports.APIServer), user[0], user[1:]...); err != nil {
 			return err
-		}
-	}
-	if err := c.configureRuntime(); err != nil {
-		return err
-	}
-	if !c.ownBridge() {
-		return nil
-	}
-	bridge := c.Config.Network.Bridge
-	for _, args := range [][]string{
-		{"link", "add", bridge, "type", "bridge"},
-		{"address", "add", c.Config.Node.Address + "/24", "dev", bridge},
-		{"link", "set", bridge, "up"},
-	} {
-		if output, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", args[0], err, output)
 		}
 	}
 	return nil

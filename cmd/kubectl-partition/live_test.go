@@ -458,6 +458,10 @@ func simulated(ctx context.Context, client kubernetes.Interface, name string, po
 // kube-apiserver's cache requires (k8s.io/apiserver, pkg/storage/cacher).
 func copyPods(t *testing.T, c *host.Cluster, samples []*v1.Pod, count, nodes int) {
 	t.Helper()
+	client, err := c.EtcdClient()
+	if err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
 	serializer := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	errs := make([]error, count-len(samples))
@@ -470,7 +474,7 @@ func copyPods(t *testing.T, c *host.Cluster, samples []*v1.Pod, count, nodes int
 		pod.Spec.NodeName = fmt.Sprint("simulated-", i%nodes)
 		var value bytes.Buffer
 		if errs[at] = serializer.Encode(pod, &value); errs[at] == nil {
-			errs[at] = put(c, "/registry/pods/"+operators+"/"+pod.Name, value.Bytes())
+			errs[at] = put(client, c.EtcdURL(), "/registry/pods/"+operators+"/"+pod.Name, value.Bytes())
 		}
 	})
 	if err := errors.Join(errs...); err != nil {
@@ -480,12 +484,12 @@ func copyPods(t *testing.T, c *host.Cluster, samples []*v1.Pod, count, nodes int
 }
 
 // put writes a key of etcd.
-func put(c *host.Cluster, key string, value []byte) error {
+func put(client *http.Client, etcd, key string, value []byte) error {
 	body, err := json.Marshal(map[string][]byte{"key": []byte(key), "value": value})
 	if err != nil {
 		return err
 	}
-	answer, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/v3/kv/put", c.Config.Ports.Etcd), "application/json", bytes.NewReader(body))
+	answer, err := client.Post(etcd+"/v3/kv/put", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
