@@ -64,17 +64,16 @@ up: fit build $(PLUGIN) $(CLUSTER) ## Build Kubernetes and start a partitioned s
 	$(CLUSTER) up --bin $(BIN) --tools $(TOOLS) --tree $(TREE)
 	@echo
 	@$(MAKE) --no-print-directory report
-	@printf '\nmake report prints this again, and make down removes the cluster. To go on:\n\n%s\n' 'export KUBECONFIG=$(UP_KUBECONFIG) PATH=$$PATH:$(CURDIR)/$(BIN):$(CURDIR)/$(OUT)/bin'
+	@printf '\nmake report prints this again, and make down removes the cluster. To go on:\n\nexport %s %s\n' "$$($(CLUSTER) environment)" 'PATH=$$PATH:$(CURDIR)/$(BIN):$(CURDIR)/$(OUT)/bin'
 
 # It is known before anything is built.
 .PHONY: fit
 fit:
 	@why=$$(scripts/why-no-node.sh); [[ -z "$$why" ]] || { echo "this host cannot run a node: $$why" >&2; exit 1; }
 
-UP_KUBECONFIG := /var/lib/workload-partitioning/admin.kubeconfig
 .PHONY: report
-report: $(PLUGIN) ## Print again how the cluster stands and what runs where
-	@$(PLUGIN) status --pools --kubeconfig $(UP_KUBECONFIG)
+report: $(PLUGIN) $(CLUSTER) ## Print again how the cluster stands and what runs where
+	@environment=$$($(CLUSTER) environment); eval "export $$environment"; $(PLUGIN) status --pools --kubeconfig "$$KUBECONFIG"
 	@echo
 	@$(PLUGIN) audit -o wide --notes=false
 

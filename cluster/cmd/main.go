@@ -75,7 +75,7 @@ func command() *cobra.Command {
 			return alone(func() error { return host.New(host.Config{Progress: progress(time.Now())}).Down(cmd.Context()) })
 		},
 	})
-	root.AddCommand(restartCommand(), logsCommand(), vmCommand())
+	root.AddCommand(restartCommand(), logsCommand(), environmentCommand(), vmCommand())
 	return root
 }
 
@@ -130,6 +130,21 @@ func logsCommand() *cobra.Command {
 	logs.Flags().IntVar(&lines, "lines", 100, "number of lines")
 	logs.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing what the component adds")
 	return logs
+}
+
+func environmentCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "environment",
+		Short: "Print the variables with which clients in this shell find the cluster",
+		Args:  cobra.NoArgs,
+		Run: func(*cobra.Command, []string) {
+			variables := "KUBECONFIG=" + host.Kubeconfig
+			if list := host.New(host.Config{}).NoProxy(); list != "" {
+				variables += fmt.Sprintf(" NO_PROXY='%[1]s' no_proxy='%[1]s'", list)
+			}
+			fmt.Println(variables)
+		},
+	}
 }
 
 // progress prints what is being done, and the time since the start.

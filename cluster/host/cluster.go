@@ -202,6 +202,9 @@ func (c *Cluster) StartSecondAPIServer(ctx context.Context) (url string, err err
 
 // Attach connects to a running cluster.
 func (c *Cluster) Attach() (err error) {
+	if err := c.bypassProxy(); err != nil {
+		return err
+	}
 	c.Client, err = c.clientFor(c.server(c.Config.Ports.APIServer))
 	return err
 }

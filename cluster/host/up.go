@@ -16,6 +16,7 @@ type step struct {
 // steps returns the steps of Up, in their order.
 func (c *Cluster) steps() []step {
 	steps := []step{
+		{"", plain(c.bypassProxy)},
 		{"", c.preflight},
 		{"", c.removeLast},
 		{"", c.foreign},
