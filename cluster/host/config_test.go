@@ -168,3 +168,15 @@ func TestWhatIsRememberedForDown(t *testing.T) {
 		t.Errorf("by an older record, Down removes the bridge %q, want wp0", got)
 	}
 }
+
+func TestADescriptionIsTheSameWhereverTheProgramsAre(t *testing.T) {
+	describe := func(dir string, pinning string) string {
+		return New(Config{Bin: dir + "/bin", Tools: dir + "/tools", Tree: dir + "/tree", CPUManagerPolicy: pinning}).Description()
+	}
+	if here, there := describe("/here", "static"), describe("/there", "static"); here != there || !strings.Contains(here, "conntrack:") || !strings.Contains(here, "--etcd-servers=") {
+		t.Errorf("here it is\n%s\nand there\n%s", here, there)
+	}
+	if describe("/here", "static") == describe("/here", "none") {
+		t.Error("another policy makes no difference")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,6 +205,27 @@ rules:
 
 // pinningCopy is beside the record.
 const pinningCopy = "pinning"
+
+// Description returns how the components are configured: their arguments and files. It is the same wherever the
+// programs are.
+func (c *Cluster) Description() string {
+	files := c.runtimeFiles()
+	files[c.data("kubelet.yaml")] = c.kubeletConfiguration()
+	var text strings.Builder
+	for _, component := range c.components() {
+		fmt.Fprintln(&text, strings.Join(component.Args(), " "))
+	}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(&text, "%s\n%s\n", path, files[path])
+	}
+	var places []string
+	for _, dir := range []string{c.Config.Bin, c.Config.Tools, c.Config.Tree} {
+		if dir != "" {
+			places = append(places, dir, "")
+		}
+	}
+	return strings.NewReplacer(places...).Replace(text.String())
+}
 
 // configureKubelet writes the kubelet's configuration and the pinning file.
 func (c *Cluster) configureKubelet() error {

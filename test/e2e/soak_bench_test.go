@@ -18,6 +18,7 @@ package e2e
 
 import (
 	"crypto/sha256"
+	"embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -61,7 +62,7 @@ func BenchmarkSoak(b *testing.B) {
 			restart(b, c, pinning)
 		}
 	})
-	content, err := whatRuns()
+	content, err := whatRuns(c)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -107,22 +108,33 @@ func BenchmarkSoak(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// whatRuns returns a hash of the programs of which a soak is made: this one, which has its plan, and
-// those of the node. Their builds are reproducible, so it is the same in each checkout, and a change
-// that is in none of them is no other soak.
-func whatRuns() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
+// rounds are the sources of what a round does, and of what it looks at.
+//
+//go:embed soak_bench_test.go internal/fixture internal/soak
+var rounds embed.FS
+
+// whatRuns returns a hash of what a soak is made of: the node's programs, how they are configured, and the rounds.
+// Builds are reproducible, so it is the same in each checkout, and a change that is in none of these is no other soak.
+func whatRuns(c *host.Cluster) (string, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, c.Description())
+	if err := fs.WalkDir(rounds, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := rounds.ReadFile(path)
+		fmt.Fprintf(hash, "%s\n%s\n", path, data)
+		return err
+	}); err != nil {
 		return "", err
 	}
-	programs := []string{self}
+	var programs []string
 	for _, name := range []string{"kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
 		programs = append(programs, filepath.Join(config.Bin, name))
 	}
 	for _, name := range []string{"etcd", "containerd", "containerd-shim-runc-v2", "runc", "bridge", "host-local", "loopback", "portmap"} {
 		programs = append(programs, filepath.Join(config.Tools, name))
 	}
-	hash := sha256.New()
 	for _, path := range programs {
 		if err := func() error {
 			program, err := os.Open(path)

@@ -35,8 +35,8 @@ import (
 // it alone.
 type Setup struct {
 	Seed uint64
-	// Content is a hash of the node's programs and of the one that runs rounds, and CPUs the number of the
-	// host's.
+	// Content is a hash of the node's programs, of their configuration and of the rounds, and CPUs the number of
+	// the host's.
 	Content string
 	CPUs    int
 }
