@@ -77,9 +77,16 @@ func (c *Cluster) EtcdURL() string { return fmt.Sprintf("https://127.0.0.1:%d", 
 
 // EtcdClient returns a client of etcd, with kube-apiserver's certificate.
 func (c *Cluster) EtcdClient() (*http.Client, error) {
-	return rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
-		CAFile: c.pki("etcd/ca.crt"), CertFile: c.pki("etcd/client.crt"), KeyFile: c.pki("etcd/client.key"),
-	}})
+	// By their content: clients of files with the same names share what was in them before.
+	var config rest.Config
+	for name, data := range map[string]*[]byte{"ca.crt": &config.CAData, "client.crt": &config.CertData, "client.key": &config.KeyData} {
+		content, err := os.ReadFile(c.pki("etcd/" + name))
+		if err != nil {
+			return nil, err
+		}
+		*data = content
+	}
+	return rest.HTTPClientFor(&config)
 }
 
 // ownBridge reports whether Up makes the bridge, whose address is then the node's. If the node has

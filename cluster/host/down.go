@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -291,15 +292,18 @@ func removeRules(ctx context.Context, r record) error {
 	}
 	// Where the host's iptables writes the older tables, that of a pod may have written the newer.
 	for _, family := range []string{"iptables", "ip6tables", "iptables-nft", "ip6tables-nft"} {
-		rules, err := exec.CommandContext(ctx, family+"-save").Output()
+		var stderr bytes.Buffer
+		save := exec.CommandContext(ctx, family+"-save")
+		save.Stderr = &stderr
+		rules, err := save.Output()
 		if errors.Is(err, exec.ErrNotFound) {
 			continue
 		}
-		if err != nil && strings.HasSuffix(family, "-nft") {
+		if err != nil && strings.HasSuffix(family, "-nft") && bytes.Contains(stderr.Bytes(), []byte("Could not fetch rule set generation id")) {
 			continue // The kernel lacks the newer tables.
 		}
 		if err != nil {
-			return fmt.Errorf("%s-save: %w", family, err)
+			return fmt.Errorf("%s-save: %w: %s", family, err, stderr.Bytes())
 		}
 		removal := removalOf(string(rules), prefixes)
 		if removal == "" {
@@ -314,8 +318,8 @@ func removeRules(ctx context.Context, r record) error {
 	return nil
 }
 
-// target matches the chain to which a rule leads.
-var target = regexp.MustCompile(` -[jg] (\S+)`)
+// target matches the chain to which a rule leads, in a rule without what is quoted: comments may say anything.
+var target, quoted = regexp.MustCompile(` -[jg] (\S+)`), regexp.MustCompile(`"(\\.|[^"\\])*"`)
 
 // removalOf returns what iptables-restore --noflush must read to remove chains from the rules that iptables-save
 // prints; empty if there is none. A chain goes once no rule leads to it.
@@ -339,7 +343,7 @@ func removalOf(rules string, prefixes []string) string {
 			}
 		case strings.HasPrefix(line, "-A "):
 			chain, _, _ := strings.Cut(strings.TrimPrefix(line, "-A "), " ")
-			if to := target.FindStringSubmatch(line); !ours(chain) && to != nil && ours(to[1]) {
+			if to := target.FindStringSubmatch(quoted.ReplaceAllString(line, "")); !ours(chain) && to != nil && ours(to[1]) {
 				fmt.Fprintln(&table, "-D "+strings.TrimPrefix(line, "-A "))
 			}
 		case line == "COMMIT" && len(chains) > 0:

@@ -57,7 +57,8 @@ func TestRulesOfOthersStay(t *testing.T) {
 :DOCKER - [0:0]
 -A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
 -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
--A PREROUTING -m comment --comment "not KUBE-SERVICES" -j ACCEPT
+-A PREROUTING -m comment --comment "was -j KUBE-SERVICES \\"before\\"" -j ACCEPT
+-A POSTROUTING -m comment --comment "instead of -j DROP" -j KUBE-SERVICES
 -A KUBE-SERVICES -j KUBE-MARK-MASQ
 -A DOCKER -i docker0 -g KUBE-MARK-MASQ
 -A DOCKER -i docker0 -j CNI-HOSTPORT-DNAT
@@ -72,6 +73,7 @@ COMMIT
 :KUBE-SERVICES - [0:0]
 :KUBE-MARK-MASQ - [0:0]
 -D PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-D POSTROUTING -m comment --comment "instead of -j DROP" -j KUBE-SERVICES
 -D DOCKER -i docker0 -g KUBE-MARK-MASQ
 -X KUBE-SERVICES
 -X KUBE-MARK-MASQ

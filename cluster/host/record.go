@@ -148,7 +148,7 @@ func (c *Cluster) restoreHost(r record) error {
 // restoreFiles is restoreHost after a reboot. What is in memory is as the boot has made it. Files stay if a node of
 // somebody else's has come since.
 func (c *Cluster) restoreFiles(r record) error {
-	other, err := otherNode()
+	other, err := otherNode(r)
 	if err != nil {
 		return err
 	}
@@ -169,9 +169,9 @@ func (c *Cluster) restoreFiles(r record) error {
 	return c.removeFiles(r)
 }
 
-// otherNode says what of a node is on the host that no component of the cluster can have made in this boot; empty if
-// nothing is.
-func otherNode() (string, error) {
+// otherNode says what of a node has come to the host since Up that no component of the cluster can have made; empty if
+// nothing has.
+func otherNode(r record) (string, error) {
 	for _, name := range []string{"kubepods", "kubepods.slice"} {
 		groups, err := topCgroups(name)
 		if err != nil {
@@ -186,13 +186,13 @@ func otherNode() (string, error) {
 		return "", err
 	}
 	for _, entry := range entries {
-		if path := filepath.Join(kubeletDir, entry.Name()); !slices.Contains(hostPaths, path) {
+		if path := filepath.Join(kubeletDir, entry.Name()); slices.Contains(r.Absent, kubeletDir) && !slices.Contains(hostPaths, path) {
 			return path + " exists", nil
 		}
 	}
 	mounts, err := mountinfo.GetMounts(func(mount *mountinfo.Info) (skip, stop bool) {
 		return !slices.ContainsFunc(hostPaths, func(path string) bool {
-			return !strings.HasPrefix(path, "/run/") && strings.HasPrefix(mount.Mountpoint, path+"/")
+			return !strings.HasPrefix(path, "/run/") && (mount.Mountpoint == path || strings.HasPrefix(mount.Mountpoint, path+"/"))
 		}), false
 	})
 	if err != nil || len(mounts) == 0 {

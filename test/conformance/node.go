@@ -174,6 +174,16 @@ func (o *options) node(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	// Until all kinds have ended, there is no report of any.
+	reports, err := filepath.Glob(filepath.Join(o.out, "*", reportName))
+	if err != nil {
+		return err
+	}
+	for _, report := range reports {
+		if err := os.Remove(report); err != nil {
+			return err
+		}
+	}
 	var findings specs.Findings
 	for _, kind := range nodeVMs {
 		some := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return !kind.has(spec) })
@@ -182,7 +192,7 @@ func (o *options) node(ctx context.Context) (err error) {
 		}
 		found, err := o.nodeIn(ctx, kind, some, payload, known, differences, say)
 		if err != nil {
-			return err
+			return errors.Join(err, verdict(findings))
 		}
 		findings = append(findings, found...)
 	}

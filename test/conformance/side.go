@@ -118,7 +118,9 @@ func (s *side) run(ctx context.Context, all []specs.Spec) (err error) {
 }
 
 // report is the file in which others read what became of the specs.
-func (s *side) report() string { return filepath.Join(s.dir, "junit.xml") }
+func (s *side) report() string { return filepath.Join(s.dir, reportName) }
+
+const reportName = "junit.xml"
 
 // runAll runs specs on each side, one side after another: they share the CPUs of this host, and specs give up when
 // their pods are slow.

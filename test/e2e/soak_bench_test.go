@@ -110,7 +110,7 @@ func BenchmarkSoak(b *testing.B) {
 
 // rounds are the sources of what a round does, and of what it looks at.
 //
-//go:embed soak_bench_test.go internal/fixture internal/soak
+//go:embed soak_bench_test.go storm_test.go bench_test.go helpers_*_test.go internal/fixture internal/soak
 var rounds embed.FS
 
 // whatRuns returns a hash of what a soak is made of: the node's programs, how they are configured, and the rounds.

@@ -113,6 +113,11 @@ func (r *Results) Settle(specs []Spec, again []*Results) {
 	}
 	for _, spec := range specs {
 		r.settled[spec.Name] = usual(spec, again)
+		if r.settled[spec.Name] == unsettled {
+			report := r.Specs[spec.Name]
+			report.State, report.Failure = types.SpecStateFailed, types.Failure{Message: string(unsettled)}
+			r.instead[spec.Name] = report
+		}
 		for _, one := range again {
 			if one.outcome(spec.Name) == r.settled[spec.Name] {
 				r.instead[spec.Name] = one.Specs[spec.Name]

@@ -18,8 +18,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -215,11 +217,14 @@ func (l *lintCommand) write(sources []lint.Source, fixed []lint.Fixed) ([]lint.S
 		if err != nil {
 			return nil, err
 		}
-		if err := replaceFile(name, f.Source.Data, info.Mode().Perm()); err != nil {
-			return nil, err
+		owner, _ := info.Sys().(*syscall.Stat_t)
+		err = replaceFile(name, f.Source.Data, info.Mode().Perm(), owner)
+		if errors.Is(err, syscall.EBUSY) || errors.Is(err, fs.ErrPermission) {
+			// The file is a mount, or its directory is not to be written.
+			err = os.WriteFile(name, f.Source.Data, info.Mode().Perm())
 		}
-		if owner, ok := info.Sys().(*syscall.Stat_t); ok {
-			_ = os.Chown(name, int(owner.Uid), int(owner.Gid)) // Only root can have changed the owner.
+		if err != nil {
+			return nil, err
 		}
 		for i := range sources {
 			if sources[i].Name == f.Source.Name {

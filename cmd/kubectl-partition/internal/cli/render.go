@@ -316,7 +316,7 @@ func (c *renderCommand) write(files []render.File) error {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		if err := replaceFile(name, file.Content, file.Mode); err != nil {
+		if err := replaceFile(name, file.Content, file.Mode, nil); err != nil {
 			return err
 		}
 		fmt.Fprintln(c.Out, name)
