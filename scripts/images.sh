@@ -27,7 +27,7 @@ unchanged_tree() {
   if [[ ! -e $tree/.git ]]; then
     return # carry makes it
   fi
-  if [[ -n $(git -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
+  if [[ -n $(git --no-optional-locks -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
     echo "make images: $tree has changes that are not committed, so nobody could say what is in the images; see git -C $tree status" >&2
     exit 1
   fi
@@ -54,7 +54,7 @@ lines=$(go env "${settings[@]}")
 mapfile -t values <<<"$lines"
 for name in $(compgen -e); do
   case $name in
-    GOGC | GOMAXPROCS | GOMEMLIMIT) ;;
+    GOGC | GOMAXPROCS | GOMEMLIMIT | GOOGLE_*) ;; # GOAUTH may run a program that needs these.
     AR | CC | CXX | PKG_CONFIG | DBG | CGO_* | GO* | KUBE_*) unset "$name" ;;
   esac
 done

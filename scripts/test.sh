@@ -59,7 +59,7 @@ why_no_stamp() {
   fi
   for each in $(basename --multiple build/releases/*); do
     tree=_output/$each/kubernetes
-    if [[ " $release ${*//=/ } " == *" $each "* && -e $tree/.git && -n $(git -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
+    if [[ " $release ${*//=/ } " == *" $each "* && -e $tree/.git && -n $(git --no-optional-locks -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
       echo "$tree has changes that are not committed"
       return
     fi
@@ -75,10 +75,16 @@ fi
 
 # why_other_go does so after a part: carry takes the installed Go if it cannot fetch upstream's, and writes that down.
 why_other_go() {
-  local sums=_output/$release/bin/SHA256SUMS go=_output/$release/kubernetes/.go-version
-  if [[ -e $sums && -e $go && $(head -n 1 "$sums") != *"built with go$(<"$go") "* ]]; then
-    echo "$sums names another Go than $go; make build once that can be fetched"
-  fi
+  local each sums go
+  for each in $(basename --multiple build/releases/*); do
+    go=_output/$each/kubernetes/.go-version
+    for sums in _output/"$each"/{bin,race-bin,upstream-bin}/SHA256SUMS; do
+      if [[ " $release ${*//=/ } " == *" $each "* && -e $sums && -e $go && $(head -n 1 "$sums") != *"built with go$(<"$go") "* ]]; then
+        echo "$sums names another Go than $go; make build once that can be fetched"
+        return
+      fi
+    done
+  done
 }
 
 # run runs a command in a session of its own, so that finish can end it with all that it has started.
@@ -155,7 +161,7 @@ part() {
   fi
   echo "=== $name ok after $took s" >&2
   forgotten=${forgotten:-$(why_no_stamp "$@")}
-  forgotten=${forgotten:-$(why_other_go)}
+  forgotten=${forgotten:-$(why_other_go "$@")}
   if [[ $(stamp "$@") != "$stamp" ]]; then
     forgotten="the work tree has changed meanwhile"
   fi

@@ -203,7 +203,7 @@ if [ "$1" = configure ] && [ -z "$2" ] && command -v systemctl >/dev/null; then 
 				"prerm": `#!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop kubelet.service; fi
-if [ "$1" = remove ] && command -v systemctl >/dev/null; then systemctl disable kubelet.service; fi
+if [ "$1" = remove ] && command -v systemctl >/dev/null; then systemctl disable kubelet.service || true; fi
 `,
 				"postrm": "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n",
 			},
