@@ -210,7 +210,7 @@ func (e *SupersededError) Error() string {
 //   - Nobody may ask while a policy was asked for and nothing has come of it.
 //   - The controller refuses a request, which fails without id, or takes it up by giving it one, and
 //     then writes for this id alone. Requested becomes running or failed, running becomes complete or
-//     failed; only message and begun of these two may still change. It allows no more than was asked for.
+//     failed; of these two, only message and begun may still change. It allows no more than was asked for.
 //   - What cannot be parsed may be replaced by anything that can be, and removed.
 func CheckWrite(before, after map[string]string, by Writer) error {
 	value, has := after[StatusAnnotation]

@@ -19,14 +19,6 @@ import (
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
 
-// counted returns the flags with which go runs tests, and does not believe an earlier result of its own.
-func counted(anew bool) []string {
-	if anew {
-		return []string{"-count=1"}
-	}
-	return nil
-}
-
 // upstreamTests runs upstream's own tests of packages, and returns how many have
 // passed. What fails is run once more by itself: some of upstream's tests fail now and
 // then. What fails again is run without the series, which says whose failure it is.

@@ -51,6 +51,14 @@ const (
 	Ignored
 )
 
+// flags are those of go test, which keeps results of its own.
+func (e Earlier) flags() []string {
+	if e == Ignored {
+		return []string{"-count=1"}
+	}
+	return nil
+}
+
 // Release does for one release all that says whether the series is right there. What is
 // wrong with the series is in the result; an error is one of the surroundings.
 func Release(ctx context.Context, t *tree.Tree, earlier Earlier) (Result, error) {
@@ -69,7 +77,7 @@ func Release(ctx context.Context, t *tree.Tree, earlier Earlier) (Result, error)
 	}
 	start := time.Now()
 	v := Result{Release: t.Release, When: start.UTC(), Patches: map[string]series.Kind{}}
-	err = steps(ctx, t, &v, earlier == Ignored)
+	err = steps(ctx, t, &v, earlier.flags()...)
 	v.Seconds = int(time.Since(start).Round(time.Second).Seconds())
 	if err != nil {
 		if ctx.Err() != nil {
@@ -92,8 +100,8 @@ func Release(ctx context.Context, t *tree.Tree, earlier Earlier) (Result, error)
 	return v, disk.Write(path, data)
 }
 
-// steps does it. With anew, it believes no result of a test that go has kept.
-func steps(ctx context.Context, t *tree.Tree, v *Result, anew bool) error {
+// steps does all that Release does. The flags are of go test.
+func steps(ctx context.Context, t *tree.Tree, v *Result, flags ...string) error {
 	if err := t.Update(ctx); err != nil {
 		return err
 	}
@@ -130,11 +138,11 @@ func steps(ctx context.Context, t *tree.Tree, v *Result, anew bool) error {
 		return fmt.Errorf("the series does not compile: %w", err)
 	}
 	v.Compiled = len(touched) + len(ours)
-	if v.Upstream, err = upstreamTests(ctx, t, touched, v, counted(anew)...); err != nil {
+	if v.Upstream, err = upstreamTests(ctx, t, touched, v, flags...); err != nil {
 		return err
 	}
 	t.Say("running our unit tests of %d packages", len(ours))
-	report, err := goTest(ctx, t, t.Dir, ours, counted(anew)...)
+	report, err := goTest(ctx, t, t.Dir, ours, flags...)
 	if err != nil {
 		return err
 	}
