@@ -268,7 +268,7 @@ need-specs: $(if $(OLDER),$(SPECS))
 # To carry a tree has no changes if only go.work.sum differs, and go build would call the binaries modified.
 .PHONY: control-plane-images
 control-plane-images: build $(IMAGES)
-	@if [[ -n "$$(git -C $(TREE) status --porcelain -- :/ ':(exclude,top)go.work.sum')" ]]; then \
+	@if [[ -n "$$(scripts/tree-changes.sh $(RELEASE))" ]]; then \
 	  echo "the tree has changes that are not committed, so there are no images, and no test of them" >&2; rm -rf $(CONTROL_PLANE_IMAGES); \
 	else \
 	  git -C $(TREE) diff --quiet HEAD -- go.work.sum || { git -C $(TREE) checkout --quiet HEAD -- go.work.sum; $(CARRY) build $(RELEASE) kube-apiserver kube-controller-manager kube-scheduler; }; \

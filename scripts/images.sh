@@ -21,13 +21,13 @@ unchanged() {
 }
 
 tree=_output/$release/kubernetes
-# unchanged_tree refuses a tree that has something that is not committed: its binaries would have no commit. go and
-# editors add lines to go.work.sum, which are no work of anybody to carry, but a change to go build. They go.
+# unchanged_tree refuses a tree that has something that is not committed: its binaries would have no commit. Lines that
+# go.work.sum has besides are a change to go build. They go.
 unchanged_tree() {
   if [[ ! -e $tree/.git ]]; then
     return # carry makes it
   fi
-  if [[ -n $(git --no-optional-locks -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
+  if [[ -n $(scripts/tree-changes.sh "$release") ]]; then
     echo "make images: $tree has changes that are not committed, so nobody could say what is in the images; see git -C $tree status" >&2
     exit 1
   fi

@@ -52,15 +52,14 @@ stamp() {
 # looks at the trees of the release and of those that the arguments name. Those of others may be in the middle of a
 # verification, and have been looked at before all parts.
 why_no_stamp() {
-  local each tree
+  local each
   if [[ -n ${FORCE_HOST_GO:-} ]]; then
     echo "FORCE_HOST_GO has this host's Go compile, and not the one that upstream released with"
     return
   fi
   for each in $(basename --multiple build/releases/*); do
-    tree=_output/$each/kubernetes
-    if [[ " $release ${*//=/ } " == *" $each "* && -e $tree/.git && -n $(git --no-optional-locks -C "$tree" status --porcelain --untracked-files=all -- :/ ':(exclude,top)go.work.sum') ]]; then
-      echo "$tree has changes that are not committed"
+    if [[ " $release ${*//=/ } " == *" $each "* && -n $(scripts/tree-changes.sh "$each") ]]; then
+      echo "_output/$each/kubernetes has changes that are not committed"
       return
     fi
   done

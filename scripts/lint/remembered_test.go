@@ -14,7 +14,7 @@ import (
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"scripts/test.sh", "scripts/content.sh", "scripts/why-no-node.sh"} {
+	for _, name := range []string{"scripts/test.sh", "scripts/content.sh", "scripts/tree-changes.sh", "scripts/why-no-node.sh"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
