@@ -321,8 +321,7 @@ conformance-compare: conformance-binaries ## Run them there and on the same clus
 .PHONY: node-compare
 node-compare: build vm-packages $(CONFORMANCE) $(CLUSTER) ## Run upstream's tests of CPU, memory and topology manager and of resizes in virtual machines, and compare
 	@scripts/install-packages.sh images
-	$(CARRY) build $(RELEASE) e2e_node.test agnhost
-	$(CARRY) build --upstream $(RELEASE) kubelet
+	$(CARRY) build --upstream $(RELEASE) kubelet e2e_node.test
 	$(CONFORMANCE) node $(call CONFORMANCE_ARGS,node-compare) --upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin"
 
 .PHONY: conformance-binaries

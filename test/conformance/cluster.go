@@ -46,11 +46,11 @@ var knownText string
 const conformance = `\[Conformance\]`
 
 func (o *options) run(ctx context.Context) error {
-	return o.onClusters(ctx, func(all []specs.Spec, known specs.Known, partitioned, _ *side) error {
+	return o.onClusters(ctx, func(all, whole []specs.Spec, known specs.Known, partitioned, _ *side) error {
 		if err := runAll(ctx, all, partitioned); err != nil {
 			return err
 		}
-		if err := summaries(all, partitioned); err != nil {
+		if err := summaries(all, whole, partitioned); err != nil {
 			return err
 		}
 		return verdict(specs.Judge(all, partitioned.results, known))
@@ -61,7 +61,7 @@ func (o *options) compare(ctx context.Context) error {
 	if o.unpatched == "" {
 		return errNoUnpatched
 	}
-	return o.onClusters(ctx, func(all []specs.Spec, known specs.Known, partitioned, unpatched *side) error {
+	return o.onClusters(ctx, func(all, whole []specs.Spec, known specs.Known, partitioned, unpatched *side) error {
 		if err := runAll(ctx, all, partitioned, unpatched); err != nil {
 			return err
 		}
@@ -69,18 +69,22 @@ func (o *options) compare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := summaries(all, partitioned, unpatched); err != nil {
+		failed, err := partitioned.judge(ctx, all, known)
+		if err != nil {
 			return err
 		}
-		return verdict(append(partitioned.judge(all, known), findings...))
+		if err := summaries(all, whole, partitioned, unpatched); err != nil {
+			return err
+		}
+		return verdict(append(failed, findings...))
 	})
 }
 
 var errNoUnpatched = errors.New("--upstream-bin is missing: carry build --upstream builds what to compare with")
 
-// onClusters calls a function with the specs, with what is known of them, and with the partitioned
+// onClusters calls a function with the specs and the whole suite, with what is known of them, and with the partitioned
 // cluster and the unpatched one. Nobody else uses the results meanwhile.
-func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, known specs.Known, partitioned, unpatched *side) error) error {
+func (o *options) onClusters(ctx context.Context, use func(all, whole []specs.Spec, known specs.Known, partitioned, unpatched *side) error) error {
 	if err := host.Unfit(); err != nil {
 		return err
 	}
@@ -99,7 +103,7 @@ func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, kno
 	defer os.RemoveAll(home)
 	say := sayer()
 	program := &specs.Local{Binary: filepath.Join(o.config.Bin, "e2e.test"), Home: home}
-	all, err := o.list(ctx, program, conformance)
+	all, whole, err := o.list(ctx, program, conformance)
 	if err != nil {
 		return err
 	}
@@ -145,9 +149,14 @@ func (o *options) onClusters(ctx context.Context, use func(all []specs.Spec, kno
 		if s.subject, err = cluster.subject(o.cluster, is.bin, set); err != nil {
 			return err
 		}
+		if o.fresh {
+			if err := s.forget(all, o.everything()); err != nil {
+				return err
+			}
+		}
 		sides = append(sides, s)
 	}
-	return use(all, known, sides[0], sides[1])
+	return use(all, whole, known, sides[0], sides[1])
 }
 
 // sayer returns a function that prints progress, with the time since the start.
@@ -161,18 +170,22 @@ func sayer() func(format string, args ...any) {
 // everything returns whether no spec of the suite is left out.
 func (o *options) everything() bool { return o.focus == "" && o.skip == "" }
 
-// list returns the specs whose names match the focus, or another expression without one, less those
-// that are to be skipped.
-func (o *options) list(ctx context.Context, program specs.Program, otherwise string) ([]specs.Spec, error) {
-	focus := cmp.Or(o.focus, otherwise)
-	all, err := (&specs.Suite{Program: program, Logs: filepath.Join(o.out, "logs")}).List(ctx, focus, o.skip)
+// list returns the specs whose names match the focus, or the expression of the whole suite without one, less those
+// that are to be skipped, and the whole suite.
+func (o *options) list(ctx context.Context, program specs.Program, suite string) (all, whole []specs.Spec, err error) {
+	lister := &specs.Suite{Program: program, Logs: filepath.Join(o.out, "logs")}
+	if whole, err = lister.List(ctx, suite, ""); err != nil || o.everything() {
+		return whole, whole, err
+	}
+	focus := cmp.Or(o.focus, suite)
+	all, err = lister.List(ctx, focus, o.skip)
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("no spec has a name that matches %q", focus)
 		if o.skip != "" {
 			err = fmt.Errorf("%w and not %q", err, o.skip)
 		}
 	}
-	return all, err
+	return all, whole, err
 }
 
 func (o *options) images(ctx context.Context, references []string) (*images.Set, error) {

@@ -92,12 +92,17 @@ var nodeVMs = []nodeVM{
 	{"-one-thread", vm.Topology{Sockets: 2, Cores: 4, Threads: 1}, ofTopologyManager},
 }
 
+// of returns those of the specs that run in it.
+func (k nodeVM) of(all []specs.Spec) []specs.Spec {
+	return slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return !k.has(spec) })
+}
+
 func ofTopologyManager(spec specs.Spec) bool {
 	return strings.Contains(spec.Name, "] Topology Manager [")
 }
 
 // nodeImages are the repositories of the images that the specs use.
-var nodeImages = []string{"pause", "e2e-test-images/busybox", "e2e-test-images/agnhost"}
+var nodeImages = []string{"pause", "e2e-test-images/busybox"}
 
 func (o *options) nodeCommand() *cobra.Command {
 	return &cobra.Command{
@@ -125,7 +130,7 @@ func (o *options) node(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("test/conformance/node-known: %w", err)
 	}
-	differences, err := specs.ParseKnown(nodeDifferencesText)
+	differences, err := specs.ParseDifferences(nodeDifferencesText)
 	if err != nil {
 		return fmt.Errorf("test/conformance/node-differences: %w", err)
 	}
@@ -134,9 +139,12 @@ func (o *options) node(ctx context.Context) (err error) {
 		return fmt.Errorf("test/conformance/node-left-out: %w", err)
 	}
 	say := sayer()
-	local := &specs.Local{Binary: filepath.Join(o.config.Bin, nodeTests)}
-	all, err := o.list(ctx, local, nodeFocus)
+	local := &specs.Local{Binary: filepath.Join(o.unpatched, nodeTests)}
+	all, whole, err := o.list(ctx, local, nodeFocus)
 	if err != nil {
+		return err
+	}
+	if whole, _, err = nodeSpecs(whole, leftOut); err != nil {
 		return err
 	}
 	all, idle, err := nodeSpecs(all, leftOut)
@@ -161,8 +169,9 @@ func (o *options) node(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	// The tests have a control plane in them.
+	maps.DeleteFunc(payload, func(name, _ string) bool { return strings.HasPrefix(name, "bin/") })
 	payload[nodeTests] = local.Binary
-	payload["upstream/kubelet"] = filepath.Join(o.unpatched, "kubelet")
 	archives, err := o.archives(ctx, local)
 	if err != nil {
 		return err
@@ -184,13 +193,29 @@ func (o *options) node(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	var findings specs.Findings
-	for _, kind := range nodeVMs {
-		some := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return !kind.has(spec) })
-		if len(some) == 0 {
+	var kinds []*nodeKind
+	for _, vm := range nodeVMs {
+		kind := &nodeKind{all: vm.of(all), whole: vm.of(whole)}
+		if len(kind.all) == 0 {
 			continue
 		}
-		found, err := o.nodeIn(ctx, kind, some, payload, known, differences, say)
+		if kind.sides, err = o.nodeSides(vm, payload, say); err != nil {
+			return err
+		}
+		kinds = append(kinds, kind)
+	}
+	if o.fresh {
+		for _, kind := range kinds {
+			for _, s := range kind.sides {
+				if err := s.forget(kind.all, o.everything()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	var findings specs.Findings
+	for _, kind := range kinds {
+		found, err := kind.compare(ctx, known, differences)
 		if err != nil {
 			return errors.Join(err, verdict(findings))
 		}
@@ -199,35 +224,51 @@ func (o *options) node(ctx context.Context) (err error) {
 	return verdict(findings)
 }
 
-// nodeIn compares specs in a kind of VM.
-func (o *options) nodeIn(ctx context.Context, kind nodeVM, all []specs.Spec, payload map[string]string, known, differences specs.Known, say func(format string, args ...any)) (specs.Findings, error) {
-	var sides []*side
-	for i, is := range []struct{ name, kubelets, pinning string }{{"unpatched", "upstream", ""}, {"patched", "bin", ""}, {"partitioned", "bin", testbed.Pinning}} {
+// nodeKind is what runs in a kind of VM, with each of the kubelets. all are some of the whole.
+type nodeKind struct {
+	all, whole []specs.Spec
+	sides      []*side
+}
+
+// nodeSides are those that are compared in a kind of VM: with upstream's kubelet, with the patched one and no pinning
+// file, and with one. The payload has no kubelet yet.
+func (o *options) nodeSides(kind nodeVM, payload map[string]string, say func(format string, args ...any)) (sides []*side, err error) {
+	for i, is := range []struct{ name, bin, pinning string }{{"unpatched", o.unpatched, ""}, {"patched", o.config.Bin, ""}, {"partitioned", o.config.Bin, testbed.Pinning}} {
 		s, err := o.side(is.name+kind.suffix, "Kubernetes node tests", say)
 		if err != nil {
 			return nil, err
 		}
-		node := &testbed.Node{Number: i + 1, Topology: kind.topology, Payload: payload, Kubelets: is.kubelets, Pinning: is.pinning, Progress: s.progress}
+		node := &testbed.Node{Number: i + 1, Topology: kind.topology, Payload: maps.Clone(payload), Pinning: is.pinning, Progress: s.progress}
+		node.Payload[testbed.Kubelet] = filepath.Join(is.bin, "kubelet")
 		s.bed, s.suite.Program, s.suite.Lost = node, node, vm.ErrStopped
-		s.suite.Batch, s.suite.Limit, s.suite.SetUps = testbed.NodeBatch, testbed.NodeLimit, testbed.NodeSetUps
-		if s.subject, err = subject(payload, node.Describe()); err != nil {
+		s.suite.Batch, s.suite.Limit, s.suite.LimitEach, s.suite.SetUps = testbed.NodeBatch, testbed.NodeLimit, testbed.NodeLimitEach, testbed.NodeSetUps
+		if s.subject, err = subject(node.Payload, node.Describe()); err != nil {
 			return nil, err
 		}
 		sides = append(sides, s)
 	}
-	if err := runAll(ctx, all, sides...); err != nil {
+	return sides, nil
+}
+
+// compare runs the specs on all sides, and compares.
+func (k *nodeKind) compare(ctx context.Context, known specs.Known, differences specs.Differences) (specs.Findings, error) {
+	if err := runAll(ctx, k.all, k.sides...); err != nil {
 		return nil, err
 	}
-	unpatched, patched, partitioned := sides[0], sides[1], sides[2]
-	findings, err := patched.compare(ctx, unpatched, all, known, nil, "without the series")
+	unpatched, patched, partitioned := k.sides[0], k.sides[1], k.sides[2]
+	findings, err := patched.compare(ctx, unpatched, k.all, known, nil, "without the series")
 	if err != nil {
 		return nil, err
 	}
-	more, err := partitioned.compare(ctx, patched, all, known, differences, "without the pinning file")
+	more, err := partitioned.compare(ctx, patched, k.all, known, differences, "without the pinning file")
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(patched.judge(all, known), findings, more), summaries(all, sides...)
+	failed, err := patched.judge(ctx, k.all, known)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(failed, findings, more), summaries(k.all, k.whole, k.sides...)
 }
 
 // archives makes the images that the specs use, and returns their archives by their paths in the payload.

@@ -35,7 +35,8 @@ import (
 	"workload.openshift.io/kubernetes/test/conformance/specs"
 )
 
-// repeats is how often specs that differ run again on both sides.
+// repeats is how often specs that differ run again on both sides at most: once more than half of these runs end alike,
+// the others would change nothing.
 const repeats = 3
 
 // bed is what specs run on.
@@ -74,11 +75,20 @@ func (o *options) side(name, title string, say func(format string, args ...any))
 	s := &side{name: name, title: fmt.Sprintf("%s of %s, %s", title, version, name), dir: filepath.Join(o.out, name), retry: o.retry}
 	s.suite.Logs = filepath.Join(s.dir, "logs")
 	s.progress = func(format string, args ...any) { say("%s: %s", name, fmt.Sprintf(format, args...)) }
-	s.suite.SetUpAgain = func(why error) { s.progress("the tests begin once more: %v", why) }
-	if o.fresh {
-		return s, os.RemoveAll(s.dir)
-	}
+	s.suite.Say = s.progress
 	return s, nil
+}
+
+// forget forgets results. With everything, also logs and reports.
+func (s *side) forget(all []specs.Spec, everything bool) error {
+	if everything {
+		return os.RemoveAll(s.dir)
+	}
+	results, err := s.open("results", s.subject)
+	if err != nil {
+		return err
+	}
+	return results.Forget(all)
 }
 
 // subject identifies what a result depends on: files, by their names for it, and texts.
@@ -140,22 +150,36 @@ func runAll(ctx context.Context, all []specs.Spec, sides ...*side) error {
 }
 
 // judge returns the findings of specs that compare has not judged, since the same became of them on all sides:
-// they must pass, unless they are known not to.
-func (s *side) judge(all []specs.Spec, known specs.Known) specs.Findings {
+// they must pass, unless they are known not to. Two sides may fail by chance, so those that did not pass run some
+// more times on this one.
+func (s *side) judge(ctx context.Context, all []specs.Spec, known specs.Known) (specs.Findings, error) {
 	same := slices.DeleteFunc(slices.Clone(all), func(spec specs.Spec) bool { return s.results.Settled(spec.Name) })
-	return specs.Judge(same, s.results, known)
+	failed := slices.DeleteFunc(slices.Clone(same), func(spec specs.Spec) bool {
+		return !s.results.Has(spec.Name) || s.results.Passed(spec.Name) || known[spec.Name] != ""
+	})
+	var findings specs.Findings
+	if len(failed) > 0 {
+		again, err := s.repeat(ctx, s, failed, "did not pass")
+		if err != nil {
+			return nil, err
+		}
+		s.results.Settle(failed, again)
+		findings = specs.JudgeAgain(failed, again)
+		same = slices.DeleteFunc(same, func(spec specs.Spec) bool { return slices.Contains(failed, spec) })
+	}
+	return append(specs.Judge(same, s.results, known), findings...), nil
 }
 
 // compare compares what became of specs on a side and on another, on which they have run. Those that differ
 // run some more times on both, unless they are expected to pass on the other side alone. known are those that
 // cannot pass on either; without says what the other side is without.
-func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known, expected specs.Known, without string) (specs.Findings, error) {
+func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known specs.Known, expected specs.Differences, without string) (specs.Findings, error) {
 	differing := specs.Differing(all, s.results, other.results)
 	findings := expected.Same(all, differing)
 	differing = slices.DeleteFunc(differing, func(spec specs.Spec) bool {
-		is := expected[spec.Name] != "" && specs.Breaks(spec, s.results, other.results)
+		is := expected.Explain(spec, s.results, other.results)
 		if is {
-			fmt.Printf("%s\n    is known to differ: %s\n    %s\n", spec.Name, expected[spec.Name], s.results.Why(spec.Name))
+			fmt.Printf("%s\n    is known to differ: %s\n    %s\n", spec.Name, expected[spec.Name].Reason, s.results.Why(spec.Name))
 		}
 		return is
 	})
@@ -164,7 +188,7 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 	if len(differing) > 0 {
 		for i := range sides {
 			var err error
-			if again[i], err = sides[i].repeat(ctx, sides[1-i], differing); err != nil {
+			if again[i], err = sides[i].repeat(ctx, sides[1-i], differing, "differ"); err != nil {
 				return nil, err
 			}
 		}
@@ -179,9 +203,9 @@ func (s *side) compare(ctx context.Context, other *side, all []specs.Spec, known
 	return append(findings, specs.Compare(differing, again[0], again[1], known, without)...), nil
 }
 
-// repeat runs specs whose first results differ from those of another side so many more times. Repeats of
-// other first results are of no use.
-func (s *side) repeat(ctx context.Context, other *side, differing []specs.Spec) (again []*specs.Results, err error) {
+// repeat runs specs some more times, since their first results are not what they should be beside those of a
+// side, which may be this one; why says how. Repeats of other first results are of no use.
+func (s *side) repeat(ctx context.Context, other *side, differing []specs.Spec, why string) (again []*specs.Results, err error) {
 	subject := s.subject
 	for _, spec := range differing {
 		subject += " " + s.results.When(spec.Name) + " " + other.results.When(spec.Name)
@@ -193,7 +217,7 @@ func (s *side) repeat(ctx context.Context, other *side, differing []specs.Spec) 
 		}
 		again = append(again, results)
 	}
-	s.progress("%d specs differ, and run %d more times", len(differing), repeats)
+	s.progress("%d specs %s, and run up to %d more times", len(differing), why, repeats)
 	return again, s.fill(ctx, differing, again...)
 }
 
@@ -204,12 +228,12 @@ func (s *side) open(name, subject string) (*specs.Results, error) {
 	return specs.Open(filepath.Join(s.dir, name+".json"), subject)
 }
 
-// fill runs specs for each of the results that lack them. If there is anything to do, it starts what
-// they run on, and removes it in the end.
+// fill runs specs for each of the results that lack them, until it is known what mostly becomes of them. If there is
+// anything to do, it starts what they run on, and removes it in the end.
 func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Results) (err error) {
 	missing := 0
 	for _, r := range results {
-		missing += len(r.Missing(all))
+		missing += len(r.Missing(specs.Undecided(all, results)))
 	}
 	if missing == 0 {
 		return nil
@@ -231,7 +255,7 @@ func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Res
 		return err
 	}
 	for _, r := range results {
-		if err := s.suite.Run(ctx, all, s.parallel, r, func(done, all int, others []specs.Spec) {
+		if err := s.suite.Run(ctx, specs.Undecided(all, results), s.parallel, r, func(done, all int, others []specs.Spec) {
 			s.progress("%d of %d specs have run", done, all)
 			for _, spec := range others {
 				failed = failed || !r.Skipped(spec.Name)
@@ -244,10 +268,15 @@ func (s *side) fill(ctx context.Context, all []specs.Spec, results ...*specs.Res
 	return nil
 }
 
-// summaries prints and reports what became of specs.
-func summaries(all []specs.Spec, sides ...*side) error {
+// summaries prints what became of specs. The reports are about the whole suite, of which those may be a part: they
+// also have what earlier runs did.
+func summaries(all, whole []specs.Spec, sides ...*side) error {
 	for _, s := range sides {
-		if err := s.results.WriteJUnit(all, s.report(), s.title); err != nil {
+		title := s.title
+		if missing := len(s.results.Missing(whole)); missing > 0 {
+			title += fmt.Sprintf(", %d of %d specs", len(whole)-missing, len(whole))
+		}
+		if err := s.results.WriteJUnit(whole, s.report(), title); err != nil {
 			return err
 		}
 		passed, others := s.results.Count(all)
@@ -257,7 +286,8 @@ func summaries(all []specs.Spec, sides ...*side) error {
 				skipped++
 			}
 		}
-		fmt.Printf("%s: %d of %d specs passed, and %d skipped themselves; %s\n", s.name, passed, len(all), skipped, s.report())
+		fmt.Printf("%s: %d of %d specs passed, and %d skipped themselves; they took %s; %s\n", s.name, passed, len(all), skipped,
+			s.results.Took(all).Round(time.Second), s.report())
 	}
 	return nil
 }

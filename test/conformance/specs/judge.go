@@ -19,6 +19,7 @@ package specs
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -46,6 +47,53 @@ func ParseKnown(text string) (Known, error) {
 		}
 	}
 	return known, nil
+}
+
+// Difference is why a spec ends otherwise on one side, and how.
+type Difference struct {
+	Reason string
+	// Failure matches what it says when it fails there. A failure of another kind is none that is known.
+	Failure *regexp.Regexp
+}
+
+// Differences are specs that are known to fail on one side alone, by their names.
+type Differences map[string]Difference
+
+// ParseDifferences reads a list as [ParseKnown] does. Below each spec is an indented line with the expression of
+// its failure.
+func ParseDifferences(text string) (Differences, error) {
+	var names strings.Builder
+	differences := Differences{}
+	last := ""
+	for number, line := range strings.Split(text, "\n") {
+		expression := strings.TrimSpace(line)
+		if expression == "" || !strings.ContainsAny(line[:1], " \t") {
+			names.WriteString(line)
+			if expression != "" && !strings.HasPrefix(expression, "#") {
+				last = expression
+				differences[last] = Difference{}
+			}
+		} else if last == "" || differences[last].Failure != nil {
+			return nil, fmt.Errorf("line %d: there is no spec above it, or it has an expression already", number+1)
+		} else if failure, err := regexp.Compile(expression); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number+1, err)
+		} else {
+			differences[last] = Difference{Failure: failure}
+		}
+		names.WriteString("\n") // so that lines have their numbers
+	}
+	known, err := ParseKnown(names.String())
+	if err != nil {
+		return nil, err
+	}
+	for name, difference := range differences {
+		if difference.Failure == nil {
+			return nil, fmt.Errorf("%q has no expression of its failure below it", name)
+		}
+		difference.Reason = known[name]
+		differences[name] = difference
+	}
+	return differences, nil
 }
 
 // Findings are what somebody must look at, each in a line for a reader.
@@ -76,8 +124,13 @@ func judge(spec Spec, passed bool, known Known, why string) Findings {
 }
 
 // Unlisted returns a finding for each spec that is known and does not exist.
-func (k Known) Unlisted(specs []Spec) (findings Findings) {
-	for _, name := range slices.Sorted(maps.Keys(k)) {
+func (k Known) Unlisted(specs []Spec) Findings { return unlisted(k, specs) }
+
+// Unlisted does so for those that are known to differ.
+func (d Differences) Unlisted(specs []Spec) Findings { return unlisted(d, specs) }
+
+func unlisted[T any](list map[string]T, specs []Spec) (findings Findings) {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if !slices.ContainsFunc(specs, func(spec Spec) bool { return spec.Name == name }) {
 			findings = append(findings, fmt.Sprintf("%s\n    is in a list, and there is no such spec", name))
 		}
@@ -86,10 +139,10 @@ func (k Known) Unlisted(specs []Spec) (findings Findings) {
 }
 
 // Same returns a finding for each of the specs that is known to differ, and does not.
-func (k Known) Same(specs, differing []Spec) (findings Findings) {
+func (d Differences) Same(specs, differing []Spec) (findings Findings) {
 	for _, spec := range specs {
-		if reason := k[spec.Name]; reason != "" && !slices.Contains(differing, spec) {
-			findings = append(findings, fmt.Sprintf("%s\n    does not differ, and is known to: %s", spec.Name, reason))
+		if difference, is := d[spec.Name]; is && !slices.Contains(differing, spec) {
+			findings = append(findings, fmt.Sprintf("%s\n    does not differ, and is known to: %s", spec.Name, difference.Reason))
 		}
 	}
 	return findings
@@ -105,9 +158,11 @@ func Differing(specs []Spec, one, other *Results) (differing []Spec) {
 	return differing
 }
 
-// Breaks reports whether a spec failed on one side and passed on the other.
-func Breaks(spec Spec, one, other *Results) bool {
-	return one.outcome(spec.Name) == didFail && other.outcome(spec.Name) == didPass
+// Explain reports whether a spec is known to fail on one side and to pass on the other, and did both, as the list says.
+func (d Differences) Explain(spec Spec, one, other *Results) bool {
+	difference, is := d[spec.Name]
+	return is && one.outcome(spec.Name) == didFail && other.outcome(spec.Name) == didPass &&
+		difference.Failure.MatchString(one.Specs[spec.Name].Failure.Message)
 }
 
 // Compare judges specs that have differed, by how they ran again on both sides. One that mostly ends
@@ -125,40 +180,62 @@ func Compare(differing []Spec, one, other []*Results, known Known, without strin
 	return findings
 }
 
+// JudgeAgain judges specs that have not passed, and are not known, by how they ran again.
+func JudgeAgain(specs []Spec, again []*Results) (findings Findings) {
+	for _, spec := range specs {
+		if usual(spec, again) != didPass {
+			passed, times := passes(spec, again)
+			findings = append(findings, fmt.Sprintf("%s\n    did not pass, and then passed %d of %d times%s", spec.Name, passed, times, whys(spec, again)))
+		}
+	}
+	return findings
+}
+
 // Times says how often a spec passed when it ran again on both sides.
 func Times(spec Spec, one, other []*Results, without string) string {
-	return fmt.Sprintf("passed %d of %d times, and %d of %d times %s", passes(spec, one), len(one), passes(spec, other), len(other), without)
+	passed, times := passes(spec, one)
+	otherPassed, otherTimes := passes(spec, other)
+	return fmt.Sprintf("passed %d of %d times, and %d of %d times %s", passed, times, otherPassed, otherTimes, without)
 }
 
 // unsettled is what became of a spec that ended otherwise each time it ran.
 const unsettled outcome = "ended otherwise each time"
 
-// usual returns what mostly became of a spec.
+// usual returns what became of a spec in more than half of the results, if it has run in each of them or not.
 func usual(spec Spec, results []*Results) outcome {
 	times := map[outcome]int{}
 	for _, r := range results {
 		is := r.outcome(spec.Name)
-		if times[is]++; 2*times[is] > len(results) {
+		if times[is]++; is != notRun && 2*times[is] > len(results) {
 			return is
 		}
 	}
 	return unsettled
 }
 
-func passes(spec Spec, results []*Results) (times int) {
+// Undecided returns the specs of which nothing became in more than half of the results yet.
+func Undecided(specs []Spec, results []*Results) []Spec {
+	return slices.DeleteFunc(slices.Clone(specs), func(spec Spec) bool { return usual(spec, results) != unsettled })
+}
+
+// passes returns how often a spec has passed, and how often it has run.
+func passes(spec Spec, results []*Results) (passed, times int) {
 	for _, r := range results {
 		if r.Passed(spec.Name) {
+			passed++
+		}
+		if r.Has(spec.Name) {
 			times++
 		}
 	}
-	return times
+	return passed, times
 }
 
 // whys are the different reasons why a spec failed.
 func whys(spec Spec, results []*Results) (text string) {
 	var said []string
 	for _, r := range results {
-		if why := r.Why(spec.Name); !r.Passed(spec.Name) && !slices.Contains(said, why) {
+		if why := r.Why(spec.Name); r.Has(spec.Name) && !r.Passed(spec.Name) && !slices.Contains(said, why) {
 			said = append(said, why)
 			text += "\n    " + why
 		}

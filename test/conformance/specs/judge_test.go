@@ -19,6 +19,7 @@ package specs
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -120,7 +121,7 @@ func TestASpecThatSkipsItselfDiffersFromOneThatFails(t *testing.T) {
 
 func TestASpecThatIsKnownToDifferAndDoesNotIsAFinding(t *testing.T) {
 	specs := []Spec{{"differs", false}, {"is the same", false}, {"is not known", false}}
-	findings := Known{"differs": "section 1", "is the same": "section 2", "was not to run": "section 3"}.Same(specs, specs[:1])
+	findings := Differences{"differs": {Reason: "section 1"}, "is the same": {Reason: "section 2"}, "was not to run": {Reason: "section 3"}}.Same(specs, specs[:1])
 	if want := "is the same\n    does not differ, and is known to: section 2"; strings.Join(findings, "|") != want {
 		t.Errorf("findings are %q, want %q", findings, want)
 	}
@@ -142,11 +143,64 @@ func TestSpecsThatHaveRunAgainCountForWhatMostlyBecameOfThem(t *testing.T) {
 		t.Errorf("%v differ still", differing)
 	}
 	differing = Differing(specs, partitioned, patched)
-	if len(differing) != 1 || !Breaks(differing[0], partitioned, patched) {
+	differences := Differences{"broken by the file": {Failure: regexp.MustCompile("^lost")}}
+	if len(differing) != 1 || !differences.Explain(differing[0], partitioned, patched) {
 		t.Errorf("with the file, %v differ", differing)
 	}
-	if Breaks(specs[0], patched, partitioned) || Breaks(specs[1], partitioned, patched) {
-		t.Error("a spec breaks that does not")
+	if differences.Explain(specs[0], patched, partitioned) || differences.Explain(specs[1], partitioned, patched) {
+		t.Error("a difference is known that is not")
+	}
+	differences["broken by the file"] = Difference{Failure: regexp.MustCompile("^slow")}
+	if differences.Explain(differing[0], partitioned, patched) {
+		t.Error("it is known to differ, however it fails")
+	}
+}
+
+func TestKnownDifferences(t *testing.T) {
+	differences, err := ParseDifferences("# a list\n#\n\n# section 1\na b\n    CPUs <1-7>\nc\n  ^lost$\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, failure := range map[string]string{"a b": "has CPUs <1-7>", "c": "lost"} {
+		if difference := differences[name]; difference.Reason != "section 1" || !difference.Failure.MatchString(failure) {
+			t.Errorf("of %s, known is %v", name, difference)
+		}
+	}
+	for text, want := range map[string]string{
+		"# why\na\n":              `"a" has no expression of its failure below it`,
+		"# why\na\n b\n c\n":      "line 4: there is no spec above it, or it has an expression already",
+		"# why\n b\n":             "line 2: there is no spec above it, or it has an expression already",
+		"# why\na\n (\n":          "line 3: error parsing regexp: missing closing ): `(`",
+		"a\n b\n":                 `line 1: "a" has no reason above it`,
+		"# why\na\n b\n\na\n b\n": `line 5: "a" is there twice`,
+	} {
+		if _, err := ParseDifferences(text); err == nil || err.Error() != want {
+			t.Errorf("%q gives %v, want %s", text, err, want)
+		}
+	}
+}
+
+// The third run of a spec that ended alike twice would change nothing, and takes minutes.
+func TestSpecsRunAgainUntilMostRunsEndAlike(t *testing.T) {
+	all := []Spec{{"passes", false}, {"fails", false}, {"does both", false}}
+	none := resultsOf()
+	first := resultsOf(passing("passes"), failing("fails", "lost"), passing("does both"))
+	second := resultsOf(passing("passes"), failing("fails", "lost"), failing("does both", "slow"))
+	third := resultsOf(passing("does both"))
+	for _, test := range []struct {
+		results []*Results
+		want    int
+	}{
+		{[]*Results{none}, 3}, {[]*Results{first}, 0},
+		{[]*Results{none, none, none}, 3}, {[]*Results{first, none, none}, 3}, {[]*Results{first, second, none}, 1}, {[]*Results{first, second, third}, 0},
+	} {
+		if undecided := Undecided(all, test.results); len(undecided) != test.want {
+			t.Errorf("%v are undecided, want %d", undecided, test.want)
+		}
+	}
+	findings := JudgeAgain(all, []*Results{first, second, third})
+	if want := "fails\n    did not pass, and then passed 0 of 2 times\n    failed: lost"; strings.Join(findings, "|") != want {
+		t.Errorf("findings are %q, want %q", findings, want)
 	}
 }
 

@@ -150,10 +150,13 @@ func (r *Results) add(reports ...types.SpecReport) error {
 
 // ForgetFailures forgets what became of those of the specs that have not passed.
 func (r *Results) ForgetFailures(specs []Spec) error {
+	return r.Forget(slices.DeleteFunc(slices.Clone(specs), func(spec Spec) bool { return r.Passed(spec.Name) }))
+}
+
+// Forget forgets what became of specs.
+func (r *Results) Forget(specs []Spec) error {
 	for _, spec := range specs {
-		if !r.Passed(spec.Name) {
-			delete(r.Specs, spec.Name)
-		}
+		delete(r.Specs, spec.Name)
 	}
 	return r.write()
 }
@@ -214,6 +217,14 @@ func (r *Results) Count(specs []Spec) (passed int, others []Spec) {
 		}
 	}
 	return passed, others
+}
+
+// Took returns how long the specs took that have run.
+func (r *Results) Took(specs []Spec) (sum time.Duration) {
+	for _, spec := range specs {
+		sum += r.Specs[spec.Name].RunTime
+	}
+	return sum
 }
 
 // Missing returns the specs without a result.

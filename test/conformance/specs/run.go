@@ -32,7 +32,7 @@ import (
 // Run runs those of the specs that have no result yet: first those that may run beside others, in that
 // many processes, then the serial ones. With one process at a time all are serial, and share batches.
 // What a process did not come to, since it crashed or took too long, runs once more alone; if it does not
-// run to its end then either, it has failed. Progress is called for each process that ended. Run ends
+// run to its end then either, it has failed. Before that, what is left once more runs together if what it ran on was lost. Progress is called for each process that ended. Run ends
 // with an error where the cluster runs no spec at all.
 func (s *Suite) Run(ctx context.Context, specs []Spec, parallel int, results *Results, progress func(done, all int, failed []Spec)) error {
 	r := &runner{suite: s, specs: specs, results: results, progress: progress}
@@ -84,7 +84,14 @@ func (r *runner) all(ctx context.Context, specs []Spec, parallel int) error {
 	group.SetLimit(max(1, parallel))
 	for some := range slices.Chunk(specs, cmp.Or(r.suite.Batch, batchSize(len(specs), parallel))) {
 		group.Go(func() error {
-			left, _, err := r.batch(ctx, some)
+			left, why, err := r.batch(ctx, some)
+			if err == nil && len(left) > 1 && r.suite.lost(why) {
+				r.suite.say("%d specs did not run to their end, and run once more: %v", len(left), why)
+				left, why, err = r.batch(ctx, left)
+			}
+			if err == nil && len(left) > 0 {
+				r.suite.say("%d specs did not run to their end, and run once more, each alone: %v", len(left), why)
+			}
 			for _, spec := range left {
 				if err != nil {
 					break
@@ -126,8 +133,8 @@ func (r *runner) alone(ctx context.Context, spec Spec) error {
 func (r *runner) batch(ctx context.Context, specs []Spec) (left []Spec, why, err error) {
 	var reports []types.SpecReport
 	for i := range max(1, r.suite.SetUps) {
-		if i > 0 && r.suite.SetUpAgain != nil {
-			r.suite.SetUpAgain(err)
+		if i > 0 {
+			r.suite.say("the tests begin once more: %v", err)
 		}
 		if reports, why, err = r.suite.run(ctx, r.logName(), specs); ctx.Err() != nil {
 			return nil, nil, ctx.Err()

@@ -48,12 +48,12 @@ type Suite struct {
 	// takes some seconds to begin, and an interrupt loses what its specs have done so far.
 	Batch int
 	// Limit is how long a process may take; zero means 40 minutes. The slowest spec of conformance takes
-	// some minutes, and one that fails waits for as long.
-	Limit time.Duration
+	// some minutes, and one that fails waits for as long. LimitEach is how much longer for each spec.
+	Limit, LimitEach time.Duration
 	// SetUps is how often the suite is set up for a process, if that fails; zero means once.
 	SetUps int
-	// SetUpAgain is called before each time but the first, with why the previous one failed. It may be nil.
-	SetUpAgain func(why error)
+	// Say is called with what a process did not do, and what follows from that; nil means that nobody wants to know.
+	Say func(format string, args ...any)
 	// Lost is the error of a run that ends because what it runs on does, which says nothing about the specs.
 	// Nil means that there is none.
 	Lost error
@@ -117,7 +117,7 @@ func (s *Suite) run(ctx context.Context, name string, specs []Spec) (ended []typ
 		focus[i] = " " + regexp.QuoteMeta(spec.Name) + "$"
 	}
 	// A process that hangs beside its specs does not end by ginkgo's limit.
-	limit := cmp.Or(s.Limit, 40*time.Minute)
+	limit := cmp.Or(s.Limit, 40*time.Minute) + time.Duration(len(specs))*s.LimitEach
 	within, cancel := context.WithTimeout(ctx, limit+5*time.Minute)
 	defer cancel()
 	reports, why := s.execute(within, name, append(slices.Clone(s.Args),
@@ -131,8 +131,7 @@ func (s *Suite) run(ctx context.Context, name string, specs []Spec) (ended []typ
 			err = fmt.Errorf("%s failed: %s; the log is %s", report.LeafNodeType, firstLine(report.Failure.Message), s.log(name))
 		}
 	}
-	lost := s.Lost != nil && errors.Is(why, s.Lost)
-	if reports == nil && ctx.Err() == nil && !lost {
+	if reports == nil && ctx.Err() == nil && !s.lost(why) {
 		if log, _ := os.ReadFile(s.log(name)); !bytes.Contains(log, []byte(running)) {
 			return nil, nil, fmt.Errorf("%s did not start: %w: %s", s.Program, why, tail(s.log(name)))
 		}
@@ -147,6 +146,15 @@ func (s *Suite) run(ctx context.Context, name string, specs []Spec) (ended []typ
 		why = errors.New("the process succeeded without running it")
 	}
 	return ended, fmt.Errorf("%w; the log is %s", why, s.log(name)), err
+}
+
+// lost reports whether a process ended because what it ran on did.
+func (s *Suite) lost(why error) bool { return s.Lost != nil && errors.Is(why, s.Lost) }
+
+func (s *Suite) say(format string, args ...any) {
+	if s.Say != nil {
+		s.Say(format, args...)
+	}
 }
 
 // final reports whether a spec has run to its end. One that ginkgo ends or skips, since the time of the

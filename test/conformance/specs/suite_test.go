@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -225,9 +226,10 @@ func TestASuiteIsSetUpAsOftenAsItSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := 0
-		suite.SetUps, suite.SetUpAgain = setUps, func(why error) {
-			if again++; !strings.Contains(why.Error(), "BeforeSuite failed") {
-				t.Errorf("with %d, it is set up again since %v", setUps, why)
+		suite.SetUps, suite.Say = setUps, func(format string, args ...any) {
+			again++
+			if said := fmt.Sprintf(format, args...); !strings.Contains(said, "BeforeSuite failed") {
+				t.Errorf("with %d, it says %q", setUps, said)
 			}
 		}
 		err = suite.Run(t.Context(), all, 1, results, func(int, int, []Spec) {})

@@ -40,10 +40,8 @@ type Node struct {
 	// Topology is that of the VM's CPUs.
 	Topology vm.Topology
 	// Payload are the files of the VM, by their paths below /payload: those of [vm.Files], the tests as
-	// e2e_node.test, and the kubelet in Kubelets.
+	// e2e_node.test, and the kubelet as Kubelet.
 	Payload map[string]string
-	// Kubelets is the directory below /payload that has the kubelet.
-	Kubelets string
 	// Pinning is the content of the pinning file. Empty means that there is none.
 	Pinning string
 	// Progress is called with what is being done.
@@ -53,6 +51,9 @@ type Node struct {
 	// stopped means that the VM no longer answers.
 	stopped bool
 }
+
+// Kubelet is the path of the kubelet in the payload.
+const Kubelet = "bin/kubelet"
 
 // nodeMemory is that of the VM in mebibytes.
 const nodeMemory = 4096
@@ -100,7 +101,7 @@ EOF
 
 // Describe returns what results depend on beside the payload.
 func (n *Node) Describe() string {
-	return fmt.Sprint(n.Kubelets, n.Pinning, nodeMemory, n.Topology, setUp, arguments)
+	return fmt.Sprint(n.Pinning, nodeMemory, n.Topology, setUp, arguments)
 }
 
 // OwnVMs makes this process the one that has all VMs of this host, and removes what a process has left
@@ -137,7 +138,7 @@ func (n *Node) Up(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := n.vm.Run(ctx, setUp+"mount --bind /payload/"+n.Kubelets+"/kubelet "+nodeDir+"/kubelet")
+	_, err := n.vm.Run(ctx, setUp+"mount --bind /payload/"+Kubelet+" "+nodeDir+"/kubelet")
 	return err
 }
 
@@ -209,11 +210,13 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 	return []byte(text), runErr
 }
 
-// NodeLimit is how long a process of these tests may take. Under emulation a process begins in a minute, so
-// it runs NodeBatch of them. It begins NodeSetUps times at most: on a slow host a kubelet may take so long to
+// NodeLimit is how long a process of these tests may take, and NodeLimitEach how much longer for each spec: that of the
+// topology manager takes 25 minutes, and others one. Under emulation a process begins in a minute, so it runs
+// NodeBatch of them. It begins NodeSetUps times at most: on a slow host a kubelet may take so long to
 // register its node that it gives up on the CSINode, and the node does not become Ready.
 const (
-	NodeLimit  = 2 * time.Hour
-	NodeBatch  = 12
-	NodeSetUps = 3
+	NodeLimit     = 40 * time.Minute
+	NodeLimitEach = 2 * time.Minute
+	NodeBatch     = 13
+	NodeSetUps    = 3
 )
