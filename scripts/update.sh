@@ -58,7 +58,7 @@ replace() {
     sed -i -E "s/^\| ${old//./\\.} \| [0-9]+ \| [0-9]+ \| Go [^ ]+ \|/| $new | $size | Go $go |/" README.md &&
     grep -qF "| $new | $size | Go $go |" README.md &&
     mapfile -t pages < <(git ls-files '*.md') &&
-    sed -i -E "s/(RELEASE=|export-tree )${old//./\\.}\>/\1$new/g" "${pages[@]}"
+    sed -i -E -e "s/(RELEASE=|export-tree |_output\/)${old//./\\.}\>/\1$new/g" -e "/RELEASES=\"/s/${old//./\\.}\>/$new/g" "${pages[@]}"
 }
 
 commit() {

@@ -191,21 +191,21 @@ func Packages() []Package {
 				tree.Dir("var/lib/kubelet", fs.FileMode(0o755))
 			},
 			ConfigFiles: []string{"/etc/default/kubelet"},
-			// As with upstream's package, the first installation enables the unit, unless a preset says
-			// otherwise or it is masked. An upgrade does not restart the kubelet: that is for the
-			// administrator, after a drain.
+			// The first installation enables the unit, unless a preset says otherwise or it is masked. An
+			// upgrade does not restart the kubelet: that is for the administrator, after a drain. A systemd
+			// that refuses keeps no package from being installed or removed.
 			Scripts: map[string]string{
 				"postinst": `#!/bin/sh
 set -e
-if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
 if [ "$1" = configure ] && [ -z "$2" ] && command -v systemctl >/dev/null; then systemctl preset kubelet.service || true; fi
 `,
 				"prerm": `#!/bin/sh
 set -e
-if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop kubelet.service; fi
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop kubelet.service || true; fi
 if [ "$1" = remove ] && command -v systemctl >/dev/null; then systemctl disable kubelet.service || true; fi
 `,
-				"postrm": "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n",
+				"postrm": "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi\n",
 			},
 		},
 	}

@@ -207,8 +207,8 @@ func TestTheKubeletsUnitIsEnabledOnceAndDisabledOnRemoval(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			// It records what it is asked for, and fails as it would for a masked unit.
-			gobinary.Write(t, filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\necho \"$@\"\n[ $1 != preset ]\n"))
+			// It records what it is asked for, and fails as it would for a masked unit, or one that does not load.
+			gobinary.Write(t, filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\necho \"$@\"\nexit 1\n"))
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 			out, err := exec.CommandContext(t.Context(), "sh", append([]string{"-c", kubelet.Scripts[test.script], test.script}, test.args...)...).CombinedOutput()
 			// With a running systemd, there are more.
