@@ -49,6 +49,7 @@ import (
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/cluster/poll"
+	"workload.openshift.io/kubernetes/cluster/tidy"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/partition"
 )
@@ -67,7 +68,7 @@ const asCommand = "KUBECTL_PARTITION_PEAK"
 func TestMain(m *testing.M) {
 	file := os.Getenv(asCommand)
 	if file == "" {
-		os.Exit(m.Run())
+		os.Exit(tests(m))
 	}
 	code := run()
 	// The kernel's account for a parent (ru_maxrss) begins with that of the parent itself.
@@ -84,6 +85,28 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	}
 	os.Exit(code)
+}
+
+// paths are those of the control planes; paths of sockets are short.
+var paths = host.Paths{Data: "/var/lib/workload-partitioning-plugin", Run: "/run/workload-partitioning-plugin"}
+
+// tests runs the tests, and removes the control planes of tests that were interrupted or killed, too.
+func tests(m *testing.M) int {
+	flag.Parse()
+	if *bin == "" {
+		return m.Run()
+	}
+	return tidy.Run(paths.Data, func() error { return host.New(host.Config{Paths: paths}).Down(context.Background()) }, func() int {
+		err := os.Mkdir(paths.Data, 0o700)
+		if err == nil {
+			err = host.Own(paths.Data)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	})
 }
 
 // outcome is what a run of the command gave and cost.
@@ -137,13 +160,8 @@ func controlPlane(t *testing.T, controllers ...string) *host.Cluster {
 	if *bin == "" || *tools == "" {
 		t.Skip("-bin and -tools are missing: make build kwok gives their content")
 	}
-	run, err := os.MkdirTemp("", "wp") // paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(run) })
 	const beside = 7 // none of the end-to-end tests'
-	config := host.Config{Bin: *bin, Tools: *tools, Temporary: true, Paths: host.Paths{Data: t.TempDir(), Run: run}}.Beside(beside)
+	config := host.Config{Bin: *bin, Tools: *tools, Temporary: true, Paths: paths}.Beside(beside)
 	config.Controllers = append([]string{}, controllers...)
 	c := host.New(config)
 	t.Cleanup(func() {

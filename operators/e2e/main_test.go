@@ -33,7 +33,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/host"
-	"workload.openshift.io/kubernetes/test/e2e/tidy"
+	"workload.openshift.io/kubernetes/cluster/tidy"
 	"workload.openshift.io/operators/e2e/internal/rig"
 )
 

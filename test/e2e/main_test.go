@@ -8,6 +8,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,8 +18,8 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/tidy"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
-	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
 var (
@@ -100,7 +101,7 @@ func run(m *testing.M) int {
 	}
 	config.Temporary = true
 	cluster := host.New(config)
-	return tidy.Run(host.Dir, func() error { return cluster.Down(context.Background()) }, func() int {
+	return tidy.Run(host.Dir, func() error { return errors.Join(removeTracers(), cluster.Down(context.Background())) }, func() int {
 		status := m.Run()
 		if status != 0 {
 			keepLogs(cluster)

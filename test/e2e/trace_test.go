@@ -36,6 +36,27 @@ func (seen onCPUs) allOfHost() (all time.Duration) {
 	return all
 }
 
+// tracefs has the kernel's tracer, and tracers begins the names of our instances of it.
+const (
+	tracefs = "/sys/kernel/tracing"
+	tracers = "instances/workload-partitioning-"
+)
+
+var mountedTracefs bool
+
+// removeTracers removes what watchCPUs leaves if its test is interrupted or killed. A mount of a test that was killed
+// stays.
+func removeTracers() error {
+	left, err := filepath.Glob(filepath.Join(tracefs, tracers+"*"))
+	for _, directory := range left {
+		err = errors.Join(err, os.WriteFile(filepath.Join(directory, "events/enable"), []byte("0"), 0o600), os.Remove(directory))
+	}
+	if mountedTracefs {
+		err = errors.Join(err, unix.Unmount(tracefs, unix.MNT_DETACH))
+	}
+	return err
+}
+
 // watchCPUs has the kernel trace which tasks run on some CPUs, until the function that it
 // returns is called. The account begins when a task runs there whose cgroup has begins in its
 // name.
@@ -44,16 +65,18 @@ func (seen onCPUs) allOfHost() (all time.Duration) {
 // CPUs, which task is in which cgroup.
 func watchCPUs(t *testing.T, on cpuset.CPUSet) func(begins string) onCPUs {
 	t.Helper()
-	root := "/sys/kernel/tracing"
-	if _, err := os.Stat(filepath.Join(root, "instances")); err != nil {
-		if err := unix.Mount("tracefs", root, "tracefs", 0, ""); err != nil {
+	if _, err := os.Stat(filepath.Join(tracefs, "instances")); err != nil {
+		if err := unix.Mount("tracefs", tracefs, "tracefs", 0, ""); err != nil {
 			t.Skip("the host has no tracefs: ", err)
 		}
-		t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+		mountedTracefs = true
+		t.Cleanup(func() {
+			mountedTracefs = false
+			_ = unix.Unmount(tracefs, unix.MNT_DETACH)
+		})
 	}
 	instance := func(name string, set func(write func(file, value string))) string {
-		directory := filepath.Join(root, "instances", "workload-partitioning-"+name)
-		_ = os.Remove(directory) // a test that was killed may have left it
+		directory := filepath.Join(tracefs, tracers+name)
 		if err := os.Mkdir(directory, 0o755); err != nil {
 			t.Fatal(err)
 		}

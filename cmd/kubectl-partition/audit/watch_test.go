@@ -203,7 +203,7 @@ func TestFormatsAreThoseOfThisHostsKernel(t *testing.T) {
 	if err != nil || !sets.v1 {
 		t.Skipf("the test makes a cgroup of version 1, which this host lacks (%v)", err)
 	}
-	const scratch = "wp-audit-test"
+	scratch := fmt.Sprint("wp-audit-test-", os.Getpid()) // one that was killed may have left its own
 	directory := sets.dir("cpuset", scratch)
 	if err := os.Mkdir(directory, 0o755); err != nil {
 		t.Skip("the test needs a cgroup: ", err)

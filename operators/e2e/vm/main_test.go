@@ -26,6 +26,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -35,8 +36,8 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/tidy"
 	"workload.openshift.io/kubernetes/cluster/vm"
-	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
 var (
@@ -114,11 +115,25 @@ func run(m *testing.M) int {
 	})
 }
 
-// openPassed makes passed the directory for this payload, and removes those of others.
+// openPassed makes passed the directory for what rows depend on, and removes those of others: the payload, the
+// companion's manifests, and the plugin.
 func openPassed() error {
+	depend := maps.Clone(payload)
+	if plugin != "" {
+		depend["plugin"] = plugin
+	}
+	const deploy = "../../deploy"
+	if err := filepath.WalkDir(deploy, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			depend[path] = path
+		}
+		return err
+	}); err != nil {
+		return err
+	}
 	sum := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(payload)) {
-		file, err := os.Open(payload[name])
+	for _, name := range slices.Sorted(maps.Keys(depend)) {
+		file, err := os.Open(depend[name])
 		if err != nil {
 			return err
 		}

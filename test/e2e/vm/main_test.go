@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cluster/tidy"
 	"workload.openshift.io/kubernetes/cluster/vm"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/kubernetes/test/e2e/internal/noise"
-	"workload.openshift.io/kubernetes/test/e2e/tidy"
 )
 
 var (
