@@ -188,12 +188,14 @@ CHECKED = $(if $(SHORT),$(filter-out $(LONG_TO_COMPILE),$(MODULES)),$(MODULES))
 # With the race detector, what the plugin and Prometheus' own code import would take ten minutes
 # to compile. What the companions import takes two.
 RACE = $(filter-out test/% cmd/kubectl-partition% $(if $(SHORT),operators),$(MODULES))
-# Lint vets all modules, so unit tests need not: vet looks at all that they import, too.
+# Lint vets all modules, so unit tests need not: vet looks at all that they import, too. FRESH=1 runs them even if go
+# remembers that they pass.
+UNIT = go test -vet=off$(if $(FRESH), -count=1)
 .PHONY: unit
 unit: ## Run the unit tests, most of them with the race detector
-	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && go test -vet=off -race ./...); done
-	@echo "unit tests of test/conformance/specs and test/e2e/internal" >&2; (cd test/conformance && go test -vet=off -race ./specs/...); cd test/e2e && go test -vet=off -race ./internal/{noise,soak}
-	@for module in $(filter cmd/kubectl-partition% test/conformance,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && $(ALIKE) go test -vet=off ./...); done
+	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && $(UNIT) -race ./...); done
+	@echo "unit tests of test/conformance/specs and test/e2e/internal" >&2; (cd test/conformance && $(UNIT) -race ./specs/...); cd test/e2e && $(UNIT) -race ./internal/{noise,soak}
+	@for module in $(filter cmd/kubectl-partition% test/conformance,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && $(ALIKE) $(UNIT) ./...); done
 
 # FUZZTIME is that of each target.
 FUZZTIME ?= 1m
@@ -223,7 +225,7 @@ lint-series: $(CARRY) ## Apply the series to every release, and lint, compare an
 VERIFY ?=
 .PHONY: verify
 verify: $(CARRY) ## See that the series is right on every release: apply, lint, compile, upstream's tests, ours
-	$(CARRY) verify $(VERIFY)
+	$(CARRY) verify $(VERIFY)$(if $(FRESH), --force)
 
 # PREVIEW is the release; empty means the newest pre-release that can be had.
 PREVIEW ?=
@@ -268,8 +270,8 @@ need-specs: $(if $(OLDER),$(SPECS))
 # To carry a tree has no changes if only go.work.sum differs, and go build would call the binaries modified.
 .PHONY: control-plane-images
 control-plane-images: build $(IMAGES)
-	@if [[ -n "$$(scripts/tree-changes.sh $(RELEASE))" ]]; then \
-	  echo "the tree has changes that are not committed, so there are no images, and no test of them" >&2; rm -rf $(CONTROL_PLANE_IMAGES); \
+	@if [[ -n "$$(scripts/tree-changes.sh $(RELEASE))$$(scripts/settings.sh)" ]]; then \
+	  echo "the tree has changes that are not committed, or a variable changes what is compiled ($$(scripts/settings.sh | paste -sd ' ')), so there are no images, and no test of them" >&2; rm -rf $(CONTROL_PLANE_IMAGES); \
 	else \
 	  git -C $(TREE) diff --quiet HEAD -- go.work.sum || { git -C $(TREE) checkout --quiet HEAD -- go.work.sum; $(CARRY) build $(RELEASE) kube-apiserver kube-controller-manager kube-scheduler; }; \
 	  $(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler --bin="linux/$$(go env GOHOSTARCH)=$(BIN)" \
@@ -362,8 +364,9 @@ KUBEADM = $(OUT)/$(1)/kubeadm
 e2e-kubeadm: older-release build $(GOTESTSUM) $(IMAGES) coredns vm-packages $(CLUSTER) $(PLUGIN) ## Have kubeadm make a cluster of two virtual machines with these images and packages, and upgrade it by a minor release
 	@scripts/install-packages.sh images
 	@for release in $(lastword $(OLDER)) $(RELEASE); do \
+	  [[ ! -e $(OUT)/$$release/kubernetes/.git ]] || git -C $(OUT)/$$release/kubernetes checkout --quiet HEAD -- go.work.sum; \
 	  $(CARRY) build $$release kubelet kube-apiserver kube-controller-manager kube-scheduler kube-proxy kube-log-runner kubectl kubeadm; \
-	  $(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubelet,kubectl --bin="linux/$$(go env GOHOSTARCH)=$(OUT)/$$release/bin" \
+	  $(IMAGES) build $(IMAGE_FLAGS) --only=kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubelet,kubectl --bin="linux/$$(go env GOHOSTARCH)=$(OUT)/$$release/bin" \
 	    --commit="$$(git rev-parse HEAD)" --date="$$(git log -1 --format=%cI)" $(call KUBEADM,$$release); \
 	done
 	@cd build/tools && $(ALIKE) go build -buildvcs=false -o "$(CURDIR)/$(OUT)/kubeadm/etcd" go.etcd.io/etcd/server/v3
@@ -426,7 +429,7 @@ packages: ## Install the Debian packages and the Go that are missing
 
 .PHONY: clean
 clean: down ## Remove all that was built, but not the trees: they may have work of yours
-	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(OUT)/kubeadm $(TOOLS) $(OUT)/*/bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/node-compare $(OUT)/*/kubeadm $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(OUT)/kubeadm $(TOOLS) $(OUT)/*.test $(OUT)/*/bin $(OUT)/*/race-bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/node-compare $(OUT)/*/kubeadm $(OUT)/*/upstream $(OUT)/*/upstream-bin
 
 .PHONY: help
 help: ## Show this

@@ -30,6 +30,7 @@ operators-test: build ## Run the companions' tests, with a kube-apiserver and et
 .PHONY: operators-browser
 operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in a browser, with a kube-apiserver and etcd
 	scripts/install-packages.sh browser
+	@command -v chromium >/dev/null || { echo "there is no chromium" >&2; exit 1; }
 	cd operators && $(CONTROL_PLANE) TEST_ASSET_CHROMIUM="$$(command -v chromium)" \
 	  $(GOTEST) -count=1 -run='^TestTheConsoleInABrowser$$' ./cpupolicy/controller
 
@@ -37,12 +38,13 @@ operators-browser: build $(GOTESTSUM) ## Go through the console of cpupolicy in 
 operators-e2e: build $(GOTESTSUM) operators-images ## Run the companions' end-to-end tests against a real node on this host
 	cd operators && $(GOTEST) $(SHORT) -vet=off -count=1 -timeout=10m ./e2e -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -controller="$(CURDIR)/$(CONTROLLER)" -images="$(CURDIR)/$(OUT)/operators/images"
 
-# What has passed with the same programs is not run again; it is noted in _output/operators/passed.
+# What has passed with the same programs and manifests is not run again, except with FRESH=1; it is noted in
+# _output/operators/passed.
 .PHONY: operators-e2e-vm
 operators-e2e-vm: build $(GOTESTSUM) vm-packages operators-images $(CLUSTER) $(PLUGIN) ## Run the companions' end-to-end tests in virtual machines, with systemd; also make e2e-vm OPERATOR=cpupolicy
 	scripts/install-packages.sh browser
 	cd operators && $(GOTEST) -count=1 -timeout=90m -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
-	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -plugin="$(CURDIR)/$(PLUGIN)" -chromium="$$(command -v chromium)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(CURDIR)/$(OUT)/operators/passed"
+	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -plugin="$(CURDIR)/$(PLUGIN)" -chromium="$$(command -v chromium)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(if $(FRESH),,$(CURDIR)/$(OUT)/operators/passed)"
 
 .PHONY: install
 install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl

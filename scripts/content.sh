@@ -11,10 +11,10 @@ shift
 # what they build and run read. A path belongs here only if that is plain: what is missing costs
 # time, and what is wrong costs the truth.
 irrelevant() {
-  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|content|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|test|tree-changes|update|why-no-node)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
+  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|content|generate|gofmt|images|lint|operators-[a-z]+|release|reproducible|settings|test|tree-changes|update|why-no-node)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
   # Pages from which no test of a node reads anything.
   local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$|docs/user/noise[.]svg$'
-  local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/[^/]*_bench_test[.]go$|test/e2e/internal/(noise|soak)/"
+  local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/soak_bench_test[.]go$|test/e2e/internal/soak/"
   local conformance='build/coredns/|test/conformance/'
   # What carry does not do when it makes a tree and builds it.
   local carry='cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/'
@@ -39,6 +39,8 @@ GIT_INDEX_FILE=$index git add --all
 tree=$(GIT_INDEX_FILE=$index git write-tree)
 
 commands=$(make --no-print-directory --dry-run "RELEASE=$release" "$@" | sed "s|$PWD|.|g")
+# These are not in what make would print.
+commands+=$(grep -E '^(SHELL|export [A-Z]|ifndef)' Makefile || true)
 # What runs on nodes reads nothing of a release that its commands do not name.
 named=.
 case $1 in e2e* | conformance-* | node-compare | operators-*) named=$commands ;; esac

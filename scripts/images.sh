@@ -7,6 +7,10 @@ cd "$(dirname "$0")/.."
 release=$1
 platforms=$2
 shift 2
+if [[ -n ${FORCE_HOST_GO:-} ]]; then
+  echo "make images: FORCE_HOST_GO has this host's Go compile, and images are of the Go that upstream released with" >&2
+  exit 1
+fi
 
 # unchanged COMMIT refuses a checkout that is not at the commit, or has something that is not committed.
 unchanged() {
@@ -49,7 +53,7 @@ done
 _output/bin/images build --check "${arguments[@]}" "_output/$release/images"
 # What changes a program comes neither from the environment nor from go env -w: images name a commit. Kept is
 # what says whence go fetches, where it keeps what it has, and how much it may use.
-settings=(GOAUTH GOCACHEPROG GOINSECURE GONOPROXY GONOSUMDB GOPRIVATE GOSUMDB GOTMPDIR GOVCS GOCACHE GOMODCACHE GOPATH GOPROXY GOTOOLCHAIN)
+read -r -a settings < <(scripts/settings.sh --kept)
 lines=$(go env "${settings[@]}")
 mapfile -t values <<<"$lines"
 for name in $(compgen -e); do
@@ -65,7 +69,7 @@ export GOENV=off
 # The plugin and the companions are built with the Go of the newest release, whatever this host has. Every
 # platform is the least of its kind.
 export GOAMD64=v1 GOARM64=v8.0
-newest=$(basename --multiple build/releases/* | sort --version-sort | tail -1)
+newest=$(basename --multiple build/releases/* | tr - '~' | sort --version-sort | tr '~' - | tail -1)
 go mod download -C "build/releases/$newest" k8s.io/kubernetes
 go=go$(<"$(go list -C "build/releases/$newest" -m -f '{{.Dir}}' k8s.io/kubernetes)/.go-version")
 for platform in $platforms; do
@@ -76,10 +80,7 @@ for platform in $platforms; do
   own=_output/bin-${platform/\//-}
   echo "building kubectl-partition and the companions' programs for $platform" >&2
   (
-    export GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0
-    if [[ -z ${FORCE_HOST_GO:-} ]]; then
-      export GOTOOLCHAIN=$go
-    fi
+    export GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 GOTOOLCHAIN=$go
     go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/kubectl-partition" .
     go build -C operators -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/" ./cmd/...
   )

@@ -28,37 +28,57 @@ beside=${4:-}
 unset GNUMAKEFLAGS
 MAKEFLAGS=${MAKEFLAGS:-}
 MAKEFLAGS=${MAKEFLAGS#"${MAKEFLAGS%% -- *}"}
+# Files that a strict umask keeps from others are useless to the users of systems that are made of them.
+umask 022
 mkdir -p _output
 results=_output/results
 
-commit=$(git rev-parse --short HEAD)
-if [[ -n $(git status --porcelain) ]]; then
-  commit+=+changes
-fi
-passed=${XDG_CACHE_HOME:-$HOME/.cache}/workload-partitioning/passed
+passed=${XDG_CACHE_HOME:-${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}/.cache}/workload-partitioning/passed
 mkdir -p "$passed"
-find "$passed" -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
+find "$passed" -type f -mtime +13 -delete
+find "$passed" -mindepth 1 -type d -empty -delete
 
 # stamp TARGET ARGUMENTS prints the file that says that a part has passed for this content.
 # make test runs some parts with fewer tests, and these are not the same part.
 stamp() {
   local content words=$*
   content=$(scripts/content.sh "$release" "$@") || return # errexit does not hold in $(stamp)
-  mkdir -p "$passed/$content-$release"
   echo "$passed/$content-$release/${words//[^[:alnum:].]/-}"
 }
 
-# why_no_stamp ARGUMENTS says why what passes now would not be what the content names: trees and Go are not of it. It
-# looks at the trees of the release and of those that the arguments name. Those of others may be in the middle of a
-# verification, and have been looked at before all parts.
+# commit names what is checked out.
+commit() {
+  git rev-parse --short HEAD | tr -d '\n'
+  [[ -z $(git status --porcelain) ]] || printf '+changes'
+  echo
+}
+
+# named ARGUMENTS prints the releases that a part works on: the one of the nodes, and those that its commands name.
+named() {
+  local commands
+  commands="$release $(make --no-print-directory --dry-run "RELEASE=$release" "$@")"
+  basename --multiple build/releases/* | while read -r each; do
+    [[ $commands != *"$each"* ]] || echo "$each"
+  done
+}
+
+# why_no_stamp ARGUMENTS says why what passes now would not be what the content names: trees, Go and the environment are
+# not of it. It looks at the trees of the release and of those that the arguments name. Those of others may be in the
+# middle of a verification, and have been looked at before all parts: without arguments it looks at all.
 why_no_stamp() {
   local each
   if [[ -n ${FORCE_HOST_GO:-} ]]; then
     echo "FORCE_HOST_GO has this host's Go compile, and not the one that upstream released with"
     return
   fi
+  # GOFLAGS of the environment is in make's commands, and so in the content.
+  each=$(scripts/settings.sh | grep --invert-match --line-regexp "${GOFLAGS:+GOFLAGS}" || true)
+  if [[ -n $each ]]; then
+    echo "${each//$'\n'/ and } may change what is compiled, and images are made without"
+    return
+  fi
   for each in $(basename --multiple build/releases/*); do
-    if [[ " $release ${*//=/ } " == *" $each "* && -n $(scripts/tree-changes.sh "$each") ]]; then
+    if [[ (-z $* || " $release ${*//=/ } " == *" $each "*) && -n $(scripts/tree-changes.sh "$each") ]]; then
       echo "_output/$each/kubernetes has changes that are not committed"
       return
     fi
@@ -67,19 +87,17 @@ why_no_stamp() {
 
 at_start=
 if [[ -z ${MISSING:-}${CONTENTS:-} ]]; then
-  # The releases are words.
-  # shellcheck disable=SC2046
-  at_start=$(why_no_stamp $(basename --multiple build/releases/*))
+  at_start=$(why_no_stamp)
 fi
 
 # why_other_go does so after a part: carry takes the installed Go if it cannot fetch upstream's, and writes that down.
 why_other_go() {
   local each sums go
-  for each in $(basename --multiple build/releases/*); do
+  for each in $(named "$@"); do
     go=_output/$each/kubernetes/.go-version
     for sums in _output/"$each"/{bin,race-bin,upstream-bin}/SHA256SUMS; do
-      if [[ " $release ${*//=/ } " == *" $each "* && -e $sums && -e $go && $(head -n 1 "$sums") != *"built with go$(<"$go") "* ]]; then
-        echo "$sums names another Go than $go; make build once that can be fetched"
+      if [[ -e $sums && -e $go && $(head -n 1 "$sums") != *"built with go$(<"$go") "* ]]; then
+        echo "$sums names another Go than $go; remove its directory once that can be fetched"
         return
       fi
     done
@@ -102,21 +120,25 @@ run() {
 
 # record NAME RESULT SECONDS [CONTENT] adds a line to the results.
 record() {
-  printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$commit" "$target" "$1" "$2" "$3" "$release" "${4:--}" >>"$results"
+  printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$(commit)" "$target" "$1" "$2" "$3" "${about:-$release}" "${4:--}" >>"$results"
 }
 
-# under_way is the part that runs, for finish, and begun the second in which it began.
-under_way= begun=0
+# under_way is the part that runs, for finish, and begun the second in which it began. about is the release that it is about.
+under_way= begun=0 about=
 
 # part NAME ARGUMENTS runs make. Beside another part, its output is shown only if it fails.
 part() {
-  local name=$1 took log=/dev/null stamp content forgotten
+  local name=$1 took log=/dev/null stamp content forgotten each
   shift
+  about=$release
+  for each in "$@"; do
+    case $each in RELEASE=* | VERIFY=*) about=${each#*=} ;; esac
+  done
   stamp=$(stamp "$@")
   content=${stamp%"-$release"/*}
   content=${content##*/}
   if [[ -n ${CONTENTS:-} ]]; then
-    printf '%s\t%s\t%s\n' "$name" "$release" "$content"
+    printf '%s\t%s\t%s\n' "$name" "$about" "$content"
     return
   fi
   if [[ -n ${MISSING:-} ]]; then
@@ -165,6 +187,7 @@ part() {
     forgotten="the work tree has changed meanwhile"
   fi
   if [[ -z $forgotten ]]; then
+    mkdir -p "${stamp%/*}"
     echo "$(date --utc +%FT%TZ), $took s" >"$stamp"
     record "$name" ok $took "$content"
   else
@@ -194,6 +217,12 @@ why_no_conformance() {
   fi
 }
 
+why_no_browser() {
+  if ! scripts/install-packages.sh browser || ! type -P chromium >/dev/null; then
+    echo "there is no chromium, and it cannot be installed"
+  fi
+}
+
 why_no_time() {
   # The part after this takes 20 minutes, and on a busy host some more.
   if ((SECONDS > 40 * 60)); then
@@ -202,6 +231,7 @@ why_no_time() {
 }
 
 skipped() {
+  about=$release
   if [[ -n ${MISSING:-}${CONTENTS:-} ]]; then
     [[ -z ${MISSING:-} ]] || echo "$1"
     return
@@ -289,7 +319,9 @@ run_nodes() {
       'FOCUS=\[sig-node\].*\[Conformance\]' 'SKIP=NoExecuteTaintManager|should \*not\* be restarted'
     skip=$no_node
     node_part "companions on a real node" operators-e2e
+    [[ -n ${MISSING:-}${CONTENTS:-} ]] || skip=${skip:-$(why_no_browser)}
     node_part "the console of cpupolicy in a browser" operators-browser
+    skip=$no_node
     await_checks
     skip=${skip:-$no_vm}
     # By the first letters of its tests, so that none is left out. Without OLDER, the unpatched kubelet does not run

@@ -14,7 +14,7 @@ import (
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"scripts/test.sh", "scripts/content.sh", "scripts/tree-changes.sh", "scripts/why-no-node.sh"} {
+	for _, name := range []string{"scripts/test.sh", "scripts/content.sh", "scripts/settings.sh", "scripts/tree-changes.sh", "scripts/why-no-node.sh"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func run(t *testing.T, dir, target string, env ...string) (says, of string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "scripts/test.sh", target, "v1.37.0", "v1.37.0")
 	cmd.Dir = dir
-	cmd.Env = append(env, "HOME="+dir, "PATH="+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "_output"), "PART=^unit tests$")
+	cmd.Env = append(env, "HOME="+filepath.Join(dir, "_output"), "PATH="+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "_output"), "PART=^unit tests$")
 	out, _ := cmd.CombinedOutput()
 	results, err := os.ReadFile(filepath.Join(dir, "_output/results"))
 	if err != nil {
@@ -93,6 +93,8 @@ func TestAPartThatPassesIsRememberedIfItIsOfTheContent(t *testing.T) {
 		{"the tree has a change", nil, tree + "/main.go", false, "unit tests is not remembered: " + tree + " has changes that are not committed"},
 		{"the tree has a new file", nil, tree + "/new.go", false, "unit tests is not remembered: " + tree + " has changes that are not committed"},
 		{"another Go compiles", []string{"FORCE_HOST_GO=y"}, "", false, "unit tests is not remembered: FORCE_HOST_GO has"},
+		{"the environment says for which CPUs", []string{"GOAMD64=v3"}, "", false, "unit tests is not remembered: GOAMD64 may change what is compiled"},
+		{"the environment says whence go fetches", []string{"GOPROXY=off", "GOLANG_VERSION=1.26.8"}, "", true, "unit tests ok"},
 		{"another Go has compiled", nil, sums, false, "unit tests is not remembered: " + sums + " names another Go than " + tree + "/.go-version"},
 		{"it fails", []string{"PASSES=no"}, "", false, "unit tests FAILED"},
 		{"it fails by a variable of make", []string{"MAKEFLAGS= -- PASSES=no"}, "", false, "unit tests FAILED"},
