@@ -8,8 +8,10 @@ require (
 	github.com/onsi/gomega v1.40.0
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/sync v0.24.0
+	google.golang.org/grpc v1.82.1
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
+	k8s.io/cri-api v0.37.2
 	workload.openshift.io/kubernetes/cluster v0.0.0
 	workload.openshift.io/kubernetes/cmd/images v0.0.0
 	workload.openshift.io/partition v0.0.0
@@ -71,6 +73,7 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect

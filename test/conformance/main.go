@@ -28,6 +28,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/test/conformance/testbed"
 )
 
 func main() {
@@ -98,6 +99,15 @@ more times on both. It prints what still differs, and fails if there is anything
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.compare(cmd.Context()) },
 	}
-	root.AddCommand(run, compare, o.nodeCommand())
+	collect := &cobra.Command{
+		Use:    "collect ENDPOINT CGROUPS",
+		Short:  "Remove what is left of pods that are gone, in a VM of node",
+		Hidden: true,
+		Args:   cobra.ExactArgs(2),
+		// It needs no flag of the others.
+		DisableFlagParsing: true,
+		RunE:               func(cmd *cobra.Command, args []string) error { return testbed.Collect(cmd.Context(), args[0], args[1]) },
+	}
+	root.AddCommand(run, compare, o.nodeCommand(), collect)
 	return root
 }

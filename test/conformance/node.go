@@ -245,6 +245,10 @@ func (o *options) nodeSides(kind nodeVM, payload map[string]string, say func(for
 		if s.subject, err = subject(node.Payload, node.Describe()); err != nil {
 			return nil, err
 		}
+		// What it does there is described.
+		if node.Payload[testbed.Collector], err = os.Executable(); err != nil {
+			return nil, err
+		}
 		sides = append(sides, s)
 	}
 	return sides, nil

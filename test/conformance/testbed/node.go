@@ -40,7 +40,7 @@ type Node struct {
 	// Topology is that of the VM's CPUs.
 	Topology vm.Topology
 	// Payload are the files of the VM, by their paths below /payload: those of [vm.Files], the tests as
-	// e2e_node.test, and the kubelet as Kubelet.
+	// e2e_node.test, the kubelet as Kubelet, and as Collector a program that calls [Collect].
 	Payload map[string]string
 	// Pinning is the content of the pinning file. Empty means that there is none.
 	Pinning string
@@ -52,8 +52,12 @@ type Node struct {
 	stopped bool
 }
 
-// Kubelet is the path of the kubelet in the payload.
-const Kubelet = "bin/kubelet"
+// Kubelet and Collector are paths in the payload. The collector's arguments are the word collect, and what [Collect]
+// wants.
+const (
+	Kubelet   = "bin/kubelet"
+	Collector = "collector"
+)
 
 // nodeMemory is that of the VM in mebibytes.
 const nodeMemory = 4096
@@ -99,9 +103,14 @@ serializeImagePulls: false
 EOF
 `
 
+// endpoint is that of the runtime.
+var endpoint = "unix://" + host.DefaultPaths.Run + "/containerd.sock"
+
+var collector = "systemd-run --quiet --unit=collector /payload/" + Collector + " collect " + endpoint + " /sys/fs/cgroup\n"
+
 // Describe returns what results depend on beside the payload.
 func (n *Node) Describe() string {
-	return fmt.Sprint(n.Pinning, nodeMemory, n.Topology, setUp, arguments)
+	return fmt.Sprint(n.Pinning, nodeMemory, n.Topology, setUp, collector, collectPeriod, arguments)
 }
 
 // OwnVMs makes this process the one that has all VMs of this host, and removes what a process has left
@@ -138,7 +147,7 @@ func (n *Node) Up(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := n.vm.Run(ctx, setUp+"mount --bind /payload/"+Kubelet+" "+nodeDir+"/kubelet")
+	_, err := n.vm.Run(ctx, setUp+collector+"mount --bind /payload/"+Kubelet+" "+nodeDir+"/kubelet")
 	return err
 }
 
@@ -192,7 +201,7 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 	if _, err := n.vm.Run(ctx, tidy); err != nil {
 		return nil, err
 	}
-	command := arguments + " --container-runtime-endpoint=unix://" + host.DefaultPaths.Run + "/containerd.sock"
+	command := arguments + " --container-runtime-endpoint=" + endpoint
 	for _, arg := range args {
 		command += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
