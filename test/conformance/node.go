@@ -183,33 +183,27 @@ func (o *options) node(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	// Until all kinds have ended, there is no report of any.
-	reports, err := filepath.Glob(filepath.Join(o.out, "*", reportName))
-	if err != nil {
-		return err
-	}
-	for _, report := range reports {
-		if err := os.Remove(report); err != nil {
-			return err
-		}
-	}
 	var kinds []*nodeKind
-	for _, vm := range nodeVMs {
-		kind := &nodeKind{all: vm.of(all), whole: vm.of(whole)}
+	for _, machine := range nodeVMs {
+		kind := &nodeKind{all: machine.of(all), whole: machine.of(whole)}
 		if len(kind.all) == 0 {
 			continue
 		}
-		if kind.sides, err = o.nodeSides(vm, payload, say); err != nil {
+		if kind.sides, err = o.nodeSides(machine, payload, say); err != nil {
 			return err
 		}
 		kinds = append(kinds, kind)
 	}
-	if o.fresh {
-		for _, kind := range kinds {
-			for _, s := range kind.sides {
+	for _, kind := range kinds {
+		for _, s := range kind.sides {
+			if o.fresh {
 				if err := s.forget(kind.all, o.everything()); err != nil {
 					return err
 				}
+			}
+			// Until all kinds have ended, there is no report of any.
+			if err := s.removeReport(); err != nil {
+				return err
 			}
 		}
 	}

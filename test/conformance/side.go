@@ -128,16 +128,21 @@ func (s *side) run(ctx context.Context, all []specs.Spec) (err error) {
 }
 
 // report is the file in which others read what became of the specs.
-func (s *side) report() string { return filepath.Join(s.dir, reportName) }
+func (s *side) report() string { return filepath.Join(s.dir, "junit.xml") }
 
-const reportName = "junit.xml"
+func (s *side) removeReport() error {
+	if err := os.Remove(s.report()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
 
 // runAll runs specs on each side, one side after another: they share the CPUs of this host, and specs give up when
 // their pods are slow.
 func runAll(ctx context.Context, all []specs.Spec, sides ...*side) error {
 	// Until all have ended, there is no report of any.
 	for _, s := range sides {
-		if err := os.Remove(s.report()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.removeReport(); err != nil {
 			return err
 		}
 	}
