@@ -39,7 +39,6 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 	workload.openshift.io/kubernetes/cluster v0.0.0
 	workload.openshift.io/kubernetes/cmd/kubectl-partition v0.0.0
-	workload.openshift.io/kubernetes/test/e2e v0.0.0
 	workload.openshift.io/partition v0.0.0
 )
 
@@ -152,4 +151,3 @@ replace workload.openshift.io/kubernetes/cluster => ../cluster
 
 replace workload.openshift.io/kubernetes/cmd/kubectl-partition => ../cmd/kubectl-partition
 
-replace workload.openshift.io/kubernetes/test/e2e => ../test/e2e
