@@ -220,7 +220,7 @@ func (n *Node) Run(ctx context.Context, log io.Writer, args ...string) (report [
 }
 
 // NodeLimit is how long a process of these tests may take, and NodeLimitEach how much longer for each spec: that of the
-// topology manager takes 25 minutes, and others one. Under emulation a process begins in a minute, so it runs
+// topology manager takes ten minutes, and others one. Under emulation a process begins in a minute, so it runs
 // NodeBatch of them. It begins NodeSetUps times at most: on a slow host a kubelet may take so long to
 // register its node that it gives up on the CSINode, and the node does not become Ready.
 const (
