@@ -30,21 +30,13 @@ type Known map[string]string
 // ParseKnown reads a list: a line for each spec, below a line with "# " and the reason. A line with "#"
 // alone ends what a reason is for. Blank lines are ignored.
 func ParseKnown(text string) (Known, error) {
+	list, err := parse(text, false)
+	if err != nil {
+		return nil, err
+	}
 	known := Known{}
-	reason := ""
-	for number, line := range strings.Split(text, "\n") {
-		line = strings.TrimSpace(line)
-		switch {
-		case line == "":
-		case strings.HasPrefix(line, "#"):
-			reason = strings.TrimSpace(strings.TrimPrefix(line, "#"))
-		case reason == "":
-			return nil, fmt.Errorf("line %d: %q has no reason above it", number+1, line)
-		case known[line] != "":
-			return nil, fmt.Errorf("line %d: %q is there twice", number+1, line)
-		default:
-			known[line] = reason
-		}
+	for name, entry := range list {
+		known[name] = entry.Reason
 	}
 	return known, nil
 }
@@ -62,27 +54,7 @@ type Differences map[string]Difference
 // ParseDifferences reads a list as [ParseKnown] does. Below each spec is an indented line with the expression of
 // its failure.
 func ParseDifferences(text string) (Differences, error) {
-	var names strings.Builder
-	differences := Differences{}
-	last := ""
-	for number, line := range strings.Split(text, "\n") {
-		expression := strings.TrimSpace(line)
-		if expression == "" || !strings.ContainsAny(line[:1], " \t") {
-			names.WriteString(line)
-			if expression != "" && !strings.HasPrefix(expression, "#") {
-				last = expression
-				differences[last] = Difference{}
-			}
-		} else if last == "" || differences[last].Failure != nil {
-			return nil, fmt.Errorf("line %d: there is no spec above it, or it has an expression already", number+1)
-		} else if failure, err := regexp.Compile(expression); err != nil {
-			return nil, fmt.Errorf("line %d: %w", number+1, err)
-		} else {
-			differences[last] = Difference{Failure: failure}
-		}
-		names.WriteString("\n") // so that lines have their numbers
-	}
-	known, err := ParseKnown(names.String())
+	differences, err := parse(text, true)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +62,41 @@ func ParseDifferences(text string) (Differences, error) {
 		if difference.Failure == nil {
 			return nil, fmt.Errorf("%q has no expression of its failure below it", name)
 		}
-		difference.Reason = known[name]
-		differences[name] = difference
 	}
 	return differences, nil
+}
+
+// parse reads a list, in which indented lines are expressions, or names like others.
+func parse(text string, expressions bool) (Differences, error) {
+	list := Differences{}
+	reason, last := "", ""
+	for number, raw := range strings.Split(text, "\n") {
+		line := strings.TrimSpace(raw)
+		switch {
+		case line == "":
+		case expressions && strings.ContainsAny(raw[:1], " \t"):
+			entry, is := list[last]
+			if !is || entry.Failure != nil {
+				return nil, fmt.Errorf("line %d: there is no spec above it, or it has an expression already", number+1)
+			}
+			failure, err := regexp.Compile(line)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", number+1, err)
+			}
+			entry.Failure = failure
+			list[last] = entry
+		case strings.HasPrefix(line, "#"):
+			reason = strings.TrimSpace(strings.TrimPrefix(line, "#"))
+		case reason == "":
+			return nil, fmt.Errorf("line %d: %q has no reason above it", number+1, line)
+		case list[line].Reason != "":
+			return nil, fmt.Errorf("line %d: %q is there twice", number+1, line)
+		default:
+			list[line] = Difference{Reason: reason}
+			last = line
+		}
+	}
+	return list, nil
 }
 
 // Findings are what somebody must look at, each in a line for a reader.
@@ -201,7 +204,7 @@ func Times(spec Spec, one, other []*Results, without string) string {
 // unsettled is what became of a spec that ended otherwise each time it ran.
 const unsettled outcome = "ended otherwise each time"
 
-// usual returns what became of a spec in more than half of the results, if it has run in each of them or not.
+// usual returns what became of a spec in more than half of the results. It need not have run in each of them.
 func usual(spec Spec, results []*Results) outcome {
 	times := map[outcome]int{}
 	for _, r := range results {

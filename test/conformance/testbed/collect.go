@@ -33,7 +33,7 @@ const collectPeriod = 2 * time.Second
 
 // Collect removes the ended containers of pods that are gone, until the context ends. The kubelet does so once a minute
 // (upstream pkg/kubelet/kubelet.go, ContainerGCPeriod), and for most of that minute upstream's tests of the CPU manager
-// wait after each pod. A pod is gone once its sandbox has ended and its cgroup is no more, which the kubelet removes last.
+// wait after each pod. A pod is gone once its sandbox has ended and the kubelet has removed its cgroup, which it does last.
 // Endpoint is the runtime's; cgroups is where version 2 is mounted.
 func Collect(ctx context.Context, endpoint, cgroups string) error {
 	connection, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
