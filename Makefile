@@ -270,8 +270,8 @@ need-specs: $(if $(OLDER),$(SPECS))
 # To carry a tree has no changes if only go.work.sum differs, and go build would call the binaries modified.
 .PHONY: control-plane-images
 control-plane-images: build $(IMAGES)
-	@if [[ -n "$$(scripts/tree-changes.sh $(RELEASE))$$(scripts/settings.sh)" ]]; then \
-	  echo "the tree has changes that are not committed, or a variable changes what is compiled ($$(scripts/settings.sh | paste -sd ' ')), so there are no images, and no test of them" >&2; rm -rf $(CONTROL_PLANE_IMAGES); \
+	@settings="$$(scripts/settings.sh | paste -sd ' ')"; if [[ -n "$$(scripts/tree-changes.sh $(RELEASE))$$settings" ]]; then \
+	  echo "the tree has changes that are not committed, or a variable changes what is compiled ($$settings), so there are no images, and no test of them" >&2; rm -rf $(CONTROL_PLANE_IMAGES); \
 	else \
 	  git -C $(TREE) diff --quiet HEAD -- go.work.sum || { git -C $(TREE) checkout --quiet HEAD -- go.work.sum; $(CARRY) build $(RELEASE) kube-apiserver kube-controller-manager kube-scheduler; }; \
 	  $(IMAGES) build --only=kube-apiserver,kube-controller-manager,kube-scheduler --bin="linux/$$(go env GOHOSTARCH)=$(BIN)" \

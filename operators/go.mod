@@ -150,4 +150,3 @@ replace workload.openshift.io/kubernetes => ..
 replace workload.openshift.io/kubernetes/cluster => ../cluster
 
 replace workload.openshift.io/kubernetes/cmd/kubectl-partition => ../cmd/kubectl-partition
-

@@ -209,8 +209,8 @@ func (e *SupersededError) Error() string {
 //     may end. A user may also withdraw a request that the controller has not taken up.
 //   - Nobody may ask while a policy was asked for and nothing has come of it.
 //   - The controller refuses a request, which fails without id, or takes it up by giving it one, and
-//     then writes for this id alone. Requested becomes running or failed, running becomes complete or
-//     failed; of these two, only message and begun may still change. It allows no more than was asked for.
+//     then writes for this id alone. Requested becomes running or failed, and running becomes complete or
+//     failed. After that, only message and begun may change. Evictions that nobody asked for are refused.
 //   - What cannot be parsed may be replaced by anything that can be, and removed.
 func CheckWrite(before, after map[string]string, by Writer) error {
 	value, has := after[StatusAnnotation]
