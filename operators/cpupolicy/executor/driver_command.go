@@ -57,6 +57,9 @@ func (h host) commandDriver() (driver, error) {
 
 func (d *commandDriver) close() {}
 
+// connected is true: each command asks anew.
+func (d *commandDriver) connected() bool { return true }
+
 func (d *commandDriver) kubelet(ctx context.Context) (*kubelet, error) {
 	pid, err := d.pid(ctx)
 	if err != nil {

@@ -60,6 +60,9 @@ type driver interface {
 	// lastError is the kubelet's own last error since it was stopped according to the plan; empty
 	// if it is not known.
 	lastError(ctx context.Context, plan *Plan, stopped time.Time) string
+	// connected reports whether the host can still be asked. A lost connection does not come back: all
+	// that is asked fails until there is another driver.
+	connected() bool
 	close()
 }
 
@@ -84,7 +87,7 @@ type Executor struct {
 
 // Execute does what remains of the journal's operation, and returns its result. It returns an
 // error and no result if there is no operation, or if the context ends or the host cannot be
-// asked; a later call then goes on.
+// asked, or not any more; a later call then goes on.
 func (e *Executor) Execute(ctx context.Context) (*operation.Result, error) {
 	stored, err := load(e.disk)
 	if err != nil {
@@ -116,14 +119,21 @@ func (e *Executor) Execute(ctx context.Context) (*operation.Result, error) {
 		if ctx.Err() != nil {
 			break
 		}
+		lost := err != nil && !driver.connected()
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Step failed", "step", j.Step)
-			next = next.failed(err.Error(), kubeletError(ctx, driver, j))
+			if !lost || j.Step != HealthyAgain { // nobody could ask whether the kubelet runs
+				next = next.failed(err.Error(), kubeletError(ctx, driver, j))
+			}
 		}
-		if next.Step == j.Step {
+		if next.Step == j.Step && !lost {
 			sleep(ctx, e.interval)
 		}
-		j = e.save(ctx, j, next)
+		step := j.Step
+		if j = e.save(ctx, j, next); lost && j.Step != Report {
+			// systemd starts the next process, which has a connection of its own.
+			return nil, fmt.Errorf("step %s: the connection to the host is lost: %w", step, err)
+		}
 	}
 	if j.Step != Report {
 		return nil, context.Cause(ctx)

@@ -18,6 +18,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,11 @@ type end int
 
 const (
 	never end = iota
-	// kill ends the process, and cut the whole host.
+	// kill ends the process, cut the whole host, and hangUp the connection to what runs the kubelet: the
+	// answer to that call is lost, if it was about the kubelet.
 	kill
 	cut
+	hangUp
 )
 
 // killed is the panic by which the agent's process ends.
@@ -66,6 +69,8 @@ type world struct {
 
 	calls, endAt int
 	how          end
+	// lost means that the process has lost its connection.
+	lost bool
 
 	process, started int
 	startedAt        time.Time
@@ -106,6 +111,11 @@ func (w *world) has(path, content string) {
 func (w *world) call(part, all func()) {
 	w.calls++
 	if w.how == never || w.calls != w.endAt {
+		all()
+		return
+	}
+	if w.how == hangUp {
+		w.how, w.lost = never, true
 		all()
 		return
 	}
@@ -225,13 +235,23 @@ func (w *world) startKubelet() {
 	w.process, w.startedAt = w.started, time.Now()
 }
 
-func (w *world) start(context.Context) error {
-	w.call(nil, w.startKubelet)
+func (w *world) connected() bool { return !w.lost }
+
+// ask calls what runs the kubelet.
+func (w *world) ask(do func()) error {
+	if !w.lost {
+		w.call(nil, do)
+	}
+	if w.lost {
+		return errors.New("connection closed")
+	}
 	return nil
 }
 
+func (w *world) start(context.Context) error { return w.ask(w.startKubelet) }
+
 func (w *world) stop(ctx context.Context) (err error) {
-	w.call(nil, func() {
+	asked := w.ask(func() {
 		if w.deaf && w.process != 0 {
 			<-ctx.Done()
 			err = ctx.Err()
@@ -240,23 +260,22 @@ func (w *world) stop(ctx context.Context) (err error) {
 		sleep(ctx, time.Second)
 		w.process = 0
 	})
-	return err
+	return cmp.Or(asked, err)
 }
 
 func (w *world) kill(context.Context) error {
-	w.call(nil, func() { w.process, w.deaf = 0, false })
-	return nil
+	return w.ask(func() { w.process, w.deaf = 0, false })
 }
 
 func (w *world) pid(context.Context) (pid int, err error) {
-	w.call(nil, func() {
+	err = w.ask(func() {
 		if w.process != 0 && w.running == w.broken {
 			w.process = 0
 			w.startKubelet()
 		}
 		pid = w.process
 	})
-	return pid, nil
+	return pid, err
 }
 
 func (w *world) probe(context.Context, string) (err error) {
@@ -316,9 +335,12 @@ func (w *world) execute(e *Executor) (result *operation.Result, err error, dead 
 
 func (w *world) executor(refused error) *Executor {
 	return &Executor{
-		driver: func(context.Context, operation.Driver, *Plan) (driver, error) { return planned{w, refused}, nil },
-		disk:   w,
-		probe:  w.probe,
+		driver: func(context.Context, operation.Driver, *Plan) (driver, error) {
+			w.lost = false
+			return planned{w, refused}, nil
+		},
+		disk:  w,
+		probe: w.probe,
 		widen: func(_ context.Context, _ *Plan, checkpoint *File) (string, error) {
 			if checkpoint != nil {
 				w.widened = append(w.widened, string(checkpoint.Content))
@@ -505,8 +527,8 @@ func TestAKubeletThatDoesNotComeBackHasItsErrorInTheResult(t *testing.T) {
 	})
 }
 
-// TestWhateverEndsTheAgentTheHostIsWhole ends the agent's process, or the host, at every call that has an
-// effect, twice and more, and lets a new process go on as systemd would.
+// TestWhateverEndsTheAgentTheHostIsWhole ends the agent's process, the host, or the connection between
+// them, at every call that has an effect, twice and more, and lets a new process go on as systemd would.
 func TestWhateverEndsTheAgentTheHostIsWhole(t *testing.T) {
 	for name, s := range scenes {
 		if s.full == journalFile {
@@ -519,7 +541,7 @@ func TestWhateverEndsTheAgentTheHostIsWhole(t *testing.T) {
 				w.execute(w.executor(s.refused))
 				calls = w.calls
 			})
-			for _, how := range []end{kill, cut} {
+			for _, how := range []end{kill, cut, hangUp} {
 				for at := 1; at <= calls; at++ {
 					for seed := range uint64(3) {
 						endings := 0
@@ -543,10 +565,10 @@ func endedAt(t *testing.T, s scene, how end, at int, seed uint64) (endings int) 
 	for {
 		booted = booted || w.how == cut
 		result, err, dead := w.execute(w.executor(s.refused))
-		if err != nil {
+		if err != nil && !w.lost {
 			t.Fatal(err)
 		}
-		if !dead {
+		if !dead && err == nil {
 			w.check(s, result)
 			if took := time.Since(begin); took > operation.MaxTotal && !booted {
 				t.Errorf("it took %s", took)
@@ -566,7 +588,7 @@ func endedAt(t *testing.T, s scene, how end, at int, seed uint64) (endings int) 
 			return endings
 		}
 		if w.rand.IntN(2) == 0 {
-			w.how, w.endAt, w.calls = []end{kill, cut}[w.rand.IntN(2)], 1+w.rand.IntN(30), 0
+			w.how, w.endAt, w.calls = []end{kill, cut, hangUp}[w.rand.IntN(3)], 1+w.rand.IntN(30), 0
 		}
 	}
 }

@@ -311,7 +311,7 @@ func (h host) follow(ctx context.Context, j *Journal, agent string) error {
 	if err != nil {
 		return h.giveUp(ctx, j, err)
 	}
-	defer s.close()
+	defer func() { s.close() }()
 	kubelet, err := h.kubeletUnit(ctx, s, j)
 	if err != nil {
 		return h.giveUp(ctx, j, err)
@@ -325,6 +325,12 @@ func (h host) follow(ctx context.Context, j *Journal, agent string) error {
 		}
 		if now == nil || now.Request.ID != j.Request.ID || now.Result != nil {
 			return nil
+		}
+		if !s.connected() {
+			if again, err := dialSystemd(ctx, h.disk); err == nil {
+				s.close()
+				s, unit.systemd = again, again
+			}
 		}
 		state, err := s.properties(ctx, UnitName)
 		if err == nil && !state.runs() {

@@ -183,6 +183,9 @@ func (e *Executor) healthy(ctx context.Context, driver driver, plan *Plan, most 
 	last, ended := 0, 0
 	for {
 		pid, err := driver.pid(ctx)
+		if err != nil && !driver.connected() {
+			return err
+		}
 		if last != 0 && err == nil && pid != last {
 			ended++
 			since = time.Time{}

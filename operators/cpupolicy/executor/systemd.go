@@ -65,6 +65,10 @@ func dialSystemd(ctx context.Context, disk hostDisk) (*systemd, error) {
 
 func (s *systemd) close() { s.conn.Close() }
 
+// connected reports whether systemd still answers here. It closes all connections to this socket when it is
+// executed again, and the client does not dial again.
+func (s *systemd) connected() bool { return s.conn.Connected() }
+
 // validUnit is what may be the name of a service (systemd.unit(5)), and part of a unit's file.
 var validUnit = regexp.MustCompile(`^[A-Za-z0-9:_.@-]{1,240}\.service$`)
 

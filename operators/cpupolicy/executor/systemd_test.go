@@ -209,6 +209,14 @@ func (s *fakeSystemd) properties(path dbus.ObjectPath) map[string]dbus.Variant {
 	return properties
 }
 
+// hangUp closes all connections, as systemd does when it is executed again. The lock must be held.
+func (s *fakeSystemd) hangUp() {
+	for _, stream := range s.streams {
+		_ = stream.Close()
+	}
+	s.streams = nil
+}
+
 // called returns what systemd was asked to do.
 func (s *fakeSystemd) called() []string {
 	s.lock.Lock()
@@ -352,6 +360,41 @@ func TestTheHostUnitSwitchesAKubelet(t *testing.T) {
 	if again, err := h.open().Run(quiet(t), request, h.program()); err != nil || *again != *result {
 		t.Errorf("the same request once more has the result %+v, %v", again, err)
 	}
+}
+
+// systemd is executed again while the kubelet is stopped, and both processes of the agent lose their connections.
+func TestALostConnectionToSystemdLeavesNoKubeletDown(t *testing.T) {
+	h := newTestHost(t)
+	s := newFakeSystemd(t, h)
+	kubelet := s.addKubelet(defaultUnit, kubeletArgs()...)
+	s.addAgent(defaultUnit)
+	kubelet.stop = func(pid int) {
+		stopProcess(pid)
+		s.hangUp()
+		kubelet.stop = stopProcess
+	}
+	request := requestOf("op", operation.Static)
+	request.Driver = operation.DriverKubelet
+	request.Limits.RollBack.Duration = 1500 * time.Millisecond
+	driver, err := h.open().driver(t.Context(), operation.DriverKubelet, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.waitHealthy(driver)
+	driver.close()
+	result, err := h.open().Run(quiet(t), request, h.program())
+	if err != nil || result.Outcome != operation.RolledBack || result.Step != string(Stop) || result.Policy != operation.None {
+		t.Fatalf("the result is %+v, %v", result, err)
+	}
+	h.waitFor("the end of the host unit", func() bool {
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		return s.units[UnitName].pid == 0
+	})
+	if kubelet.pid == 0 || h.read(testDropIn) != "" {
+		t.Errorf("the kubelet is process %d, and the drop-in %q", kubelet.pid, h.read(testDropIn))
+	}
+	s.checkRemoved(defaultUnit)
 }
 
 func TestRKE2IsRestartedForAPolicy(t *testing.T) {
