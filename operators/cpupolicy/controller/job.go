@@ -145,12 +145,13 @@ func neverRuns() batchv1.JobSpec {
 // isTombstone reports whether a Job never runs.
 func isTombstone(job *batchv1.Job) bool { return job.Annotations[whyAnnotation] != "" }
 
-// messages returns the termination messages of those pods that have run on a node, the newest first. Of a
-// container that did not start, the message is the runtime's, and not the agent's.
-func messages(pods []corev1.Pod, node string) (texts []string) {
+// messages returns the termination messages of those pods that have run on a node, the newest first; those of
+// agents that have failed only if partial. Of a container that did not start, the message is the runtime's, and
+// not the agent's.
+func messages(pods []corev1.Pod, node string, partial bool) (texts []string) {
 	for _, pod := range pods {
 		for _, status := range pod.Status.ContainerStatuses {
-			if end := status.State.Terminated; end != nil && status.Name == agentpod.Container && pod.Spec.NodeName == node && end.Message != "" && !slices.Contains(neverStarted, end.Reason) {
+			if end := status.State.Terminated; end != nil && status.Name == agentpod.Container && pod.Spec.NodeName == node && end.Message != "" && !slices.Contains(neverStarted, end.Reason) && (partial || end.ExitCode == 0) {
 				texts = append(texts, end.Message)
 			}
 		}

@@ -41,10 +41,13 @@ func TestOnlyAgentsThatRanOnTheNodeAreHeard(t *testing.T) {
 		pod("n1", agentpod.Container, &corev1.ContainerStateTerminated{Reason: "ContainerCannotRun", ExitCode: 128, Message: "no such file"}),
 		pod("n2", agentpod.Container, said("of another node")),
 		pod("n1", "injected", said("of another container")),
+		pod("n1", agentpod.Container, &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "part"}),
 		pod("n1", agentpod.Container, said("first")),
 		pod("n1", agentpod.Container, said("")),
 	}
-	if got, want := messages(pods, "n1"), []string{"second", "first"}; !slices.Equal(got, want) {
-		t.Errorf("messages are %q, want %q", got, want)
+	for partial, want := range map[bool][]string{false: {"second", "first"}, true: {"second", "part", "first"}} {
+		if got := messages(pods, "n1", partial); !slices.Equal(got, want) {
+			t.Errorf("partial %t: messages are %q, want %q", partial, got, want)
+		}
 	}
 }

@@ -101,7 +101,9 @@ func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (d
 		pod := agentpod.Observe(node.Name, o.config.AgentImage, operation.Driver(o.config.Driver))
 		return false, "", o.jobs.create(ctx, node, observes, name, pod, fewTries(o.config.ObserveTimeout.Duration, keepFailed), nil)
 	}
-	if texts := messages(pods, node.Name); len(texts) > 0 {
+	at, why := ended(job)
+	// What an agent saw before it failed counts only if no other one follows.
+	if texts := messages(pods, node.Name, !at.IsZero()); len(texts) > 0 {
 		seen, err := operation.ParseObservation([]byte(texts[0]))
 		if err != nil {
 			return false, fmt.Sprintf("node %s could not be observed: %v", node.Name, err), nil
@@ -111,7 +113,7 @@ func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (d
 		}
 		return true, "", o.remember(ctx, node, reason, seen)
 	}
-	if at, why := ended(job); !at.IsZero() {
+	if !at.IsZero() {
 		return false, fmt.Sprintf("node %s could not be observed: Job %s/%s: %s", node.Name, job.Namespace, job.Name, why), nil
 	}
 	if why := whyWaiting(pods); why != "" && o.now().Sub(job.CreationTimestamp.Time) > o.config.ObserveTimeout.Duration/2 {
@@ -121,7 +123,8 @@ func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (d
 }
 
 // remember writes down what was seen, in the Node of the API and in the caller's. The label comes with
-// it in one write: a node that has been observed is not looked at again.
+// it in one write: a node that has been observed is not looked at again. A policy that is known in this boot stays if
+// the agent could not read it.
 func (o observer) remember(ctx context.Context, node *corev1.Node, reason string, seen operation.Observation) error {
 	theirs, err := o.labels.kubeVirt(ctx)
 	if err != nil {
@@ -131,6 +134,9 @@ func (o observer) remember(ctx context.Context, node *corev1.Node, reason string
 	if err := o.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
 		if live.UID != node.UID {
 			return nil
+		}
+		if was := observedOf(live); seen.Policy == "" && was != nil && was.BootID == observed.BootID {
+			observed.Policy = was.Policy
 		}
 		observed.write(live)
 		if seen.Policy != "" && !theirs {

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodegroup"
@@ -111,6 +112,61 @@ func TestFewNodesAreObservedAtATime(t *testing.T) {
 			var jobs batchv1.JobList
 			if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != test.most {
 				t.Errorf("there are %d Jobs, %v, want %d", len(jobs.Items), err, test.most)
+			}
+		})
+	}
+}
+
+// While a kubelet restarts an agent sees only a part, and the Job replaces its pod.
+func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
+	const all, part = `{"policy":"static"}`, `{"refused":{"none":"the kubelet does not run"}}`
+	failed := []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "BackoffLimitExceeded"}}
+	for name, test := range map[string]struct {
+		codes  []int32 // of the pods, in their order
+		ended  []batchv1.JobCondition
+		boot   string // of what was known before
+		done   bool
+		policy operation.Policy
+	}{
+		"the first pod has failed":                 {[]int32{1}, nil, "b1", false, operation.None},
+		"the second one has not":                   {[]int32{1, 0}, nil, "b1", true, operation.Static},
+		"all have failed":                          {[]int32{1, 1, 1}, failed, "b1", true, operation.None},
+		"all have failed, and the node has booted": {[]int32{1, 1, 1}, failed, "b0", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := worker("n1")
+			node.UID, node.Status.NodeInfo.BootID = "u1", "b1"
+			(&Observed{Observation: operation.Observation{Policy: operation.None}, At: clock(), BootID: test.boot}).write(node)
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+				Namespace: agentNamespace, Name: observingJobName(node, "a1"), UID: "j1", Annotations: map[string]string{nodeNameAnnotation: "n1"},
+			}, Status: batchv1.JobStatus{Conditions: test.ended}}
+			objects := []client.Object{node, job}
+			for i, code := range test.codes {
+				text := part
+				if code == 0 {
+					text = all
+				}
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+					Namespace: agentNamespace, Name: fmt.Sprint("p", i), CreationTimestamp: metav1.NewTime(clock().Add(time.Duration(i) * time.Minute)),
+					Labels:          map[string]string{batchv1.JobNameLabel: job.Name},
+					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+				}, Spec: corev1.PodSpec{NodeName: "n1"}}
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: agentpod.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: text}}}}
+				objects = append(objects, pod)
+			}
+			scheme := testenv.Scheme()
+			if err := virtv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+			nodes := nodegroup.Client{Reader: c, Writer: c}
+			o := observer{nodes: nodes, jobs: jobs{c, c, agentNamespace}, labels: labels{nodes}, now: clock}
+			done, problem, err := o.observe(t.Context(), node, "a1")
+			if err != nil || done != test.done || problem != "" {
+				t.Errorf("it is done %t, %q, %v", done, problem, err)
+			}
+			if got := inForce(node); got != test.policy {
+				t.Errorf("the policy is %q, want %q", got, test.policy)
 			}
 		})
 	}

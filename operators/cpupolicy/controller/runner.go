@@ -215,7 +215,7 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 		return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: job.Annotations[whyAnnotation]}, nil
 	}
 	at, _ := ended(job)
-	for _, text := range messages(pods, name) {
+	for _, text := range messages(pods, name, true) {
 		result, err := operation.ParseResult([]byte(text))
 		if err != nil || result.ID != id {
 			continue // of a program that is not ours, or cut
