@@ -241,13 +241,18 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 			errs = append(errs, fmt.Errorf("node %s: %w", d.node.Name, err))
 		}
 		if problem != "" {
-			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, "CPUPolicyNotObserved", "ObserveNode", "%s", operation.Abbreviate(problem, 1000))
+			r.notObserved(d.node, problem)
 		}
 		if !done && problem == "" {
 			underWay++
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// notObserved says in an Event why nobody could look at a node.
+func (r *nodesReconciler) notObserved(node *corev1.Node, problem string) {
+	r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyNotObserved", "ObserveNode", "%s", operation.Abbreviate(problem, 1000))
 }
 
 // lookAt adds a node to a look: it takes a request up, has the node observed, and says what stands in
@@ -311,6 +316,11 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 	switch {
 	case err != nil:
 		return err
+	case problem != "" && status.Group != "":
+		// Nobody would ask again, and the next Job may see more.
+		n.Waits = problem
+		r.notObserved(node, problem)
+		return nil
 	case problem != "":
 		n.Refused = problem
 		return nil

@@ -28,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -38,6 +39,7 @@ import (
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/rollout"
 )
 
 // What was seen once may change on the host, without a reboot, and nobody would say so.
@@ -169,6 +171,26 @@ func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
 				t.Errorf("the policy is %q, want %q", got, test.policy)
 			}
 		})
+	}
+}
+
+// A person asks again. A group does not, once its request has failed.
+func TestARequestOfAGroupWaitsUntilItsNodeIsObserved(t *testing.T) {
+	const problem = "node n1 could not be observed: Job partition-cpupolicy-agent/%s: DeadlineExceeded: it took too long"
+	for group, test := range map[string]struct{ refused, waits bool }{"": {refused: true}, "g": {waits: true}} {
+		node := worker("n1")
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: observingJobName(node, "a1"), Annotations: map[string]string{nodeNameAnnotation: "n1"}}}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "DeadlineExceeded", Message: "it took too long"}}
+		c, recorder := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(job).Build(), events.NewFakeRecorder(1)
+		r := nodesReconciler{observer: observer{jobs: jobs{c, c, agentNamespace}, now: clock}, recorder: recorder}
+		var n rollout.Node
+		if err := r.judge(t.Context(), node, cpupolicy.Status{ID: "a1", Policy: cpupolicy.Static, Group: group}, nil, &n); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf(problem, job.Name)
+		if n.Refused == want != test.refused || n.Waits == want != test.waits || len(recorder.Events) == 1 != test.waits {
+			t.Errorf("group %q: it is refused by %q, waits for %q, and has %d Events", group, n.Refused, n.Waits, len(recorder.Events))
+		}
 	}
 }
 
