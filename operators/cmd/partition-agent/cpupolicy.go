@@ -244,7 +244,7 @@ then it may reject pods that no longer fit.`,
 	}
 	host.addRoot(command)
 	host.addDriver(command)
-	command.Flags().IntVar(&maxPods, "max-pods", 0, "the most pods of the node; by default what a running kubelet's configuration says, or upstream's 110")
+	command.Flags().IntVar(&maxPods, "max-pods", 0, "the most pods of the node; by default what RKE2's configuration says, what a running kubelet has, or upstream's 110")
 	return command
 }
 

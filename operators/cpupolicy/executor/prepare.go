@@ -36,8 +36,8 @@ const reservationName = "99-z00-harvester-reserved-resources"
 
 // Reserve writes a reservation of CPU, the full amount for the kubelet's side and for the system's,
 // where a driver's kubelet reads it when it starts next. formula returns the amount for a number
-// of CPUs and the most pods of the node. maxPods is that number; zero means what a kubelet that
-// runs has, or upstream's default. Reserve returns the path and the amount.
+// of CPUs and the most pods of the node. maxPods is that number; zero means what rke2's configuration
+// says, what a kubelet that runs has, or upstream's default, the first that there is. Reserve returns the path and the amount.
 func (h *Host) Reserve(ctx context.Context, driverName operation.Driver, formula func(cpus, maxPods int) resource.Quantity, maxPods int) (path string, amount resource.Quantity, err error) {
 	online, err := h.online()
 	if err != nil {
@@ -46,6 +46,11 @@ func (h *Host) Reserve(ctx context.Context, driverName operation.Driver, formula
 	path, content := "", ""
 	switch driverName {
 	case operation.DriverRKE2:
+		if maxPods == 0 {
+			if maxPods, err = h.maxPodsOfRKE2(ctx); err != nil {
+				return "", amount, err
+			}
+		}
 		path, content = filepath.Join(rke2Config+".d", reservationName+".yaml"), "kubelet-arg+:\n- \"system-reserved=cpu=%[1]s\"\n- \"kube-reserved=cpu=%[1]s\"\n"
 		if err := h.disk.mkdir(filepath.Dir(path)); err != nil {
 			return "", amount, err
@@ -59,7 +64,7 @@ func (h *Host) Reserve(ctx context.Context, driverName operation.Driver, formula
 			return "", amount, errors.New("the kubelet has no --config-dir; run: partition-agent cpu-policy prepare")
 		}
 		if maxPods == 0 {
-			maxPods, _ = strconv.Atoi(cmp.Or(k.flags.maxPods, strconv.Itoa(int(k.config.MaxPods))))
+			maxPods = k.maxPods()
 		}
 		path, content = filepath.Join(k.flags.configDir, reservationName+".conf"), "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nsystemReserved: {cpu: \"%[1]s\"}\nkubeReserved: {cpu: \"%[1]s\"}\n"
 	}
@@ -70,7 +75,29 @@ func (h *Host) Reserve(ctx context.Context, driverName operation.Driver, formula
 // defaultMaxPods is upstream's (pkg/kubelet/apis/config/v1beta1, SetDefaults_KubeletConfiguration).
 const defaultMaxPods = 110
 
-// running returns the kubelet that runs, for a driver whose kubelet reads drop-ins.
+// maxPods returns the most pods of a kubelet; zero if nobody has set that.
+func (k *kubelet) maxPods() int {
+	most, _ := strconv.Atoi(k.flags.maxPods)
+	return cmp.Or(most, int(k.config.MaxPods))
+}
+
+// maxPodsOfRKE2 returns the most pods of rke2's kubelet; zero if nobody has set that.
+func (h host) maxPodsOfRKE2(ctx context.Context) (int, error) {
+	args, err := readRKE2(h.disk)
+	if err != nil {
+		return 0, err
+	}
+	if most, err := strconv.Atoi(effective(args)["max-pods"].value); err == nil {
+		return most, nil
+	}
+	k, err := h.running(ctx, operation.DriverRKE2)
+	if err != nil {
+		return 0, nil // a host may be prepared before rke2 runs
+	}
+	return k.maxPods(), nil
+}
+
+// running returns the kubelet that runs.
 func (h host) running(ctx context.Context, name operation.Driver) (*kubelet, error) {
 	driver, err := h.driver(ctx, name, nil)
 	if err != nil {

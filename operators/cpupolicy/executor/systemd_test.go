@@ -555,7 +555,18 @@ func TestTheReservationIsWrittenToBoth(t *testing.T) {
 	if err := os.MkdirAll(h.at("/etc/rancher/rke2"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path, amount, err := h.open().Reserve(t.Context(), operation.DriverRKE2, formula, 200)
+	for maxPods, test := range map[int]struct{ config, want string }{
+		0:   {"", "4110m"},
+		200: {"", "4200m"},
+		300: {"kubelet-arg: [max-pods=250]\n", "4300m"},
+	} {
+		h.write(rke2Config, test.config)
+		if _, amount, err := h.open().Reserve(t.Context(), operation.DriverRKE2, formula, maxPods); err != nil || amount.String() != test.want {
+			t.Errorf("%d pods with the configuration %q reserve %s (%v), want %s", maxPods, test.config, &amount, err, test.want)
+		}
+	}
+	h.write(rke2Config, "kubelet-arg: [max-pods=200]\n")
+	path, amount, err := h.open().Reserve(t.Context(), operation.DriverRKE2, formula, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -576,6 +587,17 @@ func TestTheReservationIsWrittenToBoth(t *testing.T) {
 	}
 	if path != testConfigDir+"/99-z00-harvester-reserved-resources.conf" || config.KubeReserved["cpu"] != "5" || config.SystemReserved["cpu"] != "5" || config.KubeReserved["memory"] != "1Gi" {
 		t.Errorf("%s is\n%s\nand the configuration %+v", path, h.read(path), config.KubeletConfiguration)
+	}
+}
+
+func TestTheReservationAsksAKubeletThatRKE2Runs(t *testing.T) {
+	h := newTestHost(t)
+	h.write(testConfig, h.read(testConfig)+"maxPods: 300\n")
+	newFakeSystemd(t, h).addRKE2("rke2-agent.service")
+	if _, amount, err := h.open().Reserve(t.Context(), operation.DriverRKE2, func(_, maxPods int) resource.Quantity {
+		return *resource.NewQuantity(int64(maxPods), resource.DecimalSI)
+	}, 0); err != nil || amount.Value() != 300 {
+		t.Errorf("the most pods are %s, %v, want 300", &amount, err)
 	}
 }
 
