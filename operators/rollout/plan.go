@@ -96,7 +96,7 @@ const (
 )
 
 // Result is what was observed of an operation, and never what was ordered. Phase and Message are how
-// it has ended, if it is Over.
+// it has ended, if it is Over; otherwise Message may say why it has not.
 type Result struct {
 	Seen    Seen
 	Phase   Phase
@@ -207,7 +207,11 @@ func Plan(look Look) (actions []Action, again time.Time) {
 			case n.Result.Seen == Over:
 				end(n.Result.Phase, n.Result.Message)
 			case !now.Before(deadline):
-				end(Failed, fmt.Sprintf("no result after %s; the node stays claimed until it is known that nothing runs there", look.TimeLimit))
+				message := fmt.Sprintf("no result after %s; the node stays claimed until it is known that nothing runs there", look.TimeLimit)
+				if n.Result.Message != "" {
+					message += ": " + n.Result.Message
+				}
+				end(Failed, message)
 			case unclaimed || claimed && n.Result.Seen == Absent:
 				begin()
 				fallthrough

@@ -79,6 +79,7 @@ func TestPlan(t *testing.T) {
 		{name: "over", nodes: []Node{planned("a", "1", Running, 4, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"End a 1 Running RolledBack why"}},
 		{name: "over at the last moment", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Over, Succeeded, ""}))}, want: []string{"End a 1 Running Succeeded"}},
 		{name: "out of time", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Seen: UnderWay}))}, want: []string{"End a 1 Running Failed no result after 10m0s; the node stays claimed until it is known that nothing runs there"}},
+		{name: "out of time, and somebody says why", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Seen: Absent, Message: "why"}))}, want: []string{"End a 1 Running Failed no result after 10m0s; the node stays claimed until it is known that nothing runs there: why"}},
 		{name: "a person removed the claim", nodes: []Node{planned("a", "1", Running, 4, seen(Result{Seen: UnderWay}))}, want: []string{"Begin a 1 Running"}, again: 6},
 		{name: "and another companion has it", nodes: []Node{planned("a", "1", Running, 4, claimedBy("other", "x"), seen(Result{Seen: Absent}))}, again: 6},
 		{name: "and it is over", nodes: []Node{planned("a", "1", Running, 4, claimedBy("other", "x"), seen(Result{Over, Failed, "why"}))}, want: []string{"End a 1 Running Failed why"}},

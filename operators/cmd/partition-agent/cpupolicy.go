@@ -81,7 +81,7 @@ Exit codes:
 			}
 			result, err := run(command.Context(), host.root, request)
 			if err != nil {
-				return fmt.Errorf("operation %s has no result yet: %w", request.ID, err)
+				return writeReason(terminationLog, fmt.Errorf("operation %s has no result yet: %w", request.ID, err))
 			}
 			if err := writeResult(terminationLog, result); err != nil {
 				return err
@@ -110,6 +110,11 @@ func writeResult(path string, result *operation.Result) error {
 		return err
 	}
 	return os.WriteFile(path, message, 0o644)
+}
+
+// writeReason has a pod without a result say why. It returns the error.
+func writeReason(path string, why error) error {
+	return errors.Join(why, os.WriteFile(path, []byte(operation.Abbreviate(why.Error(), operation.MaxSize)), 0o644))
 }
 
 func newSettle() *cobra.Command {
@@ -141,7 +146,7 @@ Exit codes:
 			}
 			result, err := h.Settle(command.Context(), id, agent)
 			if err != nil {
-				return fmt.Errorf("operation %s may be under way: %w", id, err)
+				return writeReason(terminationLog, fmt.Errorf("operation %s may be under way: %w", id, err))
 			}
 			return writeResult(terminationLog, result)
 		},

@@ -87,6 +87,25 @@ func TestWhatCannotBeginHasAResult(t *testing.T) {
 	}
 }
 
+func TestWhatHasNoResultSaysWhy(t *testing.T) {
+	for name, args := range map[string][]string{
+		"run":    {`--request={"id":"op","policy":"static","driver":"kubelet"}`},
+		"settle": {"--operation=op"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := filepath.Join(t.TempDir(), "log")
+			_, err := call(t, newCommand(), append([]string{"cpu-policy", name, "--host-root=" + host(t, map[string]string{executor.Directory + "/journal.json": "{"}), "--termination-log=" + log}, args...)...)
+			if err == nil {
+				t.Fatal("there is no error")
+			}
+			message, readErr := os.ReadFile(log)
+			if _, err := operation.ParseResult(message); readErr != nil || err == nil || !strings.Contains(string(message), "journal.json: unexpected end of JSON input") {
+				t.Errorf("the termination message is %q, %v, %v", message, readErr, err)
+			}
+		})
+	}
+}
+
 func TestAnInvalidRequestIsNotCarriedOut(t *testing.T) {
 	root := host(t, nil)
 	_, err := call(t, newCommand(), "cpu-policy", "run", "--host-root="+root, `--request={"id":"op","policy":"dynamic","driver":"kubelet"}`)
@@ -120,6 +139,7 @@ func TestAnObservationIsATerminationMessage(t *testing.T) {
 		want  string
 	}{
 		"of a host without systemd":           {nil, "/run/systemd/private"},
+		"with a journal that is damaged":      {map[string]string{executor.Directory + "/journal.json": "{"}, "journal.json: unexpected end of JSON input"},
 		"of a host with wrong settings":       {map[string]string{executor.SettingsFile: "unti: x\n"}, `unknown field "unti"`},
 		"with a reason that is much too long": {map[string]string{executor.SettingsFile: "unit: /" + strings.Repeat("x", 5000)}, `unit: "/x`},
 	} {

@@ -35,7 +35,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodegroup"
@@ -148,12 +147,8 @@ func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
 				if code == 0 {
 					text = all
 				}
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-					Namespace: agentNamespace, Name: fmt.Sprint("p", i), CreationTimestamp: metav1.NewTime(clock().Add(time.Duration(i) * time.Minute)),
-					Labels:          map[string]string{batchv1.JobNameLabel: job.Name},
-					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
-				}, Spec: corev1.PodSpec{NodeName: "n1"}}
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: agentpod.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: text}}}}
+				pod := podOf(job, fmt.Sprint("p", i), code, text)
+				pod.CreationTimestamp = metav1.NewTime(clock().Add(time.Duration(i) * time.Minute))
 				objects = append(objects, pod)
 			}
 			scheme := testenv.Scheme()

@@ -17,6 +17,7 @@ limitations under the License.
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -214,9 +215,13 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 	if isTombstone(job) {
 		return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: job.Annotations[whyAnnotation]}, nil
 	}
-	at, _ := ended(job)
+	at, why := ended(job)
+	said := ""
 	for _, text := range messages(pods, name, true) {
 		result, err := operation.ParseResult([]byte(text))
+		if err != nil {
+			said = cmp.Or(said, text) // an agent without a result says why
+		}
 		if err != nil || result.ID != id {
 			continue // of a program that is not ours, or cut
 		}
@@ -226,12 +231,12 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 		return r.conclude(ctx, name, result, at)
 	}
 	if at.IsZero() {
-		return rollout.Result{Seen: rollout.UnderWay}, nil
+		return rollout.Result{Seen: rollout.UnderWay, Message: said}, nil
 	}
 	// The journal on the node knows more than a Job without a word. Another one reads it.
 	_, status, is, err := r.operationOf(ctx, name, id)
 	if isGone(err) || is && status.State == cpupolicy.Running {
-		return rollout.Result{Seen: rollout.Absent}, nil
+		return rollout.Result{Seen: rollout.Absent, Message: cmp.Or(said, why)}, nil
 	}
 	if err == nil {
 		err = r.jobs.remove(ctx, job)

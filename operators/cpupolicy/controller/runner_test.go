@@ -33,6 +33,7 @@ import (
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/operators/nodegroup"
 	"workload.openshift.io/operators/rollout"
@@ -126,4 +127,47 @@ func TestAnOperationSaysThatItHasBegunBeforeItsJobIsThere(t *testing.T) {
 	if want := []string{"begun true", "Job cpu-policy-a1"}; !slices.Equal(writes, want) {
 		t.Errorf("the writes are %q, want %q", writes, want)
 	}
+}
+
+// An agent that cannot read its journal has no result, and says so.
+func TestAJobWithoutAResultHasItsLastReason(t *testing.T) {
+	const damaged = "operation a1 may be under way: journal /var/lib/partition-agent/journal.json: unexpected end of JSON input"
+	for name, test := range map[string]struct {
+		said  string
+		ended bool
+		want  rollout.Result
+	}{
+		"a pod has failed, and another one follows":    {damaged, false, rollout.Result{Seen: rollout.UnderWay, Message: damaged}},
+		"all pods have failed":                         {damaged, true, rollout.Result{Seen: rollout.Absent, Message: damaged}},
+		"all pods were lost, and none has said a word": {"", true, rollout.Result{Seen: rollout.Absent, Message: "BackoffLimitExceeded: it has failed 4 times"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := cpupolicy.Status{State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "a1", Since: clock(), Begun: true}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{cpupolicy.StatusAnnotation: status.String()}}}
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: jobName("a1"), UID: "j1", Annotations: map[string]string{nodeNameAnnotation: "n1"}}}
+			if test.ended {
+				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "BackoffLimitExceeded", Message: "it has failed 4 times"}}
+			}
+			c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(node, job, podOf(job, "p0", 1, test.said)).Build()
+			r := runner{nodes: nodegroup.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, now: clock}
+			if got, err := r.Observe(t.Context(), "n1", "a1"); err != nil || got != test.want {
+				t.Errorf("it is %+v, %v, want %+v", got, err, test.want)
+			}
+		})
+	}
+}
+
+// podOf returns a pod of a Job for the node n1 whose agent has ended.
+func podOf(job *batchv1.Job, name string, code int32, said string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, Name: name, Labels: map[string]string{batchv1.JobNameLabel: job.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		},
+		Spec: corev1.PodSpec{NodeName: "n1"},
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: agentpod.Container, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: said}},
+	}}
+	return pod
 }

@@ -51,8 +51,10 @@ type Configz struct {
 func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz Configz) (operation.Observation, error) {
 	observed := operation.Observation{Refused: map[operation.Policy]string{}}
 	var errs []error
-	if j, err := load(h.disk); err != nil {
-		errs = append(errs, err)
+	j, unreadable := load(h.disk)
+	if unreadable != nil {
+		// A switch would wait for what the journal says for ever.
+		errs = append(errs, unreadable)
 	} else if j != nil {
 		observed.Operation, observed.Step, observed.Result = j.Request.ID, string(j.Step), j.Result
 	}
@@ -61,7 +63,7 @@ func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz
 	driver, err := looking.driver(ctx, driverName, nil)
 	if err != nil {
 		for _, policy := range operation.Policies() {
-			observed.Refused[policy] = err.Error()
+			observed.Refused[policy] = errors.Join(unreadable, err).Error()
 		}
 		return observed, errors.Join(append(errs, err)...)
 	}
@@ -73,7 +75,7 @@ func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz
 	errs = append(errs, err)
 	for _, policy := range operation.Policies() {
 		plan, err := driver.plan(ctx, policy)
-		if err != nil {
+		if err = errors.Join(unreadable, err); err != nil {
 			observed.Refused[policy] = err.Error()
 		}
 		if plan == nil {

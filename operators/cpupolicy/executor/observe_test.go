@@ -190,6 +190,9 @@ func TestAPodObservesWithoutACommand(t *testing.T) {
 		processes []func(*testHost)
 		want      string
 	}{
+		"a journal that is damaged": {[]func(*testHost){
+			process(77, kubelet(kubeletArgs()...)...), func(h *testHost) { h.write(journalFile, "{") },
+		}, "journal.json: unexpected end of JSON input"},
 		"a kubelet and other processes": {[]func(*testHost){
 			process(1, "/sbin/init"), process(70, kubelet("--config=/other", "--config-dir=/other.d")...), process(77, kubelet(kubeletArgs()...)...), process(78, "/usr/bin/vi", "--config-dir="+testConfigDir),
 		}, ""},
@@ -215,8 +218,10 @@ func TestAPodObservesWithoutACommand(t *testing.T) {
 				t.Fatalf("the error is %v, want %q", err, test.want)
 			}
 			if test.want != "" {
-				if observed.Kubelet != nil || !strings.Contains(observed.Refused[operation.Static], test.want) {
-					t.Errorf("what is observed is %+v", observed)
+				for _, policy := range operation.Policies() {
+					if !strings.Contains(observed.Refused[policy], test.want) {
+						t.Errorf("what is observed is %+v", observed)
+					}
 				}
 				return
 			}
