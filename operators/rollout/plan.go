@@ -174,7 +174,8 @@ type Action struct {
 // changes nothing.
 //
 //   - A claim whose operation is not the node's any more, or has ended, is released once nothing of
-//     that operation can act on the node. A newer operation waits for that.
+//     that operation can act on the node. A newer operation waits for that. The message of what has ended by
+//     the time limit first gets what became of it.
 //   - What runs is ended by what was observed of it, or by the time limit. In the second case the
 //     claim stays until it is known that nothing runs.
 //   - What runs and was not started is started again, and what lost its claim takes it again.
@@ -197,7 +198,12 @@ func Plan(look Look) (actions []Action, again time.Time) {
 		claimed, unclaimed := n.Claim.Owner == look.Owner, n.Claim == (nodegroup.Claim{})
 		switch {
 		case claimed && (n.Claim.Operation != op.ID || op.Phase.Ended()):
-			if n.Result.Seen == Absent || n.Result.Seen == Over {
+			if n.Result.Seen != Absent && n.Result.Seen != Over {
+				break
+			}
+			if before, _, late := strings.Cut(op.Message, stillClaimed); late && n.Claim.Operation == op.ID {
+				end(op.Phase, before+"; then: "+cmp.Or(n.Result.Message, string(n.Result.Phase), "nothing of it runs"))
+			} else {
 				act(Action{Kind: Release, Operation: n.Claim.Operation})
 			}
 		case op.ID == "" || op.Phase.Ended():
@@ -207,7 +213,7 @@ func Plan(look Look) (actions []Action, again time.Time) {
 			case n.Result.Seen == Over:
 				end(n.Result.Phase, n.Result.Message)
 			case !now.Before(deadline):
-				message := fmt.Sprintf("no result after %s; the node stays claimed until it is known that nothing runs there", look.TimeLimit)
+				message := fmt.Sprintf("no result after %s", look.TimeLimit) + stillClaimed
 				if n.Result.Message != "" {
 					message += ": " + n.Result.Message
 				}
@@ -236,6 +242,10 @@ func Plan(look Look) (actions []Action, again time.Time) {
 	}
 	return append(actions, orphans(look)...), again
 }
+
+// stillClaimed is part of the message of an operation that has ended by the time limit, until its claim is
+// released.
+const stillClaimed = "; the node stays claimed until it is known that nothing runs there"
 
 // byAge returns the nodes in the order in which something was asked for.
 func byAge(nodes []Node) []Node {

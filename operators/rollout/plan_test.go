@@ -48,6 +48,7 @@ func needs(locks ...Lock) func(*Node) { return func(n *Node) { n.Locks = locks }
 
 func TestPlan(t *testing.T) {
 	cordoned := func(n *Node) { n.Cordoned = true }
+	late := func(n *Node) { n.Operation.Message = "no result after 10m0s" + stillClaimed + ": why not" }
 	one := Lock{"g", 1}
 	for _, test := range []struct {
 		name    string
@@ -88,6 +89,11 @@ func TestPlan(t *testing.T) {
 		{name: "ended, and nothing is left", nodes: []Node{planned("a", "1", Failed, 4, claimedBy(owner, "1"), seen(Result{Seen: Absent}))}, want: []string{"Release a 1"}},
 		{name: "out of time, and it still runs", nodes: []Node{planned("a", "1", Failed, 4, claimedBy(owner, "1"), seen(Result{Seen: UnderWay}))}, holders: "g=1@a"},
 		{name: "out of time, and nobody can tell", nodes: []Node{planned("a", "1", Failed, 4, claimedBy(owner, "1"))}},
+		{name: "out of time, and over by now", nodes: []Node{planned("a", "1", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"End a 1 Failed Failed no result after 10m0s; then: why"}},
+		{name: "out of time, and a success by now", nodes: []Node{planned("a", "1", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Over, Succeeded, ""}))}, want: []string{"End a 1 Failed Failed no result after 10m0s; then: Succeeded"}},
+		{name: "out of time, and nothing is left", nodes: []Node{planned("a", "1", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Seen: Absent}))}, want: []string{"End a 1 Failed Failed no result after 10m0s; then: nothing of it runs"}},
+		{name: "out of time, and its end is written", nodes: []Node{planned("a", "1", Failed, 4, func(n *Node) { n.Operation.Message = "no result after 10m0s; then: why" }, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"Release a 1"}},
+		{name: "out of time, and replaced", nodes: []Node{planned("a", "2", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"Release a 1"}},
 		{name: "ended and released", nodes: []Node{planned("a", "1", Succeeded, 4)}, holders: "g=1@a", want: []string{"Unlock a 1 g"}},
 		{name: "replaced while it runs", nodes: []Node{planned("a", "2", Requested, 4, claimedBy(owner, "1"), seen(Result{Seen: UnderWay}))}, holders: "g=1@a"},
 		{name: "replaced, and over", nodes: []Node{planned("a", "2", Requested, 4, claimedBy(owner, "1"), seen(Result{Over, Succeeded, ""}))}, want: []string{"Release a 1"}},

@@ -168,10 +168,12 @@ func stale(err error) error {
 
 func (r Rollout) end(ctx context.Context, look Look, a Action) error {
 	return r.Store.Update(ctx, a.Node, func(s *State) error {
-		if s.Operation.ID != a.Operation || s.Operation.Phase != a.From {
+		if s.Operation.ID != a.Operation || s.Operation.Phase != a.From || a.From.Ended() && !strings.Contains(s.Operation.Message, stillClaimed) {
 			return errStale
 		}
-		s.Operation = Operation{ID: a.Operation, Phase: a.To, Since: look.Now, Message: a.Message}
+		if s.Operation.Message = a.Message; a.To != a.From {
+			s.Operation.Phase, s.Operation.Since = a.To, look.Now
+		}
 		return nil
 	})
 }

@@ -308,7 +308,9 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 		return nil
 	})
 	thaw()
-	c.awaitStatus("n1", cpupolicy.Failed)
+	if status := c.awaitStatus("n1", cpupolicy.Failed); !strings.HasPrefix(status.Message, "no result after ") || !strings.HasSuffix(status.Message, "; then: Succeeded") {
+		t.Errorf("the message is %q", status.Message)
+	}
 	if h.runs[status.ID] != 1 || inForce(c.node("n1")) != cpupolicy.Static {
 		t.Errorf("runs are %v, and what is observed is %+v", h.runs, observedOf(c.node("n1")))
 	}
