@@ -68,7 +68,8 @@ const startAgain = 5 * time.Second
 
 // Step observes what runs, decides, and does it. Nodes of the look need no Result. It returns when to
 // look again at the latest; the zero time means when something happens. Errors are of single actions:
-// all others were done. After each of them, too, the remedy is another look.
+// all others were done. After each of them, too, the remedy is another look; the
+// caller decides when, since the next one may fail as well.
 func (r Rollout) Step(ctx context.Context, look Look) (again time.Time, err error) {
 	look.Nodes = slices.Clone(look.Nodes)
 	var errs []error
@@ -89,15 +90,13 @@ func (r Rollout) Step(ctx context.Context, look Look) (again time.Time, err erro
 	}
 	actions, again := Plan(look)
 	for _, a := range actions {
-		if err := r.do(ctx, look, a); errors.Is(err, errStale) {
-			again = look.Now
-		} else if err != nil {
+		err := r.do(ctx, look, a)
+		if err != nil && !errors.Is(err, errStale) {
 			errs = append(errs, fmt.Errorf("node %s, operation %s: %s: %w", a.Node, a.Operation, strings.ToLower(string(a.Kind)), err))
+			continue
 		}
-	}
-	for _, a := range actions {
 		next := look.Now // one action for each node; there may be another
-		if a.Kind == Begin && a.From == Running {
+		if err == nil && a.Kind == Begin && a.From == Running {
 			next = look.Now.Add(startAgain)
 		}
 		if again.IsZero() || next.Before(again) {

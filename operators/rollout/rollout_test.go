@@ -182,9 +182,12 @@ func TestStepErrorsNameNodeAndOperation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes := cluster(apiNode("n1", test.operation))
-			_, err := Rollout{nodes, &test.runner}.Step(t.Context(), lookAt(t, nodes))
+			again, err := Rollout{nodes, &test.runner}.Step(t.Context(), lookAt(t, nodes))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)
+			}
+			if again.Equal(start) {
+				t.Error("what has failed is repeated at once")
 			}
 		})
 	}

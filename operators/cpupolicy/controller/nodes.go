@@ -65,6 +65,8 @@ type nodesReconciler struct {
 	recorder   events.EventRecorder
 	config     configv1alpha1.CPUPolicyConfiguration
 	now        func() time.Time
+	// failed is how many looks in a row were not complete, six at most: the time to the next one doubles.
+	failed int
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
@@ -178,14 +180,17 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (r
 	r.withoutPlaceholdersInUse(&look, cached.Items)
 	again, err := r.rollout.Step(ctx, look)
 	errs = append(errs, err, r.keepObserved(ctx, idle))
-	if err := errors.Join(errs...); err != nil {
-		klog.FromContext(ctx).Error(err, "A look at the nodes is not complete")
-		busy = true
-	}
 	// A webhook may have taken a lock for a request that came to nothing: that makes no event.
 	after := placeholderAge
 	if busy {
 		after = poll
+	}
+	if err := errors.Join(errs...); err != nil {
+		klog.FromContext(ctx).Error(err, "A look at the nodes is not complete")
+		r.failed = min(r.failed+1, 6)
+		after = min(time.Second<<r.failed, time.Minute)
+	} else {
+		r.failed = 0
 	}
 	if !again.IsZero() {
 		after = min(after, max(time.Second, again.Sub(r.now())))
