@@ -67,6 +67,9 @@ type nodesReconciler struct {
 	now        func() time.Time
 	// failed is how many looks in a row were not complete, six at most: the time to the next one doubles.
 	failed int
+	// unobserved is when the Job of a node has last failed that nobody could look at. It is no loss if the
+	// process ends.
+	unobserved map[types.UID]time.Time
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
@@ -218,7 +221,7 @@ func (r *nodesReconciler) concerns(node *corev1.Node) bool {
 // were in this boot: that can wait, and after an outage all nodes become Ready at once.
 const mostObserved, mostObservedAgain = 20, 2
 
-// keepObserved has nodes observed that are due, a few at a time.
+// keepObserved has nodes observed that are due, a few at a time, and last those that could not be.
 func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node) error {
 	type due struct {
 		node   *corev1.Node
@@ -226,30 +229,43 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 		was    time.Time
 	}
 	var all []due
+	failed := r.unobserved
+	r.unobserved = map[types.UID]time.Time{}
 	for _, node := range nodes {
 		if reason, was, is := r.observer.due(node); is {
 			all = append(all, due{node, reason, was})
+			if at, has := failed[node.UID]; has {
+				r.unobserved[node.UID] = at
+			}
 		}
 	}
 	// The cache has no order, and each look must come to the same nodes until they are observed.
 	slices.SortFunc(all, func(a, b due) int {
-		return cmp.Or(a.was.Compare(b.was), strings.Compare(a.node.Name, b.node.Name))
+		return cmp.Or(r.unobserved[a.node.UID].Compare(r.unobserved[b.node.UID]), a.was.Compare(b.was), strings.Compare(a.node.Name, b.node.Name))
 	})
 	var errs []error
 	underWay := 0
 	for _, d := range all {
-		if underWay >= mostObserved || !d.was.IsZero() && underWay >= mostObservedAgain {
+		if underWay >= mostObserved {
 			break // the end of a Job is an event
 		}
-		done, problem, err := r.observer.look(ctx, d.node.DeepCopy(), d.reason) // it writes into the node what was seen
+		if !d.was.IsZero() && underWay >= mostObservedAgain {
+			continue
+		}
+		l, err := r.observer.look(ctx, d.node.DeepCopy(), d.reason) // it writes into the node what was seen
 		if err != nil && !isGone(err) {
 			errs = append(errs, fmt.Errorf("node %s: %w", d.node.Name, err))
 		}
-		if problem != "" {
-			r.notObserved(d.node, problem)
+		if l.problem != "" {
+			r.notObserved(d.node, l.problem)
 		}
-		if !done && problem == "" {
+		switch {
+		case l.done:
+			delete(r.unobserved, d.node.UID)
+		case l.ended.IsZero():
 			underWay++
+		default:
+			r.unobserved[d.node.UID] = l.ended
 		}
 	}
 	return errors.Join(errs...)

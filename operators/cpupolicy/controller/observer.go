@@ -87,39 +87,51 @@ func (o observer) observe(ctx context.Context, node *corev1.Node, reason string)
 	if was := observedOf(node); was != nil && was.For == reason && was.BootID == node.Status.NodeInfo.BootID {
 		return true, "", nil // the Job goes by itself
 	}
-	return o.look(ctx, node, reason)
+	l, err := o.look(ctx, node, reason)
+	return l.done, l.problem, err
+}
+
+// looked is what has become of a look at a node.
+type looked struct {
+	done    bool
+	problem string
+	// ended is when its Job has ended; zero if that is under way.
+	ended time.Time
 }
 
 // look is observe, whatever was seen before.
-func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (done bool, problem string, err error) {
+func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (l looked, err error) {
 	name := observingJobName(node, reason)
 	job, pods, err := o.jobs.get(ctx, node.Name, name)
 	if err != nil {
-		return false, "", err
+		return l, err
 	}
 	if job == nil {
 		pod := agentpod.Observe(node.Name, o.config.AgentImage, operation.Driver(o.config.Driver))
-		return false, "", o.jobs.create(ctx, node, observes, name, pod, fewTries(o.config.ObserveTimeout.Duration, keepFailed), nil)
+		return l, o.jobs.create(ctx, node, observes, name, pod, fewTries(o.config.ObserveTimeout.Duration, keepFailed), nil)
 	}
-	at, why := ended(job)
+	why := ""
+	l.ended, why = ended(job)
 	// What an agent saw before it failed counts only if no other one follows.
-	if texts := messages(pods, node.Name, !at.IsZero()); len(texts) > 0 {
+	if texts := messages(pods, node.Name, !l.ended.IsZero()); len(texts) > 0 {
 		seen, err := operation.ParseObservation([]byte(texts[0]))
 		if err != nil {
-			return false, fmt.Sprintf("node %s could not be observed: %v", node.Name, err), nil
+			l.problem = fmt.Sprintf("node %s could not be observed: %v", node.Name, err)
+			return l, nil
 		}
 		if seen.Operation != "" && seen.Result == nil && seen.Step != operation.StepValidate {
-			return false, fmt.Sprintf("node %s is in the middle of the operation %s, at the step %s", node.Name, seen.Operation, seen.Step), nil
+			l.problem = fmt.Sprintf("node %s is in the middle of the operation %s, at the step %s", node.Name, seen.Operation, seen.Step)
+			return l, nil
 		}
-		return true, "", o.remember(ctx, node, reason, seen)
+		l.done = true
+		return l, o.remember(ctx, node, reason, seen)
 	}
-	if !at.IsZero() {
-		return false, fmt.Sprintf("node %s could not be observed: Job %s/%s: %s", node.Name, job.Namespace, job.Name, why), nil
+	if !l.ended.IsZero() {
+		l.problem = fmt.Sprintf("node %s could not be observed: Job %s/%s: %s", node.Name, job.Namespace, job.Name, why)
+	} else if why := whyWaiting(pods); why != "" && o.now().Sub(job.CreationTimestamp.Time) > o.config.ObserveTimeout.Duration/2 {
+		l.problem = fmt.Sprintf("node %s could not be observed: its agent does not start: %s", node.Name, why)
 	}
-	if why := whyWaiting(pods); why != "" && o.now().Sub(job.CreationTimestamp.Time) > o.config.ObserveTimeout.Duration/2 {
-		return false, fmt.Sprintf("node %s could not be observed: its agent does not start: %s", node.Name, why), nil
-	}
-	return false, "", nil
+	return l, nil
 }
 
 // remember writes down what was seen, in the Node of the API and in the caller's. The label comes with

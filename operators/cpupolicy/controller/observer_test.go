@@ -169,6 +169,74 @@ func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
 	}
 }
 
+// Nodes that nobody can look at leave room for the others.
+func TestNodesThatCannotBeObservedComeLast(t *testing.T) {
+	for name, test := range map[string]struct {
+		seen *Observed
+		most int
+	}{
+		"that have joined":            {nil, mostObserved},
+		"that were observed long ago": {&Observed{At: clock().Add(-observeAgain), Observation: operation.Observation{Policy: operation.None}}, mostObservedAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nodes []*corev1.Node
+			for i := range 3 * test.most {
+				node := worker(fmt.Sprint("n", i))
+				node.UID = types.UID(node.Name)
+				if test.seen != nil {
+					test.seen.write(node)
+				}
+				nodes = append(nodes, node)
+			}
+			c, recorder := fake.NewClientBuilder().WithScheme(testenv.Scheme()).Build(), events.NewFakeRecorder(1000)
+			r := nodesReconciler{observer: observer{jobs: jobs{c, c, agentNamespace}, now: clock}, recorder: recorder}
+			seen := map[string]bool{}
+			for round := range 3 {
+				for range 2 {
+					if err := r.keepObserved(t.Context(), nodes); err != nil {
+						t.Fatal(err)
+					}
+					var all batchv1.JobList
+					if err := c.List(t.Context(), &all); err != nil {
+						t.Fatal(err)
+					}
+					for _, job := range all.Items { // their agents do not start
+						pod := podOf(&job, job.Name, 0, "")
+						pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+						if err := c.Create(t.Context(), pod); client.IgnoreAlreadyExists(err) != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				var all batchv1.JobList
+				if err := c.List(t.Context(), &all); err != nil {
+					t.Fatal(err)
+				}
+				begun := 0
+				for _, job := range all.Items {
+					if at, _ := ended(&job); !at.IsZero() {
+						if err := c.Delete(t.Context(), &job); err != nil { // its time has come
+							t.Fatal(err)
+						}
+						continue
+					}
+					if begun++; seen[job.Name] {
+						t.Errorf("in round %d node %s is looked at once more", round, job.Annotations[nodeNameAnnotation])
+					}
+					seen[job.Name] = true
+					job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "DeadlineExceeded"}}
+					if err := c.Status().Update(t.Context(), &job); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if begun != test.most {
+					t.Errorf("in round %d there are %d Jobs, want %d", round, begun, test.most)
+				}
+			}
+		})
+	}
+}
+
 // A person asks again. A group does not, once its request has failed.
 func TestARequestOfAGroupWaitsUntilItsNodeIsObserved(t *testing.T) {
 	const problem = "node n1 could not be observed: Job partition-cpupolicy-agent/%s: DeadlineExceeded: it took too long"
