@@ -69,16 +69,16 @@ func (o observer) due(node *corev1.Node) (reason string, was time.Time, is bool)
 	if seen == nil {
 		return "boot", time.Time{}, true
 	}
-	age := o.now().Sub(seen.At)
+	age := o.now().Sub(seen.At) // below zero by a clock that was wrong then, or is now
 	switch {
-	case age < keepFailed:
+	case age.Abs() < keepFailed:
 		// Neither a node that boots without an end, nor one whose clock is wrong, nor one that cannot be read
 		// makes a Job each second.
 		return "", time.Time{}, false
 	case inForce(node) == "":
 		return "boot", time.Time{}, true
 	}
-	return "again " + seen.At.Format(time.RFC3339), seen.At, age >= observeAgain || readySince(node).After(seen.At)
+	return "again " + seen.At.Format(time.RFC3339), seen.At, age < 0 || age >= observeAgain || readySince(node).After(seen.At)
 }
 
 // observe has an agent look at a node, once for each reason and boot, and reports whether that is

@@ -51,17 +51,18 @@ func TestANodeIsObservedAgain(t *testing.T) {
 		change func(*corev1.Node)
 		reason string
 	}{
-		"one that has joined":                {nil, ago(time.Second), nil, "boot"},
-		"one that has booted":                {&Observed{At: ago(20 * time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, "boot"},
-		"one that boots again and again":     {&Observed{At: ago(time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, ""},
-		"one that could not be read":         {&Observed{At: ago(20 * time.Minute), BootID: "b1"}, ago(time.Hour), nil, "boot"},
-		"one that was observed not long ago": {&Observed{At: ago(50 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, ""},
-		"one that was observed long ago":     {&Observed{At: ago(time.Hour), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, "again " + ago(time.Hour).Format(time.RFC3339)},
-		"one that became Ready since":        {&Observed{At: ago(20 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(time.Minute), nil, "again " + ago(20*time.Minute).Format(time.RFC3339)},
-		"one whose clock is ahead":           {&Observed{At: ago(time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, now.Add(time.Hour), nil, ""},
-		"one that is not Ready":              {nil, time.Time{}, nil, ""},
-		"one on which somebody acts":         {nil, ago(time.Hour), func(n *corev1.Node) { n.Annotations[nodegroup.ClaimAnnotation] = "{}" }, ""},
-		"one that is paused":                 {nil, ago(time.Hour), func(n *corev1.Node) { n.Annotations[companion.PausedAnnotation] = "" }, ""},
+		"one that has joined":                 {nil, ago(time.Second), nil, "boot"},
+		"one that has booted":                 {&Observed{At: ago(20 * time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, "boot"},
+		"one that boots again and again":      {&Observed{At: ago(time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, ""},
+		"one that could not be read":          {&Observed{At: ago(20 * time.Minute), BootID: "b1"}, ago(time.Hour), nil, "boot"},
+		"one that was observed not long ago":  {&Observed{At: ago(50 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, ""},
+		"one that was observed long ago":      {&Observed{At: ago(time.Hour), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, "again " + ago(time.Hour).Format(time.RFC3339)},
+		"one that was observed in the future": {&Observed{At: now.Add(time.Hour), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, "again " + now.Add(time.Hour).Format(time.RFC3339)},
+		"one that became Ready since":         {&Observed{At: ago(20 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(time.Minute), nil, "again " + ago(20*time.Minute).Format(time.RFC3339)},
+		"one whose clock is ahead":            {&Observed{At: ago(time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, now.Add(time.Hour), nil, ""},
+		"one that is not Ready":               {nil, time.Time{}, nil, ""},
+		"one on which somebody acts":          {nil, ago(time.Hour), func(n *corev1.Node) { n.Annotations[nodegroup.ClaimAnnotation] = "{}" }, ""},
+		"one that is paused":                  {nil, ago(time.Hour), func(n *corev1.Node) { n.Annotations[companion.PausedAnnotation] = "" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{}}}
@@ -232,6 +233,34 @@ func TestNodesThatCannotBeObservedComeLast(t *testing.T) {
 				if begun != test.most {
 					t.Errorf("in round %d there are %d Jobs, want %d", round, begun, test.most)
 				}
+			}
+		})
+	}
+}
+
+func TestOnlyAFreshObservationStandsInTheWay(t *testing.T) {
+	const why = "the kubelet has no --config-dir"
+	for name, test := range map[string]struct {
+		ago     time.Duration
+		refused string
+	}{
+		"of a moment ago":           {time.Second, why},
+		"of a clock a little ahead": {-time.Second, why},
+		"of a while ago":            {2 * time.Minute, ""},
+		"of a clock that was wrong": {-time.Hour, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := testenv.Scheme()
+			if err := virtv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Pod{}, "spec.nodeName", func(client.Object) []string { return nil }).
+				WithIndex(&corev1.Node{}, roleIndex, func(client.Object) []string { return nil }).Build()
+			node := worker("n1")
+			(&Observed{At: clock().Add(-test.ago), Observation: operation.Observation{Policy: operation.None, Refused: map[operation.Policy]string{operation.Static: why}}}).write(node)
+			situation, err := situations{reader: c, others: c, fresh: time.Minute}.of(t.Context(), node, cpupolicy.Static)
+			if err != nil || situation.Refused != test.refused || situation.InForce == "" && situation.Seen != cpupolicy.None {
+				t.Errorf("it is %+v, %v, want %q", situation, err, test.refused)
 			}
 		})
 	}

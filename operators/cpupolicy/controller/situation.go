@@ -102,7 +102,7 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	if o == nil {
 		return situation, nil
 	}
-	if s.fresh > 0 && clock().Sub(o.At) > s.fresh {
+	if s.fresh > 0 && clock().Sub(o.At).Abs() > s.fresh { // replicas' clocks may differ
 		situation.Seen = o.Policy
 		return situation, nil
 	}
