@@ -46,8 +46,8 @@ type Requester interface {
 
 // Options are what the console needs. All fields are required.
 type Options struct {
-	// Config reaches kube-apiserver. The console has a rate of requests of its own, so that nobody
-	// who calls it slows the controllers down.
+	// Config reaches kube-apiserver. What the console itself reads and writes has a rate of requests of
+	// its own; what Requester and Situation ask has theirs.
 	Config *rest.Config
 	// FieldOwner is in whose name virtual machines are written.
 	FieldOwner client.FieldOwner
