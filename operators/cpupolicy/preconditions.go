@@ -17,15 +17,12 @@ limitations under the License.
 package cpupolicy
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
-	"workload.openshift.io/partition"
 )
 
 // Request is what somebody asks of a node.
@@ -34,8 +31,6 @@ type Request struct {
 	// does not show this request yet.
 	ID     string
 	Policy Policy
-	// ReservationChanges means that the kubelet starts with another reservation.
-	ReservationChanges bool
 	// AllowEvicted accepts that pods end because they no longer fit.
 	AllowEvicted bool
 }
@@ -50,10 +45,8 @@ type Situation struct {
 	// Seen is the policy that was observed too long ago to be believed; empty if that is not so. What
 	// only the node can tell is then a warning: it is observed again before it is switched.
 	Seen Policy
-	// Pods are those of the node. Assignments are the exclusive CPUs that the checkpoint or the
-	// podresources API shows; nil if nobody has looked.
-	Pods        []corev1.Pod
-	Assignments []partition.Assignment
+	// Pods are those of the node.
+	Pods []corev1.Pod
 	// Kubelet is how the kubelet would start. Its Policy is that of the request.
 	Kubelet Kubelet
 	// ForeignClaims has the nodes that another companion has claimed, and its name and operation.
@@ -78,7 +71,7 @@ type Lock struct{ Operation, Node string }
 type Code string
 
 const (
-	// AlreadyInForce: the node has that policy, and its reservation does not change.
+	// AlreadyInForce: the node has that policy.
 	AlreadyInForce Code = "AlreadyInForce"
 	// OperationUnderWay: the annotation of the node is about another operation.
 	OperationUnderWay Code = "OperationUnderWay"
@@ -87,7 +80,7 @@ const (
 	FeatureGateOff Code = "FeatureGateOff"
 	// PinnedMachine: none, and a VM on the node has dedicated CPUs.
 	PinnedMachine Code = "PinnedMachine"
-	// ExclusivePod: none, and a pod on the node has exclusive CPUs.
+	// ExclusivePod: none, and a pod on the node may have exclusive CPUs.
 	ExclusivePod Code = "ExclusivePod"
 	// NoMigrationTarget: none, and a VM elsewhere has no other node left to migrate to.
 	NoMigrationTarget Code = "NoMigrationTarget"
@@ -141,7 +134,7 @@ func nodeObject(name string) string { return "node " + name }
 
 // A node that has the policy is left alone.
 func alreadyInForce(request Request, s Situation) []Finding {
-	if s.InForce != request.Policy || request.ReservationChanges {
+	if s.InForce != request.Policy {
 		return nil
 	}
 	return []Finding{{Code: AlreadyInForce, Object: nodeObject(s.Node.Name), Text: fmt.Sprintf("has the CPU manager policy %s already", request.Policy), Remedy: "there is nothing to do"}}
@@ -226,38 +219,23 @@ func pinnedVMs(request Request, s Situation) (findings []Finding) {
 
 // So would those of a pod. Of the pod of a VM that is named, nothing is said.
 func exclusivePods(request Request, s Situation) (findings []Finding) {
-	if request.Policy != None || s.Assignments == nil && s.InForce == None {
+	if request.Policy != None || s.InForce == None {
 		return nil
 	}
 	named := map[string]bool{}
 	for _, vmi := range s.pinned() {
 		named[string(vmi.UID)] = true
 	}
-	holds := map[string]string{} // what a pod has, by the UID by which the kubelet knows it
-	for _, a := range s.Assignments {
-		holds[a.Pod] = strings.TrimPrefix(holds[a.Pod]+","+a.CPUs.String(), ",")
-	}
-	find := func(object, text string) {
-		findings = append(findings, Finding{Code: ExclusivePod, Object: "pod " + object, Text: text, Remedy: "delete it, or scale down what it belongs to, or have it scheduled to another node", Warning: s.Seen == None})
-	}
 	for i := range s.Pods {
 		pod := &s.Pods[i]
-		uid := cmp.Or(pod.Annotations[corev1.MirrorPodAnnotationKey], string(pod.UID))
-		cpus := holds[uid]
-		delete(holds, uid)
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		if by := pod.Labels[virtv1.CreatedByLabel]; ended || by != "" && named[by] {
 			continue
 		}
-		name := pod.Namespace + "/" + pod.Name
-		if n := wholeCPUsOfPod(pod); cpus != "" {
-			find(name, "has the exclusive CPUs "+cpus)
-		} else if s.Assignments == nil && n > 0 {
-			find(name, fmt.Sprintf("is Guaranteed and asks for whole CPUs (%d)", n))
+		if n := wholeCPUsOfPod(pod); n > 0 {
+			findings = append(findings, Finding{Code: ExclusivePod, Object: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name), Text: fmt.Sprintf("is Guaranteed and asks for whole CPUs (%d)", n),
+				Remedy: "delete it, or scale down what it belongs to, or have it scheduled to another node", Warning: s.Seen == None})
 		}
-	}
-	for _, uid := range slices.Sorted(maps.Keys(holds)) {
-		find("with the UID "+uid, "has the exclusive CPUs "+holds[uid])
 	}
 	return findings
 }

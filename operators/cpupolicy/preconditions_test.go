@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 	virtv1 "kubevirt.io/api/core/v1"
-	"workload.openshift.io/partition"
 )
 
 // clusterNode returns a Ready node with further labels, given as key=value.
@@ -114,7 +113,6 @@ func TestPreconditions(t *testing.T) {
 
 		{"static already", static, on(clusterNode("n1"), func(s *Situation) { s.InForce = Static }), []string{"AlreadyInForce|node n1|static already"}},
 		{"none already", none, on(clusterNode("n1"), func(s *Situation) { s.InForce = None }), []string{"AlreadyInForce|node n1|none already"}},
-		{"static already, with another reservation", Request{Policy: Static, ReservationChanges: true}, on(clusterNode("n1"), func(s *Situation) { s.InForce = Static }), nil},
 		{"the label is not the truth", static, on(clusterNode("n1", Label+"=true"), nil), nil},
 
 		{"asked for before", static, on(annotated(clusterNode("n1"), `{"status":"requested","policy":"none"}`), nil), []string{"OperationUnderWay|node n1|policy none is requested|wait"}},
@@ -150,14 +148,7 @@ func TestPreconditions(t *testing.T) {
 
 		{"pods that may have exclusive CPUs, as far as the API shows it", none, on(clusterNode("n1"), pods(testPod("a", "1", "500m"), testPod("b", "500m"), with(testPod("c", "1"), failed))),
 			[]string{"ExclusivePod|pod d/a|whole CPUs (1)|delete it"}},
-		{"pods that have exclusive CPUs, as the checkpoint shows it", none, on(clusterNode("n1"), func(s *Situation) {
-			s.Pods = []corev1.Pod{testPod("a", "1"), testPod("b", "1"), with(testPod("s", "1"), staticPod), with(testPod("c", "1"), failed)}
-			s.Assignments = []partition.Assignment{{Pod: "uid-b", Container: "c0", CPUs: cpuset.New(1)}, {Pod: "uid-b", Container: "c1", CPUs: cpuset.New(2, 3)}, {Pod: "x", Container: "c0", CPUs: cpuset.New(5)}, {Pod: "unknown", CPUs: cpuset.New(4)}, {Pod: "uid-c", CPUs: cpuset.New(6)}}
-		}), []string{"ExclusivePod|pod d/b|exclusive CPUs 1,2-3", "ExclusivePod|pod d/s|exclusive CPUs 5", "ExclusivePod|pod with the UID unknown|exclusive CPUs 4"}},
-		{"no pod has, as the checkpoint shows it", none, on(clusterNode("n1"), func(s *Situation) {
-			s.Pods, s.Assignments = []corev1.Pod{testPod("a", "1")}, []partition.Assignment{}
-		}), nil},
-		{"no pod can have under none", Request{Policy: None, ReservationChanges: true}, on(clusterNode("n1"), func(s *Situation) { s.InForce = None; s.Pods = []corev1.Pod{testPod("a", "1")} }), nil},
+		{"no pod can have under none", none, on(clusterNode("n1"), func(s *Situation) { s.InForce = None; s.Pods = []corev1.Pod{testPod("a", "1")} }), []string{"AlreadyInForce|node n1|none already"}},
 		{"no pod could have under none, when it was observed", none, on(clusterNode("n1"), func(s *Situation) { s.Seen, s.Pods = None, []corev1.Pod{testPod("a", "1")} }), []string{"?ExclusivePod|pod d/a"}},
 		{"pods could have under static, when it was observed", none, on(clusterNode("n1"), func(s *Situation) { s.Seen, s.Pods = Static, []corev1.Pod{testPod("a", "1")} }), []string{"ExclusivePod|pod d/a"}},
 		{"the pod of a machine is named once", none, on(clusterNode("n1"), func(s *Situation) {

@@ -31,7 +31,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/cpuset"
 	"workload.openshift.io/operators/cpupolicy"
 )
 
@@ -304,8 +303,6 @@ type hostDetail struct {
 	Checked   bool
 	Unchecked string
 	Findings  []cpupolicy.Finding
-	// Exclusive are the exclusive CPUs of containers, as a CPU list; empty if they are not known.
-	Exclusive string
 }
 
 func (s *server) host(w http.ResponseWriter, r *http.Request, current session) error {
@@ -347,16 +344,6 @@ func (s *server) check(r *http.Request, detail *hostDetail, found *corev1.Node) 
 	}
 	detail.Checked = true
 	detail.Findings = cpupolicy.Preconditions(cpupolicy.Request{Policy: policy}, situation)
-	if situation.Assignments != nil {
-		var cpus cpuset.CPUSet
-		for _, assignment := range situation.Assignments {
-			cpus = cpus.Union(assignment.CPUs)
-		}
-		detail.Exclusive = "none"
-		if !cpus.IsEmpty() {
-			detail.Exclusive = cpus.String()
-		}
-	}
 }
 
 func (s *server) switchPolicy(w http.ResponseWriter, r *http.Request, current session) error {

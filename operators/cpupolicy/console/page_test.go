@@ -30,10 +30,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/cpuset"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/internal/testenv"
-	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 func TestWhoCanSignIn(t *testing.T) {
@@ -421,22 +420,23 @@ func TestAHostSaysWhatStandsInTheWay(t *testing.T) {
 	if b.open("/hosts/found"); !strings.Contains(text(b.page), "Nothing, as far as is known") {
 		t.Errorf("without findings it says: %s", text(b.page))
 	}
-	if terms := b.terms(); terms["Since"] != "2026-11-23 10:00:00 UTC" || terms["Message"] != "well done" || terms["Exclusive CPUs"] != "unknown" {
+	if terms := b.terms(); terms["Since"] != "2026-11-23 10:00:00 UTC" || terms["Message"] != "well done" {
 		t.Errorf("the detail is %v", terms)
 	}
 	f.situation = func(node *corev1.Node, policy cpupolicy.Policy) (cpupolicy.Situation, error) {
 		if policy != cpupolicy.None {
 			t.Errorf("it looks at %s", policy)
 		}
-		return cpupolicy.Situation{Node: node, Assignments: []partition.Assignment{
-			{Pod: "1-2", Container: "a", CPUs: cpuset.New(2, 3)}, {Pod: "3-4", Container: "a", CPUs: cpuset.New(5)},
-		}}, nil
+		var whole []corev1.Pod
+		for _, name := range []string{"a", "b"} {
+			pod := podtest.Pod(nil, podtest.Container("main", "cpu=2 memory=1Gi", "cpu=2 memory=1Gi"))
+			pod.Namespace, pod.Name, pod.Status.QOSClass = "default", name, corev1.PodQOSGuaranteed
+			whole = append(whole, *pod)
+		}
+		return cpupolicy.Situation{Node: node, InForce: cpupolicy.Static, Pods: whole}, nil
 	}
 	b.open("/hosts/found")
-	if terms := b.terms(); terms["Exclusive CPUs"] != "2-3,5" {
-		t.Errorf("the detail is %v", terms)
-	}
-	for _, want := range []string{"pod with the UID 1-2 has the exclusive CPUs 2-3; delete it", "pod with the UID 3-4 has the exclusive CPUs 5"} {
+	for _, want := range []string{"pod default/a is Guaranteed and asks for whole CPUs (2); delete it", "pod default/b is Guaranteed"} {
 		if !strings.Contains(text(b.page), want) {
 			t.Errorf("it does not say %q: %s", want, text(b.page))
 		}
