@@ -80,6 +80,19 @@ func TestWhatKubeAPIServerRefuses(t *testing.T) {
 	}
 }
 
+func TestALongNameIsRefused(t *testing.T) {
+	c := testenv.Start(t)
+	for length, want := range map[int]string{247: "", 248: "metadata.name must have at most 247 characters"} {
+		policy := &v1alpha1.CPUManagerPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", length)},
+			Spec:       v1alpha1.CPUManagerPolicySpec{Policy: v1alpha1.PolicyStatic, Nodes: v1alpha1.NodeSelection{Names: []string{"a"}}},
+		}
+		if err := c.Client.Create(t.Context(), policy, client.DryRunAll); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("a name of %d characters: the error is %v, want %q", length, err, want)
+		}
+	}
+}
+
 func TestWhatASpecLeavesOutHasDefaults(t *testing.T) {
 	c := testenv.Start(t)
 	policy := &v1alpha1.CPUManagerPolicy{

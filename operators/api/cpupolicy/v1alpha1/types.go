@@ -34,6 +34,7 @@ import (
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=".status.failedNodes"
 // +kubebuilder:printcolumn:name="Paused",type=string,JSONPath=".status.conditions[?(@.type=='Paused')].status",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 247",message="metadata.name must have at most 247 characters: it is part of the name of a Lease"
 type CPUManagerPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
