@@ -88,5 +88,5 @@ func (Companion) AddToManager(ctx context.Context, mgr manager.Manager, config *
 	if err := addNodesReconciler(mgr, config); err != nil {
 		return err
 	}
-	return addGroupsReconciler(mgr)
+	return addGroupsReconciler(mgr, longestDrain(config.CPUPolicy))
 }

@@ -52,18 +52,20 @@ type groupsReconciler struct {
 	client client.Client // its reads are of the cache
 	nodes  nodegroup.Client
 	now    func() time.Time
+	// longestDrain is the most that a drain gets of its timeout.
+	longestDrain time.Duration
 }
 
 // +kubebuilder:rbac:groups=cpupolicy.workload.openshift.io,resources=cpumanagerpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cpupolicy.workload.openshift.io,resources=cpumanagerpolicies/status,verbs=patch
 
-func addGroupsReconciler(mgr manager.Manager) error {
+func addGroupsReconciler(mgr manager.Manager, longestDrain time.Duration) error {
 	one := oneRequest("groups")
 	return builder.ControllerManagedBy(mgr).Named("cpumanagerpolicy").
 		Watches(&v1alpha1.CPUManagerPolicy{}, one).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
 		Complete(&groupsReconciler{
-			client: mgr.GetClient(), nodes: nodegroup.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}, now: clock,
+			client: mgr.GetClient(), nodes: nodegroup.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}, now: clock, longestDrain: longestDrain,
 		})
 }
 
@@ -87,6 +89,9 @@ func (r *groupsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 			result.RequeueAfter = keepFailed
 		}
 		v.problems = append(v.problems, invalid[group.Name]...)
+		if drain := group.Spec.Drain; drain != nil && drain.Timeout != nil && drain.Timeout.Duration > r.longestDrain {
+			v.problems = append(v.problems, fmt.Sprintf("spec.drain.timeout is %s, and pods get %s: the controller's cpuPolicy.operationTimeout leaves no more; shorten the one, or extend the other", drain.Timeout.Duration, r.longestDrain))
+		}
 		for _, c := range conflicts {
 			if slices.Contains(c.Groups, group.Name) {
 				v.problems = append(v.problems, c.Error())

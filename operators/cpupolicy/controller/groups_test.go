@@ -34,6 +34,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -221,6 +224,31 @@ func TestNodesThatFailedCountUntilTheSpecChanges(t *testing.T) {
 		v := viewOf(group, []*corev1.Node{test.node, node("b", "-", "none", true), node("c", "-", "none", true)})
 		if problems := strings.Join(v.problems, "\n"); len(v.next) != test.next || strings.Contains(problems, "no further node") != (test.says != "") || !strings.HasPrefix(problems, test.says) {
 			t.Errorf("%s: %d nodes are next, and the problems are %q; want %d and %q", name, len(v.next), problems, test.next, test.says)
+		}
+	}
+}
+
+func TestADrainThatGetsLessThanItsTimeoutIsSaid(t *testing.T) {
+	for timeout, want := range map[time.Duration]string{
+		52 * time.Minute: "",
+		time.Hour:        "spec.drain.timeout is 1h0m0s, and pods get 52m30s",
+	} {
+		group := &v1alpha1.CPUManagerPolicy{ObjectMeta: metav1.ObjectMeta{Name: "g"}, Spec: v1alpha1.CPUManagerPolicySpec{
+			Policy: v1alpha1.PolicyStatic, Cordon: true, Drain: &v1alpha1.Drain{Timeout: &metav1.Duration{Duration: timeout}},
+		}}
+		c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(group).WithStatusSubresource(group).Build()
+		var config configv1alpha1.ControllerConfiguration
+		configv1alpha1.SetDefaults(&config)
+		r := groupsReconciler{client: c, nodes: nodegroup.Client{Reader: c, Writer: c}, now: clock, longestDrain: longestDrain(config.CPUPolicy)}
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
+			t.Fatal(err)
+		}
+		degraded := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionDegraded)
+		if degraded == nil || (degraded.Status == metav1.ConditionTrue) != (want != "") || !strings.Contains(degraded.Message, want) {
+			t.Errorf("with the timeout %s the condition is %+v, want %q", timeout, degraded, want)
 		}
 	}
 }

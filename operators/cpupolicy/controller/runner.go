@@ -276,8 +276,7 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 	if group.Spec.Drain.Timeout != nil {
 		limit = group.Spec.Drain.Timeout.Duration
 	}
-	// What comes after it needs time as well.
-	limit = min(limit, r.config.OperationTimeout.Duration-r.config.SwitchTimeout.Duration-r.config.LabelTimeout.Duration)
+	limit = min(limit, longestDrain(r.config))
 	if r.now().Before(status.Since.Add(limit)) {
 		return absent, nil
 	}
@@ -294,6 +293,11 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 		return rollout.Result{}, err
 	}
 	return rollout.Result{Seen: rollout.UnderWay}, nil // the next look finds the Job
+}
+
+// longestDrain is how long a drain may take: what comes after it needs time as well.
+func longestDrain(config configv1alpha1.CPUPolicyConfiguration) time.Duration {
+	return config.OperationTimeout.Duration - config.SwitchTimeout.Duration - config.LabelTimeout.Duration
 }
 
 // defaultDrainTimeout is that of the API's own default.

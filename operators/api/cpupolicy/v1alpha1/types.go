@@ -105,7 +105,9 @@ type NodeSelection struct {
 // Drain says how a node's pods are evicted.
 type Drain struct {
 	// timeout is how long pods may take to go. After that the switch fails, and the node is
-	// uncordoned as it is.
+	// uncordoned as it is. It is at most the controller's cpuPolicy.operationTimeout less its
+	// switchTimeout and labelTimeout, 52m30s by default; the condition Degraded says if it is
+	// longer.
 	// +optional
 	// +default="15m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be longer than 0s"
@@ -121,7 +123,8 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionAvailable is true while all nodes of the group run with the policy.
 	ConditionAvailable = "Available"
-	// ConditionDegraded is true if a node could not be switched, or is in two groups.
+	// ConditionDegraded is true if a node could not be switched, or is in two groups, or if a field
+	// of the spec does not hold.
 	ConditionDegraded = "Degraded"
 )
 
