@@ -32,10 +32,11 @@ const UnitName = "partition-agent-cpu-policy.service"
 
 const unitDirectory = "/etc/systemd/system"
 
-// unitFile returns the host unit. The kubelet's unit wants it and comes after it, so that no kubelet
-// starts, when the host boots or at any other time, before the agent has said by READY=1 that it
-// may (whole, journal.go). An agent that is killed is started again. Nothing in it is from the
-// cluster but the operation's id, which is a DNS label.
+// unitFile returns the host unit. The kubelet's unit wants it and comes after it, so that a kubelet
+// that is started, when the host boots or at any other time, waits until the agent has said by READY=1
+// that it may (whole, journal.go), or until the start of the agent has failed: then systemd starts the
+// kubelet all the same (systemd.unit(5), Wants=). An agent that ends with an error is started again.
+// Nothing in it is from the cluster but the operation's id, which is a DNS label.
 func unitFile(kubelet, id string) string {
 	return fmt.Sprintf(`[Unit]
 Description=Switch of the CPU manager policy, operation %s
