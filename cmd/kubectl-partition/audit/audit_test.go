@@ -185,9 +185,18 @@ func TestEachViolationIsFound(t *testing.T) {
 		"CRI-O has a pool, and the file an empty one": {func(n *tree) {
 			n.pin(`{"management": {"cpuset": ""}}`)
 			n.write("var/lib/kubelet/workload_partitioning_state", `{"reservedCPUs":""}`)
+			n.runtime.name = crioRuntime
 			n.write("etc/crio/crio.conf.d/01-workload-partitioning", "[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nresources = { \"cpushares\" = 0, \"cpuset\" = \"0-1\" }")
 		}, []string{"crio FILE"}},
+		"CRI-O has another pool, from a directory of drop-ins": {func(n *tree) {
+			n.runtime.name = crioRuntime
+			n.write("etc/crio/crio.conf.d/01-workload-partitioning/pools", "[crio.runtime]\ninfra_ctr_cpuset = \"1\"")
+		}, []string{"crio FILE/pools"}},
+		"CRI-O's configuration has another pool, and the runtime is containerd": {func(n *tree) {
+			n.write("etc/crio/crio.conf", "[crio.runtime]\ninfra_ctr_cpuset = \"1\"")
+		}, nil},
 		"CRI-O has another pool": {func(n *tree) {
+			n.runtime.name = crioRuntime
 			n.write("etc/crio/crio.conf.d/01-workload-partitioning", "[crio.runtime]\ninfra_ctr_cpuset = \"0\"\n[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nresources = { \"cpushares\" = 0, \"cpuset\" = \"0-1\" }")
 		}, []string{"crio FILE"}},
 	} {
@@ -370,7 +379,10 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 				n.t.Fatal(err)
 			}
 		}, "is not a regular file of at most 10485760 bytes"},
-		"CRI-O's configuration is no TOML": {func(n *tree) { n.write("etc/crio/crio.conf", "[") }, "CRI-O's configuration "},
+		"CRI-O's configuration is no TOML": {func(n *tree) {
+			n.runtime.name = crioRuntime
+			n.write("etc/crio/crio.conf", "[")
+		}, "CRI-O's configuration "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := sample(t, false, true)

@@ -46,20 +46,31 @@ type crioWorkload struct {
 	} `toml:"resources"`
 }
 
+// crioRuntime is CRI-O's name in the CRI.
+const crioRuntime = "cri-o"
+
 // The files that CRI-O reads, in this order; a later one replaces a whole table of the same name.
+// Drop-ins are in the order of a walk, in directories below, too (CRI-O, pkg/config,
+// UpdateFromPath).
 const (
 	crioFile    = "/etc/crio/crio.conf"
-	crioDropIns = "/etc/crio/crio.conf.d/*"
+	crioDropIns = "/etc/crio/crio.conf.d"
 )
 
 func (h Host) crio() (c crio, err error) {
-	dropIns, err := filepath.Glob(h.at(crioDropIns)) // in the order of their names
-	if err != nil {
-		return c, err
+	files := []string{h.at(crioFile)}
+	err = filepath.WalkDir(h.at(crioDropIns), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return c, fmt.Errorf("CRI-O's configuration: %w", err)
 	}
 	byName := map[string]crioWorkload{}
 	c.files = map[string]string{}
-	for _, path := range append([]string{h.at(crioFile)}, dropIns...) {
+	for _, path := range files {
 		data, err := kubeletstate.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -59,6 +59,7 @@ func fromRecord(t *testing.T, data []byte) *tree {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.runtime.name = listing.Name
 	for _, p := range listing.Pods {
 		n.runtime.sandboxes = append(n.runtime.sandboxes, &runtimeapi.PodSandbox{
 			Id: p.ID, State: runtimeapi.PodSandboxState_SANDBOX_READY, Annotations: p.Annotations, RuntimeHandler: p.Handler,
@@ -80,6 +81,7 @@ func TestARecordHasAllThatAnAuditNeeds(t *testing.T) {
 	eachKind(t, func(t *testing.T, v1, systemd bool) {
 		n := sample(t, v1, systemd)
 		n.write("var/lib/kubelet/config.yaml", "cpuManagerPolicy: static\nreservedSystemCPUs: \"1\"\nstaticPodURL: https://user:hidden@example.com/pods?token=hidden\nstaticPodURLHeader: {Authorization: [hidden]}")
+		n.runtime.name = crioRuntime
 		n.write("etc/crio/crio.conf.d/10", "[crio.runtime]\ninfra_ctr_cpuset = \"2\"\n[crio.runtime.workloads.x]\nactivation_annotation = \"target.workload.openshift.io/management\"\nresources = { \"cpuset\" = \"1\" }\n[crio.image]\nglobal_auth_file = \"hidden\"")
 		n.process(n.pid("operator", "c"), "c\n-- a --\n", "0-1")
 		n.runtime.sandboxes[0].Annotations["kubectl.kubernetes.io/last-applied-configuration"] = "hidden"

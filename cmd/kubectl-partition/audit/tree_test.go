@@ -17,6 +17,7 @@ limitations under the License.
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -306,6 +307,8 @@ func (n *tree) pid(pod, container string) int { return n.runtime.pids[id(pod, co
 
 // fakeRuntime answers like a runtime.
 type fakeRuntime struct {
+	// name is containerd if it is empty.
+	name       string
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
 	pids       map[string]int
@@ -315,7 +318,7 @@ type fakeRuntime struct {
 }
 
 func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest, ...grpc.CallOption) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}, f.err
+	return &runtimeapi.VersionResponse{RuntimeName: cmp.Or(f.name, "containerd"), RuntimeVersion: "v2.4.2"}, f.err
 }
 
 func (f *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest, ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {

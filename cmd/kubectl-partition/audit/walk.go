@@ -172,8 +172,11 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 	if n.record, err = h.record(n.kubelet); err != nil {
 		return nil, err
 	}
-	if n.crio, err = h.crio(); err != nil {
-		return nil, err
+	// render writes the drop-in for any runtime, and only CRI-O reads it.
+	if n.runtime.GetRuntimeName() == crioRuntime {
+		if n.crio, err = h.crio(); err != nil {
+			return nil, err
+		}
 	}
 	return n, nil
 }

@@ -101,7 +101,7 @@ func Watch(ctx context.Context, options Options, interval time.Duration) (*Watch
 	}
 	defer end()
 	began := time.Now()
-	r := &WatchResult{TypeMeta: output.TypeMeta("AuditWatch")}
+	r := &WatchResult{TypeMeta: output.TypeMeta("AuditWatch"), Containers: []Watched{}}
 	t := newTracker()
 	for {
 		n, findings, err := confirmed(ctx, look, confirm)

@@ -69,14 +69,18 @@ func Read(paths []string, stdin io.Reader) ([]Source, error) {
 			sources = append(sources, Source{Name: Stdin, Data: data})
 			continue
 		}
-		err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		root := path
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			root += string(filepath.Separator) // follow a link
+		}
+		err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
-			case name == path && !entry.IsDir():
+			case name == root && !entry.IsDir():
 				return add(name)
 			case entry.IsDir():
-				if name != path && strings.HasPrefix(entry.Name(), ".") {
+				if name != root && strings.HasPrefix(entry.Name(), ".") {
 					return filepath.SkipDir
 				}
 				return nil

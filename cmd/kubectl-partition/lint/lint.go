@@ -34,6 +34,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	kjson "sigs.k8s.io/json"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
@@ -104,6 +106,7 @@ func Lint(sources []Source, options Options) *Report {
 		report:     &Report{TypeMeta: output.TypeMeta("LintReport"), Findings: []Finding{}},
 		namespaces: map[string]*namespace{},
 		workloads:  map[Object][]*workload{},
+		uids:       sets.New[types.UID](),
 	}
 	var objects []*object
 	for i := range sources {
@@ -141,6 +144,8 @@ type linter struct {
 	report     *Report
 	namespaces map[string]*namespace
 	workloads  map[Object][]*workload
+	// uids are those of all objects.
+	uids sets.Set[types.UID]
 }
 
 // namespace is what the input has of a namespace.
@@ -202,6 +207,7 @@ func (l *linter) identify(o *object) (usable bool, err error) {
 	}
 	err = o.read(&whole)
 	o.metadata = whole.Metadata
+	l.uids.Insert(o.metadata.UID)
 	return err == nil, err
 }
 

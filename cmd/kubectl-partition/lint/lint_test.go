@@ -164,7 +164,6 @@ func TestFindings(t *testing.T) {
 
 		"a static pod needs no namespace":              {text: documents(plain, pod("annotations: {"+asks+"}", burstable)), options: Options{StaticPods: true}},
 		"a static pod with the hard effect":            {text: pod("annotations: {"+asksHard+"}", "{requests: {cpu: 1}}"), options: Options{StaticPods: true}, want: []string{"4 static_pod_hard_effect warning", "4 qos_change warning"}, message: "never refused"},
-		"a static pod with its own uid":                {text: pod("uid: a, annotations: {"+asks+"}", burstable), options: Options{StaticPods: true}, want: []string{"4 static_pod_uid warning"}},
 		"a static pod that asks for several types":     {text: pod(`annotations: {`+asks+`, target.workload.openshift.io/infra: ""}`, burstable), options: Options{StaticPods: true}, want: []string{"4 several_types warning"}},
 		"a Deployment is no static pod":                {text: documents(plain, deployment(asks, burstable)), options: Options{StaticPods: true}, want: []string{"14 namespace_not_annotated warning"}},
 		"an HPA by utilisation":                        {text: documents(deployment(asks, burstable), hpa("autoscaling/v2", "metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]")), want: []string{"21 hpa_cpu_utilization error"}},
@@ -247,6 +246,27 @@ func TestObjectsOfACluster(t *testing.T) {
 	}
 	if r.Findings[0].File != "" || r.Workloads != 4 || r.Asking != 4 {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// kubectl get pods -o yaml has pods without what has made them; kubectl get all has both.
+func TestFilesMayHaveOnlyPodsThatAWorkloadHasMade(t *testing.T) {
+	owned := pod(`ownerReferences: [{kind: ReplicaSet, controller: true, name: r, uid: u, apiVersion: apps/v1}], annotations: {workload.openshift.io/management: ""}`, burstable)
+	owner := strings.NewReplacer("Deployment", "ReplicaSet", "name: app", "name: app\n  uid: u").Replace(deployment(`workload.openshift.io/management: ""`, burstable))
+	for name, test := range map[string]struct {
+		text string
+		want int
+	}{
+		"a pod alone":                 {owned, 1},
+		"a pod, and what has made it": {owned + "\n---\n" + owner, 1},
+		"a pod, and another workload": {owned + "\n---\n" + strings.Replace(owner, "uid: u", "uid: v", 1), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Lint([]Source{{Name: Stdin, Data: []byte(test.text)}}, Options{})
+			if got := briefly(r); len(got) != test.want || r.Workloads != test.want || len(r.Problems) > 0 {
+				t.Errorf("got %q, %v, and %d workloads, want %d", got, r.Problems, r.Workloads, test.want)
+			}
+		})
 	}
 }
 

@@ -59,7 +59,6 @@ const (
 	hpaCPUUtilization    = "hpa_cpu_utilization"
 	vpaCPU               = "vpa_cpu"
 	staticPodHardEffect  = "static_pod_hard_effect"
-	staticPodUID         = "static_pod_uid"
 	noPlugin             = "no_plugin"
 	unusedIgnore         = "unused_ignore"
 	namespaceUnannotated = string(partition.ReasonNamespaceNotAnnotated)
@@ -79,7 +78,6 @@ var ownRules = []Rule{
 	{ID: hpaCPUUtilization, Condition: "a HorizontalPodAutoscaler scales a partitioned workload by the utilisation of `cpu`, which is relative to a request that its pods do not have", Remedy: "Scale by memory, by a custom metric, or by an AverageValue of `cpu`."},
 	{ID: vpaCPU, Condition: "a VerticalPodAutoscaler controls the `cpu` of a partitioned workload, which has no effect; unless its updateMode is `Initial`, it would also evict the pods again and again", Remedy: "Set controlledResources to [memory]."},
 	{ID: staticPodHardEffect, Condition: "a static pod has the effect `RequiredDuringScheduling`, which refuses no static pod", Remedy: "Watch the Event StaticPodNotPartitioned instead."},
-	{ID: staticPodUID, Condition: "a static pod that asks has its own `metadata.uid`: up to v1.35 the kubelet keeps the resources that it had before", Remedy: "Remove metadata.uid."},
 	{ID: noPlugin, Condition: "a pod of a cluster asks, and kube-apiserver has no admission plugin (`--live`)", Remedy: "Run a kube-apiserver with the plugin, and create the pod again."},
 	{ID: unusedIgnore, Condition: "an entry of the ignore file matches no finding", Remedy: "Remove the entry."},
 }

@@ -41,7 +41,7 @@ type workload struct {
 
 // workload lints a pod, or whatever has a pod template.
 func (l *linter) workload(o *object) error {
-	if !o.isWorkload() || IsOwned(&o.metadata) {
+	if !o.isWorkload() || l.isLintedElsewhere(o) {
 		return nil
 	}
 	template, err := o.template()
@@ -93,8 +93,13 @@ func targets(annotations map[string]string) []string {
 	return keys
 }
 
-// IsOwned reports whether another object that is linted has made this one. That happens in a
-// cluster only, and lint leaves such an object out.
+// isLintedElsewhere reports whether the object that has made this one is linted in its place. Of a
+// cluster all objects are; files may have pods without what has made them.
+func (l *linter) isLintedElsewhere(o *object) bool {
+	return IsOwned(&o.metadata) && (o.document.source.Name == "" || l.uids.Has(metav1.GetControllerOfNoCopy(&o.metadata).UID))
+}
+
+// IsOwned reports whether an object that lint knows has made this one.
 func IsOwned(object metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {
@@ -284,9 +289,6 @@ func (l *linter) ofNamespace(o *object, n *namespace, target partition.Target, a
 func (l *linter) staticPod(o *object, pod *v1.Pod, target partition.Target, at []string) {
 	if target.Effect == partition.Required {
 		l.find(o, staticPodHardEffect, Warning, fmt.Sprintf("a static pod is never refused, whatever its effect is: if it cannot be partitioned as %q, it runs as an ordinary pod", target.Type), nil, at...)
-	}
-	if pod.UID != "" && o.document.source.Name != "" {
-		l.find(o, staticPodUID, Warning, "it has its own metadata.uid: up to v1.35 a kubelet that knows the uid keeps the resources that the pod had before it was partitioned", nil, "metadata", "uid")
 	}
 }
 

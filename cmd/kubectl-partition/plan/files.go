@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -204,10 +205,27 @@ func readNode(data []byte, n *Node) error {
 	return nil
 }
 
+// readPods reads a list of pods. Anything else would look like a node without pods, on which every
+// change is safe.
 func readPods(data []byte, n *Node) error {
 	var list v1.PodList
-	if err := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096).Decode(&list); err != nil {
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	if err := documents.Decode(&list); err != nil {
 		return err
+	}
+	if list.Kind != "List" && list.Kind != "PodList" {
+		return fmt.Errorf("kind %q is neither List nor PodList, as kubectl get pods -o json prints it", list.Kind)
+	}
+	for {
+		var more map[string]any
+		if err := documents.Decode(&more); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		if len(more) > 0 {
+			return errors.New("there is something after the list of pods; give one list")
+		}
 	}
 	nodes := map[string]bool{}
 	pods := []v1.Pod{}
@@ -217,6 +235,9 @@ func readPods(data []byte, n *Node) error {
 		}
 		if p.Spec.NodeName == "" || (n.Name != "" && p.Spec.NodeName != n.Name) {
 			continue
+		}
+		if problems := validation.IsDNS1123Subdomain(p.Spec.NodeName); len(problems) > 0 {
+			return fmt.Errorf("pod %s: spec.nodeName %q is not the name of a Node: %s", nameOf(&p), p.Spec.NodeName, problems[0])
 		}
 		nodes[p.Spec.NodeName] = true
 		pods = append(pods, p)

@@ -164,7 +164,7 @@ func TestPlaceOfThePinningFileIsChecked(t *testing.T) {
 func TestDirectoryHasCopiesOfANodesFiles(t *testing.T) {
 	directory := t.TempDir()
 	write(t, directory, map[string]string{"online": "0-3\n", "isolated": "\n", "node.json": `{"metadata": {"name": "worker-1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.34.4+wp.1"}}}`,
-		"pods.json": `{"items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "worker-1"}}, {"metadata": {"name": "b", "namespace": "n"}, "spec": {"nodeName": "worker-2"}}, {"metadata": {"name": "c", "namespace": "n"}}]}`})
+		"pods.json": `{"kind": "List", "items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "worker-1"}}, {"metadata": {"name": "b", "namespace": "n"}, "spec": {"nodeName": "worker-2"}}, {"metadata": {"name": "c", "namespace": "n"}}]}`})
 	var n Node
 	if err := InDirectory(directory).Read(&n); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestDirectoryHasCopiesOfANodesFiles(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ file, content, want string }{
 		"a Node's name that is none": {"node.json", `{"metadata": {"name": "$(rm)"}}`, `metadata.name "$(rm)" is not the name of a Node`},
-		"pods of another node":       {"pods.json", `{"items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "other"}}]}`, `none of the 1 pods is on node "worker-1"`},
+		"pods of another node":       {"pods.json", `{"kind": "List", "items": [{"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "other"}}]}`, `none of the 1 pods is on node "worker-1"`},
 		"CPUs that are none":         {"online", "x", `"x" is not a CPU`},
 		"a drop-in that is none":     {"config.d/20.conf", "[", "did not find expected node content"},
 		"a drop-in of another kind":  {"config.d/20.conf", "cpuManagerPolicy: static", `apiVersion "" and kind "": the kubelet does not start unless they are "kubelet.config.k8s.io/v1beta1" and "KubeletConfiguration"`},

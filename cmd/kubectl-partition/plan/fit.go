@@ -57,7 +57,7 @@ func (f *foresight) fit(pods []candidate) {
 	default:
 		f.add(Problem{Severity: Undecided, Code: CodePodsUnknown,
 			Text:   because(fmt.Sprintf("%s: those that ask for more than %s of cpu together do not fit", unknown, millicores(*allocatable)), f.PodsDenied),
-			Remedy: "give them with --pods (kubectl get pods --all-namespaces --field-selector spec.nodeName=NODE -o json)"})
+			Remedy: podsRemedy})
 	}
 }
 
@@ -125,8 +125,9 @@ func (f *foresight) partitionFirst(p *v1.Pod) string {
 	return ""
 }
 
-// sumUp adds up what the kubelet has allocated to pods. It does not know which of these have
-// ended, nor which are the oldest.
+// sumUp adds up what the kubelet has allocated to containers. It does not know which of the pods have
+// ended, nor which are the oldest. Pods ask for more: overhead, and what init containers and the pod as
+// a whole ask for, are not in the checkpoint of each release. So the sum does not show that pods fit.
 func (f *foresight) sumUp(allocatable int64) {
 	var sum int64
 	var pods []string
@@ -141,8 +142,15 @@ func (f *foresight) sumUp(allocatable int64) {
 			Text: fmt.Sprintf("pods of this node ask for %s of cpu together, and %s are left: those created last fall out (%s), unless they have ended, or are static and become partitioned: %s",
 				millicores(sum), millicores(allocatable), outOfCPU, strings.Join(pods, ", ")),
 			Remedy: "give the node's pods with --pods, and this names those that fall out"})
+		return
 	}
+	f.add(Problem{Severity: Undecided, Code: CodePodsUnknown,
+		Text:   fmt.Sprintf("containers of this node ask for %s of cpu together, and %s are left; what their pods ask for beside that is not known", millicores(sum), millicores(allocatable)),
+		Remedy: podsRemedy})
 }
+
+// podsRemedy says how to make the node's pods known.
+const podsRemedy = "give them with --pods (kubectl get pods --all-namespaces --field-selector spec.nodeName=NODE -o json), or name the node"
 
 // steps says in which order to go about a change that is not safe.
 func (f *foresight) steps() {
@@ -155,14 +163,15 @@ func (f *foresight) steps() {
 	}
 	step := func(format string, args ...any) { f.Steps = append(f.Steps, fmt.Sprintf(format, args...)) }
 	node := cmp.Or(f.NodePlan.Node, "NODE")
-	if has(CodeExclusiveTaken) {
+	taken := has(CodeExclusiveTaken)
+	if taken {
 		var pods []string
 		for _, e := range f.Exclusive {
 			if e.InPool {
 				pods = append(pods, e.Pod)
 			}
 		}
-		step("While the kubelet runs with the present file, delete the pods that hold the CPUs exclusively (or drain the node): %s", strings.Join(slices.Compact(slices.Sorted(slices.Values(pods))), ", "))
+		step("While the kubelet runs with the present file, kubectl cordon %s, so that no pod gets these CPUs again. Then delete the pods that hold them exclusively, or drain the node: %s", node, strings.Join(slices.Compact(slices.Sorted(slices.Values(pods))), ", "))
 	}
 	had, _ := f.types()
 	var again []string
@@ -191,7 +200,7 @@ func (f *foresight) steps() {
 		change = "Remove"
 	}
 	step("%s %s, and restart the kubelet", change, partition.PinningFilePath)
-	if falls && (len(again) == 0 || !enough) {
+	if taken || (falls && (len(again) == 0 || !enough)) {
 		step("kubectl uncordon %s", node)
 	}
 }

@@ -203,14 +203,14 @@ func (f *foresight) unknowns() {
 	if !f.after.beyond.IsEmpty() {
 		f.add(Problem{Severity: Undecided, Code: CodeOnlineUnknown,
 			Text:   fmt.Sprintf("the node has %d CPUs, and the API does not say which: the kubelet does not start if the host has no CPU %s", f.Online.Size(), f.after.beyond),
-			Remedy: "give the host's CPUs with --online (/sys/devices/system/cpu/online), or run this on the node with --on-host"})
+			Remedy: "give the CPUs of the host, or of all hosts of the group, with --online (/sys/devices/system/cpu/online), or run this on the node with --on-host"})
 	}
 	if f.Configuration == nil {
 		f.add(Problem{Severity: Undecided, Code: CodeConfigUnknown,
 			Text:   because("the kubelet's configuration is not known: neither the policy of its CPU manager, nor what it reserves beside the pools", f.ConfigurationDenied),
 			Remedy: "give it with --kubelet-config, or run this on the node with --on-host"})
 	}
-	if f.Object != nil && f.after.file() && len(f.reported()) == 0 && !strings.Contains(f.Object.Status.NodeInfo.KubeletVersion, patched) {
+	if f.Object != nil && f.after.file() && len(coresTypes(f.Object)) == 0 && !strings.Contains(f.Object.Status.NodeInfo.KubeletVersion, patched) {
 		f.add(Problem{Severity: Warning, Code: CodeUnpatched,
 			Text:   fmt.Sprintf("the kubelet's version is %q, without the %s of one that reads the file: if it is not patched, the file does nothing", f.Object.Status.NodeInfo.KubeletVersion, patched),
 			Remedy: "install the patched kubelet before you write the file"})
@@ -509,13 +509,14 @@ func (f *foresight) types() (types []string, known bool) {
 	if f.Object == nil {
 		return nil, false
 	}
-	return f.reported(), true
+	return coresTypes(f.Object), true
 }
 
-// reported returns the types of which the Node reports cores, in alphabetical order.
-func (f *foresight) reported() (types []string) {
-	for name := range f.Object.Status.Capacity {
-		if workloadType, is := partition.TypeOfCores(string(name)); is {
+// coresTypes returns the types of which a Node reports cores, in alphabetical order. A kubelet without
+// the type leaves 0 of them in a Node that had it.
+func coresTypes(object *v1.Node) (types []string) {
+	for name, cores := range object.Status.Capacity {
+		if workloadType, is := partition.TypeOfCores(string(name)); is && cores.Sign() > 0 {
 			types = append(types, workloadType)
 		}
 	}

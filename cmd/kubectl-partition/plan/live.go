@@ -94,16 +94,16 @@ func (l Live) node(ctx context.Context, object *v1.Node) Node {
 	}
 	n.Online = cpuset.New(online...)
 	n.Present = Absent()
-	for name := range object.Status.Capacity {
-		if _, is := partition.TypeOfCores(string(name)); is {
-			n.Present = File{} // there is a file, and only the kubelet knows what is in it
-		}
+	if len(coresTypes(object)) > 0 {
+		n.Present = File{} // there is a file, and only the kubelet knows what is in it
 	}
 	var err error
 	if n.Configuration, err = l.configuration(ctx, object); err != nil {
 		n.ConfigurationDenied = err.Error()
 	}
-	n.InEffect = n.Configuration != nil
+	if n.InEffect = n.Configuration != nil; n.InEffect {
+		n.Shown, _ = partition.ParseCPUs(n.Configuration.ReservedSystemCPUs) // configuration has parsed it
+	}
 	list, err := l.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", object.Name).String()})
 	if err != nil {
 		n.PodsDenied = err.Error() + right(err, "list", "pods, in all namespaces")

@@ -141,7 +141,9 @@ const (
 func TestLivePlanSaysWhatStaysUnknown(t *testing.T) {
 	for name, test := range map[string]struct {
 		api
-		present, wanted   string
+		present, wanted string
+		// counted means that nobody has said which CPUs the node has.
+		counted           bool
 		verdict           Verdict
 		actions, problems []string
 		wantText          string
@@ -163,8 +165,18 @@ func TestLivePlanSaysWhatStaysUnknown(t *testing.T) {
 			actions: []string{"Free ordinary pods 1-3>0-3 n/a", "Report " + cores + " 4000>"}, problems: []string{"Info ReservedCPUsUnknown", "Warning PinningFileMissing"}, wantText: "nor whether strict-cpu-reservation and reserved cgroups are"},
 		"a kubelet that is not patched": {api: api{node: func() v1.Node { n := worker(); n.Status.NodeInfo.KubeletVersion = "v1.37.0"; return n }(), configz: shownWithout}, wanted: "0", verdict: Safe,
 			actions: []string{"Report " + cores + " >4000"}, problems: []string{"Warning KubeletUnpatched"}, wantText: `the kubelet's version is "v1.37.0"`},
-		"a CPU that the host may lack": {api: api{node: worker(), configz: shownWithout}, wanted: "7", verdict: Unknown,
+		"a CPU that the host may lack": {api: api{node: worker(), configz: shownWithout}, wanted: "7", counted: true, verdict: Unknown,
 			actions: []string{"Report " + cores + " >4000"}, problems: []string{"Unknown OnlineCPUsUnknown"}, wantText: "the node has 4 CPUs, and the API does not say which: the kubelet does not start if the host has no CPU 7"},
+		"a CPU that the host lacks, if others are numbered higher": {api: api{node: worker(), configz: shownWithout}, wanted: "1", counted: true, verdict: Unknown,
+			actions: []string{"Report " + cores + " >4000"}, problems: []string{"Unknown OnlineCPUsUnknown"}, wantText: "the kubelet does not start if the host has no CPU 1"},
+		"CPUs that the kubelet reserves": {api: api{node: worker("management"), configz: shownWith, pods: []v1.Pod{pod("a", "100m")}}, wanted: "0", counted: true, verdict: Safe,
+			actions: []string{"Move ordinary pods >1-3 n/a"}, problems: []string{"Info PresentPoolsUnknown"}},
+		"a Node with no cores left": {api: api{node: func() v1.Node {
+			n := worker("management")
+			n.Status.Capacity[cores], n.Status.NodeInfo.KubeletVersion = resource.MustParse("0"), "v1.37.0"
+			return n
+		}(), configz: shownWithout}, wanted: "0", verdict: Safe,
+			actions: []string{"Report " + cores + " >4000"}, problems: []string{"Warning KubeletUnpatched"}},
 		"the configuration is forbidden, and the kubelet shows it": {api: api{node: worker(), configz: shownWithout, forbidden: []string{"/proxy/"}}, wanted: "0", verdict: Safe, actions: []string{"Report " + cores + " >4000"}},
 		"the configuration is forbidden": {api: api{node: worker(), configz: "none of your business", forbidden: []string{"/proxy/"}, pods: []v1.Pod{pod("a", "100m")}}, wanted: "0", verdict: Unknown,
 			actions: []string{"Report " + cores + " >4000"}, problems: []string{"Unknown KubeletConfigurationUnknown"}, wantText: "configz"},
@@ -176,6 +188,7 @@ func TestLivePlanSaysWhatStaysUnknown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			nodes[0].OnlineCounted = nodes[0].OnlineCounted && test.counted
 			if test.present != "" {
 				nodes[0].Present = pool(test.present)
 			}

@@ -38,6 +38,9 @@ type Node struct {
 	// they were taken to be numbered from zero.
 	Online        cpuset.CPUSet
 	OnlineCounted bool
+	// Shown are CPUs that the running kubelet reserves, so that the host has them; empty if none is
+	// known.
+	Shown cpuset.CPUSet
 	// Isolated are the CPUs that the kernel argument isolcpus names.
 	Isolated cpuset.CPUSet
 	// Boot is the boot ID of the host whose files these are; empty if it is not known.
@@ -67,8 +70,8 @@ type Node struct {
 	// ConfigurationDenied and PodsDenied say why the API did not give these; empty if it did, or was
 	// not asked.
 	ConfigurationDenied, PodsDenied string
-	// Allocated are the CPU requests of the pods that the kubelet knows, by UID, in millicores. It
-	// is looked at only if Pods is nil; nil if it is not known, either.
+	// Allocated are the CPU requests of the containers of the pods that the kubelet knows, by the
+	// pod's UID, in millicores. It is looked at only if Pods is nil; nil if it is not known, either.
 	Allocated map[string]int64
 	// Names are the names of pods, namespace/name by UID, as far as Pods does not have them.
 	Names map[string]string

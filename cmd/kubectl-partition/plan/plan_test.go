@@ -255,7 +255,7 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 			actions: []string{"Move ordinary pods 0,2-3>2-3 n/ordinary", "Report " + cores + " >4000"}, shared: "2-3", reserved: "0", allocatable: 3000},
 		"a pool with the exclusive CPU keeps the kubelet from starting": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1"}, pods: []v1.Pod{exclusive}}, wanted: "1", verdict: Unsafe,
 			problems: []string{"Error ExclusiveCPUsTaken n/exclusive", "Error KubeletDoesNotStart"}, reserved: "1", allocatable: 3000,
-			wantText: "container c of pod n/exclusive exclusively holds CPU 1, which /etc/kubernetes/openshift-workload-pinning gives to a pool, and may be running", wantStep: "delete the pods that hold the CPUs exclusively (or drain the node): n/exclusive"},
+			wantText: "container c of pod n/exclusive exclusively holds CPU 1, which /etc/kubernetes/openshift-workload-pinning gives to a pool, and may be running", wantStep: "kubectl cordon worker-1, so that no pod gets these CPUs again. Then delete the pods that hold them exclusively, or drain the node: n/exclusive"},
 		"nobody knows whether the holder runs": {state: state{present: "0", shared: "2-3", held: map[string]string{"gone": "1"}}, wanted: "1", verdict: Unknown,
 			problems: []string{"Unknown ExclusiveCPUsTaken uid-gone"}, reserved: "1", allocatable: 3000},
 		"the holder has ended": {state: state{present: "0", shared: "2-3", held: map[string]string{"done": "1"}, pods: []v1.Pod{pod("done", "1", guaranteed, inPhase(v1.PodSucceeded))}}, wanted: "1", verdict: Safe,
@@ -337,8 +337,8 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 			actions: []string{"Move ordinary pods 1-3>2-3 n/first", "Move pods of type management 0>0-1 n/other"}, shared: "2-3", reserved: "0-1", allocatable: 2000},
 		"the cpu in the status of a partitioned pod does not count": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("first", "1900m"), pod("other", "1900m", partitioned, reported("1900m"))}}, wanted: "0-1", verdict: Safe,
 			actions: []string{"Move ordinary pods 1-3>2-3 n/first", "Move pods of type management 0>0-1 n/other"}, shared: "2-3", reserved: "0-1", allocatable: 2000},
-		"only what is allocated is known, and fits": {state: state{present: "0", shared: "1-3", change: func(n *Node) { n.Pods, n.Allocated = nil, map[string]int64{"a": 900, "b": 1100} }}, wanted: "0-1", verdict: Safe,
-			actions: []string{"Move ordinary pods 1-3>2-3", "Move pods of type management 0>0-1"}, shared: "2-3", reserved: "0-1", allocatable: 2000},
+		"only what is allocated is known, and fits": {state: state{present: "0", shared: "1-3", change: func(n *Node) { n.Pods, n.Allocated = nil, map[string]int64{"a": 900, "b": 1100} }}, wanted: "0-1", verdict: Unknown,
+			actions: []string{"Move ordinary pods 1-3>2-3", "Move pods of type management 0>0-1"}, problems: []string{"Unknown PodsUnknown"}, wantText: "ask for 2000m of cpu together, and 2000m are left; what their pods ask for beside that is not known", shared: "2-3", reserved: "0-1", allocatable: 2000},
 		"only what is allocated is known, and does not fit": {state: state{present: "0", shared: "1-3", change: func(n *Node) {
 			n.Pods, n.Allocated, n.Names = nil, map[string]int64{"a": 900, "b": 1101}, map[string]string{"a": "n/a"}
 		}}, wanted: "0-1", verdict: Unknown, actions: []string{"Move ordinary pods 1-3>2-3", "Move pods of type management 0>0-1"}, problems: []string{"Unknown PodFallsOut"}, shared: "2-3", reserved: "0-1", allocatable: 2000,

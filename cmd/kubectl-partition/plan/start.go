@@ -31,7 +31,7 @@ type start struct {
 	// read are the pools that the file names; nil without a file. pools are those that the
 	// kubelet goes by.
 	read, pools partition.Pools
-	// beyond are CPUs of pools that the host may lack.
+	// beyond are CPUs of pools that the host may lack: nothing known of the node shows them.
 	beyond   cpuset.CPUSet
 	settings partition.KubeletSettings
 	found    partition.Reservation
@@ -58,7 +58,9 @@ func (n Node) start(file File) start {
 			s.refusal = fmt.Sprintf("pinning file %s: %v", partition.PinningFilePath, err)
 			return s
 		}
-		s.beyond = s.read.Union().Difference(n.Online)
+		if n.OnlineCounted {
+			s.beyond = s.read.Union().Difference(n.Shown)
+		}
 	}
 	if s.pools = s.read; s.read.HoldEvery(n.Online) {
 		s.pools = s.read.Unconfined()

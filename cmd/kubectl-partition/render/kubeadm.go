@@ -92,7 +92,7 @@ func renderKubeadm(nodes []Node, o Options) (r Rendered, err error) {
 				return Rendered{}, err
 			}
 			content = append(content, patch)
-			r.note(reservedNote(node))
+			r.note(kubeletNotes(node))
 		}
 		if node.ControlPlane() {
 			patches, err := staticPodPatches(node, o.KubeAPIServerImage)

@@ -174,7 +174,7 @@ func (f nodeFiles) all() []File {
 func (f nodeFiles) notes(node Node) (notes []string) {
 	if len(f.kubelet) > 0 {
 		notes = append(notes, "Start the kubelet with --config-dir="+kubeletDropInDirectory+".")
-		notes = append(notes, reservedNote(node)...)
+		notes = append(notes, kubeletNotes(node)...)
 	}
 	if len(f.admission) > 0 {
 		notes = append(notes, "Start kube-apiserver with --admission-control-config-file="+AdmissionPath+". If it has such a file already, add the plugin's entry there.")
@@ -182,13 +182,17 @@ func (f nodeFiles) notes(node Node) (notes []string) {
 	return append(notes, f.grubNote(node)...)
 }
 
-// reservedNote says what the kubelet refuses beside reservedSystemCPUs (upstream,
-// pkg/kubelet/apis/config/validation, ValidateKubeletConfiguration).
-func reservedNote(node Node) []string {
-	if node.Reserved().IsEmpty() {
-		return nil
+// kubeletNotes says what keeps a kubelet from starting with the configuration (upstream,
+// pkg/kubelet/apis/config/validation, ValidateKubeletConfiguration, and
+// pkg/kubelet/cm/cpumanager/state, state_checkpoint.go).
+func kubeletNotes(node Node) (notes []string) {
+	if node.CPUManagerPolicy != "" {
+		notes = append(notes, fmt.Sprintf("A kubelet that has run with another cpuManagerPolicy does not start with %s: drain such a node, stop its kubelet, and delete cpu_manager_state in its root directory.", node.CPUManagerPolicy))
 	}
-	return []string{"The kubelet does not start with kubeReservedCgroup or systemReservedCgroup beside reservedSystemCPUs. If you have one of these, leave reservedSystemCPUs out: the patched kubelet reserves the pools by itself."}
+	if node.Reserved().IsEmpty() {
+		return notes
+	}
+	return append(notes, "The kubelet does not start with kubeReservedCgroup or systemReservedCgroup beside reservedSystemCPUs. If you have one of these, leave reservedSystemCPUs out: the patched kubelet reserves the pools by itself.")
 }
 
 func (f nodeFiles) grubNote(node Node) []string {

@@ -46,10 +46,12 @@ func (r *reader) readPods(ctx context.Context) error {
 		}
 		return decodePods(body)
 	})
-	return Note(&r.unknown, "list pods", "which pods are partitioned or were skipped, and what they request", list(ctx, func(object runtime.Object) error {
+	err := list(ctx, func(object runtime.Object) error {
 		r.addPod(object.(*v1.Pod))
 		return nil
-	}))
+	})
+	r.podsUnknown = err != nil
+	return Note(&r.unknown, "list pods", "which pods are partitioned or were skipped, and what they request", err)
 }
 
 // Fields of messages: k8s.io/apimachinery, pkg/runtime/generated.proto (Unknown), and

@@ -37,6 +37,8 @@ type Status struct {
 	// NodesUnknown: the nodes could not be listed, so Nodes has at most some on which
 	// partitioned pods are.
 	NodesUnknown bool `json:"nodesUnknown,omitempty"`
+	// PodsUnknown: the pods could not be listed, or not all of them, so what counts pods is too small.
+	PodsUnknown bool `json:"podsUnknown,omitempty"`
 	// Skipped are the pods that asked and run as ordinary pods, by type and reason; the
 	// group with the newest pod is first.
 	Skipped []Skipped `json:"skipped"`

@@ -114,6 +114,7 @@ type reader struct {
 	workloads    map[workload][]string
 	autoscalers  []Autoscaler
 	nodesUnknown bool
+	podsUnknown  bool
 	unknown      []Unknown
 }
 
@@ -247,7 +248,7 @@ func (r *reader) status(servers []Server) *Status {
 	}
 	s := &Status{
 		TypeMeta: output.TypeMeta("Status"), Servers: servers,
-		Types: []Type{}, Nodes: []Node{}, NodesUnknown: r.nodesUnknown, Skipped: []Skipped{}, Autoscalers: []Autoscaler{}, Unknown: []Unknown{},
+		Types: []Type{}, Nodes: []Node{}, NodesUnknown: r.nodesUnknown, PodsUnknown: r.podsUnknown, Skipped: []Skipped{}, Autoscalers: []Autoscaler{}, Unknown: []Unknown{},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.types)) {
 		t := *r.types[name]

@@ -102,8 +102,11 @@ Exit codes:
 	flags.StringVar(&f.serve, "serve", "", "go on looking, and export metrics at this address")
 	flags.StringVar(&f.tlsCertificate, "tls-cert-file", "", "certificate for --serve; a self-signed one by default")
 	flags.StringVar(&f.tlsKey, "tls-private-key-file", "", "key of the certificate for --serve")
+	f.config.Namespace = nil // pods of all namespaces are on the node
 	f.config.AddFlags(flags)
 	command.MarkFlagsMutuallyExclusive("watch", "serve", "record")
+	command.MarkFlagsMutuallyExclusive("watch", "settle")
+	command.MarkFlagsMutuallyExclusive("watch", "notes")
 	command.MarkFlagsRequiredTogether("tls-cert-file", "tls-private-key-file")
 	for _, name := range []string{"root", "kubelet-config-dir", "kubelet-root"} {
 		if err := command.MarkFlagDirname(name); err != nil {
@@ -149,7 +152,7 @@ func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStre
 		return err
 	}
 	if !f.notes {
-		result.Notes = nil
+		result.Notes = []audit.Finding{}
 	}
 	if err := f.format.Print(streams.Out, result, func(w io.Writer, wide bool) error { return printAudit(w, result, wide) }); err != nil {
 		return err

@@ -95,7 +95,7 @@ Ctrl-C ends this.
 			}
 		},
 		Lost: func(err error) {
-			fmt.Fprintf(c.streams.ErrOut, "The connection has ended, and is tried again for five minutes: %v\n", err)
+			fmt.Fprintf(c.streams.ErrOut, "The connection has ended, and is tried again for five minutes: %s\n", output.Printable(err.Error()))
 		},
 	})
 }

@@ -112,6 +112,8 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 				}
 			}
 			l.options.Types = simulate.Active(active...)
+		default:
+			problems = append(problems, lint.Problem{Message: fmt.Sprintf("whether %s has the admission plugin, and which types are active there: %s; the nodes and kube-system are taken to decide, and --active-types overrides them", server.URL, server.Error)})
 		}
 	}
 	tracker := activation.New(config.Activation{Source: config.SourceNodes})

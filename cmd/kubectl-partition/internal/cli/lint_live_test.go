@@ -152,14 +152,15 @@ func TestLintOfACluster(t *testing.T) {
 		code      int
 		want      string
 	}{
-		"no node reports the type":                                {lists(system("")), nil, 1, "Deployment ours/app: workload type \"management\" ignored: no pool of this type is active here (type_inactive)\nfindings: 1, workloads: 1, of which ask for a type: 1\n"},
-		"the type is latched":                                     {lists(system(`"workload.openshift.io/enabled": "management"`)), nil, 0, "findings: 0, workloads: 1"},
+		"no node reports the type":                                {lists(system("")), nil, 2, "Deployment ours/app: workload type \"management\" ignored: no pool of this type is active here (type_inactive)\nfindings: 1, workloads: 1, of which ask for a type: 1, could not be read: 1\n"},
+		"the type is latched":                                     {lists(system(`"workload.openshift.io/enabled": "management"`)), nil, 2, "findings: 0, workloads: 1, of which ask for a type: 1, could not be read: 1"},
+		"kube-apiserver's metrics may not be read":                {metrics(lists(system("")), 1), []string{"/metrics"}, 2, "and which types are active there: nodes is forbidden"},
 		"kube-apiserver says that it is active":                   {metrics(lists(system("")), 1), nil, 0, "findings: 0, workloads: 1"},
 		"kube-apiserver says that it is not, whatever is latched": {metrics(lists(system(`"workload.openshift.io/enabled": "management"`)), 0), nil, 1, "no pool of this type is active here (type_inactive)"},
 		"a right to read is lacking":                              {lists(system("")), []string{"/api/v1/nodes"}, 2, `error: nodes: nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`},
 		"it is lacking, and kube-apiserver says what is active":   {metrics(lists(system("")), 1), []string{"/api/v1/nodes"}, 0, "findings: 0, workloads: 1"},
 		"it is lacking for a static pod":                          {without, []string{"/api/v1/nodes"}, 2, `error: nodes: nodes is forbidden: User "reader" cannot list resource "nodes" at the cluster scope`},
-		"static pods of a node with the type":                     {mixed, nil, 1, "Pod ours/skipped: workload type \"management\" ignored: without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned (qos_change)\nfindings: 1, workloads: 2"},
+		"static pods of a node with the type":                     {mixed, nil, 2, "Pod ours/skipped: workload type \"management\" ignored: without its CPU request the pod would become BestEffort; give a container a memory request to have it partitioned (qos_change)\nfindings: 1, workloads: 2"},
 		"a static pod of a node without the type":                 {without, nil, 1, "Pod ours/skipped: workload type \"management\" ignored: no pool of this type is active here (type_inactive)\nfindings: 1, workloads: 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

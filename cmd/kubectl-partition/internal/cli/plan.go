@@ -85,7 +85,7 @@ Exit codes:
   kubectl partition plan --on-host --type management --cpuset 0-3,52-53 worker-1
 
   # The same for all nodes of a group, as far as the API knows
-  kubectl partition plan -l node-role.kubernetes.io/edge --file new-pinning-file
+  kubectl partition plan -l node-role.kubernetes.io/edge --online 0-55 --file new-pinning-file
 
   # Offline, from copies of a node's files
   kubectl partition plan --state ./worker-1 --file new-pinning-file -o yaml
@@ -109,7 +109,7 @@ Exit codes:
 	flags.StringVar(&o.files.Checkpoint, "checkpoint", "", "the CPU manager's checkpoint, "+kubeletstate.CheckpointName)
 	flags.StringVar(&o.files.Record, "record", "", "the kubelet's record, "+partition.RecordName)
 	flags.StringVar(&o.files.Pods, "pods", "", "pods of the node, as kubectl get pods -o json prints them")
-	flags.StringVar(&o.online, "online", "", "the host's CPUs, as a CPU list")
+	flags.StringVar(&o.online, "online", "", "the CPUs of the host, as a CPU list; with several nodes, those of each")
 	for _, of := range []string{"type", "cpuset", "online", "selector"} {
 		if err := command.RegisterFlagCompletionFunc(of, cobra.NoFileCompletions); err != nil {
 			panic(err) // the flag exists
@@ -126,6 +126,7 @@ Exit codes:
 	command.MarkFlagsRequiredTogether("type", "cpuset")
 	command.MarkFlagsMutuallyExclusive("on-host", "state", "selector")
 	o.format.Flag(command)
+	o.config.Namespace = nil // pods of all namespaces are on a node
 	o.config.AddFlags(flags)
 	return command
 }
@@ -210,10 +211,16 @@ func (o *planOptions) nodes(ctx context.Context, names []string) ([]plan.Node, e
 		}
 	}
 	if o.online != "" {
-		if nodes[0].Online, err = partition.ParseCPUs(o.online); err != nil {
+		online, err := partition.ParseCPUs(o.online)
+		if err != nil {
 			return nil, fmt.Errorf("--online: %w", err)
 		}
-		nodes[0].OnlineCounted = false
+		for i := range nodes {
+			if capacity := nodes[i].Online.Size(); nodes[i].OnlineCounted && online.Size() != capacity {
+				return nil, fmt.Errorf("--online %s has %d CPUs, and node %s has %d", o.online, online.Size(), nodes[i].Name, capacity)
+			}
+			nodes[i].Online, nodes[i].OnlineCounted = online, false
+		}
 	}
 	for _, node := range nodes {
 		if node.Online.IsEmpty() {
@@ -296,7 +303,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 	if node.Node != "" {
 		name += " " + node.Node
 	}
-	fmt.Fprintf(b, "%s: %s\n", name, verdicts[node.Verdict])
+	fmt.Fprintf(b, "%s: %s\n", output.Printable(name), verdicts[node.Verdict])
 	table := func(header string, rows int, row func(i int) []string) {
 		if rows == 0 {
 			return

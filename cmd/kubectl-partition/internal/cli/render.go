@@ -136,6 +136,11 @@ Exit codes:
 }
 
 func (c *renderCommand) run(command *cobra.Command) error {
+	for flag, target := range map[string]render.Target{"kube-apiserver-image": render.Kubeadm, "butane-variant": render.Butane} {
+		if command.Flags().Changed(flag) && c.target != string(target) {
+			return fmt.Errorf("--%s is for the target %s, and --target is %s", flag, target, c.target)
+		}
+	}
 	var host *topology.Topology
 	if c.fromNode {
 		var err error

@@ -97,6 +97,7 @@ Exit codes:
 	}
 	format.Flag(command)
 	command.Flags().BoolVar(&options.Pools, "pools", false, "ask each kubelet for the sizes of its pools; needs the right to get nodes/proxy")
+	cluster.Namespace = nil // the status is that of the whole cluster
 	cluster.AddFlags(command.Flags())
 	return command
 }
@@ -113,10 +114,10 @@ func printStatus(out io.Writer, s *status.Status, wide bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	printServers(w, s.Servers)
 	if len(s.Types) > 0 {
-		printTypes(w, s.Types)
+		printTypes(w, s)
 	}
 	if len(s.Nodes) > 0 {
-		printNodes(w, s.Nodes, most)
+		printNodes(w, s, most)
 	}
 	if len(s.Skipped) > 0 {
 		printSkipped(w, s.Skipped, most)
@@ -146,10 +147,18 @@ func printServers(w io.Writer, servers []status.Server) {
 	}
 }
 
-func printTypes(w io.Writer, types []status.Type) {
+// unless prints a value, or a question mark if it is not known.
+func unless(unknown bool, value any) any {
+	if unknown {
+		return "?"
+	}
+	return value
+}
+
+func printTypes(w io.Writer, s *status.Status) {
 	fmt.Fprintln(w)
 	output.Row(w, "TYPE", "ACTIVE", "SINCE", "NODES", "WITHOUT", "PODS", "PENDING", "REQUESTED", "CORES")
-	for _, t := range types {
+	for _, t := range s.Types {
 		active, since := "unknown", "-"
 		switch {
 		case t.Disagree:
@@ -162,11 +171,14 @@ func printTypes(w io.Writer, types []status.Type) {
 		if t.Since != nil {
 			since = t.Since.UTC().Format(time.RFC3339)
 		}
-		output.Row(w, t.Name, active, since, t.NodesReporting, len(t.Missing), t.Pods, t.Unscheduled, millicores(t.RequestedMillicores), millicores(t.CoresMillicores))
+		nodes, pods := s.NodesUnknown, s.PodsUnknown
+		output.Row(w, t.Name, active, since, unless(nodes, t.NodesReporting), unless(nodes, len(t.Missing)),
+			unless(pods, t.Pods), unless(pods, t.Unscheduled), unless(pods, millicores(t.RequestedMillicores)), unless(nodes, millicores(t.CoresMillicores)))
 	}
 }
 
-func printNodes(w io.Writer, nodes []status.Node, most int) {
+func printNodes(w io.Writer, s *status.Status, most int) {
+	nodes := s.Nodes
 	fmt.Fprintln(w)
 	output.Row(w, "NODE", "TYPE", "PODS", "REQUESTED", "CORES", "OF CORES", "RESERVED CPU", "POOL", "OF POOL")
 	pools := false
@@ -178,15 +190,19 @@ func printNodes(w io.Writer, nodes []status.Node, most int) {
 				pool = "not confined"
 			}
 		}
-		if node.CoresMillicores > 0 {
+		switch {
+		case s.NodesUnknown || s.PodsUnknown:
+			ofCores, ofPool = "?", "?"
+		case node.CoresMillicores > 0:
 			ofCores = inPercent(float64(node.RequestedMillicores) / float64(node.CoresMillicores))
 		}
-		if share, least := node.Overcommitment(); share > 0 {
+		if share, least := node.Overcommitment(); share > 0 && !s.PodsUnknown {
 			if ofPool = inPercent(share); least {
 				ofPool = ">=" + ofPool
 			}
 		}
-		output.Row(w, node.Name, node.Type, node.Pods, millicores(node.RequestedMillicores), millicores(node.CoresMillicores), ofCores, millicores(node.ReservedMillicores), pool, ofPool)
+		output.Row(w, node.Name, node.Type, unless(s.PodsUnknown, node.Pods), unless(s.PodsUnknown, millicores(node.RequestedMillicores)),
+			unless(s.NodesUnknown, millicores(node.CoresMillicores)), ofCores, unless(s.NodesUnknown, millicores(node.ReservedMillicores)), pool, ofPool)
 	}
 	if rest := len(nodes) - most; rest > 0 {
 		fmt.Fprintf(w, "... and %d more; -o wide prints all\n", rest)
