@@ -40,15 +40,21 @@ else
   done
 fi
 
-# image prints the reference of an image in the list.
+# image prints the reference of an image in the list. In a registry that has the digest: the tag names
+# the release and the series, so two commits of this project may have different images of one tag.
 image() {
-  local named
-  named=$(awk -v name="$1:" '$2 == "all" && index($1, name) == 1 {print $1}' "$list")
-  [[ -n $named ]] || fail "$list has no image $1"
-  echo "$prefix/$named"
+  local row
+  row=$(awk -v name="$1:" '$2 == "all" && index($1, name) == 1 {print $1, $3}' "$list")
+  [[ -n $row ]] || fail "$list has no image $1"
+  if [[ -n $registry ]]; then
+    echo "$prefix/$1@${row#* }"
+  else
+    echo "$prefix/${row% *}"
+  fi
 }
 
 controller=$(image partition-controller)
+[[ $controller == *@* ]] && version="newName: ${controller%@*}, digest: ${controller#*@}" || version="newName: ${controller%:*}, newTag: ${controller##*:}"
 agent=$(image partition-agent)
 to=_output/operators/deploy/$operator
 mkdir -p "$to"
@@ -58,7 +64,7 @@ apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [../../../../operators/deploy/$operator]
 images:
-- {name: partition-controller, newName: ${controller%:*}, newTag: ${controller##*:}}
+- {name: partition-controller, $version}
 configMapGenerator:
 - {name: configuration, namespace: partition-$operator, behavior: replace, files: [config.yaml]}
 END
