@@ -182,6 +182,12 @@ or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) =
 		description: `Containers without exclusive CPUs run on a single CPU now, or on those of reservedSystemCPUs, and may disturb an exclusive container there. The Event NoSharedCPUs on the Node names the CPU and the pods. Move a pod with exclusive CPUs to another node, or reserve a CPU in no pool with reservedSystemCPUs.`,
 	},
 	{
+		Name: "NodeClaimed", Severity: Warning, For: 5 * minute, Threshold: 3600,
+		expr:        `time() - max by (node, owner) (partition_controller_node_claim_timestamp_seconds{}) > <threshold>`,
+		Summary:     `Node {{ $labels.node }} has been claimed by {{ or $labels.owner "somebody" }} for {{ $value | humanizeDuration }}.`,
+		description: `No companion begins anything on node {{ $labels.node }} while the claim is there, and a claim does not expire. kubectl partition claim list shows it. If its owner does not go on, see what became of the operation on the node, and then release the claim. This needs the metrics of partition-controller.`,
+	},
+	{
 		Name: "PoolOvercommitted", Severity: Info, For: 30 * minute, Threshold: 1,
 		expr:        `workload_partitioning:pool_requested:ratio{} > <threshold>`,
 		Summary:     `Pods of type {{ $labels.workload_type }} on {{ $labels.<node> }} request {{ $value | humanizePercentage }} of their pool.`,

@@ -28,6 +28,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -168,6 +169,13 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 		}
 		if err := c.AddToManager(ctx, gated, config); err != nil {
 			return fmt.Errorf("companion %s: %w", c.Name(), err)
+		}
+	}
+	for object := range cached {
+		if _, is := object.(*corev1.Node); is {
+			if err := mgr.Add(watchClaims(mgr.GetClient())); err != nil {
+				return err
+			}
 		}
 	}
 	if err := addProbes(mgr, keeper); err != nil {

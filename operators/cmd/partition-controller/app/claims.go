@@ -1,0 +1,73 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"workload.openshift.io/operators/nodegroup"
+)
+
+var nodeClaims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "partition_controller_node_claim_timestamp_seconds",
+	Help: "When a companion claimed the node, in seconds since the epoch; 0 if the claim cannot be read.",
+}, []string{"node", "owner"})
+
+func init() {
+	metrics.Registry.MustRegister(nodeClaims)
+}
+
+// claimsPeriod is how often nodeClaims is brought up to date. The alert waits for an hour.
+const claimsPeriod = 30 * time.Second
+
+// watchClaims keeps nodeClaims up to date where controllers run, on the leader. The claims are those
+// of all companions. It reads nodes from the cache, so that this costs no request.
+func watchClaims(nodes client.Reader) manager.Runnable {
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			var list corev1.NodeList
+			if err := nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot see which nodes are claimed")
+				return
+			}
+			countClaims(list.Items)
+		}, claimsPeriod)
+		return nil
+	})
+}
+
+// countClaims sets nodeClaims to the claims of all nodes.
+func countClaims(nodes []corev1.Node) {
+	nodeClaims.Reset()
+	for i := range nodes {
+		claim, err := nodegroup.ClaimOf(&nodes[i])
+		switch {
+		case err != nil:
+			nodeClaims.WithLabelValues(nodes[i].Name, "").Set(0)
+		case claim != nodegroup.Claim{}:
+			nodeClaims.WithLabelValues(nodes[i].Name, claim.Owner).Set(float64(claim.Since.Unix()))
+		}
+	}
+}

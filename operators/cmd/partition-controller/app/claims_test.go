@@ -1,0 +1,53 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/operators/nodegroup"
+)
+
+func TestClaimsAreCounted(t *testing.T) {
+	node := func(name, claim string) corev1.Node {
+		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if claim != "" {
+			n.Annotations = map[string]string{nodegroup.ClaimAnnotation: claim}
+		}
+		return n
+	}
+	t.Cleanup(nodeClaims.Reset)
+	countClaims([]corev1.Node{node("released", `{"owner":"cpupolicy","operation":"a","since":"2026-11-23T10:00:00Z"}`)})
+	countClaims([]corev1.Node{
+		node("claimed", `{"owner":"cpupolicy","operation":"b","since":"2026-11-23T10:00:00Z"}`),
+		node("unreadable", "{"),
+		node("released", ""),
+	})
+	want := strings.NewReader(`
+# HELP partition_controller_node_claim_timestamp_seconds When a companion claimed the node, in seconds since the epoch; 0 if the claim cannot be read.
+# TYPE partition_controller_node_claim_timestamp_seconds gauge
+partition_controller_node_claim_timestamp_seconds{node="claimed",owner="cpupolicy"} 1.79542800e+09
+partition_controller_node_claim_timestamp_seconds{node="unreadable",owner=""} 0
+`)
+	if err := testutil.CollectAndCompare(nodeClaims, want); err != nil {
+		t.Error(err)
+	}
+}
