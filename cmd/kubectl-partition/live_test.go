@@ -18,6 +18,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,7 @@ import (
 
 	"github.com/prometheus/procfs"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -272,6 +274,19 @@ func role(t *testing.T, client kubernetes.Interface, file string, without int) (
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	// The authorizer sees a role a moment later.
+	right := role.Rules[0]
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: role.Name, ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: right.Verbs[0], Group: right.APIGroups[0], Version: "*", Resource: right.Resources[0], Name: strings.Join(right.ResourceNames, "")}}}
+	if err := poll.Until(t.Context(), 20*time.Millisecond, time.Minute, func(ctx context.Context) error {
+		answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = errors.New(cmp.Or(answer.Status.Reason, "it is not allowed"))
+		}
+		return err
+	}); err != nil {
+		t.Fatalf("user %s has no right to %v %v: %v", role.Name, right.Verbs, right.Resources, err)
 	}
 	return role.Name, left
 }
