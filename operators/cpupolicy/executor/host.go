@@ -120,6 +120,9 @@ func (h host) kubeletOf(pid int, next, files []string, configDir string) (*kubel
 	if err != nil {
 		return nil, fmt.Errorf("command line of the kubelet: %w", err)
 	}
+	if len(data) == 0 {
+		return nil, errNotRunning // it has just been executed, or has ended
+	}
 	args := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")[1:]
 	if len(next) > 0 && filepath.Base(next[0]) == "kubelet" {
 		args = append(args, next[1:]...)

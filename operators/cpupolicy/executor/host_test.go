@@ -313,7 +313,12 @@ func (h *testHost) startKubelet(log string, args ...string) int {
 	}
 	go kubelet.Wait()
 	h.t.Cleanup(func() { _ = kubelet.Process.Kill() })
-	return kubelet.Process.Pid
+	// The kernel has the command line a moment after Start returns.
+	for line := fmt.Sprintf("/proc/%d/cmdline", kubelet.Process.Pid); ; time.Sleep(time.Millisecond) {
+		if data, err := os.ReadFile(line); err != nil || len(data) > 0 {
+			return kubelet.Process.Pid
+		}
+	}
 }
 
 // useCommands gives the host the settings of the driver command, and starts its kubelet.
