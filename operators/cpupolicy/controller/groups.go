@@ -187,6 +187,8 @@ func brokenBy(group *v1alpha1.CPUManagerPolicy, node *corev1.Node, status cpupol
 // view is what a look shows of a group.
 type view struct {
 	nodes, updated, updating, failed, unavailable int
+	// requested are those of the updating ones that have not begun.
+	requested int
 	// broken are the failed nodes that keep others from being switched.
 	broken []string
 	// unobserved means that the policy of a node is not known yet, or cannot be.
@@ -204,6 +206,9 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 		switch {
 		case status.UnderWay():
 			v.updating++
+			if status.State == cpupolicy.Requested {
+				v.requested++
+			}
 		case inForce(node) == cpupolicy.Policy(group.Spec.Policy):
 			v.updated++
 		case failedFor(group, status):
@@ -368,7 +373,11 @@ func (v view) report(group *v1alpha1.CPUManagerPolicy) {
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
 	set(v1alpha1.ConditionPaused, companion.Paused(group), "Annotated", "NotPaused", "The annotation "+companion.PausedAnnotation+" is there: nothing new begins.")
-	set(v1alpha1.ConditionProgressing, v.updating > 0, "Updating", "Idle", fmt.Sprintf("%d of %d nodes are being switched.", v.updating, v.nodes))
+	progress := fmt.Sprintf("%d of %d nodes are being switched.", v.updating-v.requested, v.nodes)
+	if v.requested > 0 {
+		progress += fmt.Sprintf(" %d more have been asked to; an Event on each says for what it waits.", v.requested)
+	}
+	set(v1alpha1.ConditionProgressing, v.updating > 0, "Updating", "Idle", progress)
 	set(v1alpha1.ConditionAvailable, v.nodes > 0 && v.updated == v.nodes, "AllUpdated", "NotAllUpdated", fmt.Sprintf("All %d nodes run with the policy %s.", v.nodes, group.Spec.Policy))
 	set(v1alpha1.ConditionDegraded, len(v.problems) > 0, "Problems", "NoProblems", strings.Join(v.problems, "\n"))
 }

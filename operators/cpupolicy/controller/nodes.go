@@ -70,6 +70,8 @@ type nodesReconciler struct {
 	// unobserved is when the Job of a node has last failed that nobody could look at. It is no loss if the
 	// process ends.
 	unobserved map[types.UID]time.Time
+	// waits is for what requests wait, by node, as an Event has said.
+	waits map[types.UID]string
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
@@ -257,7 +259,7 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 			errs = append(errs, fmt.Errorf("node %s: %w", d.node.Name, err))
 		}
 		if l.problem != "" {
-			r.notObserved(d.node, l.problem)
+			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, "CPUPolicyNotObserved", "ObserveNode", "%s", operation.Abbreviate(l.problem, 1000))
 		}
 		switch {
 		case l.done:
@@ -269,11 +271,6 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// notObserved says in an Event why nobody could look at a node.
-func (r *nodesReconciler) notObserved(node *corev1.Node, problem string) {
-	r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyNotObserved", "ObserveNode", "%s", operation.Abbreviate(problem, 1000))
 }
 
 // lookAt adds a node to a look: it takes a request up, has the node observed, and says what stands in
@@ -319,8 +316,30 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 			return true, err
 		}
 	}
+	r.sayWaits(&node, status.ID, n)
 	look.Nodes = append(look.Nodes, n)
 	return state.Operation.ID != "" && !state.Operation.Phase.Ended() || state.Claim.Owner == Name, nil
+}
+
+// beingObserved is for what a request waits for some seconds.
+const beingObserved = "is being observed"
+
+// sayWaits says in an Event for what a request waits, each time that this is something else.
+func (r *nodesReconciler) sayWaits(node *corev1.Node, id string, n rollout.Node) {
+	waits := n.Waits
+	if err := (nodegroup.Claim{Owner: Name, Operation: id}).Check(n.Name, n.Claim, n.Cordoned, n.DespiteCordon); waits == "" && err != nil {
+		waits = err.Error()
+	}
+	switch {
+	case n.Operation.Phase != rollout.Requested || n.Refused != "" || waits == "":
+		delete(r.waits, node.UID)
+	case waits != beingObserved && r.waits[node.UID] != waits:
+		if r.waits == nil {
+			r.waits = map[types.UID]string{}
+		}
+		r.waits[node.UID] = waits
+		r.recorder.Eventf(node, nil, corev1.EventTypeNormal, "CPUPolicyWaits", "SwitchPolicy", "The request waits: %s", operation.Abbreviate(waits, 1000))
+	}
 }
 
 // judge says what keeps a request from being carried out. It has the node observed first. The group
@@ -340,13 +359,12 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 	case problem != "" && status.Group != "":
 		// Nobody would ask again, and the next Job may see more.
 		n.Waits = problem
-		r.notObserved(node, problem)
 		return nil
 	case problem != "":
 		n.Refused = problem
 		return nil
 	case !done:
-		n.Waits = "is being observed"
+		n.Waits = beingObserved
 		return nil
 	}
 	situation, err := r.situations.of(ctx, node, status.Policy)

@@ -20,6 +20,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -273,16 +275,50 @@ func TestARequestOfAGroupWaitsUntilItsNodeIsObserved(t *testing.T) {
 		node := worker("n1")
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: observingJobName(node, "a1"), Annotations: map[string]string{nodeNameAnnotation: "n1"}}}
 		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "DeadlineExceeded", Message: "it took too long"}}
-		c, recorder := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(job).Build(), events.NewFakeRecorder(1)
-		r := nodesReconciler{observer: observer{jobs: jobs{c, c, agentNamespace}, now: clock}, recorder: recorder}
+		c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(job).Build()
+		r := nodesReconciler{observer: observer{jobs: jobs{c, c, agentNamespace}, now: clock}}
 		var n rollout.Node
 		if err := r.judge(t.Context(), node, cpupolicy.Status{ID: "a1", Policy: cpupolicy.Static, Group: group}, nil, &n); err != nil {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf(problem, job.Name)
-		if n.Refused == want != test.refused || n.Waits == want != test.waits || len(recorder.Events) == 1 != test.waits {
-			t.Errorf("group %q: it is refused by %q, waits for %q, and has %d Events", group, n.Refused, n.Waits, len(recorder.Events))
+		if n.Refused == want != test.refused || n.Waits == want != test.waits {
+			t.Errorf("group %q: it is refused by %q, and waits for %q", group, n.Refused, n.Waits)
 		}
+	}
+}
+
+func TestAnEventSaysForWhatARequestWaits(t *testing.T) {
+	recorder := events.NewFakeRecorder(10)
+	r := nodesReconciler{recorder: recorder}
+	node := worker("n1")
+	look := func(change func(*rollout.Node)) {
+		n := rollout.Node{Name: "n1"}
+		n.Operation = rollout.Operation{ID: "a1", Phase: rollout.Requested}
+		change(&n)
+		r.sayWaits(node, "a1", n)
+	}
+	waits := func(reason string) func(*rollout.Node) {
+		return func(n *rollout.Node) { n.Waits = reason }
+	}
+	look(waits("paused"))
+	look(waits("paused"))
+	look(waits(beingObserved))
+	look(waits("paused"))
+	look(func(n *rollout.Node) { n.Claim = nodegroup.Claim{Owner: "tuning", Operation: "b"} })
+	look(func(n *rollout.Node) { n.Cordoned = true })
+	look(func(n *rollout.Node) { n.Cordoned, n.DespiteCordon = true, true })
+	look(func(n *rollout.Node) { n.Waits, n.Refused = "paused", "the group is gone" })
+	look(func(n *rollout.Node) { n.Waits, n.Operation.Phase = "paused", rollout.Running })
+	look(waits("paused"))
+	close(recorder.Events)
+	var said []string
+	for event := range recorder.Events {
+		said = append(said, strings.TrimPrefix(event, "Normal CPUPolicyWaits The request waits: "))
+	}
+	want := []string{"paused", "node n1 is claimed by tuning for its operation b since 0001-01-01T00:00:00Z", "node n1 is cordoned by somebody who has not claimed it", "paused"}
+	if !slices.Equal(said, want) {
+		t.Errorf("Events say %q, want %q", said, want)
 	}
 }
 

@@ -41,6 +41,7 @@ import (
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/foreign"
 	"workload.openshift.io/operators/internal/testenv"
+	"workload.openshift.io/operators/nodegroup"
 )
 
 // Subject is a companion under test.
@@ -73,6 +74,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("probes say the truth", func(t *testing.T) { probesSayTheTruth(t, i) })
 	t.Run("a certificate that somebody else makes is served", func(t *testing.T) { servesFiles(t, i) })
 	t.Run("metrics are for those who may read them", func(t *testing.T) { metricsAreProtected(t, i) })
+	t.Run("metrics say which nodes are claimed", func(t *testing.T) { claimsAreCounted(t, i) })
 	t.Run("it takes no more memory than it may", func(t *testing.T) { s.staysSmall(t, i) })
 	t.Run("another replica goes on after one was killed", func(t *testing.T) { s.goesOnAfterAKill(t, i) })
 	t.Run("another replica goes on at once after one has ended", func(t *testing.T) { s.goesOnAfterAnEnd(t, i) })
@@ -216,7 +218,10 @@ func servesFiles(t *testing.T, i *Installed) {
 	testenv.Eventually(t, patience, serves("second.example.com"))
 }
 
-func metricsAreProtected(t *testing.T, i *Installed) {
+// scraper starts a replica, and returns the CA of its certificate and the token of a ServiceAccount that
+// has no rights yet.
+func scraper(t *testing.T, i *Installed) (ca []byte, token string) {
+	t.Helper()
 	i.Start(t, nil)
 	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
 	var secret corev1.Secret
@@ -228,8 +233,40 @@ func metricsAreProtected(t *testing.T, i *Installed) {
 		t.Fatal(err)
 	}
 	remove(t, i.Client, account)
-	token := i.Token(t, "default", "prometheus", nil)
-	url := fmt.Sprintf("https://127.0.0.1:%d/metrics", i.ports[1])
+	return secret.Data["ca.crt"], i.Token(t, "default", "prometheus", nil)
+}
+
+// metrics is the address of the metrics of the replica that was started last.
+func (i *Installed) metrics() string { return fmt.Sprintf("https://127.0.0.1:%d/metrics", i.ports[1]) }
+
+// mayScrape gives the scraper the role of the documentation, until the function that it returns is called.
+func mayScrape(t *testing.T, i *Installed) (end func()) {
+	t.Helper()
+	i.Kubectl(t, "create", "clusterrolebinding", "prometheus", "--clusterrole="+i.Name+"-metrics", "--serviceaccount=default:prometheus")
+	return func() { i.Kubectl(t, "delete", "clusterrolebinding", "prometheus") }
+}
+
+// A claim does not expire, and there is an alert.
+func claimsAreCounted(t *testing.T, i *Installed) {
+	claim := nodegroup.Claim{Owner: "somebody", Operation: "a", Since: time.Unix(1795428000, 0)}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "claimed", Annotations: map[string]string{nodegroup.ClaimAnnotation: claim.String()}}}
+	if err := i.Client.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, i.Client, node)
+	defer mayScrape(t, i)()
+	ca, token := scraper(t, i)
+	testenv.Eventually(t, patience, func() error {
+		status, body, err := get(t, i.metrics(), token, ca)
+		if !strings.Contains(body, `partition_controller_node_claim_timestamp_seconds{node="claimed",owner="somebody"} 1.795428e+09`) {
+			return fmt.Errorf("the metrics do not say so: %d %v", status, err)
+		}
+		return nil
+	})
+}
+
+func metricsAreProtected(t *testing.T, i *Installed) {
+	ca, token := scraper(t, i)
 	for name, test := range map[string]struct {
 		token string
 		want  int
@@ -238,16 +275,15 @@ func metricsAreProtected(t *testing.T, i *Installed) {
 		"with a token of nobody":    {"nobody", http.StatusInternalServerError}, // as controller-runtime has it
 		"with a token, but no role": {token, http.StatusForbidden},
 	} {
-		if status, body, err := get(t, url, test.token, secret.Data["ca.crt"]); status != test.want {
+		if status, body, err := get(t, i.metrics(), test.token, ca); status != test.want {
 			t.Errorf("%s: %d, want %d: %s %v", name, status, test.want, body, err)
 		}
 	}
-	i.Kubectl(t, "create", "clusterrolebinding", "prometheus", "--clusterrole="+i.Name+"-metrics", "--serviceaccount=default:prometheus")
-	defer i.Kubectl(t, "delete", "clusterrolebinding", "prometheus")
+	defer mayScrape(t, i)()
 	// The replica remembers for half a minute what was denied, so another one answers.
 	i.Start(t, nil)
 	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
-	status, body, err := get(t, fmt.Sprintf("https://127.0.0.1:%d/metrics", i.ports[1]), token, secret.Data["ca.crt"])
+	status, body, err := get(t, i.metrics(), token, ca)
 	if status != http.StatusOK || !strings.Contains(body, "rest_client_requests_total") {
 		t.Errorf("with the role: %d: %s %v", status, body, err)
 	}
