@@ -109,6 +109,27 @@ func TestPlanNamesWhatIsMissingOrWrong(t *testing.T) {
 	}
 }
 
+// The API has only the number of a node's CPUs. A group of equal nodes may be given all of them at once.
+func TestPlanOfAGroupIsGivenTheCPUsOfEachNode(t *testing.T) {
+	node := func(name string) any {
+		return object(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "`+name+`"}, "status": {"capacity": {"cpu": "2"}}}`)
+	}
+	cluster := fakeCluster(t, map[string][]any{"/api/v1/nodes": {node("a"), node("b")}})
+	for online, test := range map[string]struct {
+		unknown int
+		want    string
+	}{
+		"":    {unknown: 2},
+		"0,2": {},
+		"0-2": {want: "--online 0-2 has 3 CPUs, and node a has 2"},
+	} {
+		output, errors, code := runPlan(t, "", append(cluster, "-l", "edge=yes", "--type", "management", "--cpuset", "0", "--online", online)...)
+		if unknown := strings.Count(output, "OnlineCPUsUnknown"); code != 2 || unknown != test.unknown || !strings.Contains(errors, test.want) {
+			t.Errorf("with --online %q: the exit code is %d, and the CPUs of %d nodes are not known, want 2 and %d: %s\n%s", online, code, unknown, test.unknown, errors, output)
+		}
+	}
+}
+
 // Texts from a node's files do not reach the terminal as they are.
 func TestPlanEscapesControlCharacters(t *testing.T) {
 	directory := t.TempDir()

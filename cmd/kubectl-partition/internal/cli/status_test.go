@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,35 @@ func TestStatusPrints(t *testing.T) {
 			}
 			expectGolden(t, "status/"+name, out.String())
 		})
+	}
+}
+
+// What may not be listed is no zero.
+func TestStatusPrintsNoCountOfWhatItDoesNotKnow(t *testing.T) {
+	s := &status.Status{
+		Types: []status.Type{{Name: "management", Active: ptr.To(true), NodesReporting: 3, Pods: 4, CoresMillicores: 5, RequestedMillicores: 6}},
+		Nodes: []status.Node{{Name: "n", Type: "management", Pods: 4, CoresMillicores: 5, RequestedMillicores: 6, ReservedMillicores: 7}},
+	}
+	for _, test := range []struct {
+		nodes, pods    bool
+		ofType, ofNode string
+	}{
+		{false, false, "management yes - 3 0 4 0 6m 5m", "n management 4 6m 5m 120% 7m ? >=86%"},
+		{true, false, "management yes - ? ? 4 0 6m ?", "n management 4 6m ? ? ? ? >=86%"},
+		{false, true, "management yes - 3 0 ? ? ? 5m", "n management ? ? 5m ? 7m ? ?"},
+	} {
+		s.NodesUnknown, s.PodsUnknown = test.nodes, test.pods
+		var out bytes.Buffer
+		if err := printStatus(&out, s, false); err != nil {
+			t.Fatal(err)
+		}
+		var rows []string
+		for line := range strings.Lines(out.String()) {
+			rows = append(rows, strings.Join(strings.Fields(line), " "))
+		}
+		if !slices.Contains(rows, test.ofType) || !slices.Contains(rows, test.ofNode) {
+			t.Errorf("with nodes unknown: %t, and pods: %t, it prints\n%s\nwant\n%s\n%s", test.nodes, test.pods, out.String(), test.ofType, test.ofNode)
+		}
 	}
 }
 
