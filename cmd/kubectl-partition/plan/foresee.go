@@ -210,7 +210,7 @@ func (f *foresight) unknowns() {
 			Text:   because("the kubelet's configuration is not known: neither the policy of its CPU manager, nor what it reserves beside the pools", f.ConfigurationDenied),
 			Remedy: "give it with --kubelet-config, or run this on the node with --on-host"})
 	}
-	if f.Object != nil && f.after.file() && len(coresTypes(f.Object)) == 0 && !strings.Contains(f.Object.Status.NodeInfo.KubeletVersion, patched) {
+	if f.Object != nil && f.after.file() && len(status.Reported(f.Object)) == 0 && !strings.Contains(f.Object.Status.NodeInfo.KubeletVersion, patched) {
 		f.add(Problem{Severity: Warning, Code: CodeUnpatched,
 			Text:   fmt.Sprintf("the kubelet's version is %q, without the %s of one that reads the file: if it is not patched, the file does nothing", f.Object.Status.NodeInfo.KubeletVersion, patched),
 			Remedy: "install the patched kubelet before you write the file"})
@@ -509,19 +509,7 @@ func (f *foresight) types() (types []string, known bool) {
 	if f.Object == nil {
 		return nil, false
 	}
-	return coresTypes(f.Object), true
-}
-
-// coresTypes returns the types of which a Node reports cores, in alphabetical order. A kubelet without
-// the type leaves 0 of them in a Node that had it.
-func coresTypes(object *v1.Node) (types []string) {
-	for name, cores := range object.Status.Capacity {
-		if workloadType, is := partition.TypeOfCores(string(name)); is && cores.Sign() > 0 {
-			types = append(types, workloadType)
-		}
-	}
-	slices.Sort(types)
-	return types
+	return status.Reported(f.Object), true
 }
 
 // staticPods foresees which static pods become partitioned or ordinary, and returns all pods as

@@ -37,6 +37,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/partition"
 )
 
@@ -94,7 +95,7 @@ func (l Live) node(ctx context.Context, object *v1.Node) Node {
 	}
 	n.Online = cpuset.New(online...)
 	n.Present = Absent()
-	if len(coresTypes(object)) > 0 {
+	if len(status.Reported(object)) > 0 {
 		n.Present = File{} // there is a file, and only the kubelet knows what is in it
 	}
 	var err error

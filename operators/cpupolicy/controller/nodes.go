@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -65,8 +66,8 @@ type nodesReconciler struct {
 	recorder   events.EventRecorder
 	config     configv1alpha1.CPUPolicyConfiguration
 	now        func() time.Time
-	// failed is how many looks in a row were not complete, six at most: the time to the next one doubles.
-	failed int
+	// retries is how long to wait after each look in a row that was not complete.
+	retries workqueue.TypedRateLimiter[reconcile.Request]
 	// unobserved is when the Job of a node has last failed that nobody could look at. It is no loss if the
 	// process ends.
 	unobserved map[types.UID]time.Time
@@ -113,6 +114,7 @@ func newNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		runner:     runner,
 		store:      store,
 		recorder:   recorder,
+		retries:    workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](2*time.Second, time.Minute),
 		config:     config.CPUPolicy,
 		now:        clock,
 	}, nil
@@ -146,7 +148,7 @@ func stripNode(object any) (any, error) {
 const poll = 5 * time.Second
 
 // Reconcile implements reconcile.Reconciler.
-func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+func (r *nodesReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	look := rollout.Look{Now: r.now(), Owner: Name, TimeLimit: r.config.OperationTimeout.Duration, Holders: map[string]nodegroup.Holders{}}
 	var err error
 	if look.Holders, err = r.holders(ctx); err != nil {
@@ -192,10 +194,9 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (r
 	}
 	if err := errors.Join(errs...); err != nil {
 		klog.FromContext(ctx).Error(err, "A look at the nodes is not complete")
-		r.failed = min(r.failed+1, 6)
-		after = min(time.Second<<r.failed, time.Minute)
+		after = r.retries.When(request)
 	} else {
-		r.failed = 0
+		r.retries.Forget(request)
 	}
 	if !again.IsZero() {
 		after = min(after, max(time.Second, again.Sub(r.now())))

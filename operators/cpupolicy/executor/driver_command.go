@@ -57,7 +57,7 @@ func (h host) commandDriver() (driver, error) {
 
 func (d *commandDriver) close() {}
 
-// connected is true: each command asks anew.
+// connected is always true: commands share no connection that could be lost.
 func (d *commandDriver) connected() bool { return true }
 
 func (d *commandDriver) kubelet(ctx context.Context) (*kubelet, error) {

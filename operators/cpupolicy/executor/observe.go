@@ -53,7 +53,7 @@ func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz
 	var errs []error
 	j, unreadable := load(h.disk)
 	if unreadable != nil {
-		// A switch would wait for what the journal says for ever.
+		// A switch would wait forever for a result that this journal cannot give.
 		errs = append(errs, unreadable)
 	} else if j != nil {
 		observed.Operation, observed.Step, observed.Result = j.Request.ID, string(j.Step), j.Result

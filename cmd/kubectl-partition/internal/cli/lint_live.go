@@ -123,7 +123,7 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 			node := &v1.Node{}
 			if convert(object, node) == nil {
 				tracker.NodeChanged(nil, node)
-				l.options.Nodes[node.Name] = simulate.Active(offered(node)...)
+				l.options.Nodes[node.Name] = simulate.Active(status.Reported(node)...)
 			}
 		})
 	}
@@ -158,16 +158,6 @@ func (l *lintCommand) readCluster(ctx context.Context) (sources []lint.Source, p
 		listNodes()
 	}
 	return sources, problems, nil
-}
-
-// offered returns the types that a node reports.
-func offered(node *v1.Node) (types []string) {
-	for name, quantity := range node.Status.Capacity {
-		if workloadType, is := partition.TypeOfCores(string(name)); is && quantity.Sign() > 0 {
-			types = append(types, workloadType)
-		}
-	}
-	return types
 }
 
 // visit lists objects by pages, or gets those of the names.

@@ -136,9 +136,10 @@ Exit codes:
 }
 
 func (c *renderCommand) run(command *cobra.Command) error {
-	for flag, target := range map[string]render.Target{"kube-apiserver-image": render.Kubeadm, "butane-variant": render.Butane} {
-		if command.Flags().Changed(flag) && c.target != string(target) {
-			return fmt.Errorf("--%s is for the target %s, and --target is %s", flag, target, c.target)
+	targets := map[string]render.Target{"kube-apiserver-image": render.Kubeadm, "butane-variant": render.Butane}
+	for _, flag := range slices.Sorted(maps.Keys(targets)) {
+		if command.Flags().Changed(flag) && c.target != string(targets[flag]) {
+			return fmt.Errorf("--%s is for the target %s, and --target is %s", flag, targets[flag], c.target)
 		}
 	}
 	var host *topology.Topology

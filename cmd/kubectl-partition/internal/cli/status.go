@@ -158,6 +158,7 @@ func unless(unknown bool, value any) any {
 func printTypes(w io.Writer, s *status.Status) {
 	fmt.Fprintln(w)
 	output.Row(w, "TYPE", "ACTIVE", "SINCE", "NODES", "WITHOUT", "PODS", "PENDING", "REQUESTED", "CORES")
+	nodes, pods := s.NodesUnknown, s.PodsUnknown
 	for _, t := range s.Types {
 		active, since := "unknown", "-"
 		switch {
@@ -171,7 +172,6 @@ func printTypes(w io.Writer, s *status.Status) {
 		if t.Since != nil {
 			since = t.Since.UTC().Format(time.RFC3339)
 		}
-		nodes, pods := s.NodesUnknown, s.PodsUnknown
 		output.Row(w, t.Name, active, since, unless(nodes, t.NodesReporting), unless(nodes, len(t.Missing)),
 			unless(pods, t.Pods), unless(pods, t.Unscheduled), unless(pods, millicores(t.RequestedMillicores)), unless(nodes, millicores(t.CoresMillicores)))
 	}

@@ -176,6 +176,7 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 			if err := mgr.Add(watchClaims(mgr.GetClient())); err != nil {
 				return err
 			}
+			break // several companions may cache them
 		}
 	}
 	if err := addProbes(mgr, keeper); err != nil {
