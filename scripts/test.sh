@@ -335,7 +335,7 @@ run_nodes() {
     node_part "virtual machine: two nodes, host daemons" e2e-vm 'E2E_RUN=^Test(TypeIsActiveOnceBothNodesHaveIt|HostDaemonsOnThePool)$$'
     # All of them take half an hour. These are what the companion is for, kills and power cuts.
     node_part "virtual machine: companions" operators-e2e-vm 'E2E_RUN=/(gets_CPUs_of_its_own|killed_at_each_step|power_fails)'
-    # All of the specs take almost two hours. These are one or two of each kind.
+    # All of the specs take an hour and a half. These are one or two of each kind.
     node_part "virtual machine: upstream's specs of kubelets" node-compare \
       'FOCUS=online non-exclusively|exclusively a CPU to multiple|running with SMT Alignment should admit|bigger than free memory|via the replace endpoint' SKIP=
     return

@@ -56,6 +56,39 @@ func TestEachTestOfVMsIsRunByATarget(t *testing.T) {
 	}
 }
 
+// What skips itself on a host of two CPUs, or without systemd, is in the suite that runs in VMs.
+func TestWhatAHostLacksRunsInVMs(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "test/e2e/*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are the files %v, %v", files, err)
+	}
+	suites := regexp.MustCompile(`^\t+in\(t[,)]`)
+	lacks, found := regexp.MustCompile(`\bneedsCPUs\(t, \d|\bconfig[.]Supervisor != host[.]Systemd|!config[.]Dedicated\b`), 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := ""
+		for number, line := range strings.Split(string(text), "\n") {
+			if suites.MatchString(line) {
+				in = line
+			}
+			if !lacks.MatchString(line) {
+				continue
+			}
+			found++
+			// A table names its suites in rows.
+			if !regexp.MustCompile(`\bvm\b|[.]suites[.]{3}`).MatchString(in) {
+				t.Errorf("%s:%d needs what a host may lack, and is not in the suite vm, but in %q", strings.TrimPrefix(file, root+"/"), number+1, strings.TrimSpace(in))
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("%d tests need what a host may lack", found)
+	}
+}
+
 // make test-all forgets nothing that it should: no test of a node reads a page that scripts/content.sh says is
 // irrelevant to them.
 func TestTestsOfNodesReadNoIrrelevantPage(t *testing.T) {

@@ -258,11 +258,12 @@ func (k *nodeKind) compare(ctx context.Context, known specs.Known, differences s
 	if err != nil {
 		return nil, err
 	}
-	more, err := partitioned.compare(ctx, patched, k.all, known, differences, "without the pinning file")
+	// Before it is compared with: what it repeats counts.
+	failed, err := patched.judge(ctx, k.all, known)
 	if err != nil {
 		return nil, err
 	}
-	failed, err := patched.judge(ctx, k.all, known)
+	more, err := partitioned.compare(ctx, patched, k.all, known, differences, "without the pinning file")
 	if err != nil {
 		return nil, err
 	}

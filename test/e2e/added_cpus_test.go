@@ -21,6 +21,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
@@ -61,6 +62,7 @@ func addedCPUsNeedARestart(t *testing.T, c *host.Cluster) {
 	expectPlaced(t, ordinary, others.Difference(cpuset.New(last)))
 	set("1")
 	fixture.AwaitEvent(t, c.Client, eventLimit, "WorkloadPartitioningCPUOnline", fmt.Sprintf("CPU %d came online after the kubelet had started, so no container may use it yet: restart the kubelet", last))
+	time.Sleep(reconciliations(2)) // the period in which it must not get the CPU
 	expectPlaced(t, ordinary, others.Difference(cpuset.New(last)))
 	restart(t, c, pinning)
 	expectPlaced(t, ordinary, others)

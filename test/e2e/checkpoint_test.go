@@ -32,7 +32,7 @@ import (
 // The shared CPUs in the CPU manager's checkpoint are derived when the kubelet starts, so a write
 // that was cut in two, and CPUs that came or went, do not keep it from starting.
 func TestCheckpointIsDerived(t *testing.T) {
-	in(t)
+	in(t, vm)
 	needsCPUs(t, 4)
 	c := partitioned(t)
 	quietNode(t, c)

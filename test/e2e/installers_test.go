@@ -144,8 +144,8 @@ func expectTypes(t *testing.T, c *host.Cluster, want string) {
 // Pools and reserved CPUs that differ are united, whichever has more, and the kubelet starts. A
 // container that exclusively holds a CPU of the difference keeps it, unless a pool wants it.
 func TestReservedCPUsAndPoolsAreUnited(t *testing.T) {
-	in(t)
-	underEachPolicy(t, reservedCPUsAndPoolsAreUnited)
+	in(t, vm)
+	underEachPolicy(t, reservedCPUsAndPoolsAreUnited, vm)
 }
 
 func reservedCPUsAndPoolsAreUnited(t *testing.T, c *host.Cluster) {

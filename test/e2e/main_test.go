@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,13 +102,43 @@ func run(m *testing.M) int {
 	}
 	config.Temporary = true
 	cluster := host.New(config)
-	return tidy.Run(host.Dir, func() error { return errors.Join(removeTracers(), cluster.Down(context.Background())) }, func() int {
+	return tidy.Run(host.Dir, func() error { return errors.Join(undoAll(), removeTracers(), cluster.Down(context.Background())) }, func() int {
 		status := m.Run()
 		if status != 0 {
 			keepLogs(cluster)
 		}
 		return status
 	})
+}
+
+// undoings undo what tests change of the host beside the cluster.
+var undoings struct {
+	sync.Mutex
+	all []func() error
+}
+
+// undoAtEnd has something of the host undone when the test ends, or is interrupted. It returns a function that undoes it
+// at once; only the first call does anything.
+func undoAtEnd(t testing.TB, undo func() error) (now func() error) {
+	now = sync.OnceValue(undo)
+	undoings.Lock()
+	defer undoings.Unlock()
+	undoings.all = append(undoings.all, now)
+	t.Cleanup(func() {
+		if err := now(); err != nil {
+			t.Error(err)
+		}
+	})
+	return now
+}
+
+func undoAll() (err error) {
+	undoings.Lock()
+	defer undoings.Unlock()
+	for _, undo := range slices.Backward(undoings.all) {
+		err = errors.Join(err, undo())
+	}
+	return err
 }
 
 // keepLogs copies the logs of a cluster in which a test has failed to a directory, and prints

@@ -188,7 +188,12 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, 
 		does = "sleep"
 	}
 	if kind.hostOn {
-		defer confineHost(b, cpuset.New(0))()
+		undo := confineHost(b, cpuset.New(0))
+		defer func() {
+			if err := undo(); err != nil {
+				b.Error(err)
+			}
+		}()
 	}
 	p := start(b, c, namespace, meterPod(name, meter, does, length))[0]
 	began := time.Now()
@@ -410,7 +415,11 @@ func (tracer noiseTracer) switches(cpu int) (switches []noise.Switch, err error)
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		if event, ok := parseTrace(lines.Text()); ok && event.name == "sched_switch" && event.cpu == cpu {
+		event, ok, err := readEvent(lines.Text())
+		if err != nil {
+			return nil, err
+		}
+		if ok && event.name == "sched_switch" && event.cpu == cpu {
 			switches = append(switches, noise.Switch{At: event.at, Task: event.from, Command: event.comm})
 		}
 	}
@@ -552,8 +561,9 @@ func noiseAccount(b *testing.B, application *v1.Pod) (times noiseTimes) {
 const workers = "/sys/devices/virtual/workqueue/cpumask"
 
 // confineHost confines the processes of the host and the kernel's unbound workers to some CPUs, as
-// kubectl partition render --host does it, and returns what undoes that. Pods are left alone.
-func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func()) {
+// kubectl partition render --host does it, and returns what undoes that. Pods are left alone. What a
+// process was confined to before it has again then, and its children all CPUs.
+func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func() error) {
 	b.Helper()
 	mask := func(cpus cpuset.CPUSet) (set unix.CPUSet) {
 		for _, cpu := range cpus.UnsortedList() {
@@ -561,29 +571,41 @@ func confineHost(b *testing.B, cpus cpuset.CPUSet) (undo func()) {
 		}
 		return set
 	}
-	give := func(to unix.CPUSet) {
-		if err := eachTask(func(task int, kernel, inPod bool) {
-			if !kernel && !inPod {
-				_ = unix.SchedSetaffinity(task, &to) // it may have ended
-			}
-		}); err != nil {
-			b.Fatal(err)
-		}
-	}
+	pool, all := mask(cpus), mask(fixture.CPUs(b, allCPUs(b)))
 	before, err := os.ReadFile(workers)
 	if err != nil {
 		b.Fatal(err)
 	}
-	pool := mask(cpus)
-	give(pool)
-	err = os.WriteFile(workers, fmt.Appendf(nil, "%x", uint64(pool[0])), 0)
+	had := map[int]unix.CPUSet{}
+	err = eachTask(func(task int, kernel, inPod bool) {
+		var has unix.CPUSet
+		if !kernel && !inPod && unix.SchedGetaffinity(task, &has) == nil { // it may have ended
+			had[task] = has
+		}
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return func() {
-		give(mask(fixture.CPUs(b, allCPUs(b))))
-		if err := os.WriteFile(workers, before, 0); err != nil {
-			b.Error(err)
+	undo = undoAtEnd(b, func() error {
+		err := eachTask(func(task int, kernel, inPod bool) {
+			if kernel || inPod {
+				return
+			}
+			to, known := had[task]
+			if !known {
+				to = all
+			}
+			_ = unix.SchedSetaffinity(task, &to) // it may have ended
+		})
+		return errors.Join(err, os.WriteFile(workers, before, 0))
+	})
+	err = eachTask(func(task int, kernel, inPod bool) {
+		if !kernel && !inPod {
+			_ = unix.SchedSetaffinity(task, &pool) // it may have ended
 		}
+	})
+	if err := errors.Join(err, os.WriteFile(workers, fmt.Appendf(nil, "%x", uint64(pool[0])), 0)); err != nil {
+		b.Fatal(err)
 	}
+	return undo
 }

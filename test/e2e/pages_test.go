@@ -39,7 +39,7 @@ var pages = []string{"install.md", "annotate.md", "verify.md", "fleet.md", "swit
 // The commands of the pages, as printed, one after another, do on a node what the pages say, and
 // print what stands below them.
 func TestCommandsOfThePagesWork(t *testing.T) {
-	in(t, kubectlPlugin)
+	in(t, vm, kubectlPlugin)
 	if config.Supervisor != host.Systemd || runtime.NumCPU() != 8 {
 		t.Skip("the pages show a node of eight CPUs, whose kubelet is a systemd unit")
 	}
@@ -73,8 +73,12 @@ func TestCommandsOfThePagesWork(t *testing.T) {
 		for i, result := range runPage(t, work, commands) {
 			command := commands[i]
 			t.Logf("%s:%d: # %s\n%s", page, command.line, command.text, result.output)
-			if result.code != 0 && !command.fails {
-				t.Fatalf("%s:%d: %s ended with %d", page, command.line, command.text, result.code)
+			want := 0
+			if command.fails {
+				want = 1
+			}
+			if result.code != want {
+				t.Fatalf("%s:%d: %s ended with %d, want %d", page, command.line, command.text, result.code, want)
 			}
 			if len(command.output) > 0 && !matches(command.output, result.output) {
 				t.Errorf("%s:%d: %s prints something else than\n%s", page, command.line, command.text, strings.Join(command.output, "\n"))

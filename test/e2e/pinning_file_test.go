@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,13 +109,13 @@ func changeDirectory(t *testing.T, directory string, mode os.FileMode, owner int
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := func(mode os.FileMode, owner int) {
-		if err := errors.Join(os.Chmod(directory, mode), os.Chown(directory, owner, -1)); err != nil {
-			t.Fatal(err)
-		}
+	change := func(mode os.FileMode, owner int) error {
+		return errors.Join(os.Chmod(directory, mode), os.Chown(directory, owner, -1))
 	}
-	t.Cleanup(func() { change(info.Mode(), 0) })
-	change(mode, owner)
+	undoAtEnd(t, func() error { return change(info.Mode(), int(info.Sys().(*syscall.Stat_t).Uid)) })
+	if err := change(mode, owner); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // The kubelet starts with what installers leave on a node, and sends an Event about what is

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -163,6 +164,7 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 		}
 	})
 	t.Run("a node without the type has an Event, and is counted", func(t *testing.T) {
+		fixture.ForgetEvents(t, c.Client, "NodeMissingPartition")
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "without-pool"}}
 		if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -173,15 +175,17 @@ func TestPodsArePartitionedAtAdmission(t *testing.T) {
 			}
 		}()
 		fixture.AwaitEvent(t, c.Client, eventLimit, "NodeMissingPartition", "management.workload.openshift.io/cores")
-		metrics := scrape(t, c)
 		for _, want := range []string{
 			`apiserver_workload_partitioning_active{workload_type="management"} 1`, `apiserver_workload_partitioning_nodes_missing{workload_type="management"} 1`,
 			`apiserver_workload_partitioning_pods_total{outcome="partitioned",reason="",workload_type="management"}`,
 			`apiserver_workload_partitioning_pods_total{outcome="refused",reason="namespace_other_types",workload_type="management"} 1`,
 		} {
-			if !strings.Contains(metrics, want) {
-				t.Errorf("kube-apiserver's metrics lack %s", want)
-			}
+			waitFor(t, 5*time.Second, "kube-apiserver's metrics have "+want, func() error {
+				if !strings.Contains(scrape(t, c), want) {
+					return errors.New("they do not")
+				}
+				return nil
+			})
 		}
 	})
 	t.Run("the type is latched", func(t *testing.T) {

@@ -125,7 +125,11 @@ func watchCPUs(t *testing.T, on cpuset.CPUSet) func(begins string) onCPUs {
 		}
 		events := slices.Concat(readTrace(t, switches), readTrace(t, groups))
 		slices.SortStableFunc(events, func(a, b traceEvent) int { return cmp.Compare(a.at, b.at) })
-		return sumUp(events, tasks, begins)
+		seen, begun := sumUp(events, tasks, begins)
+		if !begun {
+			t.Errorf("the tracer has seen no task on CPUs %s whose cgroup has %q in its name", on, begins)
+		}
+		return seen
 	}
 }
 
@@ -184,10 +188,18 @@ func readTrace(t *testing.T, directory string) (events []traceEvent) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	for scanner := bufio.NewScanner(file); scanner.Scan(); {
-		if event, ok := parseTrace(scanner.Text()); ok {
+	scanner := bufio.NewScanner(file)
+	for scanner.Scan() {
+		event, ok, err := readEvent(scanner.Text())
+		if err != nil {
+			t.Fatalf("%s: %v", directory, err)
+		}
+		if ok {
 			events = append(events, event)
 		}
+	}
+	if err := scanner.Err(); err != nil {
+		t.Error(err)
 	}
 	return events
 }
@@ -205,13 +217,32 @@ func lostEvents(stats string) error {
 	return nil
 }
 
-// parseTrace reads a line of the form "comm-pid [cpu] flags seconds: event: fields". The most
+// readEvent reads a line of a trace. Comments, and lines without text, are no events.
+func readEvent(line string) (event traceEvent, is bool, err error) {
+	if line == "" || strings.HasPrefix(line, "#") {
+		return traceEvent{}, false, nil
+	}
+	if event, is = parseTrace(line); !is {
+		return traceEvent{}, false, fmt.Errorf("the line %q of the trace cannot be read", line)
+	}
+	return event, true, nil
+}
+
+// parseTrace reads an event of the form "comm-pid [cpu] flags seconds: event: fields". The most
 // frequent event comes in hundreds of thousands of lines, so it is read without a regular
 // expression.
 func parseTrace(line string) (event traceEvent, ok bool) {
-	head, rest, found := strings.Cut(line, ": ")
+	// A command may have a colon in its name, and brackets.
+	var head, rest string
+	for _, name := range []string{"sched_switch", "sched_process_fork", "cgroup_attach_task"} {
+		var found bool
+		if head, rest, found = strings.Cut(line, ": "+name+": "); found {
+			event.name = name
+			break
+		}
+	}
 	from, to := strings.LastIndex(head, "["), strings.LastIndex(head, "]")
-	if !found || from < 0 || to < from || strings.HasPrefix(line, "#") {
+	if event.name == "" || from < 0 || to < from {
 		return event, false
 	}
 	seconds, err := strconv.ParseFloat(head[strings.LastIndex(head, " ")+1:], 64)
@@ -225,7 +256,6 @@ func parseTrace(line string) (event traceEvent, ok bool) {
 	}
 	ok = true
 	event.at, event.cpu = time.Duration(seconds*1e6)*time.Microsecond, number(head[from+1:to])
-	event.name, rest, _ = strings.Cut(rest, ": ")
 	switch event.name {
 	case "sched_switch":
 		previous, next, _ := strings.Cut(rest, " ==> ")
@@ -255,6 +285,7 @@ func TestParseTrace(t *testing.T) {
 	in(t)
 	for line, want := range map[string]traceEvent{
 		"          <idle>-0       [001] d..2.  3645.123456: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=runc:[1:CHILD] next_pid=812 next_prio=120": {at: 3645123456 * time.Microsecond, cpu: 1, name: "sched_switch", comm: "swapper/1", to: 812},
+		"    tmux: server-7       [001] d..2.  3645.123500: sched_switch: prev_comm=tmux: server prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120":     {at: 3645123500 * time.Microsecond, cpu: 1, name: "sched_switch", comm: "tmux: server", from: 7},
 		"   runc:[1:CHILD]-812     [001] d..2.  3645.123999: sched_switch: prev_comm=runc:[1:CHILD] prev_pid=812 prev_prio=120 prev_state=S ==> next_comm=a b next_pid=9 next_prio=120":      {at: 3645123999 * time.Microsecond, cpu: 1, name: "sched_switch", comm: "runc:[1:CHILD]", from: 812, to: 9},
 		"            runc-811     [000] .....  3645.000001: sched_process_fork: comm=runc pid=811 child_comm=runc child_pid=812":                                                             {at: 3645000001 * time.Microsecond, name: "sched_process_fork", from: 811, to: 812},
 		"            runc-811     [000] .....  3645.000002: cgroup_attach_task: dst_root=5 dst_id=77 dst_level=3 dst_path=/kubepods/burstable/pod1/c pid=812 comm=runc:[0:PARENT]":           {at: 3645000002 * time.Microsecond, name: "cgroup_attach_task", dst: "/kubepods/burstable/pod1/c", to: 812},
@@ -263,16 +294,19 @@ func TestParseTrace(t *testing.T) {
 			t.Errorf("%s\nis read as %+v (%v), want %+v", line, got, ok, want)
 		}
 	}
-	if got, ok := parseTrace("# tracer: nop"); ok {
-		t.Errorf("a comment is read as %+v", got)
+	if got, is, err := readEvent("# tracer: nop"); is || err != nil {
+		t.Errorf("a comment is read as %+v (%v)", got, err)
+	}
+	if got, _, err := readEvent("CPU:1 [LOST 20 EVENTS]"); err == nil {
+		t.Errorf("a gap is read as %+v", got)
 	}
 }
 
 // sumUp follows tasks through cgroups, and adds up how long each runs. A task begins in the
-// cgroup of its parent, and stays there until it is attached to another.
-func sumUp(events []traceEvent, tasks map[int]string, begins string) onCPUs {
-	seen := onCPUs{pods: map[string]time.Duration{}, host: map[int]time.Duration{}}
-	begun := begins == ""
+// cgroup of its parent, and stays there until it is attached to another. Without any switch of
+// tasks the account has not begun.
+func sumUp(events []traceEvent, tasks map[int]string, begins string) (seen onCPUs, begun bool) {
+	seen = onCPUs{pods: map[string]time.Duration{}, host: map[int]time.Duration{}}
 	since := map[int]time.Duration{}
 	for _, event := range events {
 		switch event.name {
@@ -290,7 +324,7 @@ func sumUp(events []traceEvent, tasks map[int]string, begins string) onCPUs {
 			begin, known := since[event.cpu]
 			since[event.cpu] = event.at
 			if !begun {
-				begun = strings.Contains(tasks[event.to], begins)
+				begun = strings.Contains(tasks[event.to], begins) // everything contains the empty string
 				continue
 			}
 			switch cgroup, inPod := tasks[event.from]; {
@@ -302,5 +336,5 @@ func sumUp(events []traceEvent, tasks map[int]string, begins string) onCPUs {
 			}
 		}
 	}
-	return seen
+	return seen, begun
 }

@@ -156,9 +156,13 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	c.awaitObserved("worker-1", "worker-2")
 	goOn := make(chan operation.Result)
 	h.run = func(request operation.Request) operation.Result {
-		result := <-goOn
-		result.ID = request.ID
-		return result
+		select {
+		case result := <-goOn:
+			result.ID = request.ID
+			return result
+		case <-t.Context().Done(): // the test has failed
+			return operation.Result{ID: request.ID, Outcome: operation.Failed}
+		}
 	}
 	token := c.person(t, "anna", "list", "get", "update")
 	v := c.visit(t)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -50,11 +51,14 @@ func suite(t *testing.T) error {
 		command += " -upstream-bin=/payload/upstream-bin"
 	}
 	err = m.Stream(t.Context(), command, nil, io.MultiWriter(os.Stdout, &output))
-	if errors.Is(err, vm.ErrStopped) {
+	switch {
+	case errors.Is(err, vm.ErrStopped):
 		keep(t, m)
 		if bytes.Contains(output.Bytes(), []byte("--- FAIL")) {
 			t.Error("a test failed before the VM stopped")
 		}
+	case err == nil && !bytes.Contains(output.Bytes(), []byte("--- PASS: ")):
+		err = fmt.Errorf("no test of the suite %s whose name matches %q has run there", *suiteName, *suiteRun)
 	}
 	return err
 }
