@@ -69,8 +69,8 @@ type Status struct {
 	Message string `json:"message,omitempty"`
 	// Since is when State was reached, in seconds.
 	Since time.Time `json:"since,omitzero"`
-	// Group is the CPUManagerPolicy for which the controller itself asks, and Generation that of its
-	// spec; empty if a person has asked.
+	// Group is the CPUManagerPolicy for which the controller itself asks; empty if a person has asked. Generation
+	// is that of its spec, or of the group in which the node is and whose policy the person asked for.
 	Group      string `json:"group,omitempty"`
 	Generation int64  `json:"generation,omitempty"`
 	// Begun means that its Job may have been created, so that the kubelet may have been stopped. It is

@@ -19,9 +19,11 @@ package nodegroup
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -54,6 +56,10 @@ func ParseClaim(value string) (Claim, error) {
 	}
 	if c.Owner == "" || c.Operation == "" {
 		return Claim{}, fmt.Errorf("annotation %s: %q lacks an owner or an operation", ClaimAnnotation, value)
+	}
+	// It becomes part of names.
+	if problems := validation.IsDNS1123Label(c.Operation); problems != nil {
+		return Claim{}, fmt.Errorf("annotation %s: operation %q: %s", ClaimAnnotation, c.Operation, strings.Join(problems, "; "))
 	}
 	if err := checkYear(c.Since); err != nil {
 		return Claim{}, fmt.Errorf("annotation %s: %q: %w", ClaimAnnotation, value, err)

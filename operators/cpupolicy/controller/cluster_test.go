@@ -371,6 +371,20 @@ func (c *cluster) awaitStatus(name string, state cpupolicy.State) cpupolicy.Stat
 	return c.status(name)
 }
 
+// says returns an error until an Event of a node has the reason, and the text in its message.
+func (c *cluster) says(node, reason, text string) error {
+	var events corev1.EventList
+	if err := c.Client.List(c.t.Context(), &events); err != nil {
+		return err
+	}
+	for _, event := range events.Items {
+		if event.InvolvedObject.Name == node && event.Reason == reason && strings.Contains(event.Message, text) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no Event %s of node %s has %q in its message", reason, node, text)
+}
+
 func (c *cluster) eventually(condition func() error) {
 	c.t.Helper()
 	testenv.Eventually(c.t, patience, condition)

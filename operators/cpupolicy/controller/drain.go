@@ -23,10 +23,13 @@ import (
 	"io"
 	"strings"
 
+	apps "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/kubectl/pkg/drain"
 )
 
@@ -41,9 +44,9 @@ type drainer struct {
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
 
-func (d drainer) helper(ctx context.Context) *drain.Helper {
+func (d drainer) helper(ctx context.Context, client kubernetes.Interface) *drain.Helper {
 	return &drain.Helper{
-		Ctx: ctx, Client: d.client, Out: io.Discard, ErrOut: io.Discard,
+		Ctx: ctx, Client: client, Out: io.Discard, ErrOut: io.Discard,
 		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, GracePeriodSeconds: -1,
 		AdditionalFilters: []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
 			return drain.PodDeleteStatus{Delete: pod.Namespace != d.namespace}
@@ -54,14 +57,51 @@ func (d drainer) helper(ctx context.Context) *drain.Helper {
 // left returns the pods that a drain still has to evict. One that nobody would bring back is an
 // error, which names it.
 func (d drainer) left(ctx context.Context, node string) ([]corev1.Pod, error) {
-	pods, errs := d.helper(ctx).GetPodsForDeletion(node)
-	if len(errs) > 0 && pods == nil {
+	var unanswered error
+	pods, errs := d.helper(ctx, daemonSetClient{d.client, &unanswered}).GetPodsForDeletion(node)
+	switch {
+	case unanswered != nil:
+		return nil, unanswered
+	case len(errs) > 0 && pods == nil:
 		return nil, errors.Join(errs...)
 	}
 	if len(errs) > 0 {
 		return nil, &undrainableError{node, errors.Join(errs...)}
 	}
 	return pods.Pods(), nil
+}
+
+// daemonSetClient notes that kube-apiserver could not say whether there is a DaemonSet: of that kubectl makes a pod that
+// nobody would bring back.
+type daemonSetClient struct {
+	kubernetes.Interface
+	unanswered *error
+}
+
+func (c daemonSetClient) AppsV1() appsv1.AppsV1Interface {
+	return appsClient{c.Interface.AppsV1(), c.unanswered}
+}
+
+type appsClient struct {
+	appsv1.AppsV1Interface
+	unanswered *error
+}
+
+func (c appsClient) DaemonSets(namespace string) appsv1.DaemonSetInterface {
+	return daemonSets{c.AppsV1Interface.DaemonSets(namespace), c.unanswered}
+}
+
+type daemonSets struct {
+	appsv1.DaemonSetInterface
+	unanswered *error
+}
+
+func (d daemonSets) Get(ctx context.Context, name string, options metav1.GetOptions) (*apps.DaemonSet, error) {
+	set, err := d.DaemonSetInterface.Get(ctx, name, options)
+	if err != nil && !apierrors.IsNotFound(err) {
+		*d.unanswered = fmt.Errorf("get DaemonSet %s: %w", name, err)
+	}
+	return set, err
 }
 
 // undrainableError says that a node has pods that nobody would bring back.
@@ -86,7 +126,7 @@ func (d drainer) evict(ctx context.Context, node string) ([]corev1.Pod, error) {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		err := d.helper(ctx).EvictPod(pod, policyv1.SchemeGroupVersion)
+		err := d.helper(ctx, d.client).EvictPod(pod, policyv1.SchemeGroupVersion)
 		if err != nil && !apierrors.IsTooManyRequests(err) && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}

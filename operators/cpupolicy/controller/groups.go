@@ -169,11 +169,12 @@ func wants(group *v1alpha1.CPUManagerPolicy, node *corev1.Node) bool {
 	return err != nil || !status.UnderWay() && !failedFor(group, status)
 }
 
-// failedFor reports whether a node's last operation was this group's, with this spec, and failed. It
-// is tried again once the group or the annotation changes. A group that is created again begins with
-// the same generation.
+// failedFor reports whether a node's last operation was this group's, or a person's who asked for the group's policy,
+// with this spec of the group, and failed. It is tried again once the group or the annotation changes. A group that is
+// created again begins with the same generation.
 func failedFor(group *v1alpha1.CPUManagerPolicy, status cpupolicy.Status) bool {
-	return status.State == cpupolicy.Failed && status.Group == group.Name && status.Generation == group.Generation &&
+	asked := status.Group == group.Name || status.Group == "" && status.Policy == cpupolicy.Policy(group.Spec.Policy)
+	return status.State == cpupolicy.Failed && asked && status.Generation == group.Generation &&
 		!status.Since.Before(group.CreationTimestamp.Time)
 }
 
@@ -342,6 +343,16 @@ func (l *groupLocks) of(name string) (*v1alpha1.CPUManagerPolicy, groupLock) {
 		l.made[name] = newGroupLock(group, l.members()[name])
 	}
 	return group, l.made[name]
+}
+
+// generationFor returns the generation of the group that a node is in, if that has the policy; else 0.
+func (l *groupLocks) generationFor(name string, policy cpupolicy.Policy) int64 {
+	for _, group := range l.groups {
+		if cpupolicy.Policy(group.Spec.Policy) == policy && slices.ContainsFunc(l.members()[group.Name], func(member *corev1.Node) bool { return member.Name == name }) {
+			return group.Generation
+		}
+	}
+	return 0
 }
 
 func newGroupLock(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) groupLock {

@@ -177,6 +177,19 @@ func aGroupStopsWhereItsNodesFail(t *testing.T, c *cluster) {
 	if w0, w1 := c.status("w0"), c.status("w1"); w0.Begun || !w1.Begun {
 		t.Errorf("the node that nothing was changed on has %s, and the one that was rolled back %s", w0, w1)
 	}
+	// A person who tries one again and fails lets nobody go on.
+	if err := c.ask("w1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	if status := c.awaitStatus("w1", cpupolicy.Failed); status.Group != "" || status.Generation != group.Generation {
+		t.Errorf("the status of what a person asked for is %s", status)
+	}
+	testenv.Always(t, 2*time.Second, func() error {
+		if w1, w2 := c.status("w1"), c.status("w2"); w1.Group != "" || w2.State != "" {
+			return fmt.Errorf("the status of w1 is %s, and that of w2 %s", w1, w2)
+		}
+		return nil
+	})
 	c.mu.Lock()
 	for _, h := range hosts {
 		h.run = nil
@@ -212,6 +225,8 @@ func TestNodesThatFailedCountUntilTheSpecChanges(t *testing.T) {
 		"rolled back, with room for one more":     {node("a", rolledBack, "none", true), 2, 1, ""},
 		"refused before anything was changed":     {node("a", strings.Replace(rolledBack, `,"begun":true`, "", 1), "none", true), 1, 1, ""},
 		"rolled back for an earlier spec":         {node("a", strings.Replace(rolledBack, `"generation":2`, `"generation":1`, 1), "none", true), 2, 2, ""},
+		"rolled back after a person has asked":    {node("a", strings.Replace(rolledBack, `"group":"g",`, "", 1), "none", true), 1, 0, "no further node is switched: a failed"},
+		"rolled back for a person, before it":     {node("a", strings.Replace(rolledBack, `"group":"g","generation":2,`, "", 1), "none", true), 2, 2, ""},
 		"rolled back for another group":           {node("a", strings.Replace(rolledBack, `"g"`, `"h"`, 1), "none", true), 2, 2, ""},
 		"rolled back, and has the policy by now":  {node("a", rolledBack, "static", true), 1, 1, ""},
 		"rolled back, and is tried once more":     {node("a", `{"status":"requested","policy":"static"}`, "none", true), 1, 0, ""},
@@ -496,6 +511,39 @@ func aNodeIsDrainedBeforeItsPolicyIsSwitched(t *testing.T, c *cluster) {
 	}
 }
 
+// A drain may take an hour, and what was true before it is not after it.
+func aDrainedNodeWaitsForTheRestOfTheControlPlane(t *testing.T, c *cluster) {
+	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	h := c.addNode("cp0", role)
+	c.addNode("cp1", role)
+	c.pod("cp0", "default", "web", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"}, 0)
+	c.awaitObserved("cp0", "cp1")
+	c.group("drained", v1alpha1.CPUManagerPolicySpec{
+		Nodes: v1alpha1.NodeSelection{Names: []string{"cp0"}}, Policy: v1alpha1.PolicyStatic, Cordon: true, Drain: &v1alpha1.Drain{},
+	})
+	c.eventually(func() error { return c.leaving("default", "web") })
+	ready := func(status corev1.ConditionStatus) {
+		t.Helper()
+		c.eventually(func() error { // the controller may write it, too
+			other := c.node("cp1")
+			other.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+			return c.Client.Status().Update(t.Context(), other)
+		})
+	}
+	ready(corev1.ConditionFalse)
+	if err := c.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually(func() error { return c.says("cp0", "CPUPolicyWaits", "node cp1 is of the control plane, too, and is not Ready") })
+	c.mu.Lock()
+	if len(h.runs) > 0 {
+		t.Errorf("with another node of the control plane down, runs are %v", h.runs)
+	}
+	c.mu.Unlock()
+	ready(corev1.ConditionTrue)
+	c.awaitStatus("cp0", cpupolicy.Complete)
+}
+
 func aDrainThatTakesTooLongChangesNothing(t *testing.T, c *cluster) {
 	h := c.addNode("w0", nil)
 	c.pod("w0", "default", "stays", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"}, 0)
@@ -515,7 +563,7 @@ func aDrainThatTakesTooLongChangesNothing(t *testing.T, c *cluster) {
 	// Whoever is late finds the name of the Job taken, for a day.
 	var job batchv1.Job
 	c.eventually(func() error {
-		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: jobName(status.ID)}, &job); err != nil {
+		if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: jobName("w0", status.ID)}, &job); err != nil {
 			return err
 		}
 		if at, _ := ended(&job); at.IsZero() || job.Status.Succeeded > 0 || ptr.Deref(job.Spec.TTLSecondsAfterFinished, 0) != 24*60*60 {

@@ -46,8 +46,12 @@ const (
 // nodeNameAnnotation on a Job has the name of its node, which may be too long for a label.
 const nodeNameAnnotation = "cpupolicy.workload.openshift.io/node"
 
-// jobName returns the name of the Job of an operation. It is the operation's alone.
-func jobName(operation string) string { return "cpu-policy-" + operation }
+// jobName returns the name of the Job of an operation on a node. It is the operation's alone, and the node's: what a
+// node claims in its own annotations is in the way of no other. It is no longer than a label may be.
+func jobName(node, operation string) string {
+	hash := sha256.Sum256(fmt.Appendf(nil, "%q/%q", node, operation))
+	return fmt.Sprintf("cpu-policy-%.41s-%x", operation, hash[:5])
+}
 
 // observingJobName returns the name of the Job that looks at a node for a reason: what was asked
 // for, or the boot of the node. For one reason there is one Job.
@@ -91,7 +95,6 @@ func (j jobs) get(ctx context.Context, node, name string) (*batchv1.Job, []corev
 		return nil, nil, client.IgnoreNotFound(err)
 	}
 	if of := job.Annotations[nodeNameAnnotation]; of != node {
-		// A node may claim what it likes in its own annotations.
 		return nil, nil, fmt.Errorf("job %s/%s is of node %q, and not of %q", job.Namespace, name, of, node)
 	}
 	var pods corev1.PodList

@@ -104,20 +104,21 @@ func newNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		recorder: recorder,
 	}
 	runner := runner{nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset, config.Namespace}, config: config.CPUPolicy, now: clock}
-	return &nodesReconciler{
+	r := &nodesReconciler{
 		client:     mgr.GetClient(),
 		nodes:      nodes,
 		namespace:  config.Namespace,
 		situations: situations{reader: mgr.GetAPIReader(), others: mgr.GetClient(), namespace: config.Namespace},
 		observer:   observer{nodes: nodes, jobs: jobs, labels: labels{nodes}, config: config.CPUPolicy, now: clock},
-		rollout:    rollout.Rollout{Store: store, Runner: runner},
-		runner:     runner,
 		store:      store,
 		recorder:   recorder,
 		retries:    workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](2*time.Second, time.Minute),
 		config:     config.CPUPolicy,
 		now:        clock,
-	}, nil
+	}
+	runner.drained = r.afterDrain
+	r.runner, r.rollout = runner, rollout.Rollout{Store: store, Runner: runner}
+	return r, nil
 }
 
 // oneRequest makes the same request of every event: a look is about all objects.
@@ -214,10 +215,14 @@ func (r *nodesReconciler) concerns(node *corev1.Node) bool {
 	}
 	claim, err := nodegroup.ClaimOf(node)
 	if err != nil {
-		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", operation.Abbreviate(err.Error(), 1000))
+		r.sayClaimUnreadable(node, err)
 		return false
 	}
 	return claim.Owner == Name || node.Annotations[CordonedAnnotation] != ""
+}
+
+func (r *nodesReconciler) sayClaimUnreadable(node *corev1.Node, err error) {
+	r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ClaimUnreadable", "ReadClaim", "%s", operation.Abbreviate(err.Error(), 1000))
 }
 
 // mostObserved is how many nodes are observed at once that nobody asks for, and mostObservedAgain how many if they
@@ -282,15 +287,16 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	if err := r.takeUp(ctx, &node, look.Holders); err != nil {
+	if err := r.takeUp(ctx, &node, look.Holders, locks); err != nil {
 		return true, err
 	}
 	if err := r.uncordonForgotten(ctx, &node); err != nil {
 		return true, err
 	}
 	state, err := r.store.StateOf(&node)
-	if err != nil {
-		return true, err
+	if err != nil { // nobody acts on the node until somebody has repaired its claim, which makes an event
+		r.sayClaimUnreadable(&node, err)
+		return false, nil
 	}
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
 	if err != nil {
@@ -312,12 +318,17 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	} else if status.Group != "" {
 		n.Refused = fmt.Sprintf("the CPUManagerPolicy %s is gone", status.Group)
 	}
+	if status.State == cpupolicy.Requested && status.ID == "" && companion.Paused(&node) {
+		n.Waits = paused
+	}
 	if state.Operation.Phase == rollout.Requested && n.Refused == "" && n.Waits == "" {
 		if err := r.judge(ctx, &node, status, group, &n); err != nil {
 			return true, err
 		}
 	}
-	r.sayWaits(&node, status.ID, n)
+	if state.Operation.Phase != rollout.Running { // afterDrain says it of what has begun
+		r.sayWaits(&node, waitsFor(status, n))
+	}
 	look.Nodes = append(look.Nodes, n)
 	return state.Operation.ID != "" && !state.Operation.Phase.Ended() || state.Claim.Owner == Name, nil
 }
@@ -325,14 +336,29 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 // beingObserved is for what a request waits for some seconds.
 const beingObserved = "is being observed"
 
-// sayWaits says in an Event for what a request waits, each time that this is something else.
-func (r *nodesReconciler) sayWaits(node *corev1.Node, id string, n rollout.Node) {
-	waits := n.Waits
-	if err := (nodegroup.Claim{Owner: Name, Operation: id}).Check(n.Name, n.Claim, n.Cordoned, n.DespiteCordon); waits == "" && err != nil {
-		waits = err.Error()
-	}
+// paused is for what a request on a paused node waits, with or without an id.
+const paused = "the node is paused: it has the annotation " + companion.PausedAnnotation
+
+// waitsFor returns for what a request waits; empty if it does not, or if nothing is requested.
+func waitsFor(status cpupolicy.Status, n rollout.Node) string {
 	switch {
-	case n.Operation.Phase != rollout.Requested || n.Refused != "" || waits == "":
+	case status.State == cpupolicy.Requested && status.ID == "":
+		return n.Waits
+	case n.Operation.Phase != rollout.Requested || n.Refused != "":
+		return ""
+	case n.Waits != "":
+		return n.Waits
+	}
+	if err := (nodegroup.Claim{Owner: Name, Operation: status.ID}).Check(n.Name, n.Claim, n.Cordoned, n.DespiteCordon); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// sayWaits says in an Event for what a request waits, each time that this is something else.
+func (r *nodesReconciler) sayWaits(node *corev1.Node, waits string) {
+	switch {
+	case waits == "":
 		delete(r.waits, node.UID)
 	case waits != beingObserved && r.waits[node.UID] != waits:
 		if r.waits == nil {
@@ -347,7 +373,7 @@ func (r *nodesReconciler) sayWaits(node *corev1.Node, id string, n rollout.Node)
 // is nil if a person asks.
 func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy, n *rollout.Node) error {
 	if companion.Paused(node) {
-		n.Waits = "paused"
+		n.Waits = paused
 		return nil
 	}
 	if n.Claim != (nodegroup.Claim{}) && n.Claim.Operation != status.ID || n.Cordoned && !n.DespiteCordon {
@@ -377,18 +403,48 @@ func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status c
 			return err
 		}
 	}
+	n.Waits, n.Refused = inTheWay(status, situation)
+	return nil
+}
+
+// inTheWay returns for what a request waits, and why it is refused; both are empty if nothing stands in the way.
+func inTheWay(status cpupolicy.Status, situation cpupolicy.Situation) (waits, refused string) {
 	var reasons []string
 	for _, f := range cpupolicy.Preconditions(cpupolicy.Request{ID: status.ID, Policy: status.Policy, AllowEvicted: status.AllowEvicted}, situation) {
 		switch {
 		case f.Warning:
 		case status.Group != "" && (f.Code == cpupolicy.ControlPlaneUnderWay || f.Code == cpupolicy.ControlPlaneNotReady):
-			n.Waits = f.String() // nobody would ask again
+			waits = f.String() // nobody would ask again
 		default:
 			reasons = append(reasons, f.String())
 		}
 	}
-	n.Refused = strings.Join(reasons, "\n")
-	return nil
+	return waits, strings.Join(reasons, "\n")
+}
+
+// afterDrain looks once more, since a drain may have taken most of an hour: at the control plane, at the other nodes
+// of the group, and at what the restarted kubelet would reject. Of what the agent said only the pods have changed.
+func (r *nodesReconciler) afterDrain(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error) {
+	var nodes corev1.NodeList // nobody may change them
+	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return "", "", err
+	}
+	situation, err := r.situations.of(ctx, node, status.Policy)
+	if err != nil {
+		return "", "", err
+	}
+	situation.Refused = operation.WithoutHolders(situation.Refused)
+	if waits, refused = inTheWay(status, situation); waits == "" && refused == "" {
+		// Whether the group is paused is of no account: the operation has begun.
+		members, _, _ := membersOf([]v1alpha1.CPUManagerPolicy{*group}, nodes.Items)
+		lock := newGroupLock(group, members[group.Name])
+		lock.waits = ""
+		waits = lock.waitsFor(node.Name)
+	}
+	if waits != "" {
+		r.sayWaits(node, waits)
+	}
+	return waits, refused, nil
 }
 
 // withoutDrained takes out of a situation what a drain removes before the switch: pods, and the VMs
@@ -418,7 +474,7 @@ func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupoli
 
 // takeUp gives a request an id, unless the node is paused, also in the lock of the control plane, whose holders
 // it brings up to date. From then on only the controller writes the annotation. What claims to run and has no id was never begun by this controller.
-func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders map[string]nodegroup.Holders) error {
+func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders map[string]nodegroup.Holders, locks *groupLocks) error {
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
 	if err != nil || !status.UnderWay() {
 		return nil
@@ -431,6 +487,7 @@ func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders
 			}
 			if status.State == cpupolicy.Requested {
 				status.ID = fmt.Sprintf("%s-%s", status.Policy, rand.String(12))
+				status.Generation = locks.generationFor(live.Name, status.Policy)
 			} else {
 				status.State, status.Message = cpupolicy.Failed, "it has no id, and nobody carries it out"
 			}
@@ -488,7 +545,8 @@ func (r *nodesReconciler) withoutPlaceholdersInUse(look *rollout.Look, nodes []c
 	waiting := map[string]bool{}
 	for i := range nodes {
 		status, _, err := cpupolicy.ReadStatus(nodes[i].Annotations)
-		waiting[nodes[i].Name] = err == nil && status.State == cpupolicy.Requested && status.ID == ""
+		// A paused node may be so for days. It takes the lock when it begins.
+		waiting[nodes[i].Name] = err == nil && status.State == cpupolicy.Requested && status.ID == "" && !companion.Paused(&nodes[i])
 	}
 	for lock, holders := range look.Holders {
 		look.Holders[lock] = slices.DeleteFunc(slices.Clone(holders), func(h nodegroup.Holder) bool {

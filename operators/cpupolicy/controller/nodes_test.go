@@ -62,6 +62,7 @@ func TestRequests(t *testing.T) {
 		"a node of two groups is in none":                     aNodeOfTwoGroupsIsInNone,
 		"a node is drained before its policy is switched":     aNodeIsDrainedBeforeItsPolicyIsSwitched,
 		"a drain that takes too long changes nothing":         aDrainThatTakesTooLongChangesNothing,
+		"a drained node waits for the control plane":          aDrainedNodeWaitsForTheRestOfTheControlPlane,
 		"nodes of the control plane do not wait for others":   nodesOfTheControlPlaneDoNotWaitForOthers,
 		"a group that is created again tries again":           aGroupThatIsCreatedAgainTriesAgain,
 		"a node that has left its group is not switched":      aNodeThatHasLeftItsGroupIsNotSwitched,
@@ -84,7 +85,7 @@ func aRequestIsCarriedOut(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	status := c.awaitStatus("n1", cpupolicy.Complete)
-	if status.Policy != cpupolicy.Static || status.ID == "" || status.Job != jobName(status.ID) || status.Message != "" {
+	if status.Policy != cpupolicy.Static || status.ID == "" || status.Job != jobName("n1", status.ID) || status.Message != "" {
 		t.Errorf("the status is %s", status)
 	}
 	node := c.node("n1")
@@ -264,7 +265,7 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 	}
 	var pods corev1.PodList
 	c.eventually(func() error { // it has begun
-		err := c.Client.List(t.Context(), &pods, client.InNamespace(agentNamespace), client.MatchingLabels{batchv1.JobNameLabel: jobName(status.ID)})
+		err := c.Client.List(t.Context(), &pods, client.InNamespace(agentNamespace), client.MatchingLabels{batchv1.JobNameLabel: jobName("n1", status.ID)})
 		if len(pods.Items) == 0 {
 			return fmt.Errorf("there is no pod: %w", err)
 		}
@@ -327,7 +328,7 @@ func aPausedNodeWaits(t *testing.T, c *cluster) {
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second) // nothing happens, and there is nothing to wait for
+	c.eventually(func() error { return c.says("n1", "CPUPolicyWaits", "The request waits: the node is paused") })
 	if status := c.status("n1"); status.State != cpupolicy.Requested {
 		t.Errorf("the status is %s", status)
 	}

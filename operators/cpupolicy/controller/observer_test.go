@@ -296,7 +296,7 @@ func TestAnEventSaysForWhatARequestWaits(t *testing.T) {
 		n := rollout.Node{Name: "n1"}
 		n.Operation = rollout.Operation{ID: "a1", Phase: rollout.Requested}
 		change(&n)
-		r.sayWaits(node, "a1", n)
+		r.sayWaits(node, waitsFor(cpupolicy.Status{State: cpupolicy.Requested, ID: "a1"}, n))
 	}
 	waits := func(reason string) func(*rollout.Node) {
 		return func(n *rollout.Node) { n.Waits = reason }

@@ -58,7 +58,7 @@ func writeOperation(node *corev1.Node, op rollout.Operation) {
 	case rollout.Requested:
 		s.State = cpupolicy.Requested
 	case rollout.Running:
-		s.State, s.Job = cpupolicy.Running, jobName(op.ID)
+		s.State, s.Job = cpupolicy.Running, jobName(node.Name, op.ID)
 	case rollout.Succeeded:
 		s.State = cpupolicy.Complete
 	default: // a message says that it was rolled back

@@ -164,7 +164,7 @@ func TestThePluginSwitchesANode(t *testing.T) {
 			states = append(states, n.State)
 		}
 	})
-	if err != nil || last.Policy != "static" || last.Requested != "static" || last.Operation == "" || last.Job != jobName(last.Operation) {
+	if err != nil || last.Policy != "static" || last.Requested != "static" || last.Operation == "" || last.Job != jobName("n1", last.Operation) {
 		t.Errorf("it ends with %+v, %v", last, err)
 	}
 	if got := strings.Join(states, " "); got != "requested running complete" {

@@ -44,6 +44,9 @@ type runner struct {
 	jobs    jobs
 	labels  labels
 	drainer drainer
+	// drained says what keeps a node that was drained from its switch after all: for what it waits, or why it is
+	// refused.
+	drained func(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error)
 	config  configv1alpha1.CPUPolicyConfiguration
 	now     func() time.Time
 }
@@ -72,7 +75,7 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 	if err != nil || !is || status.State != cpupolicy.Running {
 		return err
 	}
-	job, _, err := r.jobs.get(ctx, name, jobName(id))
+	job, _, err := r.jobs.get(ctx, name, jobName(name, id))
 	if err != nil {
 		return err
 	}
@@ -97,7 +100,7 @@ func (r runner) Start(ctx context.Context, name, id string) error {
 	if err := r.setBegun(ctx, name, id, true); err != nil {
 		return err
 	}
-	return r.jobs.create(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{
+	return r.jobs.create(ctx, node, switches, jobName(node.Name, id), pod, batchv1.JobSpec{
 		// A pod that was evicted or lost with its node is replaced, and attaches to what runs.
 		BackoffLimit: ptr.To(int32(3)),
 		// A pod that has waited so long, for an image or a place, must not begin any more.
@@ -146,7 +149,17 @@ func (r runner) prepare(ctx context.Context, node *corev1.Node, status cpupolicy
 	if errors.As(err, &undrainable) {
 		return false, r.giveUp(ctx, node, status, "nothing was changed: "+err.Error())
 	}
-	return err == nil && len(left) == 0, err
+	if err != nil || len(left) > 0 {
+		return false, err
+	}
+	waits, refused, err := r.drained(ctx, node, status, group)
+	if err != nil || waits != "" {
+		return false, err
+	}
+	if refused != "" {
+		return false, r.giveUp(ctx, node, status, "nothing was changed: "+refused)
+	}
+	return true, nil
 }
 
 // giveUp ends an operation that has no Job. If it had one, only the journal on the node knows what was changed.
@@ -162,7 +175,7 @@ func (r runner) giveUp(ctx context.Context, node *corev1.Node, status cpupolicy.
 func (r runner) takeName(ctx context.Context, node *corev1.Node, id, why string) error {
 	// Its pod never comes to be.
 	pod := agentpod.Observe(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver))
-	return r.jobs.create(ctx, node, switches, jobName(id), pod, neverRuns(), map[string]string{whyAnnotation: why})
+	return r.jobs.create(ctx, node, switches, jobName(node.Name, id), pod, neverRuns(), map[string]string{whyAnnotation: why})
 }
 
 // group returns the group for which the controller asked; nil if a person did, or if it is gone.
@@ -205,7 +218,7 @@ func (r runner) uncordon(ctx context.Context, name, id string) error {
 
 // Observe implements rollout.Runner.
 func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, error) {
-	job, pods, err := r.jobs.get(ctx, name, jobName(id))
+	job, pods, err := r.jobs.get(ctx, name, jobName(name, id))
 	if err != nil {
 		return rollout.Result{}, err
 	}
@@ -249,7 +262,7 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 // of the operation's own. It waits for the node as long as that takes; only a node that is gone needs none.
 func (r runner) settle(ctx context.Context, node *corev1.Node, id string) error {
 	pod := agentpod.Settle(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver), id)
-	return r.jobs.create(ctx, node, switches, jobName(id), pod, batchv1.JobSpec{
+	return r.jobs.create(ctx, node, switches, jobName(node.Name, id), pod, batchv1.JobSpec{
 		BackoffLimit: ptr.To(int32(3)), TTLSecondsAfterFinished: ptr.To(int32(keepEnded.Seconds())),
 	}, nil)
 }
@@ -365,7 +378,7 @@ func (r runner) Finish(ctx context.Context, name, id string) error {
 	if err := r.uncordon(ctx, name, id); err != nil && !isGone(err) {
 		return err
 	}
-	job, _, err := r.jobs.get(ctx, name, jobName(id))
+	job, _, err := r.jobs.get(ctx, name, jobName(name, id))
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func TestAnOperationThatHadAJobIsNotGivenUpUnseen(t *testing.T) {
 				t.Fatal(err)
 			}
 			var job batchv1.Job
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: jobName("a1")}, &job); err != nil {
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: agentNamespace, Name: jobName("n1", "a1")}, &job); err != nil {
 				t.Fatal(err)
 			}
 			got := job.Spec.Template.Spec.Containers[0].Args[1]
@@ -124,7 +124,7 @@ func TestAnOperationSaysThatItHasBegunBeforeItsJobIsThere(t *testing.T) {
 	if err := r.Start(t.Context(), "n1", "a1"); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"begun true", "Job cpu-policy-a1"}; !slices.Equal(writes, want) {
+	if want := []string{"begun true", "Job " + jobName("n1", "a1")}; !slices.Equal(writes, want) {
 		t.Errorf("the writes are %q, want %q", writes, want)
 	}
 }
@@ -144,7 +144,7 @@ func TestAJobWithoutAResultHasItsLastReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := cpupolicy.Status{State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "a1", Since: clock(), Begun: true}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Annotations: map[string]string{cpupolicy.StatusAnnotation: status.String()}}}
-			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: jobName("a1"), UID: "j1", Annotations: map[string]string{nodeNameAnnotation: "n1"}}}
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: jobName("n1", "a1"), UID: "j1", Annotations: map[string]string{nodeNameAnnotation: "n1"}}}
 			if test.ended {
 				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "BackoffLimitExceeded", Message: "it has failed 4 times"}}
 			}

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/nodegroup"
@@ -141,6 +142,9 @@ func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupo
 			text += fmt.Sprintf("\nthe agent saw that at %s; a request from %s on has the node observed again", o.At.Format(time.RFC3339), o.At.Add(v.situations.fresh).Format(time.RFC3339))
 		}
 		return refused(http.StatusConflict, metav1.StatusReasonConflict, text).WithWarnings(warnings...)
+	}
+	if companion.Paused(node) { // it takes the lock when it begins
+		return admission.Allowed("").WithWarnings(append(warnings, fmt.Sprintf("node %s is paused: the request waits until its annotation %s is gone", node.Name, companion.PausedAnnotation))...)
 	}
 	if cpupolicy.IsControlPlane(node) && !dryRun {
 		var full *nodegroup.FullError

@@ -37,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/internal/companiontest"
 	"workload.openshift.io/operators/internal/testenv"
@@ -225,6 +226,9 @@ func (h hooks) asks(t *testing.T) {
 	bare := worker("bare")
 	bare.Status.Allocatable = bare.Status.Capacity
 	admin.create(t, bare)
+	rests := worker("rests")
+	metav1.SetMetaDataAnnotation(&rests.ObjectMeta, companion.PausedAnnotation, "")
+	admin.create(t, rests)
 	for _, test := range []struct {
 		name, node, value string
 		code              int32
@@ -238,10 +242,11 @@ func (h hooks) asks(t *testing.T) {
 			want: []string{"\npod default/first is Guaranteed and asks for whole CPUs (2); delete it", "\npod default/second is Guaranteed", "\npod default/third is Guaranteed"}},
 		{name: "a pod would no longer fit", node: "full", value: requested, code: http.StatusConflict, want: []string{"\npod default/", "--allow-evicted"}},
 		{name: "a pod may end", node: "full", value: evicting, warning: "pod default/"},
-		{name: "what only the controller adds", node: "routed", value: `{"status":"requested","policy":"static","message":"mine"}`, code: http.StatusConflict,
-			want: []string{cpupolicy.StatusAnnotation, `message "mine"`}},
-		{name: "a time that is none", node: "routed", value: `{"status":"requested","policy":"static","since":"yesterday"}`, code: http.StatusUnprocessableEntity,
-			want: []string{cpupolicy.StatusAnnotation, "yesterday"}},
+		{name: "what only the controller adds", node: "routed", value: `{"status":"requested","policy":"static","message":"mine"}`, code: http.StatusForbidden,
+			want: []string{cpupolicy.StatusAnnotation, `"message":"mine"`, "only the controller"}},
+		{name: "a text that must be true or false", node: "routed", value: `{"status":"requested","policy":"static","allowEvicted":"yes"}`, code: http.StatusUnprocessableEntity,
+			want: []string{cpupolicy.StatusAnnotation, "allowEvicted"}},
+		{name: "a paused node", node: "rests", value: requested, warning: "node rests is paused"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, options := range [][]client.PatchOption{{client.DryRunAll}, nil} {

@@ -68,12 +68,12 @@ type CPUManagerPolicySpec struct {
 	// +required
 	Policy Policy `json:"policy"`
 	// maxUnavailable is how many nodes of the group may be unavailable because of this: a number
-	// from 1, or a percentage from 1% to 100%, rounded up. A node that has failed with this spec
+	// from 1 to 100000, or a percentage from 1% to 100%, rounded up. A node that has failed with this spec
 	// once its kubelet had been stopped counts as well, so that what breaks nodes stops.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number from 1, or a percentage from 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 100000 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number from 1 to 100000, or a percentage from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// cordon keeps new pods from a node while its policy is switched.
 	// +optional
@@ -96,9 +96,12 @@ type NodeSelection struct {
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Names []string `json:"names,omitempty"`
 	// selector matches the labels of nodes. One without any requirement matches all nodes.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="matchExpressions: operator must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="matchExpressions: In and NotIn need values, and Exists and DoesNotExist must have none"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
