@@ -309,12 +309,12 @@ func (h host) follow(ctx context.Context, j *Journal, agent string) error {
 	}
 	s, err := dialSystemd(ctx, h.disk)
 	if err != nil {
-		return h.giveUp(ctx, j, err)
+		return h.giveUp(ctx, j, err, nil)
 	}
 	defer func() { s.close() }()
 	kubelet, err := h.kubeletUnit(ctx, s, j)
 	if err != nil {
-		return h.giveUp(ctx, j, err)
+		return h.giveUp(ctx, j, err, nil)
 	}
 	unit := &hostUnit{h.disk, s, kubelet}
 	started := 0
@@ -340,8 +340,12 @@ func (h host) follow(ctx context.Context, j *Journal, agent string) error {
 			}
 		}
 		if now.Step == Validate && (started+int(state.restarts) > attempts) {
-			err = errors.Join(fmt.Errorf("the host unit %s does not run; on the node: journalctl -u %[1]s", UnitName), err)
-			return h.giveUp(ctx, now, errors.Join(err, s.stopUnit(ctx, UnitName), unit.remove(ctx)))
+			err = errors.Join(fmt.Errorf("the host unit %s does not run; on the node: journalctl -u %[1]s", UnitName), err, s.stopUnit(ctx, UnitName))
+			if err = h.giveUp(ctx, now, err, unit.remove); !errors.Is(err, errBegun) {
+				return err
+			}
+			started = 0 // its last start went further, and another one must end it
+			continue
 		}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Host unit is not started", "operation", j.Request.ID)
@@ -351,8 +355,12 @@ func (h host) follow(ctx context.Context, j *Journal, agent string) error {
 	return context.Cause(ctx)
 }
 
-// giveUp ends an operation that cannot begin. One that has begun is not given up.
-func (h host) giveUp(ctx context.Context, j *Journal, reason error) error {
+// errBegun says that an operation is not given up, since it has begun, or ended by itself.
+var errBegun = errors.New("it has begun")
+
+// giveUp ends an operation that cannot begin, and then calls cleanUp, which may be nil. One that has begun is not given
+// up; if it has since the journal was read, the error is errBegun.
+func (h host) giveUp(ctx context.Context, j *Journal, reason error, cleanUp func(context.Context) error) error {
 	if j.Step != Validate {
 		return reason
 	}
@@ -362,8 +370,14 @@ func (h host) giveUp(ctx context.Context, j *Journal, reason error) error {
 	}
 	defer unlock()
 	now, err := load(h.disk)
-	if err != nil || now == nil || now.Request.ID != j.Request.ID || now.Step != Validate {
+	if err != nil || now == nil || now.Request.ID != j.Request.ID {
 		return errors.Join(reason, err)
+	}
+	if now.Step != Validate || now.Result != nil {
+		return errors.Join(reason, errBegun)
+	}
+	if cleanUp != nil {
+		reason = errors.Join(reason, cleanUp(ctx))
 	}
 	return store(h.disk, now.failed(reason.Error(), ""))
 }

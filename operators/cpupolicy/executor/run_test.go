@@ -258,6 +258,41 @@ func TestARequestOfWhatIsUnderWayIsNoRefusal(t *testing.T) {
 	}
 }
 
+// The host unit may begin between the look at it and its stop.
+func TestWhatHasBegunIsNotGivenUp(t *testing.T) {
+	h := newTestHost(t)
+	host := h.open()
+	if err := host.makeDirectory(); err != nil {
+		t.Fatal(err)
+	}
+	request := requestOf("op", operation.Static)
+	result := operation.Result{ID: "op", Outcome: operation.Failed, Step: operation.StepValidate, Message: "why"}
+	for name, test := range map[string]struct {
+		now   Journal
+		begun bool
+	}{
+		"it has not begun":       {Journal{Request: request, Step: Validate}, false},
+		"it has begun":           {Journal{Request: request, Step: Stop, Plan: &Plan{}}, true},
+		"it has ended by itself": {Journal{Request: request, Step: Validate, Result: &result}, true},
+	} {
+		if err := store(host.disk, test.now); err != nil {
+			t.Fatal(err)
+		}
+		cleaned := false
+		err := host.giveUp(t.Context(), &Journal{Request: request, Step: Validate}, errors.New("it does not run"), func(context.Context) error {
+			cleaned = true
+			return nil
+		})
+		now, loadErr := load(host.disk)
+		if loadErr != nil {
+			t.Fatal(loadErr)
+		}
+		if errors.Is(err, errBegun) != test.begun || cleaned == test.begun || now.Step != test.now.Step && test.begun || now.Result != nil && strings.Contains(now.Result.Message, "does not run") == test.begun {
+			t.Errorf("%s: the error is %v, its host unit is removed %t, and the journal is %+v", name, err, cleaned, now)
+		}
+	}
+}
+
 func TestAnOperationThatHasBegunIsFinishedBeforeAnother(t *testing.T) {
 	h := newTestHost(t)
 	h.useCommands()

@@ -66,7 +66,7 @@ leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}
 certificates: {validity: 9s, renewBefore: 5s, overlap: 1s, names: [127.0.0.1, localhost]}
 foreignManagerPeriod: 100ms
 gracefulShutdownTimeout: 1s
-cpuPolicy: {switchTimeout: 4s, operationTimeout: 9s, labelTimeout: 2s}
+cpuPolicy: {switchTimeout: 31s, operationTimeout: 36s, labelTimeout: 2s}
 `), "that of the pod")
 	if err != nil {
 		t.Fatal(err)
@@ -126,6 +126,8 @@ func TestWhatIsWrongWithAConfiguration(t *testing.T) {
 		"an overlap that does not fit":          {header + "certificates: {overlap: 360h}\n", []string{"certificates.renewBefore", "720h0m0s", "overlap", "360h0m0s"}},
 		"a driver that the agent does not know": {header + "cpuPolicy: {driver: k3s}\n", []string{"cpuPolicy.driver", "k3s", "rke2"}},
 		"a switch that the agent would not do":  {header + "cpuPolicy: {switchTimeout: 151s}\n", []string{"cpuPolicy.switchTimeout", "2m31s", "2m30s"}},
+		"a switch that no kubelet could do":     {header + "cpuPolicy: {switchTimeout: 29s}\n", []string{"cpuPolicy.switchTimeout", "29s", "30s"}},
+		"a look that no agent could have":       {header + "cpuPolicy: {observeTimeout: 500ms}\n", []string{"cpuPolicy.observeTimeout", "500ms", "5s"}},
 		"an operation shorter than a switch":    {header + "cpuPolicy: {operationTimeout: 2m}\n", []string{"cpuPolicy.operationTimeout", "2m0s", "7m30s"}},
 		"a negative duration":                   {header + "cpuPolicy: {labelTimeout: -1s}\n", []string{"cpuPolicy.labelTimeout", "-1s"}},
 		"a console without a port":              {header + "cpuPolicy: {console: {bindAddress: 10.0.0.1}}\n", []string{"cpuPolicy.console.bindAddress", "10.0.0.1", "host:port"}},

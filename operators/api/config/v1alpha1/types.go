@@ -117,11 +117,12 @@ type CPUPolicyConfiguration struct {
 	// Driver is how nodes run their kubelets: kubelet (a unit of systemd), rke2, or command (what the
 	// configuration of the host says). It defaults to kubelet.
 	Driver string `json:"driver,omitempty"`
-	// ObserveTimeout is how long an agent may take to look at a node. It defaults to two minutes.
+	// ObserveTimeout is how long an agent may take to look at a node. It defaults to two minutes, and
+	// may not be shorter than 5s.
 	ObserveTimeout metav1.Duration `json:"observeTimeout,omitempty"`
 	// SwitchTimeout is how long a kubelet may be down, from its stop until it is healthy or rolled
 	// back. The host enforces it. It defaults to 150s, and may not be longer: pods with the default
-	// tolerations are evicted after about 340.
+	// tolerations are evicted after about 340. It may not be shorter than 30s.
 	SwitchTimeout metav1.Duration `json:"switchTimeout,omitempty"`
 	// OperationTimeout is how long a switch may take from request to report, with a drain. It
 	// defaults to one hour.

@@ -31,6 +31,12 @@ import (
 // drivers are those that the agent knows (cpupolicy/operation, Drivers).
 var drivers = []string{"kubelet", "rke2", "command"}
 
+// In less time no agent's pod starts, and no kubelet has been healthy for some seconds: every switch would be rolled back.
+const (
+	shortestObservation = 5 * time.Second
+	shortestSwitch      = 30 * time.Second
+)
+
 // longestSwitch is what the agent allows at most (cpupolicy/operation, MaxTotal).
 const longestSwitch = 150 * time.Second
 
@@ -173,6 +179,14 @@ func validateCPUPolicy(c *CPUPolicyConfiguration, path *field.Path) (errs field.
 		{"labelTimeout", c.LabelTimeout},
 	} {
 		errs = append(errs, positive(path.Child(each.name), each.value)...)
+	}
+	if c.ObserveTimeout.Duration > 0 && c.ObserveTimeout.Duration < shortestObservation {
+		errs = append(errs, field.Invalid(path.Child("observeTimeout"), c.ObserveTimeout.Duration.String(),
+			fmt.Sprintf("must not be shorter than %s", shortestObservation)))
+	}
+	if c.SwitchTimeout.Duration > 0 && c.SwitchTimeout.Duration < shortestSwitch {
+		errs = append(errs, field.Invalid(path.Child("switchTimeout"), c.SwitchTimeout.Duration.String(),
+			fmt.Sprintf("must not be shorter than %s: no kubelet is healthy again before", shortestSwitch)))
 	}
 	if c.SwitchTimeout.Duration > longestSwitch {
 		errs = append(errs, field.Invalid(path.Child("switchTimeout"), c.SwitchTimeout.Duration.String(),
