@@ -46,6 +46,8 @@ operators-e2e-vm: build $(GOTESTSUM) vm-packages operators-images $(CLUSTER) $(P
 	cd operators && $(GOTEST) -count=1 -timeout=90m -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
 	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -plugin="$(CURDIR)/$(PLUGIN)" -chromium="$$(command -v chromium)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(if $(FRESH),,$(CURDIR)/$(OUT)/operators/passed)"
 
+# KUBEVIRT_GATE=1 also switches on the feature gate CPUManager of KubeVirt.
+KUBEVIRT_GATE ?=
 .PHONY: install
 install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERATOR=cpupolicy, on the current cluster of kubectl
 	scripts/operators-manifests.sh "$(OPERATOR)" "$(KUBECTL)" "$(REGISTRY)" $(RELEASE)
@@ -56,6 +58,7 @@ install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERAT
 	  $(KUBECTL) scale --namespace=partition-$(OPERATOR) deployment/partition-controller --replicas=1; \
 	fi
 	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment/partition-controller --timeout=2m
+	$(if $(KUBEVIRT_GATE),scripts/operators-gate.sh $(KUBECTL))
 
 # Nothing of this needs a controller that runs.
 .PHONY: uninstall

@@ -20,6 +20,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/internal/testenv"
 )
 
 // object returns an object of KubeVirt.
@@ -56,9 +61,32 @@ func (h hooks) besideKubeVirt(t *testing.T) {
 	if len(admin.warnings) != 1 {
 		t.Errorf("the warnings are %q, want one about the feature gate", admin.warnings)
 	}
-	gate := `{"spec":{"configuration":{"developerConfiguration":{"featureGates":["CPUManager"]}}}}`
-	if err := admin.Patch(t.Context(), kubevirt, client.RawPatch("application/merge-patch+json", []byte(gate))); err != nil {
+	// What make install does with KUBEVIRT_GATE=1. It takes nothing away.
+	gates := func(gates string) {
+		t.Helper()
+		patch := `{"spec":{"configuration":{"developerConfiguration":` + gates + `}}}`
+		if err := admin.Patch(t.Context(), kubevirt, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	switchOn := func(want string) {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), testenv.Module()+"/../scripts/operators-gate.sh", testenv.Kubectl(t))
+		command.Env = append(os.Environ(), "KUBECONFIG="+h.i.Kubeconfig)
+		if output, err := command.CombinedOutput(); !strings.Contains(string(output), want) {
+			t.Errorf("operators-gate.sh prints %q (%v), want %q", output, err, want)
+		}
+	}
+	gates(`{"disabledFeatureGates":["CPUManager"]}`)
+	switchOn("KubeVirt default/kubevirt has CPUManager in spec.configuration.developerConfiguration.disabledFeatureGates")
+	gates(`{"disabledFeatureGates":null,"featureGates":["Snapshot","HotplugVolumes"]}`)
+	switchOn("KubeVirt default/kubevirt: the feature gate CPUManager is on now")
+	switchOn("KubeVirt default/kubevirt: the feature gate CPUManager is on\n")
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(kubevirt), kubevirt); err != nil {
 		t.Fatal(err)
+	}
+	if on, _, err := unstructured.NestedStringSlice(kubevirt.Object, "spec", "configuration", "developerConfiguration", "featureGates"); err != nil || !slices.Equal(on, []string{"Snapshot", "HotplugVolumes", "CPUManager"}) {
+		t.Errorf("the feature gates are %q (%v)", on, err)
 	}
 	checkRefused(t, admin.ask("routed", requested, client.DryRunAll), 0)
 }
