@@ -3,7 +3,7 @@
 # work tree, also of those not committed yet, and of the commands that make would run. Files that
 # cannot change what the target does are left out.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd -P "$(dirname "$0")/.." # make prints the path without links
 release=$1
 shift
 

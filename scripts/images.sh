@@ -12,9 +12,18 @@ if [[ -n ${FORCE_HOST_GO:-} ]]; then
   exit 1
 fi
 
+# What an outer repository ignores would be clean, and have its commit.
+above=$(git rev-parse --show-prefix)
+if [[ -n $above ]]; then
+  echo "make images: $PWD is no checkout of its own, so nobody could say what is in the images: it is $above in another one" >&2
+  exit 1
+fi
+
 # unchanged COMMIT refuses a checkout that is not at the commit, or has something that is not committed.
 unchanged() {
-  if [[ -n $(git status --porcelain --untracked-files=all) ]]; then
+  local changes
+  changes=$(git status --porcelain --untracked-files=all)
+  if [[ -n $changes ]]; then
     echo "make images: this checkout has changes that are not committed, so nobody could say what is in the images; see git status" >&2
     exit 1
   fi
@@ -31,7 +40,9 @@ unchanged_tree() {
   if [[ ! -e $tree/.git ]]; then
     return # carry makes it
   fi
-  if [[ -n $(scripts/tree-changes.sh "$release") ]]; then
+  local changes
+  changes=$(scripts/tree-changes.sh "$release")
+  if [[ -n $changes ]]; then
     echo "make images: $tree has changes that are not committed, so nobody could say what is in the images; see git -C $tree status" >&2
     exit 1
   fi
@@ -65,7 +76,8 @@ done
 for i in "${!settings[@]}"; do
   export "${settings[i]}=${values[i]}"
 done
-export GOENV=off
+# No go.work of a directory above, either.
+export GOENV=off GOWORK=off
 # The plugin and the companions are built with the Go of the newest release, whatever this host has. Every
 # platform is the least of its kind.
 export GOAMD64=v1 GOARM64=v8.0

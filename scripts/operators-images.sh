@@ -6,5 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 programs=(partition-agent partition-controller)
 tag=dev-$(cd _output/bin && cat "${programs[@]}" | sha256sum | head --bytes=12)
+# Programs of what is not committed are not those of the commit.
+commit=$(git rev-parse HEAD)
+changes=$(git status --porcelain)
 _output/bin/images build --only="$(IFS=,; echo "${programs[*]}")" --version="$tag" \
-  --bin="linux/$(go env GOHOSTARCH)=_output/bin" --commit="$(git rev-parse HEAD)" --date="$(git log -1 --format=%cI)" _output/operators/images
+  --bin="linux/$(go env GOHOSTARCH)=_output/bin" --commit="$commit${changes:+-dirty}" --date="$(git log -1 --format=%cI)" _output/operators/images

@@ -18,7 +18,8 @@ fail() {
 old=$(basename --multiple build/releases/* | grep "^${minor/./\\.}\.[0-9]*\$" || true)
 [[ -n $old ]] || fail "MINOR=$minor: build/releases has no release of it; carry rebase takes one that is not known yet"
 [[ $old != *$'\n'* ]] || fail "MINOR=$minor: build/releases has several releases of it (${old//$'\n'/, }); remove those that are not needed"
-[[ -z $(git status --porcelain --untracked-files=all) ]] || fail "this checkout has changes that are not committed, and this makes a commit; see git status"
+changes=$(git status --porcelain --untracked-files=all)
+[[ -z $changes ]] || fail "this checkout has changes that are not committed, and this makes a commit; see git status"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -58,7 +59,7 @@ replace() {
     sed -i -E "s/^\| ${old//./\\.} \| [0-9]+ \| [0-9]+ \| Go [^ ]+ \|/| $new | $size | Go $go |/" README.md &&
     grep -qF "| $new | $size | Go $go |" README.md &&
     mapfile -t pages < <(git ls-files '*.md') &&
-    sed -i -E -e "s/(RELEASE=|export-tree |_output\/)${old//./\\.}\>/\1$new/g" -e "/RELEASES=\"/s/${old//./\\.}\>/$new/g" "${pages[@]}"
+    sed -i -E -e "s/(RELEASE=|export-tree |_output\/)${old//./\\.}\>/\1$new/g" -e "/^[$] /s/${old//./\\.}\>/$new/g" -e "/RELEASES=\"/s/${old//./\\.}\>/$new/g" "${pages[@]}"
 }
 
 commit() {

@@ -53,7 +53,13 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	syscall.Umask(0o022) // others start what is unpacked, and read what is written
+	// Without SIGPIPE, a pager or tee that has ended would end this in the middle.
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
+	if !signal.Ignored(syscall.SIGHUP) { // as below nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -223,11 +229,11 @@ func choose(images []release.Image, packages []release.Package, only []string) (
 	return images, packages, nil
 }
 
-// defaultCache is a directory of the user; without one, packages are kept in the current directory.
+// defaultCache is a directory of the user; without one, packages are kept in a directory of temporary files.
 func defaultCache() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		dir = "."
+		dir = os.TempDir()
 	}
 	return filepath.Join(dir, "workload-partitioning", "debian")
 }

@@ -85,8 +85,10 @@ func (o Options) imagesOf(release string) string {
 // Check returns an error if there can be no bundle of this version: the version must be newer than
 // the last one, nothing uncommitted, and each release known. It does not look at what make builds.
 func Check(ctx context.Context, o Options) error {
-	_, err := o.examine(ctx)
-	return err
+	if _, err := o.examine(ctx); err != nil {
+		return err
+	}
+	return disk.Replaceable(o.Dir(), changelogFile)
 }
 
 // Write writes the bundle. If it fails, nothing is left behind, and what was there before stays.

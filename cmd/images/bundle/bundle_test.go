@@ -318,6 +318,14 @@ func TestAVersionThatCannotFollowIsRefused(t *testing.T) {
 		}},
 		{"a change that is not committed", "has changes that are not committed, so nobody could say what version v0.2.0 is", func(p *project) { p.write("README.md", "changed") }},
 		{"a new file", "has changes that are not committed", func(p *project) { p.write("new", "") }},
+		{"an ignored directory of another checkout", "is no checkout of its own: it is _output/inner/ in another one", func(p *project) {
+			inner := filepath.Join(p.Checkout, "_output", "inner")
+			if err := os.CopyFS(filepath.Join(inner, "build"), os.DirFS(filepath.Join(p.Checkout, "build"))); err != nil {
+				p.t.Fatal(err)
+			}
+			p.Checkout = inner
+		}},
+		{"a directory of somebody's own in its place", "has files that this command did not write", func(p *project) { p.write("_output/release/v0.2.0/notes", "") }},
 		{"a release that is not known", `release "v1.38.0" is not known; build/releases has v1.37.0, v1.36.4`, func(p *project) { p.Releases = []string{"v1.37.0", "v1.38.0"} }},
 		{"no checkout", "no such file or directory", func(p *project) { p.Checkout = filepath.Join(p.Checkout, "none") }},
 		{"a shallow clone", "lacks commits, so nobody could say what has changed: git fetch --unshallow --tags", func(p *project) {

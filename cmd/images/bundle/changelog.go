@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -75,9 +76,13 @@ func (s source) changelog(version string, binaries map[string]string, areas []st
 	byArea := map[string][]string{}
 	for _, c := range commits {
 		in, subject := other, c.subject
-		for _, area := range areas {
-			if rest, ok := strings.CutPrefix(c.subject, area+": "); ok {
-				in, subject = area, rest
+		if before, rest, found := strings.Cut(c.subject, ": "); found {
+			of := strings.Split(before, ", ")
+			switch known := slices.Contains(areas, of[0]); {
+			case known && len(of) == 1:
+				in, subject = of[0], rest
+			case known: // the other areas are told
+				in = of[0]
 			}
 		}
 		byArea[in] = append(byArea[in], fmt.Sprintf("- %s (%s)\n", subject, c.name))

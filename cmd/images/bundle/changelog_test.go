@@ -44,7 +44,7 @@ func TestSubjectsAreGroupedByAreaAndStayAsTheyAre(t *testing.T) {
 		{"nothing", "v0.1.0", "Nothing has changed since v0.1.0.\n", nil},
 		{"a first version", "", "Changes since the first commit:\n\n## make\n\n- go (3)\n", []commit{{"3", "make: go"}}},
 		{"areas in the order of the table, each with its commits in their order", "v0.1.0",
-			"Changes since v0.1.0:\n\n## kubelet\n\n- keep `X`: always (2)\n- stop (4)\n\n## make\n\n- go (3)\n\n## other\n\n- Go on (1)\n- kubelets: go (5)\n- make, docs: go (6)\n",
+			"Changes since v0.1.0:\n\n## kubelet\n\n- keep `X`: always (2)\n- stop (4)\n\n## make\n\n- go (3)\n- make, docs: go (6)\n\n## other\n\n- Go on (1)\n- kubelets: go (5)\n",
 			[]commit{{"1", "Go on"}, {"2", "kubelet: keep `X`: always"}, {"3", "make: go"}, {"4", "kubelet: stop"}, {"5", "kubelets: go"}, {"6", "make, docs: go"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -51,6 +51,14 @@ func (o Options) examine(ctx context.Context) (s source, err error) {
 	if s.releases, err = o.chooseReleases(); err != nil {
 		return s, err
 	}
+	// What an outer repository ignores would be clean, and have its commit.
+	top, err := o.output(ctx, "rev-parse", "--show-prefix")
+	if err != nil {
+		return s, err
+	}
+	if top != "" {
+		return s, fmt.Errorf("%s is no checkout of its own: it is %s in another one", o.Checkout, top)
+	}
 	changes, err := o.output(ctx, "status", "--porcelain", "--untracked-files=normal")
 	if err != nil {
 		return s, err

@@ -62,7 +62,7 @@ func pin(t *testing.T, store *Store, name string, files *rootfs.Tree) Package {
 func TestABaseIsWhatThePackagesInstallAndScriptsWould(t *testing.T) {
 	store := &Store{Dir: t.TempDir()}
 	files := rootfs.New()
-	files.File("bin/tool-nft", 0o4755, []byte("tool"))
+	files.File("bin/tool-nft", fs.ModeSetuid|0o755, []byte("tool"))
 	files.File("usr/share/man/man1/tool.1", 0o644, []byte("manual"))
 	files.File("usr/share/doc/tool/README", 0o644, []byte("readme"))
 	files.File("usr/share/doc/tool/copyright", 0o644, []byte("free"))

@@ -208,6 +208,8 @@ func newApt(ctx context.Context, from []repository, architecture string) (*apt, 
 		"Dir::Etc::SourceList=" + dir + "/sources.list", "Dir::Etc::SourceParts=/dev/null",
 		"Dir::Etc::Preferences=/dev/null", "Dir::Etc::PreferencesParts=/dev/null",
 		"APT::Install-Recommends=false", "Acquire::Languages=none",
+		// Without it, an archive that does not answer is only a warning, and older versions would be pinned.
+		"APT::Update::Error-Mode=any",
 	} {
 		a.args = append(a.args, "-o", option)
 	}
@@ -234,7 +236,11 @@ func (a *apt) resolve(ctx context.Context, base *Base) ([]Package, error) {
 		}
 		wanted = append(wanted, fields[1]+"="+strings.TrimPrefix(fields[2], "("))
 	}
-	slices.Sort(wanted)
+	slices.SortFunc(wanted, func(a, b string) int {
+		a, _, _ = strings.Cut(a, "=")
+		b, _, _ = strings.Cut(b, "=")
+		return strings.Compare(a, b)
+	})
 	if out, err = run(ctx, "apt-cache", slices.Concat(a.args, []string{"show"}, wanted)...); err != nil {
 		return nil, err
 	}

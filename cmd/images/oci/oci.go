@@ -234,6 +234,26 @@ func Base(ctx context.Context, reference, platform string) (v1.Image, error) {
 	return image, nil
 }
 
+// Resolve returns the reference of an image in a registry by its digest, so that whoever asks for it again gets no other
+// one. A directory stays as it is.
+func Resolve(ctx context.Context, reference string) (string, error) {
+	if info, err := os.Stat(reference); err == nil && info.IsDir() {
+		return reference, nil
+	}
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return "", fmt.Errorf("base %q is neither a directory nor a reference: %w", reference, err)
+	}
+	if _, is := ref.(name.Digest); is {
+		return reference, nil
+	}
+	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	if err != nil {
+		return "", fmt.Errorf("base %s cannot be had: %w", reference, oneLine(err))
+	}
+	return ref.Context().Digest(found.Digest.String()).String(), nil
+}
+
 // ofPlatform returns the images of a platform in an index, and in the indexes in it.
 func ofPlatform(index v1.ImageIndex, platform v1.Platform) ([]v1.Image, error) {
 	manifest, err := index.IndexManifest()

@@ -15,8 +15,8 @@ limitations under the License.
 */
 
 // Package release knows which images and packages a release consists of, writes them into a
-// directory, and checks such a directory. Other modules use it for images of their own: an Image
-// says what is in one, Command is the usual one, and Write builds them.
+// directory, and checks such a directory. An Image says what is in one, Command is the usual one, and
+// Write builds them.
 package release
 
 import (

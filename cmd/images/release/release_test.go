@@ -23,6 +23,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -465,6 +466,17 @@ func TestAProgramThatNamesNoCommitHasTheOneThatIsGiven(t *testing.T) {
 	}
 }
 
+func TestAPublicKeyOfAnotherKindIsRefused(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, public := keys(t, key, &key.PublicKey)
+	if _, err := ReadPublicKey(public); err == nil || !strings.Contains(err.Error(), public+": a key of type *rsa.PublicKey; only ECDSA and Ed25519 will do") {
+		t.Errorf("got error %v", err)
+	}
+}
+
 func TestVerifyNamesWhatIsWrong(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
@@ -600,6 +612,29 @@ func TestWhatFailsLeavesThePreviousRelease(t *testing.T) {
 		}},
 		{"an unknown platform", `platform "linux/s390x": neither linux/amd64 nor linux/arm64`, t.Context(), func(o *Options) { o.Binaries = map[string][]string{"linux/s390x": nil} }},
 		{"binaries of another release", "the binaries have version v1.37.0+wp.1234567, and the release is v1.36.3", t.Context(), func(o *Options) { o.Release = "v1.36.3" }},
+		{"binaries of a release of the same beginning", "the binaries have version v1.37.0+wp.1234567, and the release is v1.37", t.Context(), func(o *Options) { o.Release = "v1.37" }},
+		{"a binary that somebody builds meanwhile", "something else has built it meanwhile", t.Context(), func(o *Options) {
+			dir := t.TempDir()
+			for _, from := range o.Binaries[platform] {
+				if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o.Binaries = map[string][]string{platform: {dir}}
+			o.Say = func(string, ...any) {
+				file := filepath.Join(dir, "kube-scheduler")
+				data, err := os.ReadFile(file)
+				if err == nil {
+					err = os.Remove(file)
+				}
+				if err == nil {
+					err = os.WriteFile(file, append(data, 0), 0o755)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}},
 		{"a base of an image that is not there", `base of image "etcd": there is no such image`, t.Context(), func(o *Options) { o.Bases = map[string]string{"etcd": "scratch"} }},
 		{"a base that is no reference", `base "a b" is neither a directory nor a reference`, t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": "a b"} }},
 		{"a base that is no layout", "is not an OCI layout", t.Context(), func(o *Options) { o.Bases = map[string]string{"kube-scheduler": t.TempDir()} }},

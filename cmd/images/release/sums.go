@@ -40,7 +40,12 @@ import (
 // hashFiles returns the SHA-256 of each file of a directory but the checksums, by path.
 func hashFiles(dir string) (map[string]string, error) {
 	found := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	// WalkDir would not follow a link.
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -111,7 +116,11 @@ func ReadPublicKey(file string) (crypto.PublicKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return key, nil
+	switch key.(type) {
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+		return key, nil
+	}
+	return nil, fmt.Errorf("%s: a key of type %T; only ECDSA and Ed25519 will do", file, key)
 }
 
 func readPEM(file, kind string) ([]byte, error) {

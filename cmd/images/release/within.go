@@ -71,6 +71,7 @@ func within(ctx context.Context, image v1.Image, command ...string) (string, err
 	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Second // a child of it may keep the output open
 	// Kernels that allow no user namespaces say so with ENOSPC, EPERM or EINVAL; see clone(2).
 	if err := cmd.Start(); errors.Is(err, syscall.EPERM) || cmd.SysProcAttr.Cloneflags != 0 && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL)) {
 		return "", fmt.Errorf("%w: %w", errNoRoot, err)

@@ -42,6 +42,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"workload.openshift.io/kubernetes/cmd/images/debian"
+	"workload.openshift.io/kubernetes/cmd/images/internal/digest"
 	"workload.openshift.io/kubernetes/cmd/images/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/images/oci"
 	"workload.openshift.io/kubernetes/cmd/images/program"
@@ -114,7 +115,9 @@ type writer struct {
 	dir, work string
 	found     map[string]*program.Program
 	bases     map[string]*base
-	list      *tabwriter.Writer
+	// resolved are the references of bases that were given, by what was given: all platforms get the same one.
+	resolved map[string]string
+	list     *tabwriter.Writer
 }
 
 // base is what an image begins with.
@@ -190,7 +193,7 @@ func (options *Options) check() error {
 // Write writes the images and the packages of a release. If it fails, nothing is left behind, and
 // what was there before stays.
 func Write(ctx context.Context, options Options) error {
-	if !strings.HasPrefix(options.Version, options.Release) {
+	if options.Release != "" && options.Version != options.Release && !strings.HasPrefix(options.Version, options.Release+"+") {
 		return fmt.Errorf("the binaries have version %s, and the release is %s", options.Version, options.Release)
 	}
 	if err := options.check(); err != nil {
@@ -199,7 +202,7 @@ func Write(ctx context.Context, options Options) error {
 	return disk.Replace(options.Dir, mark, func(dir string) error {
 		w := &writer{
 			Options: options, dir: dir, work: filepath.Join(dir, "work"),
-			found: map[string]*program.Program{}, bases: map[string]*base{},
+			found: map[string]*program.Program{}, bases: map[string]*base{}, resolved: map[string]string{},
 		}
 		if err := w.all(ctx); err != nil || options.Verify == nil {
 			return err
@@ -232,10 +235,29 @@ func (w *writer) all(ctx context.Context) error {
 			}
 		}
 	}
+	if err := w.unchanged(); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(w.work); err != nil {
 		return err
 	}
 	return WriteSums(w.dir, w.Key)
+}
+
+// unchanged returns an error if somebody has built a program meanwhile: each is read for several files, whose
+// contents, SBOMs and provenance must agree.
+func (w *writer) unchanged() error {
+	for _, key := range slices.Sorted(maps.Keys(w.found)) {
+		p := w.found[key]
+		sum, err := digest.File(p.File)
+		if err != nil {
+			return err
+		}
+		if sum != p.SHA256 {
+			return fmt.Errorf("%s has sha256 %s, and had %s when this began: something else has built it meanwhile; try again", p.File, sum, p.SHA256)
+		}
+	}
+	return nil
 }
 
 func (w *writer) platforms() []string { return slices.Sorted(maps.Keys(w.Binaries)) }
@@ -445,7 +467,14 @@ func (w *writer) base(ctx context.Context, image Image, platform string) (*base,
 	var err error
 	switch {
 	case reference != "":
-		if b.image, err = oci.Base(ctx, reference, platform); err != nil {
+		resolved, known := w.resolved[reference]
+		if !known {
+			if resolved, err = oci.Resolve(ctx, reference); err != nil {
+				return nil, err
+			}
+			w.resolved[reference] = resolved
+		}
+		if b.image, err = oci.Base(ctx, resolved, platform); err != nil {
 			return nil, err
 		}
 		digest, err := b.image.Digest()
