@@ -235,7 +235,7 @@ preview: $(CARRY) ## See what breaks in upstream's next release: verify the seri
 
 .PHONY: rebase-test
 rebase-test: ## Prove carry rebase with real releases of upstream
-	cd cmd/carry && go test -count=1 -timeout=30m -run='^TestRebaseOnUpstream' ./internal/rebase -args -upstream
+	cd cmd/carry && $(ALIKE) go test -count=1 -timeout=30m -run='^TestRebaseOnUpstream' ./internal/rebase -args -upstream
 
 .PHONY: export-tree-test
 export-tree-test: ## Export the newest release as a repository, and run upstream's checks in it
@@ -430,6 +430,7 @@ packages: ## Install the Debian packages and the Go that are missing
 .PHONY: clean
 clean: down ## Remove all that was built, but not the trees: they may have work of yours
 	rm -rf $(OUT)/bin $(OUT)/bin-* $(OUT)/operators $(OUT)/previous $(OUT)/release $(OUT)/kubeadm $(TOOLS) $(OUT)/*.test $(OUT)/*/bin $(OUT)/*/race-bin $(OUT)/*/bin-* $(OUT)/*/images $(OUT)/*/images.new-* $(OUT)/*/control-plane-images $(OUT)/*/conformance $(OUT)/*/node-compare $(OUT)/*/kubeadm $(OUT)/*/upstream $(OUT)/*/upstream-bin
+	git worktree prune
 
 .PHONY: help
 help: ## Show this

@@ -14,7 +14,8 @@ fi
 # A fork that has our packages in its tree runs upstream's hack/verify-boilerplate.sh on them. Up
 # to v1.34 that wants a year in the header, and from v1.35 on none after 2025.
 header=$(<build/boilerplate.go.txt)
-git ls-files 'pkg/*.go' 'openshift-kube-apiserver/*.go' 'staging/*.go' | while read -r file; do
+git ls-files --cached --others --exclude-standard --deduplicate 'pkg/*.go' 'openshift-kube-apiserver/*.go' 'staging/*.go' | while read -r file; do
+  [[ -e $file ]] || continue # it was deleted, and that is not committed
   content=$(grep -v '^//go:build' "$file")
   while [[ $content == $'\n'* ]]; do
     content=${content#$'\n'}

@@ -149,6 +149,7 @@ part() {
     printf '%-44s not asked for\n' "$name" >>"$work/summary"
     return
   fi
+  [[ -z ${PART:-} ]] || touch "$work/asked"
   if [[ $target == test-all && -e $stamp && -z ${FORCE:-} ]]; then
     printf '%-44s passed before: %s\n' "$name" "$(<"$stamp")" >>"$work/summary"
     return
@@ -375,6 +376,15 @@ if [[ -n $beside ]]; then
   exit
 fi
 
+if [[ -n ${PART:-} ]]; then
+  matches=0
+  [[ '' =~ $PART ]] || matches=$?
+  if ((matches > 1)); then
+    echo "make $target: PART=$PART is no regular expression" >&2
+    exit 1
+  fi
+fi
+
 # MISSING=1 runs nothing, and prints the parts of test-all that have not passed for this content. CONTENTS=1 prints
 # all parts, each with its release and the hash of its content.
 if [[ -n ${MISSING:-}${CONTENTS:-} ]]; then
@@ -405,4 +415,8 @@ checks=$!
 run_nodes
 printf '=== make %s of %s, in %d minutes\n' "$target" "$release" $((SECONDS / 60))
 cat "$work/summary"
+if [[ -n ${PART:-} && ! -e $work/asked ]]; then
+  echo "make $target: PART=$PART is in the name of none of these parts" >&2
+  exit 1
+fi
 [[ ! -e $work/failed ]]

@@ -8,6 +8,6 @@ elif [[ "$(id -u)" != 0 ]]; then
   echo "a node needs root"
 elif [[ ! -d /sys/fs/cgroup ]] || ! grep -q cgroup /proc/filesystems; then
   echo "there are no cgroups"
-elif [[ "$(nproc)" -lt 2 ]]; then
+elif [[ "$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" -lt 2 ]]; then # nproc obeys them, and Go does not
   echo "a partitioned node needs two CPUs"
 fi

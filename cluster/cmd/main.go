@@ -14,7 +14,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,7 +31,7 @@ import (
 var sample embed.FS
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), host.EndSignals()...)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
@@ -54,7 +53,7 @@ func command() *cobra.Command {
 		Short: "Start the cluster with a sample workload and report what runs where",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return alone(func() error { return up(cmd.Context(), config) })
+			return alone(host.Dir, func() error { return up(cmd.Context(), config) })
 		},
 	}
 	up.Flags().StringVar(&config.Bin, "bin", "", "directory of the Kubernetes binaries")
@@ -72,7 +71,7 @@ func command() *cobra.Command {
 		Short: "Stop the cluster and remove every trace of it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return alone(func() error { return host.New(host.Config{Progress: progress(time.Now())}).Down(cmd.Context()) })
+			return alone(host.Dir, func() error { return host.New(host.Config{Progress: progress(time.Now())}).Down(cmd.Context()) })
 		},
 	})
 	root.AddCommand(restartCommand(), logsCommand(), environmentCommand(), vmCommand())
@@ -85,16 +84,18 @@ func restartCommand() *cobra.Command {
 		Short: "Restart a component with its old arguments, and with the program that is at its path now",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster := host.New(host.Config{})
-			if err := cluster.Attach(); err != nil {
-				return err
-			}
-			start := time.Now()
-			if err := cluster.Restart(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			progress(start)("%s is ready again", args[0])
-			return nil
+			return alone(host.Dir, func() error {
+				cluster := host.New(host.Config{})
+				if err := cluster.Attach(); err != nil {
+					return err
+				}
+				start := time.Now()
+				if err := cluster.Restart(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+				progress(start)("%s is ready again", args[0])
+				return nil
+			})
 		},
 	}
 }
@@ -154,23 +155,17 @@ func progress(start time.Time) func(string, ...any) {
 	}
 }
 
-// alone runs what starts or ends the cluster of this host, unless tests have one, or another such command runs. The
-// lock is on a directory, so that no file of it is left.
-func alone(run func() error) error {
-	if pid := host.Owner(host.Dir); pid != 0 {
-		return fmt.Errorf("process %d runs tests with a node of this host; wait for its end, or end it with: kill -INT %[1]d", pid)
+// alone runs what starts or ends the cluster, or the VMs, of a directory, unless tests have it, or another such command
+// runs.
+func alone(dir string, run func() error) error {
+	if pid := host.Owner(dir); pid != 0 {
+		return fmt.Errorf("process %d runs tests with %s; wait for its end, or end it with: kill -INT %[1]d", pid, dir)
 	}
-	dir, err := os.Open(filepath.Dir(host.Dir))
+	unlock, err := host.Lock(dir)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		return errors.New("another command starts or ends the cluster of this host")
-	} else if err != nil {
-		return fmt.Errorf("lock on %s: %w", dir.Name(), err)
-	}
-	return run()
+	return errors.Join(run(), unlock())
 }
 
 func up(ctx context.Context, config host.Config) error {

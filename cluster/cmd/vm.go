@@ -26,7 +26,9 @@ func vmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return vmUp(cmd.Context(), files, vm.Config{Topology: t, Append: arguments}, pinning)
+			return alone(vm.Dir, func() error {
+				return vmUp(cmd.Context(), files, vm.Config{Topology: t, Append: arguments}, pinning)
+			})
 		},
 	}
 	up.Flags().StringVar(&files.Bin, "bin", "", "directory of the Kubernetes binaries")
@@ -44,7 +46,7 @@ func vmCommand() *cobra.Command {
 		Use:   "down",
 		Short: "End all VMs and remove every trace of them",
 		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return vm.Down() },
+		RunE:  func(*cobra.Command, []string) error { return alone(vm.Dir, vm.Down) },
 	}, &cobra.Command{
 		Use:   "base",
 		Short: "Make the system that VMs start from, unless it is there",

@@ -99,6 +99,40 @@ func TestProcessThatIgnoresStopIsKilled(t *testing.T) {
 	}
 }
 
+func TestOneProcessHasALock(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("the second lock returns %v", err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if unlock, err = Lock(dir); err != nil {
+		t.Fatal(err)
+	}
+	_ = unlock()
+}
+
+func TestWhatWasAbandonedIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	if !Abandoned(dir) {
+		t.Error("an empty directory is nobody's, and not abandoned")
+	}
+	if Abandoned(filepath.Join(dir, "none")) {
+		t.Error("a directory that is not there is abandoned")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if Abandoned(dir) {
+		t.Error("a directory with files and without an owner is abandoned: a user may have made it")
+	}
+}
+
 func TestAnotherProcessOfTheSameNumberIsNotOurs(t *testing.T) {
 	dir := t.TempDir()
 	p := newProcess(dir, "owner")

@@ -57,20 +57,20 @@ func (c *Cluster) down(ctx context.Context) error {
 		errs = append(errs, New(c.Config.Beside(number)).down(ctx))
 	}
 
-	data, err := os.ReadFile(c.data("host.json"))
+	data, err := os.ReadFile(c.data(recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		// Up writes this record before it changes anything else on the host.
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
-		return errors.Join(os.RemoveAll(c.Config.Paths.Run), os.RemoveAll(c.Config.Paths.Data))
+		return errors.Join(os.RemoveAll(c.Config.Paths.Run), c.removeData())
 	}
 	if err != nil {
 		return err
 	}
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {
-		return fmt.Errorf("%s: %w", c.data("host.json"), err)
+		return fmt.Errorf("%s: %w", c.data(recordFile), err)
 	}
 	boot, err := bootID()
 	if err != nil {
@@ -108,7 +108,24 @@ func (c *Cluster) down(ctx context.Context) error {
 		}
 	}
 	// The directory with the record goes last.
-	return errors.Join(os.RemoveAll(c.Config.Paths.Run), os.RemoveAll(c.Config.Paths.Data))
+	return errors.Join(os.RemoveAll(c.Config.Paths.Run), c.removeData())
+}
+
+// removeData removes the cluster's directory. Whoever ends in the middle leaves what says what it is.
+func (c *Cluster) removeData() error {
+	entries, err := os.ReadDir(c.Config.Paths.Data)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	last := []string{c.data(recordFile), owner(c.Config.Paths.Data).file()}
+	for _, entry := range entries {
+		if path := c.data(entry.Name()); !slices.Contains(last, path) {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	return os.RemoveAll(c.Config.Paths.Data)
 }
 
 var downs sync.Mutex
@@ -158,15 +175,11 @@ func (c *Cluster) nodeCgroups() ([]string, error) {
 
 // topCgroups returns the cgroups with a name directly below the root, one for each controller.
 func topCgroups(name string) ([]string, error) {
-	var found []string
-	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
-		matches, err := filepath.Glob(filepath.Join(root, name))
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, matches...)
+	root := "/sys/fs/cgroup"
+	if CgroupV1() {
+		root += "/*" // on v2 that may be a container which has a node of its own
 	}
-	return found, nil
+	return filepath.Glob(filepath.Join(root, name))
 }
 
 // killPods kills the processes in the node's cgroups until none is left.

@@ -1,6 +1,29 @@
 package host
 
-import "os"
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Lock lets nobody else make or remove what is in a directory, until this process ends or calls unlock. It is a socket
+// without a file, so that nothing of it is left. If somebody has it, the error is [ErrLocked].
+func Lock(dir string) (unlock func() error, err error) {
+	listener, err := net.Listen("unix", "@"+dir)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s: %w", dir, ErrLocked)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock on %s: %w", dir, err)
+	}
+	return listener.Close, nil
+}
+
+// ErrLocked is the error of [Lock] if somebody else has the lock.
+var ErrLocked = errors.New("tests use it, or another command makes or removes it")
 
 // Own records that what is in a directory must end with this process.
 func Own(dir string) error {
@@ -13,11 +36,13 @@ func Own(dir string) error {
 }
 
 // Abandoned reports whether the process that owned a directory ([Own]) has ended without
-// removing it: it was killed.
+// removing it: it was killed. An empty directory is what it leaves before it can own it.
 func Abandoned(dir string) bool {
-	p := owner(dir)
-	_, err := os.Stat(p.file())
-	return err == nil && p.PID() == 0
+	if p := owner(dir); exists(p.file()) {
+		return p.PID() == 0
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) == 0
 }
 
 // Owner returns the process that owns a directory, and runs; zero if there is none, or it is this one.
@@ -26,6 +51,20 @@ func Owner(dir string) int {
 		return pid
 	}
 	return 0
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// EndSignals are those that end what makes and removes clusters: also the loss of a terminal, but not below nohup.
+func EndSignals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 func owner(dir string) *process { return newProcess(dir, "owner") }

@@ -132,7 +132,7 @@ func foreignHostPorts(ctx context.Context) error {
 }
 
 func (c *Cluster) foreignNode() error {
-	if _, err := os.Stat(partition.PinningFilePath); err == nil {
+	if _, err := os.Lstat(partition.PinningFilePath); err == nil { // it may be a link to nothing
 		return fmt.Errorf("%s exists, and this command did not write it: the host is a node already", partition.PinningFilePath)
 	}
 	// The names of the two cgroup drivers, cgroupfs and systemd.

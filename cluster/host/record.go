@@ -47,6 +47,9 @@ const ipForward = "net/ipv4/ip_forward"
 // forwarding are those of the interfaces.
 const forwarding = "/proc/sys/net/ipv4/conf/*/forwarding"
 
+// recordFile has the record, in the cluster's directory.
+const recordFile = "host.json"
+
 // record is what Up found on the host, so that Down can restore it.
 type record struct {
 	// Boot identifies the boot of the host. After another boot our processes, mounts and
@@ -104,7 +107,7 @@ func (c *Cluster) writeRecord(r record) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(c.data("host.json"), data, 0o644)
+	return atomicfile.Write(c.data(recordFile), data, 0o644)
 }
 
 // restored returns the names of the sysctls that Down restores, in their order.
@@ -139,8 +142,11 @@ func (c *Cluster) restoreHost(r record) error {
 		}
 		forwarded = forwarded || name == ipForward
 	}
-	if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	// Whoever has written another one has not come from this cluster, unless tests did.
+	if exists(c.data(pinningCopy)) || exists(owner(c.Config.Paths.Data).file()) {
+		if err := os.Remove(partition.PinningFilePath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return c.removeFiles(r)
 }
@@ -243,7 +249,8 @@ func removeDeadSockets(directory string) error {
 }
 
 func removeEmpty(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+	// It is busy if somebody has mounted something there meanwhile, as ip netns does.
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
 		return err
 	}
 	return nil

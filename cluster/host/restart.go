@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -81,7 +82,14 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 		c.Config.Tools = filepath.Dir(running[0].Args()[0]) // ctr is beside it
 		return c.awaitContainerd(ctx)
 	}
-	return c.await(ctx, component, time.Minute, func(context.Context) error { return nil })
+	// What cannot run ends at once.
+	began := time.Now()
+	return c.await(ctx, component, time.Minute, func(context.Context) error {
+		if time.Since(began) < 2*time.Second {
+			return errors.New("it has just started")
+		}
+		return nil
+	})
 }
 
 // asRunning returns a component with the arguments and the environment of its process.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
@@ -29,6 +28,12 @@ func Run(dir string, down func() error, tests func() int) (status int) {
 			status = 1
 		}
 	}
+	unlock, err := host.Lock(dir)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer func() { _ = unlock() }()
 	if _, err := os.Stat(dir); err == nil {
 		if !host.Abandoned(dir) {
 			fmt.Printf("%s is in use: other tests run, or there is a cluster that make down or make vm-down removes\n", dir)
@@ -47,7 +52,7 @@ func Run(dir string, down func() error, tests func() int) (status int) {
 		os.Exit(1)
 	}
 	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(interrupted, host.EndSignals()...)
 	go func() { abandon(fmt.Sprintf("interrupted by %s", <-interrupted)) }()
 	if limit, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); ok && limit > 0 {
 		time.AfterFunc(limit-2*time.Minute, func() { abandon("the tests take too long") })
