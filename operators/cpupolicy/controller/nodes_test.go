@@ -34,6 +34,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
@@ -55,6 +57,7 @@ func TestRequests(t *testing.T) {
 		"what the agent refuses keeps a node from its drain":  whatTheAgentRefusesKeepsANodeFromItsDrain,
 		"a mark of what has ended goes with its cordon":       aMarkOfWhatHasEndedGoesWithItsCordon,
 		"a paused node waits":                                 aPausedNodeWaits,
+		"a paused group waits":                                aPausedGroupWaits,
 		"a controller that is killed is no loss":              aControllerThatIsKilledIsNoLoss,
 		"a group is switched a few nodes at a time":           aGroupIsSwitchedAFewNodesAtATime,
 		"a node that fails is not tried again by its group":   aNodeThatFailsIsNotTriedAgainByItsGroup,
@@ -336,6 +339,37 @@ func aPausedNodeWaits(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	c.awaitStatus("n1", cpupolicy.Complete)
+}
+
+// What a group has asked for before it was paused waits, too.
+func aPausedGroupWaits(t *testing.T, c *cluster) {
+	h := c.addNode("n1", nil)
+	thaw := h.hold(t)
+	c.addNode("n2", nil)
+	c.awaitObserved("n1", "n2")
+	group := c.group("pauses", v1alpha1.CPUManagerPolicySpec{
+		Nodes: v1alpha1.NodeSelection{Names: []string{"n1", "n2"}}, Policy: v1alpha1.PolicyStatic, MaxUnavailable: ptr.To(intstr.FromInt32(1)),
+	})
+	c.awaitStatus("n1", cpupolicy.Running)
+	pause := func(value string) {
+		t.Helper()
+		patch := []byte(`{"metadata": {"annotations": {"workload.openshift.io/paused": ` + value + `}}}`)
+		if err := c.Client.Patch(t.Context(), group, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause(`""`)
+	c.awaitCondition(group, v1alpha1.ConditionPaused)
+	thaw()
+	c.awaitStatus("n1", cpupolicy.Complete) // it had begun
+	testenv.Always(t, 2*time.Second, func() error {
+		if status := c.status("n2"); status.State != "" {
+			return fmt.Errorf("the status of n2 is %s", status)
+		}
+		return nil
+	})
+	pause("null")
+	c.awaitStatus("n2", cpupolicy.Complete)
 }
 
 // A controller that is killed at any moment leaves nothing that the next one does not finish, and

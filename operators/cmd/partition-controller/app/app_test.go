@@ -27,9 +27,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/nodegroup"
 )
 
 // named is a companion that is never started.
@@ -150,15 +154,25 @@ func TestOnlyWhatACompanionWroteIsRemovedFromANode(t *testing.T) {
 	}
 }
 
+func TestAKindIsCachedOnce(t *testing.T) {
+	cached := map[client.Object]cache.ByObject{}
+	if err := addCache(cached, map[client.Object]cache.ByObject{&corev1.Node{}: {}, &corev1.Pod{}: {}}, clientgoscheme.Scheme); err != nil || len(cached) != 2 {
+		t.Errorf("%d kinds are cached: %v", len(cached), err)
+	}
+	if err := addCache(cached, map[client.Object]cache.ByObject{&corev1.Node{}: {}}, clientgoscheme.Scheme); err == nil || !strings.Contains(err.Error(), "the kind Node") {
+		t.Errorf("a kind twice: the error is %v", err)
+	}
+}
+
 func TestOnlyACompanionsOwnClaimIsRemoved(t *testing.T) {
 	for claim, want := range map[string]bool{
 		`{"owner":"first","operation":"1","since":"2026-11-23T10:00:00Z"}`:  true,
 		`{"owner":"second","operation":"1","since":"2026-11-23T10:00:00Z"}`: false,
 		`first`: false,
 	} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{claimAnnotation: claim}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{nodegroup.ClaimAnnotation: claim}}}
 		removed, err := removeTraces(node, "first", companion.Marks{})
-		if _, left := node.Annotations[claimAnnotation]; err != nil || left == want {
+		if _, left := node.Annotations[nodegroup.ClaimAnnotation]; err != nil || left == want {
 			t.Errorf("of the claim %s is removed %q: %v", claim, removed, err)
 		}
 	}

@@ -18,7 +18,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -35,6 +34,7 @@ import (
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/internal/ownership"
+	"workload.openshift.io/operators/nodegroup"
 )
 
 func newCleanCommand(companions []companion.Companion, controllers *[]string) *cobra.Command {
@@ -120,9 +120,6 @@ func clean(ctx context.Context, c client.Client, from companion.Companion, dryRu
 	}
 }
 
-// claimAnnotation says who acts on a node, whichever companion it is.
-const claimAnnotation = "nodegroup.workload.openshift.io/claim"
-
 // removeTraces removes from a node a companion's marks, its claim, and what it wrote besides. It
 // names what it removed.
 func removeTraces(node *corev1.Node, name string, marks companion.Marks) (removed []string, err error) {
@@ -140,7 +137,7 @@ func removeTraces(node *corev1.Node, name string, marks companion.Marks) (remove
 	} {
 		for _, key := range slices.Sorted(maps.Keys(each.values)) {
 			if slices.Contains(each.marks, key) || owned.Has(fieldpath.MakePathOrDie("metadata", each.kind+"s", key)) ||
-				key == claimAnnotation && claimedBy(each.values[key], name) {
+				key == nodegroup.ClaimAnnotation && claimedBy(each.values[key], name) {
 				delete(each.values, key)
 				removed = append(removed, each.kind+" "+key)
 			}
@@ -162,6 +159,6 @@ func removeTraces(node *corev1.Node, name string, marks companion.Marks) (remove
 
 // claimedBy reports whether a claim is a companion's. One that cannot be read is nobody's.
 func claimedBy(claim, name string) bool {
-	var read struct{ Owner string }
-	return json.Unmarshal([]byte(claim), &read) == nil && read.Owner == name
+	read, err := nodegroup.ParseClaim(claim)
+	return err == nil && read.Owner == name
 }

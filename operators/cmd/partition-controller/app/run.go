@@ -21,7 +21,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -37,6 +36,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -78,7 +78,9 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 				return fmt.Errorf("companion %s: %w", c.Name(), err)
 			}
 		}
-		maps.Copy(cached, need.Cache)
+		if err := addCache(cached, need.Cache, scheme); err != nil {
+			return fmt.Errorf("companion %s: %w", c.Name(), err)
+		}
 	}
 
 	var (
@@ -96,7 +98,9 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 	} else {
 		keeper = certs.New(config)
 		getCertificate = keeper.GetCertificate
-		maps.Copy(cached, keeper.Cache())
+		if err := addCache(cached, keeper.Cache(), scheme); err != nil {
+			return err
+		}
 		// The webhook server does not start without a certificate, and caches not before it.
 		direct, err := client.New(restConfig, client.Options{Scheme: scheme})
 		if err != nil {
@@ -186,6 +190,23 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 }
 
 // stripped drops managed fields from what is cached, before a companion drops more.
+// addCache adds kinds to be cached. A process has one cache of a kind, with one selection and one transform function.
+func addCache(cached, more map[client.Object]cache.ByObject, scheme *runtime.Scheme) error {
+	for object, by := range more {
+		kind, err := apiutil.GVKForObject(object, scheme)
+		if err != nil {
+			return err
+		}
+		for other := range cached {
+			if is, err := apiutil.GVKForObject(other, scheme); err != nil || is == kind {
+				return errors.Join(err, fmt.Errorf("something else in this process caches the kind %s; run them in processes of their own, with one name in controllers", kind.GroupKind()))
+			}
+		}
+		cached[object] = by
+	}
+	return nil
+}
+
 func stripped(objects map[client.Object]cache.ByObject) map[client.Object]cache.ByObject {
 	strip := cache.TransformStripManagedFields()
 	for object, by := range objects {
