@@ -120,8 +120,14 @@ func TestQuotasCountCores(t *testing.T) {
 		}
 		used(want)
 	}
+	const series = `apiserver_workload_partitioning_pods_total{outcome="partitioned",reason="",workload_type="management"}`
+	before := podSeries(t, c)[series]
 	if _, err := creating(t, c, namespace)(build("too-many"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
 		t.Errorf("a pod that exceeds the quota got %v, want 403", err)
+	}
+	// What a later plugin refuses was decided on.
+	if counted := podSeries(t, c)[series] - before; counted != 1 {
+		t.Errorf("a pod that exceeds the quota is counted %v times, want once", counted)
 	}
 }
 

@@ -110,6 +110,27 @@ func TestPodsOfEachWorkloadKindArePartitioned(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a template that names what nobody knows", func(t *testing.T) {
+		both := fixture.Namespace(t, c.Client, "management,other")
+		for name, test := range map[string]struct {
+			annotations map[string]string
+			want        string
+		}{
+			"a type without a pool": {fixture.Asks("other"), "no pool of this type is active here"},
+			"an unknown effect":     {map[string]string{managementTarget: `{"effect": "Sometimes"}`}, "Sometimes"},
+		} {
+			client, recorded := recording(t)
+			unknown := *always.DeepCopy()
+			unknown.Annotations = test.annotations
+			if _, err := client.AppsV1().Deployments(both).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta("unknown"), Spec: appsv1.DeploymentSpec{Replicas: &one, Selector: selector, Template: unknown}},
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				t.Fatal(err)
+			}
+			if warned := recorded.texts; len(warned) != 1 || !strings.HasPrefix(warned[0], "pods of this template: ") || !strings.Contains(warned[0], test.want) {
+				t.Errorf("with %s the client was warned with %q, want %q", name, warned, test.want)
+			}
+		}
+	})
 	// The controller would do this at the next full minute.
 	mustKubectl(t, open, "", "create", "job", "cronjob-now", "--from=cronjob/cronjob")
 	for kind := range kinds {
