@@ -71,6 +71,8 @@ type Status struct {
 	Message      string    `json:"message,omitempty"`
 	Since        time.Time `json:"since,omitzero"`
 	Group        string    `json:"group,omitempty"`
+	// Generation is that of the group's spec.
+	Generation int64 `json:"generation,omitempty"`
 }
 
 // Observed is the value of ObservedAnnotation, as far as it is shown.

@@ -124,6 +124,11 @@ func (c Client) Ask(ctx context.Context, r Request) (*corev1.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.request(ctx, before, r)
+}
+
+// request is Ask for a Node as it was read, where the companion is installed.
+func (c Client) request(ctx context.Context, before *corev1.Node, r Request) (*corev1.Node, error) {
 	value := write(Status{State: Requested, Policy: r.Policy, AllowEvicted: r.AllowEvicted})
 	if before.Annotations[StatusAnnotation] == value {
 		// Such a write changes nothing, so kube-apiserver would ask no webhook.

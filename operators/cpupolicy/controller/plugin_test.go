@@ -47,6 +47,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	pluginconsole "workload.openshift.io/kubernetes/cmd/kubectl-partition/console"
 	plugin "workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/console"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -114,6 +115,109 @@ func (c *cluster) pluginClient() (plugin.Client, *rest.Config, *user) {
 		c.t.Fatal(err)
 	}
 	return plugin.Client{Kube: kube, Namespace: c.Namespace}, config, u
+}
+
+func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
+	c := startCluster(t).in(t)
+	names := []string{"alone", "free", "other", "paused", "web"}
+	for _, name := range names {
+		c.addNode(name, nil)
+	}
+	c.addNode("outside", nil)
+	c.awaitObserved(names...)
+	if err := c.annotate("paused", "workload.openshift.io/paused", ""); err != nil {
+		t.Fatal(err)
+	}
+	replicas := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"}
+	// The restarted kubelet would reject it, unless it is evicted before.
+	c.pod("web", "default", "web", replicas, 4)
+	hooks{c.Installed}.admin(t).create(t, pod("database", "alone", "1"))
+	t.Cleanup(func() {
+		_ = c.Client.Delete(context.Background(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "database"}}, client.GracePeriodSeconds(0))
+	})
+	// It asks for what is in force, so it does nothing.
+	c.group("second", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"other"}}, Policy: v1alpha1.PolicyNone})
+	kubectl, _, admin := c.pluginClient()
+	take := func() []string {
+		texts := admin.warnings
+		admin.warnings = nil
+		return texts
+	}
+	manifest := func(nodes, more string) []byte {
+		return fmt.Appendf(nil, "apiVersion: cpupolicy.workload.openshift.io/v1alpha1\nkind: CPUManagerPolicy\nmetadata: {name: first}\nspec: {policy: static, nodes: {names: [%s]}%s}\n", nodes, more)
+	}
+	plan := func(manifest []byte) *plugin.GroupPlan {
+		t.Helper()
+		group, err := kubectl.Applied(t.Context(), manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := kubectl.Plan(t.Context(), group, take)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
+	all := strings.Join(names, ", ")
+	drained := plan(manifest(all+", gone", ", maxUnavailable: 40%, cordon: true, drain: {}"))
+	if drained.MaxUnavailable != "40%" || !drained.Cordon || !drained.Drain || !slices.Equal(drained.Missing, []string{"gone"}) {
+		t.Errorf("the group is %+v", drained)
+	}
+	undrained := plan(manifest(all, ""))
+	for _, test := range []struct {
+		name, reason string
+		evicted      []string
+		with         *plugin.GroupPlan
+		want         plugin.Outcome
+	}{
+		{"alone", "pod default/database has no controller", nil, drained, plugin.WouldRefuse},
+		{"alone", "", nil, undrained, plugin.WouldSwitch},
+		{"free", "", nil, drained, plugin.WouldSwitch},
+		{"other", "the CPUManagerPolicy second has it, too", nil, drained, plugin.InTwoGroups},
+		{"paused", "it is paused", nil, drained, plugin.Waiting},
+		{"web", "", []string{"default/web"}, drained, plugin.WouldSwitch},
+		{"web", "pod default/web ", nil, undrained, plugin.WouldRefuse},
+	} {
+		at := slices.IndexFunc(test.with.Nodes, func(n plugin.PlannedNode) bool { return n.Name == test.name })
+		if at < 0 {
+			t.Errorf("node %s is not in the plan", test.name)
+			continue
+		}
+		n := test.with.Nodes[at]
+		if n.Outcome != test.want || !slices.Equal(n.Evicted, test.evicted) || (test.reason == "") != (len(n.Reasons) == 0) || !strings.Contains(strings.Join(n.Reasons, "\n"), test.reason) || n.Policy != "none" {
+			t.Errorf("with a drain %t: got %+v, want it %s: %q, with %q evicted", test.with.Drain, n, test.want, test.reason, test.evicted)
+		}
+	}
+	if len(drained.Nodes) != len(names) {
+		t.Errorf("the plan has the nodes %+v", drained.Nodes)
+	}
+	for _, name := range names {
+		if status := c.node(name).Annotations[cpupolicy.StatusAnnotation]; status != "" || c.node(name).Spec.Unschedulable {
+			t.Errorf("of node %s was written %s", name, status)
+		}
+	}
+	if _, err := kubectl.NodeGroup(t.Context(), "first"); err == nil || !strings.Contains(err.Error(), `there is no CPUManagerPolicy "first"`) {
+		t.Errorf("after dry runs, a group gets %v", err)
+	}
+	for text, want := range map[string]string{
+		string(manifest("a", ", maxUnavailable: 0")): "spec.maxUnavailable",
+		string(manifest("a", ", force: true")):       "spec.force",
+		"kind: Node":                                 "must be a CPUManagerPolicy",
+	} {
+		if _, err := kubectl.Applied(t.Context(), []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\ngot error %v, want %q", text, err, want)
+		}
+	}
+	// One of the cluster that has done what it could.
+	c.group("third", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"free"}}, Policy: v1alpha1.PolicyStatic})
+	c.awaitStatus("free", cpupolicy.Complete)
+	third, err := kubectl.NodeGroup(t.Context(), "third")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan, err := kubectl.Plan(t.Context(), third, nil); err != nil || len(plan.Nodes) != 1 || plan.Nodes[0].Outcome != plugin.HasPolicy || plan.Nodes[0].Policy != "static" {
+		t.Errorf("the plan of a group that is done is %+v (%v)", plan, err)
+	}
 }
 
 func TestThePluginSwitchesANode(t *testing.T) {

@@ -178,7 +178,7 @@ Exit codes:
 	command.MarkFlagsMutuallyExclusive("wait", "dry-run")
 	p.format.Flag(command)
 	p.flags(command)
-	command.AddCommand(newUnlock(p.streams))
+	command.AddCommand(newGroupPlan(p.streams), newUnlock(p.streams))
 	return command
 }
 
@@ -350,14 +350,9 @@ func printAnswer(w io.Writer, a answer) {
 	default:
 		fmt.Fprintf(w, "%s is %s\n", about, a.State)
 	}
-	for _, line := range linesOf(a.Message) {
+	for _, line := range cpupolicy.Lines(a.Message) {
 		fmt.Fprintln(w, output.Printable(line))
 	}
-}
-
-// linesOf returns the lines of a message that are not empty.
-func linesOf(message string) []string {
-	return strings.FieldsFunc(strings.TrimSpace(message), func(r rune) bool { return r == '\n' })
 }
 
 // mostMessage is how much of a message a table shows, in characters, unless it is wide.
@@ -412,7 +407,7 @@ func printPolicy(w io.Writer, n cpupolicy.Node) {
 		}
 		line("Status", "%s, for the policy %s%s", n.State, n.Requested, since)
 	}
-	for _, text := range linesOf(n.Message) {
+	for _, text := range cpupolicy.Lines(n.Message) {
 		line("Message", "%s", text)
 	}
 	for _, each := range []struct{ heading, text string }{{"Operation", n.Operation}, {"Job", n.Job}, {"Group", n.Group}} {

@@ -260,3 +260,41 @@ node n2 is cordoned; if nobody needs that, run: kubectl uncordon n2
 	r.errOut.Reset()
 	r.check(t, r.listClaims(t.Context(), output.Table), 0, "NODE  OWNER  OPERATION  SINCE\n", "")
 }
+
+func TestAPlanOfAGroupNamesNodesAndPods(t *testing.T) {
+	r := newCompanionRun()
+	for _, test := range []struct {
+		file string
+		args []string
+	}{{"", nil}, {"pinned.yaml", []string{"pinned"}}} {
+		p := &groupPlanCommand{companion: r.companion, file: test.file}
+		if err := p.run(t.Context(), test.args); err == nil || err.Error() != "name a CPUManagerPolicy of the cluster, or a file with -f" {
+			t.Errorf("-f %q %q: got error %v", test.file, test.args, err)
+		}
+	}
+	var out strings.Builder
+	if err := printGroupPlan(&out, &cpupolicy.GroupPlan{
+		Name: "pinned", Policy: "static", MaxUnavailable: "2", Cordon: true, Missing: []string{"n9"},
+		Nodes: []cpupolicy.PlannedNode{
+			{Name: "n1", Outcome: cpupolicy.Waiting, Reasons: []string{"its policy was not observed since it booted"}},
+			{Name: "n2", Policy: "none", Outcome: cpupolicy.WouldSwitch, Evicted: []string{"a/b"}, Warnings: []string{"w\x1b[0m"}},
+			{Name: "n3", Policy: "static", Outcome: cpupolicy.HasPolicy},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `CPUManagerPolicy pinned: policy static, at most 2 unavailable, each cordoned
+NODE  POLICY   OUTCOME
+n1    unknown  waits
+n2    none     would be switched
+n3    static   has the policy
+node n1: waits: its policy was not observed since it booted
+node n2: would evict: a/b
+node n2: warning: w\x1b[0m
+node n9: there is no such node yet
+nodes: 3, would be switched: 1, has the policy: 1, waits: 1; nothing was written
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &out, want)
+	}
+}

@@ -1,0 +1,339 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cpupolicy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// GroupKind is the kind of groups of nodes.
+	GroupKind = "CPUManagerPolicy"
+
+	groupVersion = Group + "/v1alpha1"
+	groupsPath   = "/apis/" + groupVersion + "/cpumanagerpolicies"
+
+	pausedAnnotation = "workload.openshift.io/paused"
+)
+
+// NodeGroup is a CPUManagerPolicy, as far as a plan needs it.
+type NodeGroup struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		Nodes struct {
+			Names    []string              `json:"names"`
+			Selector *metav1.LabelSelector `json:"selector"`
+		} `json:"nodes"`
+		Policy         string              `json:"policy"`
+		MaxUnavailable *intstr.IntOrString `json:"maxUnavailable"`
+		Cordon         bool                `json:"cordon"`
+		Drain          *struct{}           `json:"drain"`
+	} `json:"spec"`
+}
+
+// has reports whether a node is named or selected.
+func (g *NodeGroup) has(node *corev1.Node) (bool, error) {
+	if g.Spec.Nodes.Selector == nil {
+		return slices.Contains(g.Spec.Nodes.Names, node.Name), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(g.Spec.Nodes.Selector)
+	if err != nil {
+		return false, fmt.Errorf("%s %s: spec.nodes.selector: %w", GroupKind, g.Metadata.Name, err)
+	}
+	return selector.Matches(labels.Set(node.Labels)), nil
+}
+
+// NodeGroup returns a CPUManagerPolicy of the cluster.
+func (c Client) NodeGroup(ctx context.Context, name string) (*NodeGroup, error) {
+	if err := c.Installed(ctx); err != nil {
+		return nil, err
+	}
+	data, err := raw(c.Kube.CoreV1().RESTClient().Get().AbsPath(groupsPath, name).Do(ctx))
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("there is no %s %q", GroupKind, name)
+	}
+	return decodeGroup(name, data, err)
+}
+
+// Applied returns what the cluster would make of a manifest of one CPUManagerPolicy, with its defaults. It is checked as
+// kubectl apply would have it checked, and nothing is written.
+func (c Client) Applied(ctx context.Context, manifest []byte) (*NodeGroup, error) {
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := yaml.Unmarshal(manifest, &head); err != nil {
+		return nil, err
+	}
+	if head.APIVersion != groupVersion || head.Kind != GroupKind || head.Metadata.Name == "" {
+		return nil, fmt.Errorf("apiVersion %q, kind %q, metadata.name %q: must be a %s of %s with a name, and alone in its file", head.APIVersion, head.Kind, head.Metadata.Name, GroupKind, groupVersion)
+	}
+	if err := c.Installed(ctx); err != nil {
+		return nil, err
+	}
+	data, err := raw(c.Kube.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(groupsPath, head.Metadata.Name).
+		Param("fieldManager", fieldManager).Param("force", "true").Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict).
+		Body(manifest).Do(ctx))
+	return decodeGroup(head.Metadata.Name, data, err)
+}
+
+// raw returns what kube-apiserver has answered. Its errors have what that says; those of rest.Result.Raw do not.
+func raw(result rest.Result) ([]byte, error) {
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
+}
+
+func decodeGroup(name string, data []byte, err error) (*NodeGroup, error) {
+	g := &NodeGroup{}
+	if err == nil {
+		err = json.Unmarshal(data, g)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", GroupKind, name, err)
+	}
+	return g, nil
+}
+
+// Outcome is what a group would do to a node.
+type Outcome string
+
+const (
+	WouldSwitch Outcome = "would be switched"
+	HasPolicy   Outcome = "has the policy"
+	WouldRefuse Outcome = "would be refused"
+	// Waiting: it is switched, or refused, once something has ended that Reasons have.
+	Waiting Outcome = "waits"
+	// NotAgain: it has failed with this spec, so that the group does not try it again.
+	NotAgain Outcome = "not tried again"
+	// InTwoGroups: neither switches it.
+	InTwoGroups Outcome = "in two groups"
+)
+
+// GroupPlan says what a group would do to its nodes.
+type GroupPlan struct {
+	Name   string `json:"name"`
+	Policy string `json:"policy"`
+	// MaxUnavailable is how many nodes are switched at a time, a number or a percentage.
+	MaxUnavailable string        `json:"maxUnavailable"`
+	Cordon         bool          `json:"cordon,omitempty"`
+	Drain          bool          `json:"drain,omitempty"`
+	Nodes          []PlannedNode `json:"nodes"`
+	// Missing are names for which there is no node yet.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// PlannedNode is a node of a group.
+type PlannedNode struct {
+	Name string `json:"name"`
+	// Policy is the one in force; empty if nobody has observed it.
+	Policy  string   `json:"policy,omitempty"`
+	Outcome Outcome  `json:"outcome"`
+	Reasons []string `json:"reasons,omitempty"`
+	// Evicted are the pods, as namespace/name, that a drain would evict first.
+	Evicted  []string `json:"evicted,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Plan says what a group would do to its nodes now. It writes nothing: each request is a dry run. Warnings returns what
+// kube-apiserver has warned of since it was called last, and may be nil.
+func (c Client) Plan(ctx context.Context, g *NodeGroup, warnings func() []string) (*GroupPlan, error) {
+	others, err := c.otherGroups(ctx, g.Metadata.Name)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := c.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	plan := &GroupPlan{Name: g.Metadata.Name, Policy: g.Spec.Policy, MaxUnavailable: "1", Cordon: g.Spec.Cordon, Drain: g.Spec.Drain != nil, Nodes: []PlannedNode{}}
+	if g.Spec.MaxUnavailable != nil {
+		plan.MaxUnavailable = g.Spec.MaxUnavailable.String()
+	}
+	plan.Missing = slices.Clone(g.Spec.Nodes.Names)
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		plan.Missing = slices.DeleteFunc(plan.Missing, func(name string) bool { return name == node.Name })
+		if in, err := g.has(node); err != nil {
+			return nil, err
+		} else if !in {
+			continue
+		}
+		planned, err := c.planNode(ctx, g, node, others)
+		if err != nil {
+			return nil, err
+		}
+		if warnings != nil {
+			planned.Warnings = append(planned.Warnings, warnings()...)
+		}
+		plan.Nodes = append(plan.Nodes, planned)
+	}
+	return plan, nil
+}
+
+// otherGroups returns the groups of the cluster but for one.
+func (c Client) otherGroups(ctx context.Context, but string) ([]NodeGroup, error) {
+	data, err := raw(c.Kube.CoreV1().RESTClient().Get().AbsPath(groupsPath).Do(ctx))
+	var list struct {
+		Items []NodeGroup `json:"items"`
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list of %s: %w", GroupKind, err)
+	}
+	return slices.DeleteFunc(list.Items, func(g NodeGroup) bool { return g.Metadata.Name == but }), nil
+}
+
+func (c Client) planNode(ctx context.Context, g *NodeGroup, node *corev1.Node, others []NodeGroup) (PlannedNode, error) {
+	now := NodeOf(node)
+	planned := PlannedNode{Name: node.Name, Policy: now.Policy}
+	for i := range others {
+		in, err := others[i].has(node)
+		if err != nil {
+			return planned, err
+		}
+		if in {
+			planned.Outcome = InTwoGroups
+			planned.Reasons = append(planned.Reasons, fmt.Sprintf("the %s %s has it, too", GroupKind, others[i].Metadata.Name))
+		}
+	}
+	var last Status
+	_, _ = read(node.Annotations, StatusAnnotation, &last) // what cannot be read counts as none
+	ofThis := last.Group == g.Metadata.Name || last.Group == "" && last.Policy == g.Spec.Policy
+	paused, isPaused := node.Annotations[pausedAnnotation]
+	switch {
+	case planned.Outcome != "":
+		return planned, nil
+	case now.Policy == g.Spec.Policy:
+		planned.Outcome = HasPolicy
+		return planned, nil
+	case now.UnderWay():
+		planned.Outcome, planned.Reasons = Waiting, []string{fmt.Sprintf("the policy %s is %s there", now.Requested, now.State)}
+		return planned, nil
+	case last.State == Failed && ofThis && last.Generation != 0 && last.Generation == g.Metadata.Generation:
+		planned.Outcome, planned.Reasons = NotAgain, Lines(now.Message)
+		return planned, nil
+	case now.Policy == "":
+		planned.Outcome, planned.Reasons = Waiting, []string{"its policy was not observed since it booted"}
+		return planned, nil
+	case isPaused && paused != "false":
+		planned.Outcome, planned.Reasons = Waiting, []string{"it is paused"}
+		return planned, nil
+	}
+	var evicted []corev1.Pod
+	if g.Spec.Drain != nil {
+		pods, stays, err := c.drained(ctx, node.Name)
+		if err != nil {
+			return planned, err
+		}
+		planned.Reasons, evicted = stays, pods
+		for i := range pods {
+			planned.Evicted = append(planned.Evicted, pods[i].Namespace+"/"+pods[i].Name)
+		}
+		slices.Sort(planned.Evicted)
+	}
+	_, err := c.request(ctx, node, Request{Node: node.Name, Policy: g.Spec.Policy, DryRun: true})
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &refused):
+		reasons, later := withoutEvicted(refused.Reasons, evicted)
+		planned.Reasons, planned.Warnings = append(planned.Reasons, reasons...), later
+	case err != nil:
+		return planned, err
+	}
+	switch {
+	case len(planned.Reasons) == 0:
+		planned.Outcome = WouldSwitch
+	case !slices.ContainsFunc(planned.Reasons, func(reason string) bool { return !strings.Contains(reason, "the control plane") }):
+		planned.Outcome = Waiting // for another node of it; a group asks again
+	default:
+		planned.Outcome = WouldRefuse
+	}
+	return planned, nil
+}
+
+// drained returns the pods that a drain evicts from a node, and why it cannot be drained: pods that nobody would bring
+// back. It is kubectl drain's choice, less the companion's own pods and what has ended.
+func (c Client) drained(ctx context.Context, node string) (pods []corev1.Pod, stays []string, err error) {
+	list, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+	if err != nil {
+		return nil, nil, fmt.Errorf("pods of node %s: %w", node, err)
+	}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		owner := metav1.GetControllerOf(pod)
+		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		switch {
+		case ended, mirror, pod.Namespace == c.Namespace, owner != nil && owner.Kind == "DaemonSet":
+		case owner == nil:
+			stays = append(stays, fmt.Sprintf("pod %s/%s has no controller, so that a drain would end it for good; delete it, or move it", pod.Namespace, pod.Name))
+		default:
+			pods = append(pods, *pod)
+		}
+	}
+	return pods, stays, nil
+}
+
+// withoutEvicted leaves out reasons that are about pods which a drain evicts, or about the virtual machines in them. What
+// the agent has said of their containers it looks at again after the drain; later says so.
+func withoutEvicted(all []string, evicted []corev1.Pod) (reasons, later []string) {
+	if len(evicted) == 0 {
+		return all, nil
+	}
+	var about []string
+	for i := range evicted {
+		about = append(about, fmt.Sprintf("pod %s/%s ", evicted[i].Namespace, evicted[i].Name))
+		if vm := evicted[i].Labels["vm.kubevirt.io/name"]; vm != "" {
+			about = append(about, fmt.Sprintf("VirtualMachineInstance %s/%s ", evicted[i].Namespace, vm))
+		}
+	}
+	for _, reason := range all {
+		switch {
+		case slices.ContainsFunc(about, func(object string) bool { return strings.HasPrefix(reason, object) }):
+		case slices.ContainsFunc(about, func(object string) bool { return strings.Contains(reason, " of "+object) }):
+			later = append(later, "the agent looks again after the drain: "+reason)
+		case len(later) > 0 && strings.HasPrefix(reason, "the agent saw that at "):
+		default:
+			reasons = append(reasons, reason)
+		}
+	}
+	return reasons, later
+}
+
+// Lines returns the lines of a message that are not empty.
+func Lines(message string) []string {
+	return strings.FieldsFunc(strings.TrimSpace(message), func(r rune) bool { return r == '\n' })
+}

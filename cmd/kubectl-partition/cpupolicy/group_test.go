@@ -1,0 +1,51 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cpupolicy
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestWhatADrainTakesAwayIsNotInTheWay(t *testing.T) {
+	evicted := []corev1.Pod{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "virt-launcher-db-x", Labels: map[string]string{"vm.kubevirt.io/name": "db"}}},
+	}
+	all := []string{
+		"pod a/web is Guaranteed and asks for whole CPUs (2); delete it",
+		"pod a/web-2 is Guaranteed and asks for whole CPUs (2); delete it",
+		"VirtualMachineInstance vms/db has dedicatedCpuPlacement, and runs on the node; stop it",
+		"VirtualMachineInstance vms/other has dedicatedCpuPlacement, and runs on the node; stop it",
+		"node w1 refuses: container c of pod a/web has CPU 2 exclusively; migrate or stop it first",
+		"the agent saw that at 2026-11-27T10:00:00Z; a request from 2026-11-27T10:01:00Z on has the node observed again",
+		"node w1 reserves no CPU",
+	}
+	reasons, later := withoutEvicted(all, evicted)
+	if want := []string{all[1], all[3], all[6]}; !slices.Equal(reasons, want) {
+		t.Errorf("in the way are %q, want %q", reasons, want)
+	}
+	if want := []string{"the agent looks again after the drain: " + all[4]}; !slices.Equal(later, want) {
+		t.Errorf("looked at again are %q, want %q", later, want)
+	}
+	if reasons, later := withoutEvicted(all, nil); !slices.Equal(reasons, all) || later != nil {
+		t.Errorf("without a drain in the way are %q, and later %q", reasons, later)
+	}
+}

@@ -1,0 +1,176 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+)
+
+type groupPlanCommand struct {
+	*companion
+	format output.Format
+	file   string
+}
+
+func newGroupPlan(streams genericiooptions.IOStreams) *cobra.Command {
+	return (&groupPlanCommand{companion: newCompanion(streams)}).command()
+}
+
+func (p *groupPlanCommand) command() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "plan (NAME | -f FILE)",
+		Short: "Say what a CPUManagerPolicy would do to each of its nodes, and write nothing",
+		Long: `Say what a CPUManagerPolicy would do to each of its nodes: which it would switch, which have
+the policy, and what stands in the way on the others. With a drain, the pods are named that
+it would evict. The object is one of the cluster, or a file that is not applied yet; - reads
+standard input.
+
+The cluster is asked as by the companion, node by node, in dry runs. What an agent finds on
+the node before the switch, nobody can foresee.
+
+You need the rights to list nodes and cpumanagerpolicies, and to patch nodes; with -f, to
+patch cpumanagerpolicies; with a drain, to list pods in all namespaces.
+
+Exit codes:
+  0  each node would be switched, waits, or has the policy
+  1  on a node something stands in the way
+  2  the cluster cannot be asked`,
+		Example: `  # What would happen?
+  kubectl partition cpu-policy plan -f pinned.yaml
+
+  # And what is left to do?
+  kubectl partition cpu-policy plan pinned`,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, args []string) error { return p.run(command.Context(), args) },
+	}
+	command.Flags().StringVarP(&p.file, "filename", "f", "", "file with a CPUManagerPolicy; - is standard input")
+	p.format.Flag(command)
+	p.flags(command)
+	return command
+}
+
+// shownGroupPlan is what -o json prints.
+type shownGroupPlan struct {
+	metav1.TypeMeta      `json:",inline"`
+	*cpupolicy.GroupPlan `json:",inline"`
+}
+
+func (p *groupPlanCommand) run(ctx context.Context, args []string) error {
+	if (len(args) == 1) == (p.file != "") {
+		return errors.New("name a CPUManagerPolicy of the cluster, or a file with -f")
+	}
+	client, err := p.connect()
+	if err != nil {
+		return err
+	}
+	group, err := p.group(ctx, client, args)
+	if err != nil {
+		return err
+	}
+	p.warnings.take() // about the object
+	plan, err := client.Plan(ctx, group, p.warnings.take)
+	if err != nil {
+		return err
+	}
+	if err := p.format.Print(p.streams.Out, shownGroupPlan{output.TypeMeta("CPUPolicyPlan"), plan}, func(w io.Writer, _ bool) error {
+		return printGroupPlan(w, plan)
+	}); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(plan.Nodes, func(n cpupolicy.PlannedNode) bool {
+		return n.Outcome == cpupolicy.WouldRefuse || n.Outcome == cpupolicy.InTwoGroups || n.Outcome == cpupolicy.NotAgain
+	}) {
+		return errFound
+	}
+	return nil
+}
+
+func (p *groupPlanCommand) group(ctx context.Context, client cpupolicy.Client, args []string) (*cpupolicy.NodeGroup, error) {
+	if len(args) == 1 {
+		return client.NodeGroup(ctx, args[0])
+	}
+	var manifest []byte
+	var err error
+	if p.file == "-" {
+		manifest, err = io.ReadAll(p.streams.In)
+	} else {
+		manifest, err = os.ReadFile(p.file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	group, err := client.Applied(ctx, manifest)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.file, err)
+	}
+	return group, nil
+}
+
+func printGroupPlan(out io.Writer, plan *cpupolicy.GroupPlan) error {
+	how := ""
+	switch {
+	case plan.Drain:
+		how = ", each cordoned and drained"
+	case plan.Cordon:
+		how = ", each cordoned"
+	}
+	fmt.Fprintln(out, output.Printable(fmt.Sprintf("CPUManagerPolicy %s: policy %s, at most %s unavailable%s", plan.Name, plan.Policy, plan.MaxUnavailable, how)))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	output.Row(w, "NODE", "POLICY", "OUTCOME")
+	count := map[cpupolicy.Outcome]int{}
+	for _, n := range plan.Nodes {
+		count[n.Outcome]++
+		output.Row(w, n.Name, cmp.Or(n.Policy, "unknown"), string(n.Outcome))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, n := range plan.Nodes {
+		for _, each := range []struct {
+			kind  string
+			texts []string
+		}{{string(n.Outcome), n.Reasons}, {"would evict", n.Evicted}, {"warning", n.Warnings}} {
+			for _, text := range each.texts {
+				fmt.Fprintln(out, output.Printable(fmt.Sprintf("node %s: %s: %s", n.Name, each.kind, text)))
+			}
+		}
+	}
+	for _, name := range plan.Missing {
+		fmt.Fprintln(out, output.Printable(fmt.Sprintf("node %s: there is no such node yet", name)))
+	}
+	fmt.Fprintf(out, "nodes: %d", len(plan.Nodes))
+	for _, outcome := range []cpupolicy.Outcome{cpupolicy.WouldSwitch, cpupolicy.HasPolicy, cpupolicy.Waiting, cpupolicy.WouldRefuse, cpupolicy.NotAgain, cpupolicy.InTwoGroups} {
+		if n := count[outcome]; n > 0 {
+			fmt.Fprintf(out, ", %s: %d", outcome, n)
+		}
+	}
+	fmt.Fprintln(out, "; nothing was written")
+	return nil
+}
