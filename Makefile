@@ -448,9 +448,11 @@ $(IMAGES):
 	@cd cmd/images && $(ALIKE) go build -o "$(CURDIR)/$@" .
 # Some of its dependencies are large, so the first time takes minutes.
 $(PLUGIN):
+	@[[ -e $@ ]] || echo "building kubectl-partition" >&2
 	@cd cmd/kubectl-partition && $(ALIKE) go build -ldflags='-s -w' -o "$(CURDIR)/$@" .
 	@ln -sf kubectl-partition $(OUT)/bin/kubectl_complete-partition
 $(SPECS):
+	@[[ -e $@ ]] || echo "building the specs of any cluster" >&2
 	@cd test/workloadpartitioning && $(ALIKE) go test -c -o "$(CURDIR)/$@" .
 # Without the commit it is the same file, and so is what VMs are made of.
 $(CLUSTER):

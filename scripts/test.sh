@@ -226,7 +226,7 @@ why_no_browser() {
 }
 
 why_no_time() {
-  # The part after this takes 20 minutes, and on a busy host some more.
+  # The part after this takes 5 minutes, and on a busy host some more.
   if ((SECONDS > 40 * 60)); then
     echo "$((SECONDS / 60)) minutes of make $target were gone; make e2e-vm-core runs it"
   fi
