@@ -534,7 +534,9 @@ func aDrainedNodeWaitsForTheRestOfTheControlPlane(t *testing.T, c *cluster) {
 	if err := c.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually(func() error { return c.says("cp0", "CPUPolicyWaits", "node cp1 is of the control plane, too, and is not Ready") })
+	c.eventually(func() error {
+		return c.says("cp0", "CPUPolicyWaits", "node cp1 is of the control plane, too, and is not Ready")
+	})
 	c.mu.Lock()
 	if len(h.runs) > 0 {
 		t.Errorf("with another node of the control plane down, runs are %v", h.runs)
