@@ -75,6 +75,9 @@ func (c *cluster) awaitCondition(group *v1alpha1.CPUManagerPolicy, kind string) 
 func aGroupIsSwitchedAFewNodesAtATime(t *testing.T, c *cluster) {
 	var mu sync.Mutex
 	now, most := 0, 0
+	goOn := make(chan struct{})
+	free := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(free)
 	var names []string
 	for i := range 5 {
 		name := fmt.Sprint("w", i)
@@ -87,6 +90,7 @@ func aGroupIsSwitchedAFewNodesAtATime(t *testing.T, c *cluster) {
 			if !c.node(name).Spec.Unschedulable {
 				t.Errorf("node %s is switched and not cordoned", name)
 			}
+			<-goOn
 			mu.Lock()
 			now--
 			mu.Unlock()
@@ -98,6 +102,17 @@ func aGroupIsSwitchedAFewNodesAtATime(t *testing.T, c *cluster) {
 		Nodes:  v1alpha1.NodeSelection{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "w"}}},
 		Policy: v1alpha1.PolicyStatic, MaxUnavailable: ptr.To(intstr.FromInt32(2)), Cordon: true,
 	})
+	atOnce := func(want int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if now != want {
+			return fmt.Errorf("%d nodes are switched at once, want %d", now, want)
+		}
+		return nil
+	}
+	c.eventually(func() error { return atOnce(2) })
+	testenv.Always(t, 2*time.Second, func() error { return atOnce(2) })
+	free()
 	c.awaitCondition(group, v1alpha1.ConditionAvailable)
 	if s := group.Status; s.Nodes != 5 || s.UpdatedNodes != 5 || s.FailedNodes != 0 {
 		t.Errorf("the status is %+v", s)
