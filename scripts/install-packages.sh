@@ -56,35 +56,25 @@ fi
 if [[ ${#missing[@]} -eq 0 && $need_go == false ]]; then
   exit 0
 fi
+if [[ ${#missing[@]} -gt 0 ]] && ! command -v apt-get >/dev/null; then
+  echo "not Debian, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
+  exit 0
+fi
+if [[ ${#missing[@]} -gt 0 && "$(id -u)" != 0 ]]; then
+  echo "not root, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
+  exit 0
+fi
 if [[ ${#missing[@]} -gt 0 ]]; then
-  if ! command -v apt-get >/dev/null; then
-    echo "not Debian, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
-  elif [[ "$(id -u)" != 0 ]]; then
-    echo "not root, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
-  else
-    echo "installing ${missing[*]}" >&2
-    export DEBIAN_FRONTEND=noninteractive
-    # A machine that has just started may be installing its updates.
-    apt-get update -qq -o DPkg::Lock::Timeout=300
-    apt-get install -y -qq -o DPkg::Lock::Timeout=300 --no-install-recommends "${missing[@]}" >/dev/null
-  fi
+  echo "installing ${missing[*]}" >&2
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 if [[ $need_go == true && ! -x _output/go/bin/go ]]; then
-  bootstrap=$(command -v go || echo /usr/lib/go/bin/go)
-  if [[ ! -x $bootstrap ]]; then
-    echo "there is no Go, which could fetch the one that go.mod asks for, Go $go" >&2
-    exit 1
-  fi
   echo "fetching Go $go" >&2
-  work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
-  module=golang.org/toolchain@v0.0.1-go$go.linux-$("$bootstrap" env GOARCH)
-  (cd "$work" && "$bootstrap" mod init fetch >/dev/null 2>&1 && "$bootstrap" mod download -json "$module" >json) || true
-  fetched=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' "$work/json")
-  if [[ -z $fetched ]]; then
-    echo "Go $go cannot be fetched from GOPROXY=$("$bootstrap" env GOPROXY): $(sed -n 's/^\t"Error": "\(.*\)",\?$/\1/p' "$work/json")" >&2
-    exit 1
-  fi
+  bootstrap=$(command -v go || echo /usr/lib/go/bin/go)
+  fetched=$(cd "$(mktemp -d)" && "$bootstrap" mod init fetch >/dev/null 2>&1 &&
+    "$bootstrap" mod download -json "golang.org/toolchain@v0.0.1-go$go.linux-$("$bootstrap" env GOARCH)" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
   mkdir -p _output
   rm -rf _output/go.new
   cp -r "$fetched" _output/go.new
