@@ -82,7 +82,7 @@ WHAT ?= kubelet
 .PHONY: restart
 restart: $(CARRY) $(CLUSTER) ## Build a component, WHAT=kubelet, and restart it in the cluster that is up
 	$(CARRY) build $(RELEASE) $(WHAT)
-	$(CLUSTER) restart $(WHAT)
+	$(CLUSTER) restart --bin $(BIN) $(WHAT)
 
 .PHONY: logs
 logs: $(CLUSTER) ## Follow the log of a component, WHAT=kubelet

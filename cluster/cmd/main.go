@@ -79,7 +79,8 @@ func command() *cobra.Command {
 }
 
 func restartCommand() *cobra.Command {
-	return &cobra.Command{
+	bin := ""
+	restart := &cobra.Command{
 		Use:   "restart COMPONENT",
 		Short: "Restart a component with its old arguments, and with the program that is at its path now",
 		Args:  cobra.ExactArgs(1),
@@ -87,6 +88,9 @@ func restartCommand() *cobra.Command {
 			return alone(host.Dir, func() error {
 				cluster := host.New(host.Config{})
 				if err := cluster.Attach(); err != nil {
+					return err
+				}
+				if err := runsFrom(cluster, args[0], bin); err != nil {
 					return err
 				}
 				start := time.Now()
@@ -98,6 +102,33 @@ func restartCommand() *cobra.Command {
 			})
 		},
 	}
+	restart.Flags().StringVar(&bin, "bin", "", "directory from which the component must run, if it has such a program")
+	return restart
+}
+
+// runsFrom returns an error if a component does not run from a directory that has its program: it would be started again
+// as it was, and not as it was built there.
+func runsFrom(cluster *host.Cluster, name, bin string) error {
+	component, err := cluster.Component(name)
+	if err != nil || bin == "" {
+		return err
+	}
+	built, err := filepath.Abs(filepath.Join(bin, name))
+	if err != nil {
+		return err
+	}
+	if built, err = filepath.EvalSymlinks(built); err != nil {
+		return nil // it is none of these programs
+	}
+	// A program that was built again in the meantime is a deleted one.
+	runs, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", component.PID()))
+	if err != nil {
+		return nil // Restart says what is wrong
+	}
+	if runs = strings.TrimSuffix(runs, " (deleted)"); runs != built {
+		return fmt.Errorf("%s runs from %s, and %s was built: make restart RELEASE=... names the release that is up", name, runs, built)
+	}
+	return nil
 }
 
 func logsCommand() *cobra.Command {
