@@ -58,7 +58,7 @@ install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERAT
 	  $(KUBECTL) scale --namespace=partition-$(OPERATOR) deployment/partition-controller --replicas=1; \
 	fi
 	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment/partition-controller --timeout=2m
-	$(if $(KUBEVIRT_GATE),scripts/operators-gate.sh $(KUBECTL))
+	$(if $(filter-out 0,$(KUBEVIRT_GATE)),scripts/operators-gate.sh $(KUBECTL))
 
 # Nothing of this needs a controller that runs.
 .PHONY: uninstall

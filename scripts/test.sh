@@ -238,6 +238,7 @@ skipped() {
     [[ -z ${MISSING:-} ]] || echo "$1"
     return
   fi
+  [[ -z ${PART:-} || ! $1 =~ $PART ]] || touch "$work/asked"
   record "$1" "skipped: $2" 0
   printf '%-44s SKIPPED: %s\n' "$1" "$2" >>"$work/summary"
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"workload.openshift.io/kubernetes/cluster/host"
@@ -51,6 +52,8 @@ func Run(dir string, down func() error, tests func() int) (status int) {
 		remove()
 		os.Exit(1)
 	}
+	// Who reads what is printed may have ended by the same signal. Then writes fail, and that is all.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, host.EndSignals()...)
 	go func() { abandon(fmt.Sprintf("interrupted by %s", <-interrupted)) }()

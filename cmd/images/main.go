@@ -54,8 +54,9 @@ import (
 
 func main() {
 	syscall.Umask(0o022) // others start what is unpacked, and read what is written
-	// Without SIGPIPE, a pager or tee that has ended would end this in the middle.
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
+	// A pager or tee that has ended must not end this in the middle: writes to it fail, and that is all.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as below nohup
 		signals = append(signals, syscall.SIGHUP)
 	}

@@ -213,11 +213,11 @@ func Plan(look Look) (actions []Action, again time.Time) {
 			case n.Result.Seen == Over:
 				end(n.Result.Phase, n.Result.Message)
 			case !now.Before(deadline):
-				message := fmt.Sprintf("no result after %s", look.TimeLimit) + stillClaimed
+				message := fmt.Sprintf("no result after %s", look.TimeLimit)
 				if n.Result.Message != "" {
 					message += ": " + n.Result.Message
 				}
-				end(Failed, message)
+				end(Failed, message+stillClaimed)
 			case unclaimed || claimed && n.Result.Seen == Absent:
 				begin()
 				fallthrough

@@ -48,7 +48,7 @@ func needs(locks ...Lock) func(*Node) { return func(n *Node) { n.Locks = locks }
 
 func TestPlan(t *testing.T) {
 	cordoned := func(n *Node) { n.Cordoned = true }
-	late := func(n *Node) { n.Operation.Message = "no result after 10m0s" + stillClaimed + ": why not" }
+	late := func(n *Node) { n.Operation.Message = "no result after 10m0s: why not" + stillClaimed }
 	one := Lock{"g", 1}
 	for _, test := range []struct {
 		name    string
@@ -80,7 +80,7 @@ func TestPlan(t *testing.T) {
 		{name: "over", nodes: []Node{planned("a", "1", Running, 4, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"End a 1 Running RolledBack why"}},
 		{name: "over at the last moment", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Over, Succeeded, ""}))}, want: []string{"End a 1 Running Succeeded"}},
 		{name: "out of time", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Seen: UnderWay}))}, want: []string{"End a 1 Running Failed no result after 10m0s; the node stays claimed until it is known that nothing runs there"}},
-		{name: "out of time, and somebody says why", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Seen: Absent, Message: "why"}))}, want: []string{"End a 1 Running Failed no result after 10m0s; the node stays claimed until it is known that nothing runs there: why"}},
+		{name: "out of time, and somebody says why", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Seen: Absent, Message: "why"}))}, want: []string{"End a 1 Running Failed no result after 10m0s: why; the node stays claimed until it is known that nothing runs there"}},
 		{name: "a person removed the claim", nodes: []Node{planned("a", "1", Running, 4, seen(Result{Seen: UnderWay}))}, want: []string{"Begin a 1 Running"}, again: 6},
 		{name: "and another companion has it", nodes: []Node{planned("a", "1", Running, 4, claimedBy("other", "x"), seen(Result{Seen: Absent}))}, again: 6},
 		{name: "and it is over", nodes: []Node{planned("a", "1", Running, 4, claimedBy("other", "x"), seen(Result{Over, Failed, "why"}))}, want: []string{"End a 1 Running Failed why"}},
@@ -89,9 +89,9 @@ func TestPlan(t *testing.T) {
 		{name: "ended, and nothing is left", nodes: []Node{planned("a", "1", Failed, 4, claimedBy(owner, "1"), seen(Result{Seen: Absent}))}, want: []string{"Release a 1"}},
 		{name: "out of time, and it still runs", nodes: []Node{planned("a", "1", Failed, 4, claimedBy(owner, "1"), seen(Result{Seen: UnderWay}))}, holders: "g=1@a"},
 		{name: "out of time, and nobody can tell", nodes: []Node{planned("a", "1", Failed, 4, claimedBy(owner, "1"))}},
-		{name: "out of time, and over by now", nodes: []Node{planned("a", "1", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"End a 1 Failed Failed no result after 10m0s; then: why"}},
-		{name: "out of time, and a success by now", nodes: []Node{planned("a", "1", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Over, Succeeded, ""}))}, want: []string{"End a 1 Failed Failed no result after 10m0s; then: Succeeded"}},
-		{name: "out of time, and nothing is left", nodes: []Node{planned("a", "1", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Seen: Absent}))}, want: []string{"End a 1 Failed Failed no result after 10m0s; then: nothing of it runs"}},
+		{name: "out of time, and over by now", nodes: []Node{planned("a", "1", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"End a 1 Failed Failed no result after 10m0s: why not; then: why"}},
+		{name: "out of time, and a success by now", nodes: []Node{planned("a", "1", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Over, Succeeded, ""}))}, want: []string{"End a 1 Failed Failed no result after 10m0s: why not; then: Succeeded"}},
+		{name: "out of time, and nothing is left", nodes: []Node{planned("a", "1", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Seen: Absent}))}, want: []string{"End a 1 Failed Failed no result after 10m0s: why not; then: nothing of it runs"}},
 		{name: "out of time, and its end is written", nodes: []Node{planned("a", "1", Failed, 4, func(n *Node) { n.Operation.Message = "no result after 10m0s; then: why" }, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"Release a 1"}},
 		{name: "out of time, and replaced", nodes: []Node{planned("a", "2", Failed, 4, late, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"Release a 1"}},
 		{name: "ended and released", nodes: []Node{planned("a", "1", Succeeded, 4)}, holders: "g=1@a", want: []string{"Unlock a 1 g"}},

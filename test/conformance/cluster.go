@@ -199,6 +199,8 @@ type onHost struct {
 	*testbed.Testbed
 	// ours means that the cluster on this host is this one, and forget that hostPath is its own.
 	ours, forget bool
+	// unlock lets others have one.
+	unlock func() error
 }
 
 // idle returns an error if there is a cluster on this host that somebody uses.
@@ -215,11 +217,15 @@ const hostPath = "/tmp/job-e2e"
 
 // Up starts the cluster.
 func (c *onHost) Up(ctx context.Context) error {
-	if err := idle(); err != nil {
+	unlock, err := host.Lock(host.Dir)
+	if err != nil {
 		return err
 	}
-	c.ours = true
-	_, err := os.Stat(hostPath)
+	if err := idle(); err != nil {
+		return errors.Join(err, unlock())
+	}
+	c.ours, c.unlock = true, unlock
+	_, err = os.Stat(hostPath)
 	c.forget = errors.Is(err, fs.ErrNotExist)
 	return c.Testbed.Up(ctx)
 }
@@ -233,7 +239,11 @@ func (c *onHost) Down(ctx context.Context) error {
 	if c.forget {
 		err = errors.Join(err, os.RemoveAll(hostPath))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	c.ours = false
+	return c.unlock()
 }
 
 // SaveLogs copies the logs of all components to a directory.

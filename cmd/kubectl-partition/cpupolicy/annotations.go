@@ -73,6 +73,8 @@ type Status struct {
 	Group        string    `json:"group,omitempty"`
 	// Generation is that of the group's spec.
 	Generation int64 `json:"generation,omitempty"`
+	// Begun means that the kubelet may have been stopped.
+	Begun bool `json:"begun,omitempty"`
 }
 
 // Observed is the value of ObservedAnnotation, as far as it is shown.

@@ -21,15 +21,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -84,26 +87,48 @@ func (c Client) NodeGroup(ctx context.Context, name string) (*NodeGroup, error) 
 	return decodeGroup(name, data, err)
 }
 
-// Applied returns what the cluster would make of a manifest of one CPUManagerPolicy, with its defaults. It is checked as
-// kubectl apply would have it checked, and nothing is written.
+// Applied returns what the cluster would make of a manifest of one CPUManagerPolicy, with its defaults: a new object, or
+// the one that is there with this spec. It is checked, and nothing is written.
 func (c Client) Applied(ctx context.Context, manifest []byte) (*NodeGroup, error) {
-	var head struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        metav1.ObjectMeta `json:"metadata"`
-	}
-	if err := yaml.Unmarshal(manifest, &head); err != nil {
+	var wanted map[string]any
+	if err := yaml.UnmarshalStrict(manifest, &wanted); err != nil {
 		return nil, err
 	}
-	if head.APIVersion != groupVersion || head.Kind != GroupKind || head.Metadata.Name == "" {
-		return nil, fmt.Errorf("apiVersion %q, kind %q, metadata.name %q: must be a %s of %s with a name, and alone in its file", head.APIVersion, head.Kind, head.Metadata.Name, GroupKind, groupVersion)
+	object := unstructured.Unstructured{Object: wanted}
+	name := object.GetName()
+	if object.GetAPIVersion() != groupVersion || object.GetKind() != GroupKind || name == "" {
+		return nil, fmt.Errorf("apiVersion %q, kind %q, metadata.name %q: must be a %s of %s with a name, and alone in its file", object.GetAPIVersion(), object.GetKind(), name, GroupKind, groupVersion)
 	}
 	if err := c.Installed(ctx); err != nil {
 		return nil, err
 	}
-	data, err := raw(c.Kube.CoreV1().RESTClient().Patch(types.ApplyYAMLPatchType).AbsPath(groupsPath, head.Metadata.Name).
-		Param("fieldManager", fieldManager).Param("force", "true").Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict).
-		Body(manifest).Do(ctx))
-	return decodeGroup(head.Metadata.Name, data, err)
+	client := c.Kube.CoreV1().RESTClient()
+	write := client.Post().AbsPath(groupsPath)
+	is, err := raw(client.Get().AbsPath(groupsPath, name).Do(ctx))
+	switch {
+	case err == nil:
+		var there unstructured.Unstructured
+		if err := json.Unmarshal(is, &there.Object); err != nil {
+			return nil, err
+		}
+		there.Object["spec"] = wanted["spec"]
+		annotations := there.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		maps.Copy(annotations, object.GetAnnotations())
+		there.SetAnnotations(annotations)
+		object, write = there, client.Put().AbsPath(groupsPath, name)
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("%s %s: %w", GroupKind, name, err)
+	}
+	body, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	data, err := raw(write.Param("fieldManager", fieldManager).Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict).
+		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx))
+	return decodeGroup(name, data, err)
 }
 
 // raw returns what kube-apiserver has answered. Its errors have what that says; those of rest.Result.Raw do not.
@@ -163,6 +188,9 @@ type PlannedNode struct {
 	// Evicted are the pods, as namespace/name, that a drain would evict first.
 	Evicted  []string `json:"evicted,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
+
+	// broken means that it has failed once the kubelet had been stopped.
+	broken bool
 }
 
 // Plan says what a group would do to its nodes now. It writes nothing: each request is a dry run. Warnings returns what
@@ -198,7 +226,31 @@ func (c Client) Plan(ctx context.Context, g *NodeGroup, warnings func() []string
 		}
 		plan.Nodes = append(plan.Nodes, planned)
 	}
-	return plan, nil
+	return plan, plan.stop(g.Spec.MaxUnavailable)
+}
+
+// stop lets nodes wait that are not switched since others have failed.
+func (p *GroupPlan) stop(maxUnavailable *intstr.IntOrString) error {
+	most, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(maxUnavailable, intstr.FromInt32(1)), len(p.Nodes), true)
+	if err != nil {
+		return fmt.Errorf("%s %s: spec.maxUnavailable: %w", GroupKind, p.Name, err)
+	}
+	var broken []string
+	for _, n := range p.Nodes {
+		if n.broken {
+			broken = append(broken, n.Name)
+		}
+	}
+	if len(broken) < most || most == 0 {
+		return nil
+	}
+	for i := range p.Nodes {
+		if n := &p.Nodes[i]; n.Outcome == WouldSwitch {
+			n.Outcome, n.Evicted = Waiting, nil
+			n.Reasons = []string{fmt.Sprintf("%s failed once the kubelet had been stopped, and maxUnavailable is %s", strings.Join(broken, ", "), p.MaxUnavailable)}
+		}
+	}
+	return nil
 }
 
 // otherGroups returns the groups of the cluster but for one.
@@ -216,41 +268,66 @@ func (c Client) otherGroups(ctx context.Context, but string) ([]NodeGroup, error
 	return slices.DeleteFunc(list.Items, func(g NodeGroup) bool { return g.Metadata.Name == but }), nil
 }
 
+// failedOn reports whether a node's last operation was this group's, with this spec, and failed; or a person's who asked
+// for its policy, and failed once the kubelet had been stopped.
+func (g *NodeGroup) failedOn(last Status) bool {
+	asked := last.Group == g.Metadata.Name || last.Group == "" && last.Policy == g.Spec.Policy && last.Begun
+	return last.State == Failed && asked && last.Generation == g.Metadata.Generation && !last.Since.Before(g.Metadata.CreationTimestamp.Time)
+}
+
+func isPaused(annotations map[string]string) bool {
+	value, has := annotations[pausedAnnotation]
+	return has && value != "false"
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 func (c Client) planNode(ctx context.Context, g *NodeGroup, node *corev1.Node, others []NodeGroup) (PlannedNode, error) {
 	now := NodeOf(node)
 	planned := PlannedNode{Name: node.Name, Policy: now.Policy}
 	for i := range others {
-		in, err := others[i].has(node)
-		if err != nil {
-			return planned, err
-		}
-		if in {
+		// One whose selector is none has no node.
+		if in, err := others[i].has(node); err == nil && in {
 			planned.Outcome = InTwoGroups
 			planned.Reasons = append(planned.Reasons, fmt.Sprintf("the %s %s has it, too", GroupKind, others[i].Metadata.Name))
 		}
 	}
 	var last Status
 	_, _ = read(node.Annotations, StatusAnnotation, &last) // what cannot be read counts as none
-	ofThis := last.Group == g.Metadata.Name || last.Group == "" && last.Policy == g.Spec.Policy
-	paused, isPaused := node.Annotations[pausedAnnotation]
+	waits := func(format string, args ...any) (PlannedNode, error) {
+		planned.Outcome, planned.Reasons = Waiting, []string{fmt.Sprintf(format, args...)}
+		return planned, nil
+	}
+	// The order is the controller's.
 	switch {
 	case planned.Outcome != "":
 		return planned, nil
+	case now.UnderWay():
+		return waits("the policy %s is %s there", now.Requested, now.State)
 	case now.Policy == g.Spec.Policy:
 		planned.Outcome = HasPolicy
 		return planned, nil
-	case now.UnderWay():
-		planned.Outcome, planned.Reasons = Waiting, []string{fmt.Sprintf("the policy %s is %s there", now.Requested, now.State)}
-		return planned, nil
-	case last.State == Failed && ofThis && last.Generation != 0 && last.Generation == g.Metadata.Generation:
-		planned.Outcome, planned.Reasons = NotAgain, Lines(now.Message)
+	case g.failedOn(last):
+		planned.Outcome, planned.Reasons, planned.broken = NotAgain, Lines(now.Message), last.Begun
 		return planned, nil
 	case now.Policy == "":
-		planned.Outcome, planned.Reasons = Waiting, []string{"its policy was not observed since it booted"}
-		return planned, nil
-	case isPaused && paused != "false":
-		planned.Outcome, planned.Reasons = Waiting, []string{"it is paused"}
-		return planned, nil
+		return waits("its policy was not observed since it booted")
+	case isPaused(node.Annotations):
+		return waits("it is paused")
+	case isPaused(g.Metadata.Annotations):
+		return waits("the group is paused")
+	case !isReady(node):
+		return waits("it is not Ready")
+	case node.Spec.Unschedulable:
+		return waits("it is cordoned")
+	case now.Claim != nil:
+		return waits("it is claimed by %s for its operation %s", now.Claim.Owner, now.Claim.Operation)
+	case now.UnreadableClaim() != "":
+		return waits("%s", now.UnreadableClaim())
 	}
 	var evicted []corev1.Pod
 	if g.Spec.Drain != nil {
@@ -268,7 +345,7 @@ func (c Client) planNode(ctx context.Context, g *NodeGroup, node *corev1.Node, o
 	var refused *RefusedError
 	switch {
 	case errors.As(err, &refused):
-		reasons, later := withoutEvicted(refused.Reasons, evicted)
+		reasons, later := withoutEvicted(node.Name, refused.Reasons, evicted)
 		planned.Reasons, planned.Warnings = append(planned.Reasons, reasons...), later
 	case err != nil:
 		return planned, err
@@ -279,7 +356,7 @@ func (c Client) planNode(ctx context.Context, g *NodeGroup, node *corev1.Node, o
 	case !slices.ContainsFunc(planned.Reasons, func(reason string) bool { return !strings.Contains(reason, "the control plane") }):
 		planned.Outcome = Waiting // for another node of it; a group asks again
 	default:
-		planned.Outcome = WouldRefuse
+		planned.Outcome, planned.Evicted = WouldRefuse, nil // it is refused before anything is evicted
 	}
 	return planned, nil
 }
@@ -307,9 +384,15 @@ func (c Client) drained(ctx context.Context, node string) (pods []corev1.Pod, st
 	return pods, stays, nil
 }
 
+// MigrateFirst ends what an agent says of a container that has CPUs of its own.
+const MigrateFirst = "migrate or stop it first"
+
+// holder is what an agent says of a container that has CPUs of its own.
+var holder = regexp.MustCompile(`container \S+ of pod \S+ has CPU \S+ exclusively; ` + MigrateFirst)
+
 // withoutEvicted leaves out reasons that are about pods which a drain evicts, or about the virtual machines in them. What
-// the agent has said of their containers it looks at again after the drain; later says so.
-func withoutEvicted(all []string, evicted []corev1.Pod) (reasons, later []string) {
+// an agent has said of nothing but containers it looks at again after the drain; later says so.
+func withoutEvicted(node string, all []string, evicted []corev1.Pod) (reasons, later []string) {
 	if len(evicted) == 0 {
 		return all, nil
 	}
@@ -321,9 +404,11 @@ func withoutEvicted(all []string, evicted []corev1.Pod) (reasons, later []string
 		}
 	}
 	for _, reason := range all {
+		said, byAgent := strings.CutPrefix(reason, "node "+node+" refuses: ")
+		said, _, _ = strings.Cut(holder.ReplaceAllString(said, ""), "; partition-agent ")
 		switch {
 		case slices.ContainsFunc(about, func(object string) bool { return strings.HasPrefix(reason, object) }):
-		case slices.ContainsFunc(about, func(object string) bool { return strings.Contains(reason, " of "+object) }):
+		case byAgent && strings.TrimSpace(said) == "":
 			later = append(later, "the agent looks again after the drain: "+reason)
 		case len(later) > 0 && strings.HasPrefix(reason, "the agent saw that at "):
 		default:

@@ -34,18 +34,22 @@ func TestWhatADrainTakesAwayIsNotInTheWay(t *testing.T) {
 		"pod a/web-2 is Guaranteed and asks for whole CPUs (2); delete it",
 		"VirtualMachineInstance vms/db has dedicatedCpuPlacement, and runs on the node; stop it",
 		"VirtualMachineInstance vms/other has dedicatedCpuPlacement, and runs on the node; stop it",
-		"node w1 refuses: container c of pod a/web has CPU 2 exclusively; migrate or stop it first",
+		"node w1 refuses: container c of pod a/web has CPU 2 exclusively; migrate or stop it first container d of pod a/web has CPU 3 exclusively; migrate or stop it first; partition-agent cpu-policy observe says on the node whether that is done",
 		"the agent saw that at 2026-11-27T10:00:00Z; a request from 2026-11-27T10:01:00Z on has the node observed again",
 		"node w1 reserves no CPU",
 	}
-	reasons, later := withoutEvicted(all, evicted)
+	reasons, later := withoutEvicted("w1", all, evicted)
 	if want := []string{all[1], all[3], all[6]}; !slices.Equal(reasons, want) {
 		t.Errorf("in the way are %q, want %q", reasons, want)
 	}
 	if want := []string{"the agent looks again after the drain: " + all[4]}; !slices.Equal(later, want) {
 		t.Errorf("looked at again are %q, want %q", later, want)
 	}
-	if reasons, later := withoutEvicted(all, nil); !slices.Equal(reasons, all) || later != nil {
+	both := "node w1 refuses: container c of pod a/web has CPU 2 exclusively; migrate or stop it first the flag --cpu-manager-policy=none goes before every drop-in; partition-agent cpu-policy observe says on the node whether that is done"
+	if reasons, later := withoutEvicted("w1", []string{both}, evicted); !slices.Equal(reasons, []string{both}) || later != nil {
+		t.Errorf("of what an agent has said in the way is %q, and later %q", reasons, later)
+	}
+	if reasons, later := withoutEvicted("w1", all, nil); !slices.Equal(reasons, all) || later != nil {
 		t.Errorf("without a drain in the way are %q, and later %q", reasons, later)
 	}
 }

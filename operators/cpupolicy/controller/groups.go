@@ -169,11 +169,12 @@ func wants(group *v1alpha1.CPUManagerPolicy, node *corev1.Node) bool {
 	return err != nil || !status.UnderWay() && !failedFor(group, status)
 }
 
-// failedFor reports whether a node's last operation was this group's, or a person's who asked for the group's policy,
-// with this spec of the group, and failed. It is tried again once the group or the annotation changes. A group that is
-// created again begins with the same generation.
+// failedFor reports whether a node's last operation was this group's, with this spec, and failed; or a person's who asked
+// for the group's policy, and failed once the kubelet had been stopped: a person is refused where a group waits, or drains.
+// It is tried again once the group or the annotation changes. A group that is created again begins with the same
+// generation.
 func failedFor(group *v1alpha1.CPUManagerPolicy, status cpupolicy.Status) bool {
-	asked := status.Group == group.Name || status.Group == "" && status.Policy == cpupolicy.Policy(group.Spec.Policy)
+	asked := status.Group == group.Name || status.Group == "" && status.Policy == cpupolicy.Policy(group.Spec.Policy) && status.Begun
 	return status.State == cpupolicy.Failed && asked && status.Generation == group.Generation &&
 		!status.Since.Before(group.CreationTimestamp.Time)
 }

@@ -309,12 +309,7 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	group, of := locks.of(status.Group)
 	if group != nil {
 		n.Locks, n.Waits = append(n.Locks, of.lock), of.waitsFor(name)
-		switch {
-		case cpupolicy.Policy(group.Spec.Policy) != status.Policy:
-			n.Refused = fmt.Sprintf("the CPUManagerPolicy %s asks for the policy %s now", group.Name, group.Spec.Policy)
-		case !slices.ContainsFunc(locks.members()[group.Name], func(member *corev1.Node) bool { return member.Name == name }):
-			n.Refused = fmt.Sprintf("the CPUManagerPolicy %s does not have this node any longer, or another one has it as well", group.Name)
-		}
+		n.Refused = noLongerWanted(group, locks.members()[group.Name], name, status)
 	} else if status.Group != "" {
 		n.Refused = fmt.Sprintf("the CPUManagerPolicy %s is gone", status.Group)
 	}
@@ -422,6 +417,17 @@ func inTheWay(status cpupolicy.Status, situation cpupolicy.Situation) (waits, re
 	return waits, strings.Join(reasons, "\n")
 }
 
+// noLongerWanted returns why a group does not want any more what it has asked of a node; empty if it does.
+func noLongerWanted(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node, name string, status cpupolicy.Status) string {
+	switch {
+	case cpupolicy.Policy(group.Spec.Policy) != status.Policy:
+		return fmt.Sprintf("the CPUManagerPolicy %s asks for the policy %s now", group.Name, group.Spec.Policy)
+	case !slices.ContainsFunc(members, func(member *corev1.Node) bool { return member.Name == name }):
+		return fmt.Sprintf("the CPUManagerPolicy %s does not have this node any longer, or another one has it as well", group.Name)
+	}
+	return ""
+}
+
 // afterDrain looks once more, since a drain may have taken most of an hour: at the control plane, at the other nodes
 // of the group, and at what the restarted kubelet would reject. Of what the agent said only the pods have changed.
 func (r *nodesReconciler) afterDrain(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error) {
@@ -434,9 +440,16 @@ func (r *nodesReconciler) afterDrain(ctx context.Context, node *corev1.Node, sta
 		return "", "", err
 	}
 	situation.Refused = operation.WithoutHolders(situation.Refused)
+	var groups v1alpha1.CPUManagerPolicyList
+	if err := r.client.List(ctx, &groups); err != nil {
+		return "", "", err
+	}
+	members, _, _ := membersOf(groups.Items, nodes.Items)
+	if refused = noLongerWanted(group, members[group.Name], node.Name, status); refused != "" {
+		return "", refused, nil
+	}
 	if waits, refused = inTheWay(status, situation); waits == "" && refused == "" {
 		// Whether the group is paused is of no account: the operation has begun.
-		members, _, _ := membersOf([]v1alpha1.CPUManagerPolicy{*group}, nodes.Items)
 		lock := newGroupLock(group, members[group.Name])
 		lock.waits = ""
 		waits = lock.waitsFor(node.Name)

@@ -40,6 +40,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
@@ -63,6 +64,7 @@ func TestThePluginKnowsTheSameNames(t *testing.T) {
 		{"the annotation of a lock", plugin.HoldersAnnotation, nodegroup.HoldersAnnotation},
 		{"the lock of the control plane", plugin.ControlPlaneLock, controlPlaneLock},
 		{"the namespace", plugin.Namespace, "partition-" + Name},
+		{"what an agent says of containers", plugin.MigrateFirst, operation.MigrateFirst},
 		{"requested", plugin.Requested, string(cpupolicy.Requested)},
 		{"running", plugin.Running, string(cpupolicy.Running)},
 		{"complete", plugin.Complete, string(cpupolicy.Complete)},
@@ -208,6 +210,23 @@ func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
 			t.Errorf("%s\ngot error %v, want %q", text, err, want)
 		}
 	}
+	// Of one that is there, the spec is replaced as a whole.
+	c.group("fourth", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"web", "gone"}}, Policy: v1alpha1.PolicyNone, Cordon: true, Drain: &v1alpha1.Drain{}})
+	fourth := plan(bytes.Replace(manifest("web", ""), []byte("name: first"), []byte("name: fourth"), 1))
+	if fourth.Policy != "static" || fourth.Cordon || fourth.Drain || len(fourth.Nodes) != 1 || len(fourth.Missing) > 0 || fourth.Nodes[0].Outcome != plugin.WouldRefuse {
+		t.Errorf("the plan of a group that has changed is %+v", fourth)
+	}
+	cordon := func(is string) {
+		t.Helper()
+		if err := c.Client.Patch(t.Context(), c.node("free"), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"unschedulable": `+is+`}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cordon("true")
+	if n := plan(manifest("free", "")).Nodes[0]; n.Outcome != plugin.Waiting || !slices.Equal(n.Reasons, []string{"it is cordoned"}) {
+		t.Errorf("the plan of a node that is cordoned is %+v", n)
+	}
+	cordon("null")
 	// One of the cluster that has done what it could.
 	c.group("third", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"free"}}, Policy: v1alpha1.PolicyStatic})
 	c.awaitStatus("free", cpupolicy.Complete)

@@ -294,13 +294,19 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 		return absent, nil
 	}
 	why := ""
-	if left, err := r.drainer.left(ctx, name); err == nil {
-		if len(left) == 0 {
-			return absent, nil // in time or not, it is done
-		}
-		why = fmt.Sprintf("nothing was changed: after %s these pods were still there: %s", limit, list(left, 5))
-	} else {
+	left, err := r.drainer.left(ctx, name)
+	var undrainable *undrainableError
+	switch {
+	case errors.As(err, &undrainable):
 		why = "nothing was changed: " + err.Error()
+	case err != nil:
+		return rollout.Result{}, err
+	case len(left) == 0: // in time or not, it is done
+		// If it waits until the time limit, this is why.
+		absent.Message, _, err = r.drained(ctx, node, status, group)
+		return absent, err
+	default:
+		why = fmt.Sprintf("nothing was changed: after %s these pods were still there: %s", limit, list(left, 5))
 	}
 	if err := r.giveUp(ctx, node, status, why); err != nil {
 		return rollout.Result{}, err

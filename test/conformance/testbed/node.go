@@ -116,6 +116,15 @@ func (n *Node) Describe() string {
 // OwnVMs makes this process the one that has all VMs of this host, and removes what a process has left
 // that was killed. release removes all VMs.
 func OwnVMs() (release func() error, err error) {
+	unlock, err := host.Lock(vm.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unlock())
+		}
+	}()
 	if _, err := os.Stat(vm.Dir); err == nil {
 		if !host.Abandoned(vm.Dir) {
 			return nil, fmt.Errorf("%s is in use: tests run, or there is a VM that make vm-down removes", vm.Dir)
@@ -130,7 +139,7 @@ func OwnVMs() (release func() error, err error) {
 	if err := host.Own(vm.Dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(vm.Dir))
 	}
-	return vm.Down, nil
+	return func() error { return errors.Join(vm.Down(), unlock()) }, nil
 }
 
 // Up starts the VM.

@@ -52,11 +52,11 @@ the policy, and what stands in the way on the others. With a drain, the pods are
 it would evict. The object is one of the cluster, or a file that is not applied yet; - reads
 standard input.
 
-The cluster is asked as by the companion, node by node, in dry runs. What an agent finds on
-the node before the switch, nobody can foresee.
+The cluster is asked as by the companion, node by node, in dry runs, with the pods that are
+there now. What an agent finds on the node before the switch, nobody can foresee.
 
-You need the rights to list nodes and cpumanagerpolicies, and to patch nodes; with -f, to
-patch cpumanagerpolicies; with a drain, to list pods in all namespaces.
+You need the rights to list and patch nodes, and to get and list cpumanagerpolicies; with
+-f, to create and update these; with a drain, to list pods in all namespaces.
 
 Exit codes:
   0  each node would be switched, waits, or has the policy

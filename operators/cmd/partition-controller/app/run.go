@@ -189,7 +189,6 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 	return mgr.Start(ctx)
 }
 
-// stripped drops managed fields from what is cached, before a companion drops more.
 // addCache adds kinds to be cached. A process has one cache of a kind, with one selection and one transform function.
 func addCache(cached, more map[client.Object]cache.ByObject, scheme *runtime.Scheme) error {
 	for object, by := range more {
@@ -207,6 +206,7 @@ func addCache(cached, more map[client.Object]cache.ByObject, scheme *runtime.Sch
 	return nil
 }
 
+// stripped drops managed fields from what is cached, before a companion drops more.
 func stripped(objects map[client.Object]cache.ByObject) map[client.Object]cache.ByObject {
 	strip := cache.TransformStripManagedFields()
 	for object, by := range objects {
