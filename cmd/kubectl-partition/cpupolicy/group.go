@@ -35,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 )
 
@@ -102,16 +103,25 @@ func (c Client) Applied(ctx context.Context, manifest []byte) (*NodeGroup, error
 	if err := c.Installed(ctx); err != nil {
 		return nil, err
 	}
+	var group *NodeGroup
+	// The controller may write its status in between.
+	return group, retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		group, err = c.applied(ctx, name, object.DeepCopy())
+		return err
+	})
+}
+
+func (c Client) applied(ctx context.Context, name string, object *unstructured.Unstructured) (*NodeGroup, error) {
 	client := c.Kube.CoreV1().RESTClient()
 	write := client.Post().AbsPath(groupsPath)
 	is, err := raw(client.Get().AbsPath(groupsPath, name).Do(ctx))
 	switch {
 	case err == nil:
-		var there unstructured.Unstructured
+		there := &unstructured.Unstructured{}
 		if err := json.Unmarshal(is, &there.Object); err != nil {
 			return nil, err
 		}
-		there.Object["spec"] = wanted["spec"]
+		there.Object["spec"] = object.Object["spec"]
 		annotations := there.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
