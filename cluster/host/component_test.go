@@ -117,6 +117,43 @@ func TestOneProcessHasALock(t *testing.T) {
 	_ = unlock()
 }
 
+func TestADirectoryThatSomebodyUsesIsNotTaken(t *testing.T) {
+	dir := t.TempDir()
+	for name, test := range map[string]struct {
+		file       string
+		left, used bool
+	}{
+		"none":  {},
+		"empty": {left: true},
+		"used":  {file: "file", left: true, used: true},
+	} {
+		path := filepath.Join(dir, name)
+		if test.left {
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if test.file != "" {
+			if err := os.WriteFile(filepath.Join(path, test.file), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left, unlock, err := Take(path)
+		if (err != nil) != test.used || err == nil && left != test.left {
+			t.Errorf("%s: it is left %t, and the error is %v", name, left, err)
+		}
+		// Nobody holds the lock of what was not taken.
+		if err == nil {
+			err = unlock()
+		} else if unlock, err = Lock(path); err == nil {
+			err = unlock()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestWhatWasAbandonedIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	if !Abandoned(dir) {

@@ -22,6 +22,18 @@ func Lock(dir string) (unlock func() error, err error) {
 	return listener.Close, nil
 }
 
+// Take is [Lock] for a directory that nobody uses; left says that a process which was killed has left it.
+func Take(dir string) (left bool, unlock func() error, err error) {
+	if unlock, err = Lock(dir); err != nil {
+		return false, nil, err
+	}
+	if left = exists(dir); left && !Abandoned(dir) {
+		err := fmt.Errorf("%s is in use: other tests run, or there is a cluster that make down or make vm-down removes", dir)
+		return false, nil, errors.Join(err, unlock())
+	}
+	return left, unlock, nil
+}
+
 // ErrLocked is the error of [Lock] if somebody else has the lock.
 var ErrLocked = errors.New("tests use it, or another command makes or removes it")
 
@@ -53,8 +65,8 @@ func Owner(dir string) int {
 	return 0
 }
 
-func exists(file string) bool {
-	_, err := os.Stat(file)
+func exists(path string) bool {
+	_, err := os.Stat(path)
 	return err == nil
 }
 

@@ -29,17 +29,13 @@ func Run(dir string, down func() error, tests func() int) (status int) {
 			status = 1
 		}
 	}
-	unlock, err := host.Lock(dir)
+	left, unlock, err := host.Take(dir)
 	if err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	defer func() { _ = unlock() }()
-	if _, err := os.Stat(dir); err == nil {
-		if !host.Abandoned(dir) {
-			fmt.Printf("%s is in use: other tests run, or there is a cluster that make down or make vm-down removes\n", dir)
-			return 1
-		}
+	if left {
 		fmt.Println("removing what killed tests have left")
 		if remove(); status != 0 {
 			return status

@@ -88,7 +88,12 @@ func (o *options) onClusters(ctx context.Context, use func(all, whole []specs.Sp
 	if err := host.Unfit(); err != nil {
 		return err
 	}
-	if err := idle(); err != nil {
+	// Who uses it is named before anything runs; Up takes it for good.
+	_, free, err := host.Take(host.Dir)
+	if err == nil {
+		err = free()
+	}
+	if err != nil {
 		return err
 	}
 	unlock, err := lock(o.out)
@@ -203,26 +208,15 @@ type onHost struct {
 	unlock func() error
 }
 
-// idle returns an error if there is a cluster on this host that somebody uses.
-func idle() error {
-	if _, err := os.Stat(host.Dir); err == nil && !host.Abandoned(host.Dir) {
-		return fmt.Errorf("%s is in use: tests run, or there is a cluster that make down removes", host.Dir)
-	}
-	return nil
-}
-
 // hostPath is a directory of the host in which pods of specs have their files
 // (test/e2e/framework/job/fixtures.go).
 const hostPath = "/tmp/job-e2e"
 
 // Up starts the cluster.
 func (c *onHost) Up(ctx context.Context) error {
-	unlock, err := host.Lock(host.Dir)
+	_, unlock, err := host.Take(host.Dir) // Up removes what is left
 	if err != nil {
 		return err
-	}
-	if err := idle(); err != nil {
-		return errors.Join(err, unlock())
 	}
 	c.ours, c.unlock = true, unlock
 	_, err = os.Stat(hostPath)

@@ -188,12 +188,7 @@ func measureNoise(b *testing.B, c *host.Cluster, kind *noiseKind, meter string, 
 		does = "sleep"
 	}
 	if kind.hostOn {
-		undo := confineHost(b, cpuset.New(0))
-		defer func() {
-			if err := undo(); err != nil {
-				b.Error(err)
-			}
-		}()
+		defer confineHost(b, cpuset.New(0))() // b reports its error at its end
 	}
 	p := start(b, c, namespace, meterPod(name, meter, does, length))[0]
 	began := time.Now()

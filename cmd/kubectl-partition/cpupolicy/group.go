@@ -306,6 +306,9 @@ func (c Client) planNode(ctx context.Context, g *NodeGroup, node *corev1.Node, o
 			planned.Reasons = append(planned.Reasons, fmt.Sprintf("the %s %s has it, too", GroupKind, others[i].Metadata.Name))
 		}
 	}
+	if planned.Outcome == InTwoGroups {
+		return planned, nil
+	}
 	var last Status
 	_, _ = read(node.Annotations, StatusAnnotation, &last) // what cannot be read counts as none
 	waits := func(format string, args ...any) (PlannedNode, error) {
@@ -314,8 +317,6 @@ func (c Client) planNode(ctx context.Context, g *NodeGroup, node *corev1.Node, o
 	}
 	// The order is the controller's.
 	switch {
-	case planned.Outcome != "":
-		return planned, nil
 	case now.UnderWay():
 		return waits("the policy %s is %s there", now.Requested, now.State)
 	case now.Policy == g.Spec.Policy:

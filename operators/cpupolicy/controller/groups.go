@@ -17,6 +17,7 @@ limitations under the License.
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -309,14 +310,17 @@ type groupLock struct {
 	most int
 }
 
-// waitsFor returns why a node may not begin now; empty if it may. That it is down itself keeps others, and
+// waitsFor returns why a node may not begin now; empty if it may.
+func (l groupLock) waitsFor(name string) string { return cmp.Or(l.waits, l.crowded(name)) }
+
+// crowded says that too many other nodes are down; empty if they are not. That a node is down itself keeps others, and
 // not itself: somebody must find out, and say so.
-func (l groupLock) waitsFor(name string) string {
+func (l groupLock) crowded(name string) string {
 	others := slices.DeleteFunc(slices.Clone(l.down), func(down string) bool { return down == name })
-	if l.waits == "" && l.most > 0 && len(others) >= l.most {
+	if l.most > 0 && len(others) >= l.most {
 		return fmt.Sprintf("%d nodes of its group are unavailable", len(others))
 	}
-	return l.waits
+	return ""
 }
 
 // groupLocks are those of one look: each is made once, and only if it is needed.

@@ -444,15 +444,14 @@ func (r *nodesReconciler) afterDrain(ctx context.Context, node *corev1.Node, sta
 	if err := r.client.List(ctx, &groups); err != nil {
 		return "", "", err
 	}
-	members, _, _ := membersOf(groups.Items, nodes.Items)
-	if refused = noLongerWanted(group, members[group.Name], node.Name, status); refused != "" {
+	all, _, _ := membersOf(groups.Items, nodes.Items)
+	members := all[group.Name]
+	if refused = noLongerWanted(group, members, node.Name, status); refused != "" {
 		return "", refused, nil
 	}
 	if waits, refused = inTheWay(status, situation); waits == "" && refused == "" {
 		// Whether the group is paused is of no account: the operation has begun.
-		lock := newGroupLock(group, members[group.Name])
-		lock.waits = ""
-		waits = lock.waitsFor(node.Name)
+		waits = newGroupLock(group, members).crowded(node.Name)
 	}
 	if waits != "" {
 		r.sayWaits(node, waits)

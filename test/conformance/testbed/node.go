@@ -116,7 +116,7 @@ func (n *Node) Describe() string {
 // OwnVMs makes this process the one that has all VMs of this host, and removes what a process has left
 // that was killed. release removes all VMs.
 func OwnVMs() (release func() error, err error) {
-	unlock, err := host.Lock(vm.Dir)
+	left, unlock, err := host.Take(vm.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +125,7 @@ func OwnVMs() (release func() error, err error) {
 			err = errors.Join(err, unlock())
 		}
 	}()
-	if _, err := os.Stat(vm.Dir); err == nil {
-		if !host.Abandoned(vm.Dir) {
-			return nil, fmt.Errorf("%s is in use: tests run, or there is a VM that make vm-down removes", vm.Dir)
-		}
+	if left {
 		if err := vm.Down(); err != nil {
 			return nil, err
 		}

@@ -160,6 +160,6 @@ func removeTraces(node *corev1.Node, name string, marks companion.Marks) (remove
 
 // claimedBy reports whether a claim is a companion's. One that cannot be read is nobody's.
 func claimedBy(claim, name string) bool {
-	var read nodegroup.Claim
+	var read struct{ Owner string }
 	return json.Unmarshal([]byte(claim), &read) == nil && read.Owner == name
 }
