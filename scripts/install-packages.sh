@@ -56,28 +56,49 @@ fi
 if [[ ${#missing[@]} -eq 0 && $need_go == false ]]; then
   exit 0
 fi
-if [[ ${#missing[@]} -gt 0 ]] && ! command -v apt-get >/dev/null; then
-  echo "not Debian, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
-  exit 0
-fi
-if [[ ${#missing[@]} -gt 0 && "$(id -u)" != 0 ]]; then
-  echo "not root, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
-  exit 0
-fi
-if [[ ${#missing[@]} -gt 0 ]]; then
-  echo "installing ${missing[*]}" >&2
+# install waits for other processes that have apt's locks, as they have on a host that has just booted. Only apt-get
+# install can wait for them itself.
+install() {
+  local said tries
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  for ((tries = 0; tries < 60; tries++)); do
+    if said=$(apt-get update -qq 2>&1); then
+      break
+    fi
+    [[ $said == *"Could not get lock"* ]] || break
+    ((tries > 0)) || echo "waiting for another apt-get to end" >&2
+    sleep 5
+  done
+  [[ -z $said ]] || echo "$said" >&2
+  apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+if [[ ${#missing[@]} -gt 0 ]]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "not Debian, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
+  elif [[ "$(id -u)" != 0 ]]; then
+    echo "not root, so nothing is installed; what needs them will miss: ${missing[*]}" >&2
+  else
+    echo "installing ${missing[*]}" >&2
+    install "${missing[@]}"
+  fi
 fi
 if [[ $need_go == true && ! -x _output/go/bin/go ]]; then
-  echo "fetching Go $go" >&2
   bootstrap=$(command -v go || echo /usr/lib/go/bin/go)
-  fetched=$(cd "$(mktemp -d)" && "$bootstrap" mod init fetch >/dev/null 2>&1 &&
-    "$bootstrap" mod download -json "golang.org/toolchain@v0.0.1-go$go.linux-$("$bootstrap" env GOARCH)" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  if [[ ! -x $bootstrap ]]; then
+    exit 0 # golang-go is among what is missing
+  fi
+  echo "fetching Go $go" >&2
+  module=golang.org/toolchain@v0.0.1-go$go.linux-$("$bootstrap" env GOARCH)
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  if ! (cd "$work" && "$bootstrap" mod init fetch && "$bootstrap" mod download -json "$module") >"$work/said" 2>&1; then
+    echo "Go $go cannot be fetched as the module $module, and $("$bootstrap" env GOVERSION) is too old: $(sed -n 's/^\t"Error": "\(.*\)",*$/\1/p' "$work/said")" >&2
+    exit 1
+  fi
   mkdir -p _output
   rm -rf _output/go.new
-  cp -r "$fetched" _output/go.new
+  cp -r "$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' "$work/said")" _output/go.new
   chmod -R u+w _output/go.new
   chmod +x _output/go.new/bin/* _output/go.new/pkg/tool/*/*
   mv _output/go.new _output/go
