@@ -22,7 +22,7 @@ func checkout(t *testing.T) string {
 		write(t, filepath.Join(dir, name), string(text))
 	}
 	write(t, filepath.Join(dir, "scripts/install-packages.sh"), "#!/bin/sh\nexit 1\n")
-	write(t, filepath.Join(dir, "Makefile"), "PASSES ?= yes\nTESTS ?= all\n.PHONY: unit\nunit:\n\t@test $(PASSES) = yes # of $(TESTS)\n.DEFAULT:\n\t@true\n")
+	write(t, filepath.Join(dir, "Makefile"), "export PASSES ?= yes\nTESTS ?= all\n.PHONY: unit\nunit:\n\t@test $$PASSES = yes # of $(TESTS)\n.DEFAULT:\n\t@true\n")
 	write(t, filepath.Join(dir, ".gitignore"), "/_output/\n")
 	write(t, filepath.Join(dir, "build/releases/v1.37.0/go.mod"), "")
 	tree := filepath.Join(dir, "_output/v1.37.0/kubernetes")
@@ -135,5 +135,58 @@ func TestAResultIsOfWhatAVersionMustHavePassed(t *testing.T) {
 				t.Errorf("the result is of %q, and the parts of a version are\n%s", of, parts)
 			}
 		})
+	}
+}
+
+// What has passed on another host has passed, but for other files, too long ago, or if it fails here since.
+func TestResultsOfOtherHostsCount(t *testing.T) {
+	t.Parallel()
+	there, here := checkout(t), checkout(t)
+	_, of := run(t, there, "test-all")
+	file := filepath.Join(there, "_output/results")
+	missing := func(results string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "scripts/test.sh", "test-all", "v1.37.0", "v1.37.0")
+		cmd.Dir = here
+		cmd.Env = []string{"HOME=" + here, "PATH=" + os.Getenv("PATH"), "XDG_CACHE_HOME=" + filepath.Join(here, "_output"), "MISSING=1", "RESULTS=" + results}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return err.Error() + ": " + string(out)
+		}
+		if strings.Contains("\n"+string(out), "\nunit tests\n") {
+			return "unit tests"
+		}
+		return ""
+	}
+
+	if got := missing(here + "/none"); !strings.Contains(got, "RESULTS names "+here+"/none, and it cannot be read") {
+		t.Errorf("without the file it says %q", got)
+	}
+	results, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := strings.Split(of, "\t")[1]
+	old := filepath.Join(there, "old")
+	write(t, old, regexp.MustCompile(`(?m)^\d+`).ReplaceAllString(string(results), "2025"))
+	failed := filepath.Join(there, "failed")
+	write(t, failed, strings.ReplaceAll(string(results), "\tok\t", "\tFAILED\t"))
+	other := filepath.Join(there, "other")
+	write(t, other, strings.ReplaceAll(string(results), content, strings.Repeat("0", len(content))))
+	if got := missing(old + " " + failed + " " + other); got != "unit tests" {
+		t.Errorf("with results that are old, have failed or are of other files it says %q", got)
+	}
+	if got := missing(other + " " + file); got != "" {
+		t.Errorf("with the results it says %q", got)
+	}
+	if got := missing(""); got != "" {
+		t.Errorf("once they are believed it says %q", got)
+	}
+
+	if says, _ := run(t, here, "test-all", "PASSES=no", "FORCE=1"); !strings.Contains(says, "unit tests FAILED") {
+		t.Errorf("it says\n%s", says)
+	}
+	if got := missing(file); got != "unit tests" {
+		t.Errorf("after it has failed here, it says %q", got)
 	}
 }
