@@ -60,7 +60,7 @@ include $(wildcard operators/*.mk)
 ##@ A node
 
 .PHONY: up
-up: fit build $(PLUGIN) $(CLUSTER) ## Build Kubernetes and start a partitioned single-node cluster with a sample
+up: fit free build $(PLUGIN) ## Build Kubernetes and start a partitioned single-node cluster with a sample
 	$(CLUSTER) up --bin $(BIN) --tools $(TOOLS) --tree $(TREE)
 	@echo
 	@$(MAKE) --no-print-directory report
@@ -70,6 +70,10 @@ up: fit build $(PLUGIN) $(CLUSTER) ## Build Kubernetes and start a partitioned s
 .PHONY: fit
 fit:
 	@why=$$(scripts/why-no-node.sh); [[ -z "$$why" ]] || { echo "this host cannot run a node: $$why" >&2; exit 1; }
+
+.PHONY: free
+free: packages $(CLUSTER)
+	@$(CLUSTER) fit
 
 .PHONY: report
 report: $(PLUGIN) $(CLUSTER) ## Print again how the cluster stands and what runs where

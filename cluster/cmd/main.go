@@ -67,6 +67,13 @@ func command() *cobra.Command {
 		}
 	}
 	root.AddCommand(up, &cobra.Command{
+		Use:   "fit",
+		Short: "See, before anything is built, whether up could start a cluster on this host",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return host.New(host.Config{}).Fit(cmd.Context())
+		},
+	}, &cobra.Command{
 		Use:   "down",
 		Short: "Stop the cluster and remove every trace of it",
 		Args:  cobra.NoArgs,

@@ -89,6 +89,15 @@ func (c *Cluster) Up(ctx context.Context) error {
 	return nil
 }
 
+// Fit returns why Up would refuse this host, or nil. It needs nothing that is built. If an earlier cluster is there,
+// which Up removes first, it looks at nothing but the host's kind.
+func (c *Cluster) Fit(ctx context.Context) error {
+	if err := Unfit(); err != nil || c.Exists() {
+		return err
+	}
+	return c.foreign(ctx)
+}
+
 // removeLast removes what an earlier cluster has left. A host that joins another has only the
 // authority's files, which stay.
 func (c *Cluster) removeLast(ctx context.Context) error {

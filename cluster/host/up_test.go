@@ -1,6 +1,9 @@
 package host
 
 import (
+	"fmt"
+	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -55,5 +58,33 @@ func TestControllersAreChosen(t *testing.T) {
 	const unknown = "cloud-controller-manager"
 	if _, err := New(Config{Controllers: []string{unknown}}).controllers(); err == nil || !strings.Contains(err.Error(), unknown) {
 		t.Errorf("the error is %v, want one that names %s", err, unknown)
+	}
+}
+
+func TestAForeignPortIsFoundBeforeAnythingIsBuilt(t *testing.T) {
+	if why := Unfit(); why != nil {
+		t.Skip(why)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	dir := t.TempDir()
+	config := Config{
+		WithoutNode: true,
+		Paths:       Paths{Data: filepath.Join(dir, "data"), Run: filepath.Join(dir, "run")},
+		Ports:       Ports{APIServer: port},
+		Node:        Node{Address: "127.0.0.1"},
+	}
+	want := fmt.Sprintf("the cluster needs port %d, which is not free", port)
+	if err := New(config).Fit(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the error is %v, want one that says %q", err, want)
+	}
+	// Up would remove it, and with it what has the port.
+	config.Paths.Data = dir
+	if err := New(config).Fit(t.Context()); err != nil {
+		t.Errorf("with an earlier cluster the error is %v", err)
 	}
 }
