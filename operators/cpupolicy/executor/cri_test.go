@@ -190,7 +190,7 @@ func TestExclusiveCPUsKeepThePolicyStatic(t *testing.T) {
 				test.runtime.serve(t, h)
 			}
 			host := h.open()
-			k, err := host.kubeletOf(h.startKubelet("kubelet.log", kubeletArgs("--cpu-manager-policy=x")...), nil, nil, "")
+			k, err := host.kubeletOf(h.cmdline(kubeletArgs("--cpu-manager-policy=x")...), nil, nil, "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -279,7 +279,7 @@ func (d hostDisk) checkDirectory(path string) error {
 // host, and nobody else can write it.
 func ownedByUs(path string, info fs.FileInfo) error {
 	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to user %d, not to user %d", path, owner, os.Geteuid())
+		return fmt.Errorf("%s belongs to user %d, not to user %d; run: chown %[3]d %[1]s", path, owner, os.Geteuid())
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
 		return fmt.Errorf("%s has mode %#o, which lets others write it; run: chmod go-w %[1]s", path, mode)

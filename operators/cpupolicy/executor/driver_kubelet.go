@@ -108,6 +108,9 @@ func (d *kubeletDriver) kubelet(ctx context.Context) (*kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := unit.exists(d.unit); err != nil {
+		return nil, err
+	}
 	pid, err := d.pid(ctx)
 	if err != nil {
 		return nil, err

@@ -21,9 +21,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/utils/cpuset"
@@ -117,11 +119,11 @@ func (h host) kubeletOf(pid int, next, files []string, configDir string) (*kubel
 		return nil, errNotRunning
 	}
 	data, err := os.ReadFile(h.disk.at(fmt.Sprintf("/proc/%d/cmdline", pid)))
+	if err == nil && len(data) == 0 || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return nil, errNotRunning // it has just been executed, or has ended
+	}
 	if err != nil {
 		return nil, fmt.Errorf("command line of the kubelet: %w", err)
-	}
-	if len(data) == 0 {
-		return nil, errNotRunning // it has just been executed, or has ended
 	}
 	args := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")[1:]
 	if len(next) > 0 && filepath.Base(next[0]) == "kubelet" {

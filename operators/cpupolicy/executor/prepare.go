@@ -137,8 +137,8 @@ func (h *Host) Prepare(ctx context.Context) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if len(u.execStart) == 0 {
-		return "", fmt.Errorf("unit %s: is not there, or has no ExecStart", name)
+	if err := u.exists(name); err != nil {
+		return "", err
 	}
 	k := &kubelet{flags: parseFlags(u.execStart[1:])}
 	if pid, err := s.below(u.mainPID, "kubelet"); err != nil {

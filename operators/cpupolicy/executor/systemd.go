@@ -88,6 +88,14 @@ type unit struct {
 // runs reports whether something of the service may run, or be started again by itself.
 func (u unit) runs() bool { return u.state != "inactive" && u.state != "failed" }
 
+// exists returns an error if systemd knows nothing of the unit but its name.
+func (u unit) exists(name string) error {
+	if len(u.execStart) == 0 {
+		return fmt.Errorf("unit %s: is not there, or has no ExecStart", name)
+	}
+	return nil
+}
+
 func (s *systemd) properties(ctx context.Context, name string) (unit, error) {
 	if !validUnit.MatchString(name) {
 		return unit{}, fmt.Errorf("unit %q: is not the name of a service", name)

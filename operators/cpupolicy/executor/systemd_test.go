@@ -517,6 +517,20 @@ func TestAHostWithoutSystemdIsSaid(t *testing.T) {
 	}
 }
 
+// A host of RKE2, say, for which nobody has set the driver.
+func TestAHostWithoutTheUnitIsSaid(t *testing.T) {
+	h := newTestHost(t)
+	newFakeSystemd(t, h)
+	driver, err := h.open().driver(t.Context(), operation.DriverKubelet, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer driver.close()
+	if _, err := driver.plan(t.Context(), operation.Static); err == nil || !strings.Contains(err.Error(), "unit "+defaultUnit+": is not there") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestAKubeletIsPrepared(t *testing.T) {
 	h := newTestHost(t)
 	s := newFakeSystemd(t, h)
