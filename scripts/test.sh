@@ -137,11 +137,13 @@ record() {
 # later has not passed.
 believe() {
   local line fields
-  # Files are words.
+  if [[ -z ${RESULTS:-} || -e $3 ]]; then
+    return
+  fi
   # shellcheck disable=SC2086
-  [[ -z ${RESULTS:-} || -e $3 ]] || line=$(awk -F '\t' -v name="$1" -v about="$about" -v content="$2" -v since="$(date --utc --date='14 days ago' +%FT%TZ)" \
+  line=$(awk -F '\t' -v name="$1" -v about="$about" -v content="$2" -v since="$(date --utc --date='14 days ago' +%FT%TZ)" \
     '$4 == name && $5 == "ok" && $7 == about && $8 == content && $1 >= since' $RESULTS | sort | tail -n 1)
-  if [[ -n ${line:-} ]] && ! grep --quiet --line-regexp --fixed-strings -e "$line" "$results" 2>/dev/null; then
+  if [[ -n $line ]] && ! grep --quiet --line-regexp --fixed-strings -e "$line" "$results" 2>/dev/null; then
     IFS=$'\t' read -r -a fields <<<"$line"
     mkdir -p "${3%/*}"
     echo "${fields[0]}, ${fields[5]} s, by RESULTS" >"$3"

@@ -58,23 +58,29 @@ func git(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// run runs scripts/test.sh for the unit tests, if at all, with caches of its own. It returns what it prints, and what
-// the results say of the release and of the content.
-func run(t *testing.T, dir, target string, env ...string) (says, of string) {
+// script runs scripts/test.sh for the unit tests, if at all, with caches of its own. It returns what it prints.
+func script(t *testing.T, dir, target string, env ...string) (says string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "scripts/test.sh", target, "v1.37.0", "v1.37.0")
 	cmd.Dir = dir
 	cmd.Env = append(env, "HOME="+filepath.Join(dir, "_output"), "PATH="+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "_output"), "PART=^unit tests$")
-	out, _ := cmd.CombinedOutput()
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// run is script, and also returns what the results say of the release and of the content.
+func run(t *testing.T, dir, target string, env ...string) (says, of string) {
+	t.Helper()
+	says, _ = script(t, dir, target, env...)
 	results, err := os.ReadFile(filepath.Join(dir, "_output/results"))
 	if err != nil {
-		t.Fatalf("%v; it says\n%s", err, out)
+		t.Fatalf("%v; it says\n%s", err, says)
 	}
 	line := regexp.MustCompile(`\tunit tests\t.*\t(v1\.37\.0\t[-0-9a-f]+)\n`).FindStringSubmatch(string(results))
 	if line == nil {
 		t.Fatalf("the results are\n%s", results)
 	}
-	return string(out), line[1]
+	return says, line[1]
 }
 
 // make release believes what scripts/test.sh remembers.
@@ -146,14 +152,11 @@ func TestResultsOfOtherHostsCount(t *testing.T) {
 	file := filepath.Join(there, "_output/results")
 	missing := func(results string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "scripts/test.sh", "test-all", "v1.37.0", "v1.37.0")
-		cmd.Dir = here
-		cmd.Env = []string{"HOME=" + here, "PATH=" + os.Getenv("PATH"), "XDG_CACHE_HOME=" + filepath.Join(here, "_output"), "MISSING=1", "RESULTS=" + results}
-		out, err := cmd.CombinedOutput()
+		says, err := script(t, here, "test-all", "MISSING=1", "RESULTS="+results)
 		if err != nil {
-			return err.Error() + ": " + string(out)
+			return err.Error() + ": " + says
 		}
-		if strings.Contains("\n"+string(out), "\nunit tests\n") {
+		if strings.Contains("\n"+says, "\nunit tests\n") {
 			return "unit tests"
 		}
 		return ""
