@@ -133,21 +133,23 @@ record() {
   printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$(commit)" "$target" "$1" "$2" "$3" "${about:-$release}" "${4:--}" >>"$results"
 }
 
-# believe NAME CONTENT STAMP looks in RESULTS for a part, and stamps it. A line is believed once: what fails here
-# later has not passed.
+# believe NAME CONTENT STAMP looks in RESULTS for a part, writes its line down here, and stamps it unless it is. A line is
+# believed once: what fails here later has not passed.
 believe() {
   local line fields
-  if [[ -z ${RESULTS:-} || -e $3 ]]; then
+  if [[ -z ${RESULTS:-} ]]; then
     return
   fi
   # shellcheck disable=SC2086
   line=$(awk -F '\t' -v name="$1" -v about="$about" -v content="$2" -v since="$(date --utc --date='14 days ago' +%FT%TZ)" \
     '$4 == name && $5 == "ok" && $7 == about && $8 == content && $1 >= since' $RESULTS | sort | tail -n 1)
   if [[ -n $line ]] && ! grep --quiet --line-regexp --fixed-strings -e "$line" "$results" 2>/dev/null; then
-    IFS=$'\t' read -r -a fields <<<"$line"
-    mkdir -p "${3%/*}"
-    echo "${fields[0]}, ${fields[5]} s, by RESULTS" >"$3"
-    touch --date="${fields[0]}" "$3"
+    if [[ ! -e $3 ]]; then
+      IFS=$'\t' read -r -a fields <<<"$line"
+      mkdir -p "${3%/*}"
+      echo "${fields[0]}, ${fields[5]} s, by RESULTS" >"$3"
+      touch --date="${fields[0]}" "$3"
+    fi
     echo "$line" >>"$results"
   fi
 }

@@ -186,6 +186,18 @@ func TestResultsOfOtherHostsCount(t *testing.T) {
 		t.Errorf("once they are believed it says %q", got)
 	}
 
+	// A version tells of a part by its line, so the line of what another checkout has stamped counts, too.
+	log := filepath.Join(here, "_output/results")
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		missing(file)
+	}
+	if got, err := os.ReadFile(log); err != nil || strings.Count(string(got), "\tunit tests\tok\t") != 1 {
+		t.Errorf("of what has a stamp, the results are %q (%v), and not the line of RESULTS, once", got, err)
+	}
+
 	if says, _ := run(t, here, "test-all", "PASSES=no", "FORCE=1"); !strings.Contains(says, "unit tests FAILED") {
 		t.Errorf("it says\n%s", says)
 	}
