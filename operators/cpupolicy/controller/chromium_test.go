@@ -66,7 +66,7 @@ func (v *visitor) signIn(token string) {
 	v.Press("Sign in")
 	// The page that says so leads on by itself.
 	v.eventually(func() error {
-		if at := v.Ask("location.pathname"); at != "/hosts" {
+		if at := v.Ask("location.pathname + ' ' + document.readyState"); at != "/hosts complete" {
 			return fmt.Errorf("the browser is at %s: %s", at, v.Text())
 		}
 		return nil

@@ -75,10 +75,10 @@ func (b *Browser) Ask(expression string) string {
 	return run(b, chromedp.Evaluate[string]("String("+expression+")"))
 }
 
-// Text is what the page says.
+// Text is what the page says; empty before it has come.
 func (b *Browser) Text() string {
 	b.t.Helper()
-	return b.Ask("document.body.innerText")
+	return b.Ask("document.body?.innerText ?? ''")
 }
 
 // Alert is the error that the page shows.
