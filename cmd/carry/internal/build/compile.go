@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -95,8 +96,7 @@ func toolchain(ctx context.Context, t *tree.Tree, exact bool) ([]string, error) 
 }
 
 // follow runs a command of which each line is a package done, and shows how far it
-// is. Lines that are not packages are shown as they are, and all of them if it
-// fails.
+// is. Other lines are shown if it fails, unless a disk is full: the error says that.
 func follow(t *tree.Tree, cmd *exec.Cmd, done string) error {
 	reader, writer := io.Pipe()
 	cmd.Stdout, cmd.Stderr = writer, writer
@@ -142,10 +142,24 @@ func follow(t *tree.Tree, cmd *exec.Cmd, done string) error {
 		fmt.Fprint(os.Stderr, "\r\x1b[K")
 	}
 	if err := <-finished; err != nil {
+		if full := noSpace(other.String()); full != nil {
+			return full
+		}
 		os.Stderr.Write(other.Bytes())
 		return err
 	}
 	t.Say("%d packages %s in %s", count, done, time.Since(start).Round(time.Second))
+	return nil
+}
+
+// noSpace returns the first error of a disk that is full among the lines of go, or nil. There is one for each package
+// that go was at, and what else failed then says nothing.
+func noSpace(lines string) error {
+	for line := range strings.Lines(lines) {
+		if what, _, found := strings.Cut(line, ": "+syscall.ENOSPC.Error()); found {
+			return fmt.Errorf("%s: %w", what, syscall.ENOSPC)
+		}
+	}
 	return nil
 }
 

@@ -31,7 +31,7 @@ import (
 // Explain adds what to do to errors whose text alone does not say it.
 func Explain(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w; a tree needs about 1 GiB, and a build some more: make room, and run the command again", err)
+		return fmt.Errorf("%w; a tree needs about 1 GiB, and a build some more in GOCACHE and TMPDIR: make room, and run the command again", err)
 	}
 	return err
 }
