@@ -40,7 +40,7 @@ var (
 	sharedCPUs = metrics.NewDesc(subsystem+"_shared_cpus", "Number of CPUs that containers in no partition share on this node. 0 means that exclusive containers have them all.",
 		nil, nil, metrics.ALPHA, "")
 	staticPodsSkipped = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: subsystem + "_static_pods_skipped_total", Help: "Number of static pods that asked for a partition and run as ordinary pods, by reason.", StabilityLevel: metrics.ALPHA,
+		Name: subsystem + "_static_pods_skipped_total", Help: "Number of static pods that asked for a partition, or for cores without one, and run as ordinary pods, by reason.", StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
 )
 

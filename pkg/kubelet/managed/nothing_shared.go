@@ -117,6 +117,6 @@ func (n *node) nothingShared() string {
 	if len(disturbed) == 0 {
 		return fmt.Sprintf("Exclusive containers have every CPU that was shared: others run on the reserved CPUs %s", used)
 	}
-	return fmt.Sprintf("Exclusive containers have every CPU that was shared: others run on CPU %s and disturb %s there; ask for fewer exclusive CPUs on this node, or reserve one more in reservedSystemCPUs",
+	return fmt.Sprintf("Exclusive containers have every CPU that was shared: others run on CPU %s and disturb %s there; ask for fewer exclusive CPUs on this node",
 		used, strings.Join(slices.Compact(disturbed), ", "))
 }
