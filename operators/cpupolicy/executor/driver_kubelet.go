@@ -108,7 +108,7 @@ func (d *kubeletDriver) kubelet(ctx context.Context) (*kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unit.exists(d.unit); err != nil {
+	if err := unit.check(d.unit); err != nil {
 		return nil, err
 	}
 	pid, err := d.pid(ctx)

@@ -137,7 +137,7 @@ func (h *Host) Prepare(ctx context.Context) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := u.exists(name); err != nil {
+	if err := u.check(name); err != nil {
 		return "", err
 	}
 	k := &kubelet{flags: parseFlags(u.execStart[1:])}

@@ -88,8 +88,8 @@ type unit struct {
 // runs reports whether something of the service may run, or be started again by itself.
 func (u unit) runs() bool { return u.state != "inactive" && u.state != "failed" }
 
-// exists returns an error if systemd knows nothing of the unit but its name.
-func (u unit) exists(name string) error {
+// check returns an error if systemd knows nothing of the unit but its name.
+func (u unit) check(name string) error {
 	if len(u.execStart) == 0 {
 		return fmt.Errorf("unit %s: is not there, or has no ExecStart", name)
 	}
