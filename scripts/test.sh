@@ -133,8 +133,8 @@ record() {
   printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date --utc +%FT%TZ)" "$(commit)" "$target" "$1" "$2" "$3" "${about:-$release}" "${4:--}" >>"$results"
 }
 
-# believe NAME CONTENT STAMP looks in RESULTS for a part, writes its line down here, and stamps it unless it is. A line is
-# believed once: what fails here later has not passed.
+# believe NAME CONTENT STAMP looks in RESULTS for a part, keeps its line, and leaves a stamp where there is none. A line
+# is believed once: what fails here later has not passed.
 believe() {
   local line fields
   if [[ -z ${RESULTS:-} ]]; then
