@@ -23,6 +23,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
 )
 
 // Replaceable returns an error for what Replace must not remove: anything but an empty directory and
@@ -42,19 +45,20 @@ func Replaceable(dir, mark string) error {
 }
 
 // Replace calls write with a new directory beside dir, and then puts it in dir's place. If that
-// fails, nothing is left behind, and what was there before stays. What is not Replaceable stays, too.
+// fails, nothing is left behind, and what was there before stays. What is not Replaceable stays, too. It
+// removes what an earlier Replace of dir left behind because it was killed.
 func Replace(dir, mark string, write func(dir string) error) (err error) {
 	if err := Replaceable(dir, mark); err != nil {
 		return err
 	}
-	above := filepath.Dir(dir)
-	if err := os.MkdirAll(above, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	beside, err := os.MkdirTemp(above, filepath.Base(dir)+".new-")
+	beside, lock, err := begin(dir)
 	if err != nil {
 		return err
 	}
+	defer lock.Close()
 	defer func() { err = errors.Join(err, os.RemoveAll(beside)) }()
 	if err := os.Chmod(beside, 0o755); err != nil {
 		return err
@@ -62,7 +66,7 @@ func Replace(dir, mark string, write func(dir string) error) (err error) {
 	if err := write(beside); err != nil {
 		return err
 	}
-	old := beside + ".old"
+	old := beside + oldSuffix
 	if err := os.Rename(dir, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -70,4 +74,80 @@ func Replace(dir, mark string, write func(dir string) error) (err error) {
 		return errors.Join(err, os.Rename(old, dir))
 	}
 	return os.RemoveAll(old)
+}
+
+// oldSuffix follows the name of a new directory in that of the one whose place it takes.
+const oldSuffix = ".old"
+
+// begin makes a new directory beside dir. It is locked until the file is closed, so that nobody takes it for
+// one that was left behind.
+func begin(dir string) (string, *os.File, error) {
+	above, prefix := filepath.Dir(dir), filepath.Base(dir)+".new-"
+	// A directory cannot be made and locked at once.
+	turn, err := lock(above, 0)
+	if err != nil {
+		return "", nil, err
+	}
+	defer turn.Close()
+	if err := sweep(dir, prefix); err != nil {
+		return "", nil, err
+	}
+	beside, err := os.MkdirTemp(above, prefix)
+	if err != nil {
+		return "", nil, err
+	}
+	file, err := lock(beside, syscall.LOCK_NB)
+	if err != nil {
+		return "", nil, errors.Join(err, os.Remove(beside))
+	}
+	return beside, file, nil
+}
+
+// sweep removes what was left behind beside dir. If what was in dir is among that, and nothing is in its
+// place, it puts that back.
+func sweep(dir, prefix string) error {
+	above := filepath.Dir(dir)
+	entries, err := os.ReadDir(above)
+	if err != nil {
+		return err
+	}
+	// os.MkdirTemp puts digits there. A name comes before the same name with a suffix.
+	ours := regexp.MustCompile("^" + regexp.QuoteMeta(prefix) + "[0-9]+(" + regexp.QuoteMeta(oldSuffix) + ")?$")
+	for _, entry := range entries {
+		if !ours.MatchString(entry.Name()) || !entry.IsDir() {
+			continue
+		}
+		name := filepath.Join(above, entry.Name())
+		beside, old := strings.CutSuffix(name, oldSuffix)
+		file, err := lock(beside, syscall.LOCK_NB)
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			continue
+		}
+		if err == nil {
+			file.Close()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		clear := os.RemoveAll
+		if _, err := os.Lstat(dir); old && errors.Is(err, fs.ErrNotExist) {
+			clear = func(name string) error { return os.Rename(name, dir) }
+		}
+		if err := clear(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock locks a directory for this process alone, until the file is closed or the process ends. With
+// syscall.LOCK_NB, the error is syscall.EWOULDBLOCK if another has locked it.
+func lock(dir string, how int) (*os.File, error) {
+	file, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|how); err != nil {
+		return nil, errors.Join(&fs.PathError{Op: "lock", Path: dir, Err: err}, file.Close())
+	}
+	return file, nil
 }
