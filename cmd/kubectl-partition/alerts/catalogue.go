@@ -146,7 +146,7 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 	{
 		Name: "StaticPodNotPartitioned", Severity: Warning, For: 5 * minute,
 		expr:        `sum by (<node>, reason) (kubelet_workload_partitioning_static_pods_skipped_total{}) > 0`,
-		Summary:     `A static pod of {{ $labels.<node> }} asked for a partition and runs as an ordinary pod: {{ $labels.reason }}.`,
+		Summary:     `A static pod of {{ $labels.<node> }} runs as an ordinary pod, and its manifest asks for a partition or for cores: {{ $labels.reason }}.`,
 		description: `An Event StaticPodNotPartitioned on the Node names the pod and says what to change in its manifest. The kubelet counts since its start: the alert ends when the kubelet restarts with a correct manifest.`,
 	},
 	{
