@@ -453,7 +453,7 @@ $(IMAGES):
 # Some of its dependencies are large, so the first time takes minutes.
 $(PLUGIN):
 	@[[ -e $@ ]] || echo "building kubectl-partition" >&2
-	@cd cmd/kubectl-partition && $(ALIKE) go build -ldflags='-s -w' -o "$(CURDIR)/$@" .
+	@cd cmd/kubectl-partition && $(ALIKE) go build -ldflags="$$(../../scripts/ldflags.sh)" -o "$(CURDIR)/$@" .
 	@ln -sf kubectl-partition $(OUT)/bin/kubectl_complete-partition
 $(SPECS):
 	@[[ -e $@ ]] || echo "building the specs of any cluster" >&2

@@ -84,6 +84,7 @@ export GOAMD64=v1 GOARM64=v8.0
 newest=$(basename --multiple build/releases/* | tr - '~' | sort --version-sort | tr '~' - | tail -1)
 go mod download -C "build/releases/$newest" k8s.io/kubernetes
 go=go$(<"$(go list -C "build/releases/$newest" -m -f '{{.Dir}}' k8s.io/kubernetes)/.go-version")
+ldflags=$(scripts/ldflags.sh)
 for platform in $platforms; do
   unchanged_tree
   _output/bin/carry build --exact-go --platform "$platform" "$release"
@@ -93,8 +94,8 @@ for platform in $platforms; do
   echo "building kubectl-partition and the companions' programs for $platform" >&2
   (
     export GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 GOTOOLCHAIN=$go
-    go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/kubectl-partition" .
-    go build -C operators -trimpath -buildvcs=false -ldflags='-s -w' -o "$PWD/$own/" ./cmd/...
+    go build -C cmd/kubectl-partition -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/kubectl-partition" .
+    go build -C operators -trimpath -buildvcs=false -ldflags="$ldflags" -o "$PWD/$own/" ./cmd/...
   )
 done
 unchanged "$commit"

@@ -25,6 +25,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/component-base/version"
 )
 
 func main() {
@@ -40,6 +41,7 @@ func newCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:               "partition-agent",
 		Short:             "Do on a node what companions of a partitioned cluster ask for",
+		Version:           version.Get().GitVersion,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},

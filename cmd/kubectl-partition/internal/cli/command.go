@@ -22,6 +22,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/component-base/version"
 )
 
 // Command returns the command kubectl-partition. A file of this package, named after it, has
@@ -36,10 +37,13 @@ Exit codes of all commands:
   0  nothing is wrong
   1  the command did its work, and found something
   2  the command could not do its work: its input is wrong, or it may not read what it needs`,
+		Version:       version.Get().GitVersion,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl partition"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	// Cobra would have -v mean it, which is the verbosity of kubectl.
+	command.Flags().Bool("version", false, "print the version")
 	command.SetIn(streams.In)
 	command.SetOut(streams.Out)
 	command.SetErr(streams.ErrOut)

@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
@@ -60,7 +61,8 @@ The configuration is a file of the kind ControllerConfiguration, version
 Controllers run on the replica that leads, webhooks on all of them.
 
 Companions: ` + strings.Join(names(companions), ", "),
-		Args: cobra.NoArgs,
+		Version: version.Get().GitVersion,
+		Args:    cobra.NoArgs,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			gate := featuregate.NewFeatureGate()
 			if err := logsapi.AddFeatureGates(gate); err != nil {
