@@ -28,7 +28,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +36,7 @@ import (
 
 	toml "github.com/pelletier/go-toml/v2"
 	"golang.org/x/tools/txtar"
+	"k8s.io/component-base/version"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/partition"
@@ -145,16 +145,11 @@ func writeArchive(path string, at time.Time, files map[string][]byte) (err error
 
 func (n *node) versions() map[string]string {
 	kernel, _ := readText(filepath.Join(n.host.Proc, "version"))
-	versions := map[string]string{"kernel": kernel, "runtime": n.runtime.GetRuntimeName() + " " + n.runtime.GetRuntimeVersion()}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		versions["program"], versions["go"] = info.Main.Version, info.GoVersion
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				versions["revision"] = setting.Value
-			}
-		}
+	program := version.Get()
+	return map[string]string{
+		"kernel": kernel, "runtime": n.runtime.GetRuntimeName() + " " + n.runtime.GetRuntimeVersion(),
+		"program": program.GitVersion, "go": program.GoVersion,
 	}
-	return versions
 }
 
 // archive returns the files that were read, at their paths on the host, so that an audit of them

@@ -31,6 +31,7 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+	"k8s.io/component-base/version"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -114,6 +115,9 @@ func TestARecordHasAllThatAnAuditNeeds(t *testing.T) {
 			}
 			if strings.Contains(string(data), "hidden") || strings.Contains(string(data), "secret") {
 				t.Errorf("%s has a secret:\n%s", name, data)
+			}
+			if program := `"program": "` + version.Get().GitVersion + `"`; name == "versions.json" && !strings.Contains(string(data), program) {
+				t.Errorf("%s lacks %s:\n%s", name, program, data)
 			}
 			if name == "node.txtar" {
 				again, err := Audit(t.Context(), fromRecord(t, data).options())
