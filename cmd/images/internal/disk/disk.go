@@ -120,19 +120,20 @@ func sweep(dir, prefix string) error {
 		name := filepath.Join(above, entry.Name())
 		beside, old := strings.CutSuffix(name, oldSuffix)
 		file, err := lock(beside, syscall.LOCK_NB)
-		if errors.Is(err, syscall.EWOULDBLOCK) {
+		switch {
+		case errors.Is(err, syscall.EWOULDBLOCK):
 			continue
-		}
-		if err == nil {
+		case err == nil:
 			file.Close()
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
-		clear := os.RemoveAll
-		if _, err := os.Lstat(dir); old && errors.Is(err, fs.ErrNotExist) {
-			clear = func(name string) error { return os.Rename(name, dir) }
+		if _, err = os.Lstat(dir); old && errors.Is(err, fs.ErrNotExist) {
+			err = os.Rename(name, dir)
+		} else {
+			err = os.RemoveAll(name)
 		}
-		if err := clear(name); err != nil {
+		if err != nil {
 			return err
 		}
 	}
