@@ -24,6 +24,8 @@ limitations under the License.
 package activation
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +34,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/config"
 	"workload.openshift.io/partition"
 )
@@ -55,9 +58,11 @@ type Tracker struct {
 	decided map[string]bool
 	// awaits names the object that decides, and says what it lacks for that; see verdict.
 	awaits string
+	// crowded: more types are reported than are counted.
+	crowded bool
 
-	// types is what requests read of each type that a node reports, that is latched, or that
-	// the configuration lists.
+	// types is what requests read of each type that the cluster knows: that nodes report, that is
+	// latched, or that the configuration lists.
 	types atomic.Pointer[map[string]typeState]
 	// failed is set while the latch cannot be written.
 	failed atomic.Bool
@@ -150,7 +155,10 @@ func (t *Tracker) Reason(workloadType string) (reason partition.Reason, awaits s
 }
 
 // Known reports whether the cluster knows the type, so that it may be the label of a metric.
-func (t *Tracker) Known(workloadType string) bool { return (*t.types.Load())[workloadType].known }
+func (t *Tracker) Known(workloadType string) bool {
+	_, known := (*t.types.Load())[workloadType]
+	return known
+}
 
 // State is what is known of a workload type.
 type State struct {
@@ -170,9 +178,6 @@ func (t *Tracker) States() map[string]State {
 	defer t.mu.Unlock()
 	states := map[string]State{}
 	for workloadType, state := range *t.types.Load() {
-		if !state.known {
-			continue
-		}
 		latched := t.latched[workloadType]
 		states[workloadType] = State{
 			Active:       state.active,
@@ -191,9 +196,6 @@ type typeState struct {
 	configured bool
 	// awaits is the tracker's, for a type that is configured.
 	awaits string
-	// known types are the labels of metrics. What a single node says makes none: it may say
-	// anything.
-	known bool
 }
 
 // decide sets what the object says of the types that the nodes do not decide.
@@ -225,19 +227,42 @@ func asNamespace(object any) *v1.Namespace {
 	return namespace
 }
 
+// reported returns those types of nodes that the cluster knows: all nodes report them, or at least two do. What a single
+// one of several says makes no type known. Of more than most types it returns those that most nodes report, so that active
+// types come first. The caller holds the lock.
+func (t *Tracker) reported(most int) []string {
+	var types []string
+	for workloadType, reporting := range t.reporting {
+		if (reporting == t.nodes || reporting > 1) && !t.latched[workloadType] {
+			types = append(types, workloadType)
+		}
+	}
+	if crowded := len(types) > most; crowded {
+		slices.SortFunc(types, func(a, b string) int {
+			return cmp.Or(cmp.Compare(t.reporting[b], t.reporting[a]), cmp.Compare(a, b))
+		})
+		if !t.crowded {
+			klog.Background().Info("Nodes report more workload types than are counted; the others are unknown, and their pods stay ordinary", "most", maxTypes, "first", types[most])
+		}
+		t.crowded, types = true, types[:most]
+	} else {
+		t.crowded = false
+	}
+	return types
+}
+
 // publish recomputes what requests read. The caller holds the lock.
 func (t *Tracker) publish() {
-	types := make(map[string]typeState, len(t.latched)+len(t.reporting)+len(t.decided))
-	for workloadType, reporting := range t.reporting {
-		// There is a node if one reports.
-		active := reporting == t.nodes
-		types[workloadType] = typeState{active: active, known: active || reporting > 1}
-	}
+	types := make(map[string]typeState, len(t.latched)+len(t.decided))
 	for workloadType := range t.latched {
-		types[workloadType] = typeState{active: true, known: true}
+		types[workloadType] = typeState{active: true}
+	}
+	for _, workloadType := range t.reported(maxTypes - len(types)) {
+		// There is a node if one reports.
+		types[workloadType] = typeState{active: t.reporting[workloadType] == t.nodes}
 	}
 	for workloadType, active := range t.decided {
-		types[workloadType] = typeState{active: active, known: true, configured: true, awaits: t.awaits}
+		types[workloadType] = typeState{active: active, configured: true, awaits: t.awaits}
 	}
 	t.types.Store(&types)
 	select {

@@ -19,6 +19,7 @@ package activation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -245,5 +246,77 @@ func TestNodesThatDoNotCountKeepNoTypeInactive(t *testing.T) {
 				t.Errorf("active without a node that counts; %d are counted", tracker.nodes)
 			}
 		})
+	}
+}
+
+// A Node's status is its kubelet's to write, and the API server takes names of capacity in any bytes.
+func TestWhatNodesCallTheirResourcesIsBounded(t *testing.T) {
+	node := func(name string, types ...string) *v1.Node { return partitiontest.Node(name, types...) }
+	many := func(from, n int) (types []string) {
+		for i := range n {
+			types = append(types, fmt.Sprintf("type-%05d", from+i))
+		}
+		return types
+	}
+	for name, test := range map[string]struct {
+		nodes []*v1.Node
+		want  []string // that are active
+		known int
+	}{
+		"a name that is no UTF-8 is no type":          {[]*v1.Node{node("a", "management", "\xff"), node("b", "management", "\xff")}, []string{"management"}, 1},
+		"a name with a comma is no type":              {[]*v1.Node{node("a", "management", "a,b")}, []string{"management"}, 1},
+		"nor one that no pod can ask for":             {[]*v1.Node{node("a", "Management", "a.b", "-", "requests", "hugepages-x", strings.Repeat("a", 64))}, nil, 0},
+		"of 10,000 types of one node, some count":     {[]*v1.Node{node("a", many(0, 10_000)...)}, many(0, 32), 32},
+		"what only one of several nodes says is none": {[]*v1.Node{node("a", append(many(0, 10_000), "management")...), node("b", "management")}, []string{"management"}, 1},
+		"two nodes that lie make some known, and what all report comes first": {
+			[]*v1.Node{node("a", append(many(0, 31), "management")...), node("b", append(many(0, 31), "management")...), node("c", "management")}, []string{"management"}, 32},
+		"many nodes that lie make no more": {
+			[]*v1.Node{node("a", many(0, 32)...), node("b", many(0, 32)...), node("c", many(100, 32)...), node("d", many(100, 32)...)}, nil, 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tracker := New(config.Activation{})
+			tracker.SetSynced(func() bool { return true })
+			for _, node := range test.nodes {
+				tracker.NodeChanged(nil, node)
+			}
+			var active []string
+			for workloadType, state := range tracker.States() {
+				if state.Active {
+					active = append(active, workloadType)
+				}
+			}
+			slices.Sort(active)
+			if !slices.Equal(active, test.want) || len(tracker.States()) != test.known {
+				t.Errorf("%d types are known, want %d; active are %q, want %q", len(tracker.States()), test.known, active, test.want)
+			}
+			if missing := tracker.unlatched(); !slices.Equal(missing, test.want) {
+				t.Errorf("%q are to be latched, want %q", missing, test.want)
+			}
+			for _, node := range test.nodes {
+				tracker.NodeChanged(node, nil)
+			}
+			if len(tracker.reporting) > 0 || tracker.nodes != 0 {
+				t.Errorf("once the nodes are gone, %d remain, and %v", tracker.nodes, tracker.reporting)
+			}
+		})
+	}
+}
+
+// The latch was perhaps written by an earlier version, or by hand.
+func TestTheLatchIsBounded(t *testing.T) {
+	tracker := New(config.Activation{})
+	tracker.SetSynced(func() bool { return true })
+	latch := "management, \xff, Upper"
+	for i := range 40 {
+		latch += fmt.Sprintf(",type-%02d", i)
+	}
+	tracker.LatchChanged(partitiontest.Namespace("kube-system", partition.EnabledAnnotation, latch))
+	tracker.NodeChanged(nil, partitiontest.Node("a", "another"))
+	states := tracker.States()
+	if len(states) != 32 || !states["management"].Active || !states["type-30"].Active || states["another"].Active {
+		t.Errorf("%d types are known: %v", len(states), states)
+	}
+	if missing := tracker.unlatched(); len(missing) > 0 {
+		t.Errorf("%q are to be latched, though the latch is full", missing)
 	}
 }

@@ -17,15 +17,26 @@ limitations under the License.
 package activation
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	"workload.openshift.io/partition"
 )
+
+// maxTypes is how many workload types count of one node, and how many the cluster knows in all. A node's status is
+// written by its kubelet, which may lie, and a known type is a label of metrics and a name in the latch (design,
+// section 4.2).
+const maxTypes = 32
 
 // NodeChanged replaces a node by its next state; nil is a node that is not there. It does
 // not block.
 func (t *Tracker) NodeChanged(before, after *v1.Node) {
 	if before != nil && after != nil && partition.NodeCounts(before.Labels) == partition.NodeCounts(after.Labels) && sameCores(before, after) {
 		return
+	}
+	if ignored := ignoredCores(after); ignored != "" && ignoredCores(before) == "" {
+		klog.Background().Info("Ignoring resources of a node: their names have no valid workload type, or there are too many", "node", after.Name, "first", ignored, "most", maxTypes)
 	}
 	t.mu.Lock()
 	t.add(before, -1)
@@ -48,13 +59,46 @@ func (t *Tracker) add(node *v1.Node, n int) {
 		return
 	}
 	t.nodes += n
-	for name, quantity := range node.Status.Capacity {
-		if workloadType, ok := partition.TypeOfCores(string(name)); ok && quantity.Sign() > 0 {
-			if t.reporting[workloadType] += n; t.reporting[workloadType] == 0 {
-				delete(t.reporting, workloadType)
-			}
+	counted, _ := typesOf(node)
+	for _, workloadType := range counted {
+		if t.reporting[workloadType] += n; t.reporting[workloadType] == 0 {
+			delete(t.reporting, workloadType)
 		}
 	}
+}
+
+// typesOf returns the workload types that count of those whose cores a node reports, in alphabetical order, and the
+// names of all other resources that end like cores. The API server validates neither: a kubelet can send any bytes.
+func typesOf(node *v1.Node) (counted, ignored []string) {
+	for name, quantity := range node.Status.Capacity {
+		workloadType, ok := partition.TypeOfCores(string(name))
+		switch {
+		case !ok || quantity.Sign() <= 0:
+		case partition.ValidateType(workloadType) != nil:
+			ignored = append(ignored, string(name))
+		default:
+			counted = append(counted, workloadType)
+		}
+	}
+	slices.Sort(counted)
+	if len(counted) > maxTypes {
+		for _, workloadType := range counted[maxTypes:] {
+			ignored = append(ignored, partition.CoresResource(workloadType))
+		}
+		counted = counted[:maxTypes]
+	}
+	return counted, ignored
+}
+
+// ignoredCores returns the first of the names that do not count; the empty string means that there is none.
+func ignoredCores(node *v1.Node) string {
+	if node == nil {
+		return ""
+	}
+	if _, ignored := typesOf(node); len(ignored) > 0 {
+		return slices.Min(ignored)
+	}
+	return ""
 }
 
 // sameCores spares the lock for nearly every node event, which is a heartbeat.

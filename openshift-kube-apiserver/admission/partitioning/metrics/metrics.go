@@ -102,7 +102,11 @@ func (*collector) CollectWithStability(found chan<- metrics.Metric) {
 	types := collected.Types
 	collected.Unlock()
 	gauge := func(desc *metrics.Desc, value float64, workloadType string) {
-		found <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, workloadType)
+		// An error is a label value that is not UTF-8, which no known type has. NewLazyConstMetric would panic, in a
+		// goroutine in which nothing recovers.
+		if metric, err := metrics.NewConstMetric(desc, metrics.GaugeValue, value, workloadType); err == nil {
+			found <- metric
+		}
 	}
 	for workloadType, state := range types.States() {
 		gauge(activeDesc, number(state.Active), workloadType)

@@ -74,3 +74,15 @@ apiserver_workload_partitioning_unlatched{workload_type="new"} 1
 		t.Error(err)
 	}
 }
+
+// Upstream's handler collects in a goroutine that does not recover: a panic would end kube-apiserver.
+func TestALabelThatIsNoUTF8CostsOneSeries(t *testing.T) {
+	Collect(types{"\xff": {Active: true}, "management": {Active: true}})
+	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
+# HELP apiserver_workload_partitioning_active [ALPHA] Whether pods are partitioned as a workload type that the cluster knows.
+# TYPE apiserver_workload_partitioning_active gauge
+apiserver_workload_partitioning_active{workload_type="management"} 1
+`), subsystem+"_active"); err != nil {
+		t.Error(err)
+	}
+}
