@@ -154,6 +154,9 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 // Validate refuses what was changed after Admit had decided, and reports what was decided. It
 // warns the authors of workloads (design, section 4.4).
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if binding, ok := a.GetObject().(*core.Binding); ok {
+		return validateBinding(a, binding)
+	}
 	pod, ok := a.GetObject().(*core.Pod)
 	if !ok {
 		p.warnOfTemplate(ctx, a)

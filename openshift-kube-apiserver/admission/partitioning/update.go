@@ -101,6 +101,15 @@ func validateUpdate(a admission.Attributes, pod, stored *core.Pod) error {
 	return nil
 }
 
+// validateBinding refuses annotations that a webhook or policy has added since Admit removed them: those of a binding
+// become the pod's, and nothing validates the pod again.
+func validateBinding(a admission.Attributes, binding *core.Binding) error {
+	if changed := partition.ChangedAnnotation(binding.Annotations, nil); changed != "" {
+		return admission.NewForbidden(a, fmt.Errorf("a binding must not have the workload partitioning annotation %q, which would become the pod's; a mutating webhook or policy has probably added it", changed))
+	}
+	return nil
+}
+
 // refuseCPU refuses to give CPU to a partitioned pod in place (design, section 4.3).
 func refuseCPU(pod, stored *core.Pod) error {
 	target, _ := partition.ParseTarget(stored.Annotations)

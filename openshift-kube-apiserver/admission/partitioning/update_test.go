@@ -68,16 +68,29 @@ func TestNobodyEntersOrLeavesAPartitionLater(t *testing.T) {
 			}
 		}
 	}
-	for _, resource := range []string{"pods", "bindings"} {
-		legacy := &core.Binding{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{managementTarget: "", "a": "b"}}}
-		a := admission.NewAttributesRecord(legacy, nil, core.Kind("Binding").WithVersion("version"), "x", "", core.Resource(resource).WithVersion("version"), "", admission.Create, nil, false, nil)
-		if err := p.Admit(t.Context(), a, nil); err != nil || len(legacy.Annotations) != 1 {
-			t.Errorf("a binding by %s keeps %v, %v", resource, legacy.Annotations, err)
+}
+
+// The annotations of a binding become the pod's, which nothing validates again.
+func TestABindingBringsNoPodIntoAPartition(t *testing.T) {
+	p, _ := start(t)
+	for _, through := range []struct{ resource, subresource string }{{"pods", "binding"}, {"bindings", ""}} {
+		for _, key := range []string{managementTarget, partition.ResourcesPrefix + "c", partition.WarningAnnotation} {
+			binding := &core.Binding{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: "", "a": "b"}}}
+			request := func() admission.Attributes {
+				return admission.NewAttributesRecord(binding, nil, core.Kind("Binding").WithVersion("version"), "x", "", core.Resource(through.resource).WithVersion("version"), through.subresource, admission.Create, nil, false, nil)
+			}
+			if err := p.Admit(t.Context(), request(), nil); err != nil || len(binding.Annotations) != 1 {
+				t.Errorf("a binding by %v keeps %v, %v", through, binding.Annotations, err)
+			}
+			if err := p.Validate(t.Context(), request(), nil); err != nil {
+				t.Errorf("a binding by %v got %v", through, err)
+			}
+			// A webhook or policy has the last word.
+			binding.Annotations[key] = "{}"
+			if err := p.Validate(t.Context(), request(), nil); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), key) {
+				t.Errorf("a binding by %v with the annotation %s got %v, want 403", through, key, err)
+			}
 		}
-	}
-	binding := &core.Binding{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{managementTarget: "", "a": "b"}}}
-	if err := p.Admit(t.Context(), attributes(binding, nil, "x", "binding", admission.Create), nil); err != nil || len(binding.Annotations) != 1 {
-		t.Errorf("a binding keeps %v, %v", binding.Annotations, err)
 	}
 }
 
