@@ -108,6 +108,65 @@ func TestZerosBesideCoresContentNoConstraint(t *testing.T) {
 	}
 }
 
+// LimitRanger gives a pod its defaults before the plugin runs, and judges it afterwards. What becomes an ordinary pod in
+// between keeps the defaults, as it would have without this plugin.
+func TestPodsThatBecomeOrdinaryKeepTheDefaultLimit(t *testing.T) {
+	kubelet := &user.DefaultInfo{Name: "system:node:a", Groups: []string{user.NodesGroup}}
+	// No container of kubeadm's static pods has a limit of cpu.
+	withoutLimit := func(annotations map[string]string) *core.Pod {
+		pod := newPod(annotations)
+		pod.Spec.Containers[0].Resources.Requests[core.ResourceCPU] = resource.MustParse("100m")
+		partition.Mutate(internalpod.View(pod), partition.Policy{Gate: partition.AnyType})
+		return pod
+	}
+	mirror := withoutLimit(map[string]string{managementTarget: ""})
+	mirror.Annotations[core.MirrorPodAnnotationKey], mirror.Spec.NodeName = "hash", "a"
+	// kubectl debug --copy-to keeps resources, and drops annotations.
+	copied := withoutLimit(map[string]string{managementTarget: ""})
+	copied.Annotations = nil
+	for name, test := range map[string]struct {
+		pod *core.Pod
+		as  user.Info
+	}{
+		"a mirror":                         {mirror, kubelet},
+		"a copied pod with annotations":    {withoutLimit(map[string]string{managementTarget: ""}), nil},
+		"a copied pod without annotations": {copied, nil},
+	} {
+		for object, constraints := range map[string]struct {
+			limits v1.LimitRangeItem
+			quota  v1.ResourceName
+		}{
+			"a maximum":                            {limits: v1.LimitRangeItem{Max: cpuOf("4")}},
+			"a ratio with a default":               {limits: v1.LimitRangeItem{MaxLimitRequestRatio: cpuOf("50"), Default: cpuOf("4")}},
+			"a quota of limits beside the default": {limits: v1.LimitRangeItem{Default: cpuOf("4")}, quota: v1.ResourceLimitsCPU},
+		} {
+			t.Run(name+", "+object, func(t *testing.T) {
+				limits := limitRange(constraints.limits)
+				corev1.SetObjectDefaults_LimitRange(limits)
+				objects := []runtime.Object{limits}
+				if constraints.quota != "" {
+					objects = append(objects, resourceQuota(constraints.quota))
+				}
+				p := startConstrained(t, objects...)
+				pod := test.pod.DeepCopy()
+				if err := limitranger.PodMutateLimitFunc(limits, pod); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := createAs(t, p, pod, "open", test.as); err != nil {
+					t.Fatal(err)
+				}
+				if err := constraint.ValidateLimits(limits, pod); err != nil {
+					t.Errorf("LimitRanger refuses the pod: %v", err)
+				}
+				resources := pod.Spec.Containers[0].Resources
+				if internalpod.CarriesCores(pod) || resources.Requests.CPU().String() != "100m" || resources.Limits.CPU().String() != "4" {
+					t.Errorf("the pod has %v, want cpu of 100m with the default limit of 4", resources)
+				}
+			})
+		}
+	}
+}
+
 func TestConstraintsOfTheNamespaceAreKept(t *testing.T) {
 	for name, test := range namespaceConstraints {
 		t.Run(name, func(t *testing.T) {

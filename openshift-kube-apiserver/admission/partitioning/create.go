@@ -47,7 +47,8 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	before := earlier
 	var ignored []string
 	var constraints constraint.Constraints
-	if internalpod.CarriesCores(pod) {
+	carried := internalpod.CarriesCores(pod)
+	if carried {
 		var err error
 		if constraints, err = p.constraints.Of(a); err != nil {
 			return err
@@ -64,6 +65,9 @@ func (p *plugin) create(ctx context.Context, a admission.Attributes, pod *core.P
 	decision, err := p.decide(ctx, a, pod, again)
 	if err != nil {
 		return err
+	}
+	if carried && !internalpod.CarriesCores(pod) {
+		constraints.GiveDefaultCPU(pod)
 	}
 	// What is not refused may change with a later run, and is told and counted by Validate.
 	switch {

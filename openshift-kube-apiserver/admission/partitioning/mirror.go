@@ -36,17 +36,17 @@ func (p *plugin) isMirror(a admission.Attributes, pod *core.Pod) bool {
 
 // mirror leaves what the kubelet wrote, and takes out what LimitRanger has put beside it,
 // so that a static pod is not counted twice (design, section 4.1). Where the namespace
-// would refuse it then, its cores become cpu: a control plane must be seen, and is counted
-// once that way, too.
+// would refuse it then, its cores become cpu, with the default limit that LimitRanger gives
+// the ordinary pod of that manifest: a control plane must be seen, and is counted once that
+// way, too.
 func (p *plugin) mirror(a admission.Attributes, pod *core.Pod, again bool) error {
 	constraints, err := p.constraints.Of(a)
 	if err != nil {
 		return err
 	}
 	constraints.DropDefaultCores(pod, nil)
-	ordinary := pod.DeepCopy()
+	ordinary := constraints.Ordinary(pod)
 	partition.DropDefaultCPU(internalpod.View(pod), again || constraints.CountsCPU(pod))
-	partition.RestoreCPU(internalpod.View(ordinary))
 	if constraints.Refusal(pod, ordinary) != "" {
 		*pod = *ordinary
 	}

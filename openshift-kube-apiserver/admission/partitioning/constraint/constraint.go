@@ -237,10 +237,39 @@ func (d Constraints) Complete(pod *core.Pod, again bool, policy *partition.Polic
 	}
 	trial := *policy
 	policy.Constraint = func() string {
-		partitioned, ordinary := pod.DeepCopy(), pod.DeepCopy()
+		partitioned := pod.DeepCopy()
 		partition.Mutate(internalpod.View(partitioned), trial)
-		partition.RestoreCPU(internalpod.View(ordinary))
-		return d.Refusal(partitioned, ordinary)
+		return d.Refusal(partitioned, d.Ordinary(pod))
+	}
+}
+
+// Ordinary returns a copy of the pod as the ordinary one that it was, with the cpu that LimitRanger gave it then.
+func (d Constraints) Ordinary(pod *core.Pod) *core.Pod {
+	ordinary := pod.DeepCopy()
+	partition.RestoreCPU(internalpod.View(ordinary))
+	d.GiveDefaultCPU(ordinary)
+	return ordinary
+}
+
+// GiveDefaultCPU gives the containers of an ordinary pod that name no cpu in their requests or limits what LimitRanger
+// gives them. It is for pods whose cores have become cpu again: LimitRanger has looked at them before that, and refuses
+// those without a limit where a LimitRange has a maximum.
+func (d Constraints) GiveDefaultCPU(pod *core.Pod) {
+	given := pod.DeepCopy()
+	for _, limitRange := range d.limitRanges {
+		// It has no error to return.
+		_ = limitranger.PodMutateLimitFunc(limitRange, given)
+	}
+	from, to := internalpod.View(given).Containers, internalpod.View(pod).Containers
+	for i := range to {
+		for _, lists := range [][2]*core.ResourceList{{to[i].Requests, from[i].Requests}, {to[i].Limits, from[i].Limits}} {
+			if cpu, ok := (*lists[1])[core.ResourceCPU]; ok {
+				if *lists[0] == nil {
+					*lists[0] = core.ResourceList{}
+				}
+				(*lists[0])[core.ResourceCPU] = cpu
+			}
+		}
 	}
 }
 
