@@ -90,6 +90,12 @@ var borders = []border{
 		why:        "a webhook must be able to use it, and it knows nodes, not pods",
 	},
 	{
+		place:      plugin + "/stored",
+		never:      []string{"k8s.io/apiserver", ours + "/" + plugin},
+		notThrough: []string{kubernetes},
+		why:        "a webhook must be able to use it, and it knows stored pods, whichever types are active",
+	},
+	{
 		place:      plugin + "/gate",
 		never:      []string{"k8s.io/apiserver", ours + "/" + plugin},
 		notThrough: []string{kubernetes},

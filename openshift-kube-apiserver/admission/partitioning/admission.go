@@ -19,7 +19,8 @@ limitations under the License.
 //
 // It knows requests: their phases and runs, and the internal types that they carry. Which
 // types are active, package activation knows; what a namespace permits, package gate; what
-// it requires, package constraint; and what a partitioned pod looks like, only the core.
+// it requires, package constraint; which stored pods were never judged, package stored; and
+// what a partitioned pod looks like, only the core.
 package partitioning
 
 import (
@@ -41,6 +42,7 @@ import (
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/constraint"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/gate"
 	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/metrics"
+	"workload.openshift.io/kubernetes/openshift-kube-apiserver/admission/partitioning/stored"
 	"workload.openshift.io/kubernetes/pkg/internalpod"
 	"workload.openshift.io/partition"
 )
@@ -114,7 +116,7 @@ func (p *plugin) SetDynamicClient(client dynamic.Interface) {
 	p.activation.SetDynamicClient(p.drained, client)
 }
 
-// SetExternalKubeInformerFactory follows namespaces, nodes, LimitRanges and ResourceQuotas.
+// SetExternalKubeInformerFactory follows namespaces, nodes, pods, LimitRanges and ResourceQuotas.
 func (p *plugin) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
 	namespaces, nodes := factory.Core().V1().Namespaces(), factory.Core().V1().Nodes()
 	p.gate.SetNamespaces(namespaces.Lister())
@@ -123,7 +125,12 @@ func (p *plugin) SetExternalKubeInformerFactory(factory informers.SharedInformer
 		// The informers have not started yet, so they take every handler.
 		panic(fmt.Sprintf("%s: %v", PluginName, err))
 	}
-	metrics.Collect(p.activation)
+	pods, err := stored.New(factory.Core().V1().Pods(), namespaces)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", PluginName, err))
+	}
+	p.activation.SetPods(pods.AwaitNotAllowed)
+	metrics.Collect(p.activation, pods)
 }
 
 // ValidateInitialization is called once, before the first request.

@@ -25,6 +25,7 @@ package activation
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,9 +67,10 @@ type Tracker struct {
 	types atomic.Pointer[map[string]typeState]
 	// failed is set while the latch cannot be written.
 	failed atomic.Bool
-	// latchedNow is told of types that this server has latched; it must not block. If it
-	// is nil, nobody is told.
-	latchedNow func(workloadTypes []string)
+	// latchedNow is told of types that this server has latched. If it is nil, nobody is told.
+	latchedNow func(ctx context.Context, workloadTypes []string)
+	// notAllowed is what SetPods was given, or nil.
+	notAllowed func(ctx context.Context, workloadType string) []string
 	// missing is told of each node that joins or changes without the cores of an active
 	// type; it must not block. If it is nil, nobody is told.
 	missing func(node *v1.Node, workloadType string)

@@ -320,3 +320,36 @@ func TestTheLatchIsBounded(t *testing.T) {
 		t.Errorf("%q are to be latched, though the latch is full", missing)
 	}
 }
+
+// Pods that were stored before the plugin was there were never judged.
+func TestAnEventNamesPodsThatTheirNamespacesDoNotAllow(t *testing.T) {
+	for want, pods := range map[string][]string{
+		"The partition management has pods whose namespaces do not allow it: 1, the first of them a/b. ":           {"a/b"},
+		"The partition management has pods whose namespaces do not allow it: 4, the first of them a/b, a/c, a/d. ": {"a/b", "a/c", "a/d", "a/e"},
+		"": nil,
+	} {
+		client := fake.NewClientset(partitiontest.Namespace("kube-system", "", ""))
+		tracker := New(config.Activation{})
+		tracker.SetClient(client)
+		tracker.SetPods(func(context.Context, string) []string { return pods })
+		tracker.latchedNow(t.Context(), []string{"management"})
+		var got string
+		partitiontest.Eventually(t, "the Events are sent", func() bool {
+			events, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = ""
+			for _, event := range events.Items {
+				if event.Reason == eventNotAllowed && event.Type == v1.EventTypeWarning && event.InvolvedObject.Name == "kube-system" {
+					got = event.Message
+				}
+			}
+			return len(events.Items) > 0 && (got != "") == (want != "")
+		})
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		tracker.events.Shutdown()
+	}
+}

@@ -17,6 +17,7 @@ limitations under the License.
 package activation
 
 import (
+	"context"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -33,7 +34,16 @@ const (
 	// eventActivated is that of an Event on the namespace kube-system: the latch may close
 	// because the last node without the type was removed, which no other Event says.
 	eventActivated = "WorkloadTypeActivated"
+	// eventNotAllowed is that of an Event there on pods which were perhaps stored before the plugin was there (design,
+	// section 4.3).
+	eventNotAllowed = "PodsNotAllowed"
 )
+
+// SetPods gives what names the pods of a type's partition whose namespaces do not allow the type. It may block until that
+// is known. An Event on kube-system names them when this server latches the type.
+func (t *Tracker) SetPods(notAllowed func(ctx context.Context, workloadType string) []string) {
+	t.notAllowed = notAllowed
+}
 
 // record sends Events from now on. A broadcaster never blocks.
 func (t *Tracker) record() {
@@ -46,10 +56,21 @@ func (t *Tracker) record() {
 			"The node does not report %s, though the workload type %s is active: its pods cannot run here until the node has a pinning file with that type",
 			partition.CoresResource(workloadType), workloadType)
 	}
-	t.latchedNow = func(workloadTypes []string) {
+	t.latchedNow = func(ctx context.Context, workloadTypes []string) {
 		reference := &v1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem, Namespace: metav1.NamespaceSystem}
 		recorder.Eventf(reference, v1.EventTypeNormal, eventActivated,
 			"All nodes that count report the cores of %s: pods that ask are partitioned from now on, whichever nodes join. To undo this, remove the type from the annotation %s of this namespace",
 			strings.Join(workloadTypes, ", "), partition.EnabledAnnotation)
+		if t.notAllowed == nil {
+			return
+		}
+		const named = 3 // of pods there may be thousands
+		for _, workloadType := range workloadTypes {
+			if pods := t.notAllowed(ctx, workloadType); len(pods) > 0 {
+				recorder.Eventf(reference, v1.EventTypeWarning, eventNotAllowed,
+					"The partition %s has pods whose namespaces do not allow it: %d, the first of them %s. They may have been stored before kube-apiserver had its plugin. Delete them, or annotate their namespaces; kubectl partition status lists all",
+					workloadType, len(pods), strings.Join(pods[:min(named, len(pods))], ", "))
+			}
+		}
 	}
 }

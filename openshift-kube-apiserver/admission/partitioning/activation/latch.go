@@ -113,7 +113,7 @@ func (t *Tracker) run(ctx context.Context, write func(context.Context, []string)
 		retry = firstRetry
 		klog.FromContext(ctx).Info("Workload types became active", "workloadTypes", missing)
 		if len(added) > 0 && t.latchedNow != nil {
-			t.latchedNow(added)
+			t.latchedNow(ctx, added)
 		}
 	}
 }

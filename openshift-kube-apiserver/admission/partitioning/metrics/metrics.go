@@ -47,6 +47,8 @@ var (
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
 	unlatchedDesc = metrics.NewDesc(subsystem+"_unlatched", "Whether a workload type is active and could not be written to the annotation of kube-system that keeps it so.",
 		[]string{"workload_type"}, nil, metrics.ALPHA, "")
+	notAllowedDesc = metrics.NewDesc(subsystem+"_pods_not_allowed", "Number of pods in the partition of a workload type whose namespaces do not allow the type.",
+		[]string{"workload_type"}, nil, metrics.ALPHA, "")
 )
 
 // Types has the workload types of a cluster; activation.Tracker does.
@@ -57,11 +59,18 @@ type Types interface {
 	States() map[string]activation.State
 }
 
-// collected are the types whose gauges are reported: those of the process's kube-apiserver,
-// of which tests have several.
+// Pods has the pods of a cluster; stored.Pods does.
+type Pods interface {
+	// NotAllowed names the pods in the type's partition whose namespaces do not allow the type, once all have been seen.
+	NotAllowed(workloadType string) (names []string, known bool)
+}
+
+// collected is what gauges are reported of: that of the process's kube-apiserver, of which
+// tests have several.
 var collected struct {
 	sync.Mutex
-	Types
+	types Types
+	pods  Pods
 }
 
 var register = sync.OnceFunc(func() {
@@ -69,10 +78,10 @@ var register = sync.OnceFunc(func() {
 	legacyregistry.CustomMustRegister(&collector{})
 })
 
-// Collect reports the gauges of these types from now on, in place of earlier ones.
-func Collect(types Types) {
+// Collect reports the gauges of these types and pods from now on, in place of earlier ones.
+func Collect(types Types, pods Pods) {
 	collected.Lock()
-	collected.Types = types
+	collected.types, collected.pods = types, pods
 	collected.Unlock()
 	register()
 }
@@ -95,11 +104,12 @@ func (*collector) DescribeWithStability(descs chan<- *metrics.Desc) {
 	descs <- activeDesc
 	descs <- nodesMissingDesc
 	descs <- unlatchedDesc
+	descs <- notAllowedDesc
 }
 
 func (*collector) CollectWithStability(found chan<- metrics.Metric) {
 	collected.Lock()
-	types := collected.Types
+	types, pods := collected.types, collected.pods
 	collected.Unlock()
 	gauge := func(desc *metrics.Desc, value float64, workloadType string) {
 		// An error is a label value that is not UTF-8, which no known type has. NewLazyConstMetric would panic, in a
@@ -112,6 +122,9 @@ func (*collector) CollectWithStability(found chan<- metrics.Metric) {
 		gauge(activeDesc, number(state.Active), workloadType)
 		gauge(nodesMissingDesc, float64(state.NodesMissing), workloadType)
 		gauge(unlatchedDesc, number(state.Unlatched), workloadType)
+		if names, known := pods.NotAllowed(workloadType); known {
+			gauge(notAllowedDesc, float64(len(names)), workloadType)
+		}
 	}
 }
 

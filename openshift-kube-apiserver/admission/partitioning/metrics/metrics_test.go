@@ -32,10 +32,18 @@ func (t types) Known(workloadType string) bool { _, known := t[workloadType]; re
 
 func (t types) States() map[string]activation.State { return t }
 
+// pods has the names by type; of other types it has not seen all pods.
+type pods map[string][]string
+
+func (p pods) NotAllowed(workloadType string) ([]string, bool) {
+	names, known := p[workloadType]
+	return names, known
+}
+
 func TestMetrics(t *testing.T) {
 	cluster := types{"management": {Active: true, NodesMissing: 2}, "infra": {NodesMissing: 1}, "new": {Active: true, Unlatched: true}}
-	Collect(types{"of another server": {}})
-	Collect(cluster)
+	Collect(types{"of another server": {}}, pods{})
+	Collect(cluster, pods{"management": {"a/b", "c/d"}, "infra": {}})
 	legacyregistry.Reset()
 	for _, decision := range []partition.Decision{
 		{Outcome: partition.Partitioned, Target: partition.Target{Type: "management"}},
@@ -59,6 +67,10 @@ apiserver_workload_partitioning_active{workload_type="new"} 1
 apiserver_workload_partitioning_nodes_missing{workload_type="infra"} 1
 apiserver_workload_partitioning_nodes_missing{workload_type="management"} 2
 apiserver_workload_partitioning_nodes_missing{workload_type="new"} 0
+# HELP apiserver_workload_partitioning_pods_not_allowed [ALPHA] Number of pods in the partition of a workload type whose namespaces do not allow the type.
+# TYPE apiserver_workload_partitioning_pods_not_allowed gauge
+apiserver_workload_partitioning_pods_not_allowed{workload_type="infra"} 0
+apiserver_workload_partitioning_pods_not_allowed{workload_type="management"} 2
 # HELP apiserver_workload_partitioning_pods_total [ALPHA] Number of created pods that asked for a workload type, by what became of them and why.
 # TYPE apiserver_workload_partitioning_pods_total counter
 apiserver_workload_partitioning_pods_total{outcome="partitioned",reason="",workload_type="management"} 2
@@ -70,14 +82,14 @@ apiserver_workload_partitioning_pods_total{outcome="skipped",reason="type_inacti
 apiserver_workload_partitioning_unlatched{workload_type="infra"} 0
 apiserver_workload_partitioning_unlatched{workload_type="management"} 0
 apiserver_workload_partitioning_unlatched{workload_type="new"} 1
-`), subsystem+"_active", subsystem+"_nodes_missing", subsystem+"_pods_total", subsystem+"_unlatched"); err != nil {
+`), subsystem+"_active", subsystem+"_nodes_missing", subsystem+"_pods_not_allowed", subsystem+"_pods_total", subsystem+"_unlatched"); err != nil {
 		t.Error(err)
 	}
 }
 
 // Upstream's handler collects in a goroutine that does not recover: a panic would end kube-apiserver.
 func TestALabelThatIsNoUTF8CostsOneSeries(t *testing.T) {
-	Collect(types{"\xff": {Active: true}, "management": {Active: true}})
+	Collect(types{"\xff": {Active: true}, "management": {Active: true}}, pods{})
 	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
 # HELP apiserver_workload_partitioning_active [ALPHA] Whether pods are partitioned as a workload type that the cluster knows.
 # TYPE apiserver_workload_partitioning_active gauge
