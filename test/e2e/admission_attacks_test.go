@@ -3,15 +3,18 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	admissionregistration "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -276,5 +279,117 @@ func expectOutside(t *testing.T, p *v1.Pod) {
 		if partition.CarriesCores(of.Resources.Requests) || partition.CarriesCores(of.Resources.Limits) {
 			t.Errorf("container %s has %v, want no cores", of.Name, of.Resources)
 		}
+	}
+}
+
+// A kubelet writes its Node's status in any bytes, and the API server takes names of capacity as they are if they come
+// as protobuf. A name that is no UTF-8 once ended kube-apiserver at each scrape of its metrics.
+func TestWhatNodesCallTheirResourcesEndsNoAPIServer(t *testing.T) {
+	in(t, core)
+	c, namespace := activeType(t)
+	config := clientConfig(t, "")
+	config.ContentType = runtime.ContentTypeProtobuf
+	nodes := clientFor(t, config).CoreV1().Nodes()
+	for _, name := range []string{"liar-1", "liar-2"} {
+		reportingNode(t, c, name, "management")
+		node, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, workloadType := range []string{"\xff", "a,b", "Upper"} {
+			node.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))] = resource.MustParse("1")
+		}
+		for i := range 5000 {
+			node.Status.Capacity[v1.ResourceName(partition.CoresResource(fmt.Sprintf("invented-%d", i)))] = resource.MustParse("1")
+		}
+		if _, err := nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	series := func() (active []string) {
+		for line := range strings.Lines(scrape(t, c)) {
+			if strings.HasPrefix(line, "apiserver_workload_partitioning_active{") {
+				active = append(active, line)
+			}
+		}
+		return active
+	}
+	waitFor(t, 20*time.Second, "both nodes are counted", func() error {
+		if active := series(); !strings.Contains(strings.Join(active, ""), `workload_type="invented-0"`) {
+			return fmt.Errorf("the gauge has %d series", len(active))
+		}
+		return nil
+	})
+	// It is collected in a goroutine of its own: a server that ends does so a moment later.
+	for range 3 {
+		if active := series(); len(active) > 32 || !strings.Contains(strings.Join(active, ""), `workload_type="management"`) {
+			t.Errorf("the gauge has %d series, want management and at most 32: %s", len(active), strings.Join(active, ""))
+		}
+	}
+	awaitActive(t, creating(t, c, namespace), true)
+	kubeSystem, err := c.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if latched := partition.ParseTypes(kubeSystem.Annotations[partition.EnabledAnnotation]); slices.ContainsFunc(latched, func(name string) bool { return partition.ValidateType(name) != nil }) {
+		t.Errorf("the latch has %q", latched)
+	}
+}
+
+// The annotations of a binding become the pod's, and nothing validates the pod again.
+func TestAPolicyOnBindingsBringsNoPodIntoAPartition(t *testing.T) {
+	in(t)
+	c, _ := activeType(t)
+	// Its pods may not be partitioned.
+	namespace := fixture.Namespace(t, c.Client, "")
+	policies, bindings := c.Client.AdmissionregistrationV1().MutatingAdmissionPolicies(), c.Client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
+	meta := metav1.ObjectMeta{Name: "e2e-bindings"}
+	policy := &admissionregistration.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistration.MutatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistration.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelMetadataName: namespace}}, ObjectSelector: &metav1.LabelSelector{},
+			ResourceRules: []admissionregistration.NamedRuleWithOperations{{RuleWithOperations: admissionregistration.RuleWithOperations{
+				Operations: []admissionregistration.OperationType{admissionregistration.Create},
+				Rule:       admissionregistration.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding", "bindings"}}}}},
+		},
+		ReinvocationPolicy: admissionregistration.IfNeededReinvocationPolicy,
+		Mutations: []admissionregistration.Mutation{{PatchType: admissionregistration.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionregistration.ApplyConfiguration{
+			Expression: `Object{metadata: Object.metadata{annotations: {"target.workload.openshift.io/management": '{"effect":"PreferredDuringScheduling"}', "resources.workload.openshift.io/c": '{"cpushares":2}'}}}`}}},
+	}}
+	if _, err := policies.Create(t.Context(), policy, metav1.CreateOptions{}); apierrors.IsNotFound(err) {
+		t.Skip("this release serves no MutatingAdmissionPolicy by default")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, err := range []error{bindings.Delete(cleanup(t), meta.Name, metav1.DeleteOptions{}), policies.Delete(cleanup(t), meta.Name, metav1.DeleteOptions{})} {
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		}
+	})
+	if _, err := bindings.Create(t.Context(), &admissionregistration.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistration.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	create := creating(t, c, namespace)
+	pods := 0
+	// kube-apiserver takes a moment to see a policy.
+	waitFor(t, 20*time.Second, "the policy is in force", func() error {
+		pods++
+		p, err := create(fixture.Pod(fmt.Sprintf("bound-%d", pods), nil, fixture.Container("c", "true", "", "")), metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		err = c.Client.CoreV1().Pods(namespace).Bind(t.Context(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Target: v1.ObjectReference{Kind: "Node", Name: "reporting"}}, metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), managementTarget) {
+			return fmt.Errorf("a binding got %v, want 403 with the annotation's name", err)
+		}
+		return nil
+	})
+	list, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		expectOutside(t, &list.Items[i])
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -157,4 +159,31 @@ func TestStaticPodsFromAURLArePartitioned(t *testing.T) {
 		t.Errorf("the pod that was skipped has the annotations %v, want a warning", skipped.Annotations)
 	}
 	expectNoLeak(t, skipped)
+}
+
+// A LimitRange with a maximum refuses containers without a limit of cpu, as kubeadm's static pods have them. LimitRanger
+// gives an ordinary pod the maximum as its default, so its mirror is there; that of a partitioned pod must be, too.
+func TestALimitRangeHidesNoStaticPod(t *testing.T) {
+	in(t)
+	c := partitioned(t)
+	constrain(t, c, metav1.NamespaceDefault, &v1.LimitRangeItem{Max: fixture.Resources("cpu=1")}, nil)
+	t.Cleanup(func() {
+		if err := c.Client.CoreV1().LimitRanges(metav1.NamespaceDefault).Delete(cleanup(t), "of-cpu", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	waitFor(t, 20*time.Second, "the LimitRange is in force", func() error {
+		_, err := creating(t, c, metav1.NamespaceDefault)(fixture.Pod("", nil, fixture.Container("c", "true", "", "cpu=2")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !apierrors.IsForbidden(err) {
+			return fmt.Errorf("a pod with a limit of two CPUs got %v", err)
+		}
+		return nil
+	})
+	writeStaticPods(t, c, staticPod("seen", asks, fixture.Awake, "cpu=50m memory=16Mi", ""))
+	p := awaitRunning(t, c, metav1.NamespaceDefault, "seen-"+host.NodeName)
+	if of := p.Spec.Containers[0].Resources; of.Requests.Cpu().MilliValue() != 50 || of.Limits.Cpu().MilliValue() != 1000 || partition.CarriesCores(of.Requests) {
+		t.Errorf("the mirror pod has %v, want it counted by its cpu", of)
+	}
+	// The static pod itself is partitioned all the same.
+	expectPlaced(t, p, cpuset.New(0))
 }
