@@ -153,9 +153,17 @@ func (d Constraints) DropDefaultCores(pod, before *core.Pod) {
 	if _, has := pod.Annotations[limitRangerAnnotation]; !has {
 		return
 	}
+	var requestedBefore map[string]core.ResourceList
+	if before != nil {
+		requestedBefore = map[string]core.ResourceList{}
+		for _, was := range internalpod.View(before).Containers {
+			requestedBefore[was.Name] = *was.Requests
+		}
+	}
 	isOwn := func(c internalpod.Container, name core.ResourceName) bool {
 		if before != nil {
-			return hadCores(c, name, before)
+			now, then := (*c.Requests)[name], requestedBefore[c.Name][name]
+			return !then.IsZero() && now.Cmp(then) == 0
 		}
 		return d.isConfirmed(c, name, pod.Annotations)
 	}
@@ -190,17 +198,6 @@ func (d Constraints) areDefaults(c internalpod.Container, name core.ResourceName
 	request, requested := (*c.Requests)[name]
 	limit, limited := (*c.Limits)[name]
 	return (!requested || d.IsDefault("requests", name, request)) && (!limited || d.IsDefault("limits", name, limit))
-}
-
-// hadCores reports whether the container requested as many of these cores before.
-func hadCores(c internalpod.Container, name core.ResourceName, before *core.Pod) bool {
-	for _, was := range internalpod.View(before).Containers {
-		if was.Name == c.Name {
-			now, then := (*c.Requests)[name], (*was.Requests)[name]
-			return !then.IsZero() && now.Cmp(then) == 0
-		}
-	}
-	return false
 }
 
 // isConfirmed reports whether the resources annotation says that the container has these cores, as that of a

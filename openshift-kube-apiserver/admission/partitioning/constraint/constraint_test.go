@@ -17,6 +17,8 @@ limitations under the License.
 package constraint
 
 import (
+	"fmt"
+	goruntime "runtime"
 	"strings"
 	"testing"
 
@@ -153,5 +155,29 @@ func TestDefaults(t *testing.T) {
 	}
 	if got := template.Spec.Containers[0].Resources; got.Requests.CPU().String() != "100m" || got.Limits.CPU().String() != "2" {
 		t.Errorf("the template's container has %v", got)
+	}
+}
+
+// A pod of 1.5 MB has 10,000 containers.
+func TestTheCostOfDefaultCoresGrowsWithTheContainersAlone(t *testing.T) {
+	cores := core.ResourceName(partition.CoresResource("management"))
+	constraints := Given([]*v1.LimitRange{limitRange(v1.LimitRangeItem{Default: podtest.List(string(cores) + "=100"), DefaultRequest: podtest.List(string(cores) + "=100")})}, nil)
+	bytes := func(containers int) uint64 {
+		p := pod(core.ResourceRequirements{})
+		p.Annotations[limitRangerAnnotation] = "set"
+		p.Spec.Containers = nil
+		for i := range containers {
+			p.Spec.Containers = append(p.Spec.Containers, core.Container{Name: fmt.Sprint(i), Resources: core.ResourceRequirements{
+				Requests: core.ResourceList{cores: resource.MustParse("100")}, Limits: core.ResourceList{cores: resource.MustParse("100")}}})
+		}
+		stored := p.DeepCopy()
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		constraints.DropDefaultCores(p, stored)
+		goruntime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if few, many := bytes(50), bytes(500); many > 20*few {
+		t.Errorf("50 containers cost %d bytes of memory, 500 cost %d", few, many)
 	}
 }

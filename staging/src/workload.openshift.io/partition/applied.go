@@ -28,13 +28,15 @@ func KeepCPU[L ~map[N]resource.Quantity, N ~string](changed, stored Pod[L, N]) {
 		return
 	}
 	cores := N(CoresResource(target.Type))
+	storedAs := make(map[string]*Container[L, N], len(stored.Containers))
+	for i := range stored.Containers {
+		storedAs[stored.Containers[i].Name] = &stored.Containers[i]
+	}
 	for i := range changed.Containers {
-		for j := range stored.Containers {
-			c, was := &changed.Containers[i], &stored.Containers[j]
-			if c.Name == was.Name && c.asksFor(was, *stored.Annotations, cores) {
-				keep(c.Requests, *was.Requests)
-				keep(c.Limits, *was.Limits)
-			}
+		c := &changed.Containers[i]
+		if was, ok := storedAs[c.Name]; ok && c.asksFor(was, *stored.Annotations, cores) {
+			keep(c.Requests, *was.Requests)
+			keep(c.Limits, *was.Limits)
 		}
 	}
 }

@@ -34,5 +34,6 @@ func (p Policy) constraint() string {
 	if p.Constraint == nil {
 		return ""
 	}
-	return p.Constraint()
+	// LimitRanger's refusal has a line for each container.
+	return shorten(p.Constraint(), 1024)
 }

@@ -33,6 +33,11 @@ func TestConstrainedPodsAreNotPartitioned(t *testing.T) {
 	if !strings.HasSuffix(d.Message(), `constrains the cpu of its pods: LimitRange "least": minimum cpu`) {
 		t.Errorf("the message is %q", d.Message())
 	}
+	// It stands in an annotation of the pod and in the audit log.
+	d = Mutate(V1(pod(map[string]string{target: soft}, ordinary.Spec.Containers...)), Policy{Gate: AnyType, Constraint: func() string { return strings.Repeat("minimum cpu ", 10_000) }})
+	if len(d.Detail) > 1100 || !strings.HasSuffix(d.Message(), "…") {
+		t.Errorf("the message of a namespace that says much has %d bytes", len(d.Message()))
+	}
 	// The answer costs a look into caches, so nobody asks about a pod that is not partitioned
 	// anyway.
 	Mutate(V1(pod(map[string]string{target: soft}, container("a", "cpu=100m", ""))), Policy{Gate: AnyType, Constraint: func() string {

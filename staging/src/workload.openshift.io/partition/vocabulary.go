@@ -125,8 +125,10 @@ var reservedPrefixes = [...]string{hugePagesPrefix, "attachable-volumes-"}
 
 // abbreviate shortens a value for an error that quotes it: API clients may send 256 KiB of
 // annotations.
-func abbreviate(value string) string {
-	const most = 80
+func abbreviate(value string) string { return shorten(value, 80) }
+
+// shorten cuts a text that has more than most bytes, and ends it in an ellipsis.
+func shorten(value string, most int) string {
 	if len(value) <= most {
 		return value
 	}
