@@ -21,13 +21,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
 )
@@ -172,4 +177,57 @@ func TestRenderedFilesMakeAPartitionedNode(t *testing.T) {
 		serve(read("etc/kubernetes/admission/configuration.yaml"))
 		awaitActive(t, creating(t, c, fixture.Namespace(t, c.Client, "management")), true)
 	})
+}
+
+// The files of --host=kthreads move every kernel thread that can be moved to the pool, and an audit then names none.
+func TestKernelThreadsAreMovedToThePool(t *testing.T) {
+	in(t, vm, kubectlPlugin)
+	if config.Supervisor != host.Systemd {
+		t.Skip("systemd starts what moves them, and nothing moves them back: this needs a VM of ours")
+	}
+	partitioned(t)
+	about := func() (notes []string) {
+		for _, note := range auditNode(t).Notes {
+			if note.Code == audit.NoteKernel {
+				notes = append(notes, note.Message)
+			}
+		}
+		return notes
+	}
+	if len(about()) == 0 {
+		t.Error("before that the audit names no kernel thread")
+	}
+	kubectlPartition(t, 0, "render", "--type", "management", "--cpuset", "0", "--cpus-of-host", allCPUs(t), "--host=kthreads", "--to", "/")
+	// At the boot, timers.target starts the timer.
+	for _, args := range [][]string{{"daemon-reload"}, {"restart", "timers.target"}} {
+		if out, err := exec.CommandContext(t.Context(), "systemctl", args...).CombinedOutput(); err != nil {
+			t.Fatalf("systemctl %v: %v: %s", args, err, out)
+		}
+	}
+	waitFor(t, time.Minute, "the kernel's threads are on the pool", func() error {
+		threads, left := 0, []string{}
+		err := eachTask(func(task int, kernel, inPod bool) {
+			const mayNotMove = 0x04000000 // PF_NO_SETAFFINITY (Linux, include/linux/sched.h)
+			var allowed unix.CPUSet
+			process, err := procfs.NewProc(task)
+			if err != nil || !kernel || inPod || unix.SchedGetaffinity(task, &allowed) != nil {
+				return // it has ended, or is no kernel thread of the host
+			}
+			// The thread of an interrupt follows that.
+			stat, err := process.Stat()
+			if err != nil || stat.Flags&mayNotMove != 0 || strings.HasPrefix(stat.Comm, "irq/") {
+				return
+			}
+			if threads++; allowed.Count() != 1 || !allowed.IsSet(0) {
+				left = append(left, stat.Comm)
+			}
+		})
+		if err == nil && (len(left) > 0 || threads < 5) {
+			err = fmt.Errorf("of %d, these are not: %q", threads, left)
+		}
+		return err
+	})
+	if notes := about(); len(notes) > 0 {
+		t.Errorf("the audit says %q", notes)
+	}
 }

@@ -95,9 +95,9 @@ var remedies = map[Code]string{
 	NoteSandboxes:      "none needed: a sandbox sleeps; with CRI-O, kubectl partition render writes infra_ctr_cpuset",
 	NoteMonitors:       "kubectl partition render --host writes CPUAffinity for the runtime's unit, and AllowedCPUs for its slice",
 	NoteProcesses:      "kubectl partition render --host writes CPUAffinity for systemd, and AllowedCPUs for its slices",
-	NoteKernel:         "kubectl partition render --host writes the kernel arguments rcu_nocbs and isolcpus=managed_irq",
-	NoteInterrupts:     "kubectl partition render --host writes irqbalance's banned CPUs, and the kernel argument irqaffinity",
-	NoteWorkqueues:     "kubectl partition render --host writes the mask of unbound workqueues",
+	NoteKernel:         "taskset -pc POOL PID moves one until the next boot. kubectl partition render --host=kthreads,kernel-arguments writes a service that moves all, and rcu_nocbs",
+	NoteInterrupts:     "echo POOL >/proc/irq/NUMBER/smp_affinity_list moves one until the next boot, unless the kernel manages it. kubectl partition render --host=irqbalance,kernel-arguments writes irqbalance's banned CPUs, and irqaffinity",
+	NoteWorkqueues:     "kubectl partition render --host=workqueue writes their mask",
 	NoteSlices:         "kubectl partition render --host writes AllowedCPUs for this slice",
 	NotePinning:        "read docs/user/pinning-file.md",
 }

@@ -56,6 +56,9 @@ func renderCloudInit(nodes []Node, _ Options) (r Rendered, err error) {
 		if slices.ContainsFunc(files.host, func(f File) bool { return f.Path == irqbalancePath }) {
 			c.RunCmd = append(c.RunCmd, []string{"systemctl", "try-restart", "irqbalance.service"})
 		}
+		if slices.Contains(node.Host, KThreads) && !node.Reserved().IsEmpty() {
+			c.RunCmd = append(c.RunCmd, []string{"systemctl", "start", kthreadsUnit + ".timer"})
+		}
 		if len(files.grub) > 0 {
 			c.RunCmd = append(c.RunCmd, []string{"update-grub"})
 		}

@@ -45,10 +45,12 @@ const (
 	KernelArguments HostPart = "kernel-arguments"
 	// Workqueue is where the kernel's unbound workers may run.
 	Workqueue HostPart = "workqueue"
+	// KThreads moves kernel threads that have no CPU of their own, such as rcu_preempt, at the boot and every minute.
+	KThreads HostPart = "kthreads"
 )
 
 // HostParts are all of them.
-var HostParts = []HostPart{Affinity, Slices, IRQBalance, KernelArguments, Workqueue}
+var HostParts = []HostPart{Affinity, Slices, IRQBalance, KernelArguments, Workqueue, KThreads}
 
 // HostFiles returns what keeps the rest of the host on the pools, but for kernel arguments.
 func (n Node) HostFiles() (files []File, err error) {
@@ -89,6 +91,13 @@ func (n Node) HostFiles() (files []File, err error) {
 				err = file.mustEqual(pool, again.String())
 			}
 			files = append(files, file)
+		case KThreads:
+			add("/etc/systemd/system/"+kthreadsUnit+".service", unit.NewUnitOption("Unit", "Description", "Move kernel threads to the CPUs of the pools"),
+				unit.NewUnitOption("Service", "Type", "oneshot"), unit.NewUnitOption("Service", "ExecStart", moveKThreads(pool)))
+			add("/etc/systemd/system/"+kthreadsUnit+".timer", unit.NewUnitOption("Unit", "Description", "Move new kernel threads to the CPUs of the pools"),
+				unit.NewUnitOption("Timer", "OnActiveSec", "0"), unit.NewUnitOption("Timer", "OnUnitInactiveSec", "1min"), unit.NewUnitOption("Timer", "AccuracySec", "1s"))
+			// It takes the place of an enabled unit's link, which not every target can write.
+			add("/etc/systemd/system/timers.target.d/01-workload-partitioning.conf", unit.NewUnitOption("Unit", "Wants", kthreadsUnit+".timer"))
 		}
 	}
 	if err != nil {
@@ -101,7 +110,16 @@ const (
 	madeBy         = "# Made by kubectl partition render.\n"
 	irqbalancePath = "/etc/systemd/system/irqbalance.service.d/01-workload-partitioning.conf"
 	workqueuePath  = "/etc/tmpfiles.d/01-workload-partitioning.conf"
+	kthreadsUnit   = "workload-partitioning-kthreads"
 )
+
+// moveKThreads returns the command that moves kernel threads, with what systemd wants escaped (systemd.service(5)).
+// kthreadd has the process ID 2, and all others are its children. The kernel refuses to move those that belong to one
+// CPU (PF_NO_SETAFFINITY), and workers, whose CPUs are the workqueue's. Those that work for a pod, such as vhost's, are
+// in its cgroup, and stay with it.
+func moveKThreads(pool string) string {
+	return fmt.Sprintf("/bin/sh -c 'for task in 2 $$(pgrep -P 2); do grep -q kubepods /proc/$$task/cgroup || taskset -pc %s $$task; done >/dev/null 2>&1; exit 0'", pool)
+}
 
 // KernelArguments returns the arguments of the part of that name. Without the host's CPUs there
 // are fewer.
