@@ -54,7 +54,7 @@ CONTROL_PLANE_IMAGES := $(OUT)/$(RELEASE)/control-plane-images
 E2E_ARGS = -older-bin="$(subst $(empty) ,:,$(OLDER:%=$(CURDIR)/$(OUT)/%/bin))" -bin="$(CURDIR)/$(BIN)" -upstream-bin="$(CURDIR)/$(OUT)/$(RELEASE)/upstream-bin" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -plugin="$(CURDIR)/$(PLUGIN)" -specs="$(if $(OLDER),$(CURDIR)/$(SPECS))" -control-plane-images="$(CURDIR)/$(CONTROL_PLANE_IMAGES)" $(if $(PREVIOUS),-previous-bin="$(CURDIR)/$(OUT)/previous/bin")
 # Each is a Go module of its own: commands, tests and tools must not raise a
 # version in the tree of a release.
-MODULES := . staging/src/workload.openshift.io/partition cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/conformance test/e2e test/workloadpartitioning
+MODULES := . staging/src/workload.openshift.io/partition node cmd/carry cmd/images cmd/kubectl-partition cmd/kubectl-partition/alerts/test cluster test/conformance test/e2e test/workloadpartitioning
 include $(wildcard operators/*.mk)
 
 ##@ A node
@@ -190,8 +190,8 @@ check: $(CARRY) ## Check a change to Go code before a commit: format, vet, unit 
 LONG_TO_COMPILE := cmd/kubectl-partition/alerts/test test/workloadpartitioning
 CHECKED = $(if $(SHORT),$(filter-out $(LONG_TO_COMPILE),$(MODULES)),$(MODULES))
 # With the race detector, what the plugin and Prometheus' own code import would take ten minutes
-# to compile. What the companions import takes two.
-RACE = $(filter-out test/% cmd/kubectl-partition% $(if $(SHORT),operators),$(MODULES))
+# to compile. What the companions import takes two. Nothing in node runs at the same time.
+RACE = $(filter-out test/% node cmd/kubectl-partition% $(if $(SHORT),operators),$(MODULES))
 # Lint vets all modules, so unit tests need not: vet looks at all that they import, too. FRESH=1 runs them even if go
 # remembers that they pass.
 UNIT = go test -vet=off$(if $(FRESH), -count=1)
@@ -199,7 +199,7 @@ UNIT = go test -vet=off$(if $(FRESH), -count=1)
 unit: ## Run the unit tests, most of them with the race detector
 	@for module in $(RACE); do echo "unit tests of $$module" >&2; (cd $$module && $(UNIT) -race ./...); done
 	@echo "unit tests of test/conformance/specs and test/e2e/internal" >&2; (cd test/conformance && $(UNIT) -race ./specs/...); cd test/e2e && $(UNIT) -race ./internal/{noise,soak}
-	@for module in $(filter cmd/kubectl-partition% test/conformance,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && $(ALIKE) $(UNIT) ./...); done
+	@for module in $(filter node cmd/kubectl-partition% test/conformance,$(CHECKED)); do echo "unit tests of $$module" >&2; (cd $$module && $(ALIKE) $(UNIT) ./...); done
 
 # FUZZTIME is that of each target.
 FUZZTIME ?= 1m

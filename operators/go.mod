@@ -39,6 +39,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 	workload.openshift.io/kubernetes/cluster v0.0.0
 	workload.openshift.io/kubernetes/cmd/kubectl-partition v0.0.0
+	workload.openshift.io/kubernetes/node v0.0.0
 	workload.openshift.io/partition v0.0.0
 )
 
@@ -149,5 +150,7 @@ replace workload.openshift.io/partition => ../staging/src/workload.openshift.io/
 replace workload.openshift.io/kubernetes => ..
 
 replace workload.openshift.io/kubernetes/cluster => ../cluster
+
+replace workload.openshift.io/kubernetes/node => ../node
 
 replace workload.openshift.io/kubernetes/cmd/kubectl-partition => ../cmd/kubectl-partition

@@ -19,10 +19,10 @@ irrelevant() {
   # What carry does not do when it makes a tree and builds it.
   local carry='cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/'
   case $1 in
-    verify | preview) echo "^($beside|$conformance|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|test/)" ;;
+    verify | preview) echo "^($beside|$conformance|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|node/|test/)" ;;
     rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
     e2e) echo "^($beside|$conformance|$carry|patches/openshift/)" ;;
-    conformance-* | node-compare) echo "^($beside|$carry|patches/openshift/|cmd/kubectl-partition/|test/e2e/)" ;;
+    conformance-* | node-compare) echo "^($beside|$carry|patches/openshift/|cmd/kubectl-partition/|node/|test/e2e/)" ;;
     # These are tests below cmd.
     e2e-plugin) echo "^($text|$conformance|$carry|cmd/images/|operators/|patches/openshift/|test/e2e/)" ;;
     e2e-*) echo "^($beside|$conformance|$carry|cmd/images/|patches/openshift/)" ;;

@@ -311,8 +311,8 @@ func cpusetRoot() string {
 	return "/sys/fs/cgroup"
 }
 
-// OnlineCPUs returns the CPUs of this host that are online. It cannot use
-// cmd/kubectl-partition/topology, whose module requires this one.
+// OnlineCPUs returns the CPUs of this host that are online. It has the three lines of node/topology
+// again: with them, this module and all that require it would require that one.
 func OnlineCPUs() (cpuset.CPUSet, error) {
 	data, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {

@@ -18,7 +18,6 @@ require (
 	golang.org/x/tools v0.51.0
 	google.golang.org/grpc v1.82.1
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
-	gopkg.in/evanphx/json-patch.v4 v4.13.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/apiserver v0.37.2
@@ -37,6 +36,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 	workload.openshift.io/kubernetes v0.0.0
 	workload.openshift.io/kubernetes/cluster v0.0.0
+	workload.openshift.io/kubernetes/node v0.0.0
 	workload.openshift.io/partition v0.0.0
 )
 
@@ -141,6 +141,7 @@ require (
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
+	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	k8s.io/apiextensions-apiserver v0.37.2 // indirect
@@ -166,3 +167,5 @@ replace workload.openshift.io/kubernetes => ../..
 replace workload.openshift.io/partition => ../../staging/src/workload.openshift.io/partition
 
 replace workload.openshift.io/kubernetes/cluster => ../../cluster
+
+replace workload.openshift.io/kubernetes/node => ../../node

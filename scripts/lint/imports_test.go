@@ -23,6 +23,7 @@ const (
 	images     = ours + "/cmd/images"
 	cobra      = "github.com/spf13/cobra"
 	operators  = "workload.openshift.io/operators"
+	node       = ours + "/node"
 )
 
 // border is what a package must not know, as far as imports show it.
@@ -113,6 +114,22 @@ var borders = []border{
 		why:   "what a namespace requires has nothing to do with active types",
 	},
 	{
+		place:      "node",
+		never:      []string{ours + "/pkg", ours + "/openshift-kube-apiserver", ours + "/cmd", ours + "/cluster", ours + "/test", operators, cobra},
+		notThrough: []string{kubernetes, "k8s.io/client-go"},
+		why:        "plugin, companions and their agent stand on it",
+	},
+	{
+		place: "node/kubeletstate",
+		never: []string{node},
+		why:   "it reads files, whoever asks",
+	},
+	{
+		place: "node/topology",
+		never: []string{core},
+		why:   "it reads a host, whoever asks",
+	},
+	{
 		place: "cmd/carry",
 		never: []string{core, ours + "/pkg", ours + "/openshift-kube-apiserver", ours + "/cluster", ours + "/test", "k8s.io"},
 		why:   "it carries patches, whatever they are about",
@@ -184,33 +201,28 @@ var borders = []border{
 	},
 	{
 		place: "cmd/kubectl-partition/status",
-		never: []string{command + "/audit", command + "/kubeletstate", command + "/topology", cobra},
+		never: []string{command + "/audit", node, cobra},
 		why:   "it sees a cluster through its API",
 	},
 	{
 		place: "cmd/kubectl-partition/cpupolicy",
-		never: []string{operators, command + "/audit", command + "/kubeletstate", command + "/topology", cobra},
-		why:   "it sees a companion through the API, and that module requires this one",
+		never: []string{operators, command + "/audit", node, cobra},
+		why:   "it sees a companion through the API, and tests of that module require this one",
 	},
 	{
 		place: "cmd/kubectl-partition/console",
-		never: []string{operators, command + "/audit", command + "/kubeletstate", command + "/topology", cobra},
-		why:   "it sees a companion through the API, and that module requires this one",
+		never: []string{operators, command + "/audit", node, cobra},
+		why:   "it sees a companion through the API, and tests of that module require this one",
 	},
 	{
 		place: "cmd/kubectl-partition/explain",
-		never: []string{command + "/audit", command + "/kubeletstate", command + "/topology", cobra},
+		never: []string{command + "/audit", node, cobra},
 		why:   "it sees a cluster through its API",
 	},
 	{
 		place: "cmd/kubectl-partition/audit",
 		never: []string{command + "/simulate", command + "/status", command + "/plan", cobra},
 		why:   "it believes the host, and nobody's reports",
-	},
-	{
-		place: "cmd/kubectl-partition/kubeletstate",
-		never: []string{command, "k8s.io/client-go", cobra},
-		why:   "it reads files, whoever asks",
 	},
 	{
 		place: "cmd/kubectl-partition/autoscaler",
@@ -221,11 +233,6 @@ var borders = []border{
 		place: "cmd/kubectl-partition/alerts",
 		never: []string{command, "k8s.io/client-go", cobra},
 		why:   "Prometheus rules, and no flags",
-	},
-	{
-		place: "cmd/kubectl-partition/topology",
-		never: []string{command, core, "k8s.io/client-go", cobra},
-		why:   "it reads a host, whoever asks",
 	},
 	{
 		place: "cmd/kubectl-partition/output",
@@ -281,7 +288,7 @@ var borders = []border{
 		place: "operators",
 		never: []string{kubernetes, ours + "/pkg", ours + "/openshift-kube-apiserver"},
 		// Its own tests may.
-		notThrough: []string{ours + "/test"},
+		notThrough: []string{ours + "/test", command},
 		why:        "it works on an unpatched cluster, and is in no tree of a release",
 	},
 	{

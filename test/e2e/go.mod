@@ -90,11 +90,13 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
+	workload.openshift.io/kubernetes/node v0.0.0 // indirect
 )
 
 replace (
 	workload.openshift.io/kubernetes => ../..
 	workload.openshift.io/kubernetes/cluster => ../../cluster
 	workload.openshift.io/kubernetes/cmd/kubectl-partition => ../../cmd/kubectl-partition
+	workload.openshift.io/kubernetes/node => ../../node
 	workload.openshift.io/partition => ../../staging/src/workload.openshift.io/partition
 )

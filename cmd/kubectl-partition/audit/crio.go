@@ -25,7 +25,7 @@ import (
 
 	toml "github.com/pelletier/go-toml/v2"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/partition"
 )
 

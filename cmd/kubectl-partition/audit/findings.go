@@ -26,7 +26,7 @@ import (
 
 	"github.com/opencontainers/cgroups"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/partition"
 )
 

@@ -31,7 +31,7 @@ import (
 	"github.com/prometheus/procfs"
 	"github.com/spf13/pflag"
 	"k8s.io/kubelet/config/v1beta1"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/partition"
 )
 

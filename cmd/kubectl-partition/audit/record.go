@@ -38,7 +38,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"k8s.io/component-base/version"
 	"sigs.k8s.io/yaml"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/partition"
 )
 

@@ -30,8 +30,8 @@ import (
 	"github.com/prometheus/procfs"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
+	"workload.openshift.io/kubernetes/node/topology"
 	"workload.openshift.io/partition"
 )
 

@@ -40,7 +40,7 @@ import (
 	kubelettypes "k8s.io/kubelet/pkg/types"
 	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/partition"
 )
 

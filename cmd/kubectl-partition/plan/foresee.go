@@ -26,8 +26,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/partition"
 )
 

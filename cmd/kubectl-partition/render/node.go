@@ -38,7 +38,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
+	"workload.openshift.io/kubernetes/node/topology"
 	"workload.openshift.io/partition"
 )
 

@@ -21,8 +21,8 @@ import (
 	"testing"
 
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/render"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology/topologytest"
+	"workload.openshift.io/kubernetes/node/topology"
+	"workload.openshift.io/kubernetes/node/topology/topologytest"
 )
 
 // pools makes partitions of pairs of a type and a list.

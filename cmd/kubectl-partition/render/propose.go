@@ -21,7 +21,7 @@ import (
 	"slices"
 
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
+	"workload.openshift.io/kubernetes/node/topology"
 )
 
 // DefaultCPUs is how many CPUs a pool usually has on a single-node cluster (design, section 1).

@@ -21,7 +21,7 @@ import (
 	"slices"
 	"strings"
 
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
+	"workload.openshift.io/kubernetes/node/topology"
 )
 
 // warnings says what could not be checked, and what the kubelet accepts and a careful operator

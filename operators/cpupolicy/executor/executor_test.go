@@ -33,7 +33,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
 

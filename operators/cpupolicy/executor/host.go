@@ -30,8 +30,8 @@ import (
 
 	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
+	"workload.openshift.io/kubernetes/node/topology"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/partition"
 )

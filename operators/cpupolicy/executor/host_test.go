@@ -41,7 +41,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/poll"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology/topologytest"
+	"workload.openshift.io/kubernetes/node/topology/topologytest"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
 

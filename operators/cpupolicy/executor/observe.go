@@ -32,7 +32,7 @@ import (
 
 	"k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
+	"workload.openshift.io/kubernetes/node/topology"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
 

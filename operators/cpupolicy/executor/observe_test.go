@@ -25,7 +25,7 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology/topologytest"
+	"workload.openshift.io/kubernetes/node/topology/topologytest"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/partition"
 )

@@ -23,7 +23,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
 

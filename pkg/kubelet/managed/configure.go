@@ -60,7 +60,7 @@ func onlineCPUs() cpuset.CPUSet {
 }
 
 // readList reads a list of CPUs from a file of the kernel. The core does not know hosts, and
-// no tree has cmd/kubectl-partition/topology.
+// no tree has the module node.
 func readList(file string) (cpuset.CPUSet, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

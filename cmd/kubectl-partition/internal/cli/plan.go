@@ -32,9 +32,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/kubeletstate"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/plan"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/partition"
 )
 

@@ -25,7 +25,7 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology/topologytest"
+	"workload.openshift.io/kubernetes/node/topology/topologytest"
 )
 
 // runRender runs the command, on a host if there is one, and returns its exit code.

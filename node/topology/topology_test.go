@@ -25,8 +25,8 @@ import (
 	"testing"
 
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/topology/topologytest"
+	"workload.openshift.io/kubernetes/node/topology"
+	"workload.openshift.io/kubernetes/node/topology/topologytest"
 )
 
 func TestRead(t *testing.T) {
