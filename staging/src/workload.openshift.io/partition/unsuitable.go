@@ -62,7 +62,7 @@ func (p Pools) GivenAway(reserved cpuset.CPUSet, cores, sockets []cpuset.CPUSet)
 
 // GivenAwayMessage says what it means that [Pools.GivenAway] returned these CPUs, and what to do.
 func GivenAwayMessage(cpus cpuset.CPUSet) string {
-	return fmt.Sprintf("a pool has CPU %s without the rest of its physical core or socket, and those of this host have different numbers of CPUs: before v1.38, the static policy of the CPU manager may choose it for an exclusive container, which then cannot start; give the pools whole cores",
+	return fmt.Sprintf("A pool has CPU %s without the rest of its physical core or socket, and those of this host have different numbers of CPUs: before v1.38, the static policy of the CPU manager may choose it for an exclusive container, which then cannot start; give the pools whole cores",
 		cpus)
 }
 
@@ -87,6 +87,6 @@ func OnIsolatedMessage(workloadType string, pool, isolated cpuset.CPUSet) string
 	if pool.Equals(isolated) {
 		effect = "so all of the type's pods crowd onto one of them, usually the first"
 	}
-	return fmt.Sprintf("the pool of workload type %s has CPU %s, which the kernel argument isolcpus names: the kernel balances no load there, %s; take them out of isolcpus, or give the pool other CPUs",
+	return fmt.Sprintf("The pool of workload type %s has CPU %s, which the kernel argument isolcpus names: the kernel balances no load there, %s; take them out of isolcpus, or give the pool other CPUs",
 		workloadType, isolated, effect)
 }
