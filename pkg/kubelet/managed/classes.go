@@ -45,6 +45,9 @@ var classes struct {
 	// had yet to move off them.
 	kept    bool
 	updated time.Time
+	// narrowed are the cgroups of containers, and those below, that were narrowed together with a
+	// cgroup above them, by path; see cpusets.fit.
+	narrowed map[string]narrowing
 	// freed means that this kubelet, which excludes nothing, has given all CPUs to the
 	// classes and to the ordinary pods in them.
 	freed bool
@@ -72,6 +75,7 @@ func ConfineClasses[F updateCgroups](update F, burstable string, burstableCPUs *
 	classes.names = []string{burstable, bestEffort}
 	classes.update = func() error { return callUpdateCgroups(update) }
 	sets := hierarchy()
+	sets.forgetNarrowed()
 	cpus, otherwise, known := n.classCPUs(sets)
 	if !known {
 		return
@@ -116,7 +120,7 @@ func confineClass(sets cpusets, class string, cpus, otherwise cpuset.CPUSet) (cp
 		if cpus = cpus.Intersection(above); cpus.Equals(has) || cpus.IsEmpty() {
 			return cpuset.CPUSet{}, nil
 		}
-		return cpuset.CPUSet{}, sets.fit(class, cpus, otherwise)
+		return cpuset.CPUSet{}, sets.fit(class, cpus, otherwise, 2)
 	}
 	if has.IsEmpty() && sets.all().IsSubsetOf(cpus) {
 		return cpuset.CPUSet{}, nil // nothing is exclusive, and nothing ever was

@@ -19,6 +19,7 @@ package managed
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -108,19 +109,28 @@ func (c cpusets) widen(cgroup string, cpus cpuset.CPUSet) error {
 
 // fit gives a cgroup on cgroup v1 the CPUs cpus, even if cgroups below have others. Each of
 // those keeps what it has of cpus, or, if that is nothing, gets otherwise, which is a part of
-// cpus.
+// cpus. above is how many levels containers are below the cgroup: 2 for a class, 1 for a pod, and
+// 0 for a container and what it has made below itself; see wants.
 //
 // It widens the cgroup first, so that the children may have any of cpus; then it fits the
 // children, down to the lowest; and it narrows the cgroup last. In that order the kernel
-// refuses none of the writes.
-func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet) error {
+// refuses none of the writes. The caller holds the lock of classes.
+func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet, above int) error {
+	before, err := c.cpus(cgroup)
+	if err != nil {
+		return err
+	}
 	if err := c.widen(cgroup, cpus); err != nil {
 		return err
 	}
 	for _, child := range c.children(cgroup) {
 		has, err := c.cpus(child)
-		if err == nil && !has.IsSubsetOf(cpus) {
-			kept := has.Intersection(cpus)
+		if err == nil && !has.IsEmpty() { // one without a cpuset has no task
+			wants := has
+			if above == 0 {
+				wants = c.wants(child, has, before, cpus)
+			}
+			kept := wants.Intersection(cpus)
 			if kept.IsEmpty() {
 				kept = otherwise
 			}
@@ -128,13 +138,58 @@ func (c cpusets) fit(cgroup string, cpus, otherwise cpuset.CPUSet) error {
 			if below.IsEmpty() {
 				below = kept
 			}
-			err = c.fit(child, kept, below)
+			if !kept.Equals(has) {
+				if err = c.fit(child, kept, below, max(above-1, 0)); err == nil && above <= 1 {
+					noteNarrowed(child, wants, kept)
+				}
+			}
 		}
 		if err != nil && !gone(err) {
 			return err
 		}
 	}
 	return c.set(cgroup, cpus)
+}
+
+// wants returns the CPUs that a cgroup below a container should have, as far as the container has
+// them. It has the cpuset has, and the cgroup above it had the cpuset before, and gets cpus.
+//
+//   - If fit has narrowed it, and nobody has written its cpuset since, it wants what it had.
+//   - If it has all that the cgroup above had, then it inherited that, as the cgroups do that
+//     runtimes create in containers, and wants all that the cgroup above gets.
+//   - Otherwise, whoever made it wants just that.
+func (c cpusets) wants(cgroup string, has, before, cpus cpuset.CPUSet) cpuset.CPUSet {
+	if was, ok := classes.narrowed[cgroup]; ok && was.to.Equals(has) {
+		return was.from
+	}
+	if has.Equals(before) {
+		return cpus
+	}
+	return has
+}
+
+// narrowing is what fit did to the cpuset of a cgroup.
+type narrowing struct{ from, to cpuset.CPUSet }
+
+// noteNarrowed notes that a container, or a cgroup below one, was narrowed, or forgets it if it was
+// not, or no longer.
+func noteNarrowed(cgroup string, from, to cpuset.CPUSet) {
+	if from.Equals(to) {
+		delete(classes.narrowed, cgroup)
+		return
+	}
+	if classes.narrowed == nil {
+		classes.narrowed = map[string]narrowing{}
+	}
+	classes.narrowed[cgroup] = narrowing{from, to}
+}
+
+// forgetNarrowed forgets the narrowed cgroups that have gone.
+func (c cpusets) forgetNarrowed() {
+	maps.DeleteFunc(classes.narrowed, func(cgroup string, _ narrowing) bool {
+		_, err := os.Stat(filepath.Join(c.root, cgroup))
+		return err != nil
+	})
 }
 
 // widenToParent gives a pod's cgroup on cgroup v1 its parent's cpuset, and the same to the

@@ -87,6 +87,7 @@ func TestKernelRefusesNoCpuset(t *testing.T) {
 	top := fmt.Sprintf("/workload-partitioning-test-%d", os.Getpid())
 	var made []string
 	t.Cleanup(func() {
+		classes.narrowed = nil
 		for _, path := range slices.Backward(made) {
 			if err := os.Remove(filepath.Join(sets.root, path)); err != nil {
 				t.Error(err)
@@ -109,7 +110,7 @@ func TestKernelRefusesNoCpuset(t *testing.T) {
 	for i := range 3 {
 		pod := add(fmt.Sprintf("%s/pod%d", class, i))
 		pods = append(pods, pod)
-		for _, name := range []string{"sandbox", "c", "d"} {
+		for _, name := range []string{"sandbox", "c", "d", "c/docker", "c/docker/a", "c/docker/b"} {
 			add(pod + "/" + name)
 		}
 	}
@@ -121,20 +122,37 @@ func TestKernelRefusesNoCpuset(t *testing.T) {
 	}
 	for round := range 200 {
 		cpus := some(all)
-		if err := sets.fit(class, cpus, some(cpus)); err != nil {
+		if err := sets.fit(class, cpus, some(cpus), 2); err != nil {
 			t.Fatalf("round %d, class on %s: %v", round, cpus, err)
 		}
 		pod := pods[random.Intn(len(pods))]
-		switch random.Intn(3) {
+		switch random.Intn(5) {
 		case 0: // a partitioned pod whose pool moves
 			pool := some(all)
-			if err := errors.Join(sets.widen(class, pool), sets.fit(pod, pool, some(pool))); err != nil {
+			if err := errors.Join(sets.widen(class, pool), sets.fit(pod, pool, some(pool), 1)); err != nil {
 				t.Fatalf("round %d, %s on %s: %v", round, pod, pool, err)
 			}
 		case 1: // shared CPUs come back
 			back := some(all)
-			if err := errors.Join(sets.widen(class, back), sets.widenToParent(pod, func(child string, _, _ cpuset.CPUSet) bool { return filepath.Base(child) == "sandbox" }), sets.set(pod+"/c", back)); err != nil {
+			if err := errors.Join(sets.widen(class, back), sets.widenToParent(pod, func(child string, _, _ cpuset.CPUSet) bool { return filepath.Base(child) == "sandbox" }), sets.fit(pod+"/c", back, back, 0)); err != nil {
 				t.Fatalf("round %d, %s back on %s: %v", round, pod, back, err)
+			}
+		case 2: // a container moves
+			above, err := sets.cpus(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := some(above)
+			if err := sets.fit(pod+"/c", to, to, 0); err != nil {
+				t.Fatalf("round %d, container of %s on %s: %v", round, pod, to, err)
+			}
+		case 3: // a runtime in the container writes a cpuset
+			above, err := sets.cpus(pod + "/c/docker")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sets.set(pod+"/c/docker/a", some(above)); err != nil {
+				t.Fatal(err)
 			}
 		}
 		for _, path := range made {
@@ -143,6 +161,53 @@ func TestKernelRefusesNoCpuset(t *testing.T) {
 			}
 		}
 	}
+}
+
+// In a container of three cgroups: c, docker in it, and a in docker.
+func TestCgroupsBelowAContainerComeBack(t *testing.T) {
+	type step struct{ container, docker, a string }
+	for name, steps := range map[string][]step{
+		"what inherited the container's CPUs follows them":              {{"0-3", "0-3", "0-3"}, {"0-2", "0-2", "0-2"}, {"0-3", "0-3", "0-3"}},
+		"it follows them elsewhere":                                     {{"1-3", "1-3", "1-3"}, {"0,2-3", "0,2-3", "0,2-3"}, {"1", "1", "1"}, {"0-3", "0-3", "0-3"}},
+		"what has some of them gets no others":                          {{"0-3", "0-3", "0-1"}, {"0-2", "0-2", "0-1"}, {"0-3", "0-3", "0-1"}},
+		"what had some of them gets these back":                         {{"0-3", "0-3", "2-3"}, {"0-2", "0-2", "2"}, {"1-2", "1-2", "2"}, {"0-3", "0-3", "2-3"}},
+		"what is left with the container's last CPUs gets its own back": {{"0-3", "0-3", "2-3"}, {"2", "2", "2"}, {"0-3", "0-3", "2-3"}},
+		"what had none of those that are left gets its own back":        {{"0-3", "0-3", "3"}, {"0-1", "0-1", "0-1"}, {"0-3", "0-3", "3"}},
+		"what is given back in two steps":                               {{"0-3", "0-3", "1-3"}, {"0-1", "0-1", "1"}, {"0-2", "0-2", "1-2"}, {"0-3", "0-3", "1-3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := steps[0]
+			cgroups(t, true, map[string]string{"c": start.container, "c/docker": start.docker, "c/docker/a": start.a})
+			t.Cleanup(func() { classes.narrowed = nil })
+			for _, step := range steps[1:] {
+				if err := hierarchy().fit("kubepods/c", parse(t, step.container), parse(t, step.container), 0); err != nil {
+					t.Fatal(err)
+				}
+				expectSets(t, map[string]string{"c": step.container, "c/docker": step.docker, "c/docker/a": step.a})
+			}
+			if len(classes.narrowed) > 0 {
+				t.Errorf("in the end, %v are narrowed", classes.narrowed)
+			}
+		})
+	}
+}
+
+func TestWhatARuntimeInAContainerWritesStays(t *testing.T) {
+	cgroups(t, true, map[string]string{"c": "0-3", "c/docker": "2-3"})
+	t.Cleanup(func() { classes.narrowed = nil })
+	sets := hierarchy()
+	for _, to := range []string{"0-2", "0-3"} {
+		if err := sets.fit("kubepods/c", parse(t, to), parse(t, to), 0); err != nil {
+			t.Fatal(err)
+		}
+		if to == "0-2" { // docker update --cpuset-cpus
+			expectSets(t, map[string]string{"c/docker": "2"})
+			if err := sets.set("kubepods/c/docker", cpuset.New(1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expectSets(t, map[string]string{"c": "0-3", "c/docker": "1"})
 }
 
 // newRandom logs its seed, so that a failure can be reproduced.

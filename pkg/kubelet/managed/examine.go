@@ -89,7 +89,8 @@ func (n *node) examine(pod *v1.Pod, container, containerID string) outcome {
 //
 // On cgroup v2 nobody but an NRI plugin or a DRA driver gives a container's cgroup a cpuset that
 // this project never gives. containerd does not report such a set, so the cgroup's counts. On v1
-// the kernel narrows the cgroup while a CPU is offline.
+// the kernel narrows the cgroup while a CPU is offline, and prepare writes it before the runtime
+// does.
 func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerID string) (has cpuset.CPUSet, _ outcome, err error) {
 	response, err := runtime.ContainerStatus(context.Background(), containerID, false)
 	if err != nil {
@@ -108,7 +109,7 @@ func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerI
 	case actual.IsEmpty() || actual.Equals(has):
 	case !hierarchy().v1 && !n.hasGiven(actual):
 		has = actual
-	case !has.IsEmpty() || !hierarchy().v1:
+	case !has.IsEmpty() || !hierarchy().v1 || n.hasGiven(actual) && !hierarchy().all().IsSubsetOf(actual):
 		has, outcome = cpuset.New(), unreported // so that an update makes them agree again
 	}
 	has, err = n.repair(runtime, pod, container, containerID, resources, has)
@@ -121,16 +122,26 @@ func (n *node) look(runtime containerRuntime, pod *v1.Pod, container, containerI
 func containerCPUs(pod *v1.Pod, containerID string) cpuset.CPUSet {
 	sets := hierarchy()
 	classes.Lock()
-	path, found := sets.podCgroup(pod)
-	classes.Unlock()
-	if !found || !host.podCgroups {
+	defer classes.Unlock()
+	path, found := sets.containerCgroup(pod, containerID)
+	if !found {
 		return cpuset.New()
 	}
-	for _, child := range sets.children(path) {
+	cpus, _ := sets.cpus(path) // empty if it has gone
+	return cpus
+}
+
+// containerCgroup returns the path of a container's cgroup, and false if it cannot be found. The
+// caller holds the lock of classes.
+func (c cpusets) containerCgroup(pod *v1.Pod, containerID string) (path string, found bool) {
+	above, found := c.podCgroup(pod)
+	if !found || !host.podCgroups || containerID == "" {
+		return "", false
+	}
+	for _, child := range c.children(above) {
 		if name := filepath.Base(child); strings.Contains(name, containerID) && !strings.Contains(name, "conmon") {
-			cpus, _ := sets.cpus(child) // empty if it has gone
-			return cpus
+			return child, true
 		}
 	}
-	return cpuset.New()
+	return "", false
 }

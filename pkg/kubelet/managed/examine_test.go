@@ -208,6 +208,38 @@ func TestCpusetThatTheRuntimeDoesNotKnowIsCorrected(t *testing.T) {
 	}
 }
 
+// The kubelet writes a container's cgroup on cgroup v1 before the runtime does, and may be killed
+// between the two.
+func TestCpusetThatTheRuntimeWasNeverToldIsTakenBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		pools              partition.Pools // nil means that the file has gone
+		actual, gave, want string
+	}{
+		"the file has gone": {actual: "2-3", gave: "2-3", want: "0-3"},
+		"the file has gone, and the kernel has narrowed it":     {actual: "0-2", gave: "2-3"},
+		"the type has lost its CPUs":                            {pools: partition.Pools{"management": cpuset.New()}, actual: "2-3", gave: "2-3", want: "0-3"},
+		"the type never had CPUs, and it needs no explicit set": {pools: partition.Pools{"management": cpuset.New()}, actual: "0-3", gave: "0-3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cgroups(t, true, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/id": test.actual})
+			if test.pools != nil {
+				on(t, test.pools)
+			}
+			runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpuShares: 2}}
+			restarted(t, runtime)
+			onlineFile(t, "0-3")
+			host.podCgroups, host.previous = true, previousKubelet{confined: true, sets: []cpuset.CPUSet{parse(t, test.gave)}}
+			useClasses(t)
+			reconcile(withUID(ordinaryPod(), "a"), runtime, cpuset.New())
+			var want *runtimeapi.LinuxContainerResources
+			if test.want != "" {
+				want = &runtimeapi.LinuxContainerResources{CpusetCpus: test.want}
+			}
+			runtime.expectUpdate(t, want)
+		})
+	}
+}
+
 // containerd does not report what an NRI plugin gave, only what the kubelet had asked for.
 func TestCpusetThatSomebodyElseGaveIsKept(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -303,9 +335,11 @@ func TestRuntimeThatFailsIsNotAskedForever(t *testing.T) {
 	runtime := &fakeRuntime{err: errors.New("broken")}
 	restarted(t, runtime)
 	for i := range 2 * mostQuestions {
-		if got, want := RunningContainerCPUs(ordinaryPod(), "c", "id", cpuset.New()), i+1 < mostQuestions; got.IsEmpty() != want {
+		got, want := RunningContainerCPUs(ordinaryPod(), "c", "id", cpuset.New()), i+1 < mostQuestions
+		if got.IsEmpty() != want {
 			t.Errorf("after %d questions an ordinary container is kept on %q", i+1, got)
 		}
+		note(ordinaryPod(), "c", got) // as upstream does
 	}
 	if runtime.asked != mostQuestions {
 		t.Errorf("the runtime was asked %d times, want %d", runtime.asked, mostQuestions)

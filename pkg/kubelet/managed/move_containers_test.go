@@ -24,6 +24,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
@@ -111,5 +112,46 @@ func TestContainersThatRunAreMovedHoweverLongItTakes(t *testing.T) {
 		if want := away + mostPasses; passes != want {
 			t.Errorf("there were %d passes, want %d", passes, want)
 		}
+	})
+}
+
+func TestAttemptsToMoveAContainerBecomeRareAndAreReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cgroups(t, true, map[string]string{"": "0-3", "burstable": "0-3", "besteffort": "0-3", "burstable/poda": "0-3", "burstable/poda/id": "0-3", "burstable/poda/id/docker": "unreadable"})
+		on(t, management)
+		restarted(t, &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpuShares: 2}})
+		onlineFile(t, "0-3")
+		useClasses(t)
+		host.podCgroups = true
+		recorder := recordEvents(t)
+		pod := withUID(ordinaryPod(), "a")
+		attempts := func(duration time.Duration) (made int) {
+			for range duration / (10 * time.Second) {
+				if !RunningContainerCPUs(pod, "c", "id", cpuset.New()).IsEmpty() {
+					made++ // and the runtime refuses
+				}
+				time.Sleep(10 * time.Second)
+			}
+			return made
+		}
+		// After 0, 10, 30, 70, 150 and 310 seconds, and then every five minutes.
+		if made := attempts(time.Hour); made != 16 {
+			t.Errorf("there were %d attempts in an hour, want 16", made)
+		}
+		expectEvent(t, recorder, `Warning ContainerNotMoved Container c of pod `+pod.Namespace+"/"+pod.Name+` cannot be moved to the CPUs "2-3", and may still run on CPU 0-1 (`)
+		expectEvent(t, recorder, "")
+		if err := hierarchy().set("kubepods/burstable/poda/id/docker", cpuset.New(0, 1, 2, 3)); err != nil {
+			t.Fatal(err)
+		}
+		attempts(longestPause)
+		expectSets(t, map[string]string{"burstable/poda/id": "2-3", "burstable/poda/id/docker": "2-3"})
+		// Another move is another matter.
+		note(pod, "c", cpuset.New(2, 3))
+		attempts(time.Minute)
+		note(pod, "c", cpuset.New(3))
+		if made := attempts(20 * time.Second); made != 2 {
+			t.Errorf("there were %d attempts in 20 seconds, want 2", made)
+		}
+		expectEvent(t, recorder, "")
 	})
 }

@@ -78,6 +78,8 @@ type podNotes struct {
 	giving map[string]cpuset.CPUSet
 	// placed is when PlaceContainer last placed each container, by name.
 	placed map[string]time.Time
+	// attempts are those to move each container, by name; see prepare.
+	attempts map[string]attempts
 }
 
 // previousContainer is what is known of a previous container.
@@ -150,7 +152,7 @@ func (o *observation) notePod(uid types.UID, note func(*podNotes)) {
 		o.pods = map[types.UID]*podNotes{}
 	}
 	if o.pods[uid] == nil {
-		o.pods[uid] = &podNotes{giving: map[string]cpuset.CPUSet{}, placed: map[string]time.Time{}}
+		o.pods[uid] = &podNotes{giving: map[string]cpuset.CPUSet{}, placed: map[string]time.Time{}, attempts: map[string]attempts{}}
 	}
 	note(o.pods[uid])
 }

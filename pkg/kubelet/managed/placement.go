@@ -141,7 +141,7 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 		if n.makeRoom(pod, pool).IsEmpty() {
 			return cpuset.New()
 		}
-		return n.choose(pod, container, containerID, chosen)
+		return prepare(pod, container, containerID, n.choose(pod, container, containerID, chosen))
 	}
 	set := n.choose(pod, container, containerID, chosen)
 	updateKept()
@@ -152,7 +152,7 @@ func RunningContainerCPUs(pod *v1.Pod, container, containerID string, chosen cpu
 		return set
 	}
 	observed.noteGiving(pod.UID, container, set)
-	return n.makeRoom(pod, set)
+	return prepare(pod, container, containerID, n.makeRoom(pod, set))
 }
 
 // choose returns the CPUs for a running container, whatever the cgroups above it have. If the

@@ -50,6 +50,7 @@ func TestContainersStartWhereTheyBelong(t *testing.T) {
 
 func TestRunningContainersAreKeptWhereTheyBelong(t *testing.T) {
 	on(t, management)
+	t.Cleanup(func() { observed = observation{} })
 	chosen := cpuset.New(2, 3)
 	if got := RunningContainerCPUs(partitionedPod(), "c", "id", chosen).String(); got != "0-1" {
 		t.Errorf("a partitioned pod is kept on %s", got)
@@ -63,7 +64,7 @@ func TestRunningContainersAreKeptWhereTheyBelong(t *testing.T) {
 		t.Errorf("a pod with forged annotations is kept on %s", got)
 	}
 	on(t, partition.Pools{"management": cpuset.New(), "other": cpuset.New(0)})
-	if got := RunningContainerCPUs(partitionedPod(), "c", "id", chosen).String(); got != "2-3" {
+	if got := RunningContainerCPUs(withUID(partitionedPod(), "b"), "c", "id", chosen).String(); got != "2-3" {
 		t.Errorf("a pod of a type without CPUs is kept on %s", got)
 	}
 }

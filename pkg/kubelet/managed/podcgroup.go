@@ -176,7 +176,7 @@ func (n *node) repairPodCgroup(pod *v1.Pod, workloadType, path string, write fun
 			return err
 		}
 		pool, _ := n.poolOf(workloadType)
-		if err := sets.fit(path, cpus, pool.Intersection(cpus)); err != nil {
+		if err := sets.fit(path, cpus, pool.Intersection(cpus), 1); err != nil {
 			return err
 		}
 	case widens:

@@ -63,6 +63,9 @@ func (n *node) repair(runtime containerRuntime, pod *v1.Pod, name, containerID s
 		return has, nil
 	}
 	if pool, confined := n.pool(pod); confined && !(has.IsEmpty() && byPodCgroup(pod)) {
+		if err := fitContainer(pod, containerID, pool, true); err != nil {
+			return has, err
+		}
 		has = pool
 		wanted.CpusetCpus = pool.String()
 	}

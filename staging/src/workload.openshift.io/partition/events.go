@@ -31,4 +31,5 @@ const (
 	EventRecordNotWritten        = "PoolsNotRecorded"
 	EventCgroupLacksCPUs         = "PodCgroupLacksPoolCPUs"
 	EventPodsNoLongerFit         = "PodsNoLongerFit"
+	EventContainerNotMoved       = "ContainerNotMoved"
 )
