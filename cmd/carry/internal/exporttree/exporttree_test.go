@@ -40,9 +40,17 @@ const script = `set -e
 mkdir -p vendor
 find staging/src/workload.openshift.io -name '*.go' | sort | xargs cat > vendor/packages.txt
 echo '## workspace' > vendor/modules.txt
+for package in kubernetes/pkg/kubelet/managed partition; do
+  mkdir -p vendor/workload.openshift.io/$package
+  cp staging/src/workload.openshift.io/$package/*.go vendor/workload.openshift.io/$package
+done
 for module in kubernetes partition; do
   echo "# workload.openshift.io/$module v0.0.0-00010101000000-000000000000 => ./staging/src/workload.openshift.io/$module"
   echo '## explicit; go 1.26.0'
+  case $module in
+    kubernetes) echo workload.openshift.io/kubernetes/pkg/kubelet/managed ;;
+    partition) echo workload.openshift.io/partition ;;
+  esac
   echo "# workload.openshift.io/$module => ./staging/src/workload.openshift.io/$module"
 done >> vendor/modules.txt
 `
@@ -59,7 +67,7 @@ func withTwoHooks(t *testing.T, more map[string]string) treetest.Checkout {
 	}
 	c := treetest.New(t, files)
 	c.Write("LICENSE", "free\n")
-	c.Write("pkg/kubelet/managed/managed.go", "package managed\n")
+	c.Write("pkg/kubelet/managed/managed.go", "package managed\n\nfunc Cores(any) {}\n")
 	c.Write("pkg/kubelet/managed/managed_test.go", "package managed\n")
 	c.Write("staging/src/workload.openshift.io/partition/partitiontest/cases.go", "package partitiontest\n")
 	c.Must(c.Tree.Update(t.Context()))

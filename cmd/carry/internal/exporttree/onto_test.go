@@ -70,9 +70,13 @@ func (p *policy) validate(s State) error {
 	}
 
 	// 2. The CPUs are those of the host.
-	if !s.Known().Equals(p.all) {
-		return metrics.Failed("known")
+	known := s.Known()
+	if !known.Equals(p.all) {
+		return metrics.Failed("known",
+			p.all.String(), known.String())
+
 	}
+
 	return nil
 }
 
@@ -87,6 +91,22 @@ func tests() []test {
 	}
 }
 `,
+	"pkg/kubelet/kuberuntime/kuberuntime_container.go": `package kuberuntime
+
+func statuses(ids []string) (all []*status) {
+	all = []*status{}
+	for _, id := range ids {
+		found := convert(id)
+		all = append(all, found)
+	}
+	return all
+}
+
+type status struct{ CPU *int }
+
+func convert(id string) *status { return &status{} }
+`,
+	"pkg/kubelet/cadvisor/cadvisor.go": "package cadvisor\n\nfunc Capacity() string { return \"\" }\n",
 	"pkg/kubelet/cm/types.go": `package cm
 
 type Config struct {
@@ -134,6 +154,7 @@ var forked = map[string]string{
 	"pkg/kubelet/kubelet_node_status.go": `package kubelet
 
 import (
+	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
 	"k8s.io/kubernetes/pkg/kubelet/events"
 	"k8s.io/kubernetes/pkg/kubelet/managed"
 	"k8s.io/kubernetes/pkg/kubelet/nodestatus"
@@ -155,7 +176,7 @@ func (kl *Kubelet) register(node, existing *Node) bool {
 
 // addManagementNodeCapacity adds the cores.
 func (kl *Kubelet) addManagementNodeCapacity(existing *Node) bool {
-	existing.Set(managed.GenerateResourceName("management"))
+	existing.Set(managed.GenerateResourceName("management"), cadvisor.Capacity())
 	return true
 }
 
@@ -193,9 +214,19 @@ func (p *policy) validate(s State) error {
 	}
 
 	// 2. The CPUs are those of the host.
-	if !s.Known().Equals(p.all) {
-		return metrics.Failed("known")
+	known := s.Known()
+	availableCPUs := p.all
+
+	// The feature takes the reserved ones out of the default ones.
+	if managed.IsEnabled() {
+		availableCPUs = availableCPUs.Without(p.reserved)
 	}
+
+	if !known.Equals(availableCPUs) {
+		return metrics.Failed("known",
+			availableCPUs.String(), known.String())
+	}
+
 	return nil
 }
 
@@ -213,6 +244,28 @@ func tests() []test {
 		},
 	}
 }
+`,
+	"pkg/kubelet/kuberuntime/kuberuntime_container.go": `package kuberuntime
+
+import "k8s.io/kubernetes/pkg/kubelet/managed"
+
+func statuses(ids []string) (all []*status) {
+	isManagedPod := managed.IsManagedPodFromRuntimeService(ids)
+
+	all = []*status{}
+	for _, id := range ids {
+		found := convert(id)
+		if isManagedPod && found.CPU != nil { // It has cores instead.
+			found.CPU = nil
+		}
+		all = append(all, found)
+	}
+	return all
+}
+
+type status struct{ CPU *int }
+
+func convert(id string) *status { return &status{} }
 `,
 	"pkg/kubelet/cm/types.go": `package cm
 
@@ -318,6 +371,8 @@ var keptByFork = map[string]string{
 	"pkg/kubelet/kubelet_node_status.go": `package kubelet
 
 import (
+	"workload.openshift.io/kubernetes/pkg/kubelet/managed"
+
 	"k8s.io/kubernetes/pkg/kubelet/events"
 	"k8s.io/kubernetes/pkg/kubelet/nodestatus"
 	"k8s.io/kubernetes/pkg/kubelet/sharedcpus"
@@ -345,10 +400,11 @@ func (kl *Kubelet) hugePages(node, existing *Node) bool {
 	return nodestatus.HugePages(node, existing)
 }
 `,
-	"pkg/kubelet/cm/cpumanager/policy_static.go":      upstreamFiles["pkg/kubelet/cm/cpumanager/policy_static.go"],
-	"pkg/kubelet/cm/cpumanager/policy_static_test.go": upstreamFiles["pkg/kubelet/cm/cpumanager/policy_static_test.go"],
-	"pkg/kubelet/cm/types.go":                         forked["pkg/kubelet/cm/types.go"],
-	"pkg/kubelet/sharedcpus/sharedcpus.go":            forked["pkg/kubelet/sharedcpus/sharedcpus.go"],
+	"pkg/kubelet/cm/cpumanager/policy_static.go":       upstreamFiles["pkg/kubelet/cm/cpumanager/policy_static.go"],
+	"pkg/kubelet/cm/cpumanager/policy_static_test.go":  upstreamFiles["pkg/kubelet/cm/cpumanager/policy_static_test.go"],
+	"pkg/kubelet/kuberuntime/kuberuntime_container.go": upstreamFiles["pkg/kubelet/kuberuntime/kuberuntime_container.go"],
+	"pkg/kubelet/cm/types.go":                          forked["pkg/kubelet/cm/types.go"],
+	"pkg/kubelet/sharedcpus/sharedcpus.go":             forked["pkg/kubelet/sharedcpus/sharedcpus.go"],
 	mixedCPUs + "/admission.go": `package mixedcpus
 
 import (
@@ -437,6 +493,7 @@ func TestExportOntoAFork(t *testing.T) {
 	// One of the series goes where the fork has a hook of another feature.
 	const hooked = "\tupdate = kl.hugePages(node, existing) || update"
 	c.Must(c.Tree.Update(t.Context()))
+	c.Edit("kubelet/kubelet_node_status.go", "import (", "import (\n\t\"workload.openshift.io/kubernetes/pkg/kubelet/managed\"\n")
 	c.Hook("kubelet/kubelet_node_status.go", hooked, hooked+"\n\tmanaged.Cores(existing)", "kubelet: report cores")
 	c.Must(c.Tree.Export(t.Context()))
 	// Another hook of the fork is near where one of the series goes: a three-way merge.

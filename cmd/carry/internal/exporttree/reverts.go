@@ -56,6 +56,17 @@ type revertEdit struct {
 	text string
 }
 
+// matches says whether an edit is about some text of a file. Hunks of all the group's lines go at
+// once: what one of them alone leaves of a change need not be Go.
+func (g revertGroup) matches(edit revertEdit, file, text string) bool {
+	if edit.verb != "hunks" {
+		return edit.pattern.MatchString(text)
+	}
+	return slices.ContainsFunc(g.edits, func(e revertEdit) bool {
+		return e.verb == "hunks" && (file == e.path || strings.HasPrefix(file, e.path+"/")) && e.pattern.MatchString(text)
+	})
+}
+
 // parseReverts reads project.RevertsFile, whose comments say what its lines mean.
 func parseReverts(name string, data []byte) (reverts, error) {
 	var r reverts
@@ -134,7 +145,7 @@ func (c *composed) revert(ctx context.Context, t *tree.Tree, base string) error 
 	}
 	for _, group := range r.groups {
 		for _, edit := range group.edits {
-			if err := c.edit(ctx, r, edit, base); err != nil {
+			if err := c.edit(ctx, r, group, edit, base); err != nil {
 				return fmt.Errorf("%s: %s %s: %w", project.RevertsFile, edit.verb, edit.path, err)
 			}
 		}
@@ -149,7 +160,7 @@ func (c *composed) revert(ctx context.Context, t *tree.Tree, base string) error 
 	return c.noneRemain(ctx, r)
 }
 
-func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base string) error {
+func (c *composed) edit(ctx context.Context, r reverts, group revertGroup, edit revertEdit, base string) error {
 	if edit.verb == "remove" {
 		return os.RemoveAll(filepath.Join(c.Dir, edit.path))
 	}
@@ -171,7 +182,8 @@ func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base st
 		if err != nil {
 			return err
 		}
-		if !edit.pattern.Match(source) {
+		matches := func(text string) bool { return group.matches(edit, file, text) }
+		if !matches(string(source)) {
 			continue
 		}
 		matched = true
@@ -182,7 +194,7 @@ func (c *composed) edit(ctx context.Context, r reverts, edit revertEdit, base st
 		case "replace":
 			changed = edit.pattern.ReplaceAllLiteralString(string(source), edit.text)
 		default:
-			if changed, err = c.withoutHunks(ctx, r, base, file, string(source), edit.pattern); err != nil {
+			if changed, err = c.withoutHunks(ctx, r, base, file, string(source), matches); err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
 		}
@@ -239,7 +251,7 @@ func indentation(line string) int { return len(line) - len(strings.TrimLeft(line
 // withoutHunks undoes the hunks between upstream's file and the fork's in which a line matches.
 // Of a hunk that has what stays, too, only the statements and declarations go that do not have
 // it.
-func (c *composed) withoutHunks(ctx context.Context, r reverts, base, file, source string, pattern *regexp.Regexp) (string, error) {
+func (c *composed) withoutHunks(ctx context.Context, r reverts, base, file, source string, matches func(string) bool) (string, error) {
 	upstream, err := c.Run(ctx, "rev-parse", "--verify", "-q", base+":"+file)
 	if err != nil {
 		return source, nil // The fork's own file: noneRemain finds what is in it.
@@ -284,7 +296,7 @@ func (c *composed) withoutHunks(ctx context.Context, r reverts, base, file, sour
 		at = from + len(before)
 		text := strings.Join(after, "\n")
 		switch {
-		case !pattern.MatchString(text):
+		case !matches(text):
 			out = append(out, after...)
 		case !r.stay(text):
 			out = append(out, before...)
@@ -292,7 +304,7 @@ func (c *composed) withoutHunks(ctx context.Context, r reverts, base, file, sour
 			return "", fmt.Errorf("line %d of upstream's is changed both for what goes and for what stays", from+1)
 		default:
 			for _, unit := range units(after) {
-				if text := strings.Join(unit, "\n"); r.stay(text) && !pattern.MatchString(text) {
+				if text := strings.Join(unit, "\n"); r.stay(text) && !matches(text) {
 					out = append(out, unit...)
 				}
 			}
