@@ -17,6 +17,7 @@ limitations under the License.
 package exporttree
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -587,6 +588,53 @@ func TestTypesOfWhatStaysAreChecked(t *testing.T) {
 		return strings.Contains(p, mixedCPUs+"/admission.go") && strings.Contains(p, "undefined: managementcpusoverride")
 	}) {
 		t.Errorf("it says %q, want an error in %s", problems, mixedCPUs)
+	}
+}
+
+// TestWhatGoesBecomesAsItIsBelowTheFork has a fork of an earlier or later release than the series is of.
+func TestWhatGoesBecomesAsItIsBelowTheFork(t *testing.T) {
+	const policy = "pkg/kubelet/cm/cpumanager/policy_static.go"
+	pinned := upstreamFiles[policy]
+	later := func(source string) string { return strings.Replace(source, "are among", "must be among", 1) }
+	for name, test := range map[string]struct {
+		label, want string
+	}{
+		"the label names another patch release": {`io.openshift.build.versions="kubernetes=1.37.1"`, later(pinned)},
+		"the label names the release":           {`io.openshift.build.versions="kubernetes=1.37.0"`, pinned},
+		"the label is of another minor version": {`io.openshift.build.versions="kubernetes=1.38.1"`, pinned},
+		"the label names no release":            {`io.openshift.build.versions="hyperkube=1.37.1"`, pinned},
+		"there is no label, as in other forks":  {"", pinned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, fork := withFork(t)
+			files := map[string]string{policy: later(forked[policy])}
+			if test.label != "" {
+				files[labelFile] = "FROM base\nLABEL io.k8s.display-name=\"x\" \\\n  " + test.label + "\n"
+			}
+			fork.commit("UPSTREAM: <carry>: label", files)
+			published := maps.Clone(upstreamFiles)
+			published[policy] = later(pinned)
+			treetest.NewSource(t).Publish("v1.37.1", published)
+			r := repo{c, git.Repo{Dir: filepath.Join(t.TempDir(), "fork")}}
+			c.Must(Export(t.Context(), c.Tree, Options{To: r.Dir, Onto: fork.Dir}))
+			if got := r.read(policy); got != test.want {
+				t.Errorf("%s is\n%s\nwant\n%s", policy, got, test.want)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T)
+		want    string
+	}{
+		"nothing vouches for the release": {func(t *testing.T) { t.Setenv("GOSUMDB", "off") }, "v1.37.1 is not used, since no checksum database vouches"},
+		"the release cannot be had":       {func(t *testing.T) { treetest.NewSource(t) }, "k8s.io/kubernetes v1.37.1: 403 Forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, fork := withFork(t)
+			fork.commit("UPSTREAM: <carry>: label", map[string]string{labelFile: "LABEL versions=\"kubernetes=1.37.1\"\n"})
+			test.prepare(t)
+			treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: filepath.Join(t.TempDir(), "fork"), Onto: fork.Dir}), labelFile, test.want)
+		})
 	}
 }
 

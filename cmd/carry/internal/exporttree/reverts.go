@@ -29,6 +29,7 @@ import (
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/pins"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/project"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/tree"
 )
@@ -133,13 +134,17 @@ func (r reverts) stay(text string) bool {
 }
 
 // revert takes out what the list names, a commit for each group, and returns an error if
-// anything is left. base is upstream's commit, in whose files hunks are undone.
-func (c *composed) revert(ctx context.Context, t *tree.Tree, base string) error {
+// anything is left. pinned is the commit of the release's files.
+func (c *composed) revert(ctx context.Context, t *tree.Tree, pinned string) error {
 	data, err := os.ReadFile(t.Project.Path(project.RevertsFile))
 	if err != nil {
 		return err
 	}
 	r, err := parseReverts(project.RevertsFile, data)
+	if err != nil {
+		return err
+	}
+	base, err := c.baseOf(ctx, t, pinned)
 	if err != nil {
 		return err
 	}
@@ -160,7 +165,56 @@ func (c *composed) revert(ctx context.Context, t *tree.Tree, base string) error 
 	return c.noneRemain(ctx, r)
 }
 
-func (c *composed) edit(ctx context.Context, r reverts, group revertGroup, edit revertEdit, base string) error {
+// base is what hunks of a fork are undone to.
+type base struct {
+	// module is the directory of upstream's module at the release that the fork stands on. It is empty
+	// if the fork does not say which that is.
+	module string
+	// pinned is the commit of the release whose series goes onto the fork. Files of staging modules,
+	// and without a module all files, are taken from there.
+	pinned string
+}
+
+// labelFile is where openshift/kubernetes says which release it stands on, in the label of an image.
+const labelFile = "openshift-hack/images/hyperkube/Dockerfile.rhel"
+
+var label = regexp.MustCompile(`\bkubernetes=(\d+\.\d+\.\d+)"`)
+
+// baseOf finds the release that the fork stands on. A label of another minor version, as it may be in the
+// middle of the fork's own rebase, says nothing.
+func (c *composed) baseOf(ctx context.Context, t *tree.Tree, pinned string) (base, error) {
+	found := base{pinned: pinned}
+	data, err := os.ReadFile(filepath.Join(c.Dir, labelFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return found, nil
+	} else if err != nil {
+		return found, err
+	}
+	match := label.FindSubmatch(data)
+	if match == nil {
+		return found, nil
+	}
+	release := "v" + string(match[1])
+	if release == t.Release || project.Minor(release) != project.Minor(t.Release) {
+		return found, nil
+	}
+	t.Say("undoing hunks to %s, on which the fork stands by the label in %s", release, labelFile)
+	if found.module, err = pins.Upstream(ctx, release); err != nil {
+		return found, untouched("the fork stands on %s, says %s: %w", release, labelFile, err)
+	}
+	return found, nil
+}
+
+// upstream returns a file as it is below the fork, without its last newline.
+func (c *composed) upstream(ctx context.Context, base base, file string) (string, error) {
+	if base.module != "" && !strings.HasPrefix(file, "staging/") {
+		data, err := os.ReadFile(filepath.Join(base.module, file))
+		return strings.TrimSuffix(string(data), "\n"), err
+	}
+	return c.Run(ctx, "cat-file", "blob", base.pinned+":"+file)
+}
+
+func (c *composed) edit(ctx context.Context, r reverts, group revertGroup, edit revertEdit, base base) error {
 	if edit.verb == "remove" {
 		return os.RemoveAll(filepath.Join(c.Dir, edit.path))
 	}
@@ -251,12 +305,12 @@ func indentation(line string) int { return len(line) - len(strings.TrimLeft(line
 // withoutHunks undoes the hunks between upstream's file and the fork's in which a line matches.
 // Of a hunk that has what stays, too, only the statements and declarations go that do not have
 // it.
-func (c *composed) withoutHunks(ctx context.Context, r reverts, base, file, source string, matches func(string) bool) (string, error) {
-	upstream, err := c.Run(ctx, "rev-parse", "--verify", "-q", base+":"+file)
+func (c *composed) withoutHunks(ctx context.Context, r reverts, base base, file, source string, matches func(string) bool) (string, error) {
+	content, err := c.upstream(ctx, base, file)
 	if err != nil {
 		return source, nil // The fork's own file: noneRemain finds what is in it.
 	}
-	content, err := c.Run(ctx, "cat-file", "blob", upstream)
+	upstream, err := c.Input(ctx, content+"\n", "hash-object", "-w", "--stdin")
 	if err != nil {
 		return "", err
 	}

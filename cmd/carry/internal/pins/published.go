@@ -197,6 +197,22 @@ func (p Published) Write(ctx context.Context, c project.Checkout, dir string) er
 	return disk.Write(c.Path(dir, "go.mod"), []byte(mod.String()))
 }
 
+// Upstream returns the directory of upstream's own module at a release that need not be pinned. It is an
+// error if go asks no checksum database about it.
+func Upstream(ctx context.Context, release string) (string, error) {
+	if err := vouched(ctx, release); err != nil {
+		return "", err
+	}
+	p := Published{Release: release}
+	if err := p.fetch(ctx, project.UpstreamModule+"@"+release); err != nil {
+		return "", err
+	}
+	if len(p.Refused) > 0 {
+		return "", fmt.Errorf("%s cannot be had", p.Refused)
+	}
+	return p.modules[0].Dir, nil
+}
+
 // vouched returns an error if go asks no checksum database about upstream's modules: the pins would be
 // whatever a proxy has sent.
 func vouched(ctx context.Context, release string) error {
@@ -209,7 +225,7 @@ func vouched(ctx context.Context, release string) error {
 		return fmt.Errorf("go env: %w", err)
 	}
 	if env.GOSUMDB == "off" || module.MatchPrefixPatterns(env.GONOSUMDB, project.UpstreamModule) {
-		return fmt.Errorf("%s is not pinned, since no checksum database vouches for what was downloaded: GOSUMDB is %q and GONOSUMDB, or GOPRIVATE, %q; unset them", release, env.GOSUMDB, env.GONOSUMDB)
+		return fmt.Errorf("%s is not used, since no checksum database vouches for what is downloaded: GOSUMDB is %q and GONOSUMDB, or GOPRIVATE, %q; unset them", release, env.GOSUMDB, env.GONOSUMDB)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func TestPinsAreNotWrittenWithoutAChecksumDatabase(t *testing.T) {
 			t.Setenv(name, value)
 			p, err := pins.Fetch(t.Context(), "v1.36.4")
 			c.Must(err)
-			treetest.ExpectError(t, p.Write(t.Context(), c.Project, "build/releases/v1.36.4"), "v1.36.4 is not pinned", value)
+			treetest.ExpectError(t, p.Write(t.Context(), c.Project, "build/releases/v1.36.4"), "v1.36.4 is not used", value)
 			if _, err := os.Stat(c.Project.Path("build/releases/v1.36.4")); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("something was written (%v)", err)
 			}
