@@ -33,6 +33,7 @@ import (
 	"golang.org/x/mod/modfile"
 
 	"workload.openshift.io/kubernetes/cmd/carry/internal/build"
+	"workload.openshift.io/kubernetes/cmd/carry/internal/check"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/disk"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/git"
 	"workload.openshift.io/kubernetes/cmd/carry/internal/patch"
@@ -138,7 +139,36 @@ func compose(ctx context.Context, t *tree.Tree, dir string, from origin) (*compo
 	if err := c.applySeries(ctx, t, s); err != nil {
 		return nil, err
 	}
-	return c, c.generate(ctx, t)
+	if err := c.generate(ctx, t); err != nil {
+		return nil, err
+	}
+	return c, c.compiles(ctx, t)
+}
+
+// compiles returns an error for what an export onto a checkout breaks of it. Nobody has compiled the two
+// together before; a release was checked when its patches were.
+func (c *composed) compiles(ctx context.Context, t *tree.Tree) (err error) {
+	if !c.checkout {
+		return nil
+	}
+	t.Say("type-checking what differs from %.12s", c.commit)
+	below := &below{Repo: c.Repo, commit: c.commit, checkout: true}
+	defer func() { err = errors.Join(err, below.remove(ctx)) }()
+	wrong, known, err := below.judge(ctx, types(t, c.Repo, c.commit, c.head))
+	if errors.Is(err, check.ErrOlderGo) {
+		t.Say("%v; compiling finds what that would", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(known) > 0 {
+		t.Say("what does not compile at %.12s either:\n%s", c.commit, strings.Join(known, "\n"))
+	}
+	if len(wrong) > 0 {
+		return untouched("the export does not compile where %s, or a patch, leaves half of something:\n%s\n", project.RevertsFile, strings.Join(wrong, "\n"))
+	}
+	return nil
 }
 
 // prepare checks out what the export stands on. The objects of the tree come along: git

@@ -529,9 +529,6 @@ func TestExportOntoAFork(t *testing.T) {
 	if b := r.read("pkg/b.go"); !strings.Contains(b, "ba2\n") || !strings.Contains(b, "bc\nmanaged.B()\n") {
 		t.Errorf("pkg/b.go is\n%s", b)
 	}
-	if problems := typesOf(t, c, to); slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, mixedCPUs) }) {
-		t.Errorf("what stays of the fork does not compile: %q", problems)
-	}
 	head := r.run("rev-parse", "HEAD")
 	// The checkout need not be named again, nor be there.
 	for _, onto := range []string{fork.Dir, ""} {
@@ -559,35 +556,47 @@ func TestExportOntoAFork(t *testing.T) {
 	treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: to, Onto: fork.Dir}), to, fork.Dir, "export to another directory", "nothing was changed")
 }
 
-// typesOf returns what the type check of an export has to say, a line each.
-func typesOf(t *testing.T, c treetest.Checkout, dir string) []string {
-	t.Helper()
-	before, err := inspect(t.Context(), dir)
-	c.Must(err)
-	err = types(t.Context(), c.Tree, before)
-	// Other files of the fixture are no Go, or import packages that are not in it.
-	if err == nil || !strings.Contains(err.Error(), "pkg/a.go") {
-		t.Fatalf("the type check says %v, want errors in pkg/a.go", err)
-	}
-	return strings.Split(err.Error(), "\n")
-}
-
-// TestTypesOfWhatStaysAreChecked has a list that takes a package away from one that calls it.
-func TestTypesOfWhatStaysAreChecked(t *testing.T) {
-	c, fork := withFork(t)
-	var kept []string
-	for line := range strings.Lines(c.Read(project.RevertsFile)) {
-		if !strings.HasPrefix(line, "remains management") && !strings.Contains(line, "IsGuaranteed") {
-			kept = append(kept, line)
-		}
-	}
-	c.Write(project.RevertsFile, strings.Join(kept, ""))
-	to := filepath.Join(t.TempDir(), "fork")
-	c.Must(Export(t.Context(), c.Tree, Options{To: to, Onto: fork.Dir}))
-	if problems := typesOf(t, c, to); !slices.ContainsFunc(problems, func(p string) bool {
-		return strings.Contains(p, mixedCPUs+"/admission.go") && strings.Contains(p, "undefined: managementcpusoverride")
-	}) {
-		t.Errorf("it says %q, want an error in %s", problems, mixedCPUs)
+// TestWhatAnExportBreaksIsNamed has lists of which a line is missing.
+func TestWhatAnExportBreaksIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		// without are beginnings of lines of the list, or of what is between them and its end.
+		without []string
+		want    string
+	}{
+		"a package goes, and one that calls it stays": {
+			[]string{"remains management", "replace " + mixedCPUs + " managementcpusoverride"},
+			mixedCPUs + "/admission.go:11: undefined: managementcpusoverride",
+		},
+		"a variable goes, and its use in another hunk stays": {
+			[]string{`remains \bisManagedPod`, `|\bisManagedPod\b`},
+			"pkg/kubelet/kuberuntime/kuberuntime_container.go:7: undefined: isManagedPod",
+		},
+		"what goes is all that an import was for": {
+			[]string{"hunks pkg/kubelet/kubelet_node_status.go"},
+			`pkg/kubelet/kubelet_node_status.go:4: "k8s.io/kubernetes/pkg/kubelet/cadvisor" imported and not used`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, fork := withFork(t)
+			list := c.Read(project.RevertsFile)
+			for _, gone := range test.without {
+				before, rest, ok := strings.Cut(list, gone)
+				if !ok {
+					t.Fatalf("%s has no %q", project.RevertsFile, gone)
+				}
+				_, after, _ := strings.Cut(rest, "\n")
+				if !strings.HasPrefix(gone, "|") {
+					before = strings.TrimSuffix(before, "\n")
+				}
+				list = before + "\n" + after
+			}
+			c.Write(project.RevertsFile, list)
+			parent := t.TempDir()
+			treetest.ExpectError(t, Export(t.Context(), c.Tree, Options{To: filepath.Join(parent, "fork"), Onto: fork.Dir}), test.want, project.RevertsFile, "nothing was changed")
+			if entries, err := os.ReadDir(parent); err != nil || len(entries) > 0 {
+				t.Errorf("it has left %v, %v", entries, err)
+			}
+		})
 	}
 }
 
