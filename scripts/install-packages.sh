@@ -18,6 +18,7 @@ if [[ ${1:-} == vm ]]; then
   packages+=(
     qemu-system-x86 qemu-utils # VMs and their disks
     debootstrap e2fsprogs      # the system in them
+    debian-archive-keyring     # who signs its packages
     openssh-client             # the key to them
   )
 fi

@@ -97,11 +97,7 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 	if err := os.MkdirAll(system, 0o755); err != nil {
 		return "", err
 	}
-	bootstrap := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), release, system}
-	if mirror := mirror(ctx, release); mirror != "" {
-		bootstrap = append(bootstrap, mirror)
-	}
-	if err := run(ctx, "debootstrap", bootstrap...); err != nil {
+	if err := run(ctx, "debootstrap", bootstrap(release, system, mirror(ctx, release))...); err != nil {
 		return "", err
 	}
 	if err := overlay(system); err != nil {
@@ -135,6 +131,19 @@ func makeBase(ctx context.Context, dir string, say func(string, ...any)) (image 
 		return "", err
 	}
 	return image, os.Rename(work, base)
+}
+
+// keyring is what Debian's package debian-archive-keyring has. debootstrap looks there by itself, but where
+// there is none it warns, and takes whatever the mirror has.
+const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+// bootstrap are the arguments of debootstrap. An empty mirror is its default.
+func bootstrap(release, system, mirror string) []string {
+	args := []string{"--force-check-gpg", "--keyring=" + keyring, "--variant=minbase", "--include=" + strings.Join(packages, ","), release, system}
+	if mirror != "" {
+		args = append(args, mirror)
+	}
+	return args
 }
 
 // diskSize is the size of the root file system. The image is sparse, and takes less.
