@@ -11,7 +11,7 @@ shift
 # what they build and run read. A path belongs here only if that is plain: what is missing costs
 # time, and what is wrong costs the truth.
 irrelevant() {
-  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|content|generate|gofmt|images|ldflags|lint|operators-[a-z]+|release|reproducible|settings|test|tree-changes|update|why-no-node)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
+  local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|content|generate|gofmt|images|ldflags|lint|operators-[a-z]+|release|reproducible|settings|test|tree-changes|update|vouched|why-no-node)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
   # Pages from which no test of a node reads anything.
   local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$|docs/user/noise[.]svg$'
   local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/soak_bench_test[.]go$|test/e2e/internal/soak/"

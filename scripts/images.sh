@@ -78,6 +78,7 @@ for i in "${!settings[@]}"; do
 done
 # No go.work of a directory above, either.
 export GOENV=off GOWORK=off
+source scripts/vouched.sh
 # The plugin and the companions are built with the Go of the newest release, whatever this host has. Every
 # platform is the least of its kind.
 export GOAMD64=v1 GOARM64=v8.0
