@@ -245,9 +245,10 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify DIRECTORY",
 		Short: "Check checksums and signature, and start each program of each platform",
 		Long: `Check the checksums of a directory that images build wrote, and their signature if a key is
-given. Then start each program with --version or --help. Programs of another architecture
-run under QEMU, which Debian's package qemu-user-static has. The script of hyperkube starts
-the kubelet within its image, where root or a user namespace can do that.`,
+given. Then start each program, as the user who runs this, with --version or --help: without
+a key, verify only a directory of your own. Programs of another architecture run under QEMU,
+which Debian's package qemu-user-static has. The script of hyperkube starts the kubelet
+within its image, where root or a user namespace can do that.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			public, err := readPublicKey(key)
