@@ -86,7 +86,7 @@ func TestMessagesKeepTheirWords(t *testing.T) {
 		ReasonNamespaceNotAnnotated:  `workload type "management" ignored: the namespace is not annotated with workload.openshift.io/allowed`,
 		ReasonNamespaceOtherTypes:    `workload type "management" ignored: the namespace's annotation workload.openshift.io/allowed does not list it`,
 		ReasonInvalidTarget:          `workload type ignored: metadata.annotations: Invalid value: "x": is wrong`,
-		ReasonChangedLater:           `the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; such a webhook must set neither cpu in containers that have cores nor annotations of workload.openshift.io: detail`,
+		ReasonChangedLater:           `the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook or a plugin that runs later; neither may set cpu in containers that have cores, nor annotations of workload.openshift.io: detail`,
 		ReasonCoresWithoutTarget:     `cores of a workload type were turned back into a cpu request, because the pod asks for no workload type`,
 		NoReason:                     "",
 	} {

@@ -23,10 +23,10 @@ const ReasonChangedLater Reason = "changed_later"
 
 var changedLaterRule = Rule{
 	Reason:     ReasonChangedLater,
-	Condition:  "a webhook changed what the plugin had decided, and the plugin does not run again; only metrics have this reason",
+	Condition:  "a webhook or a later plugin changed what the plugin had decided, and the plugin does not run again; only metrics have this reason",
 	StaticPods: "never",
-	Text: "the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook; " +
-		"such a webhook must set neither cpu in containers that have cores nor annotations of " + Domain + ": ",
+	Text: "the pod's workload partitioning was changed after it had been decided, probably by a mutating webhook or a plugin that runs later; " +
+		"neither may set cpu in containers that have cores, nor annotations of " + Domain + ": ",
 	Whole: true,
 	Soft:  Forbidden,
 	Hard:  Forbidden,
