@@ -17,8 +17,7 @@ limitations under the License.
 package partition
 
 import (
-	"fmt"
-	"maps"
+	"encoding/json"
 	"math/big"
 	"math/rand/v2"
 	"reflect"
@@ -50,6 +49,10 @@ func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 			annotations[more[i]] = more[i+1]
 		}
 		return annotations
+	}
+	withInit := func(p *v1.Pod, init v1.Container) *v1.Pod {
+		p.Spec.InitContainers = []v1.Container{init}
+		return p
 	}
 	const forA = ResourcesPrefix + "a"
 	tests := []struct {
@@ -92,6 +95,11 @@ func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 		name:    "a default limit beside cores is not the pod's",
 		pod:     pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400 cpu=200m")),
 		want:    pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")),
+		outcome: Partitioned,
+	}, {
+		name:    "an init container loses it, too",
+		pod:     withInit(pod(asks(forA, `{"cpushares":400}`), container("a", "cores=400 memory=1Mi", "cores=400")), container("init", "cores=200 cpu=100m", "cores=200 cpu=200m")),
+		want:    withInit(pod(asks(forA, `{"cpushares":400}`, ResourcesPrefix+"init", `{"cpushares":200}`), container("a", "cores=400 memory=1Mi", "cores=400")), container("init", "cores=200", "cores=200")),
 		outcome: Partitioned,
 	}, {
 		name:        "cores without a target annotation become cpu again",
@@ -143,25 +151,20 @@ func TestMutateAllowsForWhatRanBefore(t *testing.T) {
 	}
 }
 
+// expectEqual compares whole pods, as the API would write them.
 func expectEqual(t *testing.T, got, want *v1.Pod) {
 	t.Helper()
-	if !maps.Equal(got.Annotations, want.Annotations) {
-		t.Errorf("annotations\n  %v, want\n  %v", got.Annotations, want.Annotations)
-	}
-	for i := range want.Spec.Containers {
-		g, w := got.Spec.Containers[i].Resources, want.Spec.Containers[i].Resources
-		if fmt.Sprint(texts(g.Requests), texts(g.Limits)) != fmt.Sprint(texts(w.Requests), texts(w.Limits)) {
-			t.Errorf("container %d has %v %v, want %v %v", i, texts(g.Requests), texts(g.Limits), texts(w.Requests), texts(w.Limits))
+	var written [2]string
+	for i, pod := range []*v1.Pod{got, want} {
+		data, err := json.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
 		}
+		written[i] = string(data)
 	}
-}
-
-func texts(l v1.ResourceList) map[v1.ResourceName]string {
-	m := map[v1.ResourceName]string{}
-	for name, quantity := range l {
-		m[name] = quantity.String()
+	if written[0] != written[1] {
+		t.Errorf("the pod is\n  %s, want\n  %s", written[0], written[1])
 	}
-	return m
 }
 
 // randomPod makes pods of all shapes that the API passes to Mutate, and some that it should
