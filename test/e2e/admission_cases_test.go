@@ -233,11 +233,7 @@ func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiont
 	case !slices.Equal(warned, []string{warning}):
 		t.Errorf("the client was warned with %q, and the annotation says %q", warned, warning)
 	}
-	if test.Want.Outcome == partition.Partitioned {
-		expectResources(t, got, test.Want.Pod)
-	} else {
-		expectSpecOf(t, c, namespace, got, test.Want.Pod)
-	}
+	expectSpecOf(t, c, namespace, got, test.Want)
 }
 
 // rounded returns a copy of a pod whose quantities are rounded up to thousandths, as kube-apiserver
@@ -268,23 +264,27 @@ func withImages(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// expectResources compares the resources of containers. In these namespaces no quota counts
-// cpu, and the plugin runs once, so a partitioned container has no cpu of zero.
-func expectResources(t *testing.T, got, want *v1.Pod) {
+// expectSpecOf checks that a pod has the spec that the wanted pod would get without asking. If it is partitioned, it
+// has the wanted resources instead. In these namespaces no quota counts cpu, and the plugin runs once, so a
+// partitioned container has no cpu of zero.
+func expectSpecOf(t *testing.T, c *host.Cluster, namespace string, got *v1.Pod, wanted partitiontest.Want) {
 	t.Helper()
-	wanted := slices.Concat(want.Spec.InitContainers, want.Spec.Containers)
-	for i, of := range slices.Concat(got.Spec.InitContainers, got.Spec.Containers) {
-		if i < len(wanted) && !equality.Semantic.DeepEqual(of.Resources, wanted[i].Resources) {
-			t.Errorf("container %s has %v, want %v", of.Name, of.Resources, wanted[i].Resources)
+	other := withImages(wanted.Pod)
+	other.Name = "other"
+	all := func(p *v1.Pod) (containers []*v1.Container) {
+		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				containers = append(containers, &list[i])
+			}
+		}
+		return containers
+	}
+	if wanted.Outcome == partition.Partitioned {
+		other.Annotations = nil
+		for _, of := range all(other) {
+			of.Resources = v1.ResourceRequirements{}
 		}
 	}
-}
-
-// expectSpecOf checks that a pod has the spec that another pod gets when it is created.
-func expectSpecOf(t *testing.T, c *host.Cluster, namespace string, got, other *v1.Pod) {
-	t.Helper()
-	other = withImages(other)
-	other.Name = "other"
 	want, err := c.Client.CoreV1().Pods(namespace).Create(t.Context(), other, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Fatal(err)
@@ -292,10 +292,13 @@ func expectSpecOf(t *testing.T, c *host.Cluster, namespace string, got, other *v
 	// The volume with the service account's token has a random name.
 	for _, p := range []*v1.Pod{got, want} {
 		p.Spec.Volumes = nil
-		for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-			for i := range containers {
-				containers[i].VolumeMounts = nil
-			}
+		for _, of := range all(p) {
+			of.VolumeMounts = nil
+		}
+	}
+	if wanted.Outcome == partition.Partitioned {
+		for i, of := range all(wanted.Pod) {
+			all(want)[i].Resources = of.Resources
 		}
 	}
 	if !equality.Semantic.DeepEqual(got.Spec, want.Spec) {
