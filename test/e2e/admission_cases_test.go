@@ -158,11 +158,7 @@ func variants(test partitiontest.Case) []partitiontest.Case {
 		p := test.Pod.DeepCopy()
 		delete(p.Annotations, managementTarget)
 		p.Annotations[partition.TargetAnnotation(target.Type)] = target.AnnotationValue()
-		want := partitiontest.Want{Outcome: partition.Skipped, Reason: reason, Pod: ordinary(p)}
-		if rule, _ := partition.RuleOf(reason); rule.Response(target.Effect) != partition.Warning {
-			want = partitiontest.Want{Outcome: partition.Refused, Reason: reason}
-		}
-		return partitiontest.Case{Name: fmt.Sprintf("%s, %s", name, target.Effect), Namespace: namespace, Pod: p, Want: want}
+		return partitiontest.Case{Name: fmt.Sprintf("%s, %s", name, target.Effect), Namespace: namespace, Pod: p, Want: partitiontest.NotPartitioned(reason, target.Effect, ordinary(p))}
 	}
 	hardened := with("as it is", test.Namespace, partition.Target{Type: partitiontest.Type, Effect: partition.Required}, test.Want.Reason)
 	if test.Want.Outcome == partition.Partitioned {
@@ -196,16 +192,13 @@ func featureEnabled(t *testing.T, c *host.Cluster, gate string) bool {
 func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiontest.Case, how string) {
 	t.Helper()
 	got, warned, err := send(t, namespace, withImages(test.Pod), how)
-	rule, _ := partition.RuleOf(test.Want.Reason)
 	if test.Want.Outcome == partition.Refused {
-		refused, texts := apierrors.IsForbidden, []string{rule.Text, partitiontest.Type}
-		if rule.Hard == partition.Unprocessable {
-			refused, texts = apierrors.IsInvalid, []string{"metadata.annotations"}
-		} else if test.Want.Reason == partition.ReasonTypeInactive {
-			texts[1] = partitiontest.InactiveType
+		asked := partitiontest.Type
+		if test.Want.Reason == partition.ReasonTypeInactive {
+			asked = partitiontest.InactiveType
 		}
-		if !refused(err) || slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(err.Error(), text) }) {
-			t.Errorf("the answer is %v, want a refusal with %q", err, texts)
+		if !test.Want.RefusedWith(err) || !strings.Contains(err.Error(), asked) {
+			t.Errorf("the answer is %v, want a refusal of workload type %s with %q", err, asked, test.Want.Text())
 		}
 		return
 	}
@@ -227,8 +220,8 @@ func expectCase(t *testing.T, c *host.Cluster, namespace string, test partitiont
 			t.Errorf("the client was warned with %q, want no warning", warned)
 		}
 	case test.Want.NoRoom:
-		if len(warned) != 1 || !strings.Contains(warned[0], rule.Text) {
-			t.Errorf("the client was warned with %q, want %q", warned, rule.Text)
+		if len(warned) != 1 || !strings.Contains(warned[0], test.Want.Text()) {
+			t.Errorf("the client was warned with %q, want %q", warned, test.Want.Text())
 		}
 	case !slices.Equal(warned, []string{warning}):
 		t.Errorf("the client was warned with %q, and the annotation says %q", warned, warning)

@@ -21,7 +21,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
@@ -44,11 +43,7 @@ func TestCases(t *testing.T) {
 			told, err := []string(nil), error(nil)
 			got := throughTheAPI(t, c.Pod, func(pod *core.Pod) { told, err = create(t, p, pod, c.Namespace) })
 			if c.Want.Outcome == partition.Refused {
-				status := apierrors.IsForbidden
-				if rule, _ := partition.RuleOf(c.Want.Reason); rule.Hard == partition.Unprocessable {
-					status = apierrors.IsInvalid
-				}
-				if !status(err) || (apierrors.IsForbidden(err) && !strings.Contains(err.Error(), c.Want.Text())) {
+				if !c.Want.RefusedWith(err) {
 					t.Errorf("got %v, want a refusal with %q", err, c.Want.Text())
 				}
 				return

@@ -17,6 +17,7 @@ limitations under the License.
 package partition
 
 import (
+	"maps"
 	"reflect"
 	"regexp"
 	"strings"
@@ -24,6 +25,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 func TestTheTableIsComplete(t *testing.T) {
@@ -37,8 +39,8 @@ func TestTheTableIsComplete(t *testing.T) {
 		if rule.Condition == "" || rule.Text == "" || strings.ContainsAny(rule.Condition+rule.StaticPods+rule.SoftNote, "|\n") {
 			t.Errorf("%s lacks its condition or text, or has a character that breaks the table: %+v", rule.Reason, rule)
 		}
-		if rule.Hard < rule.Soft {
-			t.Errorf("%s: the hard effect gets %s, and the soft one %s", rule.Reason, rule.Hard, rule.Soft)
+		if want, ok := podtest.Responses[string(rule.Reason)]; !ok || rule.Soft.String() != want.Soft || rule.Hard.String() != want.Hard {
+			t.Errorf("%s: the soft effect gets %s, and the hard one %s, want %+v", rule.Reason, rule.Soft, rule.Hard, want)
 		}
 		if got, ok := RuleOf(rule.Reason); !ok || got != rule {
 			t.Errorf("%s: found %+v", rule.Reason, got)
@@ -49,6 +51,9 @@ func TestTheTableIsComplete(t *testing.T) {
 			}
 		}
 	}
+	if len(seen) != len(podtest.Responses) {
+		t.Errorf("the table has %d reasons, want those of %v", len(seen), podtest.Responses)
+	}
 	Rules()[0].Text = "changed"
 	if Rules()[0].Text == "changed" {
 		t.Error("a caller has changed the table")
@@ -56,13 +61,17 @@ func TestTheTableIsComplete(t *testing.T) {
 }
 
 func TestPodsGetWhatTheTableSays(t *testing.T) {
-	for _, rule := range append(Rules(), Rule{Reason: "of_a_gate", Hard: Forbidden}) {
-		for effect, want := range map[string]Response{soft: rule.Soft, hard: rule.Hard} {
+	// A gate may invent a reason, which then refuses the hard effect.
+	responses := map[string]podtest.Response{"of_a_gate": {Soft: "warning", Hard: "403"}}
+	maps.Copy(responses, podtest.Responses)
+	for name, response := range responses {
+		reason := Reason(name)
+		for effect, refuses := range map[string]bool{soft: response.Refuses(false), hard: response.Refuses(true)} {
 			for _, static := range []bool{false, true} {
 				p := pod(map[string]string{target: effect}, container("a", "cpu=400m memory=1Mi", ""))
-				d := Mutate(V1(p), Policy{Gate: Always(rule.Reason), NeverRefuse: static})
-				if refused := want.Refuses() && !static; (d.Outcome == Refused) != refused || (d.Outcome == Skipped) == refused || d.Reason != rule.Reason {
-					t.Errorf("%s, %s, static: %v: got %s because of %s", rule.Reason, effect, static, d.Outcome, d.Reason)
+				d := Mutate(V1(p), Policy{Gate: Always(reason), NeverRefuse: static})
+				if refused := refuses && !static; (d.Outcome == Refused) != refused || (d.Outcome == Skipped) == refused || d.Reason != reason {
+					t.Errorf("%s, %s, static: %v: got %s because of %s", reason, effect, static, d.Outcome, d.Reason)
 				}
 			}
 		}
@@ -148,7 +157,7 @@ func expectRule(t *testing.T, reason Reason, pods map[string]ruleTest) {
 				want, wantReason := Partitioned, NoReason
 				if test.holds {
 					want, wantReason = Skipped, reason
-					if rule, _ := RuleOf(reason); rule.Response(Required).Refuses() && effect == hard {
+					if podtest.Responses[string(reason)].Refuses(effect == hard) {
 						want = Refused
 					}
 				}

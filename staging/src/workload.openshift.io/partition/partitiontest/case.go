@@ -23,7 +23,9 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"workload.openshift.io/partition"
+	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
 // The workload types of the cases. Each caller makes Type active, and no other.
@@ -114,6 +116,23 @@ func (c Case) OfStaticPod() (want Want, ok bool) {
 		want.Outcome, want.Pod = partition.Skipped, ordinary(c.Pod)
 	}
 	return want, true
+}
+
+// NotPartitioned returns what must become of a pod that asks with an effect and has a reason. The ordinary pod is what
+// is left of it if it is not refused.
+func NotPartitioned(reason partition.Reason, effect partition.Effect, ordinary *v1.Pod) Want {
+	if podtest.Responses[string(reason)].Refuses(effect == partition.Required) {
+		return Want{Outcome: partition.Refused, Reason: reason}
+	}
+	return Want{Outcome: partition.Skipped, Reason: reason, Pod: ordinary}
+}
+
+// RefusedWith reports whether an error is the refusal that the pod must get: a 422 names a field, and a 403 has [Want.Text].
+func (w Want) RefusedWith(err error) bool {
+	if podtest.Responses[string(w.Reason)].Hard == "422" {
+		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.annotations")
+	}
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), w.Text())
 }
 
 // ordinary returns what must be left of a pod that is skipped: all but what is ours.

@@ -170,13 +170,9 @@ func Cases() []Case {
 				workloadType = rule.workloadType
 			}
 			asks.Annotations[partition.TargetAnnotation(workloadType)] = partition.Target{Type: workloadType, Effect: effect}.AnnotationValue()
-			c := Case{Name: rule.holds + ", " + string(effect), Namespace: rule.namespace, Pod: asks, FeatureGate: rule.featureGate, Want: Want{
-				Outcome: partition.Skipped, Reason: rule.reason, Pod: ordinary(asks), NoRoom: rule.reason == partition.ReasonAnnotationsTooLarge,
-			}}
-			if of, _ := partition.RuleOf(rule.reason); of.Response(effect).Refuses() {
-				c.Want = Want{Outcome: partition.Refused, Reason: rule.reason, NoRoom: c.Want.NoRoom}
-			}
-			cases = append(cases, c)
+			want := NotPartitioned(rule.reason, effect, ordinary(asks))
+			want.NoRoom = rule.reason == partition.ReasonAnnotationsTooLarge
+			cases = append(cases, Case{Name: rule.holds + ", " + string(effect), Namespace: rule.namespace, Pod: asks, FeatureGate: rule.featureGate, Want: want})
 		}
 	}
 	for i := range cases {
