@@ -29,7 +29,8 @@ func TestTypeIsActiveOnceBothNodesHaveIt(t *testing.T) {
 	older := *olderBin
 	release := filepath.Base(filepath.Dir(older))
 	topology := vm.Topology{Sockets: 1, Cores: 2, Threads: 1}
-	const pinning = `{"management": {"cpuset": "0"}}`
+	// Each node has a pool of its own: what one node knows does not hold on the other.
+	const pinning, secondPinning = `{"management": {"cpuset": "0"}}`, `{"management": {"cpuset": "1"}}`
 	first := bootNode(t, pinning, vm.Config{Topology: topology, Memory: 4096}, host.Config{})
 	active := func() bool {
 		return partition.ListsType(fixture.Latched(t, first.client), "management")
@@ -46,8 +47,9 @@ func TestTypeIsActiveOnceBothNodesHaveIt(t *testing.T) {
 	}
 	fixture.RemoveLatch(t, first.client)
 	namespace := fixture.Namespace(t, first.client, "management")
-	create := func(name string) *v1.Pod {
-		p := fixture.Pod(name, asks, fixture.Container("c", fixture.Idle, "cpu=50m memory=16Mi", ""))
+	create := func(name string, annotations map[string]string, node string) *v1.Pod {
+		p := fixture.Pod(name, annotations, fixture.Container("c", fixture.Idle, "cpu=50m memory=16Mi", ""))
+		p.Spec.NodeName = node
 		created, err := first.client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -59,12 +61,12 @@ func TestTypeIsActiveOnceBothNodesHaveIt(t *testing.T) {
 		if active() {
 			t.Error("the type is active though a node lacks it")
 		}
-		if _, is := partition.PartitionedType(create("early")); is {
+		if _, is := partition.PartitionedType(create("early", fixture.Asks("management"), "")); is {
 			t.Error("a pod is partitioned though a node lacks the type")
 		}
 	})
 	t.Run("both nodes have the type", func(t *testing.T) {
-		second.writePinningFile(t, pinning)
+		second.writePinningFile(t, secondPinning)
 		second.run(t, "systemctl restart kubelet")
 		second.awaitReady(t, second.now(t))
 		second.learn(t)
@@ -74,7 +76,7 @@ func TestTypeIsActiveOnceBothNodesHaveIt(t *testing.T) {
 			}
 			return nil
 		})
-		if _, is := partition.PartitionedType(create("partitioned")); !is {
+		if _, is := partition.PartitionedType(create("partitioned", asks, "")); !is {
 			t.Error("a pod is not partitioned")
 		}
 	})
@@ -92,7 +94,7 @@ func TestTypeIsActiveOnceBothNodesHaveIt(t *testing.T) {
 		kubectl := "/payload/bin/kubectl --kubeconfig " + host.Kubeconfig + " "
 		first.run(t, kubectl+"drain "+second.Name()+" --ignore-daemonsets --force --timeout=120s")
 		for i := range 3 {
-			if _, is := partition.PartitionedType(create(fmt.Sprintf("meanwhile-%d", i))); !is {
+			if _, is := partition.PartitionedType(create(fmt.Sprintf("meanwhile-%d", i), asks, "")); !is {
 				t.Error("a pod is not partitioned while the node is drained")
 			}
 		}
@@ -103,7 +105,7 @@ func TestTypeIsActiveOnceBothNodesHaveIt(t *testing.T) {
 			t.Errorf("the kubelet still has the version %s", version())
 		}
 		first.run(t, kubectl+"uncordon "+second.Name())
-		p := create("upgraded")
+		p := create("upgraded", asks, second.Name())
 		first.awaitRunning(t, 2*time.Minute)
 		first.expectPlaced(t)
 		second.expectPlaced(t)
