@@ -339,6 +339,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 			awaitEnd(t, c, namespace, p.Name, 2*time.Minute)
 		}
 		seen := watch("")
+		expectSeen(t, seen, exclusive)
 		for who, time := range seen.pods {
 			if !strings.Contains(who, podPart(exclusive)) {
 				t.Errorf("%s was on the exclusive CPU %s for %s", who, has, time)
@@ -367,17 +368,14 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 				t.Errorf("%s was on the exclusive CPU %s for %s", who, has, time)
 			}
 		})
-		if unpatchedBinaries.missing() != "" {
-			return
-		}
-		restart(t, c, "")
-		slowly(upstreamKubelet, "")
 		t.Run("by the unpatched kubelet, for comparison", func(t *testing.T) {
-			var sum time.Duration
-			for _, time := range besideNextHolder(t, c, namespace, "unpatched", has) {
-				sum += time
+			needs(t, unpatchedBinaries)
+			restart(t, c, "")
+			slowly(upstreamKubelet, "")
+			// Otherwise the patched kubelet has done nothing that was to be seen.
+			if len(besideNextHolder(t, c, namespace, "unpatched", has)) == 0 {
+				t.Error("no other pod was on its exclusive CPU, want those that have shared it")
 			}
-			t.Logf("other pods were on its exclusive CPU for %s in all", sum)
 		})
 	})
 	t.Run("until it ends", func(t *testing.T) {
@@ -396,7 +394,7 @@ func TestExclusiveFromTheFirstInstruction(t *testing.T) {
 }
 
 // besideNextHolder starts a container that gets the given exclusive CPUs, and returns how long
-// other pods were on them, from its first instruction until 30 s later.
+// other pods were on them, from its first instruction until 30 s later. The container itself must have been seen there.
 func besideNextHolder(t *testing.T, c *host.Cluster, namespace, name string, has cpuset.CPUSet) map[string]time.Duration {
 	t.Helper()
 	watch := watchCPUs(t, has)
@@ -406,11 +404,23 @@ func besideNextHolder(t *testing.T, c *host.Cluster, namespace, name string, has
 	}
 	time.Sleep(30 * time.Second) // the period that is traced
 	seen := watch(fixture.ContainerID(holder.Status.ContainerStatuses[0]))
+	expectSeen(t, seen, holder)
 	maps.DeleteFunc(seen.pods, func(who string, _ time.Duration) bool { return strings.Contains(who, podPart(holder)) })
 	t.Logf("on CPU %s, from its holder's first instruction on, were the pods %v, and the host for %s", has, seen.pods, seen.allOfHost())
 	// The CPU manager drops the assignment when it comes round next, or before it makes another one.
 	deleteNow(t, c, holder)
 	return seen.pods
+}
+
+// expectSeen checks that a pod was on the CPUs of an account: one that sees nothing proves nothing.
+func expectSeen(t *testing.T, seen onCPUs, p *v1.Pod) {
+	t.Helper()
+	for who, time := range seen.pods {
+		if strings.Contains(who, podPart(p)) && time > 0 {
+			return
+		}
+	}
+	t.Errorf("pod %s was not seen on its CPU, only %v", p.Name, seen.pods)
 }
 
 // podPart returns a part of the names of all cgroups of a pod, which no other pod's have.
