@@ -27,7 +27,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
-	"workload.openshift.io/partition"
 )
 
 // A whole control plane runs as partitioned static pods, which share a pool of one CPU. Only
@@ -72,12 +71,12 @@ func controlPlaneInItsPool(t *testing.T, with host.Config) *host.Cluster {
 				if p, err = c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(t.Context(), name+"-"+host.NodeName, metav1.GetOptions{}); err != nil {
 					return err
 				}
-				if _, partitioned := partition.PartitionedType(p); !partitioned || p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
+				if p.Status.Phase != v1.PodRunning || p.Status.ContainerStatuses[0].State.Running == nil {
 					return fmt.Errorf("it is %s, with the annotations %v and the containers %v", p.Status.Phase, p.Annotations, p.Status.ContainerStatuses)
 				}
 				return nil
 			})
-			expectNoLeak(t, p)
+			expectNoLeak(t, p, onPool)
 			restarts += p.Status.ContainerStatuses[0].RestartCount
 		}
 		if _, err := c.Client.RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil {

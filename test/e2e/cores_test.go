@@ -286,7 +286,7 @@ func TestZeroCPURequestChangesNothingOnTheNode(t *testing.T) {
 		if _, has := p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU]; has != (quota != nil) {
 			t.Errorf("the pod has %v, want a cpu of zero: %v", p.Spec.Containers[0].Resources, quota != nil)
 		}
-		expectNoLeak(t, p)
+		expectNoLeak(t, p, onPool)
 		of, err := host.PodUsage(p)
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,6 @@ import (
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
-	"workload.openshift.io/partition"
 )
 
 // reconciliations returns the time in which the CPU manager of a kubelet that has just started
@@ -125,27 +124,32 @@ func expectCPUs(t testing.TB, p *v1.Pod, index int, cpus string, forbidden int) 
 	}
 }
 
-// allowed returns the CPUs on which a pod may run where the pool is CPU 0.
-func allowed(t testing.TB, p *v1.Pod) cpuset.CPUSet {
+// onPool are the CPUs of pods that must be partitioned, where the pool is CPU 0.
+var onPool = cpuset.New(0)
+
+// offPool returns the CPUs of all other pods there.
+func offPool(t testing.TB) cpuset.CPUSet {
 	t.Helper()
-	if _, ok := partition.PartitionedType(p); ok {
-		return cpuset.New(0)
-	}
 	return fixture.CPUs(t, otherCPUs(t))
 }
 
-// expectNoLeak checks that the running containers of a pod may run, and have run, on allowed
-// CPUs only.
-func expectNoLeak(t testing.TB, p *v1.Pod) {
+// expectNoLeak checks that every container of a pod runs that is meant to run on, and that each may run, and has run,
+// on some of these CPUs only.
+func expectNoLeak(t testing.TB, p *v1.Pod, may cpuset.CPUSet) {
 	t.Helper()
-	expectNoLeakSince(t, p, nil)
+	expectNoLeakSince(t, p, may, nil)
 }
 
 // expectNoLeakSince leaves out what containers, by their IDs, had used of each CPU before.
-func expectNoLeakSince(t testing.TB, p *v1.Pod, before map[string][]time.Duration) {
+func expectNoLeakSince(t testing.TB, p *v1.Pod, may cpuset.CPUSet, before map[string][]time.Duration) {
 	t.Helper()
-	may := allowed(t, p)
-	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses) {
+	statuses := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses)
+	for _, name := range runOn(p) {
+		if !slices.ContainsFunc(statuses, func(status v1.ContainerStatus) bool { return status.Name == name && status.State.Running != nil }) {
+			t.Errorf("container %s of pod %s does not run: the pod has the containers %v", name, p.Name, statuses)
+		}
+	}
+	for _, status := range statuses {
 		if status.State.Running == nil {
 			continue
 		}
@@ -162,6 +166,22 @@ func expectNoLeakSince(t testing.TB, p *v1.Pod, before map[string][]time.Duratio
 			expectWithin(t, p, status.Name, may, list, nil)
 		}
 	}
+}
+
+// runOn returns the names of the containers of a pod that do not end by themselves.
+func runOn(p *v1.Pod) (names []string) {
+	for _, c := range p.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			names = append(names, c.Name)
+		}
+	}
+	for _, c := range p.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	for _, c := range p.Spec.EphemeralContainers {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // expectWithin checks that a container may use only some CPUs, and has used no others.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 )
@@ -31,18 +33,18 @@ func TestNoLeak(t *testing.T) {
 
 func noLeak(t *testing.T, c *host.Cluster) {
 	namespace := fixture.Namespace(t, c.Client, "management")
-	names := startMix(t, c, namespace)
+	mix := startMix(t, c, namespace)
 	for _, name := range []string{"partitioned", "burstable"} {
 		debug(t, c, namespace, name)
 	}
 	check := func(t *testing.T) {
 		t.Helper()
-		for _, name := range names {
+		for name, may := range mix {
 			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			expectNoLeak(t, p)
+			expectNoLeak(t, p, may)
 		}
 	}
 	time.Sleep(2 * time.Second) // the period in which they work, and the kernel counts where
@@ -80,7 +82,7 @@ func noLeak(t *testing.T, c *host.Cluster) {
 	}
 	t.Run("in pods that come and go", func(t *testing.T) { comeAndGo(t, c, namespace) })
 	t.Run("in containers that crash again and again", func(t *testing.T) {
-		for _, name := range []string{"partitioned-crashes", "crashes"} {
+		for name, may := range map[string]cpuset.CPUSet{"partitioned-crashes": onPool, "crashes": offPool(t)} {
 			p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -93,15 +95,15 @@ func noLeak(t *testing.T, c *host.Cluster) {
 			if perRun := 2; host.CgroupV1() && len(lines) < 2*perRun || len(lines) < 2 {
 				t.Errorf("pod %s has run only once, and printed %q", name, lines)
 			}
-			expectPrinted(t, p, string(data))
+			expectPrinted(t, p, may, string(data))
 		}
 	})
 	check(t)
 }
 
-// startMix starts pods of every kind, all of which work, and returns the names of those that
-// run on.
-func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
+// startMix starts pods of every kind, all of which work. It returns the names of those that run on, and the CPUs of
+// each.
+func startMix(t *testing.T, c *host.Cluster, namespace string) map[string]cpuset.CPUSet {
 	t.Helper()
 	record := []v1.VolumeMount{{Name: "record", MountPath: "/record"}}
 	full := func(name string, annotations map[string]string, requests, limits string) *v1.Pod {
@@ -119,10 +121,12 @@ func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 		p.Spec.HostNetwork = true
 		return p
 	}
-	steady := []*v1.Pod{
+	confined := []*v1.Pod{
 		full("partitioned", asks, "cpu=100m memory=16Mi", "cpu=500m memory=32Mi"),
 		fixture.Pod("partitioned-besteffort", asks, fixture.Container("c", fixture.Awake, "", "")),
 		onHost(fixture.Pod("partitioned-on-host", asks, fixture.Container("c", fixture.Awake, "cpu=100m memory=16Mi", ""))),
+	}
+	others := []*v1.Pod{
 		// The exclusive container may take all allocatable cpu, so the others request memory only.
 		full("burstable", nil, "memory=16Mi", "memory=32Mi"),
 		fixture.Pod("besteffort", nil, fixture.Container("c", fixture.Awake, "", "")),
@@ -134,19 +138,19 @@ func startMix(t *testing.T, c *host.Cluster, namespace string) []string {
 			t.Fatal(err)
 		}
 	}
-	start(t, c, namespace, steady...)
-	var names []string
-	for _, p := range steady {
-		names = append(names, p.Name)
+	mix := map[string]cpuset.CPUSet{}
+	for _, p := range confined {
+		mix[p.Name] = onPool
 	}
-	for _, name := range []string{"partitioned", "burstable"} {
-		p, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
+	for _, p := range others {
+		mix[p.Name] = offPool(t)
+	}
+	for _, p := range start(t, c, namespace, slices.Concat(confined, others)...) {
+		if len(p.Spec.InitContainers) > 0 {
+			expectPrinted(t, p, mix[p.Name], logs(t, c, p, "init"))
 		}
-		expectPrinted(t, p, logs(t, c, p, "init"))
 	}
-	return names
+	return mix
 }
 
 // comeAndGo starts and ends many short pods, several at a time, and checks where each has run.
@@ -172,19 +176,24 @@ func comeAndGo(t *testing.T, c *host.Cluster, namespace string) {
 		}
 		first := name(i - atOnce)
 		p := awaitEnd(t, c, namespace, first, limit)
-		expectPrinted(t, p, logs(t, c, p, "c"))
+		may := offPool(t)
+		if (i-atOnce)%2 == 0 {
+			may = onPool
+		}
+		expectPrinted(t, p, may, logs(t, c, p, "c"))
 		deleteNow(t, c, p)
 	}
 }
 
-// expectPrinted checks what usedCPUs has printed in a pod, once or more.
-func expectPrinted(t *testing.T, p *v1.Pod, printed string) {
+// expectPrinted checks what usedCPUs has printed in a pod, once or more: it may run, and has run, on some of these CPUs
+// only.
+func expectPrinted(t *testing.T, p *v1.Pod, may cpuset.CPUSet, printed string) {
 	t.Helper()
 	list := ""
 	for line := range strings.Lines(printed) {
 		if rest, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
 			list = strings.TrimSpace(rest)
-			expectWithin(t, p, "that ended", allowed(t, p), list, nil)
+			expectWithin(t, p, "that ended", may, list, nil)
 			continue
 		}
 		var used []time.Duration
@@ -195,7 +204,7 @@ func expectPrinted(t *testing.T, p *v1.Pod, printed string) {
 			}
 			used = append(used, time.Duration(nanoseconds))
 		}
-		expectWithin(t, p, "that ended", allowed(t, p), list, used)
+		expectWithin(t, p, "that ended", may, list, used)
 	}
 	if list == "" {
 		t.Errorf("pod %s printed %q, want its CPUs", p.Name, printed)

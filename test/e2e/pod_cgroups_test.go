@@ -327,11 +327,14 @@ func TestContainersAreConfinedWithoutPodCgroups(t *testing.T) {
 		t.Errorf("the log %s does not say that only containers are confined (%v)", c.Kubelet.Log(), err)
 	}
 	namespace := fixture.Namespace(t, c.Client, "management")
-	for name, annotations := range map[string]map[string]string{"partitioned": asks, "ordinary": nil} {
-		p := fixture.Pod(name, annotations, fixture.Container("c", fixture.Awake, "memory=16Mi", ""))
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		may         cpuset.CPUSet
+	}{"partitioned": {asks, onPool}, "ordinary": {nil, offPool(t)}} {
+		p := fixture.Pod(name, test.annotations, fixture.Container("c", fixture.Awake, "memory=16Mi", ""))
 		p.Spec.InitContainers = []v1.Container{fixture.Container("init", usedCPUs, "memory=16Mi", "")} // it has ended, so its log is whole
 		p = start(t, c, namespace, p)[0]
-		expectPrinted(t, p, logs(t, c, p, "init"))
+		expectPrinted(t, p, test.may, logs(t, c, p, "init"))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -102,6 +103,15 @@ func (s survivors) expect(t *testing.T) []*v1.Pod {
 	return pods
 }
 
+// may returns the CPUs of one of the pods.
+func (s survivors) may(t *testing.T, p *v1.Pod) cpuset.CPUSet {
+	t.Helper()
+	if p.Name == "ordinary" || p.Name == "exclusive" {
+		return offPool(t)
+	}
+	return onPool
+}
+
 // comeBack waits until each container has its CPUs again, after it was rightly elsewhere.
 func (s survivors) comeBack(t *testing.T) {
 	t.Helper()
@@ -122,7 +132,7 @@ func (s survivors) awaitPlaced(t *testing.T) []*v1.Pod {
 	// The CPU manager may have to reconcile first.
 	waitFor(t, 10*time.Second, "all containers have their CPUs", func() error {
 		for _, p := range pods {
-			want := allowed(t, p).String()
+			want := s.may(t, p).String()
 			if usage, err := host.ContainerUsage(p, p.Status.ContainerStatuses[0].ContainerID); err != nil || usage.CPUs != want {
 				return fmt.Errorf("the container of pod %s has CPUs %s (%v), want %s", p.Name, usage.CPUs, err, want)
 			}
@@ -138,7 +148,7 @@ func (s survivors) expectPlaced(t *testing.T) {
 	t.Helper()
 	pods := s.awaitPlaced(t)
 	for _, p := range pods {
-		expectNoLeakSince(t, p, s.used)
+		expectNoLeakSince(t, p, s.may(t, p), s.used)
 	}
 	isPartitioned := func(p *v1.Pod) bool { return p.Name == "partitioned" }
 	if usage, err := host.PodUsage(pods[slices.IndexFunc(pods, isPartitioned)]); err != nil || usage.Weight != weight(409) || usage.Quota != 0.5 {
@@ -152,10 +162,7 @@ func (s survivors) expectNew(t *testing.T) {
 	fresh := onNode(fixture.Pod("", asks, fixture.Container("c", fixture.Busy, "cpu=100m memory=16Mi", "")))
 	fresh.GenerateName = "new-"
 	p := start(t, s.c, s.namespace, fresh)[0]
-	if _, ok := partition.PartitionedType(p); !ok {
-		t.Errorf("a new pod is not partitioned: it has the annotations %v", p.Annotations)
-	}
-	expectNoLeak(t, p)
+	expectNoLeak(t, p, onPool)
 	deleteNow(t, s.c, p)
 }
 
@@ -262,7 +269,7 @@ func TestUnpatchedKubelet(t *testing.T) {
 		restart(t, c, pinning)
 		s.comeBack(t)
 		s.expectPlaced(t)
-		expectNoLeak(t, awaitRunning(t, c, s.namespace, "waits"))
+		expectNoLeak(t, awaitRunning(t, c, s.namespace, "waits"), onPool)
 		s.expectNew(t)
 	})
 	t.Run("an unpatched kubelet does not start beside the file, and does no harm", func(t *testing.T) {
@@ -286,7 +293,7 @@ func TestUnpatchedServerPartitionsNoPods(t *testing.T) {
 	if _, has := p.Spec.Containers[0].Resources.Requests[cores]; has {
 		t.Errorf("the pod requests %v, want no cores", p.Spec.Containers[0].Resources.Requests)
 	}
-	expectNoLeak(t, p)
+	expectNoLeak(t, p, offPool(t))
 	s.expectPlaced(t)
 	t.Run("the kubelet restarts", func(t *testing.T) {
 		restart(t, c, pinning)

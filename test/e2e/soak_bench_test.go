@@ -413,7 +413,7 @@ func (r *soakRun) changePool(cpu int) {
 			if err != nil {
 				return nil // it has ended, or crashed
 			}
-			if may := r.may(p); !fixture.CPUs(r, usage.CPUs).IsSubsetOf(may) {
+			if may, ours := r.may(p); ours && !fixture.CPUs(r, usage.CPUs).IsSubsetOf(may) {
 				return fmt.Errorf("it may use CPUs %s, want some of %s", usage.CPUs, may)
 			}
 			r.before[status.ContainerID] = usage.Used
@@ -422,12 +422,13 @@ func (r *soakRun) changePool(cpu int) {
 	})
 }
 
-// may returns the CPUs on which a pod may run.
-func (r *soakRun) may(p *v1.Pod) cpuset.CPUSet {
-	if _, is := partition.PartitionedType(p); is {
-		return cpuset.New(r.pool)
+// may returns the CPUs on which a pod may run. It returns false for one that is being removed.
+func (r *soakRun) may(p *v1.Pod) (may cpuset.CPUSet, ours bool) {
+	pod, ours := r.running.Get(p.Name)
+	if pod.Partitioned {
+		return cpuset.New(r.pool), ours
 	}
-	return fixture.CPUs(r, allCPUs(r)).Difference(cpuset.New(r.pool))
+	return fixture.CPUs(r, allCPUs(r)).Difference(cpuset.New(r.pool)), ours
 }
 
 // each calls a function with each container that runs.
@@ -461,7 +462,7 @@ func (r *soakRun) check(after string) {
 		for cpu, used := range r.before[status.ContainerID] {
 			usage.Used[cpu] -= used
 		}
-		may := r.may(p)
+		may, _ := r.may(p)
 		expectWithin(r, p, status.Name+" after "+after, may, usage.CPUs, usage.Used)
 		for _, list := range usage.Tasks {
 			expectWithin(r, p, status.Name+" after "+after, may, list, nil)

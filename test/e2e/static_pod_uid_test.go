@@ -95,7 +95,7 @@ func staticPodsWithAUIDOfTheirOwnArePartitioned(t *testing.T, c *host.Cluster) {
 			again(t)
 			expect(t, step.partitioned)
 			if step.partitioned {
-				expectNoLeak(t, p)
+				expectNoLeak(t, p, onPool)
 			}
 		})
 	}

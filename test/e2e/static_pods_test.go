@@ -65,7 +65,7 @@ func TestStaticPodsThatCannotBePartitionedRunAllTheSame(t *testing.T) {
 			if warning == "" || p.Annotations[managementTarget] != "" || p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() != 50 {
 				t.Errorf("the pod has the annotations %v and requests %v, want a warning and 50m", p.Annotations, p.Spec.Containers[0].Resources.Requests)
 			}
-			expectNoLeak(t, p)
+			expectNoLeak(t, p, offPool(t))
 			fixture.AwaitEvent(t, c.Client, eventLimit, "StaticPodNotPartitioned", "Static pod default/"+name+": "+warning)
 			log, err := os.ReadFile(c.Kubelet.Log())
 			if line := fmt.Sprintf("Static pod runs as an ordinary pod\" pod=%q", "default/"+name); err != nil || strings.Count(string(log), line) != 1 {
@@ -107,7 +107,11 @@ func TestEditedStaticPodsArePartitionedAgain(t *testing.T) {
 			}
 			return nil
 		})
-		expectNoLeak(t, p)
+		may := offPool(t)
+		if partitioned {
+			may = onPool
+		}
+		expectNoLeak(t, p, may)
 		return p
 	}
 	settled(t, true, 100)
@@ -150,7 +154,7 @@ func TestStaticPodsFromAURLArePartitioned(t *testing.T) {
 	if request := p.Spec.Containers[0].Resources.Requests[cores]; request.Value() != 400 {
 		t.Errorf("the pod has %v, want 400 cores", p.Spec.Containers[0].Resources)
 	}
-	expectNoLeak(t, p)
+	expectNoLeak(t, p, onPool)
 	if usage, err := host.PodUsage(p); err != nil || usage.Weight != weight(409) {
 		t.Errorf("the pod has weight %d (%v), want %d", usage.Weight, err, weight(409))
 	}
@@ -158,7 +162,7 @@ func TestStaticPodsFromAURLArePartitioned(t *testing.T) {
 	if skipped.Annotations[partition.WarningAnnotation] == "" {
 		t.Errorf("the pod that was skipped has the annotations %v, want a warning", skipped.Annotations)
 	}
-	expectNoLeak(t, skipped)
+	expectNoLeak(t, skipped, offPool(t))
 }
 
 // A LimitRange with a maximum refuses containers without a limit of cpu, as kubeadm's static pods have them. LimitRanger

@@ -266,7 +266,7 @@ apiServer: {certSANs: [127.0.0.1]}
 	// As docs/user/installers.md says.
 	kubectl := "kubectl --kubeconfig /etc/kubernetes/admin.conf "
 	first.run(t, kubectl+"annotate namespace kube-system "+partition.AllowedAnnotation+"=management")
-	first.run(t, kubectl+`-n kube-system patch deployment coredns --patch '{"spec": {"template": {"metadata": {"annotations": {"`+partition.TargetAnnotation("management")+`": ""}}}}}'`)
+	first.run(t, kubectl+`-n kube-system patch deployment coredns --patch '{"spec": {"template": {"metadata": {"annotations": {"`+partition.TargetAnnotation("management")+`": "", "`+mustBe+`": "management"}}}}}'`)
 	first.run(t, kubectl+"-n kube-system rollout status deployment coredns --timeout=5m")
 
 	second.client = first.client

@@ -18,8 +18,12 @@ import (
 	"workload.openshift.io/partition"
 )
 
-// asks are the annotations of a pod that asks for the type of the nodes.
-var asks = fixture.Asks("management")
+// mustBe is the annotation of pods that must be partitioned, with their type. It is this package's own, so that what
+// production made of a pod does not say what it had to make of it.
+const mustBe = "e2e/must-be-partitioned"
+
+// asks are the annotations of a pod that asks for the type of the nodes, and must get it.
+var asks = map[string]string{partition.TargetAnnotation("management"): "", mustBe: "management"}
 
 // node is a VM with a node in it. If it has a control plane, that runs as partitioned static pods.
 type node struct {
@@ -169,8 +173,8 @@ func (n *node) awaitRunning(t *testing.T, limit time.Duration) []v1.Pod {
 }
 
 // expectPlaced waits until each container on the node, and each of its tasks, may use exactly
-// its CPUs: those of its pool, its exclusive ones, or the shared ones. CPUs that are offline do
-// not count.
+// its CPUs: those of its pool, its exclusive ones, or the shared ones. Static pods are the control plane's, which must
+// be partitioned, as pods with the annotation mustBe. CPUs that are offline do not count.
 func (n *node) expectPlaced(t *testing.T, offline ...int) {
 	t.Helper()
 	// It needs two processes for any number of containers, because processes are slow to start
@@ -218,6 +222,13 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
 		var shared []container
 		for i := range list.Items {
 			p := &list.Items[i]
+			workloadType, partitioned := p.Annotations[mustBe]
+			if _, static := p.Annotations[v1.MirrorPodAnnotationKey]; static {
+				workloadType, partitioned = "management", true
+			}
+			if err := fixture.Running(p); err != nil && partitioned {
+				return err
+			}
 			if p.Status.Phase != v1.PodRunning || len(p.Status.ContainerStatuses) == 0 {
 				continue
 			}
@@ -226,7 +237,6 @@ func (n *node) expectPlaced(t *testing.T, offline ...int) {
 			if !ok {
 				return fmt.Errorf("there is no cgroup of container %s of pod %s", id, p.Name)
 			}
-			workloadType, partitioned := partition.PartitionedType(p)
 			switch {
 			case partitioned:
 				shared = append(shared, container{p, cpus, n.pools[workloadType].Difference(gone)})
