@@ -27,6 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 // WholeCPUs returns how many CPUs of its own the policy static gives to a container of the pod; 0 if
@@ -83,14 +84,15 @@ type staticPolicy struct {
 	Kubelet
 	cpus map[int]CPU
 	// levels are the groups that upstream fills one after another: sockets, NUMA nodes, cores, CPUs.
-	levels []level
+	levels [levels]level
 	// threads is the number of CPUs of a core.
 	threads int
 	// all are the CPUs of the host, free those that can be given to a container, and whole those of
 	// them that share no core with a reserved one.
 	all, free, whole cpuset.CPUSet
-	// guessed means that only the number of the CPUs is known.
-	guessed bool
+	// guessed means that only the number of the CPUs is known, and bounded that not even that is: the node
+	// says that it has more than a host can have.
+	guessed, bounded bool
 	// manyNUMANodes means that there are more than are looked at.
 	manyNUMANodes bool
 	// reused means that containers got CPUs of their pods' init containers, if it was the same ones
@@ -98,10 +100,13 @@ type staticPolicy struct {
 	reused bool
 }
 
-// level is a way to group CPUs.
+const levels = 4
+
+// level is a way to group CPUs. The size of its smallest group is smallest.
 type level struct {
-	of      func(CPU) int
-	members map[int]cpuset.CPUSet
+	of       func(CPU) int
+	members  map[int]cpuset.CPUSet
+	smallest int
 }
 
 func newLevel(cpus []CPU, of func(CPU) int) level {
@@ -109,9 +114,9 @@ func newLevel(cpus []CPU, of func(CPU) int) level {
 	for _, c := range cpus {
 		ids[of(c)] = append(ids[of(c)], c.ID)
 	}
-	l := level{of, map[int]cpuset.CPUSet{}}
+	l := level{of, map[int]cpuset.CPUSet{}, len(cpus)}
 	for group, members := range ids {
-		l.members[group] = cpuset.New(members...)
+		l.members[group], l.smallest = cpuset.New(members...), min(l.smallest, len(members))
 	}
 	return l
 }
@@ -124,7 +129,9 @@ const maxNUMANodes = 8
 func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
 	p := &staticPolicy{Kubelet: kubelet, cpus: map[int]CPU{}}
 	if p.guessed = len(kubelet.CPUs) == 0; p.guessed {
-		for id := range int(node.Status.Capacity.Cpu().Value()) {
+		cpus := capacity(node)
+		p.bounded = cpus.Cmp(*node.Status.Capacity.Cpu()) != 0
+		for id := range int(cpus.Value()) {
 			p.CPUs = append(p.CPUs, CPU{ID: id, Core: id})
 		}
 	}
@@ -135,7 +142,7 @@ func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
 	}
 	sockets, numaNodes := newLevel(p.CPUs, func(c CPU) int { return c.Socket }), newLevel(p.CPUs, func(c CPU) int { return c.NUMANode })
 	cores := newLevel(p.CPUs, func(c CPU) int { return c.Core })
-	p.levels = []level{sockets, numaNodes, cores, newLevel(p.CPUs, func(c CPU) int { return c.ID })}
+	p.levels = [levels]level{sockets, numaNodes, cores, newLevel(p.CPUs, func(c CPU) int { return c.ID })}
 	if len(sockets.members) >= len(numaNodes.members) {
 		p.levels[0], p.levels[1] = numaNodes, sockets
 	}
@@ -150,10 +157,11 @@ func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
 		// Upstream rounds up to whole CPUs.
 		reserved = p.take(p.free, int((p.Reserved.MilliValue()+999)/1000))
 	}
-	p.whole = p.free
-	for _, id := range reserved.List() {
-		p.whole = p.whole.Difference(cores.members[p.cpus[id].Core])
+	var siblings []int
+	for _, id := range reserved.UnsortedList() {
+		siblings = append(siblings, cores.members[p.cpus[id].Core].UnsortedList()...)
 	}
+	p.whole = p.free.Difference(cpuset.New(siblings...))
 	p.free = p.free.Difference(reserved)
 	return p
 }
@@ -164,28 +172,28 @@ func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
 // enough.
 func (p *staticPolicy) take(available cpuset.CPUSet, n int) cpuset.CPUSet {
 	var taken []int
-	for _, level := range p.levels {
+	for at, level := range p.levels {
+		if level.smallest > n-len(taken) {
+			continue
+		}
 		left := available.Difference(cpuset.New(taken...))
-		free := make([]map[int]int, len(p.levels))
+		ids := left.UnsortedList()
+		// Of each CPU and level: how much of its group is left, and the group.
+		order := make([][2 * levels]int, len(ids))
 		for i, l := range p.levels {
-			free[i] = map[int]int{}
-			for _, id := range left.UnsortedList() {
-				free[i][l.of(p.cpus[id])]++
+			free := map[int]int{}
+			for _, id := range ids {
+				free[l.of(p.cpus[id])]++
+			}
+			for j, id := range ids {
+				group := l.of(p.cpus[id])
+				order[j][2*i], order[j][2*i+1] = free[group], group
 			}
 		}
-		order := left.UnsortedList()
-		slices.SortFunc(order, func(a, b int) int {
-			for i, l := range p.levels {
-				a, b := l.of(p.cpus[a]), l.of(p.cpus[b])
-				if order := cmp.Or(cmp.Compare(free[i][a], free[i][b]), cmp.Compare(a, b)); order != 0 {
-					return order
-				}
-			}
-			return 0
-		})
+		slices.SortFunc(order, func(a, b [2 * levels]int) int { return slices.Compare(a[:], b[:]) })
 		seen := map[int]bool{}
-		for _, id := range order {
-			group := level.of(p.cpus[id])
+		for _, places := range order {
+			group := places[2*at+1]
 			if seen[group] {
 				continue
 			}
@@ -285,7 +293,7 @@ const (
 // admit gives CPUs to the containers of a pod. It returns nil if the pod may stay.
 func (p *staticPolicy) admit(pod *corev1.Pod) *Rejection {
 	total := wholeCPUsOfPod(pod)
-	if total == 0 {
+	if total == 0 || p.bounded {
 		return nil
 	}
 	reject := func(reason, format string, args ...any) *Rejection {
@@ -342,6 +350,9 @@ func (p *staticPolicy) admit(pod *corev1.Pod) *Rejection {
 func (p *staticPolicy) unforeseeable(pod *corev1.Pod) string {
 	if wholeCPUsOfPod(pod) == 0 {
 		return ""
+	}
+	if p.bounded {
+		return fmt.Sprintf("its node says that it has more than %d CPUs, which no host has", operation.MaxCPUs)
 	}
 	if p.guessed && p.option("full-pcpus-only") {
 		return "which CPUs share a core is known on the node only, and full-pcpus-only is set"

@@ -17,8 +17,12 @@ limitations under the License.
 package cpupolicy
 
 import (
+	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -208,6 +212,46 @@ func TestPreconditions(t *testing.T) {
 			}
 			if Refused(got) != refused {
 				t.Errorf("Refused: %v", !refused)
+			}
+		})
+	}
+}
+
+// A kubelet writes what its node has. Whatever that is, it keeps nobody busy, and takes no memory to speak of.
+func TestPreconditionsWithAnyNumberOfCPUs(t *testing.T) {
+	const most = 512 << 20 // bytes, freed ones included
+	var pods []corev1.Pod
+	for i := range 50 {
+		pods = append(pods, testPod(fmt.Sprintf("p%02d", i), "2"))
+	}
+	for _, test := range []struct {
+		name, capacity, allocatable string
+		maybe                       bool
+	}{
+		{"as many as Linux can have", "8192", "1", false},
+		{"as many as Linux can have, all of them for pods", "8192", "8192", false},
+		{"one more", "8193", "8193", true},
+		{"as many as a quantity can have, one of them for pods", "1E", "1", false},
+		{"as many as a quantity can have, all of them for pods", "1E", "1E", true},
+		{"fewer than it gives to pods", "1", "1E", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			node := clusterNode("n1")
+			node.Status.Capacity[corev1.ResourcePods], node.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("110"), resource.MustParse("110")
+			node.Status.Capacity[corev1.ResourceCPU], node.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse(test.capacity), resource.MustParse(test.allocatable)
+			s := Situation{Node: node, Pods: pods, Kubelet: Kubelet{Reserved: ReservedNow(node)}}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			begun := time.Now()
+			findings := Preconditions(Request{Policy: Static}, s)
+			took := time.Since(begun)
+			runtime.ReadMemStats(&after)
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > most || took > 10*time.Second {
+				t.Errorf("it took %s and %d MiB", took, allocated>>20)
+			}
+			maybe := slices.ContainsFunc(findings, func(f Finding) bool { return f.Code == PodMayBeRejected && strings.Contains(f.Text, "8192 CPUs") })
+			if maybe != test.maybe {
+				t.Errorf("that nobody knows the CPUs is said: %v, want %v, in %d findings such as %v", maybe, test.maybe, len(findings), findings[:min(1, len(findings))])
 			}
 		})
 	}

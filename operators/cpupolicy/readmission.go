@@ -29,6 +29,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/cpuset"
 	virtv1 "kubevirt.io/api/core/v1"
+	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 // Kubelet is what decides which pods a kubelet admits when it starts: the settings of its next
@@ -54,9 +55,19 @@ type Kubelet struct {
 // CPU says where a CPU is. The IDs of cores are unique on the host, as upstream makes them.
 type CPU struct{ ID, Core, NUMANode, Socket int }
 
+// capacity returns how much CPU a node has: at most what [operation.MaxCPUs] have, since its kubelet writes
+// what it likes.
+func capacity(node *corev1.Node) resource.Quantity {
+	cpu := *node.Status.Capacity.Cpu()
+	if most := *resource.NewQuantity(operation.MaxCPUs, resource.DecimalSI); cpu.Cmp(most) > 0 {
+		return most
+	}
+	return cpu.DeepCopy()
+}
+
 // ReservedNow returns how much CPU a node sets aside at present, as its status shows it.
 func ReservedNow(node *corev1.Node) resource.Quantity {
-	reserved := node.Status.Capacity.Cpu().DeepCopy()
+	reserved := capacity(node)
 	reserved.Sub(*node.Status.Allocatable.Cpu())
 	return reserved
 }
@@ -100,7 +111,7 @@ type Rejection struct {
 // back in the order in which they are rejected.
 func Readmission(node *corev1.Node, kubelet Kubelet, pods []corev1.Pod) []Rejection {
 	after := node.DeepCopy()
-	cpu := node.Status.Capacity.Cpu().DeepCopy()
+	cpu := capacity(node)
 	cpu.Sub(kubelet.reservation())
 	set(&after.Status.Allocatable, corev1.ResourceCPU, cpu)
 	if after.Labels == nil {

@@ -181,6 +181,9 @@ func checkController(t *testing.T, i *companiontest.Installed, namespace corev1.
 		if memory := container.Resources.Requests.Memory().Value(); memory == 0 || memory > 50<<20 {
 			t.Errorf("container %s requests %d bytes of memory, want up to 50 MiB", container.Name, memory)
 		}
+		if memory := container.Resources.Limits.Memory().Value(); memory < 100<<20 || memory > 256<<20 {
+			t.Errorf("container %s is limited to %d bytes of memory, want 100 to 256 MiB", container.Name, memory)
+		}
 		if container.Resources.Requests.Cpu().IsZero() {
 			t.Errorf("container %s requests no cpu, so it cannot be partitioned", container.Name)
 		}
