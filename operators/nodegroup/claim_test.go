@@ -156,9 +156,8 @@ func TestHolders(t *testing.T) {
 
 func TestHoldersThatCannotBeRead(t *testing.T) {
 	for value, part := range map[string]string{
-		``:                    `""`,
-		`{}`:                  "no list",
-		`[{"operation":"a"}]`: "without operation or node",
+		``:   `""`,
+		`{}`: "no list",
 		`[{"operation":"a","node":"n","since":"9999-12-31T23:59:59-01:00"}]`: "range",
 	} {
 		lease := &coordinationv1.Lease{}
@@ -166,6 +165,18 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 		lease.Annotations = map[string]string{HoldersAnnotation: value}
 		_, err := HoldersOf(lease)
 		checkError(t, err, "lease ns/lock", HoldersAnnotation, part)
+	}
+}
+
+func TestWhoHasNoNameHoldsNothing(t *testing.T) {
+	for _, nobody := range []Holder{{}, {Operation: "a"}, {Node: "n"}} {
+		if h, err := (Holders{}).Add(nobody, 1); err == nil || len(h) > 0 {
+			t.Errorf("%+v is added: %v", nobody, h)
+		}
+		stored := Holders{nobody, {Operation: "b", Node: "n"}}.String()
+		if h, err := ParseHolders(stored); err != nil || len(h) != 1 || !h.Has("b") {
+			t.Errorf("%s has the holders %v: %v", stored, h, err)
+		}
 	}
 }
 

@@ -35,6 +35,8 @@ type Holder struct {
 	Since     time.Time `json:"since"`
 }
 
+func (h Holder) known() bool { return h.Operation != "" && h.Node != "" }
+
 // Holders are the operations that hold a lock: as many at a time as whoever takes it allows. A group
 // of nodes has one, so that no more of them are under way than its limit says, and the nodes of the
 // control plane have another, which one operation holds at a time. Only one object with one resource
@@ -43,8 +45,8 @@ type Holder struct {
 //
 // The lock is of this package, and not of rollout: like a claim it says who may act, is written with
 // the resource version and does not expire by time. Package rollout decides when an operation may
-// begin, and knows no object in which that could be written down. Those who know no rollout, a
-// webhook that answers two requests at once, can take the same lock.
+// begin, and knows no object in which that could be written down. Those who know no rollout can take the
+// same lock.
 type Holders []Holder
 
 // FullError says that a lock has no room.
@@ -62,8 +64,12 @@ func (e *FullError) Error() string {
 }
 
 // Add returns the holders with another one, unless there are max of them: then it returns a FullError.
-// An operation that holds the lock may ask again, even if there are more than max by now.
+// An operation that holds the lock may ask again, even if there are more than max by now. A holder without operation or
+// node is an error: nobody could find out whether it still needs the lock.
 func (h Holders) Add(holder Holder, max int) (Holders, error) {
+	if !holder.known() {
+		return h, fmt.Errorf("operation %q of node %q: both must have a name to hold a lock", holder.Operation, holder.Node)
+	}
 	if h.Has(holder.Operation) {
 		return h, nil
 	}
@@ -97,21 +103,19 @@ func HoldersOf(lease *coordinationv1.Lease) (Holders, error) {
 	return holders, nil
 }
 
-// ParseHolders reads a value of the annotation.
+// ParseHolders reads a value of the annotation. Whoever has no operation or no node holds nothing, and is left out:
+// else such an entry would keep everybody from the lock, for ever.
 func ParseHolders(value string) (Holders, error) {
 	var h Holders
 	if err := decode(value, &h); err != nil {
 		return nil, fmt.Errorf("annotation %s: %q is no list of holders: %w", HoldersAnnotation, value, err)
 	}
 	for _, holder := range h {
-		if holder.Operation == "" || holder.Node == "" {
-			return nil, fmt.Errorf("annotation %s: %q has a holder without operation or node", HoldersAnnotation, value)
-		}
 		if err := checkYear(holder.Since); err != nil {
 			return nil, fmt.Errorf("annotation %s: %q: %w", HoldersAnnotation, value, err)
 		}
 	}
-	return h, nil
+	return slices.DeleteFunc(h, func(holder Holder) bool { return !holder.known() }), nil
 }
 
 // String returns the value of the annotation.

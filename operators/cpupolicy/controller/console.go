@@ -47,7 +47,7 @@ func addConsole(mgr manager.Manager, config *configv1alpha1.ControllerConfigurat
 		FieldOwner:  client.FieldOwner(companion.FieldOwner(Name)),
 		BindAddress: config.CPUPolicy.Console.BindAddress,
 		TLSOpts:     server.Options.TLSOpts,
-		Requester:   requester{validator: validator, nodes: validator.locks},
+		Requester:   requester{validator: validator, nodes: nodegroup.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}},
 		InForce:     inForce,
 		Situation:   validator.situations.of,
 	}))
@@ -83,7 +83,7 @@ func (r requester) request(ctx context.Context, node *corev1.Node, policy cpupol
 	if err := cpupolicy.CheckWrite(before, node.Annotations, cpupolicy.User); err != nil {
 		return conflict(err.Error())
 	}
-	answer := r.validator.ask(ctx, node.DeepCopy(), status, false)
+	answer := r.validator.ask(ctx, node.DeepCopy(), status)
 	if !answer.Allowed {
 		return &apierrors.StatusError{ErrStatus: *answer.Result}
 	}

@@ -148,6 +148,10 @@ func stripNode(object any) (any, error) {
 // that go, a label.
 const poll = 5 * time.Second
 
+// idlePeriod is how often it comes again otherwise: neither an observation that grows old nor a lock that a person takes away
+// makes an event.
+const idlePeriod = 30 * time.Second
+
 // Reconcile implements reconcile.Reconciler.
 func (r *nodesReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	look := rollout.Look{Now: r.now(), Owner: Name, TimeLimit: r.config.OperationTimeout.Duration, Holders: map[string]nodegroup.Holders{}}
@@ -185,11 +189,9 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 		}
 		busy = busy || underWay
 	}
-	r.withoutPlaceholdersInUse(&look, cached.Items)
 	again, err := r.rollout.Step(ctx, look)
 	errs = append(errs, err, r.keepObserved(ctx, idle))
-	// A webhook may have taken a lock for a request that came to nothing: that makes no event.
-	after := placeholderAge
+	after := idlePeriod
 	if busy {
 		after = poll
 	}
@@ -287,7 +289,8 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	if err := r.takeUp(ctx, &node, look.Holders, locks); err != nil {
+	refused, err := r.takeUp(ctx, &node, look.Holders, locks)
+	if err != nil {
 		return true, err
 	}
 	if err := r.uncordonForgotten(ctx, &node); err != nil {
@@ -316,6 +319,7 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	if status.State == cpupolicy.Requested && status.ID == "" && companion.Paused(&node) {
 		n.Waits = paused
 	}
+	n.Refused = cmp.Or(n.Refused, refused)
 	if state.Operation.Phase == rollout.Requested && n.Refused == "" && n.Waits == "" {
 		if err := r.judge(ctx, &node, status, group, &n); err != nil {
 			return true, err
@@ -484,53 +488,62 @@ func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupoli
 	return "", nil
 }
 
-// takeUp gives a request an id, unless the node is paused, also in the lock of the control plane, whose holders
-// it brings up to date. From then on only the controller writes the annotation. What claims to run and has no id was never begun by this controller.
-func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders map[string]nodegroup.Holders, locks *groupLocks) error {
+// takeUp gives a request an id, unless the node is paused. From then on only the controller writes the annotation.
+// For a node of the control plane it takes the lock first, so that of two requests one wins, and the next one is
+// refused at once; it returns why this one has not. What claims to run and has no id was never begun by this
+// controller.
+func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders map[string]nodegroup.Holders, locks *groupLocks) (refused string, err error) {
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
-	if err != nil || !status.UnderWay() {
-		return nil
+	if err != nil || !status.UnderWay() || status.ID != "" || companion.Paused(node) {
+		return "", nil
 	}
-	if status.ID == "" && !companion.Paused(node) {
-		if err := r.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
-			status, _, err = cpupolicy.ReadStatus(live.Annotations)
-			if err != nil || !status.UnderWay() || status.ID != "" {
-				return err
-			}
-			if status.State == cpupolicy.Requested {
-				status.ID = fmt.Sprintf("%s-%s", status.Policy, rand.String(12))
-				status.Generation = locks.generationFor(live.Name, status.Policy)
-			} else {
-				status.State, status.Message = cpupolicy.Failed, "it has no id, and nobody carries it out"
-			}
-			status.Since = r.now()
-			live.Annotations[cpupolicy.StatusAnnotation] = status.String()
-			*node = *live
-			return nil
-		}); err != nil {
+	id := fmt.Sprintf("%s-%s", status.Policy, rand.String(12))
+	if status.State == cpupolicy.Requested && cpupolicy.IsControlPlane(node) {
+		if refused, err = r.takeLock(ctx, node, id, holders); err != nil {
+			return "", err
+		}
+	}
+	if err := r.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
+		status, _, err = cpupolicy.ReadStatus(live.Annotations)
+		if err != nil || !status.UnderWay() || status.ID != "" {
 			return err
 		}
-		klog.FromContext(ctx).Info("Took a request up", "node", node.Name, "operation", status.ID)
-	}
-	if status.ID == "" || !cpupolicy.IsControlPlane(node) || !slices.ContainsFunc(holders[controlPlaneLock], func(h nodegroup.Holder) bool { return h.Operation == placeholder(node.Name) }) {
+		if status.State == cpupolicy.Requested {
+			status.ID, status.Generation = id, locks.generationFor(live.Name, status.Policy)
+		} else {
+			status.State, status.Message = cpupolicy.Failed, "it has no id, and nobody carries it out"
+		}
+		status.Since = r.now()
+		live.Annotations[cpupolicy.StatusAnnotation] = status.String()
+		*node = *live
 		return nil
-	}
-	var now nodegroup.Holders
-	if err := r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: controlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
-		if now = slices.Clone(h); h.Has(status.ID) {
-			now = h.Remove(placeholder(node.Name))
-		}
-		for i := range now {
-			if now[i].Operation == placeholder(node.Name) {
-				now[i].Operation = status.ID
-			}
-		}
-		return now, nil
 	}); err != nil {
-		return err
+		return "", err
 	}
-	holders[controlPlaneLock] = now
-	return nil
+	klog.FromContext(ctx).Info("Took a request up", "node", node.Name, "operation", status.ID)
+	return refused, nil
+}
+
+// takeLock takes the lock of the control plane for an operation that its node does not show yet. It returns who else
+// has it. What an earlier call has left for this node is replaced; what the claim on it still needs is not.
+func (r *nodesReconciler) takeLock(ctx context.Context, node *corev1.Node, id string, holders map[string]nodegroup.Holders) (refused string, err error) {
+	claim, err := nodegroup.ClaimOf(node)
+	if err != nil {
+		return err.Error(), nil
+	}
+	err = r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: controlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
+		h = slices.DeleteFunc(slices.Clone(h), func(of nodegroup.Holder) bool { return of.Node == node.Name && of.Operation != claim.Operation })
+		h, err := h.Add(nodegroup.Holder{Operation: id, Node: node.Name, Since: r.now()}, 1)
+		if err == nil {
+			holders[controlPlaneLock] = h
+		}
+		return h, err
+	})
+	var full *nodegroup.FullError
+	if errors.As(err, &full) {
+		return "the lock of the control plane is " + full.Error(), nil
+	}
+	return "", err
 }
 
 // uncordonForgotten removes a cordon whose operation is not the node's any more, or has ended: a
@@ -548,27 +561,8 @@ func (r *nodesReconciler) uncordonForgotten(ctx context.Context, node *corev1.No
 	return r.runner.uncordon(ctx, node.Name, id)
 }
 
-// placeholderAge is after how long a holder of the lock is as if it were not there whose request
-// nobody sees: kube-apiserver waits five seconds for the webhook, and then writes the Node.
-const placeholderAge = 30 * time.Second
-
-// withoutPlaceholdersInUse takes holders out of a look whose request is being written, or has no id yet.
-func (r *nodesReconciler) withoutPlaceholdersInUse(look *rollout.Look, nodes []corev1.Node) {
-	waiting := map[string]bool{}
-	for i := range nodes {
-		status, _, err := cpupolicy.ReadStatus(nodes[i].Annotations)
-		// A paused node may be so for days. It takes the lock when it begins.
-		waiting[nodes[i].Name] = err == nil && status.State == cpupolicy.Requested && status.ID == "" && !companion.Paused(&nodes[i])
-	}
-	for lock, holders := range look.Holders {
-		look.Holders[lock] = slices.DeleteFunc(slices.Clone(holders), func(h nodegroup.Holder) bool {
-			return h.Operation == placeholder(h.Node) && (waiting[h.Node] || look.Now.Sub(h.Since) < placeholderAge)
-		})
-	}
-}
-
-// holders returns who holds which lock. One that cannot be read is held by nobody who is known, and
-// nobody can take it.
+// holders returns who holds which lock. One that cannot be read is held by nobody who is known, and nobody can take
+// it; an Event says so. What is no holder is taken out.
 func (r *nodesReconciler) holders(ctx context.Context) (map[string]nodegroup.Holders, error) {
 	var leases coordinationv1.LeaseList
 	if err := r.nodes.Reader.List(ctx, &leases, client.InNamespace(r.namespace)); err != nil {
@@ -576,8 +570,20 @@ func (r *nodesReconciler) holders(ctx context.Context) (map[string]nodegroup.Hol
 	}
 	holders := map[string]nodegroup.Holders{}
 	for i := range leases.Items {
-		if h, err := nodegroup.HoldersOf(&leases.Items[i]); err == nil && len(h) > 0 {
-			holders[leases.Items[i].Name] = h
+		lease := &leases.Items[i]
+		h, err := nodegroup.HoldersOf(lease)
+		if err != nil {
+			r.recorder.Eventf(lease, nil, corev1.EventTypeWarning, "LockUnreadable", "ReadLock", "%s", operation.Abbreviate(err.Error(), 1000))
+			continue
+		}
+		if value := lease.Annotations[nodegroup.HoldersAnnotation]; value != "" && value != h.String() {
+			klog.FromContext(ctx).Info("Repairing a lock", "lease", klog.KObj(lease), "was", operation.Abbreviate(value, 1000), "is", h.String())
+			if err := r.nodes.UpdateHolders(ctx, client.ObjectKeyFromObject(lease), func(h nodegroup.Holders) (nodegroup.Holders, error) { return h, nil }); err != nil {
+				return nil, err
+			}
+		}
+		if len(h) > 0 {
+			holders[lease.Name] = h
 		}
 	}
 	return holders, nil

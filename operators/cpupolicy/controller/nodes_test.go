@@ -17,6 +17,7 @@ limitations under the License.
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -25,10 +26,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,6 +72,8 @@ func TestRequests(t *testing.T) {
 		"nodes of the control plane do not wait for others":   nodesOfTheControlPlaneDoNotWaitForOthers,
 		"a group that is created again tries again":           aGroupThatIsCreatedAgainTriesAgain,
 		"a node that has left its group is not switched":      aNodeThatHasLeftItsGroupIsNotSwitched,
+		"two nodes of the control plane at once":              twoNodesOfTheControlPlaneAtOnce,
+		"a lock with a holder that is none is repaired":       aLockWithAHolderThatIsNoneIsRepaired,
 		"the action endpoint asks as a person does":           theActionEndpointAsksAsAPersonDoes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c.in(t)) })
@@ -452,4 +457,81 @@ func theActionEndpointAsksAsAPersonDoes(t *testing.T, c *cluster) {
 	if code, text := post(); code != http.StatusConflict || !strings.Contains(text, "has the CPU manager policy static already") {
 		t.Errorf("asked once more, the answer is %d: %s", code, text)
 	}
+}
+
+// Both are accepted if neither saw the other. Then the controller lets one of them win, and says so to the other.
+func twoNodesOfTheControlPlaneAtOnce(t *testing.T, c *cluster) {
+	role := map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	names := []string{"cp-1", "cp-2"}
+	hosts := map[string]*host{}
+	for _, name := range names {
+		hosts[name] = c.addNode(name, role)
+	}
+	c.awaitObserved(names...)
+	lost := 0
+	for round := range 5 {
+		policy := operation.Policies()[(round+1)%2]
+		errs := make([]error, len(names))
+		var group sync.WaitGroup
+		for i, name := range names {
+			group.Go(func() { errs[i] = c.ask(name, policy) })
+		}
+		group.Wait()
+		won := 0
+		for i, name := range names {
+			if errs[i] != nil {
+				if !apierrors.IsConflict(errs[i]) || !strings.Contains(errs[i].Error(), "lock of the control plane") {
+					t.Errorf("node %s is refused: %v", name, errs[i])
+				}
+				continue
+			}
+			c.eventually(func() error {
+				if status := c.status(name); status.UnderWay() {
+					return fmt.Errorf("node %s: %s", name, status)
+				}
+				return nil
+			})
+			switch status := c.status(name); {
+			case status.State == cpupolicy.Complete:
+				won++
+			case strings.Contains(status.Message, "lock of the control plane") && !status.Begun:
+				lost++
+			default:
+				t.Errorf("node %s: %s", name, status)
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d of the two were switched: %v", won, errs)
+		}
+		// Both have the same policy again.
+		for _, name := range names {
+			c.eventually(func() error {
+				if c.hosts[name].policy == policy {
+					return nil
+				}
+				return cmp.Or(c.ask(name, policy), fmt.Errorf("node %s is asked again", name))
+			})
+			c.awaitStatus(name, cpupolicy.Complete)
+		}
+	}
+	t.Logf("the controller's lock decided %d of 5 times", lost)
+}
+
+func aLockWithAHolderThatIsNoneIsRepaired(t *testing.T, c *cluster) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: controlPlaneLock}}
+	if err := client.IgnoreNotFound(c.Client.Delete(t.Context(), lease)); err != nil {
+		t.Fatal(err)
+	}
+	lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: controlPlaneLock, Annotations: map[string]string{
+		nodegroup.HoldersAnnotation: `[{"operation":"request-","node":"","since":"2026-11-23T10:00:00Z"}]`,
+	}}}
+	if err := c.Client.Create(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	c.addNode("n1", map[string]string{"node-role.kubernetes.io/control-plane": ""})
+	c.awaitObserved("n1")
+	if err := c.ask("n1", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitStatus("n1", cpupolicy.Complete)
 }

@@ -18,7 +18,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -50,6 +49,10 @@ type Observed struct {
 	For string `json:"for,omitempty"`
 }
 
+// maxObserved is the largest size of the annotation that is read, in bytes. An observation has at most
+// [operation.MaxSize], and a byte of it may become six when it is written again.
+const maxObserved = 8 * operation.MaxSize
+
 // observedOf returns what was observed of a node; nil if nobody has looked, or if it cannot be read.
 func observedOf(node *corev1.Node) *Observed {
 	value, has := node.Annotations[ObservedAnnotation]
@@ -57,7 +60,7 @@ func observedOf(node *corev1.Node) *Observed {
 		return nil
 	}
 	var o Observed
-	if err := json.Unmarshal([]byte(value), &o); err != nil || len(o.Validate()) > 0 {
+	if err := operation.Decode([]byte(value), maxObserved, &o); err != nil || len(o.Validate()) > 0 {
 		return nil
 	}
 	return &o

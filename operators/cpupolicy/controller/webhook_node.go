@@ -18,6 +18,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,9 +29,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -38,7 +39,6 @@ import (
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
-	"workload.openshift.io/operators/nodegroup"
 )
 
 // addWebhooks adds the webhooks of deploy/cpupolicy/webhooks.yaml, and returns what answers requests
@@ -50,9 +50,7 @@ func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfigura
 	}
 	decoder, reader := admission.NewDecoder(mgr.GetScheme()), mgr.GetAPIReader()
 	validator := &nodeValidator{
-		decoder:    decoder,
 		situations: situations{reader: reader, others: mgr.GetClient(), namespace: config.Namespace, fresh: time.Minute},
-		locks:      nodegroup.Client{Reader: reader, Writer: mgr.GetClient()},
 		controller: controller,
 	}
 	for path, handler := range map[string]admission.Handler{
@@ -79,23 +77,27 @@ func ownUser(c client.Client) (string, error) {
 }
 
 // nodeValidator answers whoever asks for a policy: with what stands in the way, as far as that can be
-// known at once. The controller looks again, with what was observed on the node.
+// known at once. The controller looks again, with what was observed on the node. It writes nothing.
+//
+// Every pod of the cluster may reach its port. So it decides about the Node that the API has: what is
+// posted says what is asked for, and nothing else.
 type nodeValidator struct {
-	decoder    admission.Decoder
 	situations situations
-	locks      nodegroup.Client
 	// controller is the user whose writes are the controller's.
 	controller string
 }
 
 // Handle implements admission.Handler.
 func (v *nodeValidator) Handle(ctx context.Context, request admission.Request) admission.Response {
-	var before, after corev1.Node
-	if err := v.decoder.DecodeRaw(request.OldObject, &before); err != nil {
+	var before, after metav1.PartialObjectMetadata
+	if err := errors.Join(json.Unmarshal(request.OldObject.Raw, &before), json.Unmarshal(request.Object.Raw, &after)); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if err := v.decoder.Decode(request, &after); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+	var node corev1.Node
+	if err := live(ctx, v.situations.reader, client.ObjectKey{Name: request.Name}, before.UID, &node); isGone(err) {
+		return refused(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
+	} else if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	by := cpupolicy.User
 	if request.UserInfo.Username == v.controller {
@@ -103,33 +105,42 @@ func (v *nodeValidator) Handle(ctx context.Context, request admission.Request) a
 	}
 	value, has := after.Annotations[cpupolicy.StatusAnnotation]
 	status, invalid := cpupolicy.ParseStatus(value)
-	if err := cpupolicy.CheckWrite(before.Annotations, after.Annotations, by); err != nil {
+	if err := cpupolicy.CheckWrite(node.Annotations, after.Annotations, by); err != nil {
 		if has && invalid != nil {
 			return refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
 		}
 		return refused(http.StatusConflict, metav1.StatusReasonConflict, err.Error())
 	}
-	if by == cpupolicy.Controller || !has || value == before.Annotations[cpupolicy.StatusAnnotation] {
+	if by == cpupolicy.Controller || !has || value == node.Annotations[cpupolicy.StatusAnnotation] {
 		return admission.Allowed("")
 	}
-	return v.ask(ctx, &after, status, ptr.Deref(request.DryRun, false))
+	return v.ask(ctx, &node, status)
 }
 
-// ask answers a user's new request. Nothing is under way on the node: CheckWrite has seen to that.
-func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupolicy.Status, dryRun bool) admission.Response {
+// live reads the object that a request is about. The error is a NotFound if there is none of that name, or if it has
+// another UID: kube-apiserver knows that, and whoever may read the object, but nobody who only reaches this port.
+func live(ctx context.Context, reader client.Reader, key client.ObjectKey, uid types.UID, into client.Object) error {
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "the object of this request"}, key.Name)
+	if key.Name == "" || uid == "" {
+		return gone
+	}
+	if err := reader.Get(ctx, key, into); isNoKind(err) || err == nil && into.GetUID() != uid {
+		return gone
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// ask answers a user's new request for a node. Nothing is under way there: CheckWrite has seen to that.
+func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupolicy.Status) admission.Response {
 	// The rules would take this very request for another one.
 	delete(node.Annotations, cpupolicy.StatusAnnotation)
 	situation, err := v.settled(ctx, node, status.Policy)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("node %s: policy %s was not looked at: %w", node.Name, status.Policy, err))
 	}
-	// kube-apiserver asks again if somebody else has written the Node in between. Then this request has
-	// the lock already.
-	findings := cpupolicy.Preconditions(cpupolicy.Request{
-		ID:           placeholder(node.Name),
-		Policy:       status.Policy,
-		AllowEvicted: status.AllowEvicted,
-	}, situation)
+	findings := cpupolicy.Preconditions(cpupolicy.Request{Policy: status.Policy, AllowEvicted: status.AllowEvicted}, situation)
 	warnings := warningsOf(findings)
 	if cpupolicy.Refused(findings) {
 		text := fmt.Sprintf("node %s: policy %s is refused:", node.Name, status.Policy)
@@ -143,16 +154,8 @@ func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupo
 		}
 		return refused(http.StatusConflict, metav1.StatusReasonConflict, text).WithWarnings(warnings...)
 	}
-	if companion.Paused(node) { // it takes the lock when it begins
-		return admission.Allowed("").WithWarnings(append(warnings, fmt.Sprintf("node %s is paused: the request waits until its annotation %s is gone", node.Name, companion.PausedAnnotation))...)
-	}
-	if cpupolicy.IsControlPlane(node) && !dryRun {
-		var full *nodegroup.FullError
-		if err := v.takeLock(ctx, node.Name); errors.As(err, &full) {
-			return refused(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("node %s: policy %s is refused: the lock of the control plane is %s", node.Name, status.Policy, full))
-		} else if err != nil {
-			return admission.Errored(http.StatusInternalServerError, fmt.Errorf("node %s: the lock of the control plane was not taken: %w", node.Name, err))
-		}
+	if companion.Paused(node) {
+		warnings = append(warnings, fmt.Sprintf("node %s is paused: the request waits until its annotation %s is gone", node.Name, companion.PausedAnnotation))
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
 }
@@ -197,32 +200,6 @@ func (v *nodeValidator) ended(ctx context.Context, lock cpupolicy.Lock) (bool, e
 	}
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
 	return err == nil && status.ID == lock.Operation && !status.UnderWay(), nil
-}
-
-// placeholder is the operation that holds the lock of the control plane for a request that has no id
-// yet. The controller puts the id in its place. It must leave a holder alone that is younger than a
-// request may take: its write may still come. Since says so.
-func placeholder(node string) string { return "request-" + node }
-
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,verbs=create
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get;patch
-
-// contended is for conflicts on the Lease, each of which means that somebody else has got on. The pauses
-// are about one of the five seconds that kube-apiserver waits for the webhook.
-var contended = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: 10}
-
-// takeLock takes the lock of the control plane for a request. If somebody else has it, the error is a
-// nodegroup.FullError.
-func (v *nodeValidator) takeLock(ctx context.Context, node string) error {
-	key := client.ObjectKey{Namespace: v.situations.namespace, Name: controlPlaneLock}
-	holder := nodegroup.Holder{Operation: placeholder(node), Node: node, Since: time.Now()}
-	lost := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-	return retry.OnError(contended, lost, func() error {
-		return v.locks.UpdateHolders(ctx, key, func(holders nodegroup.Holders) (nodegroup.Holders, error) {
-			// An older request for this node may have come to nothing. Its time must not be this one's.
-			return holders.Remove(holder.Operation).Add(holder, 1)
-		})
-	})
 }
 
 // refused returns an answer that kubectl shows as it is, with the reason before it.

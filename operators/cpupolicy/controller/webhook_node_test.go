@@ -17,7 +17,10 @@ limitations under the License.
 package controller
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,16 +30,17 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/internal/companiontest"
@@ -63,13 +67,14 @@ func TestWebhooks(t *testing.T) {
 	t.Run("unparsable values", h.corrects)
 	t.Run("the controller writes", h.controllerWrites)
 	t.Run("one node of the control plane after another", h.locks)
-	t.Run("two nodes of the control plane at once", h.locksAtOnce)
+	t.Run("what is posted", h.knowsItsNodes)
 	t.Run("the lock of an operation that has just ended", h.locksAfterTheEnd)
 
 	i.Kubectl(t, "apply", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
 	i.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io", "crd/virtualmachineinstances.kubevirt.io", "crd/kubevirts.kubevirt.io")
 	t.Run("beside KubeVirt", h.besideKubeVirt)
 	t.Run("machines", h.vms)
+	t.Run("machines that are posted", h.knowsItsVMs)
 
 	i.Kubectl(t, "delete", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
 	t.Run("without KubeVirt again", func(t *testing.T) {
@@ -328,65 +333,125 @@ func (h hooks) unlock(t *testing.T, leave bool) {
 	}
 }
 
+// hold has an operation hold the lock, as the controller takes it.
+func (h hooks) hold(t *testing.T, operation, node string) {
+	t.Helper()
+	h.unlock(t, false)
+	lease := h.lease()
+	nodegroup.PutHolders(lease, nodegroup.Holders{{Operation: operation, Node: node, Since: time.Now()}})
+	if err := h.i.Client.Create(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (h hooks) locks(t *testing.T) {
 	admin := h.admin(t)
 	admin.create(t, controlPlane("cp-1"))
 	admin.create(t, controlPlane("cp-2"))
 	t.Cleanup(func() { h.unlock(t, false) })
-	check := func(want string) {
-		t.Helper()
-		if got := h.holders(t); got != want {
-			t.Errorf("the holders are %q, want %q", got, want)
+	for _, options := range [][]client.PatchOption{{client.DryRunAll}, nil} {
+		checkRefused(t, admin.ask("cp-1", requested, options...), 0)
+		if got := h.holders(t); got != "" {
+			t.Errorf("the webhook has written the holders %q", got)
 		}
 	}
-	checkRefused(t, admin.ask("cp-1", requested, client.DryRunAll), 0)
-	check("") // a dry run takes no lock
-	checkRefused(t, admin.ask("routed", requested, client.DryRunAll), 0)
-	checkRefused(t, admin.ask("cp-1", requested), 0)
-	check("request-cp-1 cp-1")
+	h.hold(t, "static-1", "cp-1")
 	for _, options := range [][]client.PatchOption{{client.DryRunAll}, nil} {
-		checkRefused(t, admin.ask("cp-2", requested, options...), http.StatusConflict, "node cp-2: policy static is refused:", "\nnode cp-1 holds the lock of the control plane for the operation request-cp-1")
+		checkRefused(t, admin.ask("cp-2", requested, options...), http.StatusConflict, "node cp-2: policy static is refused:", "\nnode cp-1 holds the lock of the control plane for the operation static-1")
 	}
-	// What a request has left does not keep the next one for the same node from it.
-	checkRefused(t, admin.ask("cp-1", withdrawn), 0)
-	check("request-cp-1 cp-1")
-	checkRefused(t, admin.ask("cp-1", requested), 0)
-	check("request-cp-1 cp-1")
-	checkRefused(t, admin.ask("cp-1", withdrawn), 0)
+	checkRefused(t, admin.ask("routed", requested, client.DryRunAll), 0)
 	h.unlock(t, true)
 	checkRefused(t, admin.ask("cp-2", requested), 0)
-	check("request-cp-2 cp-2")
 }
 
-func (h hooks) locksAtOnce(t *testing.T) {
-	nodes, users := []string{"at-once-1", "at-once-2"}, []*user{h.admin(t), h.admin(t)}
-	for _, node := range nodes {
-		users[0].create(t, controlPlane(node))
+// post sends a webhook a review, as everybody can who reaches its port.
+func (h hooks) post(t *testing.T, path string, request admissionv1.AdmissionRequest) admissionv1.AdmissionResponse {
+	t.Helper()
+	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: &request})
+	if err != nil {
+		t.Fatal(err)
 	}
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second}
+	response, err := insecure.Post(h.i.Webhooks()+path, "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(response.Body).Decode(&review); err != nil || review.Response == nil {
+		t.Fatalf("the answer is %s: %v", response.Status, err)
+	}
+	return *review.Response
+}
+
+// What is posted says what is asked for. All else is the API's to say, and only to those who know the UID that it has.
+func (h hooks) knowsItsNodes(t *testing.T) {
+	admin := h.admin(t)
+	node := worker("posted")
+	admin.create(t, node)
+	admin.create(t, pod("secret", "posted", "2"))
+	other := controlPlane("posted-other")
+	admin.create(t, other)
 	t.Cleanup(func() { h.unlock(t, false) })
-	byLock := 0
-	for round := range 20 {
-		h.unlock(t, round%2 == 0)
-		errs := make([]error, len(nodes))
-		var group sync.WaitGroup
-		for at, node := range nodes {
-			group.Go(func() { errs[at] = users[at].ask(node, requested) })
+	forge := func(name string, uid types.UID, change func(*corev1.Node)) admissionv1.AdmissionRequest {
+		forged := worker(name)
+		forged.UID = uid
+		old, err := json.Marshal(forged)
+		if err != nil {
+			t.Fatal(err)
 		}
-		group.Wait()
-		won := slices.Index(errs, nil)
-		if won < 0 {
-			t.Fatalf("both are refused: %v", errs)
+		forged.Annotations = map[string]string{cpupolicy.StatusAnnotation: requested}
+		if change != nil {
+			change(forged)
 		}
-		checkRefused(t, errs[1-won], http.StatusConflict, nodes[won], placeholder(nodes[won]))
-		if errs[1-won] != nil && strings.Contains(errs[1-won].Error(), "at most 1 may be under way") {
-			byLock++
+		posted, err := json.Marshal(forged)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got, want := h.holders(t), placeholder(nodes[won])+" "+nodes[won]; got != want {
-			t.Fatalf("the holders are %q, want %q", got, want)
-		}
-		checkRefused(t, users[won].ask(nodes[won], withdrawn), 0)
+		return admissionv1.AdmissionRequest{UID: "x", Name: name, Operation: admissionv1.Update, OldObject: runtime.RawExtension{Raw: old}, Object: runtime.RawExtension{Raw: posted}}
 	}
-	t.Logf("of 20 requests that were refused, the lock alone refused %d", byLock)
+	everyCPU := func(node *corev1.Node) {
+		node.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+		node.Annotations[ObservedAnnotation] = `{"policy":"none","kubelet":{"reserved":"1e-9999999"},"at":"2026-11-23T10:00:00Z"}`
+		node.Status.Capacity["cpu"], node.Status.Allocatable["pods"] = resource.MustParse("1E"), resource.MustParse("0")
+	}
+	none := func(node *corev1.Node) { node.Annotations[cpupolicy.StatusAnnotation] = backAgain }
+	for _, test := range []struct {
+		name    string
+		request admissionv1.AdmissionRequest
+		code    int32 // zero is that it is allowed
+		says    string
+	}{
+		{"a Node that is not there", forge("nobody", node.UID, everyCPU), http.StatusNotFound, ""},
+		{"a Node without a name", forge("", node.UID, everyCPU), http.StatusNotFound, ""},
+		{"a Node whose UID is not known", forge("posted", "", none), http.StatusNotFound, ""},
+		{"a Node with another's UID", forge("posted", other.UID, none), http.StatusNotFound, ""},
+		{"a Node whose labels, status and observation are made up", forge("posted", node.UID, everyCPU), 0, ""},
+		{"a Node of the control plane", forge("posted-other", other.UID, nil), 0, ""},
+		{"what stands in the way on the node of the API", forge("posted", node.UID, none), http.StatusConflict, "pod default/secret is Guaranteed"},
+		{"as the controller", func() admissionv1.AdmissionRequest {
+			request := forge("nobody", "", none)
+			request.UserInfo.Username = h.i.User()
+			return request
+		}(), http.StatusNotFound, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			begun := time.Now()
+			answer := h.post(t, "/cpupolicy/validate-node", test.request)
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if answer.Allowed != (test.code == 0) || !answer.Allowed && answer.Result.Code != test.code || len(answer.Warnings) > 0 {
+				t.Errorf("the answer is %v, %v, with the warnings %q; want the code %d", answer.Allowed, answer.Result, answer.Warnings, test.code)
+			}
+			if message := answer.Result.Message; !strings.Contains(message, test.says) || test.says == "" && strings.Contains(message, "secret") {
+				t.Errorf("it says %q, want %q", message, test.says)
+			}
+			if got := h.holders(t); got != "" {
+				t.Errorf("it has written the holders %q", got)
+			}
+		})
+	}
 }
 
 // An operation says that it has ended before it gives the lock back.
@@ -397,15 +462,7 @@ func (h hooks) locksAfterTheEnd(t *testing.T) {
 	h.controller(t).create(t, ended)
 	admin.create(t, next)
 	t.Cleanup(func() { h.unlock(t, false) })
-	hold := func(operation string) {
-		t.Helper()
-		h.unlock(t, false)
-		lease := h.lease()
-		nodegroup.PutHolders(lease, nodegroup.Holders{{Operation: operation, Node: "ended", Since: time.Now()}})
-		if err := h.i.Client.Create(t.Context(), lease); err != nil {
-			t.Fatal(err)
-		}
-	}
+	hold := func(operation string) { h.hold(t, operation, "ended") }
 	// Another operation of that node is not this one.
 	hold("b2")
 	checkRefused(t, admin.ask("next", requested), http.StatusConflict, "\nnode ended holds the lock of the control plane for the operation b2")
@@ -421,71 +478,10 @@ func (h hooks) locksAfterTheEnd(t *testing.T) {
 	}()
 	checkRefused(t, admin.ask("next", requested), 0)
 	<-released
-	if got, want := h.holders(t), placeholder("next")+" next"; got != want {
-		t.Errorf("the holders are %q, want %q", got, want)
-	}
 	checkRefused(t, admin.ask("next", withdrawn), 0)
 
 	hold("a1")
 	checkRefused(t, admin.ask("next", requested), http.StatusConflict, "\nnode ended holds the lock of the control plane for the operation a1")
-}
-
-// TestAConflictOnTheLockIsTriedAgain: others write the Lease each time between reading and writing.
-func TestAConflictOnTheLockIsTriedAgain(t *testing.T) {
-	for name, test := range map[string]struct {
-		exists    bool
-		conflicts int
-		fails     bool
-	}{
-		"a Lease that is written":        {exists: true, conflicts: 3},
-		"a Lease that is created":        {conflicts: 1},
-		"a Lease that is always written": {exists: true, conflicts: 1000, fails: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			key := client.ObjectKey{Namespace: "ns", Name: controlPlaneLock}
-			builder := fake.NewClientBuilder()
-			if test.exists {
-				builder.WithObjects(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
-			}
-			writes := 0
-			c := builder.WithInterceptorFuncs(interceptor.Funcs{
-				Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-					writes++
-					if err := c.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}); err != nil {
-						t.Fatal(err)
-					}
-					return c.Create(ctx, object, options...)
-				},
-				Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-					if writes++; writes <= test.conflicts {
-						var lease coordinationv1.Lease
-						if err := c.Get(ctx, key, &lease); err != nil {
-							t.Fatal(err)
-						}
-						lease.Labels = map[string]string{"write": fmt.Sprint(writes)}
-						if err := c.Update(ctx, &lease); err != nil {
-							t.Fatal(err)
-						}
-					}
-					return c.Patch(ctx, object, patch, options...)
-				},
-			}).Build()
-			v := &nodeValidator{situations: situations{namespace: key.Namespace}, locks: nodegroup.Client{Reader: c, Writer: c}}
-			if err := v.takeLock(t.Context(), "n1"); (err != nil) != test.fails {
-				t.Fatal(err)
-			}
-			if test.fails {
-				return
-			}
-			var lease coordinationv1.Lease
-			if err := c.Get(t.Context(), key, &lease); err != nil {
-				t.Fatal(err)
-			}
-			if holders, err := nodegroup.HoldersOf(&lease); err != nil || !holders.Has(placeholder("n1")) || writes != test.conflicts+1 {
-				t.Errorf("after %d writes the holders are %v: %v", writes, holders, err)
-			}
-		})
-	}
 }
 
 func TestWarningsAreNoMoreThanKubeAPIServerPassesOn(t *testing.T) {

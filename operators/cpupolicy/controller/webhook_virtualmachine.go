@@ -24,6 +24,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -121,13 +122,14 @@ func transferred(raw, before, after any) any {
 	return after
 }
 
-// vmValidator refuses what a VM with dedicated CPUs cannot be.
+// vmValidator refuses what a VM with dedicated CPUs cannot be. Of a VM that is there it decides about what the API
+// has, as nodeValidator does.
 type vmValidator struct {
 	decoder admission.Decoder
 	reader  client.Reader
 }
 
-// +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachineinstances,verbs=get
+// +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachines;virtualmachineinstances,verbs=get
 
 // Handle implements admission.Handler.
 func (v *vmValidator) Handle(ctx context.Context, request admission.Request) admission.Response {
@@ -137,13 +139,20 @@ func (v *vmValidator) Handle(ctx context.Context, request admission.Request) adm
 	}
 	runs := false
 	if before != nil {
-		err := v.reader.Get(ctx, client.ObjectKeyFromObject(after), &virtv1.VirtualMachineInstance{})
+		key, uid := client.ObjectKey{Namespace: request.Namespace, Name: request.Name}, before.UID
+		before = &virtv1.VirtualMachine{}
+		if err := live(ctx, v.reader, key, uid, before); isGone(err) {
+			return refused(http.StatusNotFound, metav1.StatusReasonNotFound, err.Error())
+		} else if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		err := v.reader.Get(ctx, key, &virtv1.VirtualMachineInstance{})
 		if runs = err == nil; !runs && !isNoKind(err) {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
 	}
 	if errs := cpupolicy.ValidateVirtualMachine(before, after, runs); errs != nil {
-		invalid := apierrors.NewInvalid(virtv1.VirtualMachineGroupVersionKind.GroupKind(), after.Name, errs)
+		invalid := apierrors.NewInvalid(virtv1.VirtualMachineGroupVersionKind.GroupKind(), request.Name, errs)
 		return refused(invalid.ErrStatus.Code, invalid.ErrStatus.Reason, invalid.ErrStatus.Message)
 	}
 	return admission.Allowed("")

@@ -26,7 +26,9 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -201,5 +203,29 @@ func TestAMutationKeepsWhatTheTypesDoNotKnow(t *testing.T) {
 			want, _ := raw(test.want)
 			checkJSON(t, got, string(want))
 		})
+	}
+}
+
+// Nobody who only reaches the port learns which machines there are.
+func (h hooks) knowsItsVMs(t *testing.T) {
+	admin := h.admin(t)
+	for _, name := range []string{"there", "idle"} {
+		admin.create(t, newVM(t, name, "{domain: {cpu: {cores: 2}, devices: {}}}"))
+	}
+	admin.create(t, object(t, "VirtualMachineInstance", "there", "spec: {domain: {devices: {}}}"))
+	for _, name := range []string{"there", "idle", "nobody"} {
+		raw := func(cpu string) runtime.RawExtension {
+			data, err := newVM(t, name, "{domain: {cpu: {"+cpu+"}, devices: {}}}").MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return runtime.RawExtension{Raw: data}
+		}
+		answer := h.post(t, "/cpupolicy/validate-virtualmachine", admissionv1.AdmissionRequest{
+			UID: "x", Namespace: "default", Name: name, Operation: admissionv1.Update, OldObject: raw("cores: 2"), Object: raw("cores: 2, dedicatedCpuPlacement: true"),
+		})
+		if want := fmt.Sprintf("the object of this request %q not found", name); answer.Allowed || answer.Result.Message != want {
+			t.Errorf("%s: the answer is %v, %q, want %q", name, answer.Allowed, answer.Result.Message, want)
+		}
 	}
 }

@@ -368,11 +368,7 @@ func (o Observation) shortened(most int) Observation {
 // ParseObservation decodes a termination message. It is as strict as [ParseRequest].
 func ParseObservation(data []byte) (Observation, error) {
 	var observation Observation
-	err := checkExponents(data)
-	if err == nil {
-		err = parse(data, &observation)
-	}
-	if err != nil {
+	if err := parse(data, &observation); err != nil {
 		return Observation{}, fmt.Errorf("observation: %w", err)
 	}
 	if err := observation.Validate().ToAggregate(); err != nil {
@@ -384,8 +380,14 @@ func ParseObservation(data []byte) (Observation, error) {
 // longExponent is a number that takes a [resource.Quantity] minutes to read, or to compare.
 var longExponent = regexp.MustCompile(`^[-+]?[0-9.]*[eE][-+]?[0-9]{3,}$`)
 
+// mayBeLong is what has such a number, unless an escape hides it.
+var mayBeLong = regexp.MustCompile(`[eE][-+]?[0-9]{3}|\\`)
+
 // checkExponents returns an error if JSON has such a number: a node must not keep its reader busy.
 func checkExponents(data []byte) error {
+	if !mayBeLong.Match(data) {
+		return nil
+	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	for {
@@ -449,9 +451,16 @@ func validateOneOf[T ~string](path *field.Path, value T, allowed []T) field.Erro
 	return field.ErrorList{field.NotSupported(path, T(Abbreviate(string(value), maxQuoted)), allowed)}
 }
 
-func parse(data []byte, into any) error {
-	if len(data) > MaxSize {
-		return fmt.Errorf("it has %d bytes, and at most %d are allowed", len(data), MaxSize)
+func parse(data []byte, into any) error { return Decode(data, MaxSize, into) }
+
+// Decode decodes JSON of at most that many bytes. It is strict: an unknown field, one that occurs twice, trailing data
+// and a number that takes long to read are errors.
+func Decode(data []byte, most int, into any) error {
+	if len(data) > most {
+		return fmt.Errorf("it has %d bytes, and at most %d are allowed", len(data), most)
+	}
+	if err := checkExponents(data); err != nil {
+		return err
 	}
 	unknown, err := kjson.UnmarshalStrict(data, into)
 	return errors.Join(append(unknown, err)...)

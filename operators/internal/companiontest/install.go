@@ -103,6 +103,9 @@ func (i *Installed) User() string {
 	return fmt.Sprintf("system:serviceaccount:%s:partition-controller", i.Namespace)
 }
 
+// Webhooks is the URL at which the webhooks of that replica are.
+func (i *Installed) Webhooks() string { return fmt.Sprintf("https://127.0.0.1:%d", i.ports[0]) }
+
 // Console returns the URL of the console of the replica that was started last.
 func (i *Installed) Console() string { return fmt.Sprintf("https://127.0.0.1:%d", i.ports[3]) }
 
