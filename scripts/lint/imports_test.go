@@ -338,6 +338,11 @@ var borders = []border{
 		why:   "it says who may act on nodes, whoever acts",
 	},
 	{
+		place: "operators/mirror",
+		never: []string{operators},
+		why:   "it copies objects, whatever they are",
+	},
+	{
 		place: "operators/rollout",
 		never: []string{operators + "/api", operators + "/cmd", operators + "/cpupolicy"},
 		why:   "it carries operations through, whatever they do",

@@ -1,0 +1,127 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Mirror does what Plan decides, for copies of one kind.
+type Mirror struct {
+	// Target is where the copies are. Its reads must be live: a cache that is behind would have a copy created twice,
+	// or the successor of one deleted.
+	Target client.Client
+	// Kind is that of the copies.
+	Kind schema.GroupVersionKind
+	// Namespace is that of the copies; empty is all, and for kinds without a namespace.
+	Namespace string
+	// Label and Value are what every copy has and nothing else.
+	Label, Value string
+
+	unwanted Unwanted
+}
+
+// Result is what a look has done, and what remains.
+type Result struct {
+	// Done are the actions that were done, in their order.
+	Done []Action
+	// Again is when the next look is due at the latest; the zero time is when something happens.
+	Again time.Time
+}
+
+// Look makes the copies those that are wanted. The error joins the problems of the sources and the failures of single
+// actions: all others were done, and the remedy is another look. It is not safe for concurrent use.
+func (m *Mirror) Look(ctx context.Context, want Want, now time.Time) (Result, error) {
+	for _, object := range want.Copies {
+		object.SetLabels(with(object.GetLabels(), map[string]string{m.Label: m.Value}))
+	}
+	there, err := m.there(ctx, want)
+	if err != nil {
+		// This look may want what the last one did not.
+		m.unwanted = nil
+		return Result{}, err
+	}
+	planned := Plan(there, want, m.unwanted, now)
+	m.unwanted = planned.Unwanted
+	result, errs := Result{Again: planned.Again}, planned.Problems
+	for _, action := range planned.Actions {
+		if err := m.do(ctx, action); err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %s: %w", action.Object.GetKind(), key(action.Object), action.Kind, err))
+			continue
+		}
+		result.Done = append(result.Done, action)
+	}
+	return result, errors.Join(errs...)
+}
+
+// there lists the copies, and reads what has the name of a wanted one and not the label: somebody may have taken that off.
+func (m *Mirror) there(ctx context.Context, want Want) (there []*unstructured.Unstructured, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(m.Kind)
+	if err := m.Target.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingLabels{m.Label: m.Value}); err != nil {
+		return nil, err
+	}
+	listed := map[types.NamespacedName]bool{}
+	for i := range list.Items {
+		there = append(there, &list.Items[i])
+		listed[key(&list.Items[i])] = true
+	}
+	for _, object := range want.Copies {
+		if listed[key(object)] {
+			continue
+		}
+		listed[key(object)] = true
+		found := &unstructured.Unstructured{}
+		found.SetGroupVersionKind(m.Kind)
+		switch err := m.Target.Get(ctx, key(object), found); {
+		case err == nil:
+			there = append(there, found)
+		case !apierrors.IsNotFound(err):
+			return nil, err
+		}
+	}
+	return there, nil
+}
+
+// do does one action. The copy that it was decided on must still be there: nobody else's object is deleted or overwritten.
+func (m *Mirror) do(ctx context.Context, action Action) error {
+	object := action.Object.DeepCopy()
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	switch action.Kind {
+	case Update:
+		return m.Target.Update(ctx, object)
+	case Delete, Recreate:
+		if err := m.Target.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	if action.Kind == Delete {
+		return nil
+	}
+	object.SetUID("")
+	object.SetResourceVersion("")
+	return m.Target.Create(ctx, object)
+}
