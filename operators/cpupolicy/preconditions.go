@@ -19,10 +19,12 @@ package cpupolicy
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
+	"workload.openshift.io/kubernetes/node/readmission"
 )
 
 // Request is what somebody asks of a node.
@@ -48,7 +50,7 @@ type Situation struct {
 	// Pods are those of the node.
 	Pods []corev1.Pod
 	// Kubelet is how the kubelet would start. Its Policy is that of the request.
-	Kubelet Kubelet
+	Kubelet readmission.Kubelet
 	// ForeignClaims has the nodes that another companion has claimed, and its name and operation.
 	ForeignClaims map[string]string
 	// Refused is why the agent on the node would refuse the policy, with file and line: what would keep
@@ -116,7 +118,7 @@ func (f Finding) String() string { return fmt.Sprintf("%s %s; %s", f.Object, f.T
 // rules, and in each rule that of the objects' names.
 func Preconditions(request Request, s Situation) (findings []Finding) {
 	for _, rule := range []func(Request, Situation) []Finding{
-		alreadyInForce, operationUnderWay, featureGate, pinnedVMs, exclusivePods, migrationTargets, reservation, readmission, controlPlane, nodeRefuses,
+		alreadyInForce, operationUnderWay, featureGate, pinnedVMs, exclusivePods, migrationTargets, reservation, rejectedPods, controlPlane, nodeRefuses,
 	} {
 		found := rule(request, s)
 		slices.SortStableFunc(found, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
@@ -232,7 +234,7 @@ func exclusivePods(request Request, s Situation) (findings []Finding) {
 		if by := pod.Labels[virtv1.CreatedByLabel]; ended || by != "" && named[by] {
 			continue
 		}
-		if n := wholeCPUsOfPod(pod); n > 0 {
+		if n := readmission.WholeCPUs(pod); n > 0 {
 			findings = append(findings, Finding{Code: ExclusivePod, Object: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name), Text: fmt.Sprintf("is Guaranteed and asks for whole CPUs (%d)", n),
 				Remedy: "delete it, or scale down what it belongs to, or have it scheduled to another node", Warning: s.Seen == None})
 		}
@@ -256,20 +258,46 @@ func migrationTargets(request Request, s Situation) (findings []Finding) {
 
 // The kubelet does not start with static and no CPU reserved (pkg/kubelet/cm/cpumanager, NewManager).
 func reservation(request Request, s Situation) []Finding {
-	if reserved := s.Kubelet.reservation(); request.Policy != Static || reserved.Sign() > 0 {
+	if reserved := s.Kubelet.Reservation(); request.Policy != Static || reserved.Sign() > 0 {
 		return nil
 	}
 	return []Finding{{Code: NoReservation, Object: nodeObject(s.Node.Name), Text: "reserves no CPU, and with the policy static its kubelet would not start",
 		Remedy: "set cpu in kubeReserved or systemReserved, or reservedSystemCPUs; partition-agent cpu-policy reserve computes what is usual", Warning: s.Seen != ""}}
 }
 
-// A restarted kubelet admits all pods again. That is looked at for none, too: under it more fits, but
-// pods may ask for the label of the other policy.
-func readmission(request Request, s Situation) (findings []Finding) {
-	s.Kubelet.Policy = request.Policy
-	for _, r := range Readmission(s.Node, s.Kubelet, s.Pods) {
+// afterwards returns the Node as it is after a switch: with the reservation in allocatable, and the
+// policy in the labels.
+func afterwards(request Request, s Situation) *corev1.Node {
+	after := s.Node.DeepCopy()
+	cpu := readmission.Capacity(after)
+	cpu.Sub(s.Kubelet.Reservation())
+	set(&after.Status.Allocatable, corev1.ResourceCPU, cpu)
+	if after.Labels == nil {
+		after.Labels = map[string]string{}
+	}
+	for _, label := range []string{Label, virtv1.CPUManager} {
+		if _, has := after.Labels[label]; has || label == Label {
+			after.Labels[label] = strconv.FormatBool(request.Policy == Static)
+		}
+	}
+	return after
+}
+
+// A restarted kubelet admits all pods again. It begins with an empty checkpoint. That is looked at for none,
+// too: under it more fits, but pods may ask for the label of the other policy. A label or a taint may also
+// be as it is for a reason of its own, which the restart makes a reason to reject pods that run.
+func rejectedPods(request Request, s Situation) (findings []Finding) {
+	s.Kubelet.Policy = string(request.Policy)
+	for _, r := range readmission.Foresee(afterwards(request, s), s.Kubelet, s.Pods) {
 		f := Finding{Code: PodRejected, Object: fmt.Sprintf("pod %s/%s", r.Pod.Namespace, r.Pod.Name), Text: fmt.Sprintf("%s: the restarted kubelet rejects it (%s)", r.Text, r.Reason),
 			Remedy: "make room, or accept with --allow-evicted that it ends", Warning: request.AllowEvicted}
+		switch {
+		case r.Reason == readmission.NodeAffinity && readmission.Matches(r.Pod, s.Node):
+			f.Text = fmt.Sprintf("%s after the switch: the restarted kubelet rejects it (%s)", r.Text, r.Reason)
+			f.Remedy = "have it scheduled to another node, or accept with --allow-evicted that it ends"
+		case r.Reason == readmission.NodeAffinity || r.Reason == readmission.TaintToleration:
+			f.Remedy = "wait until the node is as the pod requires, see to it, or accept with --allow-evicted that it ends"
+		}
 		if r.Maybe {
 			f.Code, f.Warning = PodMayBeRejected, true
 			f.Text, f.Remedy = fmt.Sprintf("%s (%s)", r.Text, r.Reason), "look at it after the switch"

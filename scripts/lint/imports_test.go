@@ -130,6 +130,11 @@ var borders = []border{
 		why:   "it reads a host, whoever asks",
 	},
 	{
+		place: "node/readmission",
+		never: []string{node},
+		why:   "it foresees from what it is given, and reads neither hosts nor the API",
+	},
+	{
 		place: "cmd/carry",
 		never: []string{core, ours + "/pkg", ours + "/openshift-kube-apiserver", ours + "/cluster", ours + "/test", "k8s.io"},
 		why:   "it carries patches, whatever they are about",

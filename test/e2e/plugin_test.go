@@ -164,7 +164,7 @@ func TestRenderedFilesMakeAPartitionedNode(t *testing.T) {
 		t.Errorf("the node's allocatable cpu is %d, want %d", got, want)
 	}
 	kubectlPartition(t, 0, "audit")
-	kubectlPartition(t, 0, "plan", "--on-host", "--file", partition.PinningFilePath)
+	kubectlPartition(t, 0, "plan", "--on-host", "--file", partition.PinningFilePath, host.NodeName)
 	t.Run("and kube-apiserver has its types active", func(t *testing.T) {
 		before := c.Config.AdmissionConfiguration
 		serve := func(configuration string) {

@@ -20,18 +20,19 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"workload.openshift.io/kubernetes/node/readmission"
 	"workload.openshift.io/partition"
 )
 
-// outOfCPU is upstream's reason for rejecting a pod (pkg/kubelet/lifecycle/predicate.go).
-const outOfCPU = "OutOfcpu"
-
 // fit foresees which pods fall out.
-func (f *foresight) fit(pods []candidate) {
+func (f *foresight) fit(pods []v1.Pod) {
 	allocatable := f.After.AllocatableMillicores
 	if allocatable == nil {
 		// The configuration is not known. The pools are reserved in any case.
@@ -52,6 +53,9 @@ func (f *foresight) fit(pods []candidate) {
 		}
 	case before != nil && *before <= *allocatable && !goes:
 		// Nobody loses any cpu.
+		f.add(Problem{Severity: Undecided, Code: CodePodsUnknown,
+			Text:   because("the node's pods are not known: any restart of the kubelet ends those whose required node affinity no longer fits the Node's labels, and those that do not tolerate a taint NoExecute that has come", f.PodsDenied),
+			Remedy: podsRemedy})
 	case f.Allocated != nil && !goes:
 		f.sumUp(*allocatable)
 	default:
@@ -61,57 +65,122 @@ func (f *foresight) fit(pods []candidate) {
 	}
 }
 
-// reject foresees it pod by pod.
-func (f *foresight) reject(pods []candidate, allocatable int64) {
-	rejected, preempted := admit(pods, allocatable)
-	for _, c := range rejected {
-		text := fmt.Sprintf("asks for %s of cpu and no longer fits beside older pods in %s: the kubelet rejects it (%s), even if it runs, at its first start after the change or at the second", millicores(c.millicores), millicores(allocatable), outOfCPU)
-		if f.mayLoseAssignment(c.pod) {
-			text += "; its exclusive CPUs are free then"
+// readmit returns the pods that the kubelet rejects if so much cpu is allocatable.
+func (f *foresight) readmit(pods []v1.Pod, allocatable int64) []readmission.Rejection {
+	node := &v1.Node{}
+	if f.Object != nil {
+		node = f.Object.DeepCopy()
+	} else {
+		// Neither labels nor amounts are known: of everything but cpu there is enough.
+		pods = slices.Clone(pods)
+		node.Status.Allocatable = v1.ResourceList{v1.ResourcePods: plenty}
+		for i := range pods {
+			pods[i].Spec.NodeSelector, pods[i].Spec.Affinity = nil, nil
+			for name := range resourcehelper.PodRequests(&pods[i], resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
+				node.Status.Allocatable[name] = plenty
+			}
 		}
-		f.add(Problem{Severity: Error, Code: CodeFallsOut, Object: nameOf(c.pod), Text: text, Remedy: f.partitionFirst(c.pod)})
 	}
-	for _, p := range preempted {
-		f.add(Problem{Severity: Error, Code: CodePreempted, Object: nameOf(p.victim.pod),
-			Text: fmt.Sprintf("ends so that %s fits, which is critical (Preempting)", nameOf(p.preemptor.pod)), Remedy: f.partitionFirst(p.victim.pod)})
+	if node.Status.Allocatable == nil {
+		node.Status.Allocatable = v1.ResourceList{}
+	}
+	node.Status.Allocatable[v1.ResourceCPU] = *resource.NewMilliQuantity(allocatable, resource.DecimalSI)
+	// Of the cores of a type that comes the whole host will be reported, and of one that goes nothing.
+	had, _ := f.types()
+	for _, workloadType := range had {
+		delete(node.Status.Allocatable, v1.ResourceName(partition.CoresResource(workloadType)))
+	}
+	for _, workloadType := range f.after.read.Types() {
+		node.Status.Allocatable[v1.ResourceName(partition.CoresResource(workloadType))] = *resource.NewQuantity(int64(f.Online.Size())*1000, resource.DecimalSI)
+	}
+	return readmission.Foresee(node, f.kubelet(), pods)
+}
+
+// plenty is more than pods ask for.
+var plenty = *resource.NewQuantity(math.MaxInt64, resource.DecimalSI)
+
+// kubelet returns what decides about exclusive CPUs at the kubelet's start, if that is known.
+func (f *foresight) kubelet() (k readmission.Kubelet) {
+	if f.Configuration == nil || f.derived == nil || !f.after.static() {
+		return k
+	}
+	c := f.Configuration
+	k = readmission.Kubelet{
+		Policy: f.after.settings.CPUManagerPolicy, Options: f.after.settings.CPUManagerPolicyOptions,
+		Reserved:       *resource.NewMilliQuantity(f.after.millicores, resource.DecimalSI),
+		TopologyPolicy: c.TopologyManagerPolicy, TopologyScope: c.TopologyManagerScope, TopologyOptions: c.TopologyManagerPolicyOptions, MemoryPolicy: c.MemoryManagerPolicy,
+		Online: f.Online, Held: f.derived.Assignments,
+	}
+	if f.after.reservedKnown {
+		k.ReservedCPUs = f.after.reserved
+	}
+	return k
+}
+
+// reject foresees it pod by pod.
+func (f *foresight) reject(pods []v1.Pod, allocatable int64) {
+	for _, r := range f.readmit(pods, allocatable) {
+		problem := Problem{Severity: Error, Code: CodeFallsOut, Object: nameOf(r.Pod), Remedy: f.partitionFirst(r.Pod)}
+		switch {
+		case r.Maybe:
+			problem.Severity, problem.Text = Undecided, fmt.Sprintf("%s (%s)", r.Text, r.Reason)
+		case r.Reason == readmission.Preempting:
+			problem.Code, problem.Text = CodePreempted, fmt.Sprintf("%s (%s)", r.Text, r.Reason)
+		case r.Reason == readmission.NodeAffinity || r.Reason == readmission.TaintToleration:
+			problem.Code = CodeNodeDiffers
+			problem.Text = fmt.Sprintf("%s: the kubelet rejects it (%s) at any restart, even if it runs, whatever the pools are", r.Text, r.Reason)
+			problem.Remedy = "before the kubelet restarts, see to it that the Node is as the pod requires, or have the pod run elsewhere"
+		default:
+			problem.Text = fmt.Sprintf("%s: the kubelet rejects it (%s), even if it runs, at its first start after the change or at the second", r.Text, r.Reason)
+			if f.mayLoseAssignment(r.Pod) {
+				problem.Text += "; its exclusive CPUs are free then"
+			}
+		}
+		f.add(problem)
+	}
+	if f.Object != nil {
+		return
+	}
+	var picky []string
+	for i := range pods {
+		if p := &pods[i]; readmission.HasRequirements(p) && (!ended(p) || readmission.IsStatic(p)) {
+			picky = append(picky, nameOf(p))
+		}
+	}
+	if len(picky) > 0 {
+		f.add(Problem{Severity: Undecided, Code: CodeNodeUnknown,
+			Text:   "the Node's labels are not known, and any restart of the kubelet ends a pod whose nodeSelector or required node affinity no longer fits them: " + strings.Join(picky, ", "),
+			Remedy: "name the node, or put it into the directory of --state as node.json (kubectl get node NODE -o json)"})
 	}
 }
 
 // mayReject foresees which pods would not fit what the Node had, and fit what it will have. The first
 // pods may come before the kubelet has written its status, and with them the static pods that have got
 // their cpu back.
-func (f *foresight) mayReject(pods []candidate, before, allocatable int64) {
-	out := func(allocatable int64) map[*v1.Pod]bool {
-		pods, victims := admit(pods, allocatable)
-		falls := map[*v1.Pod]bool{}
-		for _, c := range pods {
-			falls[c.pod] = true
-		}
-		for _, p := range victims {
-			falls[p.victim.pod] = true
-		}
-		return falls
+func (f *foresight) mayReject(pods []v1.Pod, before, allocatable int64) {
+	certain := map[string]bool{}
+	for _, r := range f.readmit(pods, allocatable) {
+		certain[nameOf(r.Pod)] = true
 	}
-	certain, possible := out(allocatable), out(before)
-	for _, c := range pods {
-		if possible[c.pod] && !certain[c.pod] {
-			f.add(Problem{Severity: Undecided, Code: CodeFallsOut, Object: nameOf(c.pod),
-				Text: fmt.Sprintf("asks for %s of cpu, and may fall out (%s) at the kubelet's first start after the change: static pods ask for cpu again, and until the kubelet has written its status it goes by the %s that the Node had",
-					millicores(c.millicores), outOfCPU, millicores(before))})
+	for _, r := range f.readmit(pods, before) {
+		if !certain[nameOf(r.Pod)] && !r.Maybe {
+			f.add(Problem{Severity: Undecided, Code: CodeFallsOut, Object: nameOf(r.Pod),
+				Text: fmt.Sprintf("%s: it may fall out (%s) at the kubelet's first start after the change. Static pods ask for cpu again, and until the kubelet has written its status it goes by the %s that the Node had",
+					r.Text, r.Reason, millicores(before))})
 		}
 	}
 }
 
 // mayLoseAssignment reports whether a pod holds exclusive CPUs.
 func (f *foresight) mayLoseAssignment(p *v1.Pod) bool {
-	return f.Checkpoint != nil && slices.ContainsFunc(f.Checkpoint.Assignments, func(a partition.Assignment) bool { return a.Pod == uidOf(p) })
+	return f.Checkpoint != nil && slices.ContainsFunc(f.Checkpoint.Assignments, func(a partition.Assignment) bool { return a.Pod == readmission.UID(p) })
 }
 
 // asked returns the type for which a pod asked, and as which it could be partitioned if it were
 // created again; empty if there is none.
 func asked(p *v1.Pod) string {
 	decision, warned := partition.ParseMessage(p.Annotations[partition.WarningAnnotation])
-	if !warned || decision.Reason != partition.ReasonTypeInactive || isStatic(p) {
+	if !warned || decision.Reason != partition.ReasonTypeInactive || readmission.IsStatic(p) {
 		return ""
 	}
 	return decision.Target.Type
@@ -139,8 +208,8 @@ func (f *foresight) sumUp(allocatable int64) {
 	}
 	if sum > allocatable {
 		f.add(Problem{Severity: Undecided, Code: CodeFallsOut,
-			Text: fmt.Sprintf("pods of this node ask for %s of cpu together, and %s are left: those created last fall out (%s), unless they have ended, or are static and become partitioned: %s",
-				millicores(sum), millicores(allocatable), outOfCPU, strings.Join(pods, ", ")),
+			Text: fmt.Sprintf("pods of this node ask for %s of cpu together, and %s are left: those created last fall out (OutOfcpu), unless they have ended, or are static and become partitioned: %s",
+				millicores(sum), millicores(allocatable), strings.Join(pods, ", ")),
 			Remedy: "give the node's pods with --pods, and this names those that fall out"})
 		return
 	}
@@ -158,11 +227,20 @@ func (f *foresight) steps() {
 		return slices.ContainsFunc(f.Problems, func(p Problem) bool { return p.Code == code && p.Severity != Info })
 	}
 	falls := has(CodeFallsOut) || has(CodePreempted)
-	if !falls && !has(CodeExclusiveTaken) {
+	if !falls && !has(CodeExclusiveTaken) && !has(CodeNodeDiffers) {
 		return
 	}
 	step := func(format string, args ...any) { f.Steps = append(f.Steps, fmt.Sprintf(format, args...)) }
 	node := cmp.Or(f.NodePlan.Node, "NODE")
+	var differ []string
+	for _, p := range f.Problems {
+		if p.Code == CodeNodeDiffers {
+			differ = append(differ, p.Object)
+		}
+	}
+	if len(differ) > 0 {
+		step("Give the Node back what these pods require of its labels, and take the taint off that they do not tolerate, or have them run elsewhere: %s", strings.Join(differ, ", "))
+	}
 	taken := has(CodeExclusiveTaken)
 	if taken {
 		var pods []string
@@ -177,17 +255,18 @@ func (f *foresight) steps() {
 	var again []string
 	enough := falls && f.Pods != nil && f.After.AllocatableMillicores != nil
 	if enough {
-		var left []candidate
+		var left []v1.Pod
 		for i := range f.Pods {
 			p := &f.Pods[i]
 			if slices.Contains(had, asked(p)) && !ended(p) {
 				again = append(again, nameOf(p))
 			} else if !ended(p) {
-				left = append(left, newCandidate(p, isStatic(p)))
+				left = append(left, *p)
 			}
 		}
-		rejected, preempted := admit(left, *f.After.AllocatableMillicores)
-		enough = len(rejected)+len(preempted) == 0
+		enough = !slices.ContainsFunc(f.readmit(left, *f.After.AllocatableMillicores), func(r readmission.Rejection) bool {
+			return r.Reason != readmission.NodeAffinity && r.Reason != readmission.TaintToleration && !r.Maybe
+		})
 	}
 	switch {
 	case len(again) > 0 && enough:

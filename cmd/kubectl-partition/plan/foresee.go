@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/status"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
+	"workload.openshift.io/kubernetes/node/readmission"
 	"workload.openshift.io/partition"
 )
 
@@ -94,6 +95,9 @@ type foresight struct {
 	ran    bool
 	// sharedBefore and sharedAfter are where ordinary pods run; empty if that is not known.
 	sharedBefore, sharedAfter cpuset.CPUSet
+	// derived is the CPU manager's checkpoint with which the kubelet starts under the policy static; nil
+	// if it is not known.
+	derived *partition.Derived
 }
 
 // asAdmitted returns pods as their kubelet has them. The mirror of a static pod shows cpu again where its namespace
@@ -419,6 +423,9 @@ func (f *foresight) derive(present *partition.Checkpoint) (starts bool) {
 		return false
 	}
 	f.tell(derived)
+	if f.Checkpoint != nil {
+		f.derived = &derived
+	}
 	f.sharedAfter = derived.Shared
 	if f.sharedAfter.IsEmpty() && f.after.file() {
 		f.sharedAfter = f.after.division.Unshared(f.sharedBefore, derived.Exclusive)
@@ -514,15 +521,12 @@ func (f *foresight) types() (types []string, known bool) {
 
 // staticPods foresees which static pods become partitioned or ordinary, and returns all pods as
 // the kubelet will admit them.
-func (f *foresight) staticPods() (candidates []candidate) {
+func (f *foresight) staticPods() (pods []v1.Pod) {
 	var restarted []string
 	for i := range f.Pods {
 		p := &f.Pods[i]
-		if ended(p) && !isStatic(p) {
-			continue
-		}
-		if !isStatic(p) {
-			candidates = append(candidates, newCandidate(p, false))
+		if !readmission.IsStatic(p) {
+			pods = append(pods, *p)
 			continue
 		}
 		q, decision := f.reread(p)
@@ -536,14 +540,14 @@ func (f *foresight) staticPods() (candidates []candidate) {
 		if message := decision.Message(); decision.Outcome == partition.Skipped && message != "" && message != p.Annotations[partition.WarningAnnotation] {
 			f.add(Problem{Severity: Warning, Code: partition.EventStaticPodNotPartitioned, Object: nameOf(p), Text: message})
 		}
-		candidates = append(candidates, newCandidate(q, true))
+		pods = append(pods, *q)
 	}
 	if len(restarted) > 0 {
 		f.act(Restart, "static pods", "", "", restarted...)
 		f.add(Problem{Severity: Info, Code: CodeStaticRestart,
 			Text: "static pods that ask for a type restart when their type comes or goes, since the kubelet reads their manifests differently then: " + strings.Join(restarted, ", ")})
 	}
-	return candidates
+	return pods
 }
 
 // reread returns a static pod as the kubelet makes it of its manifest next (managed,
@@ -604,7 +608,7 @@ func (f *foresight) move() {
 		if is, partitioned := partition.PartitionedType(p); partitioned {
 			object, workloadType = "pods of type "+is, is
 		}
-		if isStatic(p) {
+		if readmission.IsStatic(p) {
 			q, _ := f.reread(p)
 			if is, _ := partition.PartitionedType(q); is != workloadType {
 				continue // it is started again
@@ -645,7 +649,7 @@ func (f *foresight) exclusive(p *v1.Pod) bool {
 	}
 	holds := map[string]bool{}
 	for _, a := range f.Checkpoint.Assignments {
-		if a.Pod == uidOf(p) {
+		if a.Pod == readmission.UID(p) {
 			holds[a.Container] = true
 		}
 	}
@@ -665,7 +669,7 @@ func (f *foresight) leave() {
 		}
 		var pods []string
 		for i := range f.Pods {
-			if is, _ := partition.PartitionedType(&f.Pods[i]); is == workloadType && !isStatic(&f.Pods[i]) {
+			if is, _ := partition.PartitionedType(&f.Pods[i]); is == workloadType && !readmission.IsStatic(&f.Pods[i]) {
 				pods = append(pods, nameOf(&f.Pods[i]))
 			}
 		}

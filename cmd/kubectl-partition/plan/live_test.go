@@ -124,12 +124,14 @@ func (a *api) live(t *testing.T) Live {
 
 // worker returns a node of four CPUs, with the cores of some types.
 func worker(types ...string) v1.Node {
-	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}
+	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourcePods: resource.MustParse("110")}
 	for _, workloadType := range types {
 		capacity[v1.ResourceName(workloadType+".workload.openshift.io/cores")] = resource.MustParse("4000")
 	}
+	allocatable := capacity.DeepCopy()
+	allocatable[v1.ResourceCPU] = resource.MustParse("3")
 	return v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "worker-1"},
-		Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v1.37.0+wp.1234567"}, Capacity: capacity, Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}}}
+		Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v1.37.0+wp.1234567"}, Capacity: capacity, Allocatable: allocatable}}
 }
 
 const (

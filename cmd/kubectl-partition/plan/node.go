@@ -27,6 +27,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
+	"workload.openshift.io/kubernetes/node/readmission"
 	"workload.openshift.io/partition"
 )
 
@@ -118,26 +119,11 @@ func nameOf(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 // pod returns the pod with a UID; nil if it is not known.
 func (n Node) pod(uid string) *v1.Pod {
 	for i := range n.Pods {
-		if uidOf(&n.Pods[i]) == uid {
+		if readmission.UID(&n.Pods[i]) == uid {
 			return &n.Pods[i]
 		}
 	}
 	return nil
-}
-
-// isStatic reports whether the pod is the mirror of a static one.
-func isStatic(p *v1.Pod) bool {
-	_, is := p.Annotations[v1.MirrorPodAnnotationKey]
-	return is
-}
-
-// uidOf returns the UID by which the kubelet knows a pod. For the mirror of a static pod that is
-// the static pod's, which the mirror has as an annotation (pkg/kubelet/pod/mirror_client.go).
-func uidOf(p *v1.Pod) string {
-	if uid, is := p.Annotations[v1.MirrorPodAnnotationKey]; is {
-		return uid
-	}
-	return string(p.UID)
 }
 
 // ended reports whether a pod has ended for good. The kubelet does not admit it again.

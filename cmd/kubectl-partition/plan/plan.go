@@ -20,8 +20,8 @@ limitations under the License.
 //
 // It reads what a node has (files or API objects, see [Node]) and decides nothing itself: the
 // core decides as it does for the kubelet (partition.Pools.Reserve, Divide,
-// partition.Checkpoint.Derive, partition.Mutate). Only the admission of pods is upstream's, and
-// repeated here; see admit.go. The package changes nothing, and prints nothing.
+// partition.Checkpoint.Derive, partition.Mutate). Only the admission of pods is upstream's: package
+// readmission foresees it. The package changes nothing, and prints nothing.
 package plan
 
 import (
@@ -175,6 +175,8 @@ const (
 	CodeExclusiveUnknown = "ExclusiveCPUsUnknown"
 	CodeFallsOut         = "PodFallsOut"
 	CodePreempted        = "PodPreempted"
+	CodeNodeDiffers      = "NodeNoLongerMatches"
+	CodeNodeUnknown      = "NodeUnknown"
 	CodePodsUnknown      = "PodsUnknown"
 	CodeReservedUnknown  = "ReservedCPUsUnknown"
 	CodeOnlineUnknown    = "OnlineCPUsUnknown"

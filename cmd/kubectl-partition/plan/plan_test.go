@@ -111,8 +111,24 @@ func guaranteed(p *v1.Pod) {
 
 // critical makes a pod one for which upstream makes room.
 func critical(p *v1.Pod) {
-	priority := int32(systemCriticalPriority)
+	priority := int32(2_000_000_000)
 	p.Spec.Priority = &priority
+}
+
+// requires gives a pod a nodeSelector.
+func requires(label, value string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{label: value} }
+}
+
+// object has the API know the Node, with a label. Its pool is 0.
+func object(label string) func(*Node) {
+	return func(n *Node) {
+		n.Object = &v1.Node{Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v1.37.2" + patched},
+			Capacity: podtest.List("cpu=4 memory=8Gi pods=110 " + cores + "=4000"), Allocatable: podtest.List("cpu=3 memory=8Gi pods=110 " + cores + "=4000")}}
+		if key, value, found := strings.Cut(label, "="); found {
+			n.Object.Labels = map[string]string{key: value}
+		}
+	}
 }
 
 // inPhase sets the phase of a pod none of whose containers runs.
@@ -247,8 +263,9 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 			shared:  "1-3", reserved: "0", allocatable: 3000},
 		"ordinary pods get no isolated CPU": {state: state{present: "-", isolated: "3", config: noneConfig, pods: []v1.Pod{ordinary}}, wanted: "0", verdict: Safe,
 			actions: []string{"Move ordinary pods 0-2>1-2 n/ordinary", "Report " + cores + " >4000"}, shared: "1-2", reserved: "0", allocatable: 3000},
-		"the pods are not known, and the pool shrinks": {state: state{present: "0-1", shared: "2-3", change: func(n *Node) { n.Pods = nil }}, wanted: "0", verdict: Safe,
-			actions: []string{"Move ordinary pods 2-3>1-3", "Move pods of type management 0-1>0"}, shared: "1-3", reserved: "0", allocatable: 3000},
+		"the pods are not known, and the pool shrinks": {state: state{present: "0-1", shared: "2-3", change: func(n *Node) { n.Pods = nil }}, wanted: "0", verdict: Unknown,
+			actions: []string{"Move ordinary pods 2-3>1-3", "Move pods of type management 0-1>0"}, problems: []string{"Unknown PodsUnknown"}, shared: "1-3", reserved: "0", allocatable: 3000,
+			wantText: "any restart of the kubelet ends those whose required node affinity no longer fits"},
 
 		// exclusive_cpus_test.go
 		"an exclusive container keeps its CPU": {state: state{present: "-", shared: "0,2-3", held: map[string]string{"exclusive": "1"}, pods: []v1.Pod{exclusive, ordinary}}, wanted: "0", verdict: Safe,
@@ -265,7 +282,7 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 			actions: []string{"Drop container c of pod n/exclusive 1>"}, problems: []string{"Error ExclusiveCPUsTaken n/exclusive"}, shared: "0,2-3", reserved: "1", allocatable: 3000},
 		"the runtime says that the holder does not run, and nobody knows the pods": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1"},
 			change: func(n *Node) { n.Pods, n.Runs = nil, func(string) Answer { return No } }}, wanted: "1", verdict: Unknown,
-			actions: []string{"Drop container c of pod uid-exclusive 1>", "Move ordinary pods 2-3>0,2-3", "Move pods of type management 0>1"}, problems: []string{"Unknown ExclusiveCPUsTaken uid-exclusive"}, shared: "0,2-3", reserved: "1", allocatable: 3000},
+			actions: []string{"Drop container c of pod uid-exclusive 1>", "Move ordinary pods 2-3>0,2-3", "Move pods of type management 0>1"}, problems: []string{"Unknown ExclusiveCPUsTaken uid-exclusive", "Unknown PodsUnknown"}, shared: "0,2-3", reserved: "1", allocatable: 3000},
 		"a checkpoint that cannot be read": {state: state{present: "0", change: func(n *Node) { n.Checkpoint = kubeletstate.ParseCheckpoint([]byte("{")) }}, wanted: "0", verdict: Unsafe,
 			problems: []string{"Error KubeletDoesNotStart cpu_manager_state"}, reserved: "0", allocatable: 3000, wantText: "could not restore state from checkpoint"},
 		"a checkpoint of another policy": {state: state{present: "0", config: noneConfig, shared: "1-3"}, wanted: "0", verdict: Unsafe,
@@ -323,7 +340,7 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		// pods_no_longer_fit_test.go
 		"the youngest pod falls out": {state: state{present: "-", shared: "0-3", pods: []v1.Pod{pod("first", "1700m"), pod("last", "1700m")}}, wanted: "0", verdict: Unsafe,
 			actions: []string{"Move ordinary pods 0-3>1-3 n/first,n/last", "Report " + cores + " >4000"}, problems: []string{"Error PodFallsOut n/last"}, shared: "1-3", reserved: "0", allocatable: 3000,
-			wantText: "asks for 1700m of cpu and no longer fits beside older pods in 3000m: the kubelet rejects it (OutOfcpu)", wantStep: "kubectl drain worker-1"},
+			wantText: "asks for 1700m of cpu, and older pods have 1700m of 3: the kubelet rejects it (OutOfcpu)", wantStep: "kubectl drain worker-1"},
 		"a pod that has ended does not count": {state: state{present: "-", shared: "0-3", pods: []v1.Pod{pod("done", "1700m", inPhase(v1.PodFailed)), pod("last", "1700m")}}, wanted: "0", verdict: Safe,
 			actions: []string{"Move ordinary pods 0-3>1-3 n/last", "Report " + cores + " >4000"}, shared: "1-3", reserved: "0", allocatable: 3000},
 		"static pods come first": {state: state{present: "-", shared: "0-3", pods: []v1.Pod{pod("first", "1700m"), pod("control-plane", "1700m", static)}}, wanted: "0", verdict: Unsafe,
@@ -352,6 +369,25 @@ func TestPlanSaysWhatTheKubeletDoes(t *testing.T) {
 		"the Node is this host's": {state: state{present: "0", shared: "1-3", change: func(n *Node) {
 			n.Boot, n.Object = "b1", &v1.Node{Status: v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}, NodeInfo: v1.NodeSystemInfo{BootID: "b1", KubeletVersion: "v1.37.2" + patched}}}
 		}}, wanted: "0", verdict: Safe, shared: "1-3", reserved: "0", allocatable: 3000},
+
+		// node_differs_test.go: each restart has the kubelet judge its pods by the Node that there is now.
+		"the Node has what a pod requires": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("picky", "10m", requires("a", "b"))}, change: object("a=b")}, wanted: "0", verdict: Safe, shared: "1-3", reserved: "0", allocatable: 3000},
+		"the Node has lost what a pod requires": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("picky", "10m", requires("a", "b")), ordinary}, change: object("")}, wanted: "0", verdict: Unsafe,
+			problems: []string{"Error NodeNoLongerMatches n/picky"}, shared: "1-3", reserved: "0", allocatable: 3000,
+			wantText: "requires of its node a=b, which has no label a: the kubelet rejects it (NodeAffinity) at any restart, even if it runs, whatever the pools are", wantStep: "Give the Node back what these pods require of its labels, and take the taint off that they do not tolerate, or have them run elsewhere: n/picky"},
+		"a pod that has ended requires nothing": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("picky", "10m", requires("a", "b"), inPhase(v1.PodSucceeded))}, change: object("")}, wanted: "0", verdict: Safe, shared: "1-3", reserved: "0", allocatable: 3000},
+		"a taint has come that a pod does not tolerate": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{ordinary, pod("api", "100m", static)}, change: func(n *Node) {
+			object("")(n)
+			n.Object.Spec.Taints = []v1.Taint{{Key: "k", Value: "v", Effect: v1.TaintEffectNoExecute}}
+		}}, wanted: "0", verdict: Unsafe, problems: []string{"Error NodeNoLongerMatches n/ordinary"}, shared: "1-3", reserved: "0", allocatable: 3000, wantText: "does not tolerate the taint k=v:NoExecute: the kubelet rejects it (TaintToleration)"},
+		"nobody knows what the Node has": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{pod("picky", "10m", requires("a", "b")), ordinary}}, wanted: "0", verdict: Unknown,
+			problems: []string{"Unknown NodeUnknown"}, shared: "1-3", reserved: "0", allocatable: 3000, wantText: "no longer fits them: n/picky"},
+		"memory no longer suffices": {state: state{present: "0", shared: "1-3", pods: []v1.Pod{ordinary, pod("last", "10m")}, change: func(n *Node) {
+			object("")(n)
+			n.Object.Status.Allocatable[v1.ResourceMemory] = resource.MustParse("20Mi")
+		}}, wanted: "0", verdict: Unsafe, problems: []string{"Error PodFallsOut n/last"}, shared: "1-3", reserved: "0", allocatable: 3000, wantText: "OutOfmemory"},
+		"a Guaranteed pod finds no exclusive CPUs beside those that are held": {state: state{present: "0", shared: "2-3", held: map[string]string{"exclusive": "1-2"}, pods: []v1.Pod{pod("exclusive", "2", guaranteed), pod("more", "1", guaranteed)}}, wanted: "0,3", verdict: Unsafe,
+			actions: []string{"Move ordinary pods 2-3>2 n/more"}, problems: []string{"Error PodFallsOut n/more", "Warning NoSharedCPUs"}, shared: "2", reserved: "0,3", allocatable: 2000, wantText: "UnexpectedAdmissionError"},
 
 		// upgrade.md: static pods restart when the file comes or goes.
 		"a static pod that asks is partitioned": {state: state{present: "-", shared: "0-3", pods: []v1.Pod{pod("api", "3500m", static, func(p *v1.Pod) { p.Annotations[partition.TargetAnnotation("management")] = "" })}}, wanted: "0", verdict: Safe,
@@ -453,7 +489,9 @@ func TestPlanOfAnUnchangedFileIsEmpty(t *testing.T) {
 		if random.Intn(4) == 0 {
 			n.Pods = nil
 		}
-		if p := n.Plan(n.Present); p.Verdict != Safe || len(p.Actions)+len(p.Problems)+len(p.Exclusive)+len(p.Steps) > 0 {
+		if p := n.Plan(n.Present); n.Pods == nil {
+			expect(t, p, Unknown, nil, []string{"Unknown PodsUnknown"})
+		} else if p.Verdict != Safe || len(p.Actions)+len(p.Problems)+len(p.Exclusive)+len(p.Steps) > 0 {
 			t.Fatalf("%+v with %d pods: the plan is %+v", s, len(n.Pods), p)
 		}
 	}

@@ -46,6 +46,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/node/readmission"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/internal/testenv"
 )
@@ -96,7 +97,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{ControlPlane: testenv.Start(t), t: t, ended: make(chan error, 1)}
 	f.observed = func(*corev1.Node) cpupolicy.Policy { return "" }
 	f.situation = func(node *corev1.Node, _ cpupolicy.Policy) (cpupolicy.Situation, error) {
-		return cpupolicy.Situation{Node: node, Kubelet: cpupolicy.Kubelet{Reserved: resource.MustParse("1")}}, nil
+		return cpupolicy.Situation{Node: node, Kubelet: readmission.Kubelet{Reserved: resource.MustParse("1")}}, nil
 	}
 	f.request = f.write
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "console-"}}

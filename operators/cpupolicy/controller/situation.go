@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/cpuset"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/kubernetes/node/readmission"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/nodegroup"
@@ -100,7 +101,7 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	if err := s.addVMs(ctx, &situation, policy); err != nil {
 		return situation, err
 	}
-	situation.Kubelet.Reserved = cpupolicy.ReservedNow(node)
+	situation.Kubelet.Reserved = readmission.ReservedNow(node)
 	o := observedOf(node)
 	if o == nil {
 		return situation, nil
@@ -224,8 +225,8 @@ func (s situations) addVMs(ctx context.Context, situation *cpupolicy.Situation, 
 func isNoKind(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // kubeletOf makes of what an agent has read what the rules know.
-func kubeletOf(read operation.Kubelet) (cpupolicy.Kubelet, error) {
-	kubelet := cpupolicy.Kubelet{
+func kubeletOf(read operation.Kubelet) (readmission.Kubelet, error) {
+	kubelet := readmission.Kubelet{
 		Options:         read.CPUManagerPolicyOptions,
 		Reserved:        read.Reserved,
 		TopologyPolicy:  read.TopologyManagerPolicy,
@@ -245,7 +246,7 @@ func kubeletOf(read operation.Kubelet) (cpupolicy.Kubelet, error) {
 				return kubelet, fmt.Errorf("kubelet.places: core %q: %w", list, err)
 			}
 			for _, cpu := range cpus.List() {
-				kubelet.CPUs = append(kubelet.CPUs, cpupolicy.CPU{ID: cpu, Core: core, NUMANode: place.NUMANode, Socket: place.Socket})
+				kubelet.CPUs = append(kubelet.CPUs, readmission.CPU{ID: cpu, Core: core, NUMANode: place.NUMANode, Socket: place.Socket})
 			}
 			core++
 		}

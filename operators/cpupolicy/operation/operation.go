@@ -303,8 +303,8 @@ func (k *Kubelet) validate(path *field.Path) (errs field.ErrorList) {
 // (pkg/kubelet/cm/topologymanager/bitmask).
 const nodesOfMask = 64
 
-// MaxCPUs is how many CPUs Linux can have (NR_CPUS). Nobody goes through more, whatever a node says.
-const MaxCPUs = 8192
+// maxCPUs is how many CPUs Linux can have (NR_CPUS).
+const maxCPUs = 8192
 
 // validateCPUs returns an error for what is no CPU list, or too long a one: a node must not keep its
 // reader busy. Each number is larger than the one before it.
@@ -320,8 +320,8 @@ func validateCPUs(path *field.Path, list string) field.ErrorList {
 		}
 		from, err := strconv.ParseUint(first, 10, 16)
 		to, errTo := strconv.ParseUint(end, 10, 16)
-		if err != nil || errTo != nil || int(from) <= last || to < from || to >= MaxCPUs {
-			return field.ErrorList{field.Invalid(path, Abbreviate(list, maxQuoted), fmt.Sprintf("must be a CPU list in ascending order, of numbers below %d", MaxCPUs))}
+		if err != nil || errTo != nil || int(from) <= last || to < from || to >= maxCPUs {
+			return field.ErrorList{field.Invalid(path, Abbreviate(list, maxQuoted), fmt.Sprintf("must be a CPU list in ascending order, of numbers below %d", maxCPUs))}
 		}
 		last = int(to)
 	}

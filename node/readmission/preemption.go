@@ -14,14 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package cpupolicy
+package readmission
 
 import (
 	"cmp"
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
+	v1 "k8s.io/api/core/v1"
 )
 
 // systemCriticalPriority is the least priority of critical pods (pkg/apis/scheduling,
@@ -30,7 +30,7 @@ const systemCriticalPriority = 2_000_000_000
 
 // critical reports whether the kubelet makes room for the pod (pkg/kubelet/types, IsCriticalPod).
 func (c candidate) critical() bool {
-	return isStatic(c.pod) || c.pod.Spec.Priority != nil && *c.pod.Spec.Priority >= systemCriticalPriority
+	return IsStatic(c.pod) || c.pod.Spec.Priority != nil && *c.pod.Spec.Priority >= systemCriticalPriority
 }
 
 // preempts reports whether another pod may end for this one (pkg/kubelet/types, Preemptable).
@@ -45,14 +45,14 @@ func (c candidate) preempts(other candidate) bool {
 // victims returns the pods that end so that a critical one fits: as few as possible, and Guaranteed
 // ones last (pkg/kubelet/preemption, getPodsToPreempt). It returns false if all of them would not be
 // enough.
-func (c candidate) victims(admitted []candidate, short map[corev1.ResourceName]int64) (victims []candidate, enough bool) {
-	classes := map[corev1.PodQOSClass][]candidate{}
+func (c candidate) victims(admitted []candidate, short map[v1.ResourceName]int64) (victims []candidate, enough bool) {
+	classes := map[v1.PodQOSClass][]candidate{}
 	for _, other := range admitted {
 		if c.preempts(other) {
 			classes[other.pod.Status.QOSClass] = append(classes[other.pod.Status.QOSClass], other)
 		}
 	}
-	bestEffort, burstable, guaranteed := classes[corev1.PodQOSBestEffort], classes[corev1.PodQOSBurstable], classes[corev1.PodQOSGuaranteed]
+	bestEffort, burstable, guaranteed := classes[v1.PodQOSBestEffort], classes[v1.PodQOSBurstable], classes[v1.PodQOSGuaranteed]
 	if len(less(short, bestEffort, burstable, guaranteed)) > 0 {
 		return nil, false
 	}
@@ -63,8 +63,8 @@ func (c candidate) victims(admitted []candidate, short map[corev1.ResourceName]i
 }
 
 // less returns what is still missing once these pods have ended.
-func less(short map[corev1.ResourceName]int64, pods ...[]candidate) map[corev1.ResourceName]int64 {
-	left := map[corev1.ResourceName]int64{}
+func less(short map[v1.ResourceName]int64, pods ...[]candidate) map[v1.ResourceName]int64 {
+	left := map[v1.ResourceName]int64{}
 	for name, missing := range short {
 		for _, c := range slices.Concat(pods...) {
 			missing -= c.amount(name)
@@ -79,7 +79,7 @@ func less(short map[corev1.ResourceName]int64, pods ...[]candidate) map[corev1.R
 // nearest returns pods that together ask for what is missing: again and again the one that leaves
 // least of it, of several the smallest, and of several such the last in upstream's order
 // (pkg/kubelet/preemption, getPodsToPreemptByDistance).
-func nearest(pods []candidate, short map[corev1.ResourceName]int64) (chosen []candidate) {
+func nearest(pods []candidate, short map[v1.ResourceName]int64) (chosen []candidate) {
 	pods = slices.Clone(pods)
 	for len(short) > 0 && len(pods) > 0 {
 		distance := func(c candidate) (sum float64) {
@@ -93,8 +93,8 @@ func nearest(pods []candidate, short map[corev1.ResourceName]int64) (chosen []ca
 		best := 0
 		for i, c := range pods {
 			if cmp.Or(cmp.Compare(distance(c), distance(pods[best])),
-				cmp.Compare(c.amount(corev1.ResourceMemory), pods[best].amount(corev1.ResourceMemory)),
-				cmp.Compare(c.amount(corev1.ResourceCPU), pods[best].amount(corev1.ResourceCPU))) <= 0 {
+				cmp.Compare(c.amount(v1.ResourceMemory), pods[best].amount(v1.ResourceMemory)),
+				cmp.Compare(c.amount(v1.ResourceCPU), pods[best].amount(v1.ResourceCPU))) <= 0 {
 				best = i
 			}
 		}

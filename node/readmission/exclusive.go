@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package cpupolicy
+package readmission
 
 import (
 	"cmp"
@@ -24,27 +24,26 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	v1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/cpuset"
-	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
-// WholeCPUs returns how many CPUs of its own the policy static gives to a container of the pod; 0 if
+// wholeCPUs returns how many CPUs of its own the policy static gives to a container of the pod; 0 if
 // the container shares. The pod must be Guaranteed, and the request a whole number
 // (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs). A pod with resources of its own, in
 // place of its containers', gets none as long as the feature gate PodLevelResourceManagers is off,
 // which it is by default.
-func WholeCPUs(pod *corev1.Pod, container *corev1.Container) int {
+func wholeCPUs(pod *v1.Pod, container *v1.Container) int {
 	request := container.Resources.Requests.Cpu().MilliValue()
-	if pod.Status.QOSClass != corev1.PodQOSGuaranteed || resourcehelper.IsPodLevelResourcesSet(pod) || request%1000 != 0 {
+	if pod.Status.QOSClass != v1.PodQOSGuaranteed || resourcehelper.IsPodLevelResourcesSet(pod) || request%1000 != 0 {
 		return 0
 	}
 	return int(request / 1000)
 }
 
 // containers returns those that the CPU manager looks at, in its order.
-func containers(pod *corev1.Pod) (list []*corev1.Container, init int) {
+func containers(pod *v1.Pod) (list []*v1.Container, init int) {
 	for i := range pod.Spec.InitContainers {
 		list = append(list, &pod.Spec.InitContainers[i])
 	}
@@ -54,16 +53,17 @@ func containers(pod *corev1.Pod) (list []*corev1.Container, init int) {
 	return list, len(pod.Spec.InitContainers)
 }
 
-func isSidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+func isSidecar(c *v1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// wholeCPUsOfPod returns how many CPUs the pod needs at once (policy_static.go, podGuaranteedCPUs).
-func wholeCPUsOfPod(pod *corev1.Pod) int {
+// WholeCPUs returns how many CPUs of its own the policy static gives to a pod at once; 0 if all its
+// containers share (policy_static.go, podGuaranteedCPUs).
+func WholeCPUs(pod *v1.Pod) int {
 	list, init := containers(pod)
 	starting, running := 0, 0
 	for i, c := range list {
-		n := WholeCPUs(pod, c)
+		n := wholeCPUs(pod, c)
 		if i < init && !isSidecar(c) {
 			starting = max(starting, running+n)
 		} else {
@@ -74,8 +74,8 @@ func wholeCPUsOfPod(pod *corev1.Pod) int {
 }
 
 // staticPolicy repeats what upstream's policy static and topology manager do with pods that are
-// admitted one after another to an empty checkpoint (pkg/kubelet/cm/cpumanager/policy_static.go,
-// cpu_assignment.go; pkg/kubelet/cm/topologymanager). They cannot be imported without the scheduler.
+// admitted one after another (pkg/kubelet/cm/cpumanager/policy_static.go, cpu_assignment.go;
+// pkg/kubelet/cm/topologymanager). They cannot be imported without the scheduler.
 //
 // Hints of the device and the memory manager are not known here, and options by which upstream
 // chooses other CPUs, of the same number, are not repeated. Where these may change the outcome for a
@@ -90,8 +90,10 @@ type staticPolicy struct {
 	// all are the CPUs of the host, free those that can be given to a container, and whole those of
 	// them that share no core with a reserved one.
 	all, free, whole cpuset.CPUSet
-	// guessed means that only the number of the CPUs is known, and bounded that not even that is: the node
-	// says that it has more than a host can have.
+	// held are the containers that have CPUs already; without a name, whole pods.
+	held map[holder]cpuset.CPUSet
+	// guessed means that only the CPUs are known, and not where they are, and bounded that not even they are: the
+	// node says that it has more than a host can have.
 	guessed, bounded bool
 	// manyNUMANodes means that there are more than are looked at.
 	manyNUMANodes bool
@@ -99,6 +101,9 @@ type staticPolicy struct {
 	// that were chosen.
 	reused bool
 }
+
+// holder is a container of the pod with a UID.
+type holder struct{ pod, container string }
 
 const levels = 4
 
@@ -126,18 +131,29 @@ func newLevel(cpus []CPU, of func(CPU) int) level {
 // sets of them, and there are twice as many for each further one.
 const maxNUMANodes = 8
 
-func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
-	p := &staticPolicy{Kubelet: kubelet, cpus: map[int]CPU{}}
+func newStaticPolicy(node *v1.Node, kubelet Kubelet) *staticPolicy {
+	p := &staticPolicy{Kubelet: kubelet, cpus: map[int]CPU{}, held: map[holder]cpuset.CPUSet{}}
 	if p.guessed = len(kubelet.CPUs) == 0; p.guessed {
-		cpus := capacity(node)
-		p.bounded = cpus.Cmp(*node.Status.Capacity.Cpu()) != 0
-		for id := range int(cpus.Value()) {
+		ids := kubelet.Online.List()
+		if len(ids) == 0 {
+			cpus := Capacity(node)
+			p.bounded = cpus.Cmp(*node.Status.Capacity.Cpu()) != 0
+			for id := range int(cpus.Value()) {
+				ids = append(ids, id)
+			}
+		}
+		for _, id := range ids {
 			p.CPUs = append(p.CPUs, CPU{ID: id, Core: id})
 		}
 	}
 	all := []int{}
-	for _, c := range p.CPUs {
-		p.cpus[c.ID] = c
+	p.CPUs = slices.Clone(p.CPUs)
+	for i := range p.CPUs {
+		c := &p.CPUs[i]
+		if c.NUMANode < 0 || c.NUMANode >= 64 { // masks have no room for it
+			c.NUMANode, p.manyNUMANodes = 0, true
+		}
+		p.cpus[c.ID] = *c
 		all = append(all, c.ID)
 	}
 	sockets, numaNodes := newLevel(p.CPUs, func(c CPU) int { return c.Socket }), newLevel(p.CPUs, func(c CPU) int { return c.NUMANode })
@@ -149,7 +165,7 @@ func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
 	if len(cores.members) > 0 {
 		p.threads = len(p.CPUs) / len(cores.members)
 	}
-	p.manyNUMANodes = len(numaNodes.members) > maxNUMANodes
+	p.manyNUMANodes = p.manyNUMANodes || len(numaNodes.members) > maxNUMANodes
 	p.all = cpuset.New(all...)
 	p.free = p.all
 	reserved := p.ReservedCPUs.Intersection(p.all)
@@ -163,6 +179,10 @@ func newStaticPolicy(node *corev1.Node, kubelet Kubelet) *staticPolicy {
 	}
 	p.whole = p.free.Difference(cpuset.New(siblings...))
 	p.free = p.free.Difference(reserved)
+	for _, a := range kubelet.Held {
+		p.held[holder{a.Pod, a.Container}] = a.CPUs
+		p.free, p.whole = p.free.Difference(a.CPUs), p.whole.Difference(a.CPUs)
+	}
 	return p
 }
 
@@ -283,24 +303,36 @@ func (p *staticPolicy) option(name string) bool {
 	return on
 }
 
-// Upstream's reasons for a pod that the topology manager rejects, and for one that an admission
-// handler rejects with an error that has no reason of its own.
-const (
-	topologyAffinityError    = "TopologyAffinityError"
-	unexpectedAdmissionError = "UnexpectedAdmissionError"
-)
+// holds returns the CPUs that a container has already; not found if it has none.
+func (p *staticPolicy) holds(pod *v1.Pod, container string) (cpus cpuset.CPUSet, found bool) {
+	cpus, found = p.held[holder{UID(pod), container}]
+	return cpus, found
+}
 
-// admit gives CPUs to the containers of a pod. It returns nil if the pod may stay.
-func (p *staticPolicy) admit(pod *corev1.Pod) *Rejection {
-	total := wholeCPUsOfPod(pod)
-	if total == 0 || p.bounded {
+// lacks reports whether a container of the pod needs CPUs that it does not have already.
+func (p *staticPolicy) lacks(pod *v1.Pod) bool {
+	if _, whole := p.holds(pod, ""); whole {
+		return false
+	}
+	list, _ := containers(pod)
+	return slices.ContainsFunc(list, func(c *v1.Container) bool {
+		_, held := p.holds(pod, c.Name)
+		return !held && wholeCPUs(pod, c) > 0
+	})
+}
+
+// admit gives CPUs to the containers of a pod that have none yet. It returns nil if the pod may stay.
+// Upstream keeps what the checkpoint has, whatever the settings are now.
+func (p *staticPolicy) admit(pod *v1.Pod) *Rejection {
+	if p.bounded || !p.lacks(pod) {
 		return nil
 	}
+	total := WholeCPUs(pod)
 	reject := func(reason, format string, args ...any) *Rejection {
 		return &Rejection{Pod: pod, Reason: reason, Text: fmt.Sprintf(format, args...)}
 	}
 	notAligned := func(n int) *Rejection {
-		return reject(topologyAffinityError, "asks for %d whole CPUs, and the topology policy %s finds no NUMA nodes for them", n, p.TopologyPolicy)
+		return reject(TopologyAffinityError, "asks for %d whole CPUs, and the topology policy %s finds no NUMA nodes for them", n, p.TopologyPolicy)
 	}
 	mask, ok := p.numaNodes(p.all), true
 	if p.hinted() && p.TopologyScope == "pod" {
@@ -311,8 +343,15 @@ func (p *staticPolicy) admit(pod *corev1.Pod) *Rejection {
 	reusable := cpuset.New()
 	list, init := containers(pod)
 	for i, c := range list {
-		n := WholeCPUs(pod, c)
+		n := wholeCPUs(pod, c)
 		if n == 0 {
+			continue
+		}
+		again := i < init && !isSidecar(c) // what it has is used again by later containers of the pod
+		if cpus, held := p.holds(pod, c.Name); held {
+			if reusable = reusable.Difference(cpus); again {
+				reusable = reusable.Union(cpus)
+			}
 			continue
 		}
 		if p.hinted() && p.TopologyScope != "pod" {
@@ -322,21 +361,21 @@ func (p *staticPolicy) admit(pod *corev1.Pod) *Rejection {
 		}
 		if p.option("full-pcpus-only") && !p.guessed {
 			if n%p.threads != 0 {
-				return reject("SMTAlignmentError", "asks for %d whole CPUs in container %s, which is no multiple of the %d of a core", n, c.Name, p.threads)
+				return reject(SMTAlignmentError, "asks for %d whole CPUs in container %s, which is no multiple of the %d of a core", n, c.Name, p.threads)
 			}
 			if left := p.whole.Size(); n > left {
-				return reject("SMTAlignmentError", "asks for %d whole CPUs in container %s, and whole cores with %d are left", n, c.Name, left)
+				return reject(SMTAlignmentError, "asks for %d whole CPUs in container %s, and whole cores with %d are left", n, c.Name, left)
 			}
 		}
 		available := p.free.Union(reusable)
 		if n > available.Size() {
-			return reject(unexpectedAdmissionError, "asks for %d whole CPUs in container %s, and %d that are neither reserved nor given to older pods are left", n, c.Name, available.Size())
+			return reject(UnexpectedAdmissionError, "asks for %d whole CPUs in container %s, and %d that are neither reserved nor given to older pods are left", n, c.Name, available.Size())
 		}
 		aligned := p.within(available, mask)
 		taken := p.take(aligned, min(n, aligned.Size()))
 		taken = taken.Union(p.take(available.Difference(taken), n-taken.Size()))
 		p.free, p.whole = p.free.Difference(taken), p.whole.Difference(taken)
-		if i < init && !isSidecar(c) {
+		if again {
 			reusable, p.reused = reusable.Union(taken), true
 		} else {
 			reusable = reusable.Difference(taken)
@@ -347,12 +386,12 @@ func (p *staticPolicy) admit(pod *corev1.Pod) *Rejection {
 
 // unforeseeable says why a pod that is admitted here may be rejected all the same; it returns "" if
 // there is no such reason.
-func (p *staticPolicy) unforeseeable(pod *corev1.Pod) string {
-	if wholeCPUsOfPod(pod) == 0 {
+func (p *staticPolicy) unforeseeable(pod *v1.Pod) string {
+	if !p.lacks(pod) {
 		return ""
 	}
 	if p.bounded {
-		return fmt.Sprintf("its node says that it has more than %d CPUs, which no host has", operation.MaxCPUs)
+		return fmt.Sprintf("its node says that it has more than %d CPUs, which no host has", MaxCPUs)
 	}
 	if p.guessed && p.option("full-pcpus-only") {
 		return "which CPUs share a core is known on the node only, and full-pcpus-only is set"
