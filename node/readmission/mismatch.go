@@ -49,6 +49,18 @@ func mismatch(pod *v1.Pod, node *v1.Node) *Rejection {
 	return nil
 }
 
+// Mismatches says of each pod that the Node lacks what it requires, or has a taint that it does not
+// tolerate, by the pod's UID in the API: "namespace/name requires ...".
+func Mismatches(node *v1.Node, pods []v1.Pod) map[string]string {
+	texts := map[string]string{}
+	for i := range pods {
+		if r := mismatch(&pods[i], node); r != nil {
+			texts[string(pods[i].UID)] = fmt.Sprintf("%s/%s %s", pods[i].Namespace, pods[i].Name, r.Text)
+		}
+	}
+	return texts
+}
+
 // Matches reports whether a Node has what the nodeSelector and the required node affinity of a pod ask for.
 func Matches(pod *v1.Pod, node *v1.Node) bool {
 	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)

@@ -130,6 +130,11 @@ var borders = []border{
 		why:   "it reads a host, whoever asks",
 	},
 	{
+		place: "node/kubeletclient",
+		only:  []string{"k8s.io/api", "sigs.k8s.io/yaml"},
+		why:   "it reads two things from the API, whoever asks",
+	},
+	{
 		place: "node/readmission",
 		never: []string{node},
 		why:   "it foresees from what it is given, and reads neither hosts nor the API",
@@ -374,12 +379,12 @@ var borders = []border{
 		place:      "operators/cpupolicy/executor",
 		never:      []string{"k8s.io/api", operators + "/api", operators + "/nodegroup", operators + "/rollout", cobra},
 		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", kubernetes},
-		why:        "while it works, the node may not reach the API",
+		why:        "while it works, the node may not reach the API, and no step needs it",
 	},
 	{
 		place:      "operators/cmd/partition-agent",
 		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", kubernetes},
-		why:        "the agent believes its node, and makes no request",
+		why:        "the agent believes its node, and asks for nothing but its Node",
 	},
 	{
 		place: "test/conformance/images",

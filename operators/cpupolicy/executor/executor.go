@@ -19,8 +19,8 @@ limitations under the License.
 // at what came of it. Whatever fails, or ends the process or the host, it brings back configuration
 // and checkpoint as they were. docs/dev/cpupolicy.md has the contract.
 //
-// The journal decides (journal.go, without side effects), and the steps do (steps.go). The package must
-// not know the Kubernetes API: while it works, the node may not reach it.
+// The journal decides (journal.go, without side effects), and the steps do (steps.go). No step needs the
+// Kubernetes API: while this works, the node may not reach it. Only Await asks for the Node, to wait.
 package executor
 
 import (
@@ -76,6 +76,9 @@ type Executor struct {
 	// widen gives containers back the CPUs that the previous policy kept from them, and returns a
 	// note.
 	widen func(ctx context.Context, plan *Plan, checkpoint *File) (note string, err error)
+	// node returns the labels of the Node that follow the policy, and which pods do not go with it, by UID,
+	// with what each requires. If the plan has these labels, it goes by their values there.
+	node func(ctx context.Context, plan *Plan) (labels, mismatches map[string]string, err error)
 	// ready says that the kubelet may start. It may be called more than once.
 	ready func()
 	// cleanUp removes the host unit. It may be called more than once.

@@ -89,6 +89,10 @@ type world struct {
 	enabled, booting bool
 	// widened has the checkpoints by which containers got their CPUs back.
 	widened []string
+	// unfit says whether a pod does not go with the Node, so long after the kubelet was started for the first
+	// time, zero before that; nil means that nobody asks the API. restarted is when that was.
+	unfit     func(since time.Duration) (bool, error)
+	restarted time.Time
 	// wrote is the checkpoint that the kubelet wrote last under the policy from, since the host
 	// booted.
 	wrote string
@@ -232,6 +236,9 @@ func (w *world) startKubelet() {
 		w.t.Errorf("the kubelet starts with the checkpoint %q, and wrote %q last", checkpoint.Content, w.wrote)
 	}
 	w.started++
+	if w.started == 2 {
+		w.restarted = time.Now()
+	}
 	w.process, w.startedAt = w.started, time.Now()
 }
 
@@ -320,6 +327,22 @@ func checkpointOf(policy operation.Policy, by string) string {
 	return fmt.Sprintf(`{"policyName":%q,"defaultCpuSet":"0-3","entries":{%q:{}},"checksum":1}`, policy, by)
 }
 
+func (w *world) node(context.Context, *Plan) (labels, mismatches map[string]string, err error) {
+	if w.unfit == nil {
+		return nil, nil, errors.New("there is no kubeconfig")
+	}
+	w.call(nil, func() {
+		since, unfit := time.Duration(0), false
+		if !w.restarted.IsZero() {
+			since = time.Since(w.restarted)
+		}
+		if unfit, err = w.unfit(since); unfit {
+			mismatches = map[string]string{"uid": "v/machine requires of its node kubevirt.io/schedulable=true"}
+		}
+	})
+	return nil, mismatches, err
+}
+
 // execute runs the agent's process, and reports whether it was killed.
 func (w *world) execute(e *Executor) (result *operation.Result, err error, dead bool) {
 	defer func() {
@@ -347,6 +370,7 @@ func (w *world) executor(refused error) *Executor {
 			}
 			return "widened", nil
 		},
+		node:     w.node,
 		ready:    w.ready,
 		cleanUp:  func(context.Context) error { w.call(nil, func() { w.enabled = false }); return nil },
 		interval: 500 * time.Millisecond, stable: time.Second,
@@ -363,24 +387,31 @@ type scene struct {
 	full              string
 	fills             bool
 	refused           error
+	unfit             func(since time.Duration) (bool, error)
 	want              operation.Outcome
 	step              string
 }
 
+// comesBack is what KubeVirt does with its label schedulable when the kubelet restarts.
+func comesBack(since time.Duration) (bool, error) {
+	return since > 2*time.Second && since < time.Minute, nil
+}
+
 var scenes = map[string]scene{
-	"to static":                                {from: operation.None, to: operation.Static, want: operation.Succeeded, step: "report"},
-	"to static over a drop-in":                 {from: operation.None, to: operation.Static, configured: true, want: operation.Succeeded, step: "report"},
-	"to none":                                  {from: operation.Static, to: operation.None, configured: true, want: operation.Succeeded, step: "report"},
-	"to static without a checkpoint":           {from: operation.None, to: operation.Static, fresh: true, want: operation.Succeeded, step: "report"},
-	"a kubelet that does not stop":             {from: operation.None, to: operation.Static, deaf: true, want: operation.Succeeded, step: "report"},
-	"a kubelet that ends under the new policy": {from: operation.None, to: operation.Static, broken: operation.Static, want: operation.RolledBack, step: "healthy"},
-	"a kubelet that is never healthy":          {from: operation.Static, to: operation.None, configured: true, sick: operation.None, want: operation.RolledBack, step: "healthy"},
-	"a drop-in that cannot be written":         {from: operation.None, to: operation.Static, full: simDropIn, want: operation.Failed, step: "validate"},
-	"a checkpoint that cannot be written":      {from: operation.None, to: operation.Static, full: simCheckpoint, want: operation.Failed, step: "validate"},
-	"a disk that fills":                        {from: operation.None, to: operation.Static, full: simDropIn, fills: true, want: operation.RolledBack, step: "configure"},
-	"a disk that fills beside a drop-in":       {from: operation.None, to: operation.Static, configured: true, full: simDropIn, fills: true, want: operation.RolledBack, step: "configure"},
-	"a switch that is refused":                 {from: operation.None, to: operation.Static, refused: errors.New("no"), want: operation.Failed, step: "validate"},
-	"a journal that cannot be written":         {from: operation.None, to: operation.Static, full: journalFile, want: operation.Failed, step: "validate"},
+	"to static":                                        {from: operation.None, to: operation.Static, want: operation.Succeeded, step: "report"},
+	"to static over a drop-in":                         {from: operation.None, to: operation.Static, configured: true, want: operation.Succeeded, step: "report"},
+	"to none":                                          {from: operation.Static, to: operation.None, configured: true, want: operation.Succeeded, step: "report"},
+	"to static without a checkpoint":                   {from: operation.None, to: operation.Static, fresh: true, want: operation.Succeeded, step: "report"},
+	"a kubelet that does not stop":                     {from: operation.None, to: operation.Static, deaf: true, want: operation.Succeeded, step: "report"},
+	"a kubelet that ends under the new policy":         {from: operation.None, to: operation.Static, broken: operation.Static, want: operation.RolledBack, step: "healthy"},
+	"a kubelet that is never healthy":                  {from: operation.Static, to: operation.None, configured: true, sick: operation.None, want: operation.RolledBack, step: "healthy"},
+	"a kubelet that ends, and a label that comes back": {from: operation.None, to: operation.Static, broken: operation.Static, unfit: comesBack, want: operation.RolledBack, step: "healthy"},
+	"a drop-in that cannot be written":                 {from: operation.None, to: operation.Static, full: simDropIn, want: operation.Failed, step: "validate"},
+	"a checkpoint that cannot be written":              {from: operation.None, to: operation.Static, full: simCheckpoint, want: operation.Failed, step: "validate"},
+	"a disk that fills":                                {from: operation.None, to: operation.Static, full: simDropIn, fills: true, want: operation.RolledBack, step: "configure"},
+	"a disk that fills beside a drop-in":               {from: operation.None, to: operation.Static, configured: true, full: simDropIn, fills: true, want: operation.RolledBack, step: "configure"},
+	"a switch that is refused":                         {from: operation.None, to: operation.Static, refused: errors.New("no"), want: operation.Failed, step: "validate"},
+	"a journal that cannot be written":                 {from: operation.None, to: operation.Static, full: journalFile, want: operation.Failed, step: "validate"},
 }
 
 func (s scene) world(t *testing.T, seed uint64) *world {
@@ -397,7 +428,7 @@ func (s scene) world(t *testing.T, seed uint64) *world {
 	}
 	w.startKubelet()
 	time.Sleep(time.Minute)
-	w.broken, w.sick, w.deaf, w.full, w.fills = s.broken, s.sick, s.deaf, s.full, s.fills
+	w.broken, w.sick, w.deaf, w.full, w.fills, w.unfit = s.broken, s.sick, s.deaf, s.full, s.fills, s.unfit
 	w.calls = 0
 	return w
 }

@@ -208,6 +208,7 @@ func (h host) finish(ctx context.Context, k *kubelet, policy operation.Policy, d
 		d.refuse(err)
 	}
 	d.Runtime = k.runtime()
+	d.Kubeconfig, d.NodeName = k.flags.kubeconfig, k.flags.nodeName
 	d.refuse(h.checkCPUs(ctx, policy, &d))
 	return &d.Plan, errors.Join(d.problems...)
 }

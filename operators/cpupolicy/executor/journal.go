@@ -54,10 +54,17 @@ const (
 
 // The steps of the way back, in their order. Report follows.
 const (
+	// Await waits until the pods of the node go with their Node as they did before: a kubelet that
+	// starts again ends those that do not. KubeVirt takes its label schedulable away when the kubelet
+	// restarts, and gives it back once its device plugins have found the kubelet. So this waits while the
+	// kubelet may run, and AwaitAgain right before it starts.
+	Await Step = "await"
 	// StopAgain stops the kubelet, if it runs.
 	StopAgain Step = "stopAgain"
 	// Restore puts the configuration and the checkpoint back.
 	Restore Step = "restore"
+	// AwaitAgain is [Await], with everything restored.
+	AwaitAgain Step = "awaitAgain"
 	// StartAgain starts the kubelet as it was.
 	StartAgain Step = "startAgain"
 	// HealthyAgain waits until it is healthy.
@@ -66,7 +73,7 @@ const (
 
 var (
 	forward = []Step{Validate, Stop, Configure, Checkpoint, Start, Healthy, Verify, Widen, Report}
-	back    = []Step{StopAgain, Restore, StartAgain, HealthyAgain, Report}
+	back    = []Step{Await, StopAgain, Restore, AwaitAgain, StartAgain, HealthyAgain, Report}
 )
 
 // Journal is all that is known of an operation, and how those before it have ended. A process that starts
@@ -152,6 +159,12 @@ type Plan struct {
 	// CPUs are those that a container without exclusive ones may use under the policy none: all
 	// that are online and in no pool.
 	CPUs string `json:"cpus"`
+	// Kubeconfig is the path of the kubelet's, and NodeName the name of the Node if a flag says it; both
+	// may be empty.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	NodeName   string `json:"nodeName,omitempty"`
+	// Node is how the pods went with their Node before the switch; nil if that is not known.
+	Node *NodeBefore `json:"node,omitempty"`
 	// LogSize is the size of the kubelet's log, in bytes, if that is a file: what comes later is
 	// about the switch.
 	LogSize int64 `json:"logSize,omitempty"`
@@ -184,7 +197,7 @@ const interrupted = "the agent was interrupted"
 //     kubelet's, which may have written it since.
 func (j Journal) resumed() Journal {
 	switch j.Step {
-	case Validate, Widen, Report, StartAgain:
+	case Validate, Widen, Report, Await, AwaitAgain, StartAgain:
 		return j
 	case HealthyAgain:
 		j.Step = StartAgain
@@ -230,11 +243,15 @@ func (j Journal) failed(message, kubeletError string) Journal {
 		return j
 	}
 	j.Failure = &Failure{Step: j.Step, Message: message, KubeletError: kubeletError}
-	if j.Step == Validate {
+	switch j.Step {
+	case Validate:
 		j.Step = Report
 		return j.ended(operation.Failed, Validate, message)
+	case Start, Healthy, Verify:
+		j.Step = Await // the next start is the second one
+	default:
+		j.Step = StopAgain
 	}
-	j.Step = StopAgain
 	return j
 }
 
@@ -265,6 +282,17 @@ func (j *Journal) underWay(id string) bool {
 // stopLimit is how long a kubelet may take to stop before it is killed.
 func (j Journal) stopLimit() time.Duration {
 	return j.Request.Limits.WithDefaults().RollBack.Duration / 3
+}
+
+// awaitsUntil is when Await and AwaitAgain end, whatever holds: half of the time for the way back is left then, enough to stop
+// and start a kubelet.
+func (j Journal) awaitsUntil(now time.Time) time.Time {
+	limits := j.Request.Limits.WithDefaults()
+	end := j.Stopped.Add(limits.Total.Duration - limits.RollBack.Duration/2)
+	if end.Sub(now) > limits.Total.Duration {
+		return now // somebody has set the clock
+	}
+	return end
 }
 
 // deadline is when the step must have ended at the latest; zero means never: what restores the

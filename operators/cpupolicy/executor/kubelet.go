@@ -45,6 +45,7 @@ import (
 // (cmd/kubelet/app/server.go, kubeletConfigFlagPrecedence).
 type flags struct {
 	config, configDir, rootDir, runtime        string
+	kubeconfig, nodeName                       string
 	policy, options                            string
 	kubeReserved, systemReserved, reservedCPUs string
 	topologyPolicy, topologyScope              string
@@ -61,6 +62,7 @@ func parseFlags(args []string) flags {
 	set.Usage = func() {}
 	for name, value := range map[string]*string{
 		"config": &f.config, "config-dir": &f.configDir, "root-dir": &f.rootDir, "container-runtime-endpoint": &f.runtime,
+		"kubeconfig": &f.kubeconfig, "hostname-override": &f.nodeName,
 		policyFlag: &f.policy, optionsFlag: &f.options,
 		"kube-reserved": &f.kubeReserved, "system-reserved": &f.systemReserved, "reserved-cpus": &f.reservedCPUs,
 		"topology-manager-policy": &f.topologyPolicy, "topology-manager-scope": &f.topologyScope, topologyOptionsFlag: &f.topologyOptions, "memory-manager-policy": &f.memoryPolicy,

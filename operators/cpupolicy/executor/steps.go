@@ -48,6 +48,9 @@ func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, e
 		if err == nil {
 			err = e.probeDisk(j.Plan)
 		}
+		if err == nil {
+			e.lookAtNode(ctx, j.Plan)
+		}
 		j.Stopped = time.Now()
 	case Stop:
 		if err = stop(ctx, driver, j.stopLimit()); err == nil {
@@ -71,6 +74,8 @@ func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, e
 		if j.Request.Policy == operation.None {
 			j.Note, err = e.widen(ctx, j.Plan, j.Before.Checkpoint)
 		}
+	case Await, AwaitAgain:
+		j = e.await(ctx, j)
 	case StopAgain:
 		if err = stop(ctx, driver, j.stopLimit()); err == nil {
 			j.After = e.writtenUnderStatic(j)
