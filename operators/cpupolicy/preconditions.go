@@ -64,6 +64,9 @@ type Situation struct {
 	// others are ignored.
 	KubeVirt *virtv1.KubeVirt
 	VMs      []virtv1.VirtualMachineInstance
+	// Machines are the VirtualMachines of the cluster that are to be pinned ([IsToBePinned]), where
+	// [Situation.IsLastStatic]. Others are ignored.
+	Machines []virtv1.VirtualMachine
 }
 
 // Lock names an operation and its node.
@@ -86,6 +89,8 @@ const (
 	ExclusivePod Code = "ExclusivePod"
 	// NoMigrationTarget: none, and a VM elsewhere has no other node left to migrate to.
 	NoMigrationTarget Code = "NoMigrationTarget"
+	// NoStaticNode: none, and a VM that does not run, or is not pinned yet, could start nowhere afterwards.
+	NoStaticNode Code = "NoStaticNode"
 	// NoReservation: static, and no CPU is reserved. The kubelet would not start.
 	NoReservation Code = "NoReservation"
 	// PodRejected: the restarted kubelet would reject a pod, as far as that can be foreseen.
@@ -118,7 +123,7 @@ func (f Finding) String() string { return fmt.Sprintf("%s %s; %s", f.Object, f.T
 // rules, and in each rule that of the objects' names.
 func Preconditions(request Request, s Situation) (findings []Finding) {
 	for _, rule := range []func(Request, Situation) []Finding{
-		alreadyInForce, operationUnderWay, featureGate, pinnedVMs, exclusivePods, migrationTargets, reservation, rejectedPods, controlPlane, nodeRefuses,
+		alreadyInForce, operationUnderWay, featureGate, pinnedVMs, exclusivePods, migrationTargets, laterStarts, reservation, rejectedPods, controlPlane, nodeRefuses,
 	} {
 		found := rule(request, s)
 		slices.SortStableFunc(found, func(a, b Finding) int { return strings.Compare(a.Object, b.Object) })
@@ -252,6 +257,42 @@ func migrationTargets(request Request, s Situation) (findings []Finding) {
 			findings = append(findings, Finding{Code: NoMigrationTarget, Object: vmObject(vmi), Text: fmt.Sprintf("on %s has no other node to migrate to afterwards", nodeObject(vmi.Status.NodeName)),
 				Remedy: "give another node the policy static if the machine must be able to migrate", Warning: true})
 		}
+	}
+	return findings
+}
+
+// IsLastStatic reports whether no other node is labelled as one with the policy static, Ready or not.
+func (s Situation) IsLastStatic() bool {
+	return !slices.ContainsFunc(s.Nodes, func(node corev1.Node) bool { return node.Name != s.Node.Name && node.Labels[Label] == "true" })
+}
+
+// IsToBePinned reports whether a VirtualMachine is given dedicated CPUs at its next start.
+func IsToBePinned(vm *virtv1.VirtualMachine) bool {
+	return dedicated(vm) && vm.DeletionTimestamp == nil
+}
+
+// VMs that are stopped, or whose change waits for a restart, need a node with static once they start. That
+// is no reason to refuse: somebody who has no such node left may want it so.
+func laterStarts(request Request, s Situation) (findings []Finding) {
+	if request.Policy != None || !s.IsLastStatic() {
+		return nil
+	}
+	named := map[string]bool{}
+	for _, vmi := range s.pinned() {
+		named[vmi.Namespace+"/"+vmi.Name] = true
+	}
+	for i := range s.Machines {
+		vm := &s.Machines[i]
+		name := vm.Namespace + "/" + vm.Name
+		if !IsToBePinned(vm) || named[name] {
+			continue
+		}
+		text := "has dedicatedCpuPlacement and does not run: no node with the policy static is left for it to start on"
+		if vm.Status.Created {
+			text = "waits for a restart to get dedicatedCpuPlacement: no node with the policy static is left for it to start on"
+		}
+		findings = append(findings, Finding{Code: NoStaticNode, Object: "VirtualMachine " + name, Text: text,
+			Remedy: "give another node the policy static before it starts, or take dedicatedCpuPlacement from it", Warning: true})
 	}
 	return findings
 }

@@ -119,6 +119,16 @@ func vmi(name, node string, changes ...func(*virtv1.VirtualMachineInstance)) vir
 	return m
 }
 
+// machine returns a VirtualMachine that is stopped, and is pinned once it starts.
+func machine(name string, changes ...func(*virtv1.VirtualMachine)) virtv1.VirtualMachine {
+	m := virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "v", Name: name}, Spec: virtv1.VirtualMachineSpec{Template: &virtv1.VirtualMachineInstanceTemplateSpec{}}}
+	m.Spec.Template.Spec.Domain.CPU = &virtv1.CPU{DedicatedCPUPlacement: true}
+	for _, change := range changes {
+		change(&m)
+	}
+	return m
+}
+
 func launcher(vmi string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Labels = map[string]string{virtv1.CreatedByLabel: "vmi-" + vmi} }
 }
@@ -156,6 +166,12 @@ func TestPreconditions(t *testing.T) {
 	vms := func(vms []virtv1.VirtualMachineInstance, others ...*corev1.Node) func(*Situation) {
 		return func(s *Situation) { s.VMs = vms; nodes(others...)(s) }
 	}
+	machines := func(machines []virtv1.VirtualMachine, others ...*corev1.Node) func(*Situation) {
+		return func(s *Situation) { s.Machines = machines; nodes(others...)(s) }
+	}
+	waits := func(m *virtv1.VirtualMachine) { m.Status.Created = true }
+	notDedicated := func(m *virtv1.VirtualMachine) { m.Spec.Template.Spec.Domain.CPU = nil }
+	goes := func(m *virtv1.VirtualMachine) { m.DeletionTimestamp = &metav1.Time{} }
 	for _, test := range []struct {
 		name      string
 		request   Request
@@ -198,6 +214,14 @@ func TestPreconditions(t *testing.T) {
 		}, clusterNode("n2", Label+"=true"), clusterNode("n3", Label+"=true"))), nil},
 		{"a pinned machine elsewhere loses its last target", none, on(clusterNode("n1", Label+"=true"), vms([]virtv1.VirtualMachineInstance{vmi("a", "n2"), vmi("b", "")}, clusterNode("n2", Label+"=true"), clusterNode("n3", Label+"=false"))),
 			[]string{"?NoMigrationTarget|VirtualMachineInstance v/a|on node n2 has no other node to migrate to"}},
+		{"stopped machines with the last static node", none, on(clusterNode("n1", Label+"=true"), machines([]virtv1.VirtualMachine{machine("b"), machine("a", waits), machine("c", notDedicated), machine("d", goes)}, clusterNode("n2", Label+"=false"))),
+			[]string{"?NoStaticNode|VirtualMachine v/a|waits for a restart to get dedicatedCpuPlacement|give another node the policy static", "?NoStaticNode|VirtualMachine v/b|has dedicatedCpuPlacement and does not run: no node with the policy static is left"}},
+		{"stopped machines with another static node, which is down just now", none, on(clusterNode("n1", Label+"=true"), machines([]virtv1.VirtualMachine{machine("a")}, notReady(clusterNode("n2", Label+"=true")))), nil},
+		{"a machine that runs is named once", none, on(clusterNode("n1", Label+"=true"), func(s *Situation) {
+			machines([]virtv1.VirtualMachine{machine("a", waits)})(s)
+			s.VMs = []virtv1.VirtualMachineInstance{vmi("a", "n1")}
+		}), []string{"PinnedMachine|VirtualMachineInstance v/a"}},
+		{"stopped machines do not matter to static", static, on(clusterNode("n1"), machines([]virtv1.VirtualMachine{machine("a")})), nil},
 		{"pinned machines do not matter to static", static, on(clusterNode("n1"), vms([]virtv1.VirtualMachineInstance{vmi("a", "n1"), vmi("b", "n2")})), nil},
 
 		{"pods that may have exclusive CPUs, as far as the API shows it", none, on(clusterNode("n1"), pods(testPod("a", "1", "500m"), testPod("b", "500m"), with(testPod("c", "1"), failed))),

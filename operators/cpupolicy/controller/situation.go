@@ -85,7 +85,7 @@ type situations struct {
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get
-// +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances,verbs=list
+// +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances;virtualmachines,verbs=list
 
 // of returns what is known of a node when somebody asks for a policy there.
 func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.Policy) (cpupolicy.Situation, error) {
@@ -188,7 +188,8 @@ func (s situations) holders(ctx context.Context) (nodegroup.Holders, error) {
 	return nodegroup.HoldersOf(&lease)
 }
 
-// addVMs adds KubeVirt, where its kinds are, and for none its VMs and where they can run.
+// addVMs adds KubeVirt, where its kinds are, and for none its VMs and where they can run. Those that do not
+// run are read only where this is the last node for them.
 func (s situations) addVMs(ctx context.Context, situation *cpupolicy.Situation, policy cpupolicy.Policy) error {
 	var kubevirts virtv1.KubeVirtList
 	if err := s.reader.List(ctx, &kubevirts); isNoKind(err) {
@@ -202,22 +203,46 @@ func (s situations) addVMs(ctx context.Context, situation *cpupolicy.Situation, 
 	if policy != cpupolicy.None {
 		return nil
 	}
-	// A page at a time: a cluster may have thousands, and only few matter.
-	for from := ""; ; {
-		var vms virtv1.VirtualMachineInstanceList
-		if err := s.reader.List(ctx, &vms, client.Limit(500), client.Continue(from)); err != nil && !isNoKind(err) {
-			return err
-		}
-		for i := range vms.Items {
-			if vmi := &vms.Items[i]; cpupolicy.IsPinned(vmi) {
+	err := pages(func(page ...client.ListOption) (next string, err error) {
+		var vmis virtv1.VirtualMachineInstanceList
+		err = s.reader.List(ctx, &vmis, page...)
+		for i := range vmis.Items {
+			if vmi := &vmis.Items[i]; cpupolicy.IsPinned(vmi) {
 				situation.VMs = append(situation.VMs, *vmi)
 			}
 		}
-		if from = vms.Continue; from == "" {
-			break
+		return vmis.Continue, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.addOthers(ctx, situation, roleStatic); err != nil || !situation.IsLastStatic() {
+		return err
+	}
+	return pages(func(page ...client.ListOption) (next string, err error) {
+		var vms virtv1.VirtualMachineList
+		err = s.reader.List(ctx, &vms, page...)
+		for i := range vms.Items {
+			if vm := &vms.Items[i]; cpupolicy.IsToBePinned(vm) {
+				situation.Machines = append(situation.Machines, *vm)
+			}
+		}
+		return vms.Continue, err
+	})
+}
+
+// pages lists a kind of KubeVirt a page at a time: a cluster may have thousands, and only few matter. If
+// there is no such kind, there are none.
+func pages(list func(page ...client.ListOption) (next string, err error)) error {
+	for from := ""; ; {
+		next, err := list(client.Limit(500), client.Continue(from))
+		if isNoKind(err) {
+			return nil
+		}
+		if from = next; err != nil || from == "" {
+			return err
 		}
 	}
-	return s.addOthers(ctx, situation, roleStatic)
 }
 
 // isNoKind reports whether the error of a List, or of a Get, is that there is no such kind, or no longer:

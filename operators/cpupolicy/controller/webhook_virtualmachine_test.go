@@ -63,6 +63,21 @@ func (h hooks) besideKubeVirt(t *testing.T) {
 	if len(admin.warnings) != 1 {
 		t.Errorf("the warnings are %q, want one about the feature gate", admin.warnings)
 	}
+	// The last static node is left. One machine is stopped, and the other one is the one that runs.
+	stopped := newVM(t, "stopped", "{domain: {cpu: {dedicatedCpuPlacement: true}, devices: {}}}")
+	same := newVM(t, "pinned", "{domain: {cpu: {dedicatedCpuPlacement: true}, devices: {}}}")
+	admin.create(t, stopped)
+	admin.create(t, same)
+	admin.warnings = nil
+	checkRefused(t, admin.ask("routed", backAgain), http.StatusConflict, "VirtualMachineInstance default/pinned has dedicatedCpuPlacement")
+	if len(admin.warnings) != 2 || !strings.Contains(strings.Join(admin.warnings, "\n"), "VirtualMachine default/stopped has dedicatedCpuPlacement and does not run: no node with the policy static is left for it to start on") {
+		t.Errorf("the warnings are %q, want one about the feature gate and one about the stopped machine", admin.warnings)
+	}
+	for _, vm := range []client.Object{stopped, same} {
+		if err := admin.Delete(t.Context(), vm); err != nil {
+			t.Fatal(err)
+		}
+	}
 	// What make install does with KUBEVIRT_GATE=1. It takes nothing away.
 	gates := func(gates string) {
 		t.Helper()

@@ -59,7 +59,6 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 		},
 		Unused: map[companiontest.Right]string{
 			{Verb: "get", Group: "kubevirt.io", Resource: "virtualmachines"}:   vms,
-			{Verb: "list", Group: "kubevirt.io", Resource: "virtualmachines"}:  vms,
 			{Verb: "patch", Group: "kubevirt.io", Resource: "virtualmachines"}: vms,
 		},
 	})
