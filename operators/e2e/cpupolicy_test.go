@@ -19,6 +19,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +35,8 @@ import (
 	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/operators/e2e/internal/rig"
@@ -122,6 +126,54 @@ func TestANodeSwitchesItsCPUManagerPolicy(t *testing.T) {
 		if _, err := os.Stat(brokenDropIn); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is still there (%v), so that the kubelet was not started again", brokenDropIn, err)
 		}
+	})
+	story("a roll-back waits for the label that a pod requires, and the pod goes on", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("it waits for a minute; make operators-e2e without SHORT=-short runs it")
+		}
+		// As KubeVirt does it when a kubelet restarts.
+		const label = "kubevirt.io/schedulable"
+		schedulable := func(value string) {
+			patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, label, value)
+			if _, err := cluster.Client.CoreV1().Nodes().Patch(context.WithoutCancel(t.Context()), host.NodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+		schedulable(`"true"`)
+		t.Cleanup(func() { schedulable("null") })
+		machine := rig.Pod("machine", nil, "memory=16Mi", "")
+		machine.Spec.NodeSelector = map[string]string{label: "true"}
+		machine = node.StartPod(t, machine)
+		supervisor.breakNextStart("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicyOptions: {no-such-option: \"true\"}\n")
+		var back time.Time
+		var away sync.WaitGroup
+		away.Go(func() {
+			for t.Context().Err() == nil {
+				if _, err := os.Stat(brokenDropIn); err == nil {
+					break // the kubelet of the switch starts
+				}
+				time.Sleep(node.Pause)
+			}
+			schedulable(`"false"`)
+			time.Sleep(45 * time.Second)
+			schedulable(`"true"`)
+			back = time.Now()
+		})
+		node.MustRequest(t, "static")
+		ended := node.AwaitStatus(t, "failed")
+		away.Wait()
+		if !strings.Contains(ended.Message, "rolled back, the policy in force is none") {
+			t.Errorf("the message is %q", ended.Message)
+		}
+		t.Logf("the roll-back ended %s after the label was back", time.Since(back).Round(100*time.Millisecond))
+		now, err := cluster.Client.CoreV1().Pods(machine.Namespace).Get(t.Context(), machine.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].ContainerID != machine.Status.ContainerStatuses[0].ContainerID {
+			t.Errorf("the pod is %s (%s: %s), want it to run on in its container", now.Status.Phase, now.Status.Reason, now.Status.Message)
+		}
+		node.RemovePod(t, "machine")
 	})
 	story("no partitioned container leaves its pool in all of this", func(t *testing.T) {
 		if err := node.Has(t, partitioned, pool); err != nil {

@@ -19,6 +19,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -68,7 +69,8 @@ func TestPlanNamesPodsThatNoLongerGoWithTheirNode(t *testing.T) {
 		if err := json.Unmarshal([]byte(kubectlPartition(t, 1, "plan", "--on-host", host.NodeName, "--type", "management", "--cpuset", "0", "-o", "json")), &said); err != nil || said.Verdict != plan.Unsafe {
 			t.Errorf("kubectl partition plan says %+v (%v)", said, err)
 		}
-		// Without the API nobody knows.
+		// The kubelet's own kubeconfig is enough for that, and without the API nobody knows.
+		kubectlPartition(t, 1, "plan", "--on-host", host.NodeName, "--kubeconfig", filepath.Join(host.Dir, "kubelet.kubeconfig"), "--type", "management", "--cpuset", "0")
 		kubectlPartition(t, 2, "plan", "--on-host", "--type", "management", "--cpuset", "0")
 		restart(t, c, pinning)
 		awaitReason(t, pods[0], "NodeAffinity")
