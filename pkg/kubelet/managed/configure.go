@@ -139,6 +139,7 @@ func Configure(ctx context.Context, rootDirectory string, config *kubeletconfig.
 	}
 	n.known = knownPods(rootDirectory)
 	n.warnOfPods(rootDirectory, int64(online.Size()-reserved.Size())*1000)
+	n.reportUnsuitablePools()
 	current.Store(n)
 	registerMetrics()
 	for _, workloadType := range pools.Types() {

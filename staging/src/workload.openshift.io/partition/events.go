@@ -32,4 +32,6 @@ const (
 	EventCgroupLacksCPUs         = "PodCgroupLacksPoolCPUs"
 	EventPodsNoLongerFit         = "PodsNoLongerFit"
 	EventContainerNotMoved       = "ContainerNotMoved"
+	EventPoolSplitsCore          = "PoolSplitsCore"
+	EventPoolOnIsolated          = "PoolOnIsolatedCPUs"
 )
