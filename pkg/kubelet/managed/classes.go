@@ -229,7 +229,8 @@ func (n *node) classCPUs(sets cpusets) (cpus, otherwise cpuset.CPUSet, known boo
 	for _, a := range assignmentsOf(assigned) {
 		exclusive = exclusive.Union(a.CPUs)
 	}
-	cpus, otherwise = all.Difference(exclusive), assigned.GetDefaultCPUSet().Intersection(onlineCPUs())
+	// No pool loses a CPU that upstream gave away; see refuse.
+	cpus, otherwise = all.Difference(exclusive.Difference(n.Pooled)), n.sharedIn(assigned).Intersection(onlineCPUs())
 	if otherwise.IsEmpty() {
 		// Nothing is left to share, so shared containers run on CPUs that are exclusive or reserved.
 		// The classes keep these CPUs: a container without any CPU left would be spread over the

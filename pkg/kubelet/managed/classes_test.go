@@ -80,6 +80,8 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 		"v1: a container with no CPU left gets the shared ones":              {v1: true, exclusive: "2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/c": "2"}, want: map[string]string{"burstable": "0-1,3", "burstable/poda": "0-1,3", "burstable/poda/c": "3"}},
 		"v1: exclusive CPUs come back to the class":                          {v1: true, has: map[string]string{"": "0-3", "burstable": "0-1", "burstable/poda": "0-1"}, want: map[string]string{"burstable": "0-3", "burstable/poda": "0-1"}},
 		"v1: no more than the cgroup of all pods has":                        {v1: true, exclusive: "2", has: map[string]string{"": "1-3", "burstable": "1-3"}, want: map[string]string{"burstable": "1,3"}},
+		"v2: no pool loses a CPU that upstream gave away":                    {exclusive: "1-2", has: map[string]string{"burstable": ""}, written: "0-1,3"},
+		"v1: no pool loses a CPU that upstream gave away":                    {v1: true, exclusive: "1-2", has: map[string]string{"": "0-3", "burstable": "0-3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}, want: map[string]string{"burstable": "0-1,3", "burstable/podb": "0-1", "burstable/podb/c": "0-1"}},
 		"policy none":              {none: true, exclusive: "2", has: map[string]string{"burstable": ""}},
 		"policy none after static": {none: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},
 		"v2: the file has gone":    {off: true, wasOn: true, has: map[string]string{"burstable": "0-1"}, written: "0-3"},

@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
@@ -34,9 +35,15 @@ func (n *node) shared() cpuset.CPUSet {
 	observed.Unlock()
 	if host.static && assigned != nil {
 		// Without the lock: it waits while the CPU manager writes its checkpoint.
-		return assigned.GetDefaultCPUSet()
+		return n.sharedIn(assigned)
 	}
 	return n.Ordinary
+}
+
+// sharedIn returns the CPUs that are shared according to the CPU manager's state. When an exclusive
+// container ends, the CPU manager shares all of its CPUs, those of a pool included; see refuse.
+func (n *node) sharedIn(assigned state.State) cpuset.CPUSet {
+	return assigned.GetDefaultCPUSet().Difference(n.Pooled)
 }
 
 // reportShared sends an Event when exclusive containers have taken every CPU that was shared,
@@ -97,7 +104,7 @@ func (n *node) nothingShared() string {
 	observed.Lock()
 	activePods, assigned, last := observed.activePods, observed.state, observed.lastUpdates
 	observed.Unlock()
-	if !host.static || assigned == nil || activePods == nil || last == nil || !assigned.GetDefaultCPUSet().IsEmpty() {
+	if !host.static || assigned == nil || activePods == nil || last == nil || !n.sharedIn(assigned).IsEmpty() {
 		return ""
 	}
 	used, names := n.unsharedNow()

@@ -107,4 +107,8 @@ func TestNothingLeftToShareIsReported(t *testing.T) {
 	expectEvent(t, recorder, `Normal NoSharedCPUs Containers without exclusive CPUs share the CPUs "3" again`)
 	report()
 	expectEvent(t, recorder, "")
+	// The CPU manager shares what an exclusive container had, even if it should never have had it.
+	observed.state.SetDefaultCPUSet(cpuset.New(0))
+	report()
+	expectEvent(t, recorder, "Warning NoSharedCPUs")
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package managed
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -66,10 +67,16 @@ func (n *node) poolOf(workloadType string) (cpuset.CPUSet, bool) {
 // partitioned pod gets its pool. Any other keeps the CPUs that the CPU manager chose, which
 // never include a pool's, since those are reserved. If the CPU manager chose none, starting
 // says where the container runs. One that is placed by its pod's cgroup gets no cpuset.
-func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
+//
+// An error keeps the container from being created. Upstream sends it as an Event on the pod, and
+// tries again (pkg/kubelet/kuberuntime/kuberuntime_container.go, startContainer).
+func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) error {
 	n := current.Load()
 	if n == nil || n.Pooled.IsEmpty() || config.Linux == nil || config.Linux.Resources == nil {
-		return
+		return nil
+	}
+	if err := n.refuse(pod); err != nil {
+		return err
 	}
 	cpus := config.Linux.Resources.CpusetCpus
 	if pool, confined := n.pool(pod); confined {
@@ -91,6 +98,23 @@ func PlaceContainer(pod *v1.Pod, config *runtimeapi.ContainerConfig) {
 		}
 		n.makeRoom(pod, given)
 	}
+	return nil
+}
+
+// refuse returns an error if the CPU manager gave the pod, or a container of it, a CPU of a pool
+// exclusively. No container of such a pod may start: then the next kubelet finds that none may be
+// running, and gives the pod other CPUs if it can (partition.Checkpoint.Derive).
+//
+// This is for upstream's choices alone; see partition.Pools.GivenAway. When the kubelet starts, no
+// assignment has a CPU of a pool.
+func (n *node) refuse(pod *v1.Pod) error {
+	for _, a := range observed.assignments() {
+		if held := a.CPUs.Intersection(n.Pooled); a.Pod == string(pod.UID) && !held.IsEmpty() {
+			return fmt.Errorf("%s was given CPU %s exclusively, which %s gives to a pool, so the pod cannot start here. Before v1.38, upstream's static policy does so where a pool has a part of a physical core or socket, and those of the host have different numbers of CPUs: give the pools whole cores, and restart the kubelet",
+				a.Holder(pod.Namespace+"/"+pod.Name), held, partition.PinningFilePath)
+		}
+	}
+	return nil
 }
 
 // starting returns the CPUs for a container that starts and for which the CPU manager chose

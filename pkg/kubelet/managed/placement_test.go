@@ -18,11 +18,13 @@ package managed
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
 )
@@ -114,5 +116,54 @@ func TestContainersStartWithinTheCgroupOfAllPodsOnCgroupV1(t *testing.T) {
 		if got := config.Linux.Resources.CpusetCpus; got != test.want {
 			t.Errorf("v1: %v, all pods on %s: an ordinary container starts on %q, want %q", test.v1, test.all, got, test.want)
 		}
+	}
+}
+
+// Upstream chose CPUs 0 and 1 for a container, of which 0 was reserved, on a host where some cores have one
+// thread and others two (kubernetes/kubernetes issue 140495).
+func TestACPUOfAPoolIsGivenToNobody(t *testing.T) {
+	pod := withUID(ordinaryPod(), "a")
+	pod.Namespace, pod.Name = "n", "exclusive"
+	for name, test := range map[string]struct {
+		pool, chosen cpuset.CPUSet
+		wholePod     bool
+		want         string
+	}{
+		"a container was given a CPU of the pool":          {cpuset.New(0), cpuset.New(0, 1), false, "container c of pod n/exclusive was given CPU 0 exclusively, which " + partition.PinningFilePath},
+		"a pod as a whole was given a CPU of the pool":     {cpuset.New(0), cpuset.New(0, 1), true, "pod n/exclusive was given CPU 0 exclusively"},
+		"a container was given CPUs in no pool":            {cpuset.New(0), cpuset.New(2, 3), false, ""},
+		"a pod as a whole was given CPUs that are in none": {cpuset.New(0), cpuset.New(2, 3), true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on(t, partition.Pools{"management": test.pool})
+			restarted(t, &fakeRuntime{})
+			host.static, host.strict = true, true
+			s := newMemoryState(host.log)
+			s.SetDefaultCPUSet(host.online.Difference(test.pool).Difference(test.chosen))
+			observed.state = s
+			if test.wholePod {
+				setPodAssignment(t, s, "a", test.chosen)
+			} else {
+				s.SetCPUSet("a", "c", test.chosen)
+			}
+			// No container of the pod starts, whatever it was given itself.
+			for _, container := range []string{"c", "another"} {
+				err := PlaceContainer(pod, creating(container, "3"))
+				if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+					t.Errorf("container %s: the error is %v, want %q", container, err, test.want)
+				}
+			}
+			if err := PlaceContainer(withUID(ordinaryPod(), "b"), creating("c", "3")); err != nil {
+				t.Error("another pod is refused: ", err)
+			}
+			// So the next kubelet starts, and drops the assignment.
+			start := func(state.State) error { return nil }
+			if err := StartPolicy(start, s, host.online, host.online.Difference(test.pool)); err != nil {
+				t.Error(err)
+			}
+			if left := observed.assignments(); (len(left) == 0) != (test.want != "") {
+				t.Errorf("after a restart the assignments are %v", left)
+			}
+		})
 	}
 }
