@@ -55,9 +55,9 @@ install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERAT
 	@nodes=$$($(KUBECTL) get nodes --output=name | wc -l); \
 	control_planes=$$($(KUBECTL) get nodes --selector=node-role.kubernetes.io/control-plane --output=name | wc -l); \
 	if [[ $$nodes == 1 || $$control_planes == 1 ]]; then \
-	  $(KUBECTL) scale --namespace=partition-$(OPERATOR) deployment/partition-controller --replicas=1; \
+	  $(KUBECTL) scale --namespace=partition-$(OPERATOR) deployment --all --replicas=1; \
 	fi
-	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment/partition-controller --timeout=2m
+	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment --timeout=2m
 	$(if $(filter-out 0,$(KUBEVIRT_GATE)),scripts/operators-gate.sh $(KUBECTL))
 
 # Nothing of this needs a controller that runs.

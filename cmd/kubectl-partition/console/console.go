@@ -46,7 +46,7 @@ import (
 
 const (
 	// deployment is what serves the console, and its Service has the same name.
-	deployment = "partition-controller"
+	deployment = "partition-webhooks"
 	// portName is that of the console's port, and port its number where the pod does not say.
 	portName = "console"
 	port     = 8444

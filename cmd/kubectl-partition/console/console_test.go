@@ -204,7 +204,7 @@ func readyPod(name string, ready corev1.ConditionStatus, labels map[string]strin
 
 func TestAReadyPodOfTheDeploymentIsFound(t *testing.T) {
 	labels := map[string]string{"app": "a"}
-	of := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "partition-controller"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+	of := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "partition-webhooks"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
 	find := func(objects ...runtime.Object) (string, error) {
 		pod, err := Options{Client: fake.NewClientset(objects...), Namespace: "ns"}.pod(t.Context())
 		if err != nil {
@@ -216,9 +216,9 @@ func TestAReadyPodOfTheDeploymentIsFound(t *testing.T) {
 		t.Errorf("got %q, %v, want c", got, err)
 	}
 	_, err := find(of, readyPod("a", corev1.ConditionFalse, labels))
-	checkError(t, err, "deployment ns/partition-controller: none of its 1 pods is ready")
+	checkError(t, err, "deployment ns/partition-webhooks: none of its 1 pods is ready")
 	_, err = find()
-	checkError(t, err, "deployment ns/partition-controller: ")
+	checkError(t, err, "deployment ns/partition-webhooks: ")
 	pod := readyPod("a", corev1.ConditionTrue, nil)
 	if got := portOf(pod); got != 8444 {
 		t.Errorf("the port is %d", got)
@@ -246,8 +246,8 @@ func TestTheCertificateMustBeTheCompanions(t *testing.T) {
 		t.Cleanup(server.Close)
 		return uint16(server.Listener.Addr().(*net.TCPAddr).Port), certificate, pair.Leaf
 	}
-	port, authority, leaf := serve("partition-controller.ns.svc")
-	other, otherAuthority, _ := serve("partition-controller.elsewhere.svc")
+	port, authority, leaf := serve("partition-webhooks.ns.svc")
+	other, otherAuthority, _ := serve("partition-webhooks.elsewhere.svc")
 	verify := func(port uint16, bundles ...[]byte) (*x509.Certificate, error) {
 		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cpupolicy.Group}}
 		for _, bundle := range bundles {
@@ -270,7 +270,7 @@ func TestTheCertificateMustBeTheCompanions(t *testing.T) {
 	_, err = verify(port, otherAuthority)
 	checkError(t, err, "it is not the companion's: ")
 	_, err = verify(other, otherAuthority)
-	checkError(t, err, "partition-controller.ns.svc")
+	checkError(t, err, "partition-webhooks.ns.svc")
 	_, err = verify(port)
 	checkError(t, err, "ValidatingWebhookConfiguration cpupolicy.workload.openshift.io: webhooks[].clientConfig.caBundle")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

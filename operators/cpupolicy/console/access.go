@@ -36,8 +36,8 @@ import (
 // nobody shows the console what would open the whole cluster.
 const Audience = "cpupolicy.workload.openshift.io"
 
-// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create,roleName=cpupolicy-webhooks
 
 // review returns whose token it is. The error is Unauthorized if kube-apiserver does not know.
 func (s *server) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {

@@ -132,7 +132,7 @@ func (n node) next() action {
 	return ""
 }
 
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list,roleName=cpupolicy-webhooks
 
 // eachNode returns a page of the nodes that a user may list, and where the next one begins.
 func (s *server) eachNode(ctx context.Context, user authenticationv1.UserInfo, from string) (list []node, next string, err error) {

@@ -32,8 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachines,verbs=get;list;patch
-// +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachineinstances,verbs=get;list
+// +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachines,verbs=get;list;patch,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachineinstances,verbs=get;list,roleName=cpupolicy-webhooks
 
 var vmResource = schema.GroupResource{Group: virtv1.SchemeGroupVersion.Group, Resource: "virtualmachines"}
 

@@ -52,13 +52,14 @@ func (Companion) Name() string { return Name }
 
 // Needs implements companion.Companion.
 func (Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
+	cached := map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}}
+	if config.Runs(configv1alpha1.Controllers) {
+		cached[&v1alpha1.CPUManagerPolicy{}] = cache.ByObject{}
+		cached[&batchv1.Job{}] = cache.ByObject{Namespaces: map[string]cache.Config{config.CPUPolicy.AgentNamespace: {}}}
+	}
 	return companion.Needs{
 		AddToScheme: (&runtime.SchemeBuilder{v1alpha1.AddToScheme, virtv1.AddToScheme}).AddToScheme,
-		Cache: map[client.Object]cache.ByObject{
-			&v1alpha1.CPUManagerPolicy{}: {},
-			&corev1.Node{}:               {Transform: stripNode},
-			&batchv1.Job{}:               {Namespaces: map[string]cache.Config{config.CPUPolicy.AgentNamespace: {}}},
-		},
+		Cache:       cached,
 		Foreign: []foreign.Manager{{
 			Name:        "Harvester",
 			Deployments: []types.NamespacedName{{Namespace: "harvester-system", Name: "harvester"}},
@@ -78,12 +79,13 @@ func (Companion) AddToManager(ctx context.Context, mgr manager.Manager, config *
 	if err := indexRoles(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	validator, err := addWebhooks(mgr, config)
-	if err != nil {
-		return err
+	if config.Runs(configv1alpha1.Webhooks) {
+		if err := addConsole(mgr, config, addWebhooks(mgr, config)); err != nil {
+			return err
+		}
 	}
-	if err := addConsole(mgr, config, validator); err != nil {
-		return err
+	if !config.Runs(configv1alpha1.Controllers) {
+		return nil
 	}
 	if err := addNodesReconciler(mgr, config); err != nil {
 		return err

@@ -55,6 +55,8 @@ func addConsole(mgr manager.Manager, config *configv1alpha1.ControllerConfigurat
 
 // requester writes requests of people whom the console has let through. The webhook knows only who
 // writes, which is the controller, so what it would say to a user is asked here.
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;patch,roleName=cpupolicy-webhooks
+
 type requester struct {
 	validator *nodeValidator
 	nodes     nodegroup.Client

@@ -492,7 +492,7 @@ func (c *cluster) addReplica(name string, port int) {
 		c.t.Fatal(err)
 	}
 	var of appsv1.Deployment
-	if err := c.Client.Get(c.t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "partition-controller"}, &of); err != nil {
+	if err := c.Client.Get(c.t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "partition-webhooks"}, &of); err != nil {
 		c.t.Fatal(err)
 	}
 	replica := &corev1.Pod{ObjectMeta: of.Spec.Template.ObjectMeta, Spec: of.Spec.Template.Spec}

@@ -25,7 +25,6 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,17 +40,22 @@ import (
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
+// The rights of what serves the webhooks: it reads, and the metrics of its process ask who may read them.
+//
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances,verbs=list,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create,roleName=cpupolicy-webhooks
+
 // addWebhooks adds the webhooks of deploy/cpupolicy/webhooks.yaml, and returns what answers requests
 // for a policy. They run on every replica.
-func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) (*nodeValidator, error) {
-	controller, err := ownUser(mgr.GetClient())
-	if err != nil {
-		return nil, err
-	}
+func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) *nodeValidator {
 	decoder, reader := admission.NewDecoder(mgr.GetScheme()), mgr.GetAPIReader()
 	validator := &nodeValidator{
 		situations: situations{reader: reader, others: mgr.GetClient(), namespace: config.Namespace, fresh: time.Minute},
-		controller: controller,
+		controller: fmt.Sprintf("system:serviceaccount:%s:partition-controller", config.Namespace),
 	}
 	for path, handler := range map[string]admission.Handler{
 		"/cpupolicy/validate-node":           validator,
@@ -60,20 +64,7 @@ func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfigura
 	} {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
 	}
-	return validator, nil
-}
-
-// ownUser returns the user that this process is to kube-apiserver. All replicas are the same one, and
-// what it writes is the controller's. Every user may ask that (upstream, the ClusterRole
-// system:basic-user).
-func ownUser(c client.Client) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := c.Create(ctx, review); err != nil {
-		return "", fmt.Errorf("asking kube-apiserver which user this is: %w", err)
-	}
-	return review.Status.UserInfo.Username, nil
+	return validator
 }
 
 // nodeValidator answers whoever asks for a policy: with what stands in the way, as far as that can be
@@ -83,7 +74,7 @@ func ownUser(c client.Client) (string, error) {
 // posted says what is asked for, and nothing else.
 type nodeValidator struct {
 	situations situations
-	// controller is the user whose writes are the controller's.
+	// controller is the user whose writes are the controller's, as admissionpolicies.yaml has it.
 	controller string
 }
 

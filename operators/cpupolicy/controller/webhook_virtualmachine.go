@@ -129,7 +129,7 @@ type vmValidator struct {
 	reader  client.Reader
 }
 
-// +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachines;virtualmachineinstances,verbs=get
+// +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachines;virtualmachineinstances,verbs=get,roleName=cpupolicy-webhooks
 
 // Handle implements admission.Handler.
 func (v *vmValidator) Handle(ctx context.Context, request admission.Request) admission.Response {

@@ -57,12 +57,21 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 			},
 			Spec: corev1.NodeSpec{Unschedulable: true},
 		},
-		Unused: map[companiontest.Right]string{
-			{Verb: "get", Group: "kubevirt.io", Resource: "virtualmachines"}:   vms,
-			{Verb: "patch", Group: "kubevirt.io", Resource: "virtualmachines"}: vms,
+		Unused: map[string]map[companiontest.Right]string{
+			Name: {
+				{Verb: "list", Group: "kubevirt.io", Resource: "kubevirts"}:               situation,
+				{Verb: "list", Group: "kubevirt.io", Resource: "virtualmachineinstances"}: situation,
+				{Verb: "list", Group: "kubevirt.io", Resource: "virtualmachines"}:         situation,
+			},
+			Name + "-webhooks": {
+				{Verb: "get", Group: "kubevirt.io", Resource: "virtualmachines"}:   vms,
+				{Verb: "patch", Group: "kubevirt.io", Resource: "virtualmachines"}: vms,
+			},
 		},
 	})
 }
 
 // vms is why some rights are not used here.
+const situation = "the controllers look as the webhooks do, which the tests call beside KubeVirt"
+
 const vms = "the pages of the console use it, and their own tests under this role"

@@ -17,6 +17,7 @@ limitations under the License.
 package companiontest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/url"
@@ -66,16 +67,20 @@ func Base(name string) string {
 }
 
 // Installed is a companion whose manifests are on a control plane. There is no kubelet, so a test
-// starts its controllers.
+// starts its controllers and webhooks.
 type Installed struct {
 	*testenv.ControlPlane
 	Name string
-	// Namespace is that of its Deployment.
+	// Namespace is that of its Deployments.
 	Namespace string
-	// ports are those of webhooks, metrics, probes and the console of the replica that was started
-	// last.
-	ports [4]int
+	// controllers and webhooks are the ports of the replicas that were started last.
+	controllers, webhooks ports
+	// server is the process that serves the webhooks.
+	server *testenv.Process
 }
+
+// ports are those of a process.
+type ports struct{ webhook, metrics, health, console int }
 
 // Install brings a companion's manifests onto the control plane, as make install does.
 func Install(t testing.TB, name string) *Installed {
@@ -99,15 +104,17 @@ func (i *Installed) Kubectl(t testing.TB, arguments ...string) string {
 }
 
 // User is the ServiceAccount of the controllers, as kube-apiserver calls it.
-func (i *Installed) User() string {
-	return fmt.Sprintf("system:serviceaccount:%s:partition-controller", i.Namespace)
+func (i *Installed) User() string { return i.user(controllersAccount) }
+
+func (i *Installed) user(account string) string {
+	return fmt.Sprintf("system:serviceaccount:%s:%s", i.Namespace, account)
 }
 
 // Webhooks is the URL at which the webhooks of that replica are.
-func (i *Installed) Webhooks() string { return fmt.Sprintf("https://127.0.0.1:%d", i.ports[0]) }
+func (i *Installed) Webhooks() string { return fmt.Sprintf("https://127.0.0.1:%d", i.webhooks.webhook) }
 
 // Console returns the URL of the console of the replica that was started last.
-func (i *Installed) Console() string { return fmt.Sprintf("https://127.0.0.1:%d", i.ports[3]) }
+func (i *Installed) Console() string { return fmt.Sprintf("https://127.0.0.1:%d", i.webhooks.console) }
 
 // Token returns a token of a ServiceAccount, for kube-apiserver if no audience is named. If it is
 // bound to a pod, it names the pod's node.
@@ -136,49 +143,38 @@ func (i *Installed) As(t testing.TB, token string) client.Client {
 	return c
 }
 
-// Configuration is that of the manifests, with ports of this host and times that suit a test.
+// Configuration is that of the manifests, with times that suit a test.
 func (i *Installed) Configuration(t testing.TB) *configv1alpha1.ControllerConfiguration {
 	t.Helper()
 	config, err := configv1alpha1.Read(filepath.Join(Base(i.Name), "config.yaml"), i.Namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports, err := testenv.FreePorts(len(i.ports))
-	if err != nil {
-		t.Fatal(err)
-	}
-	i.ports = [len(i.ports)]int(ports)
-	config.Webhook.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[0])
-	config.Metrics.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[1])
-	config.Health.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[2])
-	// Only one companion has it, but its replicas share this host.
-	config.CPUPolicy.Console.BindAddress = fmt.Sprintf("127.0.0.1:%d", i.ports[3])
 	config.Certificates.Names = []string{"127.0.0.1"}
 	config.LeaderElection.LeaseDuration.Duration = 6 * time.Second
 	config.LeaderElection.RenewDeadline.Duration = 4 * time.Second
 	config.LeaderElection.RetryPeriod.Duration = 500 * time.Millisecond
 	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
-	config.ClientConnection.Kubeconfig = i.kubeconfig(t)
 	return config
 }
 
-// kubeconfig returns a file for the controllers' ServiceAccount.
-func (i *Installed) kubeconfig(t testing.TB) string {
+// kubeconfig returns a file for a ServiceAccount.
+func (i *Installed) kubeconfig(t testing.TB, account string) string {
 	t.Helper()
 	testenv.Eventually(t, 10*time.Second, func() error {
 		// Its roles may be newer than what kube-apiserver has of them in memory.
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               i.User(),
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: i.Namespace, Verb: "get", Resource: "secrets", Name: "webhook-certificate"},
+			User:               i.user(account),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
 		}}
 		if err := i.Client.Create(t.Context(), review); err != nil || !review.Status.Allowed {
-			return fmt.Errorf("%s has not got its rights: %s %w", i.User(), review.Status.Reason, err)
+			return fmt.Errorf("%s has not got its rights: %s %w", account, review.Status.Reason, err)
 		}
 		return nil
 	})
 	config := clientcmdapi.NewConfig()
 	config.Clusters["test"] = &clientcmdapi.Cluster{Server: i.Config.Host, CertificateAuthorityData: i.Config.CAData}
-	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: i.Token(t, i.Namespace, "partition-controller", nil)}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: i.Token(t, i.Namespace, account, nil)}
 	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	config.CurrentContext = "test"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -188,8 +184,8 @@ func (i *Installed) kubeconfig(t testing.TB) string {
 	return path
 }
 
-// Start starts a replica of the controllers under their ServiceAccount. The change to its
-// configuration may be nil. The next test need not wait for the Lease.
+// Start starts a replica of both Deployments, each under its ServiceAccount, and returns that of the controllers. The
+// change to their configurations may be nil. The next test need not wait for the Lease.
 func (i *Installed) Start(t testing.TB, change func(*configv1alpha1.ControllerConfiguration)) *testenv.Process {
 	t.Helper()
 	t.Cleanup(func() { i.FreeLease(t) }) // after the replica's end
@@ -197,6 +193,34 @@ func (i *Installed) Start(t testing.TB, change func(*configv1alpha1.ControllerCo
 	if change != nil {
 		change(config)
 	}
+	var controllers *testenv.Process
+	controllers, i.controllers = i.start(t, config, configv1alpha1.Controllers, controllersAccount)
+	if config.Certificates.Source == configv1alpha1.CertificatesGenerated {
+		config.Certificates.Directory = i.mountCertificate(t)
+	}
+	i.server, i.webhooks = i.start(t, config, configv1alpha1.Webhooks, webhooksAccount)
+	return controllers
+}
+
+// The ServiceAccounts of the two.
+const controllersAccount, webhooksAccount = "partition-controller", "partition-webhooks"
+
+func (i *Installed) start(t testing.TB, config *configv1alpha1.ControllerConfiguration, part configv1alpha1.Part, account string) (*testenv.Process, ports) {
+	t.Helper()
+	config = config.DeepCopy()
+	free, err := testenv.FreePorts(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := ports{free[0], free[1], free[2], free[3]}
+	for address, port := range map[*string]int{
+		&config.Webhook.BindAddress: at.webhook, &config.Metrics.BindAddress: at.metrics, &config.Health.BindAddress: at.health,
+		// Only one companion has it, but its replicas share this host.
+		&config.CPUPolicy.Console.BindAddress: at.console,
+	} {
+		*address = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	config.ClientConnection.Kubeconfig = i.kubeconfig(t, account)
 	data, err := yaml.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +229,51 @@ func (i *Installed) Start(t testing.TB, change func(*configv1alpha1.ControllerCo
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return testenv.Run(t, program, "--config="+path, "-v=2")
+	return testenv.Run(t, program, "--config="+path, "--parts="+string(part), "-v=2"), at
+}
+
+// mountCertificate plays the kubelet: it returns a directory with what is in the Secret of the certificate, and keeps it
+// up to date until the test ends.
+func (i *Installed) mountCertificate(t testing.TB) string {
+	t.Helper()
+	directory := t.TempDir()
+	mount := func() error {
+		var secret corev1.Secret
+		if err := i.Client.Get(context.Background(), client.ObjectKey{Namespace: i.Namespace, Name: "webhook-certificate"}, &secret); err != nil {
+			return err
+		}
+		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			path := filepath.Join(directory, key)
+			if len(secret.Data[key]) == 0 {
+				return fmt.Errorf("the Secret has no %s", key)
+			}
+			if has, err := os.ReadFile(path); err == nil && bytes.Equal(has, secret.Data[key]) {
+				continue
+			}
+			if err := os.WriteFile(path, secret.Data[key], 0o600); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	testenv.Eventually(t, patience, mount)
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(200 * time.Millisecond):
+				_ = mount() // the Secret goes when the companion is uninstalled
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(ended)
+		<-done
+	})
+	return directory
 }
 
 // FreeLease gives back the Lease of a replica that was killed, where a test is not about waiting for that.
@@ -252,7 +320,7 @@ func (i *Installed) RouteWebhooks(t testing.TB) {
 
 func (i *Installed) route(t testing.TB, called *admissionregistrationv1.WebhookClientConfig) {
 	t.Helper()
-	to := url.URL{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", i.ports[0])}
+	to := url.URL{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", i.webhooks.webhook)}
 	if called.Service != nil {
 		to.Path = *called.Service.Path
 	} else {

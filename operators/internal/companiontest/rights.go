@@ -55,8 +55,8 @@ func (r Right) String() string {
 
 // role is what the generated file of a companion has: a ClusterRole, and Roles.
 type role struct {
-	kind, namespace string
-	rules           []rbacv1.PolicyRule
+	kind, name, namespace string
+	rules                 []rbacv1.PolicyRule
 }
 
 func roles(t testing.TB, name string) (roles []role) {
@@ -76,7 +76,7 @@ func roles(t testing.TB, name string) (roles []role) {
 		if err := yaml.UnmarshalStrict(document, &read); err != nil {
 			t.Fatal(err)
 		}
-		roles = append(roles, role{kind: read.Kind, namespace: read.Namespace, rules: read.Rules})
+		roles = append(roles, role{kind: read.Kind, name: read.Name, namespace: read.Namespace, rules: read.Rules})
 	}
 	if len(roles) == 0 {
 		t.Fatalf("there is no role in %s", Base(name))
@@ -126,6 +126,7 @@ func rightsAreModest(t *testing.T, name string) {
 				{everywhere && right.Group == "" && right.Resource == "secrets", "the Secrets of others have what is theirs"},
 				{everywhere && right.Group == "" && slices.Contains([]string{"pods/exec", "pods/attach", "pods/portforward", "nodes/proxy"}, right.Resource), "whoever has it may be anybody"},
 				{everywhere && right.Group == "" && right.Resource == "pods" && right.Verb == "create", "whoever has it may be anybody"},
+				{role.name == name+"-webhooks" && slices.Contains([]string{"create", "delete"}, right.Verb) && !strings.HasSuffix(right.Resource, "reviews"), "every pod may reach what has it"},
 				{name != "workloadclasses" && slices.Contains(machines, right.Group) && !slices.Contains(reads, right.Verb), "only workloadclasses may write Machines"},
 			} {
 				if wrong.is {
@@ -180,27 +181,31 @@ func (i *Installed) used(t testing.TB, user string) (used, missing map[Right]boo
 
 // usesItsRights compares what a companion may do with what it has done, or tried, in the tests before.
 func (s Subject) usesItsRights(t *testing.T, i *Installed) {
-	used, missing := i.used(t, i.User())
-	for right := range missing {
-		t.Errorf("it may not %s, and has tried to", right)
-	}
-	var all []Right
-	for _, role := range roles(t, i.Name) {
-		all = append(all, role.rights()...)
-	}
-	slices.SortFunc(all, func(a, b Right) int { return cmp.Compare(a.String(), b.String()) })
-	for _, right := range all {
-		reason, excused := s.Unused[right]
-		switch {
-		case !used[right] && !excused:
-			t.Errorf("it may %s, and no test made it do so", right)
-		case used[right] && excused:
-			t.Errorf("it does %s, which was said to be impossible in a test: %s", right, reason)
+	for name, user := range map[string]string{i.Name: i.User(), i.Name + "-webhooks": i.user(webhooksAccount)} {
+		used, missing := i.used(t, user)
+		for right := range missing {
+			t.Errorf("%s may not %s, and has tried to", user, right)
 		}
-	}
-	for right := range s.Unused {
-		if !slices.Contains(all, right) {
-			t.Errorf("it may not %s, which was said to be unused", right)
+		var all []Right
+		for _, role := range roles(t, i.Name) {
+			if role.name == name {
+				all = append(all, role.rights()...)
+			}
+		}
+		slices.SortFunc(all, func(a, b Right) int { return cmp.Compare(a.String(), b.String()) })
+		for _, right := range all {
+			reason, excused := s.Unused[name][right]
+			switch {
+			case !used[right] && !excused:
+				t.Errorf("%s may %s, and no test made it do so", user, right)
+			case used[right] && excused:
+				t.Errorf("%s does %s, which was said to be impossible in a test: %s", user, right, reason)
+			}
+		}
+		for right := range s.Unused[name] {
+			if !slices.Contains(all, right) {
+				t.Errorf("%s may not %s, which was said to be unused", user, right)
+			}
 		}
 	}
 }

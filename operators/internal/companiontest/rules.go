@@ -54,8 +54,8 @@ type Subject struct {
 	// Traces are what it writes to nodes: a test puts them there in its name. They may have
 	// labels, annotations, taints and a cordon.
 	Traces corev1.Node
-	// Unused are rights that no test can make it use, each with the reason.
-	Unused map[Right]string
+	// Unused are rights that no test can make it use, by the name of the role, each with the reason.
+	Unused map[string]map[Right]string
 }
 
 // largest is how much memory a replica may take, in bytes.
@@ -148,12 +148,17 @@ func get(t testing.TB, url, token string, ca []byte) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-// Ready returns an error until the replica that was started last is ready.
+// Ready returns an error until the replicas that were started last are ready.
 func (i *Installed) Ready(t testing.TB) error {
 	t.Helper()
-	status, body, err := get(t, fmt.Sprintf("http://127.0.0.1:%d/readyz?verbose", i.ports[2]), "", nil)
+	return errors.Join(i.controllers.probe(t, "readyz"), i.webhooks.probe(t, "readyz"))
+}
+
+func (p ports) probe(t testing.TB, path string) error {
+	t.Helper()
+	status, body, err := get(t, fmt.Sprintf("http://127.0.0.1:%d/%s?verbose", p.health, path), "", nil)
 	if err != nil || status != http.StatusOK {
-		return fmt.Errorf("readyz is %d: %s %w", status, body, errors.Join(err))
+		return fmt.Errorf("%s is %d: %s %w", path, status, body, errors.Join(err))
 	}
 	return nil
 }
@@ -163,15 +168,11 @@ func probesSayTheTruth(t *testing.T, i *Installed) {
 	i.Kubectl(t, "delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "--selector=app.kubernetes.io/name="+i.Name)
 	i.Start(t, nil)
 	alive := func() error {
-		status, body, err := get(t, fmt.Sprintf("http://127.0.0.1:%d/healthz", i.ports[2]), "", nil)
-		if err != nil || status != http.StatusOK {
-			return fmt.Errorf("healthz is %d: %s %w", status, body, errors.Join(err))
-		}
-		return nil
+		return errors.Join(i.controllers.probe(t, "healthz"), i.webhooks.probe(t, "healthz"))
 	}
 	testenv.Eventually(t, patience, alive)
 	testenv.Eventually(t, patience, func() error {
-		if err := i.Ready(t); err == nil || !strings.Contains(err.Error(), "[-]certificates") || !strings.Contains(err.Error(), "[+]webhooks") || !strings.Contains(err.Error(), "[+]caches") {
+		if err := i.controllers.probe(t, "readyz"); err == nil || !strings.Contains(err.Error(), "[-]certificates") || !strings.Contains(err.Error(), "[+]caches") {
 			return fmt.Errorf("without webhook configurations: %w", errors.Join(err))
 		}
 		return nil
@@ -200,7 +201,7 @@ func servesFiles(t *testing.T, i *Installed) {
 	}
 	serves := func(name string) func() error {
 		return func() error {
-			connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", i.ports[0]), &tls.Config{InsecureSkipVerify: true})
+			connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", i.webhooks.webhook), &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return err
 			}
@@ -211,9 +212,19 @@ func servesFiles(t *testing.T, i *Installed) {
 	write("first.example.com")
 	i.Start(t, func(config *configv1alpha1.ControllerConfiguration) {
 		config.Certificates = configv1alpha1.CertificatesConfiguration{Source: configv1alpha1.CertificatesFromFiles, Directory: dir}
+		config.TLS.MinVersion = "VersionTLS13"
 	})
 	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
 	testenv.Eventually(t, patience, serves("first.example.com"))
+	for name, port := range map[string]int{"the webhooks": i.webhooks.webhook, "their metrics": i.webhooks.metrics, "the controllers' metrics": i.controllers.metrics, "the console": i.webhooks.console} {
+		connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12})
+		if err == nil {
+			connection.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "protocol version") {
+			t.Errorf("%s: with TLS 1.2, where 1.3 is the least: %v", name, err)
+		}
+	}
 	write("second.example.com")
 	testenv.Eventually(t, patience, serves("second.example.com"))
 }
@@ -237,7 +248,9 @@ func scraper(t *testing.T, i *Installed) (ca []byte, token string) {
 }
 
 // metrics is the address of the metrics of the replica that was started last.
-func (i *Installed) metrics() string { return fmt.Sprintf("https://127.0.0.1:%d/metrics", i.ports[1]) }
+func (i *Installed) metrics() string {
+	return fmt.Sprintf("https://127.0.0.1:%d/metrics", i.controllers.metrics)
+}
 
 // mayScrape gives the scraper the role of the documentation, until the function that it returns is called.
 func mayScrape(t *testing.T, i *Installed) (end func()) {
@@ -307,10 +320,12 @@ func (s Subject) staysSmall(t *testing.T, i *Installed) {
 	for number := range 10 {
 		s.mustAct(t, i, s.write(t, i, fmt.Sprintf("object%d", number), nil))
 	}
-	memory := replica.Memory(t)
-	t.Logf("%d MiB of its own", memory>>20)
-	if memory > largest {
-		t.Errorf("it takes %d MiB of its own, and may take %d", memory>>20, largest>>20)
+	for part, process := range map[string]*testenv.Process{"the controllers": replica, "the webhooks": i.server} {
+		memory := process.Memory(t)
+		t.Logf("%s: %d MiB of their own", part, memory>>20)
+		if memory > largest {
+			t.Errorf("%s take %d MiB of their own, and may take %d", part, memory>>20, largest>>20)
+		}
 	}
 }
 
@@ -412,9 +427,7 @@ func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
 				return nil
 			})
 			s.mustNotAct(t, i, object)
-			if err := i.Ready(t); err != nil {
-				t.Errorf("webhooks must be answered all the same: %v", err)
-			}
+			testenv.Eventually(t, patience, func() error { return i.Ready(t) }) // webhooks must be answered all the same
 			testenv.Eventually(t, patience, func() error {
 				events := i.Kubectl(t, "get", "events.events.k8s.io", "--namespace", i.Namespace, "--output=jsonpath={.items[*].note}")
 				if !strings.Contains(events, other.HandOver) {

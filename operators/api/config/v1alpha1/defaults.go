@@ -40,13 +40,20 @@ func SetDefaults(c *ControllerConfiguration) {
 	duration(&c.ForeignManagerPeriod, time.Minute)
 	duration(&c.GracefulShutdownTimeout, 20*time.Second)
 
+	if len(c.Parts) == 0 {
+		c.Parts = []Part{Controllers, Webhooks}
+	}
+
+	text(&c.TLS.MinVersion, "VersionTLS12")
+
 	certificates := &c.Certificates
+	text(&certificates.Directory, "/etc/partition-controller-certificate")
 	if certificates.Source == "" {
 		certificates.Source = CertificatesGenerated
 	}
 	if certificates.Source == CertificatesGenerated {
 		text(&certificates.SecretName, "webhook-certificate")
-		text(&certificates.ServiceName, "partition-controller")
+		text(&certificates.ServiceName, "partition-webhooks")
 		duration(&certificates.Validity, 90*24*time.Hour)
 		duration(&certificates.RenewBefore, 30*24*time.Hour)
 		duration(&certificates.Overlap, 10*time.Minute)

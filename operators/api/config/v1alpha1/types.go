@@ -17,6 +17,8 @@ limitations under the License.
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentbaseconfig "k8s.io/component-base/config/v1alpha1"
 )
@@ -30,6 +32,9 @@ type ControllerConfiguration struct {
 	// Controllers are the companions whose controllers and webhooks run in this process, by their
 	// names. The flag --controllers replaces them.
 	Controllers []string `json:"controllers,omitempty"`
+	// Parts are what of these companions runs in this process. It defaults to all parts. The flag --parts
+	// replaces them: whatever reaches the webhooks must find none of the controllers' rights there.
+	Parts []Part `json:"parts,omitempty"`
 	// Namespace is where this process has its Lease, the Secret of its certificate and its Service.
 	// In a pod, it defaults to the pod's.
 	Namespace string `json:"namespace,omitempty"`
@@ -46,6 +51,8 @@ type ControllerConfiguration struct {
 	Webhook Endpoint `json:"webhook,omitempty"`
 	// Certificates are those of the webhooks, metrics and consoles.
 	Certificates CertificatesConfiguration `json:"certificates,omitempty"`
+	// TLS is how webhooks, metrics and consoles are served.
+	TLS TLSConfiguration `json:"tls,omitempty"`
 	// ForeignManagerPeriod is the time between two looks for another manager of a companion's
 	// objects. It defaults to one minute.
 	ForeignManagerPeriod metav1.Duration `json:"foreignManagerPeriod,omitempty"`
@@ -57,6 +64,19 @@ type ControllerConfiguration struct {
 	CPUPolicy CPUPolicyConfiguration `json:"cpuPolicy,omitempty"`
 }
 
+// Part is a part of a companion.
+type Part string
+
+const (
+	// Controllers run on the replica that leads. They also keep the certificate, if it is Generated.
+	Controllers Part = "controllers"
+	// Webhooks run on all replicas, and consoles with them.
+	Webhooks Part = "webhooks"
+)
+
+// Runs reports whether a part runs in this process.
+func (c *ControllerConfiguration) Runs(part Part) bool { return slices.Contains(c.Parts, part) }
+
 // Endpoint is an address to listen on.
 type Endpoint struct {
 	// BindAddress is host:port. Without a host, it is every address of this host. The value 0
@@ -64,12 +84,22 @@ type Endpoint struct {
 	BindAddress string `json:"bindAddress,omitempty"`
 }
 
+// TLSConfiguration is how connections are made. The names are those of Kubernetes' own components
+// (k8s.io/component-base/cli/flag).
+type TLSConfiguration struct {
+	// MinVersion is the least version: VersionTLS12 or VersionTLS13. It defaults to VersionTLS12.
+	MinVersion string `json:"minVersion,omitempty"`
+	// CipherSuites are those of TLS 1.2, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256. It defaults to those of
+	// Go. Insecure ones are refused, and TLS 1.3 has ciphers that nobody chooses.
+	CipherSuites []string `json:"cipherSuites,omitempty"`
+}
+
 // CertificateSource says who makes certificates.
 type CertificateSource string
 
 const (
-	// CertificatesGenerated: this process. It keeps them in a Secret that all replicas share, and
-	// writes their CAs into the webhook configurations. It is the default.
+	// CertificatesGenerated: the controllers. They keep them in a Secret that all replicas share, and
+	// write their CAs into the webhook configurations. It is the default.
 	CertificatesGenerated CertificateSource = "Generated"
 	// CertificatesFromFiles: somebody else, such as cert-manager, who also writes the CA into the
 	// webhook configurations. This process reads files, and reads them again when they change.
@@ -79,7 +109,8 @@ const (
 // CertificatesConfiguration says where these certificates come from.
 type CertificatesConfiguration struct {
 	Source CertificateSource `json:"source,omitempty"`
-	// Directory has the files tls.crt and tls.key. Only Files has it, and needs it.
+	// Directory has the files tls.crt and tls.key: for Files, and for a process that runs webhooks and no
+	// controllers, to which the Secret is a volume. It defaults to /etc/partition-controller-certificate.
 	Directory string `json:"directory,omitempty"`
 
 	// What follows is for Generated alone.
@@ -88,7 +119,7 @@ type CertificatesConfiguration struct {
 	// needs the right to create Secrets. It defaults to webhook-certificate.
 	SecretName string `json:"secretName,omitempty"`
 	// ServiceName is the Service by which kube-apiserver reaches the webhooks. It defaults to
-	// partition-controller.
+	// partition-webhooks.
 	ServiceName string `json:"serviceName,omitempty"`
 	// Names are further DNS names and IP addresses that the certificate is for.
 	Names []string `json:"names,omitempty"`

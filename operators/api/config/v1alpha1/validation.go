@@ -21,11 +21,13 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	cliflag "k8s.io/component-base/cli/flag"
 )
 
 // drivers are those that the agent knows (cpupolicy/operation, Drivers).
@@ -48,6 +50,11 @@ func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
 			errs = append(errs, field.Duplicate(field.NewPath("controllers").Index(i), name))
 		}
 		seen[name] = true
+	}
+	for i, part := range c.Parts {
+		if all := []Part{Controllers, Webhooks}; !slices.Contains(all, part) {
+			errs = append(errs, field.NotSupported(field.NewPath("parts").Index(i), part, all))
+		}
 	}
 	namespace := field.NewPath("namespace")
 	if c.Namespace == "" {
@@ -78,6 +85,7 @@ func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
 	}
 	errs = append(errs, positive(field.NewPath("foreignManagerPeriod"), c.ForeignManagerPeriod)...)
 	errs = append(errs, positive(field.NewPath("gracefulShutdownTimeout"), c.GracefulShutdownTimeout)...)
+	errs = append(errs, validateTLS(&c.TLS, field.NewPath("tls"))...)
 	errs = append(errs, validateCertificates(&c.Certificates, field.NewPath("certificates"))...)
 	return append(errs, validateCPUPolicy(&c.CPUPolicy, field.NewPath("cpuPolicy"))...)
 }
@@ -105,12 +113,29 @@ func validateLeaderElection(c *ControllerConfiguration) (errs field.ErrorList) {
 	return append(errs, subdomain(path.Child("resourceName"), election.ResourceName)...)
 }
 
+func validateTLS(c *TLSConfiguration, path *field.Path) (errs field.ErrorList) {
+	if all := []string{"VersionTLS12", "VersionTLS13"}; !slices.Contains(all, c.MinVersion) {
+		errs = append(errs, field.NotSupported(path.Child("minVersion"), c.MinVersion, all))
+	}
+	for i, name := range c.CipherSuites {
+		if all := cliflag.PreferredTLSCipherNames(); !slices.Contains(all, name) {
+			errs = append(errs, field.NotSupported(path.Child("cipherSuites").Index(i), name, all))
+		}
+	}
+	// RFC 7540, section 9.2.2, of HTTP/2.
+	needed := []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}
+	if len(c.CipherSuites) > 0 && !slices.ContainsFunc(needed, func(name string) bool { return slices.Contains(c.CipherSuites, name) }) {
+		errs = append(errs, field.Invalid(path.Child("cipherSuites"), c.CipherSuites, "must have "+strings.Join(needed, " or ")+", since HTTP/2 needs it"))
+	}
+	if len(c.CipherSuites) > 0 && c.MinVersion == "VersionTLS13" {
+		errs = append(errs, field.Forbidden(path.Child("cipherSuites"), "the ciphers of TLS 1.3 are not a choice; remove it, or set minVersion to VersionTLS12"))
+	}
+	return errs
+}
+
 func validateCertificates(c *CertificatesConfiguration, path *field.Path) (errs field.ErrorList) {
 	switch c.Source {
 	case CertificatesFromFiles:
-		if c.Directory == "" {
-			errs = append(errs, field.Required(path.Child("directory"), fmt.Sprintf("source %s needs a directory with tls.crt and tls.key", c.Source)))
-		}
 		for _, only := range []struct {
 			name string
 			set  bool
@@ -132,9 +157,6 @@ func validateCertificates(c *CertificatesConfiguration, path *field.Path) (errs 
 	case CertificatesGenerated:
 	default:
 		return field.ErrorList{field.NotSupported(path.Child("source"), c.Source, []CertificateSource{CertificatesGenerated, CertificatesFromFiles})}
-	}
-	if c.Directory != "" {
-		errs = append(errs, field.Forbidden(path.Child("directory"), fmt.Sprintf("certificates are in a Secret; remove it, or set source to %s", CertificatesFromFiles)))
 	}
 	errs = append(errs, subdomain(path.Child("secretName"), c.SecretName)...)
 	errs = append(errs, label(path.Child("serviceName"), c.ServiceName)...)

@@ -67,7 +67,7 @@ func TestWhatIsWrongWithACommandLine(t *testing.T) {
 		"a wrong configuration":          {[]string{"--config=" + write("wrong", "namespace: ns\nmetrics: {bindAddress: x}\n")}, []string{"wrong", "metrics.bindAddress", "x"}},
 		"no companion":                   {[]string{"--config=" + write("empty", "namespace: ns\n")}, []string{"--controllers", "first, second"}},
 		"an unknown companion":           {[]string{"--config=" + valid, "--controllers=third"}, []string{"third", "first, second"}},
-		"a companion twice":              {[]string{"--config=" + valid, "--controllers=second,second"}, []string{"second", "twice"}},
+		"a companion twice":              {[]string{"--config=" + valid, "--controllers=second,second"}, []string{"second", "controllers[1]"}},
 		"a kubeconfig that is not there": {[]string{"--config=" + valid}, []string{"/no/such/kubeconfig"}},
 		"an argument":                    {[]string{"first"}, []string{"first"}},
 		"nothing to clean":               {[]string{"clean"}, []string{"--controllers"}},

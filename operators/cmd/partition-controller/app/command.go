@@ -48,6 +48,7 @@ func NewCommand(companions ...companion.Companion) *cobra.Command {
 	var (
 		path        string
 		controllers []string
+		parts       []string
 		logging     = logsapi.NewLoggingConfiguration()
 	)
 	command := &cobra.Command{
@@ -58,7 +59,9 @@ SIGTERM.
 
 The configuration is a file of the kind ControllerConfiguration, version
 ` + configv1alpha1.GroupVersion.String() + `.
-Controllers run on the replica that leads, webhooks on all of them.
+Controllers run on the replica that leads, webhooks on all of them. Run them in
+processes of their own, with --parts, so that what reaches the webhooks finds
+none of the controllers' rights.
 
 Companions: ` + strings.Join(names(companions), ", "),
 		Version: version.Get().GitVersion,
@@ -86,6 +89,15 @@ Companions: ` + strings.Join(names(companions), ", "),
 			if command.Flags().Changed("controllers") {
 				config.Controllers = controllers
 			}
+			if command.Flags().Changed("parts") {
+				config.Parts = nil
+				for _, part := range parts {
+					config.Parts = append(config.Parts, configv1alpha1.Part(part))
+				}
+			}
+			if err := configv1alpha1.Validate(config).ToAggregate(); err != nil {
+				return fmt.Errorf("configuration %s, with its flags: %w", path, err)
+			}
 			selected, err := choose(companions, config.Controllers)
 			if err != nil {
 				return err
@@ -99,6 +111,7 @@ Companions: ` + strings.Join(names(companions), ", "),
 		},
 	}
 	command.Flags().StringVar(&path, "config", "", "file with the configuration")
+	command.Flags().StringSliceVar(&parts, "parts", nil, "controllers, webhooks or both, instead of those of the configuration")
 	command.PersistentFlags().StringSliceVar(&controllers, "controllers", nil, "companions, instead of those of the configuration")
 	logsapi.AddFlags(logging, command.PersistentFlags())
 	command.AddCommand(newCleanCommand(companions, &controllers))

@@ -70,6 +70,9 @@ func newGate(mgr manager.Manager, name string, managers []foreign.Manager, confi
 		client:    client.WithFieldOwner(mgr.GetClient(), companion.FieldOwner(name)),
 		open:      make(chan struct{}),
 	}
+	if !config.Runs(configv1alpha1.Controllers) {
+		return g, nil
+	}
 	return g, mgr.Add(manager.RunnableFunc(g.watch))
 }
 

@@ -32,6 +32,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -47,7 +48,7 @@ import (
 	"workload.openshift.io/operators/internal/certs"
 )
 
-// The rights that every companion's process needs. Its Lease and its Secret are in its own
+// The rights that the controllers of every companion need, beside its own. Its Lease and its Secret are in its own
 // namespace, which the manifests put in the place of system. There, client-go's leader election
 // writes Events of the older kind.
 //
@@ -88,7 +89,7 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 		keeper         *certs.Keeper
 		watcher        *certwatcher.CertWatcher
 	)
-	if config.Certificates.Source == configv1alpha1.CertificatesFromFiles {
+	if config.Certificates.Source == configv1alpha1.CertificatesFromFiles || !config.Runs(configv1alpha1.Controllers) {
 		var err error
 		directory := config.Certificates.Directory
 		if watcher, err = certwatcher.New(filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key")); err != nil {
@@ -110,7 +111,17 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 			return err
 		}
 	}
-	useCertificate := []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = getCertificate }}
+	minVersion, err := cliflag.TLSVersion(config.TLS.MinVersion)
+	if err != nil {
+		return fmt.Errorf("tls.minVersion: %w", err)
+	}
+	cipherSuites, err := cliflag.TLSCipherSuites(config.TLS.CipherSuites)
+	if err != nil {
+		return fmt.Errorf("tls.cipherSuites: %w", err)
+	}
+	serving := []func(*tls.Config){func(config *tls.Config) {
+		config.GetCertificate, config.MinVersion, config.CipherSuites = getCertificate, minVersion, cipherSuites
+	}}
 
 	host, portText, err := net.SplitHostPort(config.Webhook.BindAddress)
 	if err != nil {
@@ -129,16 +140,16 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ReaderFailOnMissingInformer: true,
 		},
-		WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: useCertificate}),
+		WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: serving}),
 		Metrics: metricsserver.Options{
 			BindAddress:    config.Metrics.BindAddress,
 			SecureServing:  true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
-			TLSOpts:        useCertificate,
+			TLSOpts:        serving,
 		},
 		HealthProbeBindAddress: config.Health.BindAddress,
 
-		LeaderElection:             *config.LeaderElection.LeaderElect,
+		LeaderElection:             *config.LeaderElection.LeaderElect && config.Runs(configv1alpha1.Controllers),
 		LeaderElectionResourceLock: config.LeaderElection.ResourceLock,
 		LeaderElectionNamespace:    config.LeaderElection.ResourceNamespace,
 		LeaderElectionID:           config.LeaderElection.ResourceName,
@@ -176,14 +187,14 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 		}
 	}
 	for object := range cached {
-		if _, is := object.(*corev1.Node); is {
+		if _, is := object.(*corev1.Node); is && config.Runs(configv1alpha1.Controllers) {
 			if err := mgr.Add(watchClaims(mgr.GetClient())); err != nil {
 				return err
 			}
 			break // several companions may cache them
 		}
 	}
-	if err := addProbes(mgr, keeper); err != nil {
+	if err := addProbes(mgr, keeper, config.Runs(configv1alpha1.Webhooks)); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
@@ -225,12 +236,11 @@ func stripped(objects map[client.Object]cache.ByObject) map[client.Object]cache.
 }
 
 // addProbes lets /readyz say whether a webhook would be answered, and from a complete cache.
-func addProbes(mgr manager.Manager, keeper *certs.Keeper) error {
+func addProbes(mgr manager.Manager, keeper *certs.Keeper, webhooks bool) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
 	checks := map[string]healthz.Checker{
-		"webhooks": mgr.GetWebhookServer().StartedChecker(),
 		"caches": func(request *http.Request) error {
 			ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 			defer cancel()
@@ -242,6 +252,9 @@ func addProbes(mgr manager.Manager, keeper *certs.Keeper) error {
 	}
 	if keeper != nil {
 		checks["certificates"] = keeper.Ready
+	}
+	if webhooks {
+		checks["webhooks"] = mgr.GetWebhookServer().StartedChecker()
 	}
 	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, check); err != nil {

@@ -93,6 +93,7 @@ images:
 - {name: partition-controller, newName: %s, newTag: %s}
 replicas:
 - {name: partition-controller, count: 1}
+- {name: partition-webhooks, count: 1}
 configMapGenerator:
 - {name: configuration, namespace: %s, behavior: replace, files: [config.yaml]}
 `, relative, name, tag, Namespace),
@@ -102,11 +103,11 @@ configMapGenerator:
 		}
 	}
 	c.Call(t, "apply", "--server-side", "-k", overlay)
-	c.Call(t, "rollout", "status", "--namespace="+Namespace, "deployment/partition-controller", "--timeout="+c.SwitchLimit.String())
+	c.Call(t, "rollout", "status", "--namespace="+Namespace, "deployment", "--timeout="+c.SwitchLimit.String())
 	// Until the end of its grace period, one with the previous configuration may lead.
-	c.WaitFor(t, c.Limit, "one replica is left", func() error {
-		pods, err := c.Client.CoreV1().Pods(Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=partition-controller"})
-		if err == nil && len(pods.Items) != 1 {
+	c.WaitFor(t, c.Limit, "one replica of each is left", func() error {
+		pods, err := c.Client.CoreV1().Pods(Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app in (partition-controller, partition-webhooks)"})
+		if err == nil && len(pods.Items) != 2 {
 			err = fmt.Errorf("there are %d", len(pods.Items))
 		}
 		return err
@@ -133,8 +134,8 @@ func (c *Cluster) reference(t *testing.T, name string) string {
 // Uninstall removes the companion as make uninstall does, with the controller already gone.
 func (c *Cluster) Uninstall(t *testing.T, overlay string) {
 	t.Helper()
-	c.Call(t, "scale", "--namespace="+Namespace, "deployment/partition-controller", "--replicas=0")
-	c.Call(t, "delete", "--namespace="+Namespace, "pods", "--selector=app=partition-controller", "--force", "--grace-period=0")
+	c.Call(t, "scale", "--namespace="+Namespace, "deployment", "--all", "--replicas=0")
+	c.Call(t, "delete", "--namespace="+Namespace, "pods", "--all", "--force", "--grace-period=0")
 	c.Call(t, "delete", "--ignore-not-found", "-k", overlay)
 	if left := c.Call(t, "get", "--ignore-not-found", "--output=name", "-k", overlay); left != "" {
 		t.Errorf("there still are %s", left)
@@ -166,7 +167,7 @@ func (c *Cluster) Tell(t *testing.T) {
 		{"get", "nodes", "--output=jsonpath={.items[*].metadata.annotations}"},
 		{"get", "pods", "--all-namespaces", "--output=wide"},
 		{"get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"},
-		{"logs", "--namespace=" + Namespace, "--selector=app=partition-controller", "--tail=100"},
+		{"logs", "--namespace=" + Namespace, "--selector=app in (partition-controller, partition-webhooks)", "--prefix", "--tail=100"},
 		{"logs", "--namespace=" + Namespace + "-agent", "--selector=cpupolicy.workload.openshift.io/job", "--prefix", "--tail=50"},
 	} {
 		output, err := exec.Command(c.Kubectl, append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...).CombinedOutput()
