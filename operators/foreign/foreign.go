@@ -21,17 +21,19 @@ limitations under the License.
 package foreign
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"workload.openshift.io/operators/internal/ownership"
 )
@@ -40,9 +42,12 @@ import (
 type Manager struct {
 	// Name is what its users call it.
 	Name string
-	// Deployments run it. One that is scaled to zero does not.
+	// Deployments run it. One that is scaled to zero does not, nor does one whose ServiceAccount may not do what
+	// Writes says: whoever may create a namespace may give a Deployment any name, image and label, but no right.
 	Deployments []types.NamespacedName
-	// Fields are those that it writes.
+	Writes      authorizationv1.ResourceAttributes
+	// Fields are those that it writes. Whoever may write an object may do so under any name. So they say that this
+	// one object is left alone, and nothing about others.
 	Fields []Fields
 	// HandOver says what a person must do to let the companion take over, as a sentence without a
 	// full stop.
@@ -69,71 +74,70 @@ func (f *Found) Error() string {
 	return fmt.Sprintf("%s manages the same objects: %s; to hand over, %s", f.Manager.Name, f.Where, f.Manager.HandOver)
 }
 
-// page is how many objects are read at a time: what they have is thrown away at once.
-const page = 100
+// Objects is how many objects are left alone because another manager wrote to them.
+var Objects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "partition_controller_foreign_objects",
+	Help: "How many objects a companion leaves alone because another program writes to them.",
+}, []string{"companion", "manager"})
 
-// Find returns the first trace of these programs in a cluster, or nil. The reader must not be a
-// cache, which drops what is looked for.
-func Find(ctx context.Context, reader client.Reader, managers []Manager) (*Found, error) {
+func init() {
+	metrics.Registry.MustRegister(Objects)
+}
+
+// Find returns the first of these programs that runs in a cluster, or nil. The reader must not be a cache; the writer
+// creates reviews of rights.
+func Find(ctx context.Context, reader client.Reader, writer client.Writer, managers []Manager) (*Found, error) {
 	for _, manager := range managers {
-		where, err := manager.find(ctx, reader)
-		if err != nil {
-			return nil, fmt.Errorf("looking for %s: %w", manager.Name, err)
-		}
-		if where != "" {
-			return &Found{Manager: manager, Where: where}, nil
+		for _, name := range manager.Deployments {
+			runs, err := manager.runs(ctx, reader, writer, name)
+			if err != nil {
+				return nil, fmt.Errorf("looking for %s: %w", manager.Name, err)
+			}
+			if runs {
+				return &Found{Manager: manager, Where: fmt.Sprintf("the Deployment %s", name)}, nil
+			}
 		}
 	}
 	return nil, nil
 }
 
-func (m Manager) find(ctx context.Context, reader client.Reader) (string, error) {
-	for _, name := range m.Deployments {
-		var deployment appsv1.Deployment
-		err := reader.Get(ctx, name, &deployment)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		if deployment.Spec.Replicas == nil || *deployment.Spec.Replicas > 0 {
-			return fmt.Sprintf("the Deployment %s", name), nil
-		}
+func (m Manager) runs(ctx context.Context, reader client.Reader, writer client.Writer, name types.NamespacedName) (bool, error) {
+	var deployment appsv1.Deployment
+	if err := reader.Get(ctx, name, &deployment); err != nil {
+		return false, client.IgnoreNotFound(err)
 	}
-	for _, fields := range m.Fields {
-		if where, err := fields.find(ctx, reader); where != "" || err != nil {
-			return where, err
-		}
+	if ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
+		return false, nil
 	}
-	return "", nil
+	account := cmp.Or(deployment.Spec.Template.Spec.ServiceAccountName, "default")
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               fmt.Sprintf("system:serviceaccount:%s:%s", name.Namespace, account),
+		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + name.Namespace, "system:authenticated"},
+		ResourceAttributes: &m.Writes,
+	}}
+	if err := writer.Create(ctx, review); err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
 }
 
-func (f Fields) find(ctx context.Context, reader client.Reader) (string, error) {
-	list := metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(f.Kind.GroupVersion().WithKind(f.Kind.Kind + "List"))
-	for {
-		err := reader.List(ctx, &list, client.Limit(page), client.Continue(list.Continue))
-		if meta.IsNoMatchError(err) {
-			return "", nil // a cluster without the kind has none of its objects
+// Wrote returns which field of an object this program wrote, as an error that says how to hand over; nil if it wrote none.
+// Of an object from a cache, the managed fields of its Owner must be there.
+func (m Manager) Wrote(object client.Object, kind schema.GroupVersionKind) *Found {
+	for _, fields := range m.Fields {
+		if fields.Kind != kind {
+			continue
 		}
+		owned, err := ownership.Of(object, fields.Owner)
 		if err != nil {
-			return "", err
+			return &Found{Manager: m, Where: err.Error()}
 		}
-		for _, object := range list.Items {
-			owned, err := ownership.Of(&object, f.Owner)
-			if err != nil {
-				return "", err
+		for _, path := range fields.Paths {
+			if owned.Has(path) {
+				name := client.ObjectKeyFromObject(object).String()
+				return &Found{Manager: m, Where: fmt.Sprintf("it wrote %s of the %s %s", path, kind.Kind, strings.TrimPrefix(name, "/"))}
 			}
-			for _, path := range f.Paths {
-				if owned.Has(path) {
-					name := client.ObjectKeyFromObject(&object).String()
-					return fmt.Sprintf("it wrote %s of the %s %s", path, f.Kind.Kind, strings.TrimPrefix(name, "/")), nil
-				}
-			}
-		}
-		if list.Continue == "" {
-			return "", nil
 		}
 	}
+	return nil
 }

@@ -21,10 +21,10 @@ package controller
 import (
 	"context"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,6 +40,32 @@ import (
 
 // Name is the companion's.
 const Name = "cpupolicy"
+
+// harvester is the program of which this companion has the annotation.
+var harvester = foreign.Manager{
+	Name:        "Harvester",
+	Deployments: []types.NamespacedName{{Namespace: "harvester-system", Name: "harvester"}},
+	Writes:      authorizationv1.ResourceAttributes{Verb: "update", Resource: "nodes"},
+	Fields: []foreign.Fields{{
+		Kind:  nodeKind,
+		Owner: "harvester",
+		Paths: []fieldpath.Path{fieldpath.MakePathOrDie("metadata", "annotations", cpupolicy.StatusAnnotation)},
+	}},
+	HandOver: "scale that Deployment to zero, and remove the annotation that it wrote from the nodes",
+}
+
+var nodeKind = corev1.SchemeGroupVersion.WithKind("Node")
+
+// leftAlone says why nothing begins on a node; empty if it may. What has begun ends.
+func leftAlone(node *corev1.Node) string {
+	if companion.Paused(node) {
+		return paused
+	}
+	if found := harvester.Wrote(node, nodeKind); found != nil {
+		return found.Error()
+	}
+	return ""
+}
 
 // Companion is cpupolicy.
 type Companion struct{}
@@ -60,17 +86,8 @@ func (Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion
 	return companion.Needs{
 		AddToScheme: (&runtime.SchemeBuilder{v1alpha1.AddToScheme, virtv1.AddToScheme}).AddToScheme,
 		Cache:       cached,
-		Foreign: []foreign.Manager{{
-			Name:        "Harvester",
-			Deployments: []types.NamespacedName{{Namespace: "harvester-system", Name: "harvester"}},
-			Fields: []foreign.Fields{{
-				Kind:  schema.GroupVersionKind{Version: "v1", Kind: "Node"},
-				Owner: "harvester",
-				Paths: []fieldpath.Path{fieldpath.MakePathOrDie("metadata", "annotations", cpupolicy.StatusAnnotation)},
-			}},
-			HandOver: "scale that Deployment to zero, and remove the annotation that it wrote from the nodes",
-		}},
-		Marks: companion.Marks{Annotations: []string{cpupolicy.StatusAnnotation, ObservedAnnotation, CordonedAnnotation}},
+		Foreign:     []foreign.Manager{harvester},
+		Marks:       companion.Marks{Annotations: []string{cpupolicy.StatusAnnotation, ObservedAnnotation, CordonedAnnotation}},
 	}
 }
 

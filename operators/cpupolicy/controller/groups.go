@@ -162,7 +162,7 @@ func (r *groupsReconciler) ask(ctx context.Context, group *v1alpha1.CPUManagerPo
 // nothing is under way there, and this group has not failed there with this spec.
 func wants(group *v1alpha1.CPUManagerPolicy, node *corev1.Node) bool {
 	policy := inForce(node)
-	if policy == "" || policy == cpupolicy.Policy(group.Spec.Policy) || companion.Paused(node) {
+	if policy == "" || policy == cpupolicy.Policy(group.Spec.Policy) || leftAlone(node) != "" {
 		return false
 	}
 	// A status that cannot be read is as good as none.
@@ -220,6 +220,8 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 				v.broken = append(v.broken, node.Name)
 			}
 			v.problems = append(v.problems, fmt.Sprintf("node %s: %s", node.Name, status.Message))
+		case harvester.Wrote(node, nodeKind) != nil:
+			v.problems = append(v.problems, fmt.Sprintf("node %s is left alone: %s", node.Name, harvester.Wrote(node, nodeKind)))
 		case inForce(node) == "" && cpupolicy.IsReady(node) && !companion.Paused(node):
 			if v.unobserved = true; clock().Sub(readySince(node)) > keepFailed {
 				v.problems = append(v.problems, fmt.Sprintf("node %s: nobody has observed its policy; its Events say why", node.Name))

@@ -48,6 +48,7 @@ import (
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/foreign"
 	"workload.openshift.io/operators/nodegroup"
 	"workload.openshift.io/operators/rollout"
 )
@@ -71,6 +72,8 @@ type nodesReconciler struct {
 	// unobserved is when the Job of a node has last failed that nobody could look at. It is no loss if the
 	// process ends.
 	unobserved map[types.UID]time.Time
+	// foreign are the nodes to which another manager writes, as an Event has said.
+	foreign map[types.UID]bool
 	// waits is for what requests wait, by node, as an Event has said.
 	waits map[types.UID]string
 }
@@ -177,6 +180,7 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 			holding[h.Node] = true
 		}
 	}
+	r.sayForeign(cached.Items)
 	for i := range cached.Items {
 		node := &cached.Items[i]
 		if !r.concerns(node) && !holding[node.Name] {
@@ -316,8 +320,8 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 	} else if status.Group != "" {
 		n.Refused = fmt.Sprintf("the CPUManagerPolicy %s is gone", status.Group)
 	}
-	if status.State == cpupolicy.Requested && status.ID == "" && companion.Paused(&node) {
-		n.Waits = paused
+	if status.State == cpupolicy.Requested && status.ID == "" {
+		n.Waits = leftAlone(&node)
 	}
 	n.Refused = cmp.Or(n.Refused, refused)
 	if state.Operation.Phase == rollout.Requested && n.Refused == "" && n.Waits == "" {
@@ -354,6 +358,23 @@ func waitsFor(status cpupolicy.Status, n rollout.Node) string {
 	return ""
 }
 
+// sayForeign counts the nodes to which another manager writes, and says so once in an Event on each.
+func (r *nodesReconciler) sayForeign(nodes []corev1.Node) {
+	known := r.foreign
+	r.foreign = map[types.UID]bool{}
+	for i := range nodes {
+		node := &nodes[i]
+		found := harvester.Wrote(node, nodeKind)
+		if found == nil {
+			continue
+		}
+		if r.foreign[node.UID] = true; !known[node.UID] {
+			r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "ForeignManager", "LeaveAlone", "Nothing begins on this node: %s", operation.Abbreviate(found.Error(), 900))
+		}
+	}
+	foreign.Objects.WithLabelValues(Name, harvester.Name).Set(float64(len(r.foreign)))
+}
+
 // sayWaits says in an Event for what a request waits, each time that this is something else.
 func (r *nodesReconciler) sayWaits(node *corev1.Node, waits string) {
 	switch {
@@ -371,8 +392,7 @@ func (r *nodesReconciler) sayWaits(node *corev1.Node, waits string) {
 // judge says what keeps a request from being carried out. It has the node observed first. The group
 // is nil if a person asks.
 func (r *nodesReconciler) judge(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy, n *rollout.Node) error {
-	if companion.Paused(node) {
-		n.Waits = paused
+	if n.Waits = leftAlone(node); n.Waits != "" {
 		return nil
 	}
 	if n.Claim != (nodegroup.Claim{}) && n.Claim.Operation != status.ID || n.Cordoned && !n.DespiteCordon {
@@ -488,13 +508,13 @@ func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupoli
 	return "", nil
 }
 
-// takeUp gives a request an id, unless the node is paused. From then on only the controller writes the annotation.
+// takeUp gives a request an id, unless the node is left alone. From then on only the controller writes the annotation.
 // For a node of the control plane it takes the lock first, so that of two requests one wins, and the next one is
 // refused at once; it returns why this one has not. What claims to run and has no id was never begun by this
 // controller.
 func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders map[string]nodegroup.Holders, locks *groupLocks) (refused string, err error) {
 	status, _, err := cpupolicy.ReadStatus(node.Annotations)
-	if err != nil || !status.UnderWay() || status.ID != "" || companion.Paused(node) {
+	if err != nil || !status.UnderWay() || status.ID != "" || leftAlone(node) != "" {
 		return "", nil
 	}
 	id := fmt.Sprintf("%s-%s", status.Policy, rand.String(12))

@@ -36,6 +36,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -74,6 +75,7 @@ func TestRequests(t *testing.T) {
 		"a node that has left its group is not switched":      aNodeThatHasLeftItsGroupIsNotSwitched,
 		"two nodes of the control plane at once":              twoNodesOfTheControlPlaneAtOnce,
 		"a lock with a holder that is none is repaired":       aLockWithAHolderThatIsNoneIsRepaired,
+		"a node that another manager writes is left alone":    aNodeThatAnotherManagerWritesIsLeftAlone,
 		"the action endpoint asks as a person does":           theActionEndpointAsksAsAPersonDoes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c.in(t)) })
@@ -534,4 +536,52 @@ func aLockWithAHolderThatIsNoneIsRepaired(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	c.awaitStatus("n1", cpupolicy.Complete)
+}
+
+// writeAs writes a node's status as another field manager, which everybody can who may write that node.
+func (c *cluster) writeAs(manager, node, value string) {
+	c.t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node, "annotations": map[string]any{cpupolicy.StatusAnnotation: value}},
+	}}
+	if err := c.Client.Apply(c.t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(manager)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func aNodeThatAnotherManagerWritesIsLeftAlone(t *testing.T, c *cluster) {
+	before := c.addNode("under-way", nil)
+	goOn := before.hold(t)
+	c.addNode("theirs", nil)
+	c.addNode("ours", nil)
+	c.awaitObserved("under-way", "theirs", "ours")
+	if err := c.ask("under-way", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitStatus("under-way", cpupolicy.Running)
+
+	c.writeAs("harvester", "theirs", requested)
+	c.writeAs("harvester", "under-way", c.node("under-way").Annotations[cpupolicy.StatusAnnotation])
+	c.eventually(func() error { return c.says("theirs", "ForeignManager", "Harvester manages the same objects") })
+	if err := c.ask("ours", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitStatus("ours", cpupolicy.Complete)
+	if status := c.status("theirs"); status.State != cpupolicy.Requested || status.ID != "" {
+		t.Errorf("the other manager's node has the status %s", status)
+	}
+	goOn() // what has begun ends
+	c.awaitStatus("under-way", cpupolicy.Complete)
+	if !c.process.Running() {
+		t.Error("the controllers have ended")
+	}
+	// Whoever asks next has the annotation.
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, cpupolicy.StatusAnnotation)
+	if err := c.Client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ask("theirs", cpupolicy.Static); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitStatus("theirs", cpupolicy.Complete)
 }

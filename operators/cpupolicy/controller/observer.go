@@ -25,7 +25,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
-	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -62,7 +61,7 @@ const observeAgain = time.Hour
 // become Ready since, perhaps with another policy, or that is long ago. It must be Ready, and nobody may act on it.
 // The reason is the same until it was observed. was is when that was in this boot, zero if it never was.
 func (o observer) due(node *corev1.Node) (reason string, was time.Time, is bool) {
-	if !cpupolicy.IsReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || companion.Paused(node) {
+	if !cpupolicy.IsReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || leftAlone(node) != "" {
 		return "", time.Time{}, false
 	}
 	seen := observedOf(node)

@@ -33,7 +33,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -369,56 +368,54 @@ func (s Subject) leavesPausedObjectsAlone(t *testing.T, i *Installed) {
 	s.mustAct(t, i, paused)
 }
 
-// waitsFor tests each trace of another manager: before the start, and while it runs.
+// waitsFor tests each Deployment of another manager: before the start, and while it runs. What it writes to single
+// objects is the companion's to leave alone, and to test.
 func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
-	evidence := map[string]func(*testing.T) client.Object{}
 	for _, name := range other.Deployments {
-		evidence["its Deployment "+name.String()] = func(t *testing.T) client.Object {
+		t.Run("its Deployment "+name.String(), func(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name.Namespace}}
 			if err := i.Client.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatal(err)
 			}
 			labels := map[string]string{"app": name.Name}
-			return &appsv1.Deployment{
+			trace := &appsv1.Deployment{
 				ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
 				Spec: appsv1.DeploymentSpec{
 					Selector: &metav1.LabelSelector{MatchLabels: labels},
 					Template: corev1.PodTemplateSpec{
 						ObjectMeta: metav1.ObjectMeta{Labels: labels},
-						Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "manager"}}},
+						Spec:       corev1.PodSpec{ServiceAccountName: "manager", Containers: []corev1.Container{{Name: "manager", Image: "manager"}}},
 					},
 				},
 			}
-		}
-	}
-	for _, fields := range other.Fields {
-		for _, path := range fields.Paths {
-			evidence["that it wrote "+path.String()] = func(t *testing.T) client.Object {
-				object := &unstructured.Unstructured{Object: map[string]any{}}
-				object.SetGroupVersionKind(fields.Kind)
-				object.SetName("written-by-another-manager")
-				var names []string
-				for _, element := range path {
-					names = append(names, *element.FieldName)
-				}
-				if err := unstructured.SetNestedField(object.Object, `{"status":"requested","policy":"none"}`, names...); err != nil {
-					t.Fatal(err)
-				}
-				return object
-			}
-		}
-	}
-	for name, make := range evidence {
-		t.Run(name, func(t *testing.T) {
-			trace := make(t)
 			leave := func() {
-				if err := i.Client.Create(context.Background(), trace.DeepCopyObject().(client.Object), client.FieldOwner(owner(other))); err != nil {
+				if err := i.Client.Create(context.Background(), trace.DeepCopy()); err != nil {
 					t.Fatal(err)
 				}
 			}
 			remove(t, i.Client, trace)
 			leave()
+			// Anybody who may create the namespace may create that.
 			replica := i.Start(t, nil)
+			s.mustAct(t, i, s.write(t, i, "beside-a-name", nil))
+			replica.Kill()
+			i.FreeLease(t)
+
+			role := "--resource=" + other.Writes.Resource
+			if other.Writes.Group != "" {
+				role += "." + other.Writes.Group
+			}
+			i.Kubectl(t, "create", "clusterrole", "manager", "--verb="+other.Writes.Verb, role)
+			i.Kubectl(t, "create", "clusterrolebinding", "manager", "--clusterrole=manager", "--serviceaccount="+name.Namespace+":manager")
+			t.Cleanup(func() { i.Kubectl(t, "delete", "clusterrole,clusterrolebinding", "manager") })
+			testenv.Eventually(t, patience, func() error { // kube-apiserver learns of it a moment later
+				found, err := foreign.Find(t.Context(), i.Client, i.Client, []foreign.Manager{other})
+				if err == nil && found == nil {
+					err = errors.New("it is not found")
+				}
+				return err
+			})
+			replica = i.Start(t, nil)
 			object := s.write(t, i, "foreign", nil)
 			testenv.Eventually(t, patience, func() error {
 				if log := replica.Log(); !strings.Contains(log, other.Name) || !strings.Contains(log, other.HandOver) {
@@ -435,7 +432,7 @@ func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
 				}
 				return nil
 			})
-			if err := i.Client.Delete(t.Context(), trace.DeepCopyObject().(client.Object)); err != nil {
+			if err := i.Client.Delete(t.Context(), trace.DeepCopy()); err != nil {
 				t.Fatal(err)
 			}
 			s.mustAct(t, i, object)
@@ -446,12 +443,4 @@ func (s Subject) waitsFor(t *testing.T, i *Installed, other foreign.Manager) {
 			}
 		})
 	}
-}
-
-// owner is the field manager of a program.
-func owner(other foreign.Manager) string {
-	for _, fields := range other.Fields {
-		return fields.Owner
-	}
-	return strings.ToLower(other.Name)
 }

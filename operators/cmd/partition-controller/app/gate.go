@@ -102,7 +102,7 @@ func (g *gate) watch(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("companion", g.companion)
 	opened, reported := false, ""
 	for {
-		found, err := foreign.Find(ctx, g.GetAPIReader(), g.foreign)
+		found, err := foreign.Find(ctx, g.GetAPIReader(), g.client, g.foreign)
 		switch {
 		case err != nil:
 			// Without an answer it stays as it is, and nothing begins.

@@ -24,10 +24,12 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -136,7 +138,7 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 		Logger:      logger,
 		BaseContext: func() context.Context { return klog.NewContext(context.Background(), logger) },
 		Cache: cache.Options{
-			ByObject:                    stripped(cached),
+			ByObject:                    stripped(cached, needs),
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ReaderFailOnMissingInformer: true,
 		},
@@ -217,20 +219,28 @@ func addCache(cached, more map[client.Object]cache.ByObject, scheme *runtime.Sch
 	return nil
 }
 
-// stripped drops managed fields from what is cached, before a companion drops more.
-func stripped(objects map[client.Object]cache.ByObject) map[client.Object]cache.ByObject {
-	strip := cache.TransformStripManagedFields()
-	for object, by := range objects {
-		if transform := by.Transform; transform != nil {
-			by.Transform = toolscache.TransformFunc(func(in any) (any, error) {
-				out, err := strip(in)
-				if err != nil {
-					return nil, err
-				}
-				return transform(out)
-			})
-			objects[object] = by
+// stripped drops managed fields from what is cached, but for those of foreign managers, before a companion drops more.
+func stripped(objects map[client.Object]cache.ByObject, needs map[string]companion.Needs) map[client.Object]cache.ByObject {
+	var owners []string
+	for _, need := range needs {
+		for _, manager := range need.Foreign {
+			for _, fields := range manager.Fields {
+				owners = append(owners, fields.Owner)
+			}
 		}
+	}
+	for object, by := range objects {
+		transform := by.Transform
+		by.Transform = toolscache.TransformFunc(func(in any) (any, error) {
+			if object, is := in.(client.Object); is {
+				object.SetManagedFields(slices.DeleteFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return !slices.Contains(owners, entry.Manager) }))
+			}
+			if transform == nil {
+				return in, nil
+			}
+			return transform(in)
+		})
+		objects[object] = by
 	}
 	return objects
 }
