@@ -36,6 +36,10 @@ const (
 	ShippedAnnotation = "harvesterhci.io/cpu-manager-update-status"
 )
 
+// NotObserved is the reason of the Events of a Node that say why no agent could look at it. They are in the namespace
+// default, as all Events of Nodes are, and come again with each Job that fails.
+const NotObserved = "CPUPolicyNotObserved"
+
 // Policy is a CPU manager policy.
 type Policy = operation.Policy
 

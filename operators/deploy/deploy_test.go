@@ -398,6 +398,79 @@ func TestWhoMayWriteWhatWasObserved(t *testing.T) {
 	}
 }
 
+func TestWhoMayClaimANodeForTheController(t *testing.T) {
+	i := companiontest.Install(t, "cpupolicy")
+	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))
+	mayUpdateNodes(t, i, "partition-cpupolicy", "partition-controller")
+	ofKubelet := kubelet(t, i, "claimed")
+	const claim, mark = "nodegroup.workload.openshift.io/claim", "cpupolicy.workload.openshift.io/cordoned"
+	const ours, theirs, gone = `{"owner":"cpupolicy","operation":"a1","since":"2026-11-23T10:00:00Z"}`, `{"owner":"tuning","operation":"a1","since":"2026-11-23T10:00:00Z"}`, ""
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "claimed"}}
+	if err := i.Client.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = i.Client.Delete(context.Background(), node) })
+	patch := func(key, value string) client.Patch {
+		if value == gone {
+			return client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, key))
+		}
+		return client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value))
+	}
+	// A moment may pass until kube-apiserver knows of the policy.
+	testenv.Eventually(t, 10*time.Second, func() error {
+		if err := i.Client.Patch(t.Context(), node.DeepCopy(), patch(claim, ours), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("a claim by an administrator: %w", errors.Join(err))
+		}
+		return nil
+	})
+	marked := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "claimed-already", Annotations: map[string]string{claim: ours, mark: "a1"}}}
+	if err := controller.Create(t.Context(), marked); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = i.Client.Delete(context.Background(), marked) })
+	for _, test := range []struct {
+		name       string
+		by         client.Client
+		on         *corev1.Node
+		key, value string
+		refused    bool
+	}{
+		{"the controller claims", controller, node, claim, ours, false},
+		{"the controller marks its cordon", controller, node, mark, "a1", false},
+		{"an administrator claims for the controller", i.Client, node, claim, ours, true},
+		{"an administrator claims for the controller, with spaces", i.Client, node, claim, `{ "operation": "a1", "owner" : "cpupolicy" }`, true},
+		{"an administrator claims for the controller, behind an escape", i.Client, node, claim, `{"owner":"cpu\u0070olicy","operation":"a1"}`, true},
+		{"an administrator claims for another companion", i.Client, node, claim, theirs, false},
+		{"an administrator marks a cordon", i.Client, node, mark, "a1", true},
+		{"a kubelet claims for the controller", ofKubelet, node, claim, ours, true},
+		{"a kubelet claims for another companion", ofKubelet, node, claim, theirs, false},
+		{"an administrator changes the controller's claim", i.Client, marked, claim, `{"owner":"cpupolicy","operation":"b2"}`, true},
+		{"an administrator removes the controller's claim", i.Client, marked, claim, gone, false},
+		{"an administrator removes the mark", i.Client, marked, mark, gone, false},
+		{"an administrator annotates a node that is claimed", i.Client, marked, "example.com/a", "b", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			write := func(options ...client.PatchOption) error {
+				return test.by.Patch(t.Context(), test.on.DeepCopy(), patch(test.key, test.value), options...)
+			}
+			status := func() error {
+				return test.by.Status().Patch(t.Context(), test.on.DeepCopy(), patch(test.key, test.value), client.DryRunAll)
+			}
+			for _, err := range []error{write(client.DryRunAll), status()} {
+				if test.refused != apierrors.IsForbidden(err) || !test.refused && err != nil || test.refused && !strings.Contains(err.Error(), "controller") {
+					t.Errorf("refused is to be %v, and the error is %v", test.refused, err)
+				}
+			}
+		})
+	}
+	for _, by := range []client.Client{i.Client, ofKubelet} {
+		registers := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "claimed-new", Annotations: map[string]string{claim: ours}}}
+		if err := by.Create(t.Context(), registers, client.DryRunAll); !apierrors.IsForbidden(err) {
+			t.Errorf("a node that comes with a claim: %v", err)
+		}
+	}
+}
+
 func TestAnAgentWritesForItsOwnNode(t *testing.T) {
 	i := companiontest.Install(t, "cpupolicy")
 	const namespace, account = "partition-cpupolicy-agent", "partition-agent"

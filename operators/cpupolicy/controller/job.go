@@ -53,6 +53,13 @@ func jobName(node, operation string) string {
 	return fmt.Sprintf("cpu-policy-%.41s-%x", operation, hash[:5])
 }
 
+// unknownJobName returns the name of the Job that settles what the status of a node does not name. A node has one, whatever
+// it claims.
+func unknownJobName(node string) string { return jobName(node, "unknown") }
+
+// operationAnnotation on that Job is the operation that it settles.
+const operationAnnotation = "cpupolicy.workload.openshift.io/operation"
+
 // observingJobName returns the name of the Job that looks at a node for a reason: what was asked
 // for, or the boot of the node. For one reason there is one Job.
 func observingJobName(node *corev1.Node, reason string) string {

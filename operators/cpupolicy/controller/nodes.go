@@ -112,7 +112,7 @@ func newNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		nodes:      nodes,
 		namespace:  config.Namespace,
 		situations: situations{reader: mgr.GetAPIReader(), others: mgr.GetClient(), namespace: config.Namespace},
-		observer:   observer{nodes: nodes, jobs: jobs, labels: labels{nodes}, config: config.CPUPolicy, now: clock},
+		observer:   observer{nodes: nodes, jobs: jobs, labels: labels{nodes}, config: config.CPUPolicy, now: clock, looks: map[string]bootLook{}},
 		store:      store,
 		recorder:   recorder,
 		retries:    workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](2*time.Second, time.Minute),
@@ -271,7 +271,7 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 			errs = append(errs, fmt.Errorf("node %s: %w", d.node.Name, err))
 		}
 		if l.problem != "" {
-			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, "CPUPolicyNotObserved", "ObserveNode", "%s", operation.Abbreviate(l.problem, 1000))
+			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, cpupolicy.NotObserved, "ObserveNode", "%s", operation.Abbreviate(l.problem, 1000))
 		}
 		switch {
 		case l.done:

@@ -75,6 +75,8 @@ func TestRequests(t *testing.T) {
 		"a node that has left its group is not switched":      aNodeThatHasLeftItsGroupIsNotSwitched,
 		"two nodes of the control plane at once":              twoNodesOfTheControlPlaneAtOnce,
 		"a lock with a holder that is none is repaired":       aLockWithAHolderThatIsNoneIsRepaired,
+		"forged claims make one Job":                          forgedClaimsMakeOneJob,
+		"a node that boots without an end makes one Job":      aNodeThatBootsWithoutAnEndMakesOneJob,
 		"a node that another manager writes is left alone":    aNodeThatAnotherManagerWritesIsLeftAlone,
 		"the action endpoint asks as a person does":           theActionEndpointAsksAsAPersonDoes,
 	} {
@@ -223,7 +225,7 @@ func aMarkOfWhatHasEndedGoesWithItsCordon(t *testing.T, c *cluster) {
 		return nil
 	})
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}},"spec":{"unschedulable":true}}`, CordonedAnnotation, status.ID)
-	if err := c.Client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+	if err := (hooks{c.Installed}).controller(t).Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)
 	}
 	c.eventually(func() error {
@@ -584,4 +586,75 @@ func aNodeThatAnotherManagerWritesIsLeftAlone(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	c.awaitStatus("theirs", cpupolicy.Complete)
+}
+
+// jobsOf counts the Jobs of a node that there ever were, from now on.
+func (c *cluster) jobsOf(t *testing.T, node string) func() int {
+	t.Helper()
+	watcher, err := client.NewWithWatch(c.Config, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := watcher.Watch(t.Context(), &batchv1.JobList{}, client.InNamespace(agentNamespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(seen.Stop)
+	jobs := map[types.UID]bool{}
+	return func() int {
+		for {
+			select {
+			case event := <-seen.ResultChan():
+				if job, is := event.Object.(*batchv1.Job); is && job.Annotations[nodeNameAnnotation] == node {
+					jobs[job.UID] = true
+				}
+			case <-time.After(time.Second):
+				return len(jobs)
+			}
+		}
+	}
+}
+
+// The admission policies are not asked here: whoever gets round them must not fill the cluster with Jobs.
+func forgedClaimsMakeOneJob(t *testing.T, c *cluster) {
+	c.addNode("n1", nil)
+	c.awaitObserved("n1")
+	jobs := c.jobsOf(t, "n1")
+	before := jobs()
+	controller := hooks{c.Installed}.controller(t)
+	for i := range 50 {
+		claim := nodegroup.Claim{Owner: Name, Operation: fmt.Sprintf("forged-%d", i), Since: clock()}.String()
+		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, nodegroup.ClaimAnnotation, claim)
+		if err := controller.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	if made := jobs() - before; made > 1 {
+		t.Errorf("50 forged claims have made %d Jobs", made)
+	}
+}
+
+// A kubelet says when its node has booted, and whoever may update a node removes what was observed.
+func aNodeThatBootsWithoutAnEndMakesOneJob(t *testing.T, c *cluster) {
+	c.addNode("n1", nil)
+	jobs := c.jobsOf(t, "n1")
+	before := jobs()
+	c.awaitObserved("n1")
+	for i := range 20 {
+		node := c.node("n1")
+		removed := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, ObservedAnnotation)
+		if err := c.Client.Patch(t.Context(), node, client.RawPatch("application/merge-patch+json", removed)); err != nil {
+			t.Fatal(err)
+		}
+		booted := fmt.Appendf(nil, `{"status":{"nodeInfo":{"bootID":"forged-%d"}}}`, i)
+		if err := c.Client.Status().Patch(t.Context(), node, client.RawPatch("application/merge-patch+json", booted)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	if made := jobs() - before; made > 1 {
+		t.Errorf("20 boots have made %d Jobs", made)
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,27 @@ type observer struct {
 	labels labels
 	config configv1alpha1.CPUPolicyConfiguration
 	now    func() time.Time
+	// looks are in which boot a node was last looked at for a reason, by UID and reason. It is no loss if the
+	// process ends.
+	looks map[string]bootLook
+}
+
+// bootLook is when a boot was first looked at.
+type bootLook struct {
+	boot string
+	at   time.Time
+}
+
+// tooSoon reports whether a node has said within a while that it has booted again. Its name for a boot makes another Job,
+// and its kubelet may write another one each second.
+func (o observer) tooSoon(node *corev1.Node, reason string) bool {
+	key, boot, now := string(node.UID)+"/"+reason, node.Status.NodeInfo.BootID, o.now()
+	maps.DeleteFunc(o.looks, func(_ string, l bootLook) bool { return now.Sub(l.at) >= keepFailed })
+	last, looked := o.looks[key]
+	if !looked {
+		o.looks[key] = bootLook{boot, now}
+	}
+	return looked && last.boot != boot
 }
 
 // keepFailed is how long the Job stays whose agent has not seen a thing: then another one looks.
@@ -100,6 +122,9 @@ type looked struct {
 
 // look is observe, whatever was seen before.
 func (o observer) look(ctx context.Context, node *corev1.Node, reason string) (l looked, err error) {
+	if o.tooSoon(node, reason) {
+		return l, nil
+	}
 	name := observingJobName(node, reason)
 	job, pods, err := o.jobs.get(ctx, node.Name, name)
 	if err != nil {

@@ -106,7 +106,7 @@ func TestFewNodesAreObservedAtATime(t *testing.T) {
 				nodes = append(nodes, node)
 			}
 			c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).Build()
-			r := nodesReconciler{observer: observer{jobs: jobs{c, c, agentNamespace}, now: clock}}
+			r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobs{c, c, agentNamespace}, now: clock}}
 			for range 3 {
 				rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 				if err := r.keepObserved(t.Context(), nodes); err != nil {
@@ -160,7 +160,7 @@ func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 			nodes := nodegroup.Client{Reader: c, Writer: c}
-			o := observer{nodes: nodes, jobs: jobs{c, c, agentNamespace}, labels: labels{nodes}, now: clock}
+			o := observer{looks: map[string]bootLook{}, nodes: nodes, jobs: jobs{c, c, agentNamespace}, labels: labels{nodes}, now: clock}
 			done, problem, err := o.observe(t.Context(), node, "a1")
 			if err != nil || done != test.done || problem != "" {
 				t.Errorf("it is done %t, %q, %v", done, problem, err)
@@ -192,7 +192,7 @@ func TestNodesThatCannotBeObservedComeLast(t *testing.T) {
 				nodes = append(nodes, node)
 			}
 			c, recorder := fake.NewClientBuilder().WithScheme(testenv.Scheme()).Build(), events.NewFakeRecorder(1000)
-			r := nodesReconciler{observer: observer{jobs: jobs{c, c, agentNamespace}, now: clock}, recorder: recorder}
+			r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobs{c, c, agentNamespace}, now: clock}, recorder: recorder}
 			seen := map[string]bool{}
 			for round := range 3 {
 				for range 2 {
@@ -276,7 +276,7 @@ func TestARequestOfAGroupWaitsUntilItsNodeIsObserved(t *testing.T) {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: observingJobName(node, "a1"), Annotations: map[string]string{nodeNameAnnotation: "n1"}}}
 		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "DeadlineExceeded", Message: "it took too long"}}
 		c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(job).Build()
-		r := nodesReconciler{observer: observer{jobs: jobs{c, c, agentNamespace}, now: clock}}
+		r := nodesReconciler{observer: observer{looks: map[string]bootLook{}, jobs: jobs{c, c, agentNamespace}, now: clock}}
 		var n rollout.Node
 		if err := r.judge(t.Context(), node, cpupolicy.Status{ID: "a1", Policy: cpupolicy.Static, Group: group}, nil, &n); err != nil {
 			t.Fatal(err)
@@ -342,7 +342,7 @@ func TestAnObservedNodeHasItsLabel(t *testing.T) {
 				},
 			}).Build()
 			nodes := nodegroup.Client{Reader: c, Writer: c}
-			o := observer{nodes: nodes, labels: labels{nodes}, now: time.Now}
+			o := observer{looks: map[string]bootLook{}, nodes: nodes, labels: labels{nodes}, now: time.Now}
 			for observed := false; !observed; {
 				var live corev1.Node
 				if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), &live); err != nil {

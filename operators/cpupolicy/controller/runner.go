@@ -228,6 +228,11 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 	if isTombstone(job) {
 		return rollout.Result{Seen: rollout.Over, Phase: rollout.Failed, Message: job.Annotations[whyAnnotation]}, nil
 	}
+	return r.hear(ctx, name, id, job, pods)
+}
+
+// hear says what a Job has told of an operation.
+func (r runner) hear(ctx context.Context, name, id string, job *batchv1.Job, pods []corev1.Pod) (rollout.Result, error) {
 	at, why := ended(job)
 	said := ""
 	for _, text := range messages(pods, name, true) {
@@ -251,7 +256,26 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 	if isGone(err) || is && status.State == cpupolicy.Running {
 		return rollout.Result{Seen: rollout.Absent, Message: cmp.Or(said, why)}, nil
 	}
-	if err == nil {
+	if err == nil && (is || r.now().Sub(at) > keepFailed) {
+		err = r.jobs.remove(ctx, job)
+	}
+	return rollout.Result{}, err
+}
+
+// settleUnknown settles an operation that a node's claim names, and neither its status nor a Job. Such a claim may be
+// forged, so that a node has one such Job at a time, and another one for another operation after a while.
+func (r runner) settleUnknown(ctx context.Context, node *corev1.Node, id string) (rollout.Result, error) {
+	job, pods, err := r.jobs.get(ctx, node.Name, unknownJobName(node.Name))
+	if err != nil {
+		return rollout.Result{}, err
+	}
+	if job == nil {
+		return rollout.Result{}, r.settleAs(ctx, node, unknownJobName(node.Name), id)
+	}
+	if job.Annotations[operationAnnotation] == id {
+		return r.hear(ctx, node.Name, id, job, pods)
+	}
+	if at, _ := ended(job); !at.IsZero() && r.now().Sub(at) > keepFailed {
 		err = r.jobs.remove(ctx, job)
 	}
 	return rollout.Result{}, err
@@ -261,10 +285,14 @@ func (r runner) Observe(ctx context.Context, name, id string) (rollout.Result, e
 // its host unit may be there, since a node may have been frozen, or its pod may still come. The Job takes the name
 // of the operation's own. It waits for the node as long as that takes; only a node that is gone needs none.
 func (r runner) settle(ctx context.Context, node *corev1.Node, id string) error {
+	return r.settleAs(ctx, node, jobName(node.Name, id), id)
+}
+
+func (r runner) settleAs(ctx context.Context, node *corev1.Node, name, id string) error {
 	pod := agentpod.Settle(node.Name, r.config.AgentImage, operation.Driver(r.config.Driver), id)
-	return r.jobs.create(ctx, node, switches, jobName(node.Name, id), pod, batchv1.JobSpec{
+	return r.jobs.create(ctx, node, switches, name, pod, batchv1.JobSpec{
 		BackoffLimit: ptr.To(int32(3)), TTLSecondsAfterFinished: ptr.To(int32(keepEnded.Seconds())),
-	}, nil)
+	}, map[string]string{operationAnnotation: id})
 }
 
 // notStarted says of an operation without a Job whether its drain has taken too long. One that does not run any more
@@ -278,7 +306,10 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 	if err != nil {
 		return rollout.Result{}, err
 	}
-	if !is || status.State != cpupolicy.Running {
+	if !is {
+		return r.settleUnknown(ctx, node, id)
+	}
+	if status.State != cpupolicy.Running {
 		return rollout.Result{}, r.settle(ctx, node, id)
 	}
 	group, err := r.group(ctx, status)
@@ -392,6 +423,9 @@ func (r runner) Finish(ctx context.Context, name, id string) error {
 		var node corev1.Node
 		if err := r.nodes.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
+		}
+		if _, is := statusOf(&node, id); !is {
+			return nil // the node's journal has what settled it, and is what keeps a late pod from it
 		}
 		return r.takeName(ctx, &node, id, "it has ended")
 	}
