@@ -64,7 +64,7 @@ apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [../../../../operators/deploy/$operator]
 images:
-- {name: partition-controller, $version}
+- {name: registry.invalid/partition-controller, $version}
 configMapGenerator:
 - {name: configuration, namespace: partition-$operator, behavior: replace, files: [config.yaml]}
 END

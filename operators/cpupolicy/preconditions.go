@@ -47,8 +47,9 @@ type Situation struct {
 	// Seen is the policy that was observed too long ago to be believed; empty if that is not so. What
 	// only the node can tell is then a warning: it is observed again before it is switched.
 	Seen Policy
-	// Pods are those of the node.
-	Pods []corev1.Pod
+	// Pods are those of the node; MorePods means that it has more.
+	Pods     []corev1.Pod
+	MorePods bool
 	// Kubelet is how the kubelet would start. Its Policy is that of the request.
 	Kubelet readmission.Kubelet
 	// ForeignClaims has the nodes that another companion has claimed, and its name and operation.
@@ -329,6 +330,9 @@ func afterwards(request Request, s Situation) *corev1.Node {
 // be as it is for a reason of its own, which the restart makes a reason to reject pods that run.
 func rejectedPods(request Request, s Situation) (findings []Finding) {
 	s.Kubelet.Policy = string(request.Policy)
+	if s.MorePods {
+		findings = append(findings, Finding{Code: PodMayBeRejected, Object: nodeObject(s.Node.Name), Text: fmt.Sprintf("has more than %d pods, and no others were looked at", len(s.Pods)), Remedy: "look at the rest after the switch", Warning: true})
+	}
 	for _, r := range readmission.Foresee(afterwards(request, s), s.Kubelet, s.Pods) {
 		f := Finding{Code: PodRejected, Object: fmt.Sprintf("pod %s/%s", r.Pod.Namespace, r.Pod.Name), Text: fmt.Sprintf("%s: the restarted kubelet rejects it (%s)", r.Text, r.Reason),
 			Remedy: "make room, or accept with --allow-evicted that it ends", Warning: request.AllowEvicted}

@@ -241,6 +241,7 @@ func TestPreconditions(t *testing.T) {
 
 		{"pods that the restarted kubelet rejects", static, on(clusterNode("n1"), pods(testPod("b", "4"), testPod("a", "4"))),
 			[]string{"PodRejected|pod d/a|UnexpectedAdmissionError|--allow-evicted", "PodRejected|pod d/b|UnexpectedAdmissionError"}},
+		{"more pods than are looked at", static, on(clusterNode("n1"), func(s *Situation) { s.Pods, s.MorePods = []corev1.Pod{testPod("a", "1")}, true }), []string{"?PodMayBeRejected|node n1|more than 1 pods"}},
 		{"accepted", Request{Policy: Static, AllowEvicted: true}, on(clusterNode("n1"), pods(testPod("b", "4"))), []string{"?PodRejected|pod d/b"}},
 		{"pods that it may reject", static, on(clusterNode("n1"), func(s *Situation) { s.Kubelet.TopologyPolicy, s.Pods = "restricted", []corev1.Pod{testPod("a", "2")} }), []string{"?PodMayBeRejected|pod d/a|NUMA"}},
 		{"pods that want the label of the other policy", none, on(clusterNode("n1", Label+"=true"), pods(with(testPod("a", "100m"), selects(Label, "true")))), []string{"PodRejected|pod d/a|requires of its node cpumanager=true, which has cpumanager=false after the switch|NodeAffinity|another node"}},

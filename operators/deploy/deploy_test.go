@@ -107,7 +107,7 @@ func TestTheVariantForCertManagerIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", path)
-	if _, err := configv1alpha1.Read(filepath.Join(companiontest.Base(variant), "config.yaml"), "partition-cpupolicy"); err != nil {
+	if _, err := configv1alpha1.Read(companiontest.WithImage(t, variant), "partition-cpupolicy"); err != nil {
 		t.Error(err)
 	}
 }
@@ -178,6 +178,9 @@ func checkController(t *testing.T, i *companiontest.Installed, namespace corev1.
 		t.Errorf("the pods ask for the type %q, and the namespace allows %q: %v", target.Type, namespace.Annotations[partition.AllowedAnnotation], errs)
 	}
 	for _, container := range deployment.Spec.Template.Spec.Containers {
+		if !strings.HasPrefix(container.Image, "registry.invalid/") {
+			t.Errorf("container %s has the image %s by default, which a runtime may look for in any registry", container.Name, container.Image)
+		}
 		if memory := container.Resources.Requests.Memory().Value(); memory == 0 || memory > 50<<20 {
 			t.Errorf("container %s requests %d bytes of memory, want up to 50 MiB", container.Name, memory)
 		}

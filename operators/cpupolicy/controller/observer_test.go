@@ -256,8 +256,13 @@ func TestOnlyAFreshObservationStandsInTheWay(t *testing.T) {
 			if err := virtv1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Pod{}, "spec.nodeName", func(client.Object) []string { return nil }).
-				WithIndex(&corev1.Node{}, roleIndex, func(client.Object) []string { return nil }).Build()
+			c := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Node{}, roleIndex, func(client.Object) []string { return nil }).
+				WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if _, is := list.(*corev1.PodList); is { // the fake knows no such selector
+						return nil
+					}
+					return c.List(ctx, list, options...)
+				}}).Build()
 			node := worker("n1")
 			(&Observed{At: clock().Add(-test.ago), Observation: operation.Observation{Policy: operation.None, Refused: map[operation.Policy]string{operation.Static: why}}}).write(node)
 			situation, err := situations{reader: c, others: c, fresh: time.Minute}.of(t.Context(), node, cpupolicy.Static)

@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/cpuset"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,7 @@ import (
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/partition"
 )
 
 // ObservedAnnotation on a Node has what an agent has observed there. Only the controller may write
@@ -90,11 +92,9 @@ type situations struct {
 // of returns what is known of a node when somebody asks for a policy there.
 func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.Policy) (cpupolicy.Situation, error) {
 	situation := cpupolicy.Situation{Node: node}
-	var pods corev1.PodList
-	if err := s.reader.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
+	if err := s.addPods(ctx, &situation); err != nil {
 		return situation, err
 	}
-	situation.Pods = pods.Items
 	if err := s.addControlPlane(ctx, &situation); err != nil {
 		return situation, err
 	}
@@ -120,6 +120,63 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	}
 	situation.Kubelet = kubelet
 	return situation, nil
+}
+
+// podsOfAPage is how many pods are read at a time: of each, most is thrown away at once. mostPods is how many are looked at
+// of a node. Kubelets take 110 by default, and some are made to take 500, but mirror pods are as many as a kubelet writes.
+const podsOfAPage, mostPods = 100, 1000
+
+// addPods adds the pods of the node that have not ended.
+func (s situations) addPods(ctx context.Context, situation *cpupolicy.Situation) error {
+	of := fields.AndSelectors(
+		fields.OneTermEqualSelector("spec.nodeName", situation.Node.Name),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	)
+	for from := ""; ; {
+		var pods corev1.PodList
+		if err := s.reader.List(ctx, &pods, client.MatchingFieldsSelector{Selector: of}, client.Limit(podsOfAPage), client.Continue(from)); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			if len(situation.Pods) == mostPods {
+				situation.MorePods = true
+				return nil
+			}
+			stripPod(&pods.Items[i])
+			situation.Pods = append(situation.Pods, pods.Items[i])
+		}
+		if from = pods.Continue; from == "" {
+			return nil
+		}
+	}
+}
+
+// stripPod drops what may be large, and what no rule reads.
+func stripPod(pod *corev1.Pod) {
+	pod.ManagedFields, pod.OwnerReferences = nil, nil
+	annotations := map[string]string{}
+	if mirror, is := pod.Annotations[corev1.MirrorPodAnnotationKey]; is {
+		annotations[corev1.MirrorPodAnnotationKey] = mirror
+	}
+	// By these a partitioned pod is known as one (partition.PartitionedType).
+	if workloadType, is := partition.PartitionedType(pod); is {
+		annotations[partition.TargetAnnotation(workloadType)] = ""
+		for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range containers {
+				annotations[partition.ResourcesAnnotation(containers[i].Name)] = ""
+			}
+		}
+	}
+	pod.Annotations = annotations
+	pod.Spec.Volumes, pod.Spec.EphemeralContainers = nil, nil
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			containers[i] = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy, Ports: c.Ports}
+		}
+	}
+	pod.Status.Conditions, pod.Status.EphemeralContainerStatuses = nil, nil
 }
 
 // roleIndex is the index of the cached nodes that others are judged by: those of the control plane, and those to

@@ -143,10 +143,26 @@ func (i *Installed) As(t testing.TB, token string) client.Client {
 	return c
 }
 
+// WithImage returns a file with the configuration of a companion's manifests and an image of the agent, which make
+// install would choose.
+func WithImage(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Base(name), "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text = bytes.ReplaceAll(text, []byte("agentImage: partition-agent"), []byte("agentImage: registry.example.com/partition-agent"))
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // Configuration is that of the manifests, with times that suit a test.
 func (i *Installed) Configuration(t testing.TB) *configv1alpha1.ControllerConfiguration {
 	t.Helper()
-	config, err := configv1alpha1.Read(filepath.Join(Base(i.Name), "config.yaml"), i.Namespace)
+	config, err := configv1alpha1.Read(WithImage(t, i.Name), i.Namespace)
 	if err != nil {
 		t.Fatal(err)
 	}

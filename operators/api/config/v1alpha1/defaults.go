@@ -60,7 +60,6 @@ func SetDefaults(c *ControllerConfiguration) {
 	}
 
 	text(&c.CPUPolicy.AgentNamespace, "partition-cpupolicy-agent")
-	text(&c.CPUPolicy.AgentImage, "partition-agent")
 	text(&c.CPUPolicy.Driver, "kubelet")
 	duration(&c.CPUPolicy.ObserveTimeout, 2*time.Minute)
 	duration(&c.CPUPolicy.SwitchTimeout, 150*time.Second)

@@ -66,7 +66,7 @@ leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}
 certificates: {validity: 9s, renewBefore: 5s, overlap: 1s, names: [127.0.0.1, localhost]}
 foreignManagerPeriod: 100ms
 gracefulShutdownTimeout: 1s
-cpuPolicy: {switchTimeout: 31s, operationTimeout: 36s, labelTimeout: 2s}
+cpuPolicy: {agentImage: "agent@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", switchTimeout: 31s, operationTimeout: 36s, labelTimeout: 2s}
 `), "that of the pod")
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +121,9 @@ func TestWhatIsWrongWithAConfiguration(t *testing.T) {
 		"an insecure cipher":                    {header + "tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_RSA_WITH_RC4_128_SHA]}\n", []string{"tls.cipherSuites[1]", "TLS_RSA_WITH_RC4_128_SHA"}},
 		"ciphers without that of HTTP/2":        {header + "tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}\n", []string{"tls.cipherSuites", "HTTP/2", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}},
 		"ciphers of TLS 1.3":                    {header + "tls: {minVersion: VersionTLS13, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}\n", []string{"tls.cipherSuites", "VersionTLS12"}},
+		"no image of the agent":                 {header + "controllers: [cpupolicy]\n", []string{"cpuPolicy.agentImage", "registry"}},
+		"an image without a registry":           {header + "controllers: [cpupolicy]\ncpuPolicy: {agentImage: partition-agent}\n", []string{"cpuPolicy.agentImage", "partition-agent", "digest"}},
+		"an image of Docker Hub":                {header + "controllers: [cpupolicy]\ncpuPolicy: {agentImage: somebody/partition-agent:v1}\n", []string{"cpuPolicy.agentImage", "somebody"}},
 		"a part that is none":                   {header + "parts: [webhooks, console]\n", []string{"parts[1]", "console", "controllers"}},
 		"files and a Secret":                    {header + "certificates: {source: Files, directory: /etc/c, secretName: s}\n", []string{"certificates.secretName", "Generated"}},
 		"files and a webhook configuration":     {header + "certificates: {source: Files, directory: /etc/c, mutatingWebhookConfiguration: s}\n", []string{"certificates.mutatingWebhookConfiguration"}},

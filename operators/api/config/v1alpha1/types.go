@@ -143,7 +143,8 @@ type CPUPolicyConfiguration struct {
 	// AgentNamespace is where the Jobs run that work on nodes. It defaults to
 	// partition-cpupolicy-agent.
 	AgentNamespace string `json:"agentNamespace,omitempty"`
-	// AgentImage is the image of partition-agent. It defaults to partition-agent.
+	// AgentImage is the image of partition-agent, with its registry or its digest: it runs as root on nodes, and what
+	// is found under a short name is the runtime's to say. The controllers of cpupolicy need it.
 	AgentImage string `json:"agentImage,omitempty"`
 	// Driver is how nodes run their kubelets: kubelet (a unit of systemd), rke2, or command (what the
 	// configuration of the host says). It defaults to kubelet.

@@ -19,6 +19,7 @@ package v1alpha1
 import (
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +88,9 @@ func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
 	errs = append(errs, positive(field.NewPath("gracefulShutdownTimeout"), c.GracefulShutdownTimeout)...)
 	errs = append(errs, validateTLS(&c.TLS, field.NewPath("tls"))...)
 	errs = append(errs, validateCertificates(&c.Certificates, field.NewPath("certificates"))...)
+	if slices.Contains(c.Controllers, "cpupolicy") && c.Runs(Controllers) {
+		errs = append(errs, validateImage(field.NewPath("cpuPolicy", "agentImage"), c.CPUPolicy.AgentImage)...)
+	}
 	return append(errs, validateCPUPolicy(&c.CPUPolicy, field.NewPath("cpuPolicy"))...)
 }
 
@@ -219,6 +223,23 @@ func validateCPUPolicy(c *CPUPolicyConfiguration, path *field.Path) (errs field.
 			fmt.Sprintf("must be longer than switchTimeout and labelTimeout together, which are %s", least)))
 	}
 	return errs
+}
+
+// digested ends the reference of an image that only one can have.
+var digested = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
+
+// validateImage wants a registry or a digest. The first part of a reference is a registry if it could be no part of a
+// name on Docker Hub (github.com/distribution/reference, splitDockerDomain).
+func validateImage(path *field.Path, image string) field.ErrorList {
+	const want = "must name its registry, such as registry.example.com/partition-agent:v1, or end with a digest, @sha256:..."
+	host, _, isPath := strings.Cut(image, "/")
+	switch {
+	case image == "":
+		return field.ErrorList{field.Required(path, want)}
+	case isPath && (strings.ContainsAny(host, ".:") || host == "localhost") || digested.MatchString(image):
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, image, want)}
 }
 
 func positive(path *field.Path, value metav1.Duration) field.ErrorList {

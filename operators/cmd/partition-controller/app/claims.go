@@ -18,6 +18,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,7 +45,7 @@ const claimsPeriod = 30 * time.Second
 
 // watchClaims keeps nodeClaims up to date where controllers run, on the leader. The claims are those
 // of all companions. It reads nodes from the cache, so that this costs no request.
-func watchClaims(nodes client.Reader) manager.Runnable {
+func watchClaims(nodes client.Reader, owners []string) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			var list corev1.NodeList
@@ -52,14 +53,15 @@ func watchClaims(nodes client.Reader) manager.Runnable {
 				klog.FromContext(ctx).Error(err, "Cannot see which nodes are claimed")
 				return
 			}
-			countClaims(list.Items)
+			countClaims(list.Items, owners)
 		}, claimsPeriod)
 		return nil
 	})
 }
 
-// countClaims sets nodeClaims to the claims of all nodes.
-func countClaims(nodes []corev1.Node) {
+// countClaims sets nodeClaims to the claims of all nodes. An owner that is none of the companions is "other": a node may
+// claim itself for ever another one.
+func countClaims(nodes []corev1.Node, owners []string) {
 	nodeClaims.Reset()
 	for i := range nodes {
 		claim, err := nodegroup.ClaimOf(&nodes[i])
@@ -67,7 +69,11 @@ func countClaims(nodes []corev1.Node) {
 		case err != nil:
 			nodeClaims.WithLabelValues(nodes[i].Name, "").Set(0)
 		case claim != nodegroup.Claim{}:
-			nodeClaims.WithLabelValues(nodes[i].Name, claim.Owner).Set(float64(claim.Since.Unix()))
+			owner := "other"
+			if slices.Contains(owners, claim.Owner) {
+				owner = claim.Owner
+			}
+			nodeClaims.WithLabelValues(nodes[i].Name, owner).Set(float64(claim.Since.Unix()))
 		}
 	}
 }

@@ -35,16 +35,19 @@ func TestClaimsAreCounted(t *testing.T) {
 		return n
 	}
 	t.Cleanup(nodeClaims.Reset)
-	countClaims([]corev1.Node{node("released", `{"owner":"cpupolicy","operation":"a","since":"2026-11-23T10:00:00Z"}`)})
+	owners := []string{"cpupolicy", "tuning"}
+	countClaims([]corev1.Node{node("released", `{"owner":"cpupolicy","operation":"a","since":"2026-11-23T10:00:00Z"}`)}, owners)
 	countClaims([]corev1.Node{
 		node("claimed", `{"owner":"cpupolicy","operation":"b","since":"2026-11-23T10:00:00Z"}`),
 		node("unreadable", "{"),
+		node("theirs", `{"owner":"ever another text","operation":"b","since":"2026-11-23T10:00:00Z"}`),
 		node("released", ""),
-	})
+	}, owners)
 	want := strings.NewReader(`
 # HELP partition_controller_node_claim_timestamp_seconds When a companion claimed the node, in seconds since the epoch; 0 if the claim cannot be read.
 # TYPE partition_controller_node_claim_timestamp_seconds gauge
 partition_controller_node_claim_timestamp_seconds{node="claimed",owner="cpupolicy"} 1.79542800e+09
+partition_controller_node_claim_timestamp_seconds{node="theirs",owner="other"} 1.79542800e+09
 partition_controller_node_claim_timestamp_seconds{node="unreadable",owner=""} 0
 `)
 	if err := testutil.CollectAndCompare(nodeClaims, want); err != nil {

@@ -107,7 +107,7 @@ Companions: ` + strings.Join(names(companions), ", "),
 				return err
 			}
 			restConfig.QPS, restConfig.Burst = config.ClientConnection.QPS, int(config.ClientConnection.Burst)
-			return run(command.Context(), restConfig, config, selected)
+			return run(command.Context(), restConfig, config, selected, companions)
 		},
 	}
 	command.Flags().StringVar(&path, "config", "", "file with the configuration")

@@ -62,8 +62,8 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// run runs companions until the context ends, and returns once all that has begun has ended.
-func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.ControllerConfiguration, companions []companion.Companion) error {
+// run runs some of all companions until the context ends, and returns once all that has begun has ended.
+func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.ControllerConfiguration, companions, all []companion.Companion) error {
 	logger := klog.FromContext(ctx)
 	logger.Info("Starting", "companions", config.Controllers, "namespace", config.Namespace)
 
@@ -190,7 +190,7 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 	}
 	for object := range cached {
 		if _, is := object.(*corev1.Node); is && config.Runs(configv1alpha1.Controllers) {
-			if err := mgr.Add(watchClaims(mgr.GetClient())); err != nil {
+			if err := mgr.Add(watchClaims(mgr.GetClient(), names(all))); err != nil {
 				return err
 			}
 			break // several companions may cache them

@@ -90,7 +90,7 @@ func (c *Cluster) Install(t *testing.T, operators, driver string) (overlay strin
 kind: Kustomization
 resources: [%s]
 images:
-- {name: partition-controller, newName: %s, newTag: %s}
+- {name: registry.invalid/partition-controller, newName: %s, newTag: %s}
 replicas:
 - {name: partition-controller, count: 1}
 - {name: partition-webhooks, count: 1}
