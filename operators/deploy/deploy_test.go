@@ -26,6 +26,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,40 @@ func TestTheVariantForCertManagerIsAccepted(t *testing.T) {
 	i.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", path)
 	if _, err := configv1alpha1.Read(companiontest.WithImage(t, variant), "partition-cpupolicy"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTheCertificateIsForEveryService: each has a port with TLS.
+func TestTheCertificateIsForEveryService(t *testing.T) {
+	i := companiontest.Install(t, "cpupolicy")
+	for _, variant := range []string{"cpupolicy", "cpupolicy-cert-manager"} {
+		config, err := configv1alpha1.Read(companiontest.WithImage(t, variant), "partition-cpupolicy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := config.Certificates.Names
+		if config.Certificates.ServiceName != "" {
+			names = append(names, config.Certificates.ServiceName+".partition-cpupolicy.svc")
+		}
+		services := 0
+		objects := rendered(t, i, variant)
+		for _, object := range objects {
+			if dns, is, _ := unstructured.NestedStringSlice(object.Object, "spec", "dnsNames"); is {
+				names = append(names, dns...)
+			}
+		}
+		for _, object := range objects {
+			if object.GetKind() != "Service" {
+				continue
+			}
+			services++
+			if name := fmt.Sprintf("%s.%s.svc", object.GetName(), object.GetNamespace()); !slices.Contains(names, name) {
+				t.Errorf("%s: the certificate is for %q, and not for %s", variant, names, name)
+			}
+		}
+		if services != 2 {
+			t.Errorf("%s: there are %d Services", variant, services)
+		}
 	}
 }
 

@@ -156,7 +156,7 @@ func (f *fixture) role() *rest.Config {
 	}
 	role := &rbacv1.ClusterRole{}
 	for document := range strings.SplitSeq(string(data), "\n---\n") {
-		if strings.Contains(document, "kind: ClusterRole\n") {
+		if strings.Contains(document, "kind: ClusterRole\n") && strings.Contains(document, "name: cpupolicy-webhooks\n") {
 			if err := yaml.UnmarshalStrict([]byte(strings.TrimPrefix(document, "---\n")), role); err != nil {
 				f.t.Fatal(err)
 			}
