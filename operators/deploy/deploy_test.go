@@ -587,6 +587,61 @@ func mayUpdateNodes(t *testing.T, i *companiontest.Installed, namespace, account
 	}
 }
 
+// Its actions are done in the name of who asks. With the same rights it can do nothing else as somebody else.
+func TestWhatTheCompanionMayDoAsSomebodyElse(t *testing.T) {
+	i := companiontest.Install(t, "cpupolicy")
+	// Nobody is here who would answer.
+	i.Kubectl(t, "delete", "validatingwebhookconfiguration", "cpupolicy.workload.openshift.io")
+	everything := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "test-everybody"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{
+			{Kind: "User", Name: "anna"}, {Kind: "User", Name: "system:node:n1"}, {Kind: "ServiceAccount", Namespace: "default", Name: "tool"},
+		},
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "somebody-elses"}}
+	for _, object := range []client.Object{everything, node} {
+		if err := i.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = i.Client.Delete(context.Background(), object) })
+	}
+	token := i.Token(t, "partition-cpupolicy", "partition-webhooks", nil)
+	anna := rest.ImpersonationConfig{UserName: "anna", UID: "1", Groups: []string{"tenants"}, Extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"JTI=1"}}}
+	update := func(c client.Client) error { return c.Update(t.Context(), node.DeepCopy(), client.DryRunAll) }
+	for name, test := range map[string]struct {
+		as   rest.ImpersonationConfig
+		do   func(client.Client) error
+		want string
+	}{
+		"a node is updated, as a person":               {anna, update, ""},
+		"a node is updated, as a ServiceAccount":       {rest.ImpersonationConfig{UserName: "system:serviceaccount:default:tool"}, update, ""},
+		"a node is updated, as a node":                 {rest.ImpersonationConfig{UserName: "system:node:n1"}, update, "cannot impersonate"},
+		"a node is updated, as an administrator":       {rest.ImpersonationConfig{UserName: "anna", Groups: []string{"system:masters"}}, update, "impersonating the system:masters group is not allowed"},
+		"a node is updated, with what no right is for": {rest.ImpersonationConfig{UserName: "anna", Extra: map[string][]string{"example.com/scopes": {"all"}}}, update, "userextras"},
+		"the status of a node is updated, as a person": {anna, func(c client.Client) error { return c.Status().Update(t.Context(), node.DeepCopy(), client.DryRunAll) }, "impersonate-on:user-info:update"},
+		"a node is deleted, as a person":               {anna, func(c client.Client) error { return c.Delete(t.Context(), node.DeepCopy(), client.DryRunAll) }, "impersonate-on:user-info:delete"},
+		"Secrets are read, as a person":                {anna, func(c client.Client) error { return c.List(t.Context(), &corev1.SecretList{}) }, "impersonate-on:user-info:list"},
+		"Secrets are read, as a ServiceAccount":        {rest.ImpersonationConfig{UserName: "system:serviceaccount:default:tool"}, func(c client.Client) error { return c.List(t.Context(), &corev1.SecretList{}) }, "impersonate-on:serviceaccount:list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := rest.AnonymousClientConfig(i.Config)
+			config.BearerToken, config.Impersonate = token, test.as
+			c, err := client.New(config, client.Options{Scheme: testenv.Scheme(), Mapper: i.Client.RESTMapper()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.want == "" { // its rights may be new to kube-apiserver
+				testenv.Eventually(t, 10*time.Second, func() error { return test.do(c) })
+				return
+			}
+			if err := test.do(c); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error is %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
 // TestOnlyWhatIsAskedOfAWebhookReachesIt uses that nobody answers here: what reaches a webhook fails.
 func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 	i := companiontest.Install(t, "cpupolicy")

@@ -328,7 +328,7 @@ var borders = []border{
 		why:   "it knows what a switch is, and not how a node is changed",
 	},
 	{
-		place: "operators/cpupolicy/console",
+		place: "operators/cpupolicy/action",
 		never: []string{operators + "/api", operators + "/cmd", operators + "/cpupolicy/controller", operators + "/cpupolicy/executor", operators + "/nodegroup", operators + "/rollout"},
 		why:   "it asks for a policy, and does not know what becomes of it",
 	},

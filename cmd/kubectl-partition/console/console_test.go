@@ -17,267 +17,430 @@ limitations under the License.
 package console
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
-	"errors"
+	"cmp"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"net/url"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/html"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
 )
 
-// jwt is a token with these claims, which nobody has signed.
-func jwt(claims string) string {
-	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
-}
-
-var right = jwt(`{"aud":["cpupolicy.workload.openshift.io"],"sub":"system:serviceaccount:team-a:<alice>"}`)
-
-func checkError(t *testing.T, err error, want string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got the error %v, want one with %q", err, want)
+// newServer returns a console for a cluster that has the companion and these objects.
+func newServer(objects ...runtime.Object) (*server, *fake.Clientset) {
+	var vms []runtime.Object
+	known := []runtime.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cpupolicy.Group}}}
+	for _, object := range objects {
+		if vm, ok := object.(*unstructured.Unstructured); ok {
+			vms = append(vms, vm)
+		} else {
+			known = append(known, object)
+		}
 	}
+	kube := fake.NewClientset(known...)
+	kube.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		dry := len(action.(clienttesting.PatchActionImpl).PatchOptions.DryRun) > 0 // a fake writes nevertheless
+		return dry, &corev1.Node{}, nil
+	})
+	kube.Resources = []*metav1.APIResourceList{{GroupVersion: cpupolicy.Group + "/v1alpha1"}}
+	return &server{
+		client:  cpupolicy.Client{Kube: kube, Namespace: cpupolicy.Namespace},
+		dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{vmResource: "VirtualMachineList"}, vms...),
+		user:    "anna", cluster: "https://cluster.example.com", pageSize: 100,
+	}, kube
 }
 
-func TestOnlyATokenForTheConsoleIsTakenFromAKubeconfig(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(right), 0o600); err != nil {
+// node has a label cpumanager, an observed policy and a status; empty is none.
+func node(name, label, observed, status string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
+	if label != "" {
+		node.Labels[cpupolicy.Label] = label
+	}
+	if observed != "" {
+		node.Annotations[cpupolicy.ObservedAnnotation] = fmt.Sprintf(`{"policy":%q,"at":"2026-11-23T10:00:00Z"}`, observed)
+	}
+	if status != "" {
+		node.Annotations[cpupolicy.StatusAnnotation] = status
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return node
+}
+
+// written are the requests that would have changed something; those of dry runs are not among them.
+func written(kube *fake.Clientset) (written []string) {
+	for _, action := range kube.Actions() {
+		patch, ok := action.(clienttesting.PatchActionImpl)
+		if ok && len(patch.PatchOptions.DryRun) == 0 {
+			written = append(written, patch.Name+" "+string(patch.Patch))
+		}
+	}
+	return written
+}
+
+func TestOnlyWhoHasTheURLIsAnswered(t *testing.T) {
+	s, kube := newServer(node("n1", "false", "none", ""))
+	b := serve(t, s)
+	at, err := url.Parse(b.base)
+	if err != nil {
 		t.Fatal(err)
 	}
-	one := jwt(`{"aud":"cpupolicy.workload.openshift.io"}`)
+	root := "http://" + at.Host
+	form := url.Values{"name": {"n1"}, "policy": {"static"}}.Encode()
+	own := map[string]string{"Origin": root, "Sec-Fetch-Site": "same-origin"}
 	for name, test := range map[string]struct {
-		config rest.Config
-		want   string
+		method, url string
+		headers     map[string]string
+		code        int
 	}{
-		"for the console":             {rest.Config{BearerToken: right}, right},
-		"for the console, as a text":  {rest.Config{BearerToken: one}, one},
-		"from a file":                 {rest.Config{BearerTokenFile: file}, right},
-		"for kube-apiserver":          {rest.Config{BearerToken: jwt(`{"aud":["https://kubernetes.default.svc"]}`)}, ""},
-		"for both":                    {rest.Config{BearerToken: jwt(`{"aud":["https://kubernetes.default.svc","cpupolicy.workload.openshift.io"]}`)}, ""},
-		"without an audience":         {rest.Config{BearerToken: jwt(`{}`)}, ""},
-		"without claims":              {rest.Config{BearerToken: "secret"}, ""},
-		"with claims that are broken": {rest.Config{BearerToken: "a.b.c"}, ""},
-		"no token but a password":     {rest.Config{Username: "alice", Password: "secret"}, ""},
-		"nothing":                     {rest.Config{}, ""},
+		"the first page":                          {"GET", b.base + "hosts", nil, 200},
+		"the style sheet":                         {"GET", b.base + "style.css", nil, 200},
+		"the path without its secret":             {"GET", root + "/hosts", nil, 404},
+		"a secret that is wrong":                  {"GET", root + "/AAAAAAAAAAAAAAAAAAAAAAAAAA/hosts", nil, 404},
+		"the beginning of the secret":             {"GET", strings.TrimSuffix(b.base, at.Path[20:]) + "/hosts", nil, 404},
+		"nothing":                                 {"GET", root + "/", nil, 404},
+		"a name that was rebound to this host":    {"GET", b.base + "hosts", map[string]string{"Host": "attacker.example.com:" + at.Port()}, 421},
+		"localhost by its name":                   {"GET", b.base + "hosts", map[string]string{"Host": "localhost:" + at.Port()}, 421},
+		"another port":                            {"GET", b.base + "hosts", map[string]string{"Host": at.Hostname() + ":1"}, 421},
+		"a form of a page here":                   {"POST", b.base + "host", own, 200},
+		"a form, by a program":                    {"POST", b.base + "host", nil, 200},
+		"a form of another site":                  {"POST", b.base + "host", map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://example.com"}, 403},
+		"a form of another port of this host":     {"POST", b.base + "host", map[string]string{"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"}, 403},
+		"a form of another port, by an old one":   {"POST", b.base + "host", map[string]string{"Origin": "http://127.0.0.1:1"}, 403},
+		"a form that does not say where it is of": {"POST", b.base + "host", map[string]string{"Origin": "null"}, 403},
+		"a form with a name that was rebound":     {"POST", b.base + "host", map[string]string{"Host": "attacker.example.com"}, 421},
+		"a form without the secret":               {"POST", root + "/host", own, 404},
+		"a link that would write":                 {"GET", b.base + "host?" + form, nil, 200},
+		"another method":                          {"PUT", b.base + "host", own, 405},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := OfConfig(&test.config)(t.Context())
-			if test.want == "" {
-				checkError(t, err, "no token for the audience cpupolicy.workload.openshift.io")
-				if test.config.BearerToken != "" && strings.Contains(err.Error(), test.config.BearerToken) {
-					t.Errorf("the error has the token: %v", err)
-				}
-			} else if err != nil {
-				t.Error(err)
+			kube.ClearActions()
+			response, body := b.do(test.method, test.url, form, test.headers)
+			if response.StatusCode != test.code {
+				t.Errorf("the answer is %d, want %d: %s", response.StatusCode, test.code, body)
 			}
-			if got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
+			if wants := test.method == "POST" && test.code == 200; (len(written(kube)) > 0) != wants {
+				t.Errorf("it has written %q", written(kube))
+			}
+			if test.code == 404 || test.code == 421 {
+				if strings.Contains(string(body), at.Path) || len(kube.Actions()) > 0 {
+					t.Errorf("the answer is %s, after %v", body, kube.Actions())
+				}
+			}
+			if err := kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node("n1", "false", "none", ""), ""); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if len(at.Path) < 26 {
+		t.Errorf("the path is %s", at.Path)
+	}
+}
+
+// The hosts page of the seed, section Web UI: a label decides what can be done, and a failure shows.
+func TestWhatAHostShows(t *testing.T) {
+	for name, test := range map[string]struct {
+		label, observed, status string
+		// attribute, request and button are what the page says, and why the button cannot be pressed.
+		attribute, request, button, why string
+		// alert and under are what has failed, and what is under way.
+		alert, under string
+	}{
+		"not static":         {"false", "", "", "false", "none yet", "Enable CPU Manager", "", "", ""},
+		"static":             {"true", "", "", "true", "none yet", "Disable CPU Manager", "", "", ""},
+		"complete":           {"true", "static", `{"status":"complete","policy":"static","id":"1"}`, "true", "static: complete", "Disable CPU Manager", "", "", ""},
+		"requested":          {"false", "none", `{"status":"requested","policy":"static"}`, "false", "static: requested", "Enable CPU Manager", "The policy static is requested.", "", "The policy static is requested."},
+		"running":            {"true", "static", `{"status":"running","policy":"none","id":"1"}`, "true", "none: running", "Disable CPU Manager", "The policy none is running.", "", "The policy none is running."},
+		"enable has failed":  {"false", "none", `{"status":"failed","policy":"static","message":"the kubelet ended 3 times"}`, "false", "static: failed", "Enable CPU Manager", "", "Enable CPU Manager has failed on NODE the kubelet ended 3 times", ""},
+		"disable has failed": {"true", "static", `{"status":"failed","policy":"none"}`, "true", "none: failed", "Disable CPU Manager", "", "Disable CPU Manager has failed on NODE The node says no more.", ""},
+		"no label":           {"", "", "", "unknown", "none yet", "", "The node has no label cpumanager yet", "", ""},
+		"no label, static":   {"", "static", "", "unknown", "none yet", "Disable CPU Manager", "", "", ""},
+		"no label, none":     {"", "none", "", "unknown", "none yet", "Enable CPU Manager", "", "", ""},
+		"a label that lies":  {"false", "static", "", "false", "none yet", "Enable CPU Manager", "", "", ""},
+		"no JSON":            {"true", "", "no", "true", "annotation " + cpupolicy.StatusAnnotation, "Disable CPU Manager", "", "", ""},
+		"a message of HTML":  {"false", "none", `{"status":"failed","policy":"static","message":"<script>alert(1)</script>"}`, "false", "static: failed", "Enable CPU Manager", "", "<script>alert(1)</script>", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const nodeName = "<b>n1</b>&name=other"
+			s, _ := newServer(node(nodeName, test.label, test.observed, test.status))
+			b := serve(t, s)
+			for _, link := range []string{"hosts", "host?" + url.Values{"name": {nodeName}}.Encode()} {
+				if b.open(link); b.code != http.StatusOK {
+					t.Fatalf("%s is answered with %d: %s", link, b.code, text(b.page))
+				}
+				label, why := b.button(nodeName)
+				if want := test.button; want != "" {
+					want += " on " + nodeName
+					if label != want || why != test.why {
+						t.Errorf("%s: the button is %q, want %q, and cannot be pressed because of %q, want %q", link, label, want, why, test.why)
+					}
+				} else if label != "" || !strings.Contains(text(b.page), test.why) {
+					t.Errorf("%s: the button is %q: %s", link, label, text(b.page))
+				}
+				wantAlert := strings.ReplaceAll(test.alert, "NODE", nodeName)
+				if (b.alerts() != "") != (wantAlert != "") || !strings.Contains(b.alerts(), wantAlert) {
+					t.Errorf("%s: the alerts are %q, want %q", link, b.alerts(), wantAlert)
+				}
+				title := text(all(b.page, func(n *html.Node) bool { return n.Data == "title" })[0])
+				if strings.HasPrefix(title, "Error: ") != (wantAlert != "") {
+					t.Errorf("%s: the title is %q", link, title)
+				}
+				if status := b.status(); (status != "") != (test.under != "") || !strings.Contains(status, test.under) {
+					t.Errorf("%s: the status is %q, want %q", link, status, test.under)
+				}
+				if !strings.Contains(text(b.page), "anna at https://cluster.example.com") {
+					t.Errorf("%s does not say who asks which cluster: %s", link, text(b.page))
+				}
+			}
+			if terms := b.terms(); terms["cpumanager"] != test.attribute || terms["Ready"] != "yes" || terms["Policy in force"] != cmp.Or(test.observed, "unknown") {
+				t.Errorf("the detail is %v", terms)
+			}
+			b.open("hosts")
+			cells := b.cells(nodeName)
+			if len(cells) != 6 || cells[1] != "yes" || cells[2] != cmp.Or(test.observed, "unknown") || cells[3] != test.attribute || !strings.HasPrefix(cells[4], test.request) {
+				t.Errorf("the row is %q", cells)
 			}
 		})
 	}
 }
 
-func TestATokenOfAServiceAccountIsForTheConsoleAlone(t *testing.T) {
-	client := fake.NewClientset()
-	client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		create := action.(clienttesting.CreateActionImpl)
-		request := create.GetObject().(*authenticationv1.TokenRequest)
-		if create.GetSubresource() != "token" || create.Name != "alice" || create.GetNamespace() != "team-a" || len(request.Spec.Audiences) != 1 || request.Spec.Audiences[0] != "cpupolicy.workload.openshift.io" || *request.Spec.ExpirationSeconds != 3600 {
-			return true, nil, fmt.Errorf("asked for %+v", create)
-		}
-		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "made"}}, nil
-	})
-	if got, err := OfServiceAccount(client, "team-a", "alice")(t.Context()); err != nil || got != "made" {
-		t.Errorf("got %q, %v", got, err)
-	}
-	_, err := OfServiceAccount(client, "team-a", "bob")(t.Context())
-	checkError(t, err, "token of ServiceAccount team-a/bob: ")
+// refuse has kube-apiserver answer each request for a policy with an error.
+func refuse(kube *fake.Clientset, answer error) {
+	kube.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer })
 }
 
-func TestThePagePostsTheTokenToTheConsole(t *testing.T) {
-	tokens := 0
-	p := newPage(Opened{Console: "https://localhost:1234", Fingerprint: "AB:CD"}, func(context.Context) (string, error) {
-		tokens++
-		return right, nil
-	})
-	server := httptest.NewServer(p)
-	defer server.Close()
-	get := func(method, path string) (*http.Response, string) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, want := range map[string]string{
-			"Cache-Control":           "no-store",
-			"Content-Security-Policy": "default-src 'none'; form-action https://localhost:1234; frame-ancestors 'none'; base-uri 'none'",
-			"Referrer-Policy":         "origin",
-		} {
-			if got := response.Header.Get(name); got != want {
-				t.Errorf("%s is %q, want %q", name, got, want)
+// denied is the refusal of the companion's webhook.
+func denied(reasons string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+		Message: `admission webhook "node.cpupolicy.workload.openshift.io" denied the request: node n1: policy static is refused:` + "\n" + reasons,
+	}}
+}
+
+func TestAPolicyIsAskedForByItsButton(t *testing.T) {
+	s, kube := newServer(node("n1", "false", "none", ""))
+	b := serve(t, s)
+	b.open("hosts")
+	b.submit("n1", nil)
+	const want = `n1 {"metadata":{"annotations":{"` + cpupolicy.StatusAnnotation + `":"{\"status\":\"requested\",\"policy\":\"static\"}"},"resourceVersion":""}}`
+	if got := written(kube); len(got) != 1 || got[0] != want {
+		t.Errorf("it has written %q, want %s", got, want)
+	}
+	if _, why := b.button("n1"); !strings.HasSuffix(b.at.Path, "/hosts") || why != "The policy static is requested." || b.alerts() != "" {
+		t.Errorf("%s is shown, the button cannot be pressed because of %q, and the alerts are %q", b.at, why, b.alerts())
+	}
+}
+
+func TestWhyARequestWasRefusedStaysInViewUntilTheNext(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer error
+		want   string
+	}{
+		"by the companion":       {denied("pod a/b has the exclusive CPUs 2-3; delete it\nand another reason"), "Enable CPU Manager was refused on n1 pod a/b has the exclusive CPUs 2-3; delete it and another reason"},
+		"by RBAC":                {apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", fmt.Errorf(`User "anna" cannot patch resource "nodes"`)), `nodes "n1" is forbidden: User "anna" cannot patch resource "nodes"`},
+		"by a policy about them": {apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n1", nil), `Node "n1" is invalid`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, kube := newServer(node("n1", "false", "none", ""), node("n2", "false", "none", ""))
+			refuse(kube, test.answer)
+			b := serve(t, s)
+			b.open("host?name=n1")
+			b.submit("n1", nil)
+			if !strings.HasSuffix(b.at.Path, "/host") || b.at.Query().Get("name") != "n1" {
+				t.Errorf("%s is shown", b.at)
 			}
+			for _, link := range []string{"hosts", "host?name=n2", "virtual-machines"} {
+				if b.open(link); !strings.Contains(b.alerts(), test.want) {
+					t.Errorf("%s: the alerts are %q, want %q", link, b.alerts(), test.want)
+				}
+			}
+			kube.ReactionChain = kube.ReactionChain[1:]
+			b.open("hosts")
+			if b.submit("n2", nil); b.alerts() != "" {
+				t.Errorf("the alerts are %q", b.alerts())
+			}
+		})
+	}
+}
+
+func TestAHostSaysWhatWouldPreventASwitch(t *testing.T) {
+	observed := node("n1", "false", "none", `{"status":"complete","policy":"none","id":"1","message":"well done","since":"2026-11-23T10:00:00Z"}`)
+	for name, test := range map[string]struct {
+		node   *corev1.Node
+		answer error
+		want   []string
+	}{
+		"nothing":                 {observed, nil, []string{"Nothing prevents it"}},
+		"two reasons":             {observed, denied("pod a/b is Guaranteed\npod a/c is Guaranteed"), []string{"pod a/b is Guaranteed", "pod a/c is Guaranteed"}},
+		"it may not be asked for": {observed, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", fmt.Errorf("nobody")), []string{`nodes "n1" is forbidden: nobody`}},
+		"a switch under way":      {node("n1", "false", "none", `{"status":"running","policy":"static","id":"1"}`), nil, []string{"Checks The policy static is running."}},
+		"an unknown node":         {node("n1", "", "", ""), nil, []string{"It is not known what could be asked for.", "It was not observed since the node booted."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, kube := newServer(test.node)
+			refuse(kube, test.answer)
+			b := serve(t, s)
+			b.open("host?name=n1")
+			for _, want := range test.want {
+				if b.code != http.StatusOK || !strings.Contains(text(b.page), want) {
+					t.Errorf("it does not say %q, but %d: %s", want, b.code, text(b.page))
+				}
+			}
+			if terms := b.terms(); test.node == observed && (terms["Since"] != "2026-11-23 10:00:00 UTC" || terms["Message"] != "well done") {
+				t.Errorf("the detail is %v", terms)
+			}
+			if got := written(kube); len(got) > 0 {
+				t.Errorf("it has written %q", got)
+			}
+		})
+	}
+	s, _ := newServer()
+	b := serve(t, s)
+	if b.open("host?name=gone"); b.code != http.StatusNotFound || !strings.Contains(b.alerts(), `nodes "gone" not found`) {
+		t.Errorf("a node that is gone is answered with %d: %s", b.code, b.alerts())
+	}
+}
+
+func TestHostsHavePages(t *testing.T) {
+	s, kube := newServer()
+	s.pageSize = 2
+	kube.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		options := action.(clienttesting.ListActionImpl).ListOptions
+		if options.Limit != 2 {
+			t.Errorf("it asks for %d nodes", options.Limit)
 		}
-		return response, string(body)
-	}
-	for _, other := range []struct {
-		method, path string
-		code         int
-	}{{http.MethodGet, "/", http.StatusNotFound}, {http.MethodGet, p.path + "/", http.StatusNotFound}, {http.MethodPost, p.path, http.StatusMethodNotAllowed}} {
-		if response, body := get(other.method, other.path); response.StatusCode != other.code || strings.Contains(body, right) {
-			t.Errorf("%s %s is answered with %d and %s, want %d", other.method, other.path, response.StatusCode, body, other.code)
+		if options.Continue == "there & then" {
+			return true, &corev1.NodeList{Items: []corev1.Node{*node("c", "", "", "")}}, nil
 		}
+		return true, &corev1.NodeList{ListMeta: metav1.ListMeta{Continue: "there & then"}, Items: []corev1.Node{*node("a", "", "", "")}}, nil
+	})
+	b := serve(t, s)
+	b.open("hosts")
+	links := all(b.page, func(n *html.Node) bool { return attribute(n, "rel") == "next" })
+	if b.cells("a") == nil || len(links) != 1 {
+		t.Fatalf("the first page is %s", text(b.page))
 	}
-	if tokens > 0 {
-		t.Errorf("%d tokens were made for nobody", tokens)
+	b.open("hosts" + attribute(links[0], "href"))
+	if b.cells("a") != nil || b.cells("c") == nil || strings.Contains(text(b.page), "Next page") {
+		t.Errorf("the second page is %s", text(b.page))
 	}
-	if strings.Contains(p.path, right) || len(p.path) < 20 {
-		t.Errorf("the path is %s", p.path)
-	}
-	response, body := get(http.MethodGet, p.path)
-	if response.StatusCode != http.StatusOK {
-		t.Fatalf("the page is answered with %d and %s", response.StatusCode, body)
-	}
-	root, err := html.Parse(strings.NewReader(body))
-	if err != nil {
+}
+
+func vm(t *testing.T, namespace, name, rest string) *unstructured.Unstructured {
+	t.Helper()
+	vm := &unstructured.Unstructured{}
+	manifest := fmt.Sprintf("{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {namespace: %s, name: %q}, %s}", namespace, name, rest)
+	if err := yaml.Unmarshal([]byte(manifest), &vm.Object); err != nil {
 		t.Fatal(err)
 	}
-	attributes := map[string]string{}
-	text := ""
-	for n := range root.Descendants() {
-		for _, a := range n.Attr {
-			attributes[n.Data+" "+a.Key] += a.Val
-		}
-		if n.Type == html.TextNode {
-			text += n.Data
-		}
+	return vm
+}
+
+func TestVirtualMachinesArePinnedByTheirCheckbox(t *testing.T) {
+	const hostile = `<img src=x onerror=alert(1)>`
+	s, _ := newServer(
+		vm(t, "one", "stopped", "spec: {template: {spec: {domain: {cpu: {cores: 2}}}}}, status: {printableStatus: Stopped}"),
+		vm(t, "one", "plain", "spec: {template: {spec: {domain: {}}}}"),
+		vm(t, "one", "pinned", "spec: {template: {spec: {domain: {cpu: {dedicatedCpuPlacement: true}}}}}"),
+		vm(t, "one", "running", "spec: {template: {spec: {domain: {cpu: {dedicatedCpuPlacement: true}}}}}, status: {created: true}"),
+		vm(t, "one", "empty", "spec: {}"),
+		vm(t, "two", hostile, "spec: {template: {spec: {domain: {}}}}, status: {printableStatus: <script>}"),
+	)
+	fake := s.dynamic.(*dynamicfake.FakeDynamicClient)
+	b := serve(t, s)
+	for _, test := range []struct {
+		name, of string
+		check    bool
+		// want is the patch that is written, without the resource version; empty is that none is.
+		want string
+		// why says why nothing is written, where that is an error.
+		why string
+	}{
+		{"stopped", "one", true, `"dedicatedCpuPlacement":true`, ""},
+		{"stopped", "one", true, "", ""},
+		{"stopped", "", false, `"dedicatedCpuPlacement":false`, ""},
+		{"plain", "", true, `"dedicatedCpuPlacement":true`, ""},
+		{"pinned", "", false, `"dedicatedCpuPlacement":false`, ""},
+		{hostile, "", true, `"dedicatedCpuPlacement":true`, ""},
+		{"running", "", false, "", "It has a VirtualMachineInstance; stop it first."},
+		{"empty", "", true, "", "It has no spec.template."},
+	} {
+		t.Run(fmt.Sprintf("%s, checked %t", test.name, test.check), func(t *testing.T) {
+			b.t = t
+			link := "virtual-machines"
+			if test.of != "" {
+				link += "?namespace=" + test.of
+			}
+			b.open(link)
+			if _, why := b.button(test.name); why != test.why {
+				t.Errorf("it cannot be changed because of %q, want %q", why, test.why)
+			}
+			change := url.Values{"pinned": nil}
+			if test.check {
+				change = url.Values{"pinned": {"true"}}
+			}
+			fake.ClearActions()
+			form := b.form(test.name)
+			if form == nil {
+				t.Fatalf("it is not there: %s", text(b.page))
+			}
+			b.send(form, change)
+			var patches []string
+			for _, action := range fake.Actions() {
+				if patch, ok := action.(clienttesting.PatchActionImpl); ok {
+					patches = append(patches, string(patch.Patch))
+				}
+			}
+			if (test.want != "") != (len(patches) == 1) || !strings.Contains(strings.Join(patches, ""), test.want) {
+				t.Errorf("it has written %q, want %q", patches, test.want)
+			}
+			if (b.alerts() != "") != (test.why != "") || !strings.Contains(b.alerts(), test.why) {
+				t.Errorf("the alerts are %q, want %q", b.alerts(), test.why)
+			}
+			// The page is still that of the namespace.
+			if (b.form(hostile) == nil) != (test.of != "") {
+				t.Errorf("the page is %s", text(b.page))
+			}
+		})
 	}
-	for key, want := range map[string]string{"html lang": "en", "form action": "https://localhost:1234/sign-in", "form method": "post", "input name": "token", "input type": "hidden", "input value": right} {
-		if attributes[key] != want {
-			t.Errorf("%s is %q, want %q", key, attributes[key], want)
-		}
-	}
-	for _, want := range []string{"Sign in as system:serviceaccount:team-a:<alice>", "AB:CD"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %q: %s", want, text)
-		}
-	}
-	p.token = func(context.Context) (string, error) { return "", errors.New("not you") }
-	if response, body := get(http.MethodGet, p.path); response.StatusCode != http.StatusBadGateway || body != "not you\n" {
-		t.Errorf("without a token it is answered with %d and %s", response.StatusCode, body)
+	b.t = t
+	if b.open("virtual-machines"); len(b.cells("stopped")) != 4 || b.cells("stopped")[2] != "Stopped" || b.cells(hostile)[2] != "<script>" {
+		t.Errorf("the rows are %q and %q", b.cells("stopped"), b.cells(hostile))
 	}
 }
 
-// readyPod is one of the Deployment's, or not.
-func readyPod(name string, ready corev1.ConditionStatus, labels map[string]string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: labels}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
-}
-
-func TestAReadyPodOfTheDeploymentIsFound(t *testing.T) {
-	labels := map[string]string{"app": "a"}
-	of := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "partition-webhooks"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
-	find := func(objects ...runtime.Object) (string, error) {
-		pod, err := Options{Client: fake.NewClientset(objects...), Namespace: "ns"}.pod(t.Context())
-		if err != nil {
-			return "", err
-		}
-		return pod.Name, nil
+func TestVirtualMachinesThatCannotBeListed(t *testing.T) {
+	resource := vmResource.GroupResource()
+	for name, test := range map[string]struct {
+		link   string
+		answer error
+		code   int
+		want   string
+	}{
+		"without KubeVirt":                       {"virtual-machines", apierrors.NewNotFound(resource, ""), 200, "KubeVirt is not installed"},
+		"without the right, in all namespaces":   {"virtual-machines", apierrors.NewForbidden(resource, "", fmt.Errorf("no")), 403, "The virtual machines of all namespaces cannot be listed; choose one virtualmachines.kubevirt.io is forbidden: no"},
+		"without the right, in a namespace":      {"virtual-machines?namespace=one", apierrors.NewForbidden(resource, "", fmt.Errorf("no")), 403, "The virtual machines of the namespace one cannot be listed"},
+		"while kube-apiserver cannot be reached": {"virtual-machines", fmt.Errorf("connection refused"), 502, "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newServer()
+			s.dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("list", "virtualmachines", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.answer })
+			b := serve(t, s)
+			if b.open(test.link); b.code != test.code || !strings.Contains(text(b.page), test.want) {
+				t.Errorf("it is answered with %d: %s", b.code, text(b.page))
+			}
+		})
 	}
-	if got, err := find(of, readyPod("a", corev1.ConditionFalse, labels), readyPod("b", corev1.ConditionTrue, nil), readyPod("c", corev1.ConditionTrue, labels)); err != nil || got != "c" {
-		t.Errorf("got %q, %v, want c", got, err)
-	}
-	_, err := find(of, readyPod("a", corev1.ConditionFalse, labels))
-	checkError(t, err, "deployment ns/partition-webhooks: none of its 1 pods is ready")
-	_, err = find()
-	checkError(t, err, "deployment ns/partition-webhooks: ")
-	pod := readyPod("a", corev1.ConditionTrue, nil)
-	if got := portOf(pod); got != 8444 {
-		t.Errorf("the port is %d", got)
-	}
-	pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "webhook", ContainerPort: 1}, {Name: "console", ContainerPort: 2}}}}
-	if got := portOf(pod); got != 2 {
-		t.Errorf("the port is %d, want 2", got)
-	}
-}
-
-func TestTheCertificateMustBeTheCompanions(t *testing.T) {
-	serve := func(name string) (uint16, []byte, *x509.Certificate) {
-		t.Helper()
-		certificate, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pair, err := tls.X509KeyPair(certificate, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := httptest.NewUnstartedServer(http.NotFoundHandler())
-		server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		return uint16(server.Listener.Addr().(*net.TCPAddr).Port), certificate, pair.Leaf
-	}
-	port, authority, leaf := serve("partition-webhooks.ns.svc")
-	other, otherAuthority, _ := serve("partition-webhooks.elsewhere.svc")
-	verify := func(port uint16, bundles ...[]byte) (*x509.Certificate, error) {
-		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cpupolicy.Group}}
-		for _, bundle := range bundles {
-			configuration.Webhooks = append(configuration.Webhooks, admissionregistrationv1.ValidatingWebhook{ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: bundle}})
-		}
-		o := Options{Client: fake.NewClientset(configuration), Namespace: "ns"}
-		roots, err := o.roots(t.Context())
-		if err != nil {
-			return nil, err
-		}
-		return o.verify(t.Context(), port, roots)
-	}
-	got, err := verify(port, nil, authority)
-	if err != nil || !got.Equal(leaf) {
-		t.Errorf("the companion's own is %v, %v", got, err)
-	}
-	if text := Fingerprint(leaf.Raw); len(text) != 95 || strings.ToUpper(text) != text {
-		t.Errorf("the fingerprint is %s", text)
-	}
-	_, err = verify(port, otherAuthority)
-	checkError(t, err, "it is not the companion's: ")
-	_, err = verify(other, otherAuthority)
-	checkError(t, err, "partition-webhooks.ns.svc")
-	_, err = verify(port)
-	checkError(t, err, "ValidatingWebhookConfiguration cpupolicy.workload.openshift.io: webhooks[].clientConfig.caBundle")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener.Close()
-	_, err = verify(uint16(listener.Addr().(*net.TCPAddr).Port), authority)
-	checkError(t, err, "nobody answers")
 }

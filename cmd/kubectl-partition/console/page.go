@@ -18,67 +18,122 @@ package console
 
 import (
 	"bytes"
-	"cmp"
-	"crypto/rand"
-	_ "embed"
+	"errors"
 	"html/template"
 	"net/http"
-	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-//go:embed page.html
-var pageText string
+// alert is something that went wrong.
+type alert struct{ Title, Text string }
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
-
-// page is the page from which a browser posts a token to the console. Whoever opens it gets the token,
-// so it is at a path that nobody guesses, for this host alone.
+// page is what every page has. Title and Place are those of the page itself.
 type page struct {
-	path  string
-	token TokenSource
-	is    atomic.Pointer[Opened]
+	Title, Place string
+	// User asks Cluster.
+	User, Cluster string
+	Alerts        []alert
+	// Status is what is under way.
+	Status []string
+	// Next is where the following objects are; empty if these are the last.
+	Next string
+	Body any
 }
 
-func newPage(is Opened, token TokenSource) *page {
-	p := &page{path: "/" + rand.Text(), token: token}
-	p.now(is)
-	return p
+// FullTitle says first what has failed: it is what a screen reader reads first.
+func (p page) FullTitle() string {
+	title := p.Title + " - CPU Manager"
+	if len(p.Alerts) > 0 {
+		title = "Error: " + title
+	}
+	return title
 }
 
-// now says which console is open.
-func (p *page) now(is Opened) { p.is.Store(&is) }
+var templates = func() map[string]*template.Template {
+	parsed := map[string]*template.Template{}
+	for _, name := range []string{"hosts", "host", "virtual-machines", "error"} {
+		parsed[name] = template.Must(template.New("layout.html").
+			Funcs(template.FuncMap{
+				"label": label,
+				"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+			}).
+			ParseFS(files, "templates/layout.html", "templates/"+name+".html"))
+	}
+	return parsed
+}()
 
-// ServeHTTP implements http.Handler. The token is a new one each time.
-func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Security-Policy", "default-src 'none'; form-action "+p.is.Load().Console+"; frame-ancestors 'none'; base-uri 'none'")
-	// The console asks where a form is from, and nobody needs the path.
-	header.Set("Referrer-Policy", "origin")
-	header.Set("X-Content-Type-Options", "nosniff")
-	if r.URL.Path != p.path {
-		http.NotFound(w, r)
-		return
-	}
-	if r.Method != http.MethodGet {
-		header.Set("Allow", http.MethodGet)
-		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
-		return
-	}
-	token, err := p.token(r.Context())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
+// render writes a page. All links of pages are relative: they know the path that nobody guesses.
+func render(w http.ResponseWriter, code int, name string, p page) {
 	var content bytes.Buffer
-	if err := pageTemplate.Execute(&content, struct {
-		Opened
-		User, Token string
-	}{*p.is.Load(), cmp.Or(claimsOf(token).Subject, "the user of your token"), token}); err != nil {
+	if err := templates[name].Execute(&content, p); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	header.Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
 	// If the other side has gone there is nobody to tell.
 	_, _ = w.Write(content.Bytes())
+}
+
+// addPages adds the pages below a path. Where they are is not an interface.
+func (s *server) addPages(mux *http.ServeMux, path string) {
+	add := func(method, name string, answer func(http.ResponseWriter, *http.Request) error) {
+		mux.HandleFunc(method+" "+path+name, func(w http.ResponseWriter, r *http.Request) {
+			if err := answer(w, r); err != nil {
+				code := codeOf(err)
+				p := s.open(http.StatusText(code), "")
+				p.Alerts = append(p.Alerts, alert{p.Title, err.Error()})
+				render(w, code, "error", p)
+			}
+		})
+	}
+	add(http.MethodGet, "hosts", s.hosts)
+	add(http.MethodGet, "host", s.host)
+	add(http.MethodPost, "host", s.switchPolicy)
+	add(http.MethodGet, "virtual-machines", s.vms)
+	add(http.MethodPost, "virtual-machines", s.pinVM)
+}
+
+// codeOf returns the HTTP code of an error: that of kube-apiserver's answer, or 502 if it gave none.
+func codeOf(err error) int {
+	var known apierrors.APIStatus
+	if errors.As(err, &known) && known.Status().Code >= http.StatusBadRequest {
+		return int(known.Status().Code)
+	}
+	return http.StatusBadGateway
+}
+
+// open returns what every page has.
+func (s *server) open(title, place string) page {
+	p := page{Title: title, Place: place, User: s.user, Cluster: s.cluster}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil {
+		p.Alerts = append(p.Alerts, *s.failure)
+	}
+	return p
+}
+
+// done goes back to a page after a request, which stays in view if it failed.
+func (s *server) done(w http.ResponseWriter, r *http.Request, title, back string, err error) {
+	var failure *alert
+	if err != nil {
+		failure = &alert{title, err.Error()}
+	}
+	s.mu.Lock()
+	s.failure = failure
+	s.mu.Unlock()
+	http.Redirect(w, r, back, http.StatusSeeOther)
+}
+
+// next is where the following objects are.
+func next(r *http.Request, from string) string {
+	if from == "" {
+		return ""
+	}
+	query := r.URL.Query()
+	query.Set("from", from)
+	return "?" + query.Encode()
 }

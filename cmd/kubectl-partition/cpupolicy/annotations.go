@@ -40,6 +40,8 @@ const (
 	// ControlPlaneLock is the Lease that one node of the control plane holds at a time.
 	ControlPlaneLock = "control-plane"
 
+	// Label on a Node says whether its policy is static: true or false. It is KubeVirt's.
+	Label = "cpumanager"
 	// StatusAnnotation on a Node asks for a policy, and says how far that is.
 	StatusAnnotation = "harvesterhci.io/cpu-manager-policy-update-status"
 	// ObservedAnnotation on a Node says what was seen there.
@@ -131,7 +133,10 @@ func write(value any) string {
 
 // Node is what is shown of a node.
 type Node struct {
-	Name string `json:"name"`
+	Name  string `json:"name"`
+	Ready bool   `json:"ready"`
+	// CPUManager is the label cpumanager; nil if there is none.
+	CPUManager *bool `json:"cpumanager,omitempty"`
 	// Policy is the one in force, as it was observed since the node has booted, and ObservedAt when.
 	// Both are empty if nobody has looked.
 	Policy     string    `json:"policy,omitempty"`
@@ -156,7 +161,11 @@ type Node struct {
 
 // NodeOf returns what is shown of a Node.
 func NodeOf(object *corev1.Node) Node {
-	n := Node{Name: object.Name}
+	n := Node{Name: object.Name, Ready: isReady(object)}
+	if label := object.Labels[Label]; label == "true" || label == "false" {
+		static := label == "true"
+		n.CPUManager = &static
+	}
 	var status Status
 	var observed Observed
 	var claim Claim

@@ -91,6 +91,25 @@ func (c Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, nil
 }
 
+// LastWarning returns the newest Warning of the companion in the Events of a Node; empty if there is none. It says why
+// a node could not be observed.
+func (c Client) LastWarning(ctx context.Context, node *corev1.Node) (string, error) {
+	list, err := c.Kube.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: fields.SelectorFromSet(fields.Set{
+		"involvedObject.kind": "Node", "involvedObject.name": node.Name, "involvedObject.uid": string(node.UID),
+		"reportingComponent": Group, "type": corev1.EventTypeWarning,
+	}).String()})
+	if err != nil || len(list.Items) == 0 {
+		return "", err
+	}
+	last := func(e corev1.Event) time.Time {
+		if e.Series != nil {
+			return e.Series.LastObservedTime.Time
+		}
+		return e.EventTime.Time
+	}
+	return slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return last(a).Compare(last(b)) }).Message, nil
+}
+
 // Request is what is asked of a node.
 type Request struct {
 	Node, Policy string

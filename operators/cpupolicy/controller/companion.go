@@ -97,7 +97,8 @@ func (Companion) AddToManager(ctx context.Context, mgr manager.Manager, config *
 		return err
 	}
 	if config.Runs(configv1alpha1.Webhooks) {
-		if err := addConsole(mgr, config, addWebhooks(mgr, config)); err != nil {
+		addWebhooks(mgr, config)
+		if err := addActions(mgr, config); err != nil {
 			return err
 		}
 	}

@@ -18,12 +18,8 @@ package controller
 
 import (
 	"cmp"
-	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +29,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,7 +73,6 @@ func TestRequests(t *testing.T) {
 		"forged claims make one Job":                          forgedClaimsMakeOneJob,
 		"a node that boots without an end makes one Job":      aNodeThatBootsWithoutAnEndMakesOneJob,
 		"a node that another manager writes is left alone":    aNodeThatAnotherManagerWritesIsLeftAlone,
-		"the action endpoint asks as a person does":           theActionEndpointAsksAsAPersonDoes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c.in(t)) })
 	}
@@ -407,59 +401,6 @@ func aControllerThatIsKilledIsNoLoss(t *testing.T, c *cluster) {
 	}
 	if len(h.runs) != rounds {
 		t.Errorf("%d requests became %d operations", rounds, len(h.runs))
-	}
-}
-
-func theActionEndpointAsksAsAPersonDoes(t *testing.T, c *cluster) {
-	c.addNode("n1", nil)
-	c.awaitObserved("n1")
-	name := types.NamespacedName{Namespace: "default", Name: "tool"}
-	meta := metav1.ObjectMeta{Name: name.Name}
-	for _, object := range []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}},
-		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "update"}}}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: name.Namespace, Name: name.Name}}},
-	} {
-		if err := c.Client.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := c.Client.Delete(context.Background(), object); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	token := c.Token(t, name.Namespace, name.Name, nil, "cpupolicy.workload.openshift.io")
-	// The certificate is verified in the console's own tests.
-	tools := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	defer tools.CloseIdleConnections()
-	post := func() (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.Console()+"/v1/harvester/nodes/n1?action=enableCPUManager", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer "+token)
-		response, err := tools.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response.StatusCode, string(text)
-	}
-	c.eventually(func() error { // its rights may be new to kube-apiserver
-		if code, text := post(); code != http.StatusNoContent {
-			return fmt.Errorf("the answer is %d: %s", code, text)
-		}
-		return nil
-	})
-	c.awaitStatus("n1", cpupolicy.Complete)
-	if code, text := post(); code != http.StatusConflict || !strings.Contains(text, "has the CPU manager policy static already") {
-		t.Errorf("asked once more, the answer is %d: %s", code, text)
 	}
 }
 

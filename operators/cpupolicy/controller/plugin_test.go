@@ -19,45 +19,37 @@ package controller
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/http/cookiejar"
-	"net/http/httptest"
-	"net/url"
-	"regexp"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/streaming/pkg/httpstream"
-	"k8s.io/streaming/pkg/httpstream/spdy"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	pluginconsole "workload.openshift.io/kubernetes/cmd/kubectl-partition/console"
 	plugin "workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/console"
+	"workload.openshift.io/operators/cpupolicy/action"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/nodegroup"
 )
 
 func TestThePluginKnowsTheSameNames(t *testing.T) {
 	for _, name := range []struct{ what, plugin, here string }{
-		{"the audience of the console", plugin.Group, console.Audience},
+		{"the audience of the actions", plugin.Group, action.Audience},
+		{"who writes Events", plugin.Group, companion.FieldOwner(Name)},
+		{"the label", plugin.Label, cpupolicy.Label},
 		{"the annotation of the status", plugin.StatusAnnotation, cpupolicy.StatusAnnotation},
 		{"the annotation of what was observed", plugin.ObservedAnnotation, ObservedAnnotation},
 		{"the annotation of the claim", plugin.ClaimAnnotation, nodegroup.ClaimAnnotation},
@@ -92,6 +84,8 @@ func TestThePluginReadsWhatIsWrittenHere(t *testing.T) {
 		}.String(),
 	}}}
 	node.Status.NodeInfo.BootID = "b1"
+	node.Labels = map[string]string{cpupolicy.Label: "true"}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	observed := Observed{Observation: operation.Observation{Policy: operation.None, Refused: map[operation.Policy]string{operation.None: "it is"}}, At: at, BootID: "b1", For: "boot-b1"}
 	observed.write(node)
 	nodegroup.Put(node, nodegroup.Claim{Owner: Name, Operation: "static-a1", Since: at})
@@ -100,8 +94,8 @@ func TestThePluginReadsWhatIsWrittenHere(t *testing.T) {
 		t.Errorf("got the claim %v, and unreadable %q", got.Claim, got.Unreadable)
 	}
 	got.Claim = nil
-	want := plugin.Node{Name: "n1", Policy: "none", ObservedAt: at, State: plugin.Running, Requested: "static", Since: at, Message: "m <&>", Operation: "static-a1", Job: "j1", Group: "edge"}
-	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+	want := plugin.Node{Name: "n1", Ready: true, CPUManager: ptr.To(true), Policy: "none", ObservedAt: at, State: plugin.Running, Requested: "static", Since: at, Message: "m <&>", Operation: "static-a1", Job: "j1", Group: "edge"}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -370,200 +364,5 @@ func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
 	}
 	if claim, err := nodegroup.ClaimOf(c.node("cp-2")); err != nil || claim != (nodegroup.Claim{}) {
 		t.Errorf("it is claimed by %v, %v", claim, err)
-	}
-}
-
-func TestThePluginSignsABrowserIn(t *testing.T) {
-	c := startCluster(t).in(t)
-	c.addNode("n1", nil)
-	c.awaitObserved("n1")
-	kubectl, config, _ := c.pluginClient()
-	admin := hooks{c.Installed}.admin(t)
-	subject := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "default", Name: "alice"}
-	for _, object := range []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace, Name: subject.Name}},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "alice"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "get", "update"}, APIGroups: []string{""}, Resources: []string{"nodes"}}}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "alice"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "alice"}, Subjects: []rbacv1.Subject{subject}},
-	} {
-		admin.create(t, object)
-	}
-	port, restart := playKubelet(t, strings.TrimPrefix(c.Console(), "https://"))
-	c.addReplica("n1", port)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	opened, ended := make(chan pluginconsole.Opened, 1), make(chan error, 1)
-	go func() {
-		ended <- pluginconsole.Open(ctx, pluginconsole.Options{
-			Config: config, Client: kubectl.Kube, Namespace: c.Namespace, Token: pluginconsole.OfServiceAccount(kubectl.Kube, subject.Namespace, subject.Name),
-		}, pluginconsole.Events{Opened: func(is pluginconsole.Opened) { opened <- is }, Lost: func(error) {}})
-	}()
-	awaitOpened := func() (is pluginconsole.Opened) {
-		t.Helper()
-		select {
-		case is = <-opened:
-		case err := <-ended:
-			t.Fatal(err)
-		case <-time.After(patience):
-			t.Fatal("the console was not opened")
-		}
-		return is
-	}
-	is := awaitOpened()
-
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	browser := &http.Client{Jar: jar, Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		InsecureSkipVerify: true, // as somebody does who has compared the fingerprint
-		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
-			if got := pluginconsole.Fingerprint(raw[0]); got != is.Fingerprint {
-				return fmt.Errorf("the fingerprint is %s, want %s", got, is.Fingerprint)
-			}
-			return nil
-		},
-	}}}
-	visit := func(method, url, form string, headers map[string]string) (*http.Response, string) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewBufferString(form))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for key, value := range headers {
-			request.Header.Set(key, value)
-		}
-		response, err := browser.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if response.StatusCode != http.StatusOK {
-			t.Fatalf("%s %s is answered with %d and %s", method, url, response.StatusCode, body)
-		}
-		return response, string(body)
-	}
-	_, page := visit(http.MethodGet, is.Page, "", nil)
-	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
-	if token == nil || !strings.Contains(page, `action="`+is.Console+`/sign-in"`) || !strings.Contains(page, "system:serviceaccount:default:alice") {
-		t.Fatalf("the page is %s", page)
-	}
-	at, err := url.Parse(is.Page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signedIn, _ := visit(http.MethodPost, is.Console+"/sign-in", url.Values{"token": token[1:]}.Encode(), map[string]string{
-		"Content-Type": "application/x-www-form-urlencoded", "Origin": "http://" + at.Host, "Sec-Fetch-Site": "cross-site",
-	})
-	if refresh := signedIn.Header.Get("Refresh"); refresh != "0; url=/hosts" {
-		t.Errorf("after signing in the browser goes to %q", refresh)
-	}
-	if _, hosts := visit(http.MethodGet, is.Console+"/hosts", "", nil); !strings.Contains(hosts, "n1") || !strings.Contains(hosts, "system:serviceaccount:default:alice") {
-		t.Errorf("the hosts are %s", hosts)
-	}
-	restart()
-	if again := awaitOpened(); again != is {
-		t.Errorf("after a restart of the kubelet, what is open is %+v, want %+v", again, is)
-	}
-	if _, hosts := visit(http.MethodGet, is.Console+"/hosts", "", nil); !strings.Contains(hosts, "n1") {
-		t.Errorf("after a restart of the kubelet, the hosts are %s", hosts)
-	}
-	cancel()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(patience):
-		t.Error("it has not ended")
-	}
-}
-
-// addReplica adds a ready pod of the Deployment on a node, whose kubelet is at a port of this host.
-func (c *cluster) addReplica(name string, port int) {
-	c.t.Helper()
-	node := c.node(name)
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
-	if err := c.Client.Status().Update(c.t.Context(), node); err != nil {
-		c.t.Fatal(err)
-	}
-	var of appsv1.Deployment
-	if err := c.Client.Get(c.t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "partition-webhooks"}, &of); err != nil {
-		c.t.Fatal(err)
-	}
-	replica := &corev1.Pod{ObjectMeta: of.Spec.Template.ObjectMeta, Spec: of.Spec.Template.Spec}
-	replica.Namespace, replica.Name, replica.Spec.NodeName = c.Namespace, "replica", name
-	if err := c.Client.Create(c.t.Context(), replica); err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() {
-		if err := c.Client.Delete(context.Background(), replica, client.GracePeriodSeconds(0)); err != nil {
-			c.t.Error(err)
-		}
-	})
-	replica.Status.Phase = corev1.PodRunning
-	replica.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if err := c.Client.Status().Update(c.t.Context(), replica); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-// playKubelet plays a kubelet that forwards every port to an address of this host, and returns its
-// port. restart ends the connections that it has.
-func playKubelet(t testing.TB, to string) (port int, restart func()) {
-	t.Helper()
-	var all sync.Mutex
-	var connections []httpstream.Connection
-	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := httpstream.Handshake(r, w, []string{"portforward.k8s.io"}); err != nil {
-			return // it has answered
-		}
-		var mu sync.Mutex
-		problems := map[string]httpstream.Stream{} // by the id of a forwarded connection
-		connection := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(stream httpstream.Stream, replied <-chan struct{}) error {
-			id := stream.Headers().Get(corev1.PortForwardRequestIDHeader)
-			mu.Lock()
-			defer mu.Unlock()
-			if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
-				problems[id] = stream // it comes first
-				return nil
-			}
-			problem := problems[id]
-			go func() {
-				<-replied
-				defer problem.Close()
-				defer stream.Close()
-				server, err := net.Dial("tcp", to)
-				if err != nil {
-					fmt.Fprint(problem, err)
-					return
-				}
-				go func() {
-					_, _ = io.Copy(server, stream) // the browser has gone, or the server has
-					server.Close()
-				}()
-				_, _ = io.Copy(stream, server)
-			}()
-			return nil
-		})
-		if connection != nil {
-			all.Lock()
-			connections = append(connections, connection)
-			all.Unlock()
-			defer connection.Close()
-			<-connection.CloseChan()
-		}
-	}))
-	t.Cleanup(kubelet.Close)
-	return kubelet.Listener.Addr().(*net.TCPAddr).Port, func() {
-		all.Lock()
-		defer all.Unlock()
-		for _, connection := range connections {
-			_ = connection.Close() // it may have ended
-		}
 	}
 }

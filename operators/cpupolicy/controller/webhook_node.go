@@ -49,9 +49,8 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create,roleName=cpupolicy-webhooks
 
-// addWebhooks adds the webhooks of deploy/cpupolicy/webhooks.yaml, and returns what answers requests
-// for a policy. They run on every replica.
-func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) *nodeValidator {
+// addWebhooks adds the webhooks of deploy/cpupolicy/webhooks.yaml. They run on every replica.
+func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) {
 	decoder, reader := admission.NewDecoder(mgr.GetScheme()), mgr.GetAPIReader()
 	validator := &nodeValidator{
 		situations: situations{reader: reader, others: mgr.GetClient(), namespace: config.Namespace, fresh: time.Minute},
@@ -64,7 +63,6 @@ func addWebhooks(mgr manager.Manager, config *configv1alpha1.ControllerConfigura
 	} {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: handler})
 	}
-	return validator
 }
 
 // nodeValidator answers whoever asks for a policy: with what stands in the way, as far as that can be

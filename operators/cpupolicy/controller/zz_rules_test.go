@@ -59,19 +59,24 @@ func TestTheRulesOfAllCompanions(t *testing.T) {
 		},
 		Unused: map[string]map[companiontest.Right]string{
 			Name: {
-				{Verb: "list", Group: "kubevirt.io", Resource: "kubevirts"}:               situation,
 				{Verb: "list", Group: "kubevirt.io", Resource: "virtualmachineinstances"}: situation,
 				{Verb: "list", Group: "kubevirt.io", Resource: "virtualmachines"}:         situation,
 			},
 			Name + "-webhooks": {
-				{Verb: "get", Group: "kubevirt.io", Resource: "virtualmachines"}:   vms,
-				{Verb: "patch", Group: "kubevirt.io", Resource: "virtualmachines"}: vms,
+				{Verb: "impersonate-on:user-info:update", Resource: "nodes"}:                                                                       impersonates,
+				{Verb: "impersonate-on:serviceaccount:update", Resource: "nodes"}:                                                                  impersonates,
+				{Verb: "impersonate:serviceaccount", Group: "authentication.k8s.io", Resource: "serviceaccounts"}:                                  impersonates,
+				{Verb: "impersonate:user-info", Group: "authentication.k8s.io", Resource: "users"}:                                                 impersonates,
+				{Verb: "impersonate:user-info", Group: "authentication.k8s.io", Resource: "groups"}:                                                impersonates,
+				{Verb: "impersonate:user-info", Group: "authentication.k8s.io", Resource: "uids"}:                                                  impersonates,
+				{Verb: "impersonate:user-info", Group: "authentication.k8s.io", Resource: "userextras/authentication.kubernetes.io/credential-id"}: impersonates,
 			},
 		},
 	})
 }
 
-// vms is why some rights are not used here.
-const situation = "the controllers look as the webhooks do, which the tests call beside KubeVirt"
-
-const vms = "the pages of the console use it, and their own tests under this role"
+// Why some rights are not seen here.
+const (
+	situation    = "the controllers look as the webhooks do, which the tests call beside KubeVirt"
+	impersonates = "the audit log has what somebody else has done, and not by which right; deploy has a test of them"
+)

@@ -44,8 +44,7 @@ type Browser struct {
 func Start(t testing.TB, program string, limit time.Duration) *Browser {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program),
-		chromedp.NoSandbox,        // as root there is none
-		chromedp.IgnoreCertErrors, // the browser does not know the CA
+		chromedp.NoSandbox, // as root there is none
 	)
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
@@ -104,17 +103,7 @@ func (b *Browser) Cookies() []*network.Cookie {
 // Open shows the page of a URL.
 func (b *Browser) Open(url string) {
 	b.t.Helper()
-	if err := b.TryToOpen(url); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// TryToOpen is Open for a server that may be away, which is an error.
-func (b *Browser) TryToOpen(url string) error {
-	ctx, cancel := context.WithTimeout(b.ctx, b.limit)
-	defer cancel()
-	_, err := chromedp.Run(ctx, chromedp.Navigate(url))
-	return err
+	run(b, chromedp.Navigate(url))
 }
 
 // Type types a text where the focus is.

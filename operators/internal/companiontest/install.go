@@ -80,7 +80,7 @@ type Installed struct {
 }
 
 // ports are those of a process.
-type ports struct{ webhook, metrics, health, console int }
+type ports struct{ webhook, metrics, health, actions int }
 
 // Install brings a companion's manifests onto the control plane, as make install does.
 func Install(t testing.TB, name string) *Installed {
@@ -113,8 +113,8 @@ func (i *Installed) user(account string) string {
 // Webhooks is the URL at which the webhooks of that replica are.
 func (i *Installed) Webhooks() string { return fmt.Sprintf("https://127.0.0.1:%d", i.webhooks.webhook) }
 
-// Console returns the URL of the console of the replica that was started last.
-func (i *Installed) Console() string { return fmt.Sprintf("https://127.0.0.1:%d", i.webhooks.console) }
+// Actions returns the URL of the action endpoint of the replica that was started last.
+func (i *Installed) Actions() string { return fmt.Sprintf("https://127.0.0.1:%d", i.webhooks.actions) }
 
 // Token returns a token of a ServiceAccount, for kube-apiserver if no audience is named. If it is
 // bound to a pod, it names the pod's node.
@@ -232,7 +232,7 @@ func (i *Installed) start(t testing.TB, config *configv1alpha1.ControllerConfigu
 	for address, port := range map[*string]int{
 		&config.Webhook.BindAddress: at.webhook, &config.Metrics.BindAddress: at.metrics, &config.Health.BindAddress: at.health,
 		// Only one companion has it, but its replicas share this host.
-		&config.CPUPolicy.Console.BindAddress: at.console,
+		&config.CPUPolicy.Console.BindAddress: at.actions,
 	} {
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}

@@ -215,7 +215,7 @@ func servesFiles(t *testing.T, i *Installed) {
 	})
 	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
 	testenv.Eventually(t, patience, serves("first.example.com"))
-	for name, port := range map[string]int{"the webhooks": i.webhooks.webhook, "their metrics": i.webhooks.metrics, "the controllers' metrics": i.controllers.metrics, "the console": i.webhooks.console} {
+	for name, port := range map[string]int{"the webhooks": i.webhooks.webhook, "their metrics": i.webhooks.metrics, "the controllers' metrics": i.controllers.metrics, "the actions": i.webhooks.actions} {
 		testenv.Eventually(t, patience, func() error { // each listens a moment later
 			connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12})
 			if err == nil {

@@ -19,7 +19,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -29,73 +28,37 @@ import (
 
 func newConsole(streams genericiooptions.IOStreams) *cobra.Command {
 	c := newCompanion(streams)
-	var account string
 	var port uint16
 	command := &cobra.Command{
 		Use:   "console",
-		Short: "Open the console of the companion cpupolicy",
-		Long: `Forward a port to the console of the companion cpupolicy, and serve a page that signs a
-browser in. Open the URL that is printed. The command ends with Ctrl-C.
+		Short: "Switch the CPU manager policy of nodes in a browser",
+		Long: `Serve pages on this host that show nodes with their CPU manager policy and switch it, by the
+companion cpupolicy, and that give virtual machines CPUs of their own. Open the URL that is
+printed. The command ends with Ctrl-C.
 
-You are signed in as the ServiceAccount of --as-service-account, for which a token is made
-that only the console takes; or with the token of your kubeconfig, if that is for the
-console. A token for kube-apiserver is never shown to the console.
+Each page and each button is a request with your own credentials, as those of kubectl are. So
+you see what you may see, and kube-apiserver's audit log has your name. While the command
+runs, who has the URL has your rights on these pages: keep it to yourself.
 
-The console's certificate is checked against the CA in the companion's webhook
-configuration. The browser does not know that CA: compare the fingerprint.
+You need the rights to list, get and patch nodes, and to list events in the namespace default
+for why a node could not be observed; for virtual machines, to list, get and patch them.
 
-You need the rights to get ValidatingWebhookConfigurations of the name
-cpupolicy.workload.openshift.io; in the namespace partition-cpupolicy, to get the
-Deployment, to list pods and to create pods/portforward; and with --as-service-account to
-create serviceaccounts/token.
-
-A connection that ends, as it does when the kubelet of the console's pod starts again, is
-made again.
-
-Exit codes: 0, or 2 if the console cannot be opened, or not again within five minutes.`,
-		Example: `  kubectl partition console --as-service-account team-a/alice`,
+Exit codes: 0, or 2 if the cluster cannot be asked or the port is taken.`,
+		Example: `  kubectl partition console`,
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error { return c.console(command.Context(), account, port) },
+		RunE: func(command *cobra.Command, _ []string) error { return c.console(command.Context(), port) },
 	}
-	command.Flags().StringVar(&account, "as-service-account", "", "sign in as this ServiceAccount, given as NAMESPACE/NAME")
-	command.Flags().Uint16Var(&port, "port", 0, "the port of this host on which the console is; 0 takes a free one")
+	command.Flags().Uint16Var(&port, "port", 0, "the port of this host on which the pages are; 0 takes a free one")
 	c.flags(command)
 	return command
 }
 
-func (c *companion) console(ctx context.Context, account string, port uint16) error {
-	client, err := c.connect()
+func (c *companion) console(ctx context.Context, port uint16) error {
+	config, err := c.config.ToRESTConfig()
 	if err != nil {
 		return err
 	}
-	token := console.OfConfig(c.rest)
-	if account != "" {
-		namespace, name, is := strings.Cut(account, "/")
-		if !is || namespace == "" || name == "" || strings.Contains(name, "/") {
-			return fmt.Errorf("--as-service-account %q must be NAMESPACE/NAME", account)
-		}
-		token = console.OfServiceAccount(client.Kube, namespace, name)
-	}
-	first := console.Opened{}
-	return console.Open(ctx, console.Options{Config: c.rest, Client: client.Kube, Namespace: client.Namespace, Port: port, Token: token}, console.Events{
-		Opened: func(now console.Opened) {
-			switch {
-			case first.Pod == "":
-				first = now
-				fmt.Fprintf(c.streams.Out, `Sign in:      %s
-Console:      %s, in pod %s
-Certificate:  SHA-256 %s
-Ctrl-C ends this.
-`, now.Page, now.Console, output.Printable(now.Pod), now.Fingerprint)
-			case now.Pod == first.Pod && now.Fingerprint == first.Fingerprint:
-				fmt.Fprintln(c.streams.Out, "Connected again.")
-			default:
-				first = now
-				fmt.Fprintf(c.streams.Out, "Connected again, to pod %s; sign in once more.\nCertificate:  SHA-256 %s\n", output.Printable(now.Pod), now.Fingerprint)
-			}
-		},
-		Lost: func(err error) {
-			fmt.Fprintf(c.streams.ErrOut, "The connection has ended, and is tried again for five minutes: %s\n", output.Printable(err.Error()))
-		},
-	})
+	return console.Open(ctx, console.Options{Config: config, Namespace: *c.config.Namespace, Port: port, Opened: func(is console.Opened) {
+		fmt.Fprintf(c.streams.Out, "Console:  %s\nUser:     %s at %s\nCtrl-C ends this.\n", is.URL, output.Printable(is.User), config.Host)
+	}})
 }

@@ -35,7 +35,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
 )
@@ -46,7 +45,6 @@ type companion struct {
 	config  *genericclioptions.ConfigFlags
 	// client is made by connect, or by a test.
 	client   kubernetes.Interface
-	rest     *rest.Config
 	warnings warnings
 }
 
@@ -65,12 +63,12 @@ func (c *companion) flags(command *cobra.Command) {
 // connect returns what asks the cluster.
 func (c *companion) connect() (cpupolicy.Client, error) {
 	if c.client == nil {
-		var err error
-		if c.rest, err = c.config.ToRESTConfig(); err != nil {
+		config, err := c.config.ToRESTConfig()
+		if err != nil {
 			return cpupolicy.Client{}, err
 		}
-		c.rest.WarningHandler = &c.warnings
-		if c.client, err = kubernetes.NewForConfig(c.rest); err != nil {
+		config.WarningHandler = &c.warnings
+		if c.client, err = kubernetes.NewForConfig(config); err != nil {
 			return cpupolicy.Client{}, err
 		}
 	}

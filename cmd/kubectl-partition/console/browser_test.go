@@ -18,49 +18,69 @@ package console
 
 import (
 	"bytes"
-	"cmp"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/html"
-	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // browser does what a browser without scripts does.
 type browser struct {
-	f      *fixture
-	t      *testing.T
-	client *http.Client
-	// path, code and page are what is shown, and headers how it came.
-	path    string
-	code    int
-	headers http.Header
-	page    *html.Node
+	t *testing.T
+	// base is the URL that all pages are below.
+	base string
+	// at, code and page are what is shown.
+	at   *url.URL
+	code int
+	page *html.Node
 }
 
-// signIn returns a browser in which an account has signed in.
-func (f *fixture) signIn(t *testing.T, name string) *browser {
+// serve returns a browser for the pages of a server.
+func serve(t *testing.T, s *server) *browser {
 	t.Helper()
-	b := &browser{f: f, t: t, client: f.httpClient()}
-	b.open("/sign-in")
-	b.submit(b.form("/sign-in"), url.Values{"token": {f.token(name, Audience)}})
-	if b.code != http.StatusOK {
-		t.Fatalf("sign-in is answered with %d: %s", b.code, text(b.page))
-	}
-	b.open(strings.TrimPrefix(b.headers.Get("Refresh"), "0; url="))
-	return b
+	served := httptest.NewUnstartedServer(nil)
+	host := served.Listener.Addr().String()
+	handler, path := s.handler(host)
+	served.Config.Handler = handler
+	served.Start()
+	t.Cleanup(served.Close)
+	return &browser{t: t, base: "http://" + host + path}
 }
 
-func (b *browser) open(path string) {
+// do sends a request, and returns the answer with its body.
+func (b *browser) do(method, url, form string, headers map[string]string) (*http.Response, []byte) {
 	b.t.Helper()
-	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.f.base+path, nil)
+	request, err := http.NewRequestWithContext(b.t.Context(), method, url, strings.NewReader(form))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.show(b.f.do(b.client, request))
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for key, value := range headers {
+		if request.Header.Set(key, value); key == "Host" {
+			request.Host = value
+		}
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return response, body
+}
+
+// open follows a link of the page.
+func (b *browser) open(link string) {
+	b.t.Helper()
+	b.show(b.do(http.MethodGet, b.base+link, "", nil))
 }
 
 func (b *browser) show(response *http.Response, body []byte) {
@@ -69,9 +89,12 @@ func (b *browser) show(response *http.Response, body []byte) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.path, b.code, b.headers, b.page = response.Request.URL.Path, response.StatusCode, response.Header, page
+	b.at, b.code, b.page = response.Request.URL, response.StatusCode, page
 	for _, problem := range problems(page) {
-		b.t.Errorf("%s: %s", b.path, problem)
+		b.t.Errorf("%s: %s", b.at, problem)
+	}
+	if len(response.Cookies()) > 0 {
+		b.t.Errorf("%s: there is a cookie", b.at)
 	}
 	for name, want := range map[string]string{
 		"Content-Type":            "text/html; charset=utf-8",
@@ -79,15 +102,15 @@ func (b *browser) show(response *http.Response, body []byte) {
 		"Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 		"X-Content-Type-Options":  "nosniff",
 	} {
-		if got := b.headers.Get(name); got != want {
-			b.t.Errorf("%s: the header %s is %q, want %q", b.path, name, got, want)
+		if got := response.Header.Get(name); got != want {
+			b.t.Errorf("%s: the header %s is %q, want %q", b.at, name, got, want)
 		}
 	}
 }
 
-// form returns the form that is sent to a path; nil if there is none.
-func (b *browser) form(action string) *html.Node {
-	forms := all(b.page, func(n *html.Node) bool { return n.Data == "form" && attribute(n, "action") == action })
+// form returns the form that posts a name; nil if there is none.
+func (b *browser) form(name string) *html.Node {
+	forms := all(b.page, func(n *html.Node) bool { return n.Data == "form" && values(n).Get("name") == name })
 	if len(forms) != 1 {
 		return nil
 	}
@@ -107,25 +130,32 @@ func values(form *html.Node) url.Values {
 	return values
 }
 
-// submit presses the button of a form. An empty list of values unchecks a checkbox.
-func (b *browser) submit(form *html.Node, change url.Values) {
+// submit presses the button of the form that posts a name. An empty list of values unchecks a checkbox.
+func (b *browser) submit(name string, change url.Values) {
 	b.t.Helper()
+	form := b.form(name)
 	if form == nil {
-		b.t.Fatalf("%s has no such form: %s", b.path, text(b.page))
+		b.t.Fatalf("%s has no form of %s: %s", b.at, name, text(b.page))
 	}
-	if buttons := all(form, func(n *html.Node) bool { return n.Data == "button" }); len(buttons) != 1 || has(buttons[0], "disabled") {
-		b.t.Fatalf("%s: the form has no button to press", b.path)
+	if _, why := b.button(name); why != "" {
+		b.t.Fatalf("%s: the button of %s cannot be pressed", b.at, name)
 	}
+	b.send(form, change)
+}
+
+// send is submit, whether the button can be pressed or not.
+func (b *browser) send(form *html.Node, change url.Values) {
+	b.t.Helper()
 	sent := values(form)
 	for name, value := range change {
 		sent[name] = value
 	}
-	b.show(b.f.post(b.client, attribute(form, "action"), sent, map[string]string{"Sec-Fetch-Site": "same-origin"}))
+	b.show(b.do(http.MethodPost, b.base+attribute(form, "action"), sent.Encode(), map[string]string{"Sec-Fetch-Site": "same-origin"}))
 }
 
 // button returns what the button of a form says, and why it cannot be pressed.
-func (b *browser) button(action string) (label, why string) {
-	form := b.form(action)
+func (b *browser) button(name string) (label, why string) {
+	form := b.form(name)
 	if form == nil {
 		return "", ""
 	}
@@ -137,12 +167,12 @@ func (b *browser) button(action string) (label, why string) {
 }
 
 // alerts are the errors that are shown.
-func (b *browser) alerts() []string {
+func (b *browser) alerts() string {
 	var alerts []string
 	for _, n := range all(b.page, func(n *html.Node) bool { return attribute(n, "role") == "alert" }) {
 		alerts = append(alerts, text(n))
 	}
-	return alerts
+	return strings.Join(alerts, ";")
 }
 
 // status is what is told to people who do not see the page as it changes.
@@ -278,10 +308,6 @@ func problems(page *html.Node) (problems []string) {
 				report("it has no label", n)
 			}
 		case "form":
-			csrf := all(n, func(n *html.Node) bool { return attribute(n, "name") == "csrf" && attribute(n, "value") != "" })
-			if attribute(n, "method") == "post" && attribute(n, "action") != "/sign-in" && len(csrf) != 1 {
-				report("it has no CSRF token", n)
-			}
 			if len(all(n, func(n *html.Node) bool { return n.Data == "button" })) != 1 {
 				report("it cannot be sent", n)
 			}
@@ -306,27 +332,4 @@ func (b *browser) terms() map[string]string {
 		}
 	}
 	return terms
-}
-
-// link returns where a link leads; empty if there is none.
-func (b *browser) link(label string) string {
-	for _, n := range all(b.page, func(n *html.Node) bool { return n.Data == "a" && text(n) == label }) {
-		return attribute(n, "href")
-	}
-	return ""
-}
-
-func isTitle(n *html.Node) bool { return n.Data == "title" }
-
-func orUnknown(value string) string { return cmp.Or(value, "unknown") }
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}
-
-func authenticatedAs(name string) authenticationv1.UserInfo {
-	return authenticationv1.UserInfo{Username: name}
 }

@@ -1,0 +1,176 @@
+/*
+Copyright 2025 The Kubernetes Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
+)
+
+// label is what people call the request for a policy.
+func label(policy string) string {
+	if policy == "static" {
+		return "Enable CPU Manager"
+	}
+	return "Disable CPU Manager"
+}
+
+// hostRow is a node with what can be done to it.
+type hostRow struct {
+	cpupolicy.Node
+	// Attribute is the label cpumanager.
+	Attribute string
+	// Next is the policy to ask for; empty if it is not known what makes sense. Why says why it cannot be asked for now.
+	Next, Why string
+	// From is the page to come back to.
+	From string
+}
+
+// rowOf decides by the label what can be asked for, and where there is none by what was observed.
+func rowOf(n cpupolicy.Node, from string) hostRow {
+	row := hostRow{Node: n, Attribute: "unknown", From: from}
+	if n.CPUManager != nil {
+		row.Attribute = fmt.Sprint(*n.CPUManager)
+	}
+	switch {
+	case row.Attribute == "true", row.Attribute == "unknown" && n.Policy == "static":
+		row.Next = "none"
+	case row.Attribute == "false", n.Policy == "none":
+		row.Next = "static"
+	default:
+		row.Why = "The node has no label cpumanager yet, and its policy was not observed."
+	}
+	if row.Next != "" && n.UnderWay() {
+		row.Why = underWay(n)
+	}
+	return row
+}
+
+func underWay(n cpupolicy.Node) string {
+	return fmt.Sprintf("The policy %s is %s.", n.Requested, n.State)
+}
+
+// addNode shows what is under way on a node, and what has failed: that stays until the next request.
+func (p *page) addNode(n cpupolicy.Node) {
+	if n.State == cpupolicy.Failed {
+		text := n.Message
+		if text == "" {
+			text = "The node says no more."
+		}
+		p.Alerts = append(p.Alerts, alert{fmt.Sprintf("%s has failed on %s", label(n.Requested), n.Name), text})
+	}
+	if n.UnderWay() {
+		p.Status = append(p.Status, fmt.Sprintf("%s: %s", n.Name, underWay(n)))
+	}
+}
+
+func (s *server) hosts(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.client.Kube.CoreV1().Nodes().List(r.Context(), metav1.ListOptions{Limit: s.pageSize, Continue: r.URL.Query().Get("from")})
+	if err != nil {
+		return err
+	}
+	p := s.open("Hosts", "hosts")
+	rows := []hostRow{}
+	for i := range list.Items {
+		n := cpupolicy.NodeOf(&list.Items[i])
+		p.addNode(n)
+		rows = append(rows, rowOf(n, "hosts"))
+	}
+	p.Body, p.Next = rows, next(r, list.Continue)
+	render(w, http.StatusOK, "hosts", p)
+	return nil
+}
+
+// hostDetail is what the page of one node has.
+type hostDetail struct {
+	hostRow
+	// Unobserved says why nobody knows the policy in force; empty if it is known.
+	Unobserved string
+	// Checked says whether Findings say what a request would meet, and Unchecked why they do not.
+	Checked   bool
+	Unchecked string
+	Findings  []string
+}
+
+func (s *server) host(w http.ResponseWriter, r *http.Request) error {
+	object, err := s.client.Kube.CoreV1().Nodes().Get(r.Context(), r.URL.Query().Get("name"), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	n := cpupolicy.NodeOf(object)
+	p := s.open("Host "+n.Name, "hosts")
+	p.addNode(n)
+	detail := hostDetail{hostRow: rowOf(n, "host")}
+	if n.Policy == "" {
+		why, err := s.client.LastWarning(r.Context(), object)
+		if err != nil {
+			why = err.Error()
+		}
+		detail.Unobserved = cmp.Or(why, "It was not observed since the node booted.")
+	}
+	switch {
+	case detail.Next == "":
+		detail.Unchecked = "It is not known what could be asked for."
+	case n.UnderWay():
+		detail.Unchecked = underWay(n)
+	default:
+		s.check(r, &detail)
+	}
+	p.Body = detail
+	render(w, http.StatusOK, "host", p)
+	return nil
+}
+
+// check adds what a request would meet, as the webhook says it of one that writes nothing.
+func (s *server) check(r *http.Request, detail *hostDetail) {
+	ctx, warned := collectWarnings(r.Context())
+	_, err := s.client.Ask(ctx, cpupolicy.Request{Node: detail.Name, Policy: detail.Next, DryRun: true})
+	var refused *cpupolicy.RefusedError
+	if err != nil && !errors.As(err, &refused) {
+		detail.Unchecked = err.Error()
+		return
+	}
+	detail.Checked = true
+	if refused != nil {
+		detail.Findings = refused.Reasons
+	}
+	for _, text := range *warned {
+		detail.Findings = append(detail.Findings, "Warning: "+text)
+	}
+}
+
+func (s *server) switchPolicy(w http.ResponseWriter, r *http.Request) error {
+	name, policy := r.PostFormValue("name"), r.PostFormValue("policy")
+	back := "hosts"
+	if r.PostFormValue("from") == "host" {
+		back = "host?" + url.Values{"name": {name}}.Encode()
+	}
+	_, err := s.client.Ask(r.Context(), cpupolicy.Request{Node: name, Policy: policy})
+	var refused *cpupolicy.RefusedError
+	if errors.As(err, &refused) {
+		err = errors.New(strings.Join(refused.Reasons, "\n")) // the title says the rest
+	}
+	s.done(w, r, fmt.Sprintf("%s was refused on %s", label(policy), name), back, err)
+	return nil
+}
