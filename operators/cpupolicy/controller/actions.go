@@ -35,7 +35,7 @@ func addActions(mgr manager.Manager, config *configv1alpha1.ControllerConfigurat
 	return mgr.Add(action.New(action.Options{
 		Config:      mgr.GetConfig(),
 		Namespaces:  []string{config.Namespace, config.CPUPolicy.AgentNamespace},
-		BindAddress: config.CPUPolicy.Console.BindAddress,
+		BindAddress: config.CPUPolicy.Actions.BindAddress,
 		TLSOpts:     server.Options.TLSOpts,
 		Recorder:    mgr.GetEventRecorder(companion.FieldOwner(Name)),
 	}))

@@ -232,7 +232,7 @@ func (i *Installed) start(t testing.TB, config *configv1alpha1.ControllerConfigu
 	for address, port := range map[*string]int{
 		&config.Webhook.BindAddress: at.webhook, &config.Metrics.BindAddress: at.metrics, &config.Health.BindAddress: at.health,
 		// Only one companion has it, but its replicas share this host.
-		&config.CPUPolicy.Console.BindAddress: at.actions,
+		&config.CPUPolicy.Actions.BindAddress: at.actions,
 	} {
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}

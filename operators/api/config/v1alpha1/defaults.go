@@ -65,7 +65,7 @@ func SetDefaults(c *ControllerConfiguration) {
 	duration(&c.CPUPolicy.SwitchTimeout, 150*time.Second)
 	duration(&c.CPUPolicy.OperationTimeout, time.Hour)
 	duration(&c.CPUPolicy.LabelTimeout, 5*time.Minute)
-	text(&c.CPUPolicy.Console.BindAddress, ":8444")
+	text(&c.CPUPolicy.Actions.BindAddress, ":8444")
 }
 
 func text(value *string, fallback string) {

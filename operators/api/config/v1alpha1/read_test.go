@@ -51,8 +51,8 @@ func TestAConfigurationThatChoosesNothingIsValidInAPod(t *testing.T) {
 			if got := config.CPUPolicy.SwitchTimeout.Duration; got != 150*time.Second {
 				t.Errorf("switchTimeout is %s", got)
 			}
-			if got := config.CPUPolicy.Console.BindAddress; got != ":8444" {
-				t.Errorf("the console listens on %q", got)
+			if got := config.CPUPolicy.Actions.BindAddress; got != ":8444" {
+				t.Errorf("the action endpoint listens on %q", got)
 			}
 		})
 	}
@@ -78,15 +78,15 @@ cpuPolicy: {agentImage: "agent@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 	}
 }
 
-func TestMetricsAndTheConsoleCanBeSwitchedOff(t *testing.T) {
+func TestMetricsAndActionsCanBeSwitchedOff(t *testing.T) {
 	config, err := Read(write(t, header+`
 metrics: {bindAddress: "0"}
-cpuPolicy: {console: {bindAddress: "0"}}
+cpuPolicy: {actions: {bindAddress: "0"}}
 `), "ns")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Metrics.BindAddress != "0" || config.CPUPolicy.Console.BindAddress != "0" {
+	if config.Metrics.BindAddress != "0" || config.CPUPolicy.Actions.BindAddress != "0" {
 		t.Errorf("the configuration is %+v", config)
 	}
 }
@@ -136,7 +136,7 @@ func TestWhatIsWrongWithAConfiguration(t *testing.T) {
 		"a look that no agent could have":       {header + "cpuPolicy: {observeTimeout: 500ms}\n", []string{"cpuPolicy.observeTimeout", "500ms", "5s"}},
 		"an operation shorter than a switch":    {header + "cpuPolicy: {operationTimeout: 2m}\n", []string{"cpuPolicy.operationTimeout", "2m0s", "7m30s"}},
 		"a negative duration":                   {header + "cpuPolicy: {labelTimeout: -1s}\n", []string{"cpuPolicy.labelTimeout", "-1s"}},
-		"a console without a port":              {header + "cpuPolicy: {console: {bindAddress: 10.0.0.1}}\n", []string{"cpuPolicy.console.bindAddress", "10.0.0.1", "host:port"}},
+		"actions without a port":                {header + "cpuPolicy: {actions: {bindAddress: 10.0.0.1}}\n", []string{"cpuPolicy.actions.bindAddress", "10.0.0.1", "host:port"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, test.text)

@@ -49,9 +49,9 @@ type ControllerConfiguration struct {
 	Health Endpoint `json:"health,omitempty"`
 	// Webhook is where kube-apiserver calls the webhooks.
 	Webhook Endpoint `json:"webhook,omitempty"`
-	// Certificates are those of the webhooks, metrics and consoles.
+	// Certificates are those of the webhooks, metrics and actions.
 	Certificates CertificatesConfiguration `json:"certificates,omitempty"`
-	// TLS is how webhooks, metrics and consoles are served.
+	// TLS is how webhooks, metrics and actions are served.
 	TLS TLSConfiguration `json:"tls,omitempty"`
 	// ForeignManagerPeriod is the time between two looks for another manager of a companion's
 	// objects. It defaults to one minute.
@@ -70,7 +70,7 @@ type Part string
 const (
 	// Controllers run on the replica that leads. They also keep the certificate, if it is Generated.
 	Controllers Part = "controllers"
-	// Webhooks run on all replicas, and consoles with them.
+	// Webhooks run on all replicas, and actions with them.
 	Webhooks Part = "webhooks"
 )
 
@@ -80,7 +80,7 @@ func (c *ControllerConfiguration) Runs(part Part) bool { return slices.Contains(
 // Endpoint is an address to listen on.
 type Endpoint struct {
 	// BindAddress is host:port. Without a host, it is every address of this host. The value 0
-	// switches metrics, or the console of cpupolicy, off, and no other endpoint can be.
+	// switches metrics, or the actions of cpupolicy, off, and no other endpoint can be.
 	BindAddress string `json:"bindAddress,omitempty"`
 }
 
@@ -162,7 +162,6 @@ type CPUPolicyConfiguration struct {
 	// LabelTimeout is how long a switch waits, once it is verified, for the label cpumanager to
 	// agree. It defaults to five minutes.
 	LabelTimeout metav1.Duration `json:"labelTimeout,omitempty"`
-	// Console has the action endpoint and the console, with TLS, on all replicas. It defaults to
-	// port 8444.
-	Console Endpoint `json:"console,omitempty"`
+	// Actions has the action endpoint, with TLS, on all replicas. It defaults to port 8444.
+	Actions Endpoint `json:"actions,omitempty"`
 }

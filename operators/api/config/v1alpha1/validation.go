@@ -75,7 +75,7 @@ func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
 		{field.NewPath("metrics"), c.Metrics, true},
 		{field.NewPath("health"), c.Health, false},
 		{field.NewPath("webhook"), c.Webhook, false},
-		{field.NewPath("cpuPolicy", "console"), c.CPUPolicy.Console, true},
+		{field.NewPath("cpuPolicy", "actions"), c.CPUPolicy.Actions, true},
 	} {
 		if endpoint.optional && endpoint.value.BindAddress == "0" {
 			continue
