@@ -45,7 +45,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,resourceNames=control-plane,verbs=get,roleName=cpupolicy-webhooks
-// +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances,verbs=list,roleName=cpupolicy-webhooks
+// +kubebuilder:rbac:groups=kubevirt.io,resources=kubevirts;virtualmachineinstances;virtualmachines,verbs=list,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create,roleName=cpupolicy-webhooks
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create,roleName=cpupolicy-webhooks
 
