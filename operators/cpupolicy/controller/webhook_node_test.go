@@ -75,6 +75,7 @@ func TestWebhooks(t *testing.T) {
 	t.Run("beside KubeVirt", h.besideKubeVirt)
 	t.Run("machines", h.vms)
 	t.Run("machines that are posted", h.knowsItsVMs)
+	t.Run("quantities without an end", h.readsNoEndlessQuantities)
 
 	i.Kubectl(t, "delete", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
 	t.Run("without KubeVirt again", func(t *testing.T) {

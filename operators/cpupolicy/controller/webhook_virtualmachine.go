@@ -17,11 +17,17 @@ limitations under the License.
 package controller
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	stdjson "encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,11 +37,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 // decodeVMs returns a VirtualMachine as it was and as it is to be. before is nil when it is
 // created.
 func decodeVMs(decoder admission.Decoder, request admission.Request) (before, after *virtv1.VirtualMachine, err error) {
+	for _, raw := range [][]byte{request.OldObject.Raw, request.Object.Raw} {
+		if err := checkQuantities(raw); err != nil {
+			return nil, nil, err
+		}
+	}
 	after = &virtv1.VirtualMachine{}
 	if err := decoder.Decode(request, after); err != nil {
 		return nil, nil, err
@@ -45,6 +57,52 @@ func decodeVMs(decoder admission.Decoder, request admission.Request) (before, af
 		err = decoder.DecodeRaw(request.OldObject, before)
 	}
 	return before, after, err
+}
+
+// endless is a number that takes a resource.Quantity seconds to read, or more.
+var endless = regexp.MustCompile(`^[-+]?[0-9.]+[eE][-+]?[0-9]{6,}$`)
+
+// checkQuantities returns an error if a VM has such a number where it may have quantities. It is not decoded before: every
+// pod may post one.
+func checkQuantities(raw []byte) error {
+	type spec struct{ Spec any }
+	var vm struct {
+		Spec struct {
+			Template            spec
+			DataVolumeTemplates []spec
+		}
+	}
+	decoder := stdjson.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&vm); err != nil && len(raw) > 0 {
+		return err
+	}
+	for _, part := range append(vm.Spec.DataVolumeTemplates, vm.Spec.Template) {
+		if value := findEndless(part.Spec); value != "" {
+			return fmt.Errorf("the number %s has an exponent of more than five digits", operation.Abbreviate(value, 80))
+		}
+	}
+	return nil
+}
+
+func findEndless(value any) (found string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, each := range value {
+			found = cmp.Or(found, findEndless(each))
+		}
+	case []any:
+		for _, each := range value {
+			found = cmp.Or(found, findEndless(each))
+		}
+	case string:
+		if text := strings.TrimSpace(value); endless.MatchString(text) {
+			return text
+		}
+	case stdjson.Number:
+		return findEndless(string(value))
+	}
+	return found
 }
 
 // vmMutator makes VMs fit for dedicated CPUs.
