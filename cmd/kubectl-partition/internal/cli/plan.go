@@ -67,7 +67,8 @@ list override the earlier ones:
   NODE... or --selector  the API: pods, the Node, the kubelet's configuration. The
                          API shows neither the present pools nor who holds which
                          exclusive CPUs
-  --on-host              the files of this host, which is the node. Run as root
+  --on-host              the files of this host, which is the node. Run as root, and
+                         name the node as well: no file has its pods and labels
   --state DIR            copies of a node's files in a directory, under their names:
                          ` + kubeletstate.CheckpointName + `, ` + partition.RecordName + `,
                          ` + kubeletstate.AllocatedName + `, openshift-workload-pinning, and
