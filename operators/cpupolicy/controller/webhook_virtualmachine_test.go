@@ -87,19 +87,19 @@ func (h hooks) besideKubeVirt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	switchOn := func(want string) {
+	switchOn := func(code int, want string) {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), testenv.Module()+"/../scripts/operators-gate.sh", testenv.Kubectl(t))
 		command.Env = append(os.Environ(), "KUBECONFIG="+h.i.Kubeconfig)
-		if output, err := command.CombinedOutput(); !strings.Contains(string(output), want) {
-			t.Errorf("operators-gate.sh prints %q (%v), want %q", output, err, want)
+		if output, err := command.CombinedOutput(); command.ProcessState.ExitCode() != code || !strings.Contains(string(output), want) {
+			t.Errorf("operators-gate.sh prints %q (%v), want %q and the exit code %d", output, err, want, code)
 		}
 	}
 	gates(`{"disabledFeatureGates":["CPUManager"]}`)
-	switchOn("KubeVirt default/kubevirt has CPUManager in spec.configuration.developerConfiguration.disabledFeatureGates")
+	switchOn(1, "KubeVirt default/kubevirt has CPUManager in spec.configuration.developerConfiguration.disabledFeatureGates")
 	gates(`{"disabledFeatureGates":null,"featureGates":["Snapshot","HotplugVolumes"]}`)
-	switchOn("KubeVirt default/kubevirt: the feature gate CPUManager is on now")
-	switchOn("KubeVirt default/kubevirt: the feature gate CPUManager is on\n")
+	switchOn(0, "KubeVirt default/kubevirt: the feature gate CPUManager is on now")
+	switchOn(0, "KubeVirt default/kubevirt: the feature gate CPUManager is on\n")
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(kubevirt), kubevirt); err != nil {
 		t.Fatal(err)
 	}
