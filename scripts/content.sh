@@ -14,13 +14,13 @@ irrelevant() {
   local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|content|generate|gofmt|images|ldflags|lint|operators-[a-z]+|release|reproducible|settings|test|tree-changes|update|vouched|why-no-node)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
   # Pages from which no test of a node reads anything.
   local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$|docs/user/noise[.]svg$'
-  local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/controller-gen/|test/e2e/soak_bench_test[.]go$|test/e2e/internal/soak/"
+  local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/(controller-gen|kubevirt)/|test/e2e/soak_bench_test[.]go$|test/e2e/internal/soak/"
   local conformance='build/coredns/|test/conformance/'
   # What carry does not do when it makes a tree and builds it.
   local carry='cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/'
   case $1 in
     verify | preview) echo "^($beside|$conformance|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|node/|test/)" ;;
-    rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/controller-gen/|test/)" ;;
+    rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/(controller-gen|kubevirt)/|test/)" ;;
     e2e) echo "^($beside|$conformance|$carry|patches/openshift/)" ;;
     conformance-* | node-compare) echo "^($beside|$carry|patches/openshift/|cmd/kubectl-partition/|node/|test/e2e/)" ;;
     # These are tests below cmd.

@@ -645,8 +645,7 @@ func TestWhatTheCompanionMayDoAsSomebodyElse(t *testing.T) {
 // TestOnlyWhatIsAskedOfAWebhookReachesIt uses that nobody answers here: what reaches a webhook fails.
 func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 	i := companiontest.Install(t, "cpupolicy")
-	i.Kubectl(t, "apply", "-f", "testdata/virtualmachines.yaml")
-	i.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io")
+	testenv.KubeVirt(t, i.Client)
 	ofKubelet := kubelet(t, i, "webhooks")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "webhooks", Annotations: map[string]string{status: "no"}}}
 	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))
@@ -656,7 +655,7 @@ func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 	}
 	newVM := func(dedicated string) *unstructured.Unstructured {
 		vm := &unstructured.Unstructured{}
-		text := fmt.Sprintf(`{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: a, namespace: default}, spec: {template: {spec: {domain: {%s}}}}}`, dedicated)
+		text := fmt.Sprintf(`{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: a, namespace: default}, spec: {template: {spec: {domain: {devices: {}, %s}}}}}`, dedicated)
 		if err := yaml.Unmarshal([]byte(text), &vm.Object); err != nil {
 			t.Fatal(err)
 		}
@@ -676,6 +675,12 @@ func TestOnlyWhatIsAskedOfAWebhookReachesIt(t *testing.T) {
 	old.SetName("old")
 	old.SetFinalizers([]string{"example.com/finalizer"})
 	testenv.Eventually(t, 10*time.Second, func() error { return i.Client.Create(t.Context(), old) })
+	t.Cleanup(func() {
+		const none = `{"metadata":{"finalizers":null}}`
+		if err := i.Client.Patch(context.Background(), old.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(none))); err != nil {
+			t.Error(err)
+		}
+	})
 	companiontest.Install(t, "cpupolicy")
 	if err := i.Client.Create(t.Context(), newVM(shared)); err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ import (
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/e2e/browser"
+	"workload.openshift.io/operators/internal/testenv"
 )
 
 // chromium is the program; without it these tests are skipped.
@@ -83,10 +84,10 @@ func (v *visitor) mustSay(what, text string, parts ...string) {
 func (v *visitor) vms(t *testing.T) {
 	v.open("virtual-machines")
 	v.mustSay("without KubeVirt", v.Text(), "KubeVirt is not installed")
-	v.installVMs(t)
+	testenv.KubeVirt(t, v.Client)
 	admin := hooks{v.Installed}.admin(t)
-	admin.create(t, newVM(t, "stopped", "{domain: {cpu: {cores: 2}}}"))
-	busy := newVM(t, "busy", "{domain: {cpu: {cores: 2}}}")
+	admin.create(t, newVM(t, "stopped", "{domain: {cpu: {cores: 2}, devices: {}}}"))
+	busy := newVM(t, "busy", "{domain: {cpu: {cores: 2}, devices: {}}}")
 	admin.create(t, busy)
 	v.Kubectl(t, "patch", "virtualmachines.kubevirt.io", "busy", "--subresource=status", "--type=merge", "--patch", `{"status": {"created": true, "printableStatus": "<script>document.title='run'</script>"}}`)
 	v.eventually(func() error {

@@ -87,15 +87,6 @@ func visit(t *testing.T, page string, form url.Values) string {
 	return html.UnescapeString(string(body))
 }
 
-// installVMs brings KubeVirt's kinds until the test ends.
-func (c *cluster) installVMs(t *testing.T) {
-	t.Helper()
-	manifests := testenv.Module() + "/deploy/testdata/virtualmachines.yaml"
-	c.Kubectl(t, "apply", "-f", manifests)
-	t.Cleanup(func() { c.Kubectl(t, "delete", "-f", manifests) })
-	c.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io", "crd/virtualmachineinstances.kubevirt.io")
-}
-
 // whoUsesTheConsole are rights to all that the pages do.
 func whoUsesTheConsole() []rbacv1.PolicyRule {
 	return append(mayNodes("get,list,patch"),
@@ -121,7 +112,7 @@ func (c *cluster) isPinned(t *testing.T, name string) bool {
 // Each page and each form is a request of the user, to RBAC, admission and webhooks.
 func TestThePagesActAsTheirUser(t *testing.T) {
 	c := startCluster(t).in(t)
-	c.installVMs(t)
+	testenv.KubeVirt(t, c.Client)
 	c.addNode("free", nil)
 	broken := c.addNode("broken", map[string]string{"kubernetes.io/os": "windows"}) // that is not observed
 	c.awaitObserved("free")
@@ -130,7 +121,7 @@ func TestThePagesActAsTheirUser(t *testing.T) {
 	c.mu.Unlock()
 	c.Kubectl(t, "label", "node", "broken", "kubernetes.io/os-")
 	for _, name := range []string{"web", "running"} {
-		hooks{c.Installed}.admin(t).create(t, newVM(t, name, "{domain: {cpu: {cores: 2}}}"))
+		hooks{c.Installed}.admin(t).create(t, newVM(t, name, "{domain: {cpu: {cores: 2}, devices: {}}}"))
 	}
 	hooks{c.Installed}.admin(t).create(t, object(t, "VirtualMachineInstance", "running", "spec: {domain: {devices: {}}}, status: {phase: Running}"))
 	pages := map[string]string{

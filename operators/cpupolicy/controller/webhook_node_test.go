@@ -70,14 +70,13 @@ func TestWebhooks(t *testing.T) {
 	t.Run("what is posted", h.knowsItsNodes)
 	t.Run("the lock of an operation that has just ended", h.locksAfterTheEnd)
 
-	i.Kubectl(t, "apply", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
-	i.Kubectl(t, "wait", "--for=condition=Established", "crd/virtualmachines.kubevirt.io", "crd/virtualmachineinstances.kubevirt.io", "crd/kubevirts.kubevirt.io")
+	remove := testenv.KubeVirt(t, i.Client, "spec.template.spec.newer", "spec.template.spec.domain.newer", "spec.template.spec.domain.resources.newer")
 	t.Run("beside KubeVirt", h.besideKubeVirt)
 	t.Run("machines", h.vms)
 	t.Run("machines that are posted", h.knowsItsVMs)
 	t.Run("quantities without an end", h.readsNoEndlessQuantities)
 
-	i.Kubectl(t, "delete", "-f", testenv.Module()+"/deploy/testdata/virtualmachines.yaml")
+	remove()
 	t.Run("without KubeVirt again", func(t *testing.T) {
 		checkRefused(t, h.admin(t).ask("routed", requested, client.DryRunAll), 0)
 	})
@@ -146,7 +145,7 @@ func (u *user) create(t *testing.T, object client.Object) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = u.Delete(context.Background(), object, client.GracePeriodSeconds(0)) })
-	if kind := status.GetObjectKind().GroupVersionKind().Kind; kind == "Node" || kind == "VirtualMachineInstance" {
+	if kind := status.GetObjectKind().GroupVersionKind().Kind; kind == "Node" {
 		status.SetResourceVersion(object.GetResourceVersion())
 		if err := u.Status().Update(t.Context(), status); err != nil {
 			t.Fatal(err)

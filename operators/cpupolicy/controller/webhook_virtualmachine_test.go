@@ -117,13 +117,13 @@ func (h hooks) vms(t *testing.T) {
 	}
 	const affinity = `{nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: cpumanager, operator: In, values: ["true"]}]}]}}}`
 
-	created := newVM(t, "created", "{domain: {newer: 1, cpu: {cores: 2, dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, newer: 2}}}")
+	created := newVM(t, "created", "{domain: {newer: 1, devices: {}, cpu: {cores: 2, dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, newer: 2}}}")
 	admin.create(t, created)
-	checkSpec(t, created, "{domain: {newer: 1, cpu: {cores: 2, dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, requests: {cpu: \"2\"}, newer: 2}}, affinity: "+affinity+"}")
-	checkRefused(t, admin.Create(t.Context(), newVM(t, "half", "{domain: {cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: 1500m}}}}")),
+	checkSpec(t, created, "{domain: {newer: 1, devices: {}, cpu: {cores: 2, dedicatedCpuPlacement: true}, resources: {limits: {cpu: 2}, requests: {cpu: \"2\"}, newer: 2}}, affinity: "+affinity+"}")
+	checkRefused(t, admin.Create(t.Context(), newVM(t, "half", "{domain: {devices: {}, cpu: {dedicatedCpuPlacement: true}, resources: {limits: {cpu: 1500m}}}}")),
 		http.StatusUnprocessableEntity, `VirtualMachine.kubevirt.io "half" is invalid`, "spec.template.spec.domain.resources.limits.cpu", "1500m")
 
-	vm := newVM(t, "changed", "{newer: 3, domain: {cpu: {cores: 2}}}")
+	vm := newVM(t, "changed", "{newer: 3, domain: {devices: {}, cpu: {cores: 2}}}")
 	admin.create(t, vm)
 	vmi := object(t, "VirtualMachineInstance", "changed", "spec: {domain: {devices: {}}}, status: {phase: Running}")
 	admin.create(t, vmi)
@@ -132,9 +132,9 @@ func (h hooks) vms(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRefused(t, set(vm, "true"), 0)
-	checkSpec(t, vm, "{newer: 3, domain: {cpu: {cores: 2, dedicatedCpuPlacement: true}}, affinity: "+affinity+"}")
+	checkSpec(t, vm, "{newer: 3, domain: {devices: {}, cpu: {cores: 2, dedicatedCpuPlacement: true}}, affinity: "+affinity+"}")
 	checkRefused(t, set(vm, "false"), 0)
-	checkSpec(t, vm, "{newer: 3, domain: {cpu: {cores: 2, dedicatedCpuPlacement: false}}, affinity: {nodeAffinity: {}}}")
+	checkSpec(t, vm, "{newer: 3, domain: {devices: {}, cpu: {cores: 2, dedicatedCpuPlacement: false}}, affinity: {nodeAffinity: {}}}")
 }
 
 // checkSpec compares the template's spec of a VM.
