@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -302,14 +303,21 @@ func disorder(t *testing.T, s *site) {
 func rke2(t *testing.T, s *site) {
 	n := s.first()
 	n.write(t, "/usr/local/bin/rke2-agent", `#!/bin/bash
-# As rke2 does: arguments for the kubelet from the configuration and its drop-ins, in their order.
-args=$(cat /etc/rancher/rke2/config.yaml /etc/rancher/rke2/config.yaml.d/*.yaml 2>/dev/null | sed -n 's/^ *- *"\{0,1\}\([a-z-]*=[^"]*\)"\{0,1\}$/--\1/p')
+# As rke2 does: arguments for the kubelet from the configuration and its drop-ins, in their order. A key with a plus adds
+# to them, and one without replaces them (k3s, pkg/configfilearg, parser.go).
+shopt -s nullglob
+args=$(awk '
+/^[a-z]/ {ours = /^kubelet-arg[+]?:/}
+/^kubelet-arg:/ {count = 0}
+ours && sub(/^ *- *"?/, "") {sub(/"$/, ""); args[count++] = "--" $0}
+END {for (i = 0; i < count; i++) print args[i]}' /etc/rancher/rke2/config.yaml /etc/rancher/rke2/config.yaml.d/*.yaml)
 trap 'kill $kubelet; wait $kubelet; exit' TERM
 mkdir -p /var/lib/rancher/rke2/agent/logs
 "$@" $args >>/var/lib/rancher/rke2/agent/logs/kubelet.log 2>&1 & kubelet=$!
 wait $kubelet
 `)
-	n.write(t, "/etc/rancher/rke2/config.yaml", "kubelet-arg:\n- \"v=2\"\n")
+	n.write(t, "/etc/rancher/rke2/config.yaml", "kubelet-arg:\n- \"v=2\"\n- \"max-pods=77\"\n")
+	n.write(t, "/etc/rancher/rke2/config.yaml.d/50-own.yaml", "kubelet-arg:\n- \"v=3\"\n")
 	n.Run(t, `chmod 755 /usr/local/bin/rke2-agent
 command=$(sed -n 's/^ExecStart=\(..*\)/\1/p' /etc/systemd/system/kubelet.service)
 printf '[Unit]\nAfter=containerd.service\n[Service]\nExecStart=/usr/local/bin/rke2-agent %s\nRestart=always\nKillMode=mixed\nDelegate=yes\n' "$command" > /etc/systemd/system/rke2-agent.service
@@ -323,6 +331,11 @@ systemctl daemon-reload; systemctl stop kubelet; systemctl start rke2-agent`)
 			t.Errorf("the drop-in is %q, want the policy %s", content, policy)
 		}
 		n.Run(t, `grep -q '"policyName":"`+policy+`"' `+n.KubeletDir+`/cpu_manager_state`)
+		// The administrator's drop-in replaces the configuration, and the companion's takes nothing from it.
+		flags := strings.Split(n.Run(t, `tr '\0' '\n' </proc/$(pidof -s kubelet)/cmdline`), "\n")
+		if !slices.Contains(flags, "--v=3") || slices.Contains(flags, "--max-pods=77") || !slices.Contains(flags, "--cpu-manager-policy="+policy) {
+			t.Errorf("rke2's kubelet has the flags %q, want v=3, the policy %s, and no max-pods", flags, policy)
+		}
 	}
 	n.Run(t, "systemctl stop rke2-agent; rm -r /etc/systemd/system/rke2-agent.service /etc/rancher; systemctl daemon-reload; systemctl start kubelet")
 	n.Install(t, "../..", "kubelet")
