@@ -223,13 +223,22 @@ func killedAtRandom(t *testing.T, s *site) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	policy := "none"
+	// A whole switch says when there is something to kill.
+	begin := time.Now()
+	n.switchAlone(t, "static", "true")
+	whole, policy, killed := time.Since(begin).Seconds(), "static", 0
 	for range 4 {
 		next := map[string]string{"none": "static", "static": "none"}[policy]
-		meanwhile := fmt.Sprintf("sleep %.2f; echo 1 > /sys/fs/cgroup/system.slice/partition-agent-cpu-policy.service/cgroup.kill && echo killed", 20*random.Float64())
+		meanwhile := fmt.Sprintf("sleep %.2f; echo 1 > /sys/fs/cgroup/system.slice/partition-agent-cpu-policy.service/cgroup.kill && echo killed", whole*random.Float64())
 		if r := n.switchAlone(t, next, meanwhile); r.Outcome == "succeeded" {
 			policy = next
 		}
+		if strings.HasSuffix(n.Run(t, "cat /tmp/meanwhile"), "killed") {
+			killed++
+		}
+	}
+	if killed == 0 {
+		t.Errorf("in %.0f seconds, which a whole switch takes, no agent was there that could be killed", whole)
 	}
 	if policy == "static" {
 		n.switchAlone(t, "none", "true")
