@@ -360,16 +360,30 @@ func controlPlane(t *testing.T, s *site) {
 		both.Go(func() { errs[i] = n.Request(t.Context(), "static") })
 	}
 	both.Wait()
-	granted := 0
-	if errs[0] != nil {
-		granted = 1
+	// A webhook that sees the holder refuses the request. If none did, the controller lets one of the two fail.
+	const lock = "the lock of the control plane"
+	var won, lost []*node
+	for i, n := range nodes {
+		if errs[i] != nil {
+			if !apierrors.IsConflict(errs[i]) || !strings.Contains(errs[i].Error(), lock) {
+				t.Fatalf("the request gives %v, want a refusal for %s", errs[i], lock)
+			}
+			lost = append(lost, n)
+			continue
+		}
+		switch ended := n.AwaitEnd(t); {
+		case ended.Status == "complete":
+			won = append(won, n)
+		case strings.Contains(ended.Message, lock):
+			lost = append(lost, n)
+		default:
+			t.Fatalf("node %s has ended with %+v, want static, or a failure for %s", n.Name, ended, lock)
+		}
 	}
-	refused := 1 - granted
-	if errs[granted] != nil || !apierrors.IsConflict(errs[refused]) || !strings.Contains(errs[refused].Error(), "the lock of the control plane") {
-		t.Fatalf("the requests give %v, want one of them refused for the lock", errs)
+	if len(won) != 1 || len(lost) != 1 {
+		t.Fatalf("%d of two nodes were switched at once: the requests gave %v", len(won), errs)
 	}
-	nodes[granted].AwaitStatus(t, "complete")
-	nodes[refused].Change(t, "static")
+	lost[0].Change(t, "static")
 	for _, n := range nodes {
 		n.Change(t, "none")
 	}
