@@ -24,6 +24,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 	cpupolicyv1alpha1 "workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 )
 
@@ -45,6 +49,31 @@ func TestTheControlPlaneHasTheCRDs(t *testing.T) {
 	var policies cpupolicyv1alpha1.CPUManagerPolicyList
 	if err := c.Client.List(t.Context(), &policies); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestKubeVirtHasItsSchemas(t *testing.T) {
+	c := Start(t)
+	KubeVirt(t, c.Client, "spec.newer")
+	for name, test := range map[string]struct{ spec, refused string }{
+		"a machine":                           {"{newer: 1, template: {spec: {domain: {devices: {}}}}}", ""},
+		"a machine without a template":        {"{newer: 1}", "spec.template: Required value"},
+		"a machine without devices":           {"{template: {spec: {domain: {}}}}", "spec.template.spec.domain.devices: Required value"},
+		"a number of cores that is no number": {"{template: {spec: {domain: {devices: {}, cpu: {cores: two}}}}}", "spec.template.spec.domain.cpu.cores: Invalid value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vm := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte("{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {namespace: default, name: a}, spec: "+test.spec+"}"), &vm.Object); err != nil {
+				t.Fatal(err)
+			}
+			err := c.Client.Create(t.Context(), vm, client.DryRunAll)
+			switch _, kept, _ := unstructured.NestedFieldNoCopy(vm.Object, "spec", "newer"); {
+			case test.refused == "" && (err != nil || !kept):
+				t.Errorf("it is %v (%v), want one that is stored", vm.Object, err)
+			case test.refused != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.refused)):
+				t.Errorf("the answer is %v, want a refusal with %q", err, test.refused)
+			}
+		})
 	}
 }
 
