@@ -42,11 +42,11 @@ import (
 	"workload.openshift.io/operators/e2e/internal/rig"
 )
 
-// pool is what the pinning file gives to partitioned pods.
-var pool = cpuset.New(0)
-
 // The stories of a node whose policy is switched, one after another: each begins as the one before it
 // has left the node.
+//
+// A switch there and back is told twice. With a pool, a host of two CPUs has one that is shared, which an ordinary pod
+// has whatever a switch does. Without a pool it has two, so that the pod loses one and gets it back.
 func TestANodeSwitchesItsCPUManagerPolicy(t *testing.T) {
 	if err := cluster.Up(t.Context()); err != nil {
 		t.Fatal(err)
@@ -67,9 +67,8 @@ func TestANodeSwitchesItsCPUManagerPolicy(t *testing.T) {
 	config.Progress("the companion is ready")
 	node.WaitFor(t, node.Limit, "the node is observed", func() error { return node.Labelled(t, "false") })
 	node.CreateNamespace(t)
-	partitioned := node.StartPod(t, rig.Pod("partitioned", rig.Partitioned, "cpu=100m memory=16Mi", ""))
 	ordinary := node.StartPod(t, rig.Pod("ordinary", nil, "memory=16Mi", ""))
-	used := usage(t, partitioned).Used
+	shared := onlineCPUs(t)
 
 	// A story that fails leaves a node of which the next one knows nothing.
 	story := func(name string, tell func(*testing.T)) {
@@ -77,18 +76,45 @@ func TestANodeSwitchesItsCPUManagerPolicy(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	story("from none to static a Guaranteed pod gets CPUs of its own", func(t *testing.T) {
+	toStatic := func(t *testing.T) {
 		node.Change(t, "static")
 		exclusive := node.StartPod(t, rig.Pod("exclusive", nil, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))
 		own := node.CPUsOf(t, exclusive)
-		if own.Size() != 1 || !own.IsSubsetOf(shared(t)) {
-			t.Errorf("the pod has CPUs %s, want one of %s", own, shared(t))
+		if own.Size() != 1 || !own.IsSubsetOf(shared) {
+			t.Errorf("the pod has CPUs %s, want one of %s", own, shared)
 		}
 		// Where there is no other shared CPU, the ordinary pod has nowhere else to run.
-		if rest := shared(t).Difference(own); !rest.IsEmpty() {
+		if rest := shared.Difference(own); !rest.IsEmpty() {
 			node.WaitFor(t, node.Limit, "the ordinary pod has the rest", func() error { return node.Has(t, ordinary, rest) })
 		}
+	}
+	toNone := func(t *testing.T) {
+		node.RemovePod(t, "exclusive")
+		node.Change(t, "none")
+		if err := node.Has(t, ordinary, shared); err != nil {
+			t.Error(err)
+		}
+	}
+	if shared.Size() < 2 {
+		t.Fatalf("the host has CPUs %s, want two", shared)
+	}
+	story("without a pool: from none to static a Guaranteed pod gets CPUs of its own", toStatic)
+	story("without a pool: from static to none every pod gets all CPUs again", toNone)
+	pool := cpuset.New(0)
+	var partitioned *corev1.Pod
+	var used []time.Duration
+	story("the pinning file comes, and the pool is nobody else's", func(t *testing.T) {
+		supervisor.restart(t, pinning)
+		shared = onlineCPUs(t).Difference(pool)
+		node.WaitFor(t, node.Limit, "the type is active", func() error { return node.Active(t) })
+		// As ordinary pods, the companion's would leave the exclusive one too little cpu.
+		node.Call(t, "rollout", "restart", "--namespace="+rig.Namespace, "deployment")
+		node.AwaitCompanion(t)
+		partitioned = node.StartPod(t, rig.Pod("partitioned", rig.Partitioned, "cpu=100m memory=16Mi", ""))
+		node.WaitFor(t, node.Limit, "the ordinary pod has left it", func() error { return node.Has(t, ordinary, shared) })
+		used = usage(t, partitioned).Used
 	})
+	story("from none to static a Guaranteed pod gets CPUs of its own", toStatic)
 	story("none is refused while that pod runs", func(t *testing.T) {
 		err := node.Request(t.Context(), "none")
 		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), rig.PodNamespace+"/exclusive") {
@@ -98,13 +124,7 @@ func TestANodeSwitchesItsCPUManagerPolicy(t *testing.T) {
 			t.Errorf("the node's status is %+v, and was that static is complete", now)
 		}
 	})
-	story("from static to none every pod gets all shared CPUs again", func(t *testing.T) {
-		node.RemovePod(t, "exclusive")
-		node.Change(t, "none")
-		if err := node.Has(t, ordinary, shared(t)); err != nil {
-			t.Error(err)
-		}
-	})
+	story("from static to none every pod gets all shared CPUs again", toNone)
 	story("a kubelet that does not start is rolled back, although the agent is killed meanwhile", func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("it waits for a minute and a half; make operators-e2e without SHORT=-short runs it")
@@ -271,12 +291,11 @@ func usage(t *testing.T, pod *corev1.Pod) host.Usage {
 	return usage
 }
 
-// shared are the CPUs in no pool.
-func shared(t *testing.T) cpuset.CPUSet {
+func onlineCPUs(t *testing.T) cpuset.CPUSet {
 	t.Helper()
 	online, err := host.OnlineCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return online.Difference(pool)
+	return online
 }

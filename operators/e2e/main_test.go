@@ -46,6 +46,8 @@ var (
 )
 
 const (
+	// pinning is the pinning file, once there is one.
+	pinning = `{"management": {"cpuset": "0"}}`
 	// settingsFile says how the agent asks for this host's kubelet.
 	settingsFile = "/etc/partition-agent/cpu-policy.yaml"
 	// kubeletProgram is what the cluster runs as its kubelet.
@@ -83,7 +85,6 @@ func run(m *testing.M) int {
 	config.Progress = func(format string, args ...any) {
 		fmt.Printf("%5.1fs %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
-	config.Pinning = `{"management": {"cpuset": "0"}}`
 	config.CPUManagerPolicy = "none"
 	config.ReconcilePeriod = 500 * time.Millisecond
 	config.Temporary = true

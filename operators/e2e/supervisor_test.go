@@ -96,6 +96,20 @@ func (s *supervisor) breakNextStart(content string) {
 	s.breaks = content
 }
 
+// restart restarts the kubelet with another pinning file.
+func (s *supervisor) restart(t *testing.T, file string) {
+	t.Helper()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if err := cluster.StopKubelet(); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Config.Pinning = file
+	if err := cluster.StartKubelet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Ask does what a command asks for. Package rpc calls it.
 func (s *supervisor) Ask(what string, pid *int) error {
 	s.mutex.Lock()

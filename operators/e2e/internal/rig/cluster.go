@@ -103,6 +103,13 @@ configMapGenerator:
 		}
 	}
 	c.Call(t, "apply", "--server-side", "-k", overlay)
+	c.AwaitCompanion(t)
+	return overlay
+}
+
+// AwaitCompanion waits until the companion's pods are those that were asked for last, and no others are left.
+func (c *Cluster) AwaitCompanion(t *testing.T) {
+	t.Helper()
 	c.Call(t, "rollout", "status", "--namespace="+Namespace, "deployment", "--timeout="+c.SwitchLimit.String())
 	// Until the end of its grace period, one with the previous configuration may lead.
 	c.WaitFor(t, c.Limit, "one replica of each is left", func() error {
@@ -112,7 +119,6 @@ configMapGenerator:
 		}
 		return err
 	})
-	return overlay
 }
 
 // reference returns how nodes know an image of the directory.

@@ -29,6 +29,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"workload.openshift.io/partition"
 )
 
 // What users of cpupolicy write and read.
@@ -79,6 +80,16 @@ func (n *Node) object(ctx context.Context) (*corev1.Node, error) {
 
 // Update is what the annotation says.
 type Update struct{ Status, Policy, Message string }
+
+// Active returns nil if pods may be partitioned as the type management.
+func (n *Node) Active(t *testing.T) error {
+	t.Helper()
+	namespace, err := n.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err == nil && !partition.ListsType(namespace.Annotations[partition.EnabledAnnotation], "management") {
+		err = fmt.Errorf("%s has the annotations %v", namespace.Name, namespace.Annotations)
+	}
+	return err
+}
 
 // Status returns what the annotation says. There must be one.
 func (n *Node) Status(t *testing.T) (u Update) {
