@@ -159,10 +159,12 @@ alone. The same series gives the same commits everywhere.
 
 --onto takes a checkout of kubernetes or openshift/kubernetes of the same minor version.
 Nothing is written there. What a fork carries for the same purpose is reverted first, as
-` + project.RevertsFile + ` lists it; anything of it that remains is an error.
+` + project.RevertsFile + ` lists it; anything of it that remains is an error, and so is what
+the export breaks, as a type check sees it.
 
 --verify checks what is in DIR instead, with no network: it runs a type check, upstream's
-scripts for format, imports and vendor, and make, and says what it did not run.`,
+scripts for format, imports and vendor, and make, and says what it did not run. What fails in
+the checkout below an export in the same way is printed, and is no failure.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: withTree(func(ctx context.Context, t *tree.Tree) error {
 			if verify {

@@ -600,34 +600,45 @@ func TestWhatAnExportBreaksIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhatGoesBecomesAsItIsBelowTheFork has a fork of an earlier or later release than the series is of.
+// TestWhatGoesBecomesAsItIsBelowTheFork has a fork of another patch release than the series is of.
 func TestWhatGoesBecomesAsItIsBelowTheFork(t *testing.T) {
 	const policy = "pkg/kubelet/cm/cpumanager/policy_static.go"
-	pinned := upstreamFiles[policy]
 	later := func(source string) string { return strings.Replace(source, "are among", "must be among", 1) }
+	published := maps.Clone(upstreamFiles)
+	published[policy] = later(upstreamFiles[policy])
+	label := func(says string) string {
+		return "FROM base\nLABEL io.k8s.display-name=\"x\" \\\n  io.openshift.build.versions=\"" + says + "\"\n"
+	}
+	t.Run("the release of the label", func(t *testing.T) {
+		c, fork := withFork(t)
+		fork.commit("UPSTREAM: <carry>: label", map[string]string{policy: later(forked[policy]), labelFile: label("kubernetes=1.37.1")})
+		treetest.NewSource(t).Publish("v1.37.1", published)
+		r := repo{c, git.Repo{Dir: filepath.Join(t.TempDir(), "fork")}}
+		c.Must(Export(t.Context(), c.Tree, Options{To: r.Dir, Onto: fork.Dir}))
+		if got := r.read(policy); got != published[policy] {
+			t.Errorf("%s is\n%s\nwant\n%s", policy, got, published[policy])
+		}
+	})
+	c := withTwoHooks(t, nil)
+	treetest.NewSource(t).Publish("v1.37.1", published)
 	for name, test := range map[string]struct {
-		label, want string
+		file string
+		own  bool
 	}{
-		"the label names another patch release": {`io.openshift.build.versions="kubernetes=1.37.1"`, later(pinned)},
-		"the label names the release":           {`io.openshift.build.versions="kubernetes=1.37.0"`, pinned},
-		"the label is of another minor version": {`io.openshift.build.versions="kubernetes=1.38.1"`, pinned},
-		"the label names no release":            {`io.openshift.build.versions="hyperkube=1.37.1"`, pinned},
-		"there is no label, as in other forks":  {"", pinned},
+		"the label names another patch release": {label("kubernetes=1.37.1"), true},
+		"the label names the release":           {label("kubernetes=1.37.0"), false},
+		"the label is of another minor version": {label("kubernetes=1.38.1"), false},
+		"the label names no release":            {label("hyperkube=1.37.1"), false},
+		"there is no label, as in other forks":  {"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, fork := withFork(t)
-			files := map[string]string{policy: later(forked[policy])}
-			if test.label != "" {
-				files[labelFile] = "FROM base\nLABEL io.k8s.display-name=\"x\" \\\n  " + test.label + "\n"
+			r := repo{c, git.Repo{Dir: t.TempDir()}}
+			if test.file != "" {
+				r.write(labelFile, test.file)
 			}
-			fork.commit("UPSTREAM: <carry>: label", files)
-			published := maps.Clone(upstreamFiles)
-			published[policy] = later(pinned)
-			treetest.NewSource(t).Publish("v1.37.1", published)
-			r := repo{c, git.Repo{Dir: filepath.Join(t.TempDir(), "fork")}}
-			c.Must(Export(t.Context(), c.Tree, Options{To: r.Dir, Onto: fork.Dir}))
-			if got := r.read(policy); got != test.want {
-				t.Errorf("%s is\n%s\nwant\n%s", policy, got, test.want)
+			from, err := (&composed{Repo: r.Repo}).baseOf(t.Context(), c.Tree, "pinned")
+			if err != nil || (from.module != "") != test.own || from.pinned != "pinned" {
+				t.Errorf("the base is %+v (%v), want a module of its own: %v", from, err, test.own)
 			}
 		})
 	}
