@@ -127,7 +127,7 @@ build: packages $(CARRY) tools ## Build Kubernetes with the series, and what a n
 	$(CARRY) build $(RELEASE)
 
 .PHONY: reproducible
-reproducible: build ## Build kubelet and kube-apiserver again elsewhere, and compare the bytes
+reproducible: build $(IMAGES) ## Build kubelet and kube-apiserver again elsewhere, make images of both, and compare the bytes
 	scripts/reproducible.sh $(RELEASE)
 
 .PHONY: plugin

@@ -21,6 +21,8 @@ irrelevant() {
   case $1 in
     verify | preview) echo "^($beside|$conformance|docs/|cluster/|cmd/images/|cmd/kubectl-partition/|node/|test/)" ;;
     rebase-test) echo "^($text|$conformance|docs/|cmd/images/|operators/|build/(controller-gen|kubevirt)/|test/)" ;;
+    # What it packs is not of Debian's packages, nor of this project's own programs.
+    reproducible) echo "^(${text/reproducible|/}|docs/|cmd/.*_test[.]go$|cmd/kubectl-partition/|cluster/|operators/|build/(coredns|controller-gen|kubevirt)/|patches/openshift/|test/)" ;;
     e2e) echo "^($beside|$conformance|$carry|patches/openshift/)" ;;
     conformance-* | node-compare) echo "^($beside|$carry|patches/openshift/|cmd/kubectl-partition/|node/|test/e2e/)" ;;
     # These are tests below cmd.

@@ -325,6 +325,7 @@ run_checks() {
       part "the series verified on $each" verify "VERIFY=$each"
     done
     part "rebase to other releases" rebase-test
+    part "the same bytes elsewhere" reproducible
     # There may be a newer one since it passed.
     FORCE=1 part "the series on a pre-release" preview
   fi
@@ -392,6 +393,7 @@ run_nodes() {
   skipped "the specs of any cluster, and their lint" "upstream's test framework takes long to compile; make test-all or make e2e runs them"
   skipped "the series verified on every release" "the releases take long to compile; make test-all or make verify does it"
   skipped "rebase to other releases" "it needs still more releases; make test-all or make rebase-test does it"
+  skipped "the same bytes elsewhere" "it compiles with an empty cache; make test-all or make reproducible does it"
   skipped "conformance" "its specs take more than an hour; make test-all runs those of nodes, and make conformance-compare all"
   skipped "the series on a pre-release" "it takes long to compile; make test-all or make preview does it"
   skipped "the rest in virtual machines" "it takes hours without KVM; make test-all or make e2e-vm runs it"
