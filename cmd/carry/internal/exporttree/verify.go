@@ -201,13 +201,12 @@ func (b *below) remove(ctx context.Context) error {
 	return errors.Join(err, pruned)
 }
 
-// position is a line in a file, and maybe a column.
-var position = regexp.MustCompile(`:\d+(:\d+)?\b`)
+var digits = regexp.MustCompile(`\d+`)
 
-// anywhere is a line of a check's, without the directory that it looked at and without positions, which
-// the export's own changes move.
+// anywhere is a line of a check's, without the directory that it looked at and without numbers: the
+// export's own changes move positions, and some checks print the time.
 func anywhere(line, dir string) string {
-	return position.ReplaceAllString(strings.ReplaceAll(line, dir+"/", ""), "")
+	return digits.ReplaceAllString(strings.ReplaceAll(line, dir+"/", ""), "")
 }
 
 // types type-checks what an export of a repository changes between two commits, and the commands that are

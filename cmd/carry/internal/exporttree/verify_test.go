@@ -52,7 +52,7 @@ func TestVerifySaysWhatItRan(t *testing.T) {
 func TestVerifyForgivesWhatFailsInTheCheckoutToo(t *testing.T) {
 	c, fork := withFork(t)
 	fork.commit("UPSTREAM: <carry>: scripts", map[string]string{
-		"hack/verify-boilerplate.sh": "echo \"$PWD/openshift-kube-apiserver/patch.go:$(ls -d staging/src/* | wc -l):1: no licence\"\nexit 1\n",
+		"hack/verify-boilerplate.sh": "echo \"$PWD/openshift-kube-apiserver/patch.go:$(ls -d staging/src/* | wc -l):1: no licence\"\ndate +%N\nexit 1\n",
 		"hack/verify-gofmt.sh":       "",
 		"Makefile":                   "all:\n",
 	})
@@ -66,7 +66,7 @@ func TestVerifyForgivesWhatFailsInTheCheckoutToo(t *testing.T) {
 	}
 	for _, want := range []string{
 		"types: fails in the same way at ", "pkg/a.go:1: expected 'package', found aa\n",
-		"hack/verify-boilerplate.sh: fails in the same way at ", "openshift-kube-apiserver/patch.go:2:1: no licence\nexit status 1\n",
+		"hack/verify-boilerplate.sh: fails in the same way at ", "openshift-kube-apiserver/patch.go:2:1: no licence\n",
 		"hack/verify-gofmt.sh: passed in ",
 	} {
 		if !strings.Contains(out.String(), want) {
