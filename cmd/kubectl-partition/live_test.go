@@ -43,9 +43,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -314,7 +316,7 @@ func TestTheRolesOfTheDocumentationSuffice(t *testing.T) {
 		if of := s.Types[0]; of.Active == nil || !*of.Active || of.Since == nil || time.Since(of.Since.Time) > time.Hour {
 			t.Errorf("the type is %+v", of)
 		}
-		const rules = 7
+		const rules = 9
 		for i := range rules {
 			user, left := role(t, c.Client, "status-role.yaml", i)
 			s, o := readStatus(t, "--kubeconfig", kubeconfig, "--as", user)
@@ -379,6 +381,97 @@ func TestAServerWithoutThePluginIsFound(t *testing.T) {
 		if o.code != 1 || !strings.Contains(o.stdout, asked.want) {
 			t.Errorf("%v: exit code %d, %s%s", asked.args, o.code, o.stdout, o.stderr)
 		}
+	}
+}
+
+// Nobody has judged what a kube-apiserver without the plugin stored: status names the pods that a kubelet with the
+// type would believe, until they are gone or their namespace allows it.
+func TestPodsThatWerePlantedBeforeThePluginAreNamed(t *testing.T) {
+	c := controlPlane(t)
+	args := c.SecondAPIServer.Args()
+	args[slices.Index(args, "--enable-admission-plugins=NodeRestriction")] = "--disable-admission-plugins=workload.openshift.io/Partitioning"
+	other, err := c.StartSecondAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags(other, c.Config.Paths.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpatched, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace(t, c.Client, "tenant", nil)
+	namespace(t, c.Client, operators, map[string]string{partition.AllowedAnnotation: management})
+	target := map[string]string{partition.TargetAnnotation(management): `{"effect":"PreferredDuringScheduling"}`}
+	plant := func(namespace, name string, annotations map[string]string, requests v1.ResourceList) {
+		t.Helper()
+		pod := operator(name, "only-0", false, v1.ResourceRequirements{Requests: requests, Limits: v1.ResourceList{}})
+		pod.OwnerReferences, pod.Annotations = nil, annotations
+		for name, amount := range requests {
+			if name == cores {
+				for i := range pod.Spec.Containers {
+					pod.Spec.Containers[i].Resources.Limits[name] = amount
+				}
+			}
+		}
+		if _, err := unpatched.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sixteen := v1.ResourceList{cores: resource.MustParse("16000"), v1.ResourceMemory: resource.MustParse("16Mi")}
+	forged := map[string]string{partition.TargetAnnotation(management): "", "resources.workload.openshift.io/c0": `{"cpushares":16000}`, "resources.workload.openshift.io/c1": `{"cpushares":2}`}
+	plant("tenant", "planted", forged, sixteen)
+	plant("tenant", "best-effort", forged, nil)
+	plant("tenant", "as-openshift", target, sixteen)
+	plant("tenant", "cores-alone", nil, sixteen)
+	plant("tenant", "ordinary", nil, requests("100m", "16Mi"))
+	plant(operators, "allowed", forged, sixteen)
+	if err := c.CreateNodes(t.Context(), 1, largeNode("only")); err != nil {
+		t.Fatal(err)
+	}
+	want := []status.PodNotAllowed{
+		{Namespace: "tenant", Name: "as-openshift", Node: "only-0", Type: management, Partitioned: true},
+		{Namespace: "tenant", Name: "best-effort", Node: "only-0", Type: management, Partitioned: true},
+		{Namespace: "tenant", Name: "planted", Node: "only-0", Type: management, Partitioned: true},
+		{Namespace: "tenant", Name: "cores-alone", Node: "only-0", Type: management},
+	}
+	kubeconfig := []string{"--kubeconfig", c.Config.Paths.Kubeconfig()}
+	s, o := readStatus(t, kubeconfig...)
+	if !slices.Equal(s.NotAllowed, want) || o.code != 1 || s.Undecided != nil {
+		t.Errorf("exit code %d, undecided %+v, notAllowed\n%+v, want\n%+v", o.code, s.Undecided, s.NotAllowed, want)
+	}
+	if len(s.Unbounded) != 1 || s.Unbounded[0] != (status.Unbounded{Namespace: operators, Type: management}) {
+		t.Errorf("unbounded are %+v, want %s", s.Unbounded, operators)
+	}
+	o = command(t, append([]string{"status"}, kubeconfig...)...)
+	t.Log("it prints\n", o.stdout)
+	for _, text := range []string{"tenant/planted", "Delete each (kubectl delete pod --namespace NAMESPACE NAME)", "requests.management.workload.openshift.io/cores: operators"} {
+		if !strings.Contains(o.stdout, text) {
+			t.Errorf("it does not print %q", text)
+		}
+	}
+	// An update changes nothing: nobody enters or leaves a partition later.
+	patch := []byte(`{"metadata":{"labels":{"seen":"yes"}}}`)
+	if _, err := c.Client.CoreV1().Pods("tenant").Patch(t.Context(), "planted", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"planted", "best-effort"} {
+		if err := c.Client.CoreV1().Pods("tenant").Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
+			t.Fatal(err)
+		}
+		if s, _ := readStatus(t, kubeconfig...); slices.ContainsFunc(s.NotAllowed, func(p status.PodNotAllowed) bool { return p.Name == name }) {
+			t.Errorf("%s is deleted, and still named", name)
+		}
+	}
+	allow := []byte(`{"metadata":{"annotations":{"workload.openshift.io/allowed":"management"}}}`)
+	if _, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), "tenant", types.MergePatchType, allow, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// What has no target is still undecided.
+	if s, _ := readStatus(t, kubeconfig...); len(s.NotAllowed) != 0 || s.Undecided == nil || s.Undecided.Count != 1 {
+		t.Errorf("in a namespace that allows the type, notAllowed are %+v, undecided %+v", s.NotAllowed, s.Undecided)
 	}
 }
 

@@ -142,9 +142,17 @@ func eachField(message []byte, call func(field protowire.Number, value []byte) e
 func (r *reader) addPod(pod *v1.Pod) {
 	if workloadType, ok := PartitionedType(pod); ok {
 		r.addPartitioned(pod, workloadType)
+		r.judge(pod, true, workloadType)
 		return
 	}
 	if Ended(pod) {
+		return
+	}
+	// Whoever decides against a pod leaves it neither, so a warning beside them is forged.
+	if Undecided(pod) {
+		if !r.judge(pod, false, claimed(pod)...) {
+			r.undecided.add(pod, "")
+		}
 		return
 	}
 	if decision, ok := partition.ParseMessage(pod.Annotations[partition.WarningAnnotation]); ok {
@@ -153,10 +161,6 @@ func (r *reader) addPod(pod *v1.Pod) {
 			r.skipped[group] = &Pods{}
 		}
 		r.skipped[group].add(pod, decision.Detail)
-		return
-	}
-	if Undecided(pod) {
-		r.undecided.add(pod, "")
 	}
 }
 
@@ -200,10 +204,14 @@ func (r *reader) addPartitioned(pod *v1.Pod, workloadType string) {
 		return
 	}
 	cores := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})[v1.ResourceName(partition.CoresResource(workloadType))]
+	requested := cores.Value()
 	node := r.nodeOf(pod.Spec.NodeName, workloadType)
 	node.Pods++
-	node.RequestedMillicores += cores.Value()
-	t.RequestedMillicores += cores.Value()
+	node.RequestedMillicores += requested
+	t.RequestedMillicores += requested
+	if requested > 0 && (node.Largest == nil || requested > node.Largest.Millicores) {
+		node.Largest = &Largest{Namespace: pod.Namespace, Name: pod.Name, Millicores: requested}
+	}
 }
 
 // Ended reports whether a pod has finished for good.

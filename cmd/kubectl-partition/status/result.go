@@ -46,6 +46,13 @@ type Status struct {
 	// A kube-apiserver without the plugin has created them, or a kubelet without a pinning
 	// file runs them as static pods. Nil if there are none.
 	Undecided *Pods `json:"undecided,omitempty"`
+	// NotAllowed are the pods that have no right to the type which they claim: their namespace does not
+	// allow it. They are older than the admission plugin, or got past it, or the namespace allowed the
+	// type when they were created. Those that the kubelet takes as partitioned come first. Empty if it
+	// is not known what namespaces allow.
+	NotAllowed []PodNotAllowed `json:"notAllowed"`
+	// Unbounded are the types that a namespace allows, and whose cores no quota of it bounds.
+	Unbounded []Unbounded `json:"unbounded"`
 	// Autoscalers cannot work with the partitioned workload that they scale.
 	Autoscalers []Autoscaler `json:"autoscalers"`
 	// Unknown is what could not be found out.
@@ -127,6 +134,8 @@ type Node struct {
 	// PoolCPUs is the size of the type's pool, which only the kubelet knows; zero means that
 	// the type is not confined. Nil means that the kubelet was not asked, or did not say.
 	PoolCPUs *int `json:"poolCPUs,omitempty"`
+	// Largest is the pod that requests most; nil where none requests anything.
+	Largest *Largest `json:"largest,omitempty"`
 
 	// reports: the node's capacity has cores of the type.
 	reports bool
@@ -144,6 +153,44 @@ func (n Node) Overcommitment() (share float64, least bool) {
 		return float64(n.RequestedMillicores) / float64(n.ReservedMillicores), true
 	}
 	return 0, false
+}
+
+// Exceeds reports whether a pod on the node requests more than its pool has. Without the size of the
+// pool it goes by the reserved CPUs, as [Node.Overcommitment] does, and is not certain.
+func (n Node) Exceeds() (exceeds, certain bool) {
+	switch {
+	case n.Largest == nil:
+	case n.PoolCPUs != nil:
+		return *n.PoolCPUs > 0 && n.Largest.Millicores > int64(1000**n.PoolCPUs), true
+	case n.ReservedMillicores > 0:
+		return n.Largest.Millicores > n.ReservedMillicores, false
+	}
+	return false, false
+}
+
+// Largest is a pod, and the millicores of its type that it requests.
+type Largest struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Millicores int64  `json:"millicores"`
+}
+
+// PodNotAllowed is a pod that claims a type which its namespace does not allow.
+type PodNotAllowed struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Node is empty for a pod that is not scheduled.
+	Node string `json:"node,omitempty"`
+	Type string `json:"type"`
+	// Partitioned: a kubelet that has the type takes the pod as partitioned, and runs it in the pool.
+	// Otherwise it has a target annotation or cores, and runs as an ordinary pod.
+	Partitioned bool `json:"partitioned"`
+}
+
+// Unbounded is a type that a namespace allows.
+type Unbounded struct {
+	Namespace string `json:"namespace"`
+	Type      string `json:"type"`
 }
 
 // Pods are counted, and the newest of them named.
@@ -194,9 +241,11 @@ type Unknown struct {
 
 // Found reports whether something is wrong in what is known: a kube-apiserver without the
 // plugin, kube-apiservers that disagree, a type that cannot be latched, nodes that lack a
-// type of which it is known whether it is active, pods that were skipped or never decided on, or autoscalers that cannot work.
+// type of which it is known whether it is active, pods that were skipped, never decided on, or have no
+// right to their type, pods that request more than their pool is known to have, or autoscalers that cannot work.
 func (s *Status) Found() bool {
-	return len(s.Skipped) > 0 || s.Undecided != nil || len(s.Autoscalers) > 0 ||
+	return len(s.Skipped) > 0 || s.Undecided != nil || len(s.NotAllowed) > 0 || len(s.Autoscalers) > 0 ||
+		slices.ContainsFunc(s.Nodes, func(n Node) bool { exceeds, certain := n.Exceeds(); return exceeds && certain }) ||
 		slices.ContainsFunc(s.Types, func(t Type) bool { return t.Disagree || len(t.Missing) > 0 && t.Active != nil }) ||
 		slices.ContainsFunc(s.Servers, func(server Server) bool {
 			if server.Plugin == Absent {

@@ -45,7 +45,7 @@ import (
 // Options say what to ask.
 type Options struct {
 	// Placement reads only types, nodes and what pods request: no kube-apiserver but the
-	// configured one, and no autoscaler.
+	// configured one, no autoscaler, and not what namespaces allow.
 	Placement bool
 	// Pools asks each kubelet for the sizes of its pools, through kube-apiserver. This needs
 	// the right to get nodes/proxy, which is more than a right to read.
@@ -85,9 +85,12 @@ func Read(ctx context.Context, config *rest.Config, options Options) (*Status, e
 	var failed error
 	var asking sync.WaitGroup
 	asking.Go(func() { servers, unasked, failed = readServers(ctx, client, config, !options.Placement) })
-	err = errors.Join(r.readNodes(ctx), r.readPods(ctx))
+	if !options.Placement {
+		err = r.readNamespaces(ctx)
+	}
+	err = errors.Join(err, r.readNodes(ctx), r.readPods(ctx))
 	if err == nil && !options.Placement {
-		err = r.readAutoscalers(ctx)
+		err = errors.Join(r.judgeAgain(ctx), r.readQuotas(ctx), r.readAutoscalers(ctx))
 	}
 	asking.Wait()
 	if err := errors.Join(err, failed); err != nil {
@@ -102,7 +105,7 @@ func Read(ctx context.Context, config *rest.Config, options Options) (*Status, e
 
 // reader collects what the lists say.
 type reader struct {
-	client *kubernetes.Clientset
+	client kubernetes.Interface
 	custom dynamic.Interface
 
 	types     map[string]*Type
@@ -110,6 +113,10 @@ type reader struct {
 	counting  []string // the nodes that count
 	skipped   map[skip]*Pods
 	undecided Pods
+	// allowed are the allowed annotations of the namespaces that have one; nil if they are not known.
+	allowed    map[string]string
+	notAllowed []PodNotAllowed
+	unbounded  []Unbounded
 	// workloads are those that have partitioned pods, with the names of their containers.
 	workloads    map[workload][]string
 	autoscalers  []Autoscaler
@@ -256,7 +263,7 @@ func (r *reader) status(servers []Server) *Status {
 	}
 	s := &Status{
 		TypeMeta: output.TypeMeta("Status"), Servers: servers,
-		Types: []Type{}, Nodes: []Node{}, NodesUnknown: r.nodesUnknown, PodsUnknown: r.podsUnknown, Skipped: []Skipped{}, Autoscalers: []Autoscaler{}, Unknown: []Unknown{},
+		Types: []Type{}, Nodes: []Node{}, NodesUnknown: r.nodesUnknown, PodsUnknown: r.podsUnknown, Skipped: []Skipped{}, NotAllowed: []PodNotAllowed{}, Unbounded: []Unbounded{}, Autoscalers: []Autoscaler{}, Unknown: []Unknown{},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.types)) {
 		t := *r.types[name]
@@ -286,6 +293,8 @@ func (r *reader) status(servers []Server) *Status {
 	if r.undecided.Count > 0 {
 		s.Undecided = &r.undecided
 	}
+	s.NotAllowed = append(s.NotAllowed, r.notAllowed...)
+	s.Unbounded = append(s.Unbounded, r.unbounded...)
 	s.Autoscalers = append(s.Autoscalers, r.autoscalers...)
 	s.Unknown = append(s.Unknown, r.unknown...)
 	return s

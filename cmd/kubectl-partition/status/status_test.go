@@ -67,7 +67,11 @@ func TestPodsAreCountedByWhatBecameOfThem(t *testing.T) {
 	with := func(p *v1.Pod, change func(*v1.Pod)) *v1.Pod { change(p); return p }
 	partitioned := func(change func(*v1.Pod)) *v1.Pod { return with(pod("p", partition.AnyType), change) }
 	node := func(pods int, millicores int64) []Node {
-		return []Node{{Name: "n1", Type: "management", Pods: pods, RequestedMillicores: millicores}}
+		n := Node{Name: "n1", Type: "management", Pods: pods, RequestedMillicores: millicores}
+		if millicores > 0 {
+			n.Largest = &Largest{Namespace: "a", Name: "p", Millicores: millicores}
+		}
+		return []Node{n}
 	}
 	for name, test := range map[string]struct {
 		pod       *v1.Pod
@@ -97,6 +101,9 @@ func TestPodsAreCountedByWhatBecameOfThem(t *testing.T) {
 		"a pod that asks and has no warning is undecided": {pod("p", nil), nil, 0, "", true},
 		"a pod with an invalid target is undecided":       {with(pod("p", nil), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/other"] = "" }), nil, 0, "", true},
 		"a pod with cores and no target is undecided":     {partitioned(func(p *v1.Pod) { p.Annotations = nil }), nil, 0, "", true},
+		"a warning beside cores is forged": {partitioned(func(p *v1.Pod) {
+			p.Annotations = map[string]string{partition.WarningAnnotation: pod("q", partition.Always(partition.ReasonNamespaceNotAnnotated)).Annotations[partition.WarningAnnotation]}
+		}), nil, 0, "", true},
 		"a copy that got its cpu back never asked": {with(pod("p", nil), func(p *v1.Pod) {
 			p.Annotations = map[string]string{partition.WarningAnnotation: "cores of a workload type were turned back"}
 		}), nil, 0, "", false},
@@ -125,6 +132,130 @@ func TestPodsAreCountedByWhatBecameOfThem(t *testing.T) {
 		if undecided := s.Undecided != nil; undecided != test.undecided {
 			t.Errorf("%s: undecided is %v, want %v", name, undecided, test.undecided)
 		}
+	}
+}
+
+// Nothing but what namespaces allow, and what the kubelet believes (partition.PartitionedType), decides.
+func TestPodsWithoutARightAreNamed(t *testing.T) {
+	const forged = `{"cpushares":16000}`
+	cores := func(workloadType string) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceName(workloadType + ".workload.openshift.io/cores"): resource.MustParse("16000"), v1.ResourceMemory: resource.MustParse("16Mi")}
+	}
+	bare := func(annotations map[string]string, requests v1.ResourceList) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", Annotations: annotations},
+			Spec: v1.PodSpec{NodeName: "n1", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: requests}}}}}
+	}
+	with := func(p *v1.Pod, change func(*v1.Pod)) *v1.Pod { change(p); return p }
+	target := map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`}
+	planted := func() *v1.Pod {
+		return bare(map[string]string{"target.workload.openshift.io/management": `{"effect":"PreferredDuringScheduling"}`, "resources.workload.openshift.io/c": forged}, cores("management"))
+	}
+	none := map[string]string{}
+	notAllowed := func(workloadType string, partitioned bool) []PodNotAllowed {
+		return []PodNotAllowed{{Namespace: "a", Name: "p", Node: "n1", Type: workloadType, Partitioned: partitioned}}
+	}
+	for name, test := range map[string]struct {
+		pod       *v1.Pod
+		allowed   map[string]string
+		want      []PodNotAllowed
+		undecided bool
+	}{
+		"a planted pod in a namespace without the annotation":                                    {planted(), none, notAllowed("management", true), false},
+		"in a namespace that allows another type":                                                {planted(), map[string]string{"a": "infra"}, notAllowed("management", true), false},
+		"in a namespace that allows nothing":                                                     {planted(), map[string]string{"a": ""}, notAllowed("management", true), false},
+		"in a namespace that allows the type":                                                    {planted(), map[string]string{"a": "infra, management"}, nil, false},
+		"where another namespace allows the type":                                                {planted(), map[string]string{"b": "management"}, notAllowed("management", true), false},
+		"where it is not known what namespaces allow":                                            {planted(), nil, nil, false},
+		"a BestEffort one":                                                                       {bare(map[string]string{"target.workload.openshift.io/management": "", "resources.workload.openshift.io/c": forged}, nil), none, notAllowed("management", true), false},
+		"one that OpenShift's kubelet would have made, without an annotation for its containers": {bare(target, cores("management")), none, notAllowed("management", true), false},
+		"one of a type that no pod can ask for":                                                  {bare(map[string]string{"target.workload.openshift.io/A b": "", "resources.workload.openshift.io/c": forged}, nil), none, notAllowed("A b", true), false},
+		"one whose effect does not exist":                                                        {with(planted(), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/management"] = "no" }), none, notAllowed("management", true), false},
+		"one that pretends to have been skipped":                                                 {with(planted(), func(p *v1.Pod) { p.Annotations[partition.WarningAnnotation] = "workload type ignored: no" }), none, notAllowed("management", true), false},
+		"one that asks and has its cpu":                                                          {bare(target, v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}), none, notAllowed("management", false), false},
+		"the same where the namespace allows the type":                                           {bare(target, v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}), map[string]string{"a": "management"}, nil, true},
+		"one with cores and no target":                                                           {bare(nil, cores("infra")), none, notAllowed("infra", false), false},
+		"one with cores beside an allowed target": {with(bare(target, cores("management")), func(p *v1.Pod) {
+			p.Spec.InitContainers = []v1.Container{{Name: "i", Resources: v1.ResourceRequirements{Limits: cores("infra")}}}
+		}), map[string]string{"a": "management"}, notAllowed("infra", false), false},
+		"one that asks for two types":                      {with(planted(), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/infra"] = "" }), map[string]string{"a": "management"}, notAllowed("infra", false), false},
+		"one that is not scheduled":                        {with(planted(), func(p *v1.Pod) { p.Spec.NodeName = "" }), none, []PodNotAllowed{{Namespace: "a", Name: "p", Type: "management", Partitioned: true}}, false},
+		"one that has ended":                               {with(planted(), func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }), none, nil, false},
+		"a mirror pod, whose manifest is root's":           {with(planted(), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey] = "1" }), none, nil, false},
+		"an annotation of the source changes nothing":      {with(planted(), func(p *v1.Pod) { p.Annotations["kubernetes.io/config.source"] = "file" }), none, notAllowed("management", true), false},
+		"a pod that was skipped has nothing without right": {pod("p", partition.Always(partition.ReasonNamespaceNotAnnotated)), none, nil, false},
+	} {
+		r := newReader()
+		r.allowed = test.allowed
+		r.addPod(test.pod)
+		if !reflect.DeepEqual(r.notAllowed, test.want) || (r.undecided.Count > 0) != test.undecided {
+			t.Errorf("%s: notAllowed are %+v, undecided %d, want %+v and %v", name, r.notAllowed, r.undecided.Count, test.want, test.undecided)
+		}
+		if s := r.status(nil); s.Found() != (len(test.want) > 0 || test.undecided || len(s.Skipped) > 0) {
+			t.Errorf("%s: found is %v", name, s.Found())
+		}
+	}
+}
+
+func TestWhatANamespaceAllowsIsReadAgain(t *testing.T) {
+	namespace := func(name, allowed string) *v1.Namespace {
+		return &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{partition.AllowedAnnotation: allowed}}}
+	}
+	quota := func(namespace string, name v1.ResourceName) *v1.ResourceQuota {
+		return &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "q"}, Spec: v1.ResourceQuotaSpec{Hard: v1.ResourceList{name: resource.MustParse("4")}}}
+	}
+	r := newReader()
+	r.client = fake.NewClientset(namespace("late", "management"), namespace("bounded", "management"), namespace("other", "management, management,A b"),
+		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}},
+		quota("late", "requests.cpu"), quota("bounded", "requests.management.workload.openshift.io/cores"), quota("tenant", "requests.cpu"))
+	planted := func(namespace, name string, partitioned bool) PodNotAllowed {
+		return PodNotAllowed{Namespace: namespace, Name: name, Type: "management", Partitioned: partitioned}
+	}
+	r.allowed = map[string]string{}
+	r.notAllowed = []PodNotAllowed{planted("tenant", "a", false), planted("tenant", "c", true), planted("late", "a", true), planted("tenant", "b", true)}
+	if err := r.judgeAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []PodNotAllowed{planted("tenant", "b", true), planted("tenant", "c", true), planted("tenant", "a", false)}; !slices.Equal(r.notAllowed, want) {
+		t.Errorf("notAllowed are %+v, want %+v", r.notAllowed, want)
+	}
+	if err := r.readQuotas(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []Unbounded{{"late", "management"}, {"other", "management"}}; !slices.Equal(r.unbounded, want) || len(r.unknown) > 0 {
+		t.Errorf("unbounded are %+v, want %+v; unknown is %+v", r.unbounded, want, r.unknown)
+	}
+}
+
+func TestAPodThatRequestsMoreThanItsPoolIsFound(t *testing.T) {
+	largest := &Largest{"a", "p", 2500}
+	for name, test := range map[string]struct {
+		node             Node
+		exceeds, certain bool
+	}{
+		"a pool of two CPUs":                {Node{Largest: largest, PoolCPUs: ptr.To(2), ReservedMillicores: 4000}, true, true},
+		"a pool of three CPUs":              {Node{Largest: largest, PoolCPUs: ptr.To(3), ReservedMillicores: 2000}, false, true},
+		"a type that is not confined":       {Node{Largest: largest, PoolCPUs: ptr.To(0), ReservedMillicores: 2000}, false, true},
+		"an unknown pool of a small node":   {Node{Largest: largest, ReservedMillicores: 2000}, true, false},
+		"an unknown pool of a larger node":  {Node{Largest: largest, ReservedMillicores: 2500}, false, false},
+		"a node that reserves nothing":      {Node{Largest: largest}, false, false},
+		"a node without a pod that asks it": {Node{PoolCPUs: ptr.To(2)}, false, false},
+	} {
+		if exceeds, certain := test.node.Exceeds(); exceeds != test.exceeds || certain != test.certain {
+			t.Errorf("%s: %v, certain %v, want %v and %v", name, exceeds, certain, test.exceeds, test.certain)
+		}
+		if found := (&Status{Nodes: []Node{test.node}}).Found(); found != (test.exceeds && test.certain) {
+			t.Errorf("%s: found is %v", name, found)
+		}
+	}
+	r := newReader()
+	for name, cpu := range map[string]string{"small": "100m", "large": "3", "middle": "1"} {
+		p := podtest.Pod(map[string]string{"target.workload.openshift.io/management": ""}, podtest.Container("c", "cpu="+cpu+" memory=1Gi", ""))
+		p.Namespace, p.Name, p.Spec.NodeName = "a", name, "n1"
+		partition.Mutate(partition.V1(p), partition.Policy{Gate: partition.AnyType})
+		r.addPod(p)
+	}
+	if got, want := r.nodes[nodeType{"n1", "management"}].Largest, (&Largest{"a", "large", 3000}); !reflect.DeepEqual(got, want) {
+		t.Errorf("the largest is %+v, want %+v", got, want)
 	}
 }
 
@@ -434,7 +565,7 @@ func TestEachMissingRightIsNamed(t *testing.T) {
 	}
 	slices.Sort(rights)
 	want := []string{"get namespaces, of the name kube-system", "get the path /metrics", "list endpointslices.discovery.k8s.io, in the namespace default",
-		"list horizontalpodautoscalers.autoscaling", "list nodes", "list pods", "list verticalpodautoscalers.autoscaling.k8s.io"}
+		"list horizontalpodautoscalers.autoscaling", "list namespaces", "list nodes", "list pods", "list verticalpodautoscalers.autoscaling.k8s.io"}
 	if !slices.Equal(rights, want) || s.Found() || !s.Incomplete() || !s.NodesUnknown {
 		t.Errorf("rights are %q, want %q; found %v, incomplete %v", rights, want, s.Found(), s.Incomplete())
 	}

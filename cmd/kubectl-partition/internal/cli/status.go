@@ -49,7 +49,8 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Show how partitioning stands in a cluster",
 		Long: `Show how workload partitioning stands in a cluster: which kube-apiservers have the
 admission plugin, which types are active, what partitioned pods request on each node,
-which pods were skipped and why, and which autoscalers cannot work.
+which pods were skipped and why, which have no right to their partition, and which
+autoscalers cannot work.
 
 The command only reads. The ClusterRole status.workload.openshift.io of the documentation
 has the rights that it needs. A right that is missing is named, and all else is printed.
@@ -62,10 +63,14 @@ Exit codes:
   0  nothing is wrong
   1  something is: a kube-apiserver without the plugin, kube-apiservers that disagree,
      types that cannot be latched, nodes without a type, pods that were skipped or on which
-     nothing has decided, or autoscalers that cannot work
+     nothing has decided, pods whose namespace does not allow their type, pods that request
+     more than their pool has, or autoscalers that cannot work
   2  nothing is wrong in what is known, but something is not known`,
 		Example: `  # At a glance
   kubectl partition status
+
+  # The pods that have no right to their partition, before the first node has a pool
+  kubectl partition status -o json | jq -r '.notAllowed[] | [.namespace, .name, .node, .type] | @tsv'
 
   # All nodes, with the sizes of their pools
   kubectl partition status --pools -o wide
@@ -122,7 +127,11 @@ func printStatus(out io.Writer, s *status.Status, wide bool) error {
 	if len(s.Skipped) > 0 {
 		printSkipped(w, s.Skipped, most)
 	}
+	if len(s.NotAllowed) > 0 {
+		printNotAllowed(w, s.NotAllowed, most)
+	}
 	printSentences(w, "FOUND", statusFindings(s, most))
+	printSentences(w, "NOTES", statusNotes(s, most))
 	printSentences(w, "NOT KNOWN", statusUnknown(s))
 	return w.Flush()
 }
@@ -229,6 +238,21 @@ func printSkipped(w io.Writer, skipped []status.Skipped, most int) {
 	}
 }
 
+func printNotAllowed(w io.Writer, notAllowed []status.PodNotAllowed, most int) {
+	fmt.Fprintln(w)
+	output.Row(w, "NOT ALLOWED", "NODE", "TYPE", "RUNS AS")
+	for _, pod := range notAllowed[:min(len(notAllowed), most)] {
+		runs := "ordinary"
+		if pod.Partitioned {
+			runs = "partitioned"
+		}
+		output.Row(w, pod.Namespace+"/"+pod.Name, cmp.Or(pod.Node, "-"), pod.Type, runs)
+	}
+	if rest := len(notAllowed) - most; rest > 0 {
+		fmt.Fprintf(w, "... and %d more; -o wide prints all\n", rest)
+	}
+}
+
 func printSentences(w io.Writer, heading string, sentences []string) {
 	if len(sentences) == 0 {
 		return
@@ -288,8 +312,59 @@ func statusFindings(s *status.Status, most int) (sentences []string) {
 		say("%s with a target annotation or cores, and neither partitioned nor skipped: %s. A kube-apiserver without the plugin created them, or a kubelet without a pinning file runs them as static pods",
 			counted(s.Undecided.Count, "pod"), strings.Join(pods, ", "))
 	}
+	var partitioned, ordinary int
+	for _, pod := range s.NotAllowed {
+		if pod.Partitioned {
+			partitioned++
+		} else {
+			ordinary++
+		}
+	}
+	if partitioned > 0 {
+		say("%s of a namespace that does not allow the type: a kubelet with the type runs them in its pool, with the weight that they ask for. They are older than the admission plugin, or got past it, or the namespace allowed the type once. "+
+			"Delete each (kubectl delete pod --namespace NAMESPACE NAME), or let its namespace allow the type (kubectl annotate namespace NAMESPACE %s=TYPE)", counted(partitioned, "partitioned pod"), partition.AllowedAnnotation)
+	}
+	if ordinary > 0 {
+		say("%s with a target annotation or cores in a namespace that does not allow the type: they run as ordinary pods, and their cores count on their nodes. Delete each, or let its namespace allow the type and create it again", counted(ordinary, "pod"))
+	}
+	sentences = append(sentences, exceeding(s.Nodes, most, true, func(node status.Node) string {
+		return fmt.Sprintf("the pool of type %s on node %s has %s, and pod %s/%s requests %s: next to it others get less than they ask for. Let it request less", node.Type, node.Name, millicores(int64(1000**node.PoolCPUs)), node.Largest.Namespace, node.Largest.Name, millicores(node.Largest.Millicores))
+	})...)
 	for _, a := range s.Autoscalers {
 		say("%s %s/%s of %s: %s", a.Kind, a.Namespace, a.Name, a.Target, a.Problem)
+	}
+	return sentences
+}
+
+// statusNotes says in sentences what an operator may want, and should know.
+func statusNotes(s *status.Status, most int) (sentences []string) {
+	sentences = exceeding(s.Nodes, most, false, func(node status.Node) string {
+		return fmt.Sprintf("node %s reserves %s, and pod %s/%s of type %s requests %s: if the type is confined there, that is more than its pool has; --pools asks the kubelet", node.Name, millicores(node.ReservedMillicores), node.Largest.Namespace, node.Largest.Name, node.Type, millicores(node.Largest.Millicores))
+	})
+	byType := map[string][]string{}
+	for _, of := range s.Unbounded {
+		byType[of.Type] = append(byType[of.Type], of.Namespace)
+	}
+	for _, workloadType := range slices.Sorted(maps.Keys(byType)) {
+		namespaces := byType[workloadType]
+		sentences = append(sentences, fmt.Sprintf("%s with a right to type %s and without a quota on %s: %s. The pods there may request all cores of a node, and so much weight in its pool", counted(len(namespaces), "namespace"), workloadType, status.QuotaOnCores(workloadType), listed(namespaces, most)))
+	}
+	return sentences
+}
+
+// exceeding says a sentence for each pool of which a pod requests more than it has, and how many more there are.
+func exceeding(nodes []status.Node, most int, known bool, say func(status.Node) string) (sentences []string) {
+	found := 0
+	for _, node := range nodes {
+		if exceeds, certain := node.Exceeds(); !exceeds || certain != known {
+			continue
+		}
+		if found++; found <= most {
+			sentences = append(sentences, say(node))
+		}
+	}
+	if found > most {
+		sentences = append(sentences, fmt.Sprintf("the same of %d pools more", found-most))
 	}
 	return sentences
 }

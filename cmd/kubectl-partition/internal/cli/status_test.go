@@ -60,7 +60,13 @@ func wrong() *status.Status {
 			{Type: "infra", Reason: partition.ReasonNamespaceConstrainsCPU, Text: constrained.Text, Pods: status.Pods{Count: 2, Newest: []status.Pod{{Namespace: "b", Name: "one", Created: minute(2), Detail: "LimitRange \"limits\""}, {Namespace: "a", Name: "two", Created: minute(1), Detail: "LimitRange \"other\""}}}},
 			{Reason: partition.ReasonInvalidTarget, Text: invalid.Text, Pods: status.Pods{Count: 1, Newest: []status.Pod{{Namespace: "b", Name: "static", Created: minute(1), Detail: "metadata.annotations: it is wrong"}}}},
 		},
-		Undecided:   &status.Pods{Count: 2, Newest: []status.Pod{{Namespace: "c", Name: "y", Created: minute(5)}, {Namespace: "c", Name: "x", Created: minute(4)}}},
+		Undecided: &status.Pods{Count: 2, Newest: []status.Pod{{Namespace: "c", Name: "y", Created: minute(5)}, {Namespace: "c", Name: "x", Created: minute(4)}}},
+		NotAllowed: []status.PodNotAllowed{
+			{Namespace: "tenant", Name: "planted", Node: "node-0", Type: "management", Partitioned: true},
+			{Namespace: "tenant", Name: "waits", Type: "management", Partitioned: true},
+			{Namespace: "tenant", Name: "cores", Node: "node-1", Type: "management"},
+		},
+		Unbounded:   []status.Unbounded{{Namespace: "a", Type: "infra"}, {Namespace: "a", Type: "management"}, {Namespace: "b", Type: "management"}},
 		Autoscalers: []status.Autoscaler{{Kind: "HorizontalPodAutoscaler", Namespace: "a", Name: "web", Target: "Deployment/web", Problem: "it never works"}},
 		Unknown:     []status.Unknown{{Right: "list nodes", What: "which nodes report the types", Error: "forbidden"}, {What: "which pods there are", Error: "too many requests"}},
 	}
@@ -69,10 +75,17 @@ func wrong() *status.Status {
 		switch i {
 		case 0:
 			node.PoolCPUs = ptr.To(1)
+			node.Largest = &status.Largest{Namespace: "tenant", Name: "planted", Millicores: 3600}
 		case 1:
 			node.PoolCPUs = ptr.To(0)
+			node.Largest = &status.Largest{Namespace: "a", Name: "b", Millicores: 3600}
 		case 2:
 			node.ReservedMillicores = 0
+			node.Largest = &status.Largest{Namespace: "a", Name: "c", Millicores: 3000}
+		case 3:
+			node.Largest = &status.Largest{Namespace: "a", Name: "d", Millicores: 2500}
+		case 4:
+			node.Largest = &status.Largest{Namespace: "a", Name: "e", Millicores: 2000}
 		}
 		s.Nodes = append(s.Nodes, node)
 	}
