@@ -34,6 +34,9 @@ type Options struct {
 	// Configz, if set, returns what the kubelet's endpoint /configz answers: the configuration with
 	// which it runs. Otherwise its files count.
 	Configz func(context.Context) ([]byte, error)
+	// Allowed, if set, returns the annotations of a namespace, which say whether its pods may be partitioned.
+	// Nil, without an error, are those of a namespace that is gone.
+	Allowed func(ctx context.Context, namespace string) (annotations map[string]string, err error)
 	// Settle is the time between two walks. Zero means one second.
 	Settle time.Duration
 }
@@ -130,7 +133,11 @@ func (o Options) looker() (look func(context.Context) (*node, error), end func()
 				return nil, err
 			}
 		}
-		return o.walk(ctx, runtime, configz)
+		n, err := o.walk(ctx, runtime, configz)
+		if err == nil {
+			n.readRights(ctx, o.Allowed)
+		}
+		return n, err
 	}, end, nil
 }
 

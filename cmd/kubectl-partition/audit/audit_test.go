@@ -53,6 +53,91 @@ func TestACleanNodeHasNoFindings(t *testing.T) {
 	t.Run("cgroup v2, cgroupfs", func(t *testing.T) { check(t, false, false) })
 }
 
+// A planted pod is where its annotations say. Only its namespace tells that it has no right to be there.
+func TestPodsWithoutARightAreFound(t *testing.T) {
+	namespaces := map[string]map[string]string{
+		"allowed": {"workload.openshift.io/allowed": "infra,management"}, "other": {"workload.openshift.io/allowed": "infra"}, "tenant": {}, "gone": nil,
+	}
+	all := func(_ context.Context, name string) (map[string]string, error) { return namespaces[name], nil }
+	refused := func(_ context.Context, name string) (map[string]string, error) {
+		return nil, fmt.Errorf("%s is forbidden", name)
+	}
+	for name, test := range map[string]struct {
+		namespace, source string
+		allowed           func(context.Context, string) (map[string]string, error)
+		want, note        string
+	}{
+		"the namespace allows the type":                {"allowed", "api", all, "", ""},
+		"the namespace allows another":                 {"other", "api", all, "not-allowed pod other/operator", ""},
+		"the namespace is not annotated":               {"tenant", "api", all, "not-allowed pod tenant/operator", ""},
+		"the namespace is gone, and the pod ends":      {"gone", "api", all, "", ""},
+		"a static pod needs no right":                  {"tenant", "file", all, "", ""},
+		"nor does one from a URL":                      {"tenant", "http", all, "", ""},
+		"without a cluster nothing is known":           {"tenant", "api", nil, "", "no kubeconfig is given"},
+		"without the right to ask nothing is known":    {"tenant", "api", refused, "", "namespace tenant: tenant is forbidden"},
+		"without a cluster, where all pods are static": {"tenant", "file", nil, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := sample(t, false, true)
+			for _, sandbox := range n.runtime.sandboxes {
+				sandbox.Annotations["kubernetes.io/config.source"] = "file"
+				if sandbox.Metadata.Name == "operator" {
+					sandbox.Metadata.Namespace, sandbox.Annotations["kubernetes.io/config.source"] = test.namespace, test.source
+				}
+			}
+			options := n.options()
+			options.Allowed = test.allowed
+			result, err := Audit(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(codes(result.Findings), ","); got != test.want {
+				t.Errorf("the findings are %q, want %q", got, test.want)
+			}
+			said := ""
+			for _, note := range result.Notes {
+				if note.Code == NotePermissions {
+					said = note.Message
+				}
+			}
+			if (said != "") != (test.note != "") || !strings.Contains(said, test.note) {
+				t.Errorf("the note is %q, want one with %q", said, test.note)
+			}
+		})
+	}
+}
+
+// On such CPUs the kernel balances no load (Documentation/admin-guide/kernel-parameters.txt, isolcpus).
+func TestAPoolOnIsolatedCPUsIsNoted(t *testing.T) {
+	for name, test := range map[string]struct {
+		pinning, isolated string
+		want              bool
+	}{
+		"others are isolated":       {`{"management": {"cpuset": "0-1"}}`, "2-3", false},
+		"both are":                  {`{"management": {"cpuset": "0-1"}}`, "0-1", true},
+		"one of two is":             {`{"management": {"cpuset": "0-1"}}`, "1-3", true},
+		"the only one is":           {`{"management": {"cpuset": "0"}}`, "0-1", false},
+		"none is":                   {`{"management": {"cpuset": "0-1"}}`, "", false},
+		"the kernel does not say":   {`{"management": {"cpuset": "0-1"}}`, "-", false},
+		"the type is not confined":  {`{"management": {"cpuset": ""}}`, "0-1", false},
+		"the pools hold every CPU":  {`{"management": {"cpuset": "0-3"}}`, "0-1", false},
+		"another type's pool is on": {`{"management": {"cpuset": "0-1"}, "infra": {"cpuset": "2"}}`, "2-3", false},
+	} {
+		n := newTree(t, false, true, "0-3", test.pinning)
+		if test.isolated != "-" {
+			n.write("sys/devices/system/cpu/isolated", test.isolated)
+		}
+		result, err := Audit(t.Context(), n.options())
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		noted := slices.ContainsFunc(result.Notes, func(f Finding) bool { return f.Code == NoteIsolated && f.Object == "pool of management" })
+		if noted != test.want {
+			t.Errorf("%s: noted is %v, notes %+v", name, noted, result.Notes)
+		}
+	}
+}
+
 // Each violation is found and named, and nothing else is.
 func TestEachViolationIsFound(t *testing.T) {
 	operator, ordinary, exclusive := testPod{name: "operator", class: "burstable"}, testPod{name: "ordinary", class: "burstable"}, testPod{name: "exclusive"}

@@ -38,6 +38,7 @@ const (
 	CodePinningFile    Code = "pinning-file"
 	CodeNotInForce     Code = "not-in-force"
 	CodeTypeOff        Code = "type-off"
+	CodeNotAllowed     Code = "not-allowed"
 	CodeReservedCPUs   Code = "reserved-cpus"
 	CodeStrict         Code = "strict-reservation"
 	CodeCRIO           Code = "crio"
@@ -56,20 +57,22 @@ const (
 
 // The notes, which leave a node clean: what else runs on CPUs outside the pools.
 const (
-	NoteNarrow     Code = "narrow"
-	NoteSandboxes  Code = "sandboxes"
-	NoteMonitors   Code = "runtime-monitors"
-	NoteProcesses  Code = "host-processes"
-	NoteKernel     Code = "kernel-threads"
-	NoteInterrupts Code = "interrupts"
-	NoteWorkqueues Code = "workqueues"
-	NoteSlices     Code = "slices"
-	NotePinning    Code = "pinning-file-note"
+	NoteNarrow      Code = "narrow"
+	NoteSandboxes   Code = "sandboxes"
+	NoteMonitors    Code = "runtime-monitors"
+	NoteProcesses   Code = "host-processes"
+	NoteKernel      Code = "kernel-threads"
+	NoteInterrupts  Code = "interrupts"
+	NoteWorkqueues  Code = "workqueues"
+	NoteSlices      Code = "slices"
+	NotePinning     Code = "pinning-file-note"
+	NotePermissions Code = "permissions"
+	NoteIsolated    Code = "isolated"
 )
 
 // isNote reports whether a code is that of a note.
 func isNote(code Code) bool {
-	return slices.Contains([]Code{NoteNarrow, NoteSandboxes, NoteMonitors, NoteProcesses, NoteKernel, NoteInterrupts, NoteWorkqueues, NoteSlices, NotePinning}, code)
+	return slices.Contains([]Code{NoteNarrow, NoteSandboxes, NoteMonitors, NoteProcesses, NoteKernel, NoteInterrupts, NoteWorkqueues, NoteSlices, NotePinning, NotePermissions, NoteIsolated}, code)
 }
 
 // remedies says for each code what to do.
@@ -77,6 +80,7 @@ var remedies = map[Code]string{
 	CodePinningFile:    "correct the file, then restart the kubelet; it does not start with this one",
 	CodeNotInForce:     "restart the kubelet: it reads the file when it starts",
 	CodeTypeOff:        "add the type to the pinning file and restart the kubelet, or delete the pod",
+	CodeNotAllowed:     "delete the pod, or let its namespace allow the type (" + partition.AllowedAnnotation + "); kubectl partition status lists all such pods of the cluster",
 	CodeReservedCPUs:   "make reservedSystemCPUs contain the pools, or leave it out",
 	CodeStrict:         `set the option to "true", or leave it out`,
 	CodeCRIO:           "write CRI-O's drop-in again from the pinning file (kubectl partition render), then restart CRI-O",
@@ -100,6 +104,8 @@ var remedies = map[Code]string{
 	NoteWorkqueues:     "kubectl partition render --host=workqueue writes their mask",
 	NoteSlices:         "kubectl partition render --host writes AllowedCPUs for this slice",
 	NotePinning:        "read docs/user/pinning-file.md",
+	NotePermissions:    "give a kubeconfig that may get namespaces, or look with kubectl partition status",
+	NoteIsolated:       "take the CPUs out of isolcpus, or give the pool others, and restart the kubelet",
 }
 
 // Finding is one thing that an audit has found.
@@ -151,6 +157,11 @@ func (n *node) judge() (findings []Finding) {
 		if _, on := n.pools[p.workloadType]; p.workloadType != "" && !on {
 			findings = append(findings, Finding{Code: CodeTypeOff, Object: "pod " + p.String(), Type: p.workloadType,
 				Message: fmt.Sprintf("it is partitioned as %s, and the pinning file does not name that type", p.workloadType)})
+		}
+		if reason := n.reasonAgainst(p); reason != partition.NoReason {
+			rule, _ := partition.RuleOf(reason)
+			findings = append(findings, Finding{Code: CodeNotAllowed, Object: "pod " + p.String(), Type: p.workloadType,
+				Message: fmt.Sprintf("it is partitioned as %s, and has no right to be: %s. Admission would not have let it in: it is older, or got past it, or the namespace allowed the type once", p.workloadType, rule.Text)})
 		}
 	}
 	findings = append(findings, n.judgeClasses()...)

@@ -50,9 +50,16 @@ func (n *node) remarks() (notes []Finding) {
 	for _, note := range n.notes {
 		add(NotePinning, partition.PinningFilePath, "%s", note)
 	}
+	if n.rightsErr != nil {
+		add(NotePermissions, "partitioned pods", "it was not checked whether their namespaces allow their type, which the node does not know: %v", n.rightsErr)
+	}
 	pooled := n.pools.Union()
 	if pooled.IsEmpty() {
 		return notes
+	}
+	onIsolated := n.pools.OnIsolated(n.isolated)
+	for _, workloadType := range slices.Sorted(maps.Keys(onIsolated)) {
+		add(NoteIsolated, "pool of "+workloadType, "%s", partition.OnIsolatedMessage(workloadType, n.pools[workloadType], onIsolated[workloadType]))
 	}
 	outside := n.online.Difference(pooled)
 	n.narrow(add)

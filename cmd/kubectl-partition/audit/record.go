@@ -198,7 +198,7 @@ func (n *node) archive() ([]byte, error) {
 		}
 		add(crioFile, data)
 	}
-	for _, path := range []string{"devices/system/cpu/online", "devices/virtual/workqueue/cpumask"} {
+	for _, path := range []string{"devices/system/cpu/online", "devices/system/cpu/isolated", "devices/virtual/workqueue/cpumask"} {
 		if err := copied(filepath.Join(n.host.Sys, path), filepath.Join("sys", path)); err != nil {
 			return nil, err
 		}

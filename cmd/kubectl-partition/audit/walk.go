@@ -54,6 +54,12 @@ type node struct {
 	crio     crio
 	runtime  *runtimeapi.VersionResponse
 	pods     []*pod
+	// isolated are the CPUs of the kernel argument isolcpus.
+	isolated cpuset.CPUSet
+	// rights are the annotations of the namespaces that have partitioned pods; rightsErr says why it does not
+	// have them all.
+	rights    map[string]map[string]string
+	rightsErr error
 	// groups are the cgroups of pods, sandboxes and containers, and those in pods that belong to
 	// neither.
 	groups []*group
@@ -124,6 +130,12 @@ func (h Host) walk(ctx context.Context, runtime Runtime, configz []byte) (*node,
 	}
 	if n.online, err = topology.Online(h.Sys); err != nil {
 		return nil, err
+	}
+	isolated := filepath.Join(h.Sys, "devices/system/cpu/isolated")
+	if text, err := readText(isolated); err == nil { // a kernel may lack it
+		if n.isolated, err = parseCPUs(isolated, text); err != nil {
+			return nil, err
+		}
 	}
 	n.written, n.notes, n.poolsErr = load(h.at(partition.PinningFilePath), n.online)
 	n.pools = n.written

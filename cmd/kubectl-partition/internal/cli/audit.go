@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"strings"
@@ -28,8 +29,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
@@ -57,7 +62,7 @@ It reads cgroups, procfs and the runtime's socket, and changes nothing. It looks
 whatever seems wrong, so that a container that starts or ends is not a finding.
 
 Findings are what is wrong: a container, process, sandbox or pod off its pool, or on another's;
-another weight or quota than was asked for; a kubelet, CPU manager or CRI-O that disagrees with
+a pod whose namespace does not allow its type, if a kubeconfig says which cluster to ask; another weight or quota than was asked for; a kubelet, CPU manager or CRI-O that disagrees with
 the pinning file. Notes are what else may run on CPUs outside the pools.
 
 Exit codes:
@@ -130,6 +135,9 @@ func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStre
 		}
 		f.options.Configz = configz(config, f.node)
 	}
+	if err := f.useCluster(); err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt)
 	defer stop()
 	switch {
@@ -161,6 +169,63 @@ func (f *auditFlags) run(command *cobra.Command, streams genericiooptions.IOStre
 		return errFound
 	}
 	return nil
+}
+
+// useCluster lets the audit ask what namespaces allow, if there is a cluster to ask: a kubeconfig that
+// names one, or the ServiceAccount of a pod.
+func (f *auditFlags) useCluster() error {
+	raw, err := f.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return err
+	}
+	_, notInPod := rest.InClusterConfig()
+	if len(raw.Clusters) == 0 && notInPod != nil && (f.config.APIServer == nil || *f.config.APIServer == "") {
+		return nil
+	}
+	config, err := f.config.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	config.Timeout = askTimeout
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	f.options.Allowed = allowed(client.CoreV1().Namespaces(), time.Now)
+	return nil
+}
+
+// askTimeout is how long a request about a namespace may take, and answerAge how long its answer counts:
+// --serve looks every few seconds.
+const (
+	askTimeout = 5 * time.Second
+	answerAge  = time.Minute
+)
+
+// allowed asks for the annotations of namespaces, each at most once in a while.
+func allowed(namespaces corev1client.NamespaceInterface, now func() time.Time) func(context.Context, string) (map[string]string, error) {
+	type answer struct {
+		at          time.Time
+		annotations map[string]string
+	}
+	answers := map[string]answer{}
+	return func(ctx context.Context, name string) (map[string]string, error) {
+		maps.DeleteFunc(answers, func(_ string, a answer) bool { return now().Sub(a.at) > answerAge })
+		if a, known := answers[name]; known {
+			return a.annotations, nil
+		}
+		namespace, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		a := answer{at: now()}
+		if err == nil {
+			a.annotations = map[string]string{}
+			maps.Copy(a.annotations, namespace.Annotations)
+		}
+		answers[name] = a
+		return a.annotations, nil
+	}
 }
 
 // configz asks a node's kubelet for its configuration, through kube-apiserver.

@@ -28,6 +28,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -36,13 +37,20 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/audit"
+	"workload.openshift.io/partition"
 )
 
 // auditResult is a result with names that want to change the terminal.
@@ -81,6 +89,41 @@ func TestAuditPrints(t *testing.T) {
 	}
 }
 
+// A node does not know what namespaces allow. kube-apiserver is asked seldom, and what it does not say is not guessed.
+func TestAuditAsksWhatNamespacesAllow(t *testing.T) {
+	client := fake.NewClientset(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "operators", Annotations: map[string]string{partition.AllowedAnnotation: "management"}}},
+		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}})
+	client.PrependReactor("get", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if name := action.(clienttesting.GetAction).GetName(); name == "secret" {
+			return true, nil, apierrors.NewForbidden(v1.Resource("namespaces"), name, nil)
+		}
+		return false, nil, nil
+	})
+	now := time.Unix(0, 0)
+	ask := allowed(client.CoreV1().Namespaces(), func() time.Time { return now })
+	for range 3 {
+		for name, want := range map[string]map[string]string{"operators": {partition.AllowedAnnotation: "management"}, "tenant": {}, "gone": nil} {
+			if got, err := ask(t.Context(), name); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("namespace %s has the annotations %v (%v), want %v", name, got, err, want)
+			}
+		}
+		now = now.Add(10 * time.Second)
+	}
+	if asked := len(client.Actions()); asked != 3 {
+		t.Errorf("kube-apiserver is asked %d times within half a minute, want once for each namespace", asked)
+	}
+	if _, err := ask(t.Context(), "secret"); !apierrors.IsForbidden(err) {
+		t.Errorf("without the right the error is %v", err)
+	}
+	if err := client.Tracker().Update(v1.SchemeGroupVersion.WithResource("namespaces"), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "operators"}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(answerAge)
+	if got, err := ask(t.Context(), "operators"); err != nil || len(got) != 0 {
+		t.Errorf("a minute later it has the annotations %v (%v), want none", got, err)
+	}
+}
+
 func TestWrongFlagsOfAuditAreNamed(t *testing.T) {
 	for args, want := range map[string]string{
 		"--for 1m":                                 "--for needs --watch",
@@ -90,8 +133,9 @@ func TestWrongFlagsOfAuditAreNamed(t *testing.T) {
 		"--runtime-endpoint tcp://localhost:1":     `runtime endpoint "tcp://localhost:1" is not a socket of this host`,
 		"--serve 127.0.0.1:0 --tls-cert-file x":    "tls-private-key-file",
 		"--root /nonexistent --runtime-endpoint /": "/nonexistent/sys/fs/cgroup has no cgroups of either version",
-		"pod":                 `unknown command "pod"`,
-		"--serve 192.0.2.1:0": "192.0.2.1:0",
+		"pod":                                  `unknown command "pod"`,
+		"--serve 192.0.2.1:0":                  "192.0.2.1:0",
+		"--kubeconfig /nonexistent/admin.conf": "/nonexistent/admin.conf",
 	} {
 		t.Run(args, func(t *testing.T) {
 			streams, _, out, errOut := genericiooptions.NewTestIOStreams()
