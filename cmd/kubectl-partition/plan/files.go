@@ -41,6 +41,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
+	"workload.openshift.io/kubernetes/node/topology"
 	"workload.openshift.io/partition"
 )
 
@@ -268,6 +269,7 @@ func (f Files) readHost(n *Node) {
 			n.Access = fmt.Errorf("pinning file %s: %w", f.Present, err)
 		}
 	}
+	n.Topology, _ = topology.Read(topology.Sysfs) // without it there are fewer warnings
 	logs := "/var/log/pods"
 	if n.Configuration != nil && n.Configuration.PodLogsDir != "" {
 		logs = n.Configuration.PodLogsDir

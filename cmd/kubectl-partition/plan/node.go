@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/kubernetes/node/readmission"
+	"workload.openshift.io/kubernetes/node/topology"
 	"workload.openshift.io/partition"
 )
 
@@ -44,6 +45,8 @@ type Node struct {
 	Shown cpuset.CPUSet
 	// Isolated are the CPUs that the kernel argument isolcpus names.
 	Isolated cpuset.CPUSet
+	// Topology has the host's physical cores; nil if they are not known.
+	Topology *topology.Topology
 	// Boot is the boot ID of the host whose files these are; empty if it is not known.
 	Boot string
 	// Present is the content of the pinning file that the node has.

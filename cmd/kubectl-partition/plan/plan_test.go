@@ -31,6 +31,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"k8s.io/utils/ptr"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
+	"workload.openshift.io/kubernetes/node/topology"
 	"workload.openshift.io/partition"
 	"workload.openshift.io/partition/partitiontest/podtest"
 )
@@ -510,6 +511,52 @@ func TestVerdictOfAPlanIsTheWorstOfItsNodes(t *testing.T) {
 		}
 		if got := New(nodes).Verdict; got != test.want {
 			t.Errorf("of %v the verdict is %s, want %s", test.nodes, got, test.want)
+		}
+	}
+}
+
+// What render says of a pool before it is written, plan says of the node that gets it.
+func TestPlanNamesPoolsThatDoNotSuitTheirHost(t *testing.T) {
+	core := func(list string) topology.Core { return topology.Core{CPUs: cpus(t, list)} }
+	unlike := &topology.Topology{Cores: []topology.Core{core("0-1"), core("2"), core("3")}}
+	alike := &topology.Topology{Cores: []topology.Core{core("0-1"), core("2-3")}}
+	release := func(version string) *v1.Node {
+		return &v1.Node{Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{KubeletVersion: version},
+			Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}, Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}}}
+	}
+	for name, test := range map[string]struct {
+		state
+		topology *topology.Topology
+		version  string
+		wanted   string
+		want     []string
+	}{
+		"cores are unlike, and the pool splits one": {topology: unlike, wanted: "0", want: []string{partition.EventPoolSplitsCore}},
+		"v1.38 has repaired it":                     {topology: unlike, wanted: "0", version: "v1.38.0+wp.1"},
+		"v1.36 has not":                             {topology: unlike, wanted: "0", version: "v1.36.5+wp.1", want: []string{partition.EventPoolSplitsCore}},
+		"the policy is none":                        {state: state{config: noneConfig}, topology: unlike, wanted: "0"},
+		"cores are alike":                           {topology: alike, wanted: "0"},
+		"the cores are not known":                   {wanted: "0"},
+		"the pool splits it already":                {state: state{present: "0"}, topology: unlike, wanted: "0"},
+		"the pool is on isolated CPUs":              {state: state{isolated: "1-2"}, wanted: "1-2", want: []string{partition.EventPoolOnIsolated}},
+		"the pool is not":                           {state: state{isolated: "1-2"}, wanted: "0,3"},
+		"the file goes":                             {state: state{present: "1-2", isolated: "1-2"}, wanted: "-"},
+	} {
+		n := test.node(t)
+		if n.Topology = test.topology; test.version != "" {
+			n.Object = release(test.version)
+		}
+		var got []string
+		for _, problem := range n.Plan(pool(test.wanted)).Problems {
+			if problem.Code == partition.EventPoolSplitsCore || problem.Code == partition.EventPoolOnIsolated {
+				got = append(got, problem.Code)
+				if problem.Severity != Warning {
+					t.Errorf("%s: the severity is %s", name, problem.Severity)
+				}
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: the problems are %q, want %q", name, got, test.want)
 		}
 	}
 }

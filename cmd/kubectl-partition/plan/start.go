@@ -18,6 +18,8 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/partition"
@@ -140,6 +142,17 @@ func (s start) notes(n Node) (notes []Problem) {
 	if s.read.HoldEvery(n.Online) {
 		notes = append(notes, Problem{Severity: Warning, Code: partition.EventEveryCPU,
 			Text: fmt.Sprintf("The pools hold every CPU of the host (%s), so they confine nothing and reserve nothing", n.Online)})
+	}
+	onIsolated := s.pools.OnIsolated(n.Isolated)
+	for _, workloadType := range slices.Sorted(maps.Keys(onIsolated)) {
+		notes = append(notes, Problem{Severity: Warning, Code: partition.EventPoolOnIsolated, Object: workloadType,
+			Text: partition.OnIsolatedMessage(workloadType, s.pools[workloadType], onIsolated[workloadType])})
+	}
+	if n.Topology != nil && s.static() && partition.GivesReservedAway(n.release()) {
+		cores, sockets := n.Topology.Groups()
+		if given := s.pools.GivenAway(s.reserved, cores, sockets); !given.IsEmpty() {
+			notes = append(notes, Problem{Severity: Warning, Code: partition.EventPoolSplitsCore, Text: partition.GivenAwayMessage(given)})
+		}
 	}
 	if s.found.Differs != "" {
 		notes = append(notes, Problem{Severity: Warning, Code: partition.EventReservedDiffer, Text: s.found.Differs})

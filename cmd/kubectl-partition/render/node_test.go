@@ -17,6 +17,7 @@ limitations under the License.
 package render_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -226,6 +227,50 @@ func TestPropose(t *testing.T) {
 				t.Errorf("got %s, %v; want %s", got.Pool, err, test.want)
 			}
 			golden(t, strings.ReplaceAll("propose "+name, " ", "-")+".golden", []byte(strings.Join(got.Reasons, "\n")+"\n"))
+		})
+	}
+}
+
+// What the kubelet accepts, and no operator wants: hosts are those of real firmware, and one has two kinds of
+// cores (kubernetes/kubernetes issue 140495).
+func TestPoolsThatDoNotSuitTheirHostAreNamed(t *testing.T) {
+	const givenAway, isolated = "without the rest of its physical core", "which the kernel argument isolcpus names"
+	alike := topologytest.Host{Nodes: 1, CoresPerNode: 4, ThreadsPerCore: 2}
+	// CPUs 0 and 4 are threads of one core, and 5 to 7 are offline, so that the other cores have one thread.
+	unlike := alike
+	unlike.Offline = "5-7"
+	set := alike
+	set.Isolated = "2-3,6-7"
+	for name, test := range map[string]struct {
+		host         topologytest.Host
+		pool, policy string
+		want         string
+	}{
+		"a pool splits a core, and all are alike":        {alike, "0", "static", ""},
+		"a pool splits the larger kind of cores":         {unlike, "0", "static", givenAway},
+		"nothing says which policy the kubelet has":      {unlike, "0", "", givenAway},
+		"with the policy none nobody is given CPUs":      {unlike, "0", "none", ""},
+		"a pool has the whole core":                      {unlike, "0,4", "static", ""},
+		"a pool is on isolated CPUs":                     {set, "2-3,6-7", "none", isolated},
+		"half of a pool is on isolated CPUs":             {set, "1-2,5-6", "none", isolated},
+		"a pool of one isolated CPU has none to balance": {set, "2", "none", ""},
+		"others are isolated":                            {set, "0-1,4-5", "none", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known, err := topology.Read(topologytest.Sysfs(t, test.host))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, warnings, err := render.Validate(render.NodeConfiguration{CPUManagerPolicy: test.policy, Partitions: []render.Partition{{Type: "management", CPUSet: &test.pool}}}, known)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range []string{givenAway, isolated} {
+				said := slices.ContainsFunc(warnings, func(warning string) bool { return strings.Contains(warning, text) && strings.HasSuffix(warning, ".") })
+				if want := test.want == text; said != want {
+					t.Errorf("%q is said: %v, want %v; the warnings are\n%s", text, said, want, strings.Join(warnings, "\n"))
+				}
+			}
 		})
 	}
 }

@@ -18,10 +18,12 @@ package render
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"workload.openshift.io/kubernetes/node/topology"
+	"workload.openshift.io/partition"
 )
 
 // warnings says what could not be checked, and what the kubelet accepts and a careful operator
@@ -61,6 +63,14 @@ func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	}
 	if host != nil {
 		warnings = append(warnings, n.oddSiblings(host)...)
+		cores, sockets := host.Groups()
+		if given := n.Pools.GivenAway(reserved, cores, sockets); n.CPUManagerPolicy != "none" && !given.IsEmpty() {
+			warn("%s", sentence(partition.GivenAwayMessage(given)))
+		}
+		onIsolated := n.Pools.OnIsolated(host.Isolated)
+		for _, workloadType := range slices.Sorted(maps.Keys(onIsolated)) {
+			warn("%s", sentence(partition.OnIsolatedMessage(workloadType, n.Pools[workloadType], onIsolated[workloadType])))
+		}
 	}
 	if reserved.IsEmpty() {
 		return warnings
@@ -77,6 +87,9 @@ func (n Node) warnings(host *topology.Topology) (warnings []string) {
 	}
 	return warnings
 }
+
+// sentence makes a sentence of a message.
+func sentence(message string) string { return strings.ToUpper(message[:1]) + message[1:] + "." }
 
 // needsRest is what a part of the host's configuration cannot say without the CPUs in no pool.
 var needsRest = map[HostPart]string{
