@@ -116,6 +116,21 @@ func (l *linter) unbounded(o *object) error {
 	return nil
 }
 
+// allowedUnbounded notes a namespace whose pods may request as many cores as they like. It needs all quotas.
+func (l *linter) allowedUnbounded(o *object) error {
+	if o.Kind != "Namespace" {
+		return nil
+	}
+	n := l.of(o.Name)
+	for _, workloadType := range partition.ParseTypes(n.Annotations[partition.AllowedAnnotation]) {
+		cores := v1.ResourceName(v1.DefaultResourceRequestsPrefix + partition.CoresResource(workloadType))
+		if partition.ValidateType(workloadType) == nil && !slices.ContainsFunc(n.Quotas, func(q *v1.ResourceQuota) bool { _, ok := q.Spec.Hard[cores]; return ok }) {
+			l.find(o, allowedUnbounded, Note, fmt.Sprintf("it allows the type %q, and no quota here bounds %s", workloadType, cores), nil, annotationPath(nil, partition.AllowedAnnotation)...)
+		}
+	}
+	return nil
+}
+
 // drafts begin annotations of early drafts: of OpenShift before 4.8 (the pod's, without
 // "target."), and of the source document, where it describes the installer. The type follows.
 var drafts = []string{partition.Domain + "/", "cpu." + partition.Domain + "/"}

@@ -211,6 +211,22 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
 }
 
+// templateAction is what a template has, and YAML hardly: a line or a value that Helm, or another program,
+// is to replace. In quotes it is a string.
+var templateAction = regexp.MustCompile(`\{\{.*?\}\}`)
+
+// notRendered is the problem of a file that has such actions and is no YAML.
+const notRendered = "it is a template, and no YAML until it is rendered; lint what it renders, such as: helm template CHART | kubectl partition lint -"
+
+// templateLine returns the line of the first action of a template; zero if there is none.
+func templateLine(data []byte) int {
+	at := templateAction.FindIndex(data)
+	if at == nil {
+		return 0
+	}
+	return 1 + bytes.Count(data[:at[0]], []byte("\n"))
+}
+
 var yamlError = regexp.MustCompile(`^(?:error converting YAML to JSON: )?yaml: (?:line (\d+): )?`)
 
 // parse reads the document as kubectl does.

@@ -58,6 +58,8 @@ type Options struct {
 	WithoutPlugin string
 	// Namespace is that of objects which name none; empty if that is not known.
 	Namespace string
+	// PoolCPUs are the sizes of pools, in CPUs by their type; of others nothing is known.
+	PoolCPUs map[string]int
 	// StaticPods: the pods of files are static pods.
 	StaticPods bool
 	// Ignore has the findings that are accepted; it may be nil.
@@ -80,6 +82,19 @@ type Finding struct {
 	Fixable bool `json:"fixable,omitempty"`
 
 	fixes []change
+}
+
+// Clean reports whether nothing was found but notes.
+func (r *Report) Clean() bool { return r.Notes() == len(r.Findings) }
+
+// Notes returns how many findings are notes.
+func (r *Report) Notes() (notes int) {
+	for _, f := range r.Findings {
+		if f.Level == Note {
+			notes++
+		}
+	}
+	return notes
 }
 
 // Report is all that was found. Findings and problems are in the order of the input.
@@ -107,28 +122,17 @@ func Lint(sources []Source, options Options) *Report {
 		namespaces: map[string]*namespace{},
 		workloads:  map[Object][]*workload{},
 		uids:       sets.New[types.UID](),
+		files:      map[string]*Source{},
 	}
 	var objects []*object
 	for i := range sources {
-		for _, document := range split(&sources[i]) {
-			found, err := document.objects()
-			if err != nil {
-				l.problem(err)
-				continue
-			}
-			if len(found) > 0 {
-				document.locate()
-			}
-			for _, o := range found {
-				usable, err := l.identify(o)
-				if l.problem(err); usable {
-					objects = append(objects, o)
-				}
-			}
+		if sources[i].Name != "" {
+			l.files[sources[i].Name] = &sources[i]
 		}
+		objects = append(objects, l.objects(&sources[i])...)
 	}
 	// Whatever decides about workloads comes first, and what is about workloads last.
-	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota}, {l.workload}, {l.unbounded, l.horizontal, l.vertical}} {
+	for _, kinds := range [][]func(*object) error{{l.namespace, l.limitRange, l.quota}, {l.workload}, {l.unbounded, l.allowedUnbounded, l.horizontal, l.scaledObject, l.vertical}} {
 		for _, o := range objects {
 			for _, of := range kinds {
 				l.problem(of(o))
@@ -139,6 +143,32 @@ func Lint(sources []Source, options Options) *Report {
 	return l.report
 }
 
+// objects returns the objects of a source. Of a template that is not rendered yet there is none: what of it
+// happens to be YAML is not what will be applied.
+func (l *linter) objects(source *Source) (objects []*object) {
+	for _, document := range split(source) {
+		found, err := document.objects()
+		if err != nil {
+			if l.problem(err); templateLine(source.Data) > 0 {
+				return nil
+			}
+			continue
+		}
+		if len(found) > 0 {
+			document.locate()
+		}
+		objects = append(objects, found...)
+	}
+	usable := objects[:0]
+	for _, o := range objects {
+		is, err := l.identify(o)
+		if l.problem(err); is {
+			usable = append(usable, o)
+		}
+	}
+	return usable
+}
+
 type linter struct {
 	Options
 	report     *Report
@@ -146,6 +176,8 @@ type linter struct {
 	workloads  map[Object][]*workload
 	// uids are those of all objects.
 	uids sets.Set[types.UID]
+	// files are the sources that have a name, by that.
+	files map[string]*Source
 }
 
 // namespace is what the input has of a namespace.
@@ -175,6 +207,15 @@ func (l *linter) problem(err error) {
 	switch {
 	case err == nil:
 	case errors.As(err, &problem):
+		// Whatever is wrong in a template, its values are none yet: once a file is enough.
+		if file := l.files[problem.File]; file != nil {
+			if line := templateLine(file.Data); line > 0 {
+				problem.Line, problem.Message = line, notRendered
+			}
+		}
+		if slices.Contains(l.report.Problems, problem) {
+			return
+		}
 		l.report.Problems = append(l.report.Problems, problem)
 	default:
 		l.report.Problems = append(l.report.Problems, Problem{Message: err.Error()})

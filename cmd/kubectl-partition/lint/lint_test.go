@@ -84,13 +84,51 @@ func lintText(text string, options Options) *Report {
 	return Lint([]Source{{Name: "m.yaml", Data: []byte(text)}}, options)
 }
 
-// briefly returns findings as "line rule level".
+// briefly returns findings as "line rule level", without notes.
 func briefly(r *Report) []string {
 	got := []string{}
-	for _, f := range r.Findings {
+	for _, f := range withoutNotes(r) {
 		got = append(got, fmt.Sprintf("%d %s %s", f.Line, f.Rule, f.Level))
 	}
 	return got
+}
+
+func withoutNotes(r *Report) []Finding {
+	return slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Level == Note })
+}
+
+// A namespace that allows a type may mean all of its pool. That is a note, and no finding.
+func TestANamespaceWithoutAQuotaIsNoted(t *testing.T) {
+	quota := func(hard string) string {
+		return "\napiVersion: v1\nkind: ResourceQuota\nmetadata: {name: most, namespace: ours}\nspec: {hard: {" + hard + ": 4k}}\n"
+	}
+	for name, test := range map[string]struct {
+		text string
+		want string
+	}{
+		"no quota":                  {allowed, `7 it allows the type "management", and no quota here bounds requests.management.workload.openshift.io/cores`},
+		"a quota on memory":         {documents(allowed, quota("memory")), `7 it allows the type "management"`},
+		"a quota on cores":          {documents(allowed, quota("requests.management.workload.openshift.io/cores")), ""},
+		"a quota on cores, first":   {documents(quota("requests.management.workload.openshift.io/cores"), allowed), ""},
+		"a quota on another type's": {documents(allowed, quota("requests.infra.workload.openshift.io/cores")), `7 it allows the type "management"`},
+		"a quota on one of two":     {documents(strings.Replace(allowed, ": management", ": management,infra", 1), quota("requests.management.workload.openshift.io/cores")), `7 it allows the type "infra"`},
+		"no type":                   {plain, ""},
+		"what is no type":           {strings.Replace(allowed, ": management", ": Management", 1), ""},
+	} {
+		r := lintText(test.text, Options{})
+		var got string
+		for _, f := range r.Findings {
+			if f.Level == Note {
+				got += fmt.Sprintf("%d %s", f.Line, f.Message)
+			}
+		}
+		if (got != "") != (test.want != "") || !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: noted is %q, want %q", name, got, test.want)
+		}
+		if r.Clean() != (len(withoutNotes(r)) == 0) {
+			t.Errorf("%s: clean is %v with %v", name, r.Clean(), r.Findings)
+		}
+	}
 }
 
 func TestFindings(t *testing.T) {
@@ -173,6 +211,18 @@ func TestFindings(t *testing.T) {
 		"an HPA by an average value":                   {text: documents(deployment(asks, burstable), hpa("autoscaling/v2", "metrics: [{type: Resource, resource: {name: cpu, target: {type: AverageValue, averageValue: 100m}}}]"))},
 		"an HPA by memory":                             {text: documents(deployment(asks, burstable), hpa("autoscaling/v2", "metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 50}}}]"))},
 		"an HPA of an ordinary workload":               {text: documents(deployment("", burstable), hpa("autoscaling/v1", "targetCPUUtilizationPercentage: 50"))},
+		"a ScaledObject by utilisation":                {text: documents(deployment(asks, burstable), scaledObject("{type: cpu, metricType: Utilization, metadata: {value: '60'}}")), want: []string{"22 keda_cpu_utilization error"}, message: "which the partitioned pods of Deployment ours/app do not have"},
+		"a ScaledObject of older versions":             {text: documents(deployment(asks, burstable), scaledObject("{type: memory, metricType: Utilization, metadata: {value: '60'}}", "{type: cpu, metadata: {type: Utilization, value: '60'}}")), want: []string{"23 keda_cpu_utilization error"}},
+		"a ScaledObject of one container":              {text: documents(deployment(asks, burstable), scaledObject("{type: cpu, metricType: Utilization, metadata: {value: '60', containerName: c}}")), want: []string{"22 keda_cpu_utilization error"}},
+		"a ScaledObject that names the kind":           {text: documents(strings.NewReplacer("Deployment", "StatefulSet").Replace(deployment(asks, burstable)), strings.Replace(scaledObject("{type: cpu, metricType: Utilization, metadata: {value: '60'}}"), "{name: app}", "{apiVersion: apps/v1, kind: StatefulSet, name: app}", 1)), want: []string{"22 keda_cpu_utilization error"}},
+		"a ScaledObject by an average value":           {text: documents(deployment(asks, burstable), scaledObject("{type: cpu, metricType: AverageValue, metadata: {value: 100m}}"))},
+		"a ScaledObject by a queue":                    {text: documents(deployment(asks, burstable), scaledObject("{type: rabbitmq, metadata: {queueName: q, value: '5'}}"))},
+		"a ScaledObject of an ordinary workload":       {text: documents(deployment("", burstable), scaledObject("{type: cpu, metricType: Utilization, metadata: {value: '60'}}"))},
+		"a pod that asks for more than its pool":       {text: deployment(asks, "{requests: {cpu: 4001m, memory: 1Mi}}"), options: Options{PoolCPUs: map[string]int{"management": 4}}, want: []string{"10 exceeds_pool warning"}, message: `its pods request 4001m of type "management", and the pool has 4 CPUs`},
+		"a pod that asks for all of its pool":          {text: deployment(asks, "{requests: {cpu: 4, memory: 1Mi}}"), options: Options{PoolCPUs: map[string]int{"management": 4}}},
+		"an init container that asks for more":         {text: deployment(asks, burstable+"\n      initContainers: [{name: i, resources: {requests: {cpu: 5, memory: 1Mi}}}]"), options: Options{PoolCPUs: map[string]int{"management": 4}}, want: []string{"10 exceeds_pool warning"}},
+		"a pod of a pool of which nothing is known":    {text: deployment(asks, "{requests: {cpu: 400, memory: 1Mi}}"), options: Options{PoolCPUs: map[string]int{"infra": 4}}},
+		"an ordinary pod that asks for more":           {text: deployment("", "{requests: {cpu: 400, memory: 1Mi}}"), options: Options{PoolCPUs: map[string]int{"management": 4}}},
 		"a VPA that controls everything":               {text: documents(deployment(asks, burstable), vpa("updatePolicy: {updateMode: Auto}")), want: []string{"19 vpa_cpu error"}},
 		"a VPA that evicts nothing":                    {text: documents(deployment(asks, burstable), vpa("updatePolicy: {updateMode: Initial}")), want: []string{"19 vpa_cpu warning"}, message: "so what it writes at their creation changes nothing"},
 		"a VPA that controls the cpu of one container": {text: documents(deployment(asks, burstable), vpa("resourcePolicy: {containerPolicies: [{containerName: '*', controlledResources: [memory]}, {containerName: c}]}")), want: []string{"21 vpa_cpu error"}},
@@ -187,8 +237,8 @@ func TestFindings(t *testing.T) {
 			}
 			if got := briefly(r); !slices.Equal(got, test.want) && len(got)+len(test.want) > 0 {
 				t.Errorf("got %q, want %q", got, test.want)
-			} else if len(r.Findings) > 0 && !strings.Contains(r.Findings[0].Message, test.message) {
-				t.Errorf("the message is %q, want %q in it", r.Findings[0].Message, test.message)
+			} else if found := withoutNotes(r); len(found) > 0 && !strings.Contains(found[0].Message, test.message) {
+				t.Errorf("the message is %q, want %q in it", found[0].Message, test.message)
 			}
 			for _, f := range r.Findings {
 				if !knownRule(f.Rule) {
@@ -197,6 +247,10 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
+}
+
+func scaledObject(triggers ...string) string {
+	return "\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: s, namespace: ours}\nspec:\n  scaleTargetRef: {name: app}\n  triggers:\n  - " + strings.Join(triggers, "\n  - ") + "\n"
 }
 
 func hpa(version, spec string) string {
@@ -312,6 +366,45 @@ func TestABrokenDocumentDoesNotHideTheOthers(t *testing.T) {
 	for i := range want {
 		if got := r.Problems[i].Error(); !strings.HasPrefix(got, want[i]) {
 			t.Errorf("got %q, want %q", got, want[i])
+		}
+	}
+}
+
+// A chart has values where there are none yet. Once a file is enough, and what of it happens to be YAML is not judged.
+func TestATemplateIsSaidToBeOneOnce(t *testing.T) {
+	const helm = `{{- if .Values.enabled }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .Release.Name }}
+  labels: {{- include "labels" . | nindent 4 }}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, annotations: {workload.openshift.io/management: ""}}
+---
+kind: {{ .Values.kind }}
+---
+name: {{ .Values.name }}
+{{- end }}
+`
+	quoted := deployment(asks, "{requests: {cpu: \"{{ .Values.cpu }}\", memory: \"{{ .Values.memory }}\"}}") + "---" + deployment(asks, "{requests: {cpu: \"{{ .Values.cpu }}\"}}")
+	for name, test := range map[string]struct {
+		text     string
+		line     int
+		findings []string
+	}{
+		"a chart's Deployment":                   {helm, 1, []string{}},
+		"values in quotes, which are no amounts": {quoted, 14, []string{}},
+		"an action in a text":                    {documents(plain, strings.Replace(deployment(asks, burstable), "name: c\n", "name: c\n        args: [\"{{ .Name }}\"]\n", 1)), 0, []string{"14 namespace_not_annotated warning"}},
+	} {
+		r := lintText(test.text, Options{})
+		want := []Problem{{File: "m.yaml", Line: test.line, Message: notRendered}}
+		if test.line == 0 {
+			want = nil
+		}
+		if got := briefly(r); !slices.Equal(r.Problems, want) || !slices.Equal(got, test.findings) {
+			t.Errorf("%s: problems are %v, findings %q, want %v and %q", name, r.Problems, got, want, test.findings)
 		}
 	}
 }

@@ -85,6 +85,7 @@ var others = map[schema.GroupKind]bool{
 	{Kind: "ResourceQuota"}: true,
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:      true,
 	{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}: true,
+	{Group: "keda.sh", Kind: "ScaledObject"}:                     true,
 }
 
 // head is what all objects and lists have.

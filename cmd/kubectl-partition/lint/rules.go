@@ -30,6 +30,8 @@ const (
 	Error Level = "error"
 	// Warning: something is not as its author wants it.
 	Warning Level = "warning"
+	// Note: something is worth knowing, and need not be wrong. A report with nothing else is clean.
+	Note Level = "note"
 )
 
 // Rule is a row of the catalogue of what lint finds.
@@ -58,6 +60,9 @@ const (
 	quotaWithoutCores    = "quota_without_cores"
 	hpaCPUUtilization    = "hpa_cpu_utilization"
 	vpaCPU               = "vpa_cpu"
+	kedaCPUUtilization   = "keda_cpu_utilization"
+	exceedsPool          = "exceeds_pool"
+	allowedUnbounded     = "allowed_without_quota"
 	staticPodHardEffect  = "static_pod_hard_effect"
 	noPlugin             = "no_plugin"
 	unusedIgnore         = "unused_ignore"
@@ -77,6 +82,9 @@ var ownRules = []Rule{
 	{ID: quotaWithoutCores, Condition: "a ResourceQuota bounds `cpu` in a namespace that allows a type: it does not bound partitioned pods or, with `limits.cpu`, keeps pods from being partitioned", Remedy: "Bound the type's cores as well; in place of `limits.cpu`, bound only them."},
 	{ID: hpaCPUUtilization, Condition: "a HorizontalPodAutoscaler scales a partitioned workload by the utilisation of `cpu`, which is relative to a request that its pods do not have", Remedy: "Scale by memory, by a custom metric, or by an AverageValue of `cpu`."},
 	{ID: vpaCPU, Condition: "a VerticalPodAutoscaler controls the `cpu` of a partitioned workload, which has no effect; unless its updateMode is `Initial`, it would also evict the pods again and again", Remedy: "Set controlledResources to [memory]."},
+	{ID: kedaCPUUtilization, Condition: "a ScaledObject of KEDA has a trigger `cpu` of the type `Utilization` for a partitioned workload: KEDA makes a HorizontalPodAutoscaler of it, which never scales by it", Remedy: "Use a trigger of the type `AverageValue`, or another one."},
+	{ID: exceedsPool, Condition: "a pod requests more of a type's cores than its pool has CPUs (`--pool-cpus`): beside that weight, others in the pool get less than they asked for", Remedy: "Request less."},
+	{ID: allowedUnbounded, Condition: "a namespace allows a type, and no ResourceQuota there bounds the type's cores: its pods may request all cores of a node, and so much weight", Remedy: "Bound `requests.TYPE.workload.openshift.io/cores` by a ResourceQuota."},
 	{ID: staticPodHardEffect, Condition: "a static pod has the effect `RequiredDuringScheduling`, which refuses no static pod", Remedy: "Watch the Event StaticPodNotPartitioned instead."},
 	{ID: noPlugin, Condition: "a pod of a cluster asks, and kube-apiserver has no admission plugin (`--live`)", Remedy: "Run a kube-apiserver with the plugin, and create the pod again."},
 	{ID: unusedIgnore, Condition: "an entry of the ignore file matches no finding", Remedy: "Remove the entry."},

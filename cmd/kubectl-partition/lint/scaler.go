@@ -17,11 +17,13 @@ limitations under the License.
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	v1 "k8s.io/api/core/v1"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/autoscaler"
 )
 
@@ -62,6 +64,45 @@ func (l *linter) horizontal(o *object) error {
 	case len(spec.Spec.Metrics) == 0:
 		// pkg/apis/autoscaling/v2, SetDefaults_HorizontalPodAutoscaler
 		found("the utilisation of cpu, by which it scales without metrics,", "spec")
+	}
+	return nil
+}
+
+// scaledObject lints a ScaledObject of KEDA, which makes a HorizontalPodAutoscaler of its triggers
+// (kedacore/keda, apis/keda/v1alpha1/scaledobject_types.go and pkg/scalers/cpu_memory_scaler.go).
+func (l *linter) scaledObject(o *object) error {
+	if o.Kind != "ScaledObject" {
+		return nil
+	}
+	var spec struct {
+		Spec struct {
+			ScaleTargetRef struct {
+				Kind string `json:"kind"`
+				Name string `json:"name"`
+			} `json:"scaleTargetRef"`
+			Triggers []struct {
+				Type       string `json:"type"`
+				MetricType string `json:"metricType"`
+				Metadata   struct {
+					// Type is how older versions spell metricType.
+					Type string `json:"type"`
+				} `json:"metadata"`
+			} `json:"triggers"`
+		} `json:"spec"`
+	}
+	if err := o.read(&spec); err != nil {
+		return err
+	}
+	target := spec.Spec.ScaleTargetRef
+	workloads := l.scaled(o, cmp.Or(target.Kind, "Deployment"), target.Name)
+	if len(workloads) == 0 {
+		return nil
+	}
+	for i, trigger := range spec.Spec.Triggers {
+		of := autoscalingv2.MetricTargetType(cmp.Or(trigger.MetricType, trigger.Metadata.Type))
+		if trigger.Type == string(v1.ResourceCPU) && of == autoscalingv2.UtilizationMetricType {
+			l.find(o, kedaCPUUtilization, Error, fmt.Sprintf("its trigger of type Utilization is relative to a request of cpu, which the partitioned pods of %s do not have, so it never scales by it", workloads[0].Object), nil, "spec", "triggers", strconv.Itoa(i), "metricType")
+		}
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/simulate"
 	"workload.openshift.io/partition"
 )
@@ -216,6 +217,7 @@ func (l *linter) decide(o *object, template *v1.PodTemplateSpec, at []string) er
 	}
 	if result.Decision.Outcome == partition.Partitioned {
 		l.lost(o, pod, target)
+		l.exceeds(o, result.Pod, target, at)
 		w := &workload{object: o, workloadType: target.Type}
 		for _, c := range pod.Spec.Containers {
 			w.containers = append(w.containers, c.Name)
@@ -306,6 +308,15 @@ func (l *linter) overwritten(o *object, pod *v1.Pod, result simulate.Result) {
 		case becomes != pod.Annotations[key]:
 			l.find(o, overwritten, Warning, fmt.Sprintf("the annotation %s will be %s instead of %s: a pod does not choose its own", key, becomes, abbreviate(pod.Annotations[key])), nil, at...)
 		}
+	}
+}
+
+// exceeds reports a pod that requests more than its pool has.
+func (l *linter) exceeds(o *object, pod *v1.Pod, target partition.Target, at []string) {
+	cpus, known := l.PoolCPUs[target.Type]
+	cores := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})[v1.ResourceName(partition.CoresResource(target.Type))]
+	if known && cores.Value() > int64(1000*cpus) {
+		l.find(o, exceedsPool, Warning, fmt.Sprintf("its pods request %dm of type %q, and the pool has %d CPUs", cores.Value(), target.Type, cpus), nil, at...)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,11 +72,12 @@ input. Namespaces, LimitRanges and ResourceQuotas in the same input decide about
 A namespace that is not there counts as allowing every type. With --live a cluster is read.
 
 Kinds with pods are Pod, Deployment, DaemonSet, StatefulSet, ReplicaSet, Job, CronJob,
-ReplicationController and PodTemplate. HorizontalPodAutoscalers and VerticalPodAutoscalers of
-these are checked. All other kinds pass.
+ReplicationController and PodTemplate. HorizontalPodAutoscalers, VerticalPodAutoscalers and
+KEDA's ScaledObjects of these are checked. All other kinds pass. A template of Helm is not read:
+lint what it renders.
 
 Exit codes:
-  0  nothing was found
+  0  nothing was found, but for notes
   1  something was found
   2  something could not be read; the rest was linted all the same`,
 		Example: `  # Lint the manifests below a directory
@@ -89,6 +91,9 @@ Exit codes:
 
   # Write what is missing into the files
   kubectl partition lint manifests/ --require management --fix
+
+  # Lint what a chart renders
+  helm template my-chart | kubectl partition lint -
 
   # Lint a cluster
   kubectl partition lint --live
@@ -119,6 +124,7 @@ Exit codes:
 	flags.StringVar(&l.selector, "namespace-selector", "", "require it only in namespaces whose labels match this `selector`; the label kubernetes.io/metadata.name is always there")
 	flags.StringSliceVar(&l.active, "active-types", nil, "the workload `types` that are active in the cluster; without this flag all are, and --live asks the cluster")
 	flags.StringVar(&l.ignoreFile, "ignore-file", "", "a `file` with findings that are accepted, each with a reason")
+	flags.StringToIntVar(&l.options.PoolCPUs, "pool-cpus", nil, "how many CPUs the smallest pool of a `type` has, as in management=4: pods that request more are found")
 	flags.BoolVar(&l.options.StaticPods, "static-pods", false, "pods are static pods, as all below etc/kubernetes/manifests are")
 	flags.BoolVar(&l.live, "live", false, "lint a cluster instead of files")
 	flags.BoolVar(&l.allowFix, "fix", false, "write missing and stale annotations into the files")
@@ -161,7 +167,7 @@ func (l *lintCommand) run(ctx context.Context, args []string) error {
 	switch {
 	case len(report.Problems) > 0:
 		return fmt.Errorf("not everything was linted; could not be read or written: %d", len(report.Problems))
-	case len(report.Findings) > 0:
+	case !report.Clean():
 		return errFound
 	}
 	return nil
@@ -169,7 +175,14 @@ func (l *lintCommand) run(ctx context.Context, args []string) error {
 
 // complete reads what flags name.
 func (l *lintCommand) complete() error {
-	for _, workloadType := range append(slices.Clone(l.active), l.options.Require) {
+	named := append(slices.Clone(l.active), l.options.Require)
+	for _, workloadType := range slices.Sorted(maps.Keys(l.options.PoolCPUs)) {
+		if cpus := l.options.PoolCPUs[workloadType]; cpus < 1 {
+			return fmt.Errorf("--pool-cpus %s=%d: a pool has one CPU at least", workloadType, cpus)
+		}
+		named = append(named, workloadType)
+	}
+	for _, workloadType := range named {
 		if workloadType == "" {
 			continue
 		}
@@ -248,7 +261,7 @@ func (l *lintCommand) print(report *lint.Report) error {
 	return l.format.Print(l.streams.Out, report, func(w io.Writer, wide bool) error { return printFindings(w, report, wide) })
 }
 
-// printFindings prints a finding a line, as compilers do.
+// printFindings prints a finding a line, as compilers do. Notes are counted, and only printed if wide.
 func printFindings(w io.Writer, report *lint.Report, wide bool) error {
 	remedies := map[string]string{}
 	for _, rule := range lint.Rules() {
@@ -258,6 +271,9 @@ func printFindings(w io.Writer, report *lint.Report, wide bool) error {
 		fmt.Fprintf(w, "%serror: %s\n", place(p.File, p.Line), output.Printable(p.Message))
 	}
 	for _, f := range report.Findings {
+		if f.Level == lint.Note && !wide {
+			continue // most repositories have one for each namespace
+		}
 		fmt.Fprintf(w, "%s%s: %s: %s (%s)\n", place(f.File, f.Line), f.Level, output.Printable(f.Object.String()), output.Printable(f.Message), f.Rule)
 		if remedy := remedies[f.Rule]; wide && remedy != "" {
 			fmt.Fprintf(w, "\t%s\n", remedy)
@@ -272,11 +288,11 @@ func printFindings(w io.Writer, report *lint.Report, wide bool) error {
 
 // summary returns what was counted, in one line.
 func summary(report *lint.Report) string {
-	text := fmt.Sprintf("findings: %d, workloads: %d, of which ask for a type: %d", len(report.Findings), report.Workloads, report.Asking)
+	text := fmt.Sprintf("findings: %d, workloads: %d, of which ask for a type: %d", len(report.Findings)-report.Notes(), report.Workloads, report.Asking)
 	for _, more := range []struct {
 		what string
 		n    int
-	}{{"accepted by the ignore file", report.Ignored}, {"namespaces that are not in the input", len(report.UnknownNamespaces)}, {"could not be read", len(report.Problems)}} {
+	}{{"notes (-o wide)", report.Notes()}, {"accepted by the ignore file", report.Ignored}, {"namespaces that are not in the input", len(report.UnknownNamespaces)}, {"could not be read", len(report.Problems)}} {
 		if more.n > 0 {
 			text += fmt.Sprintf(", %s: %d", more.what, more.n)
 		}
@@ -286,7 +302,7 @@ func summary(report *lint.Report) string {
 
 // printGitHub prints workflow commands, which GitHub shows beside the lines of a pull request.
 func printGitHub(w io.Writer, report *lint.Report) error {
-	annotate := func(level lint.Level, file string, line int, title, message string) {
+	annotate := func(level, file string, line int, title, message string) {
 		property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 		at := "title=" + property.Replace(output.Printable(title))
 		if file != "" {
@@ -296,10 +312,14 @@ func printGitHub(w io.Writer, report *lint.Report) error {
 		fmt.Fprintf(w, "::%s %s::%s\n", level, at, data.Replace(output.Printable(message)))
 	}
 	for _, p := range report.Problems {
-		annotate(lint.Error, p.File, p.Line, "unreadable", p.Message)
+		annotate(string(lint.Error), p.File, p.Line, "unreadable", p.Message)
 	}
 	for _, f := range report.Findings {
-		annotate(f.Level, f.File, f.Line, f.Rule, f.Object.String()+": "+f.Message)
+		level := string(f.Level)
+		if f.Level == lint.Note {
+			level = "notice"
+		}
+		annotate(level, f.File, f.Line, f.Rule, f.Object.String()+": "+f.Message)
 	}
 	_, err := fmt.Fprintln(w, summary(report))
 	return err

@@ -51,6 +51,7 @@ var namespaced = []schema.GroupResource{
 	{Group: "batch", Resource: "cronjobs"},
 	{Group: "autoscaling", Resource: "horizontalpodautoscalers"},
 	{Group: "autoscaling.k8s.io", Resource: "verticalpodautoscalers"},
+	{Group: "keda.sh", Resource: "scaledobjects"},
 }
 
 // readCluster reads what lint needs, of one namespace if one is given. What may not be read is

@@ -119,6 +119,7 @@ func TestLintOfACluster(t *testing.T) {
 		"metadata": {"annotations": {"target.workload.openshift.io/management": ""}},
 		"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Mi"}}}]}}}}`)
 	namespace := object(t, `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ours", "annotations": {"workload.openshift.io/allowed": "management"}}}`)
+	quota := object(t, `{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "cores", "namespace": "ours"}, "spec": {"hard": {"requests.management.workload.openshift.io/cores": "4k"}}}`)
 	node := object(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"capacity": {"cpu": "2"}}}`)
 	system := func(annotations string) any {
 		return object(t, `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "annotations": {`+annotations+`}}}`)
@@ -128,7 +129,7 @@ func TestLintOfACluster(t *testing.T) {
 		return lists
 	}
 	lists := func(system any) map[string][]any {
-		return map[string][]any{"/api/v1/namespaces": {namespace, system}, "/api/v1/namespaces/kube-system": {system}, "/api/v1/nodes": {node}, "/apis/apps/v1/deployments": {deployment}}
+		return map[string][]any{"/api/v1/namespaces": {namespace, system}, "/api/v1/namespaces/kube-system": {system}, "/api/v1/nodes": {node}, "/apis/apps/v1/deployments": {deployment}, "/api/v1/resourcequotas": {quota}}
 	}
 	// One node offers the type, so it is not active; static pods of that node are partitioned.
 	mirror := func(node, name, metadata, resources string) any {
