@@ -130,6 +130,12 @@ and on (workload_type) max by (workload_type) (max_over_time(apiserver_workload_
 		description: `The type stops being active when a node without it joins. Look for "could not be latched" in the log of kube-apiserver, and for a webhook or policy that keeps kube-apiserver from annotating the namespace kube-system.`,
 	},
 	{
+		Name: "PodsNotAllowed", Severity: Critical, Threshold: 0,
+		expr:        `max by (workload_type) (apiserver_workload_partitioning_pods_not_allowed{}) > <threshold>`,
+		Summary:     `{{ $value }} pods have no right to workload type {{ $labels.workload_type }}, and kubelets take them as partitioned.`,
+		description: `Their namespaces do not allow {{ $labels.workload_type }}: somebody stored them before the admission plugin was there, or past it. They run in the pool, with whatever weight they asked for. kubectl partition status names them; delete each, or let its namespace allow the type.`,
+	},
+	{
 		Name: "PodsSkipped", Severity: Warning, Threshold: 0,
 		expr: added("workload_type, reason", `apiserver_workload_partitioning_pods_total{outcome="skipped",reason!="decided_against"}`) + `
 > <threshold>`,
@@ -192,6 +198,15 @@ or max by (<node>) (workload_partitioning_audit_walks_total{result="success"}) =
 		expr:        `workload_partitioning:pool_requested:ratio{} > <threshold>`,
 		Summary:     `Pods of type {{ $labels.workload_type }} on {{ $labels.<node> }} request {{ $value | humanizePercentage }} of their pool.`,
 		description: `The scheduler does not bound what a pool has to carry: the node offers as many cores as the whole host has CPU. While all pods are busy, each gets less than it asked for. Compare with what is used (workload_partitioning:pool_used:ratio), then let the pool grow, or bound the namespaces by a quota on requests.{{ $labels.workload_type }}.workload.openshift.io/cores.`,
+	},
+	{
+		Name: "PodExceedsPool", Severity: Info, For: 15 * minute,
+		expr: `sum by (namespace, pod, workload_type) (
+  <cores>
+) / 1000
+> on (workload_type) group_left () (max by (workload_type) (kubelet_workload_partitioning_pool_cpus{}) > 0)`,
+		Summary:     `Pod {{ $labels.namespace }}/{{ $labels.pod }} requests {{ $value }} CPUs, more than any pool of type {{ $labels.workload_type }} has.`,
+		description: `A request is a weight: while the pool is busy, the others in it get less than they asked for. Let the pod request less, and bound its namespace by a quota on requests.{{ $labels.workload_type }}.workload.openshift.io/cores.` + needsKubeStateMetrics,
 	},
 	{
 		Name: "PoolSaturated", Severity: Warning, For: 15 * minute, Threshold: 0.9,
