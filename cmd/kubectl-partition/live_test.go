@@ -428,9 +428,6 @@ func TestPodsThatWerePlantedBeforeThePluginAreNamed(t *testing.T) {
 	plant("tenant", "cores-alone", nil, sixteen)
 	plant("tenant", "ordinary", nil, requests("100m", "16Mi"))
 	plant(operators, "allowed", forged, sixteen)
-	if err := c.CreateNodes(t.Context(), 1, largeNode("only")); err != nil {
-		t.Fatal(err)
-	}
 	want := []status.PodNotAllowed{
 		{Namespace: "tenant", Name: "as-openshift", Node: "only-0", Type: management, Partitioned: true},
 		{Namespace: "tenant", Name: "best-effort", Node: "only-0", Type: management, Partitioned: true},
@@ -438,6 +435,15 @@ func TestPodsThatWerePlantedBeforeThePluginAreNamed(t *testing.T) {
 		{Namespace: "tenant", Name: "cores-alone", Node: "only-0", Type: management},
 	}
 	kubeconfig := []string{"--kubeconfig", c.Config.Paths.Kubeconfig()}
+	// This is what docs/user/upgrade.md has, with one pod.
+	o := command(t, append([]string{"status"}, kubeconfig...)...)
+	t.Log("before the first node has a pool, it prints\n", o.stdout)
+	if s, _ := readStatus(t, kubeconfig...); !slices.Equal(s.NotAllowed, want) {
+		t.Errorf("before the first node has a pool, pods that are not allowed are\n%+v, want\n%+v", s.NotAllowed, want)
+	}
+	if err := c.CreateNodes(t.Context(), 1, largeNode("only")); err != nil {
+		t.Fatal(err)
+	}
 	s, o := readStatus(t, kubeconfig...)
 	if !slices.Equal(s.NotAllowed, want) || o.code != 1 || s.Undecided != nil {
 		t.Errorf("exit code %d, undecided %+v, notAllowed\n%+v, want\n%+v", o.code, s.Undecided, s.NotAllowed, want)
