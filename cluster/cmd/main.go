@@ -116,8 +116,7 @@ func restartCommand() *cobra.Command {
 // runsFrom returns an error if a component does not run from a directory that has its program: it would be started again
 // as it was, and not as it was built there.
 func runsFrom(cluster *host.Cluster, name, bin string) error {
-	component, err := cluster.Component(name)
-	if err != nil || bin == "" {
+	if _, err := cluster.Component(name); err != nil || bin == "" {
 		return err
 	}
 	built, err := filepath.Abs(filepath.Join(bin, name))
@@ -127,12 +126,11 @@ func runsFrom(cluster *host.Cluster, name, bin string) error {
 	if built, err = filepath.EvalSymlinks(built); err != nil {
 		return nil // it is none of these programs
 	}
-	// A program that was built again in the meantime is a deleted one.
-	runs, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", component.PID()))
+	runs, err := cluster.Program(name)
 	if err != nil {
 		return nil // Restart says what is wrong
 	}
-	if runs = strings.TrimSuffix(runs, " (deleted)"); runs != built {
+	if runs != built {
 		return fmt.Errorf("%s runs from %s, and %s was built: make restart RELEASE=... names the release that is up", name, runs, built)
 	}
 	return nil

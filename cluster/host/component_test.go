@@ -85,6 +85,77 @@ func awaitReaped(t *testing.T, pid int) {
 	}
 }
 
+// make restart starts what has crashed, with the same arguments and environment, and says which program that is.
+func TestWhatHasCrashedIsStartedAgain(t *testing.T) {
+	dir := t.TempDir()
+	c := New(Config{Paths: Paths{Data: dir, Run: dir}})
+	if err := os.Mkdir(filepath.Join(dir, "logs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	shell, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(script string) Component {
+		return c.component(program{name: c.Kubelet.Name(), args: []string{"/bin/sh", "-c", script}, env: []string{"CALLED=kubelet"}})
+	}
+	p := start("echo $CALLED; exec sleep 100")
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	awaitLog(t, p)
+	pid := p.PID()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	awaitReaped(t, pid)
+	// Another command, which knows neither arguments nor environment.
+	again, err := New(Config{Paths: Paths{Data: dir, Run: dir}}).asRunning(c.Kubelet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := poll.Until(t.Context(), endPause, 10*time.Second, func(context.Context) error {
+		data, err := os.ReadFile(p.Log())
+		if err == nil && string(data) != "kubelet\nkubelet\n" {
+			err = fmt.Errorf("the log is %q", data)
+		}
+		return err
+	}); err != nil {
+		t.Error("it does not run as before: ", err)
+	}
+	if err := again.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.asRunning(c.Kubelet); err == nil {
+		t.Error("one that was ended on purpose is started again")
+	}
+	// One that crashes at once is known, too.
+	broken := start("exit 1")
+	_ = broken.Start() // it may have ended already
+	if err := poll.Until(t.Context(), endPause, 10*time.Second, func(context.Context) error {
+		if pid := broken.PID(); pid != 0 {
+			return fmt.Errorf("process %d does not end", pid)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if program, err := c.Program(c.Kubelet.Name()); err != nil || program != shell {
+		t.Errorf("the program of one that has crashed is %q (%v), want %s", program, err, shell)
+	}
+	if err := os.Remove(filepath.Join(dir, c.Kubelet.Name()+".json")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestProcessThatIgnoresStopIsKilled(t *testing.T) {
 	p := newTestProcess(t, `trap "" TERM; echo ready; while :; do sleep 0.1; done`)
 	if err := p.Start(); err != nil {

@@ -108,7 +108,7 @@ func TestADirectoryOfTestsHasAnOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := owner(dir).remember(identity{other.Process.Pid, started}); err != nil {
+	if err := owner(dir).remember(identity{PID: other.Process.Pid, Started: started}); err != nil {
 		t.Fatal(err)
 	}
 	if pid := Owner(dir); pid != other.Process.Pid {

@@ -44,7 +44,7 @@ func Own(dir string) error {
 	if err != nil {
 		return err
 	}
-	return owner(dir).remember(identity{pid, started})
+	return owner(dir).remember(identity{PID: pid, Started: started})
 }
 
 // Abandoned reports whether the process that owned a directory ([Own]) has ended without

@@ -37,11 +37,13 @@ func newProcess(dir, name string, args ...string) *process {
 // endPause is the pause between two looks at something that must end.
 const endPause = 20 * time.Millisecond
 
-// identity tells a process from a later one with the same number.
+// identity tells a process from a later one with the same number, and says how to start it again after a crash.
 type identity struct {
 	PID int
-	// Started is in clock ticks since boot (proc(5), field 22 of stat).
+	// Started is in clock ticks since boot (proc(5), field 22 of stat); empty for one that ended at once.
 	Started string
+	// Args and Env are those of the program.
+	Args, Env []string `json:",omitempty"`
 }
 
 func (p *process) file() string { return filepath.Join(p.run, p.name+".json") }
@@ -66,10 +68,11 @@ func (p *process) start() error {
 	// Without Wait, the process would stay a zombie until this one ends.
 	go func() { _ = cmd.Wait() }()
 	started, err := startTime(cmd.Process.Pid)
+	id := identity{PID: cmd.Process.Pid, Started: started, Args: p.args, Env: p.env}
 	if err != nil {
-		return fmt.Errorf("%s ended at once: %s", p.name, lastLines(p.Log()))
+		return errors.Join(fmt.Errorf("%s ended at once: %s", p.name, lastLines(p.Log())), p.remember(id))
 	}
-	if err := p.remember(identity{cmd.Process.Pid, started}); err != nil {
+	if err := p.remember(id); err != nil {
 		// No command would find it.
 		return errors.Join(err, cmd.Process.Kill())
 	}
@@ -85,11 +88,19 @@ func (p *process) remember(id identity) error {
 	return atomicfile.Write(p.file(), data, 0o644)
 }
 
+// last returns the identity of the process that was started last and was not stopped since, whether or not it runs.
+func (p *process) last() (id identity, err error) {
+	data, err := os.ReadFile(p.file())
+	if err == nil {
+		err = json.Unmarshal(data, &id)
+	}
+	return id, err
+}
+
 // PID returns the number of the running process, or zero.
 func (p *process) PID() int {
-	var id identity
-	data, err := os.ReadFile(p.file())
-	if err != nil || json.Unmarshal(data, &id) != nil {
+	id, err := p.last()
+	if err != nil {
 		return 0
 	}
 	if started, err := startTime(id.PID); err != nil || started != id.Started {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,9 +33,9 @@ func (c *Cluster) Component(name string) (Component, error) {
 	return nil, fmt.Errorf("there is no component %q; the cluster has %s", name, strings.Join(c.Names(), ", "))
 }
 
-// Restart stops a running component and starts it again, with the same arguments and environment,
-// and with the program that is at its path now. It waits until the component is ready. With
-// kube-apiserver it restarts the controllers; see RestartAPIServer.
+// Restart stops a component and starts it again, with the same arguments and environment, and with
+// the program that is at its path now. One that has crashed is started as it was. It waits until the
+// component is ready. With kube-apiserver it restarts the controllers; see RestartAPIServer.
 func (c *Cluster) Restart(ctx context.Context, name string) error {
 	component, err := c.Component(name)
 	if err != nil {
@@ -92,14 +93,41 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 	})
 }
 
-// asRunning returns a component with the arguments and the environment of its process.
+// Program returns the path of the program that a component runs, or ran before it crashed. One that was built again
+// in the meantime has a new file at that path.
+func (c *Cluster) Program(name string) (string, error) {
+	component, err := c.Component(name)
+	if err != nil {
+		return "", err
+	}
+	if pid := component.PID(); pid != 0 {
+		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		return strings.TrimSuffix(program, " (deleted)"), err
+	}
+	as, err := c.asRunning(component)
+	if err != nil {
+		return "", err
+	}
+	if len(as.Args()) == 0 {
+		return "", fmt.Errorf("nobody knows the program of %s", name)
+	}
+	return filepath.EvalSymlinks(as.Args()[0])
+}
+
+// asRunning returns a component with the arguments and the environment of its process, or of the one that has
+// crashed.
 func (c *Cluster) asRunning(component Component) (Component, error) {
 	if c.Config.Supervisor == Systemd {
 		return component, nil // the unit has them
 	}
 	pid := component.PID()
 	if pid == 0 {
-		return nil, fmt.Errorf("%s is not running; its log is %s", component.Name(), component.Log())
+		if p, ok := component.(*process); ok {
+			if id, err := p.last(); err == nil && len(id.Args) > 0 {
+				return c.component(program{name: p.name, args: id.Args, env: id.Env}), nil
+			}
+		}
+		return nil, fmt.Errorf("%s is not running, and was not started since it was stopped; its log is %s", component.Name(), component.Log())
 	}
 	process, err := procfs.NewProc(pid)
 	if err != nil {
