@@ -61,7 +61,7 @@ include $(wildcard operators/*.mk)
 
 .PHONY: up
 up: fit free build $(PLUGIN) ## Build Kubernetes and start a partitioned single-node cluster with a sample
-	$(CLUSTER) up --bin $(BIN) --tools $(TOOLS) --tree $(TREE)
+	$(CLUSTER) up --bin $(BIN) --tools $(TOOLS) --tree $(TREE) --policy docs/user/examples/namespace-policy.yaml
 	@echo
 	@$(MAKE) --no-print-directory report
 	@printf '\nmake report prints this again, and make down removes the cluster. To go on:\n\nexport %s %s\n' "$$($(CLUSTER) environment)" 'PATH=$$PATH:$(CURDIR)/$(BIN):$(CURDIR)/$(OUT)/bin'

@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,18 +50,20 @@ func command() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	var config host.Config
+	var policies []string
 	up := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster with a sample workload and report what runs where",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return alone(host.Dir, func() error { return up(cmd.Context(), config) })
+			return alone(host.Dir, func() error { return up(cmd.Context(), config, policies) })
 		},
 	}
 	up.Flags().StringVar(&config.Bin, "bin", "", "directory of the Kubernetes binaries")
 	up.Flags().StringVar(&config.Tools, "tools", "", "directory of etcd, containerd, runc and the CNI plugins")
 	up.Flags().StringVar(&config.Tree, "tree", "", "source tree of the Kubernetes release")
 	up.Flags().StringVar(&config.Pinning, "pinning", `{"management": {"cpuset": "0"}}`, "content of the pinning file")
+	up.Flags().StringArrayVar(&policies, "policy", nil, "file with admission policies and their roles, which are there before the sample")
 	up.Flags().StringVar(&config.CPUManagerPolicy, "cpu-manager-policy", "static", "the kubelet's CPU manager policy")
 	for _, name := range []string{"bin", "tools", "tree"} {
 		if err := up.MarkFlagRequired(name); err != nil {
@@ -204,7 +208,7 @@ func alone(dir string, run func() error) error {
 	return errors.Join(run(), unlock())
 }
 
-func up(ctx context.Context, config host.Config) error {
+func up(ctx context.Context, config host.Config, policies []string) error {
 	config.Progress = progress(time.Now())
 	for _, path := range []*string{&config.Bin, &config.Tools, &config.Tree} {
 		absolute, err := filepath.Abs(*path)
@@ -214,7 +218,7 @@ func up(ctx context.Context, config host.Config) error {
 		*path = absolute
 	}
 	cluster := host.New(config)
-	err := start(ctx, cluster)
+	err := start(ctx, cluster, policies)
 	switch {
 	case err == nil:
 		return nil
@@ -227,10 +231,20 @@ func up(ctx context.Context, config host.Config) error {
 	return err
 }
 
-// start starts the cluster and its sample.
-func start(ctx context.Context, cluster *host.Cluster) error {
+// start starts the cluster with its policies, and its sample.
+func start(ctx context.Context, cluster *host.Cluster, policies []string) error {
 	if err := cluster.Up(ctx); err != nil {
 		return err
+	}
+	for _, path := range policies {
+		manifests, err := os.ReadFile(path)
+		if err == nil {
+			err = createAll(ctx, cluster, manifests)
+		}
+		if err != nil {
+			return fmt.Errorf("policies %s: %w", path, err)
+		}
+		cluster.Config.Progress("created the policies of %s", path)
 	}
 	cluster.Config.Progress("node %s is Ready; starting the sample workload", host.NodeName)
 	if err := startSample(ctx, cluster); err != nil {
@@ -249,17 +263,11 @@ func start(ctx context.Context, cluster *host.Cluster) error {
 // startSample creates the sample and waits until all of it runs.
 func startSample(ctx context.Context, cluster *host.Cluster) error {
 	manifests, err := sample.ReadFile("sample/workloads.yaml")
+	if err == nil {
+		err = createAll(ctx, cluster, manifests)
+	}
 	if err != nil {
 		return err
-	}
-	for document := range strings.SplitSeq(string(manifests), "\n---\n") {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
-		if err != nil {
-			return err
-		}
-		if err := create(ctx, cluster, object); err != nil && !apierrors.IsAlreadyExists(err) {
-			return err
-		}
 	}
 	static, err := sample.ReadFile("sample/static-pod.yaml")
 	if err != nil {
@@ -295,15 +303,37 @@ func startSample(ctx context.Context, cluster *host.Cluster) error {
 	return nil
 }
 
+// createAll creates the objects of a file.
+func createAll(ctx context.Context, cluster *host.Cluster, manifests []byte) error {
+	for document := range strings.SplitSeq(string(manifests), "\n---\n") {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
+		if err != nil {
+			return err
+		}
+		if err := create(ctx, cluster, object); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 func create(ctx context.Context, cluster *host.Cluster, object runtime.Object) error {
 	var err error
 	switch object := object.(type) {
+	case *admissionv1.ValidatingAdmissionPolicy:
+		_, err = cluster.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, object, metav1.CreateOptions{})
+	case *admissionv1.ValidatingAdmissionPolicyBinding:
+		_, err = cluster.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, object, metav1.CreateOptions{})
+	case *rbacv1.ClusterRole:
+		_, err = cluster.Client.RbacV1().ClusterRoles().Create(ctx, object, metav1.CreateOptions{})
 	case *v1.Namespace:
 		_, err = cluster.Client.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{})
+	case *v1.ResourceQuota:
+		_, err = cluster.Client.CoreV1().ResourceQuotas(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
 	case *appsv1.Deployment:
 		_, err = cluster.Client.AppsV1().Deployments(object.Namespace).Create(ctx, object, metav1.CreateOptions{})
 	default:
-		err = fmt.Errorf("the sample has an object of type %T, which this command cannot create", object)
+		err = fmt.Errorf("this command cannot create an object of type %T", object)
 	}
 	return err
 }
