@@ -109,7 +109,7 @@ func (c *Cluster) Program(name string) (string, error) {
 		return "", err
 	}
 	if len(as.Args()) == 0 {
-		return "", fmt.Errorf("nobody knows the program of %s", name)
+		return "", fmt.Errorf("the program of %s is not known", name)
 	}
 	return filepath.EvalSymlinks(as.Args()[0])
 }

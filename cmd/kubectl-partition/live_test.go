@@ -384,7 +384,7 @@ func TestAServerWithoutThePluginIsFound(t *testing.T) {
 	}
 }
 
-// Nobody has judged what a kube-apiserver without the plugin stored: status names the pods that a kubelet with the
+// What a kube-apiserver without the plugin stored was never judged: status names the pods that a kubelet with the
 // type would believe, until they are gone or their namespace allows it.
 func TestPodsThatWerePlantedBeforeThePluginAreNamed(t *testing.T) {
 	c := controlPlane(t)
@@ -458,7 +458,7 @@ func TestPodsThatWerePlantedBeforeThePluginAreNamed(t *testing.T) {
 			t.Errorf("it does not print %q", text)
 		}
 	}
-	// An update changes nothing: nobody enters or leaves a partition later.
+	// An update changes nothing: a pod keeps its partition until it ends.
 	patch := []byte(`{"metadata":{"labels":{"seen":"yes"}}}`)
 	if _, err := c.Client.CoreV1().Pods("tenant").Patch(t.Context(), "planted", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

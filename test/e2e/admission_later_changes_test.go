@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,19 @@ func sendAgain(t *testing.T, c *host.Cluster, namespace string, zero bool) {
 		mustKubectl(t, namespace, text, "apply", "--server-side", "-f", "-")
 		if after := get(t, "server-side"); !maps.Equal(before.Annotations, after.Annotations) {
 			t.Errorf("the pod had the annotations %v, and has %v", before.Annotations, after.Annotations)
+		}
+	})
+	// Terraform's kubernetes_manifest does so with what others have created, or with what it imports.
+	t.Run("server-side apply by another manager", func(t *testing.T) {
+		text := fixture.Manifest(build("taken-over"))
+		mustKubectl(t, namespace, text, "create", "-f", "-")
+		before := get(t, "taken-over")
+		for range 2 {
+			mustKubectl(t, namespace, text, "apply", "--server-side", "--field-manager=Terraform", "--force-conflicts", "-f", "-")
+			after := get(t, "taken-over")
+			if !maps.Equal(before.Annotations, after.Annotations) || !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
+				t.Errorf("the pod had %v %v, and has %v %v", before.Annotations, before.Spec.Containers, after.Annotations, after.Spec.Containers)
+			}
 		}
 	})
 	// So do operators that write whatever differs from what they want.

@@ -246,15 +246,15 @@ func TestPoolsThatDoNotSuitTheirHostAreNamed(t *testing.T) {
 		pool, policy string
 		want         string
 	}{
-		"a pool splits a core, and all are alike":        {alike, "0", "static", ""},
-		"a pool splits the larger kind of cores":         {unlike, "0", "static", givenAway},
-		"nothing says which policy the kubelet has":      {unlike, "0", "", givenAway},
-		"with the policy none nobody is given CPUs":      {unlike, "0", "none", ""},
-		"a pool has the whole core":                      {unlike, "0,4", "static", ""},
-		"a pool is on isolated CPUs":                     {set, "2-3,6-7", "none", isolated},
-		"half of a pool is on isolated CPUs":             {set, "1-2,5-6", "none", isolated},
-		"a pool of one isolated CPU has none to balance": {set, "2", "none", ""},
-		"others are isolated":                            {set, "0-1,4-5", "none", ""},
+		"a pool splits a core, and all are alike":         {alike, "0", "static", ""},
+		"a pool splits the larger kind of cores":          {unlike, "0", "static", givenAway},
+		"nothing says which policy the kubelet has":       {unlike, "0", "", givenAway},
+		"with the policy none no container is given CPUs": {unlike, "0", "none", ""},
+		"a pool has the whole core":                       {unlike, "0,4", "static", ""},
+		"a pool is on isolated CPUs":                      {set, "2-3,6-7", "none", isolated},
+		"half of a pool is on isolated CPUs":              {set, "1-2,5-6", "none", isolated},
+		"a pool of one isolated CPU has none to balance":  {set, "2", "none", ""},
+		"others are isolated":                             {set, "0-1,4-5", "none", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			known, err := topology.Read(topologytest.Sysfs(t, test.host))

@@ -148,7 +148,7 @@ func (r *reader) addPod(pod *v1.Pod) {
 	if Ended(pod) {
 		return
 	}
-	// Whoever decides against a pod leaves it neither, so a warning beside them is forged.
+	// Admission and the kubelet leave a skipped pod neither a target nor cores: a warning next to them is forged.
 	if Undecided(pod) {
 		if !r.judge(pod, false, claimed(pod)...) {
 			r.undecided.add(pod, "")

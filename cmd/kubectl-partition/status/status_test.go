@@ -101,7 +101,7 @@ func TestPodsAreCountedByWhatBecameOfThem(t *testing.T) {
 		"a pod that asks and has no warning is undecided": {pod("p", nil), nil, 0, "", true},
 		"a pod with an invalid target is undecided":       {with(pod("p", nil), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/other"] = "" }), nil, 0, "", true},
 		"a pod with cores and no target is undecided":     {partitioned(func(p *v1.Pod) { p.Annotations = nil }), nil, 0, "", true},
-		"a warning beside cores is forged": {partitioned(func(p *v1.Pod) {
+		"a warning next to cores is forged": {partitioned(func(p *v1.Pod) {
 			p.Annotations = map[string]string{partition.WarningAnnotation: pod("q", partition.Always(partition.ReasonNamespaceNotAnnotated)).Annotations[partition.WarningAnnotation]}
 		}), nil, 0, "", true},
 		"a copy that got its cpu back never asked": {with(pod("p", nil), func(p *v1.Pod) {
@@ -174,7 +174,7 @@ func TestPodsWithoutARightAreNamed(t *testing.T) {
 		"one that asks and has its cpu":                                                          {bare(target, v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}), none, notAllowed("management", false), false},
 		"the same where the namespace allows the type":                                           {bare(target, v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}), map[string]string{"a": "management"}, nil, true},
 		"one with cores and no target":                                                           {bare(nil, cores("infra")), none, notAllowed("infra", false), false},
-		"one with cores beside an allowed target": {with(bare(target, cores("management")), func(p *v1.Pod) {
+		"one with cores of another type than its allowed target": {with(bare(target, cores("management")), func(p *v1.Pod) {
 			p.Spec.InitContainers = []v1.Container{{Name: "i", Resources: v1.ResourceRequirements{Limits: cores("infra")}}}
 		}), map[string]string{"a": "management"}, notAllowed("infra", false), false},
 		"one that asks for two types":                      {with(planted(), func(p *v1.Pod) { p.Annotations["target.workload.openshift.io/infra"] = "" }), map[string]string{"a": "management"}, notAllowed("infra", false), false},
