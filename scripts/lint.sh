@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Check the Makefile, and the Go modules given as arguments: gofmt, go mod tidy, go vet, staticcheck.
-# Then check what is made from the sources, and what packages import.
+# Then check what is made from the sources, our own manifests, and what packages import.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -39,5 +39,10 @@ for module in "$@"; do
 done
 echo "lint of generated files" >&2
 scripts/generate.sh --check
+echo "lint of manifests" >&2
+lint=("${alike[@]}" go run -C cmd/kubectl-partition . lint --require management)
+# docs/user/examples/my-operator has the mistakes that docs/user/annotate.md corrects.
+"${lint[@]}" "$root"/docs/user/examples/*.yaml "$root"/{cmd/kubectl-partition,operators}/deploy
+"${lint[@]}" "$root/cluster/cmd/sample" --namespace-selector kubernetes.io/metadata.name=sample-management
 echo "lint of documentation and imports" >&2
 "${alike[@]}" go test -count=1 ./scripts/lint
