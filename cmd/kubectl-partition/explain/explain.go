@@ -102,13 +102,13 @@ type Room struct {
 	Enough bool `json:"enough"`
 }
 
-// Well reports whether the pod is ordinary and does not ask, or is partitioned and has room, or a node that still
-// has its pool.
+// Well reports whether the pod is ordinary and does not ask, or is partitioned with a right to be, and has room, or a
+// node that still has its pool.
 func (e *Explanation) Well() bool {
 	if e.Outcome != partition.Partitioned {
 		return e.Type == "" && e.Reason == partition.NoReason && e.Change == nil
 	}
-	if !e.Ended && !ptr.Deref(e.NodeReports, true) {
+	if len(e.Change) > 0 {
 		return false
 	}
 	return e.Room == nil || len(e.Room) > 0 && e.Room[0].Enough
@@ -133,6 +133,7 @@ func Pod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 			e.Why = "the static pod is in its pool; its mirror pod requests cpu, because the namespace refuses pods without it"
 		}
 		e.partitioned(pod, cluster)
+		e.allowed(pod, cluster)
 		return e, nil
 	}
 	warning := pod.Annotations[partition.WarningAnnotation]
@@ -158,6 +159,17 @@ func Pod(pod *v1.Pod, cluster Cluster) (*Explanation, error) {
 	}
 	e.Why = asks + ", but nothing has decided on it: it was created by a kube-apiserver without the admission plugin, or it is a static pod of a kubelet without a pinning file"
 	return e, e.again(pod, cluster)
+}
+
+// allowed says of a partitioned pod that its namespace does not allow the type. A static pod needs no permission.
+func (e *Explanation) allowed(pod *v1.Pod, cluster Cluster) {
+	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror || cluster.Namespace.Annotations == nil || e.Ended {
+		return
+	}
+	if rule, not := partition.RuleOf(partition.NamespaceReason(cluster.Namespace.Annotations, e.Type)); not {
+		e.Why = "it is partitioned without a right to be: " + rule.Text + "; it is older than the admission plugin, or got past it, or the namespace allowed the type once"
+		e.Change = append(e.Change, "delete it, or let its namespace allow the type")
+	}
 }
 
 // again says what would become of the pod if it were created now, and what to change first.

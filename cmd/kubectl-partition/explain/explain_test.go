@@ -76,6 +76,12 @@ func TestPodsAreExplained(t *testing.T) {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), allowed, active, partition.Partitioned, "", "", "", true},
 		"a partitioned pod that no node can take": {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), allowed, inactive, partition.Partitioned, "", "", "", false},
+		"a partitioned pod whose namespace does not allow the type": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), map[string]string{}, active, partition.Partitioned, "", "it is partitioned without a right to be: the namespace is not annotated", "delete it, or let its namespace allow the type", false},
+		"a partitioned pod of which the namespace is not known": {
+			admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), nil, active, partition.Partitioned, "", "", "", true},
+		"the mirror of a partitioned static pod needs no right": {
+			with(admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), func(p *v1.Pod) { p.Annotations[v1.MirrorPodAnnotationKey], p.Spec.NodeName = "1", "free" }), map[string]string{}, active, partition.Partitioned, "", "", "", true},
 		"a partitioned pod, where the nodes are not known": {
 			admitted(asking("cpu=400m memory=1Mi", ""), partition.AnyType), allowed, unread, partition.Partitioned, "", "", "", true},
 		"a pod that was skipped while its type was inactive": {
