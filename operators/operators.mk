@@ -57,7 +57,8 @@ install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERAT
 	if [[ $$nodes == 1 || $$control_planes == 1 ]]; then \
 	  $(KUBECTL) scale --namespace=partition-$(OPERATOR) deployment --all --replicas=1; \
 	fi
-	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment --timeout=2m
+	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment/partition-controller --timeout=2m
+	$(KUBECTL) rollout status --namespace=partition-$(OPERATOR) deployment --timeout=4m
 	$(if $(filter-out 0,$(KUBEVIRT_GATE)),scripts/operators-gate.sh $(KUBECTL))
 
 # Nothing of this needs a controller that runs.

@@ -20,7 +20,6 @@ limitations under the License.
 package kubeletclient
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -31,7 +30,6 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -179,7 +177,7 @@ func parse(data []byte, node string, content func(given []byte, file string) ([]
 		config.Certificates = []tls.Certificate{pair}
 		if leaf := pair.Leaf; leaf != nil {
 			if name, found := strings.CutPrefix(leaf.Subject.CommonName, "system:node:"); found {
-				node = cmp.Or(node, name)
+				node = name // a flag may have been written in another case
 			}
 		}
 	}
@@ -208,13 +206,19 @@ func (c *Client) Node(ctx context.Context) (*v1.Node, error) {
 
 // Pods returns the pods of the Node that have not ended.
 func (c *Client) Pods(ctx context.Context) ([]v1.Pod, error) {
-	var list v1.PodList
-	if err := c.get(ctx, "/api/v1/pods", url.Values{"fieldSelector": {"spec.nodeName=" + c.node}}.Encode(), &list); err != nil {
-		return nil, err
+	var pods []v1.Pod
+	query := url.Values{"fieldSelector": {"spec.nodeName=" + c.node + ",status.phase!=Succeeded,status.phase!=Failed"}, "limit": {"100"}}
+	for {
+		var list v1.PodList
+		if err := c.get(ctx, "/api/v1/pods", query.Encode(), &list); err != nil {
+			return nil, err
+		}
+		pods = append(pods, list.Items...)
+		if list.Continue == "" {
+			return pods, nil
+		}
+		query.Set("continue", list.Continue)
 	}
-	return slices.DeleteFunc(list.Items, func(pod v1.Pod) bool {
-		return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-	}), nil
 }
 
 func (c *Client) get(ctx context.Context, path, query string, into any) error {

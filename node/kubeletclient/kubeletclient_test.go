@@ -73,8 +73,12 @@ func TestTheNodeAndItsPodsAreReadAsTheKubelet(t *testing.T) {
 			http.Error(w, "only GET", http.StatusMethodNotAllowed)
 		case r.URL.Path == "/k8s/api/v1/nodes/n1":
 			fmt.Fprint(w, `{"metadata": {"name": "n1", "labels": {"a": "b"}}}`)
-		case r.URL.Path == "/k8s/api/v1/pods" && r.URL.Query().Get("fieldSelector") == "spec.nodeName=n1":
-			fmt.Fprint(w, `{"items": [{"metadata": {"name": "runs"}, "status": {"phase": "Running"}}, {"metadata": {"name": "failed"}, "status": {"phase": "Failed"}}, {"metadata": {"name": "waits"}, "status": {"phase": "Pending"}}]}`)
+		case r.URL.Path == "/k8s/api/v1/pods" && r.URL.Query().Get("fieldSelector") == "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed":
+			if r.URL.Query().Get("continue") == "" {
+				fmt.Fprint(w, `{"metadata": {"continue": "here"}, "items": [{"metadata": {"name": "runs"}, "status": {"phase": "Running"}}]}`)
+				return
+			}
+			fmt.Fprint(w, `{"items": [{"metadata": {"name": "waits"}, "status": {"phase": "Pending"}}]}`)
 		case r.URL.Path == "/k8s/api/v1/nodes/moved":
 			http.Redirect(w, r, "https://192.0.2.1/", http.StatusFound)
 		default:

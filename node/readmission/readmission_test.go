@@ -206,7 +206,7 @@ func TestReadmission(t *testing.T) {
 		{name: "a static pod holds CPUs by the UID of its file", kubelet: holding(static("1"), "x c0 1-3"), pods: []v1.Pod{with(testPod("a", "3"), func(pod *v1.Pod) { staticPod(pod); pod.Annotations[v1.MirrorPodAnnotationKey] = "uid-x" })}},
 		{name: "the host's CPUs may have any numbers", kubelet: func() Kubelet { k := static("1"); k.Online = cpuset.New(1, 5, 6, 9); return k }(), pods: []v1.Pod{testPod("a", "3"), testPod("b", "1")},
 			want: []string{"b UnexpectedAdmissionError and 0 that are"}},
-		{name: "a Node that says it has more CPUs than there can be costs nothing", cpus: "1E", kubelet: static("1"), pods: []v1.Pod{testPod("a", "8191")}},
+		{name: "a Node that says it has more CPUs than there can be costs nothing", cpus: "1E", kubelet: static("1"), pods: []v1.Pod{testPod("a", "8191")}, want: []string{"a ?TopologyAffinityError more than 8192 CPUs"}},
 		{name: "a NUMA node of a number that no host has", cpus: "4", kubelet: on(static("1"), []CPU{{ID: 0}, {ID: 1, NUMANode: 64}, {ID: 2, NUMANode: -1}, {ID: 3}}, "topology=restricted"), pods: []v1.Pod{testPod("a", "2")}, want: []string{"a ?TopologyAffinityError more than 8 NUMA nodes"}},
 
 		{name: "a part of a core under full-pcpus-only", cpus: "8", kubelet: on(static("1"), host(1, 4, 2), "full-pcpus-only=true"), pods: []v1.Pod{testPod("a", "3"), testPod("b", "2")},

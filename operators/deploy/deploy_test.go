@@ -368,6 +368,19 @@ func kubelet(t *testing.T, i *companiontest.Installed, node string) client.Clien
 	return c
 }
 
+// impersonating returns a client that writes in the controller's name without a token of its ServiceAccount, as
+// partition-webhooks could.
+func impersonating(t *testing.T, i *companiontest.Installed) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(i.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:partition-cpupolicy:partition-controller"}
+	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func TestWhoMayWriteWhatWasObserved(t *testing.T) {
 	i := companiontest.Install(t, "cpupolicy")
 	controller := i.As(t, i.Token(t, "partition-cpupolicy", "partition-controller", nil))
@@ -414,6 +427,7 @@ func TestWhoMayWriteWhatWasObserved(t *testing.T) {
 	}{
 		"by the controller":                           {patch(controller, forged), false},
 		"by the controller, with the status":          {patchStatus(controller, forged), false},
+		"in the controller's name, without its token": {patch(impersonating(t, i), forged), true},
 		"by an administrator":                         {patch(i.Client, forged), true},
 		"by an administrator, with the status":        {patchStatus(i.Client, forged), true},
 		"by the node's kubelet":                       {patch(ofKubelet, forged), true},
@@ -475,6 +489,7 @@ func TestWhoMayClaimANodeForTheController(t *testing.T) {
 	}{
 		{"the controller claims", controller, node, claim, ours, false},
 		{"the controller marks its cordon", controller, node, mark, "a1", false},
+		{"somebody claims in the controller's name, without its token", impersonating(t, i), node, claim, ours, true},
 		{"an administrator claims for the controller", i.Client, node, claim, ours, true},
 		{"an administrator claims for the controller, with spaces", i.Client, node, claim, `{ "operation": "a1", "owner" : "cpupolicy" }`, true},
 		{"an administrator claims for the controller, behind an escape", i.Client, node, claim, `{"owner":"cpu\u0070olicy","operation":"a1"}`, true},

@@ -177,7 +177,7 @@ func TestALimitRangeHidesNoStaticPod(t *testing.T) {
 		}
 	})
 	waitFor(t, 20*time.Second, "the LimitRange is in force", func() error {
-		_, err := creating(t, c, metav1.NamespaceDefault)(fixture.Pod("", nil, fixture.Container("c", "true", "", "cpu=2")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := creating(t, c, metav1.NamespaceDefault)(fixture.Pod("probe", nil, fixture.Container("c", "true", "", "cpu=2")), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("a pod with a limit of two CPUs got %v", err)
 		}

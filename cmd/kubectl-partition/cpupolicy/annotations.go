@@ -33,7 +33,7 @@ import (
 
 const (
 	// Group is the companion's API group. Its webhook configurations have the same name, and tokens
-	// for its console have it as their audience.
+	// for its actions have it as their audience.
 	Group = "cpupolicy.workload.openshift.io"
 	// Namespace is that of the companion's manifests.
 	Namespace = "partition-cpupolicy"

@@ -91,12 +91,12 @@ func (c Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, nil
 }
 
-// LastWarning returns the newest Warning of the companion in the Events of a Node; empty if there is none. It says why
-// a node could not be observed.
+// LastWarning returns why a node could not be observed, by the newest Event of the companion that says so; empty if none
+// does.
 func (c Client) LastWarning(ctx context.Context, node *corev1.Node) (string, error) {
 	list, err := c.Kube.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: fields.SelectorFromSet(fields.Set{
 		"involvedObject.kind": "Node", "involvedObject.name": node.Name, "involvedObject.uid": string(node.UID),
-		"reportingComponent": Group, "type": corev1.EventTypeWarning,
+		"reportingComponent": Group, "type": corev1.EventTypeWarning, "reason": "CPUPolicyNotObserved",
 	}).String()})
 	if err != nil || len(list.Items) == 0 {
 		return "", err

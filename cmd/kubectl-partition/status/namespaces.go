@@ -58,6 +58,9 @@ func (r *reader) readQuotas(ctx context.Context) error {
 	bounded := map[Unbounded]bool{}
 	err := list(ctx, func(object runtime.Object) error {
 		quota := object.(*v1.ResourceQuota)
+		if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
+			return nil // it bounds some of the pods only
+		}
 		for _, workloadType := range partition.ParseTypes(r.allowed[quota.Namespace]) {
 			if _, bounds := quota.Spec.Hard[QuotaOnCores(workloadType)]; bounds {
 				bounded[Unbounded{quota.Namespace, workloadType}] = true

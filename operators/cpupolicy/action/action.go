@@ -177,7 +177,7 @@ func statusOf(r *http.Request, err error) metav1.Status {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
 		klog.FromContext(r.Context()).Error(err, "Cannot answer a request", "method", r.Method, "path", r.URL.Path)
-		known = apierrors.NewInternalError(errors.New("the log of partition-controller says more"))
+		known = apierrors.NewInternalError(errors.New("the log of partition-webhooks says more"))
 	}
 	status := known.Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}

@@ -30,6 +30,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/kubectl/pkg/drain"
 )
 
@@ -47,7 +48,7 @@ type drainer struct {
 func (d drainer) helper(ctx context.Context, client kubernetes.Interface) *drain.Helper {
 	return &drain.Helper{
 		Ctx: ctx, Client: client, Out: io.Discard, ErrOut: io.Discard,
-		IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, GracePeriodSeconds: -1,
+		ChunkSize: podsOfAPage, IgnoreAllDaemonSets: true, DeleteEmptyDirData: true, GracePeriodSeconds: -1,
 		AdditionalFilters: []drain.PodFilter{func(pod corev1.Pod) drain.PodDeleteStatus {
 			return drain.PodDeleteStatus{Delete: pod.Namespace != d.namespace}
 		}},
@@ -76,6 +77,35 @@ func (d drainer) left(ctx context.Context, node string) ([]corev1.Pod, error) {
 type daemonSetClient struct {
 	kubernetes.Interface
 	unanswered *error
+}
+
+func (c daemonSetClient) CoreV1() typedcorev1.CoreV1Interface {
+	return coreClient{c.Interface.CoreV1()}
+}
+
+// coreClient lists pods that have not ended, without what may be large and no filter reads.
+type coreClient struct{ typedcorev1.CoreV1Interface }
+
+func (c coreClient) Pods(namespace string) typedcorev1.PodInterface {
+	return runningPods{c.CoreV1Interface.Pods(namespace)}
+}
+
+type runningPods struct{ typedcorev1.PodInterface }
+
+func (p runningPods) List(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+	options.FieldSelector = strings.Join(append(strings.FieldsFunc(options.FieldSelector, func(r rune) bool { return r == ',' }), notEnded...), ",")
+	list, err := p.PodInterface.List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		// Of these, kubectl reads owners and volumes.
+		pod := &list.Items[i]
+		owners, volumes := pod.OwnerReferences, pod.Spec.Volumes
+		stripPod(pod)
+		pod.OwnerReferences, pod.Spec.Volumes = owners, volumes
+	}
+	return list, nil
 }
 
 func (c daemonSetClient) AppsV1() appsv1.AppsV1Interface {

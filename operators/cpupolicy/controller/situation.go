@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -126,13 +127,15 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 // of a node. Kubelets take 110 by default, and some are made to take 500, but mirror pods are as many as a kubelet writes.
 const podsOfAPage, mostPods = 100, 1000
 
+// notEnded are the terms of a field selector for pods that have not ended.
+var notEnded = []string{"status.phase!=Succeeded", "status.phase!=Failed"}
+
 // addPods adds the pods of the node that have not ended.
 func (s situations) addPods(ctx context.Context, situation *cpupolicy.Situation) error {
-	of := fields.AndSelectors(
-		fields.OneTermEqualSelector("spec.nodeName", situation.Node.Name),
-		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-	)
+	of, err := fields.ParseSelector(strings.Join(append([]string{fields.OneTermEqualSelector("spec.nodeName", situation.Node.Name).String()}, notEnded...), ","))
+	if err != nil {
+		return err
+	}
 	for from := ""; ; {
 		var pods corev1.PodList
 		if err := s.reader.List(ctx, &pods, client.MatchingFieldsSelector{Selector: of}, client.Limit(podsOfAPage), client.Continue(from)); err != nil {

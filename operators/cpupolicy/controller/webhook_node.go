@@ -89,7 +89,8 @@ func (v *nodeValidator) Handle(ctx context.Context, request admission.Request) a
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	by := cpupolicy.User
-	if request.UserInfo.Username == v.controller {
+	// Who impersonates the controller has no token of it.
+	if _, byToken := request.UserInfo.Extra[credentialID]; byToken && request.UserInfo.Username == v.controller {
 		by = cpupolicy.Controller
 	}
 	value, has := after.Annotations[cpupolicy.StatusAnnotation]
@@ -105,6 +106,10 @@ func (v *nodeValidator) Handle(ctx context.Context, request admission.Request) a
 	}
 	return v.ask(ctx, &node, status)
 }
+
+// credentialID is what names the token of a ServiceAccount in a request (k8s.io/apiserver,
+// pkg/authentication/serviceaccount, CredentialIDKey).
+const credentialID = "authentication.kubernetes.io/credential-id"
 
 // live reads the object that a request is about. The error is a NotFound if there is none of that name, or if it has
 // another UID: kube-apiserver knows that, and whoever may read the object, but nobody who only reaches this port.

@@ -122,7 +122,7 @@ func (h hooks) admin(t *testing.T) *user { return h.as(t, rest.ImpersonationConf
 
 // controller returns a client that writes as the controller, with more rights than that has.
 func (h hooks) controller(t *testing.T) *user {
-	return h.as(t, rest.ImpersonationConfig{UserName: h.i.User(), Groups: []string{"system:masters"}})
+	return h.as(t, rest.ImpersonationConfig{UserName: h.i.User(), Groups: []string{"system:masters"}, Extra: map[string][]string{credentialID: {"JTI=test"}}})
 }
 
 func (h hooks) as(t *testing.T, impersonate rest.ImpersonationConfig) *user {

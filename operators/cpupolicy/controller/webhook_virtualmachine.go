@@ -18,10 +18,11 @@ package controller
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	stdjson "encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"reflect"
@@ -59,50 +60,33 @@ func decodeVMs(decoder admission.Decoder, request admission.Request) (before, af
 	return before, after, err
 }
 
-// endless is a number that takes a resource.Quantity seconds to read, or more.
-var endless = regexp.MustCompile(`^[-+]?[0-9.]+[eE][-+]?[0-9]{6,}$`)
+// endless is a number that takes a resource.Quantity long to read: that computes 10 to the power of it.
+var endless = regexp.MustCompile(`^[-+]?[0-9.]+[eE][-+]?[0-9]{4,}$`)
 
-// checkQuantities returns an error if a VM has such a number where it may have quantities. It is not decoded before: every
-// pod may post one.
+// checkQuantities returns an error if a VM has such a number. It goes through the text, since a decoder may drop what another
+// one reads: the first of two equal keys, or one of another case. Nothing is decoded before: every pod may post to this port.
 func checkQuantities(raw []byte) error {
-	type spec struct{ Spec any }
-	var vm struct {
-		Spec struct {
-			Template            spec
-			DataVolumeTemplates []spec
-		}
-	}
 	decoder := stdjson.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
-	if err := decoder.Decode(&vm); err != nil && len(raw) > 0 {
-		return err
-	}
-	for _, part := range append(vm.Spec.DataVolumeTemplates, vm.Spec.Template) {
-		if value := findEndless(part.Spec); value != "" {
-			return fmt.Errorf("the number %s has an exponent of more than five digits", operation.Abbreviate(value, 80))
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		text := ""
+		switch value := token.(type) {
+		case string:
+			text = strings.TrimSpace(value)
+		case stdjson.Number:
+			text = string(value)
+		}
+		if endless.MatchString(text) {
+			return fmt.Errorf("the number %s has an exponent of more than three digits", operation.Abbreviate(text, 80))
 		}
 	}
-	return nil
-}
-
-func findEndless(value any) (found string) {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, each := range value {
-			found = cmp.Or(found, findEndless(each))
-		}
-	case []any:
-		for _, each := range value {
-			found = cmp.Or(found, findEndless(each))
-		}
-	case string:
-		if text := strings.TrimSpace(value); endless.MatchString(text) {
-			return text
-		}
-	case stdjson.Number:
-		return findEndless(string(value))
-	}
-	return found
 }
 
 // vmMutator makes VMs fit for dedicated CPUs.

@@ -98,7 +98,7 @@ func kubeAPI(t *testing.T, h *testHost, node map[string]any, pods []map[string]a
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/api/v1/nodes/n1":
 			answer = node
-		case r.URL.Path == "/api/v1/pods" && r.URL.Query().Get("fieldSelector") == "spec.nodeName=n1":
+		case r.URL.Path == "/api/v1/pods" && r.URL.Query().Get("fieldSelector") == "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed":
 			answer = map[string]any{"kind": "PodList", "apiVersion": "v1", "items": pods}
 		default:
 			w.WriteHeader(http.StatusNotFound)
@@ -128,7 +128,7 @@ func TestTheNodeIsAskedForWithTheKubeletsCredentials(t *testing.T) {
 	node := map[string]any{"metadata": map[string]any{"name": "n1", "labels": labels}, "spec": map[string]any{"taints": []map[string]any{}}}
 	plan := kubeAPI(t, h, node, []map[string]any{
 		podThat("fits", map[string]string{"a": "b"}, "Running"), podThat("static", map[string]string{"cpumanager": "true"}, "Running"),
-		podThat("none", map[string]string{"cpumanager": "false"}, "Running"), podThat("lacks", map[string]string{"c": "d"}, "Running"), podThat("ended", map[string]string{"c": "d"}, "Failed"),
+		podThat("none", map[string]string{"cpumanager": "false"}, "Running"), podThat("lacks", map[string]string{"c": "d"}, "Running"),
 	})
 	for _, test := range []struct {
 		name           string

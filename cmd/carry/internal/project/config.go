@@ -52,7 +52,7 @@ var (
 	StagingDir = filepath.Join("staging", "src")
 	// RaisedDirs are those of the modules that require upstream's newest, the core first.
 	RaisedDirs = []string{
-		ModuleDirs[CoreModule], ".", "cluster", filepath.Join("cmd", "kubectl-partition"), filepath.Join("cmd", "kubectl-partition", "alerts", "test"),
+		ModuleDirs[CoreModule], ".", "node", "cluster", filepath.Join("cmd", "kubectl-partition"), filepath.Join("cmd", "kubectl-partition", "alerts", "test"),
 		filepath.Join("test", "conformance"), filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"), "operators",
 	}
 	// ReaderDirs are those of the modules whose programs read Go: they must be built with a Go that knows what the

@@ -29,6 +29,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +60,8 @@ type Tracker struct {
 	decided map[string]bool
 	// awaits names the object that decides, and says what it lacks for that; see verdict.
 	awaits string
+	// logged is when a line about the names of nodes' resources was logged last.
+	logged atomic.Pointer[time.Time]
 	// crowded: more types are reported than are counted.
 	crowded bool
 
@@ -243,7 +246,7 @@ func (t *Tracker) reported(most int) []string {
 		slices.SortFunc(types, func(a, b string) int {
 			return cmp.Or(cmp.Compare(t.reporting[b], t.reporting[a]), cmp.Compare(a, b))
 		})
-		if !t.crowded {
+		if !t.crowded && t.mayLog() {
 			klog.Background().Info("Nodes report more workload types than are counted; the others are unknown, and their pods stay ordinary", "most", maxTypes, "first", types[most])
 		}
 		t.crowded, types = true, types[:most]

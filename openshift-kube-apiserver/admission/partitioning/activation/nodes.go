@@ -18,6 +18,7 @@ package activation
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -35,7 +36,7 @@ func (t *Tracker) NodeChanged(before, after *v1.Node) {
 	if before != nil && after != nil && partition.NodeCounts(before.Labels) == partition.NodeCounts(after.Labels) && sameCores(before, after) {
 		return
 	}
-	if ignored := ignoredCores(after); ignored != "" && ignoredCores(before) == "" {
+	if ignored := ignoredCores(after); ignored != "" && ignoredCores(before) == "" && t.mayLog() {
 		klog.Background().Info("Ignoring resources of a node: their names have no valid workload type, or there are too many", "node", after.Name, "first", ignored, "most", maxTypes)
 	}
 	t.mu.Lock()
@@ -52,6 +53,13 @@ func (t *Tracker) NodeChanged(before, after *v1.Node) {
 			t.missing(after, workloadType)
 		}
 	}
+}
+
+// mayLog reports whether no line about the names of resources was logged in the last minute: a kubelet can change them at
+// each report.
+func (t *Tracker) mayLog() bool {
+	last, now := t.logged.Load(), time.Now()
+	return (last == nil || now.Sub(*last) >= time.Minute) && t.logged.CompareAndSwap(last, &now)
 }
 
 func (t *Tracker) add(node *v1.Node, n int) {
