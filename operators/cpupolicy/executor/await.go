@@ -87,8 +87,8 @@ func (e *Executor) lookAtNode(ctx context.Context, plan *Plan) {
 	plan.Node = &NodeBefore{labels, slices.Sorted(maps.Keys(mismatches))}
 }
 
-// mostFailures is how often in a row kube-apiserver may fail to answer before nothing is waited for: a
-// kubelet that cannot reach it ends no pod either.
+// mostFailures is how often in a row kube-apiserver, or the container runtime, may fail to answer before nothing is
+// waited for: a kubelet that cannot reach them does nothing to pods either.
 const mostFailures = 3
 
 // mostMissing is how many pods a failure names.

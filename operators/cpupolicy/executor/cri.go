@@ -26,7 +26,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
@@ -85,18 +87,22 @@ func (h host) exclusiveHolders(ctx context.Context, endpoint string, checkpoint 
 	return holders, err
 }
 
-// widenContainers gives containers the CPUs that the policy static kept from them, where the policy
-// none leaves them what they have: upstream's kubelet then sets no container's CPUs. It touches
-// those alone that have exactly what the previous kubelet gave them, by its checkpoint: what an NRI
-// plugin or a DRA driver gave is something else. Partitioned containers keep their pool.
-func widenContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient, before *kubeletstate.Checkpoint, cpus cpuset.CPUSet) (widened int, err error) {
+// ordinary is a running container in no pool that has not all CPUs.
+type ordinary struct {
+	id, name string
+	// has are its CPUs, and given those that the kubelet means it to have, by its checkpoint.
+	has, given cpuset.CPUSet
+}
+
+// ordinaryContainers returns all of them. An error is about those that are missing. cpus are all CPUs in no pool.
+func ordinaryContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient, checkpoint *kubeletstate.Checkpoint, cpus cpuset.CPUSet) (found []ordinary, err error) {
 	containers, err := runningContainers(ctx, client)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	sandboxes, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
-		return 0, fmt.Errorf("pods of the runtime: %w", err)
+		return nil, fmt.Errorf("pods of the runtime: %w", err)
 	}
 	partitioned := map[string]bool{}
 	for _, sandbox := range sandboxes.Items {
@@ -111,28 +117,77 @@ func widenContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient
 		if partitioned[c.PodSandboxId] {
 			continue
 		}
-		was, _, holds := before.Exclusive(c.Labels[podUIDLabel], c.Labels[containerLabel])
+		given, _, holds := checkpoint.Exclusive(c.Labels[podUIDLabel], c.Labels[containerLabel])
 		if !holds {
-			was = before.Shared
+			given = checkpoint.Shared
 		}
 		name := fmt.Sprintf("container %s of pod %s/%s", c.Labels[containerLabel], c.Labels[podNamespaceLabel], c.Labels[podNameLabel])
-		status, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.Id})
+		response, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.Id})
+		if status.Code(err) == codes.NotFound {
+			continue // it has ended since
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
 		// A runtime that does not report CPUs gives an empty list, which is no set of a kubelet's.
-		has, err := cpuset.Parse(status.GetStatus().GetResources().GetLinux().GetCpusetCpus())
-		if err != nil || has.IsEmpty() || !has.Equals(was) || has.Equals(cpus) {
+		has, err := cpuset.Parse(response.GetStatus().GetResources().GetLinux().GetCpusetCpus())
+		if err == nil && !has.IsEmpty() && !has.Equals(cpus) {
+			found = append(found, ordinary{c.Id, name, has, given})
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+// due returns what the next reconciliation of the CPU manager has to do, as a sentence; empty if that is nothing. What an
+// NRI plugin or a DRA driver gave looks the same.
+//
+// Exclusive CPUs of a container that has ended are due as well, although no container has other CPUs than the checkpoint
+// says: they become shared with the next pod that is admitted, and the kubelet may stop before the others have them.
+func (h host) due(ctx context.Context, plan *Plan) (what string, err error) {
+	checkpoint, err := readCheckpoint(h.disk, plan.Checkpoint)
+	if err != nil || checkpoint == nil {
+		return "", err
+	}
+	for _, a := range checkpoint.Assignments {
+		if !a.CPUs.IsEmpty() {
+			return fmt.Sprintf("container %q of the pod with the UID %s has ended, and still has CPU %s exclusively", a.Container, a.Pod, a.CPUs), nil
+		}
+	}
+	cpus, err := cpuset.Parse(plan.CPUs)
+	if err != nil {
+		return "", err
+	}
+	err = askRuntime(ctx, h.disk, plan.Runtime, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
+		containers, err := ordinaryContainers(ctx, client, checkpoint, cpus)
+		for _, c := range containers {
+			if !c.has.Equals(c.given) {
+				what = fmt.Sprintf("%s has CPU %s, and not yet %s", c.name, c.has, c.given)
+			}
+		}
+		return err
+	})
+	return what, err
+}
+
+// widenContainers gives containers the CPUs that the policy static kept from them, where the policy
+// none leaves them what they have: upstream's kubelet then sets no container's CPUs. It touches
+// those alone that have exactly what the previous kubelet gave them, by its checkpoint: what an NRI
+// plugin or a DRA driver gave is something else. Partitioned containers keep their pool.
+func widenContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient, before *kubeletstate.Checkpoint, cpus cpuset.CPUSet) (widened int, err error) {
+	containers, err := ordinaryContainers(ctx, client, before, cpus)
+	errs := []error{err}
+	for _, c := range containers {
+		if !c.has.Equals(c.given) {
 			continue
 		}
 		// As the kubelet does it (pkg/kubelet/cm/cpumanager, updateContainerCPUSet): what is not
 		// named stays.
 		_, err = client.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
-			ContainerId: c.Id, Linux: &runtimeapi.LinuxContainerResources{CpusetCpus: cpus.String()},
+			ContainerId: c.id, Linux: &runtimeapi.LinuxContainerResources{CpusetCpus: cpus.String()},
 		})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", c.name, err))
 			continue
 		}
 		widened++

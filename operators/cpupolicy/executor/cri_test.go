@@ -25,6 +25,8 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/partition"
@@ -36,6 +38,8 @@ type fakeRuntime struct {
 	containers []*fakeContainer
 	// mute means that it reports no resources, as runtimes without an NRI do.
 	mute bool
+	// looks counts how often it was asked for the CPUs of a container.
+	looks int
 }
 
 type fakeContainer struct {
@@ -43,6 +47,11 @@ type fakeContainer struct {
 	// target is the pod's target annotation.
 	target string
 	exited bool
+	// gone means that it is listed, and has ended since.
+	gone bool
+	// moved are the CPUs that the CPU manager gives it after so many looks at it, unless that is zero.
+	moved string
+	after int
 	// changed counts how often it was given other CPUs.
 	changed int
 }
@@ -81,9 +90,17 @@ func (r *fakeRuntime) find(id string) *fakeContainer {
 }
 
 func (r *fakeRuntime) ContainerStatus(_ context.Context, request *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	r.looks++
+	c := r.find(request.ContainerId)
+	if c.gone {
+		return nil, status.Errorf(codes.NotFound, "container %s: not found", request.ContainerId)
+	}
+	if c.after != 0 && r.looks > c.after {
+		c.cpus = c.moved
+	}
 	status := &runtimeapi.ContainerStatus{Id: request.ContainerId}
 	if !r.mute {
-		status.Resources = &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpusetCpus: r.find(request.ContainerId).cpus}}
+		status.Resources = &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{CpusetCpus: c.cpus}}
 	}
 	return &runtimeapi.ContainerStatusResponse{Status: status}, nil
 }
@@ -131,6 +148,7 @@ func TestContainersMayUseAllCPUsAgain(t *testing.T) {
 		"a partitioned one":                           {fakeContainer{uid: "u-1", cpus: "0,3", target: target}, "0,3"},
 		"a partitioned one of another type":           {fakeContainer{uid: "u-1", cpus: "0,3", target: partition.TargetAnnotation("batch")}, "0,3"},
 		"one that has ended":                          {fakeContainer{uid: "u-1", cpus: "0,3", exited: true}, "0,3"},
+		"one that is gone":                            {fakeContainer{uid: "u-1", cpus: "0,3", gone: true}, "0,3"},
 		"one without a set":                           {fakeContainer{uid: "u-1", cpus: ""}, ""},
 		"one with a set that is none":                 {fakeContainer{uid: "u-1", cpus: "x"}, "x"},
 	} {
@@ -160,6 +178,78 @@ func TestARuntimeThatReportsNoResourcesIsLeftAlone(t *testing.T) {
 	note, err := h.open().widen(t.Context(), &Plan{Runtime: runtimeEndpoint, CPUs: "0-3"}, &File{Content: []byte(oldState)})
 	if err != nil || c.changed != 0 || !strings.HasPrefix(note, "0 containers") {
 		t.Errorf("the note is %q (%v), and the container was changed %d times", note, err, c.changed)
+	}
+}
+
+func TestWhatTheCPUManagerHasYetToDoIsFound(t *testing.T) {
+	const (
+		ended = `{"policyName":"static","defaultCpuSet":"0,2-3","entries":{"u-own":{"c":"1"}},"checksum":1}`
+		whole = `{"policyName":"static","defaultCpuSet":"0,2-3","podEntries":{"u-own":{"cpuSet":"1"}},"checksum":1}`
+		none  = `{"policyName":"static","defaultCpuSet":"0-3","entries":{"u-own":{"c":""}},"checksum":1}`
+		// strict is that of a kubelet which keeps a reserved CPU from its containers.
+		strict = `{"policyName":"static","defaultCpuSet":"1-3","checksum":1}`
+	)
+	for name, test := range map[string]struct {
+		state     string
+		container fakeContainer
+		want      string
+	}{
+		"nothing, with containers on all CPUs":                {none, fakeContainer{cpus: "0-3"}, ""},
+		"nothing, with containers on all that are shared":     {strict, fakeContainer{cpus: "1-3"}, ""},
+		"nothing, without a checkpoint":                       {"", fakeContainer{cpus: "0"}, ""},
+		"nothing for a container that reports no CPUs":        {none, fakeContainer{cpus: ""}, ""},
+		"nothing for a partitioned container":                 {none, fakeContainer{cpus: "0", target: partition.TargetAnnotation("batch")}, ""},
+		"nothing for a container that has ended":              {none, fakeContainer{cpus: "0", exited: true}, ""},
+		"nothing for a container that ends meanwhile":         {none, fakeContainer{cpus: "0", gone: true}, ""},
+		"to widen a container, once an exclusive one is gone": {none, fakeContainer{cpus: "0,2-3"}, "container c of pod v/p has CPU 0,2-3, and not yet 0-3"},
+		"to narrow a container":                               {strict, fakeContainer{cpus: "0,3"}, "container c of pod v/p has CPU 0,3, and not yet 1-3"},
+		"to forget an exclusive container that has ended":     {ended, fakeContainer{cpus: "0,2-3"}, `container "c" of the pod with the UID u-own has ended, and still has CPU 1 exclusively`},
+		"to forget a pod that has ended":                      {whole, fakeContainer{cpus: "0,2-3"}, `container "" of the pod with the UID u-own has ended, and still has CPU 1 exclusively`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := newTestHost(t), test.container
+			c.namespace, c.pod, c.uid, c.name = "v", "p", "u-1", "c"
+			(&fakeRuntime{containers: []*fakeContainer{&c}}).serve(t, h)
+			if test.state == "" {
+				if err := os.Remove(h.at(testState)); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				h.write(testState, test.state)
+			}
+			what, err := h.open().due(t.Context(), &Plan{Runtime: runtimeEndpoint, Checkpoint: testState, CPUs: "0-3"})
+			if what != test.want || err != nil {
+				t.Errorf("it is %q, %v, want %q", what, err, test.want)
+			}
+		})
+	}
+}
+
+// The pod of the agent is admitted, and the CPU manager forgets an exclusive container that has ended. The others follow
+// with the next reconciliation.
+func TestASwitchToNoneWaitsForTheCPUManager(t *testing.T) {
+	for name, test := range map[string]struct {
+		container fakeContainer
+		want      string
+	}{
+		"that has all CPUs that are shared": {fakeContainer{cpus: "1-3"}, "0-3"},
+		"that gets them later":              {fakeContainer{cpus: "1", moved: "1-3", after: 5}, "0-3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := newTestHost(t), test.container
+			c.uid, c.name = "u-1", "c"
+			(&fakeRuntime{containers: []*fakeContainer{&c}}).serve(t, h)
+			h.useCommands()
+			if result, err := h.open().Run(quiet(t), requestOf("op-0", operation.Static), h.program()); err != nil || result.Outcome != operation.Succeeded {
+				t.Fatalf("the result is %+v, %v", result, err)
+			}
+			if result, err := h.open().Run(quiet(t), requestOf("op-1", operation.None), h.program()); err != nil || result.Outcome != operation.Succeeded {
+				t.Fatalf("the result is %+v, %v", result, err)
+			}
+			if c.cpus != test.want {
+				t.Errorf("the container has CPU %s, want %s", c.cpus, test.want)
+			}
+		})
 	}
 }
 

@@ -73,6 +73,8 @@ type Executor struct {
 	disk   disk
 	// probe asks once whether the kubelet is healthy.
 	probe func(ctx context.Context, url string) error
+	// due returns what the CPU manager will do to containers at its next reconciliation; empty if nothing.
+	due func(ctx context.Context, plan *Plan) (what string, err error)
 	// widen gives containers back the CPUs that the previous policy kept from them, and returns a
 	// note.
 	widen func(ctx context.Context, plan *Plan, checkpoint *File) (note string, err error)

@@ -87,6 +87,8 @@ type world struct {
 	// enabled means that the host unit is there: then the kubelet of a host that boots waits
 	// for it.
 	enabled, booting bool
+	// due says what the CPU manager has yet to do, so long after the kubelet was started; nil means nothing.
+	due func(since time.Duration) (string, error)
 	// widened has the checkpoints by which containers got their CPUs back.
 	widened []string
 	// unfit says whether a pod does not go with the Node, so long after the kubelet was started for the first
@@ -313,7 +315,7 @@ type planned struct {
 }
 
 func (p planned) plan(_ context.Context, policy operation.Policy) (*Plan, error) {
-	return &Plan{DropIn: simDropIn, Content: string(policy), Checkpoint: simCheckpoint}, p.refused
+	return &Plan{DropIn: simDropIn, Content: string(policy), Checkpoint: simCheckpoint, Reconciled: 15 * time.Second}, p.refused
 }
 
 func (w *world) ready() {
@@ -325,6 +327,18 @@ func (w *world) ready() {
 
 func checkpointOf(policy operation.Policy, by string) string {
 	return fmt.Sprintf(`{"policyName":%q,"defaultCpuSet":"0-3","entries":{%q:{}},"checksum":1}`, policy, by)
+}
+
+func (w *world) unsettled(context.Context, *Plan) (what string, err error) {
+	w.call(nil, func() {
+		if w.process == 0 {
+			w.t.Error("the CPU manager is waited for, and its kubelet does not run")
+		}
+		if w.due != nil {
+			what, err = w.due(time.Since(w.startedAt))
+		}
+	})
+	return what, err
 }
 
 func (w *world) node(context.Context, *Plan) (labels, mismatches map[string]string, err error) {
@@ -364,6 +378,7 @@ func (w *world) executor(refused error) *Executor {
 		},
 		disk:  w,
 		probe: w.probe,
+		due:   w.unsettled,
 		widen: func(_ context.Context, _ *Plan, checkpoint *File) (string, error) {
 			if checkpoint != nil {
 				w.widened = append(w.widened, string(checkpoint.Content))
@@ -388,8 +403,17 @@ type scene struct {
 	fills             bool
 	refused           error
 	unfit             func(since time.Duration) (bool, error)
+	due               func(since time.Duration) (string, error)
 	want              operation.Outcome
 	step              string
+}
+
+// reconciles is a CPU manager that moves a container a while after the switch was requested.
+func reconciles(since time.Duration) (string, error) {
+	if since < time.Minute+9*time.Second {
+		return "container c of pod v/p has CPU 0, and not yet 0-3", nil
+	}
+	return "", nil
 }
 
 // comesBack is what KubeVirt does with its label schedulable when the kubelet restarts.
@@ -398,9 +422,10 @@ func comesBack(since time.Duration) (bool, error) {
 }
 
 var scenes = map[string]scene{
-	"to static":                                        {from: operation.None, to: operation.Static, want: operation.Succeeded, step: "report"},
-	"to static over a drop-in":                         {from: operation.None, to: operation.Static, configured: true, want: operation.Succeeded, step: "report"},
-	"to none":                                          {from: operation.Static, to: operation.None, configured: true, want: operation.Succeeded, step: "report"},
+	"to static":                {from: operation.None, to: operation.Static, want: operation.Succeeded, step: "report"},
+	"to static over a drop-in": {from: operation.None, to: operation.Static, configured: true, want: operation.Succeeded, step: "report"},
+	"to none":                  {from: operation.Static, to: operation.None, configured: true, want: operation.Succeeded, step: "report"},
+	"to none, with a container that is moved later":    {from: operation.Static, to: operation.None, configured: true, due: reconciles, want: operation.Succeeded, step: "report"},
 	"to static without a checkpoint":                   {from: operation.None, to: operation.Static, fresh: true, want: operation.Succeeded, step: "report"},
 	"a kubelet that does not stop":                     {from: operation.None, to: operation.Static, deaf: true, want: operation.Succeeded, step: "report"},
 	"a kubelet that ends under the new policy":         {from: operation.None, to: operation.Static, broken: operation.Static, want: operation.RolledBack, step: "healthy"},
@@ -429,6 +454,7 @@ func (s scene) world(t *testing.T, seed uint64) *world {
 	w.startKubelet()
 	time.Sleep(time.Minute)
 	w.broken, w.sick, w.deaf, w.full, w.fills, w.unfit = s.broken, s.sick, s.deaf, s.full, s.fills, s.unfit
+	w.due = s.due
 	w.calls = 0
 	return w
 }
@@ -497,6 +523,75 @@ func TestASwitchEndsAsTheKubeletDoes(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestASwitchToNoneStopsTheKubeletOnceTheCPUManagerIsDone(t *testing.T) {
+	never := func(time.Duration) (string, error) { return "container c of pod v/p has CPU 0, and not yet 0-3", nil }
+	for name, test := range map[string]struct {
+		scene scene
+		// least and most are how long it may wait.
+		least, most time.Duration
+	}{
+		"nothing is due": {scene{from: operation.Static, to: operation.None}, 0, 0},
+		"a container is moved after some seconds": {scene{from: operation.Static, to: operation.None, due: reconciles}, 9 * time.Second, 11 * time.Second},
+		"a driver's container is not moved":       {scene{from: operation.Static, to: operation.None, due: never}, 15 * time.Second, 17 * time.Second},
+		"the runtime does not answer":             {scene{from: operation.Static, to: operation.None, due: func(time.Duration) (string, error) { return "", errors.New("refused") }}, 0, 5 * time.Second},
+		"the runtime fails once, and a container is due": {scene{from: operation.Static, to: operation.None, due: func(since time.Duration) (string, error) {
+			if since < time.Minute+time.Second {
+				return "", errors.New("refused")
+			}
+			return reconciles(since)
+		}}, 9 * time.Second, 11 * time.Second},
+		"a switch to static, which the kubelet narrows for": {scene{from: operation.None, to: operation.Static, due: never}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				test.scene.configured = true
+				w := test.scene.world(t, 1)
+				e, begin, stopped := w.executor(nil), time.Now(), time.Time{}
+				e.cleanUp = func(context.Context) error {
+					j, err := load(w)
+					stopped = j.Stopped
+					return err
+				}
+				result, err, _ := w.execute(e)
+				if err != nil || result.Outcome != operation.Succeeded {
+					t.Fatalf("the result is %+v, %v", result, err)
+				}
+				if waited := stopped.Sub(begin); waited < test.least || waited > test.most {
+					t.Errorf("it waited for %s, want %s to %s", waited, test.least, test.most)
+				}
+			})
+		})
+	}
+}
+
+// A pod that comes while the CPU manager is waited for may get exclusive CPUs.
+func TestWhatIsRefusedWhileTheCPUManagerIsWaitedForIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := scene{from: operation.Static, to: operation.None, configured: true, due: reconciles}.world(t, 1)
+		e, begin := w.executor(nil), time.Now()
+		e.driver = func(context.Context, operation.Driver, *Plan) (driver, error) {
+			return refuses{w, begin.Add(5 * time.Second)}, nil
+		}
+		result, err, _ := w.execute(e)
+		if err != nil || !result.Unchanged() || w.started != 1 {
+			t.Errorf("the result is %+v, %v, and the kubelet was started %d times", result, err, w.started)
+		}
+	})
+}
+
+// refuses is the world's driver, which refuses a switch from a time on.
+type refuses struct {
+	*world
+	from time.Time
+}
+
+func (r refuses) plan(ctx context.Context, policy operation.Policy) (*Plan, error) {
+	if time.Now().After(r.from) {
+		return nil, errors.New("container c of pod v/p has CPU 1 exclusively")
+	}
+	return planned{world: r.world}.plan(ctx, policy)
 }
 
 // A kubelet that has run under the policy static has confined containers, and the policy none would leave

@@ -155,6 +155,14 @@ func (k *kubelet) runtime() string {
 	return cmp.Or(k.flags.runtime, k.config.ContainerRuntimeEndpoint, "unix:///run/containerd/containerd.sock")
 }
 
+// reconciled returns how long the CPU manager takes at most until it has looked at all containers again: its period, with
+// upstream's default (pkg/kubelet/apis/config/v1beta1, SetDefaults_KubeletConfiguration), and five seconds for the look.
+// Nobody waits for more than a minute.
+func (k *kubelet) reconciled() time.Duration {
+	byFlag, _ := time.ParseDuration(k.flags.reconcilePeriod) // a kubelet that runs has accepted it
+	return min(cmp.Or(byFlag, k.config.CPUManagerReconcilePeriod.Duration, 10*time.Second)+5*time.Second, time.Minute)
+}
+
 // owner is somebody who writes a host's kubelet configuration, and whose file proves it.
 var owners = []struct{ file, name, remedy string }{
 	{"/etc/machine-config-daemon/currentconfig", "OpenShift's Machine Config Operator", "set cpuManagerPolicy in a KubeletConfig or PerformanceProfile"},
@@ -207,7 +215,7 @@ func (h host) finish(ctx context.Context, k *kubelet, policy operation.Policy, d
 		d.Healthz, err = healthz(k.flags, k.config)
 		d.refuse(err)
 	}
-	d.Runtime = k.runtime()
+	d.Runtime, d.Reconciled = k.runtime(), k.reconciled()
 	d.Kubeconfig, d.NodeName = k.flags.kubeconfig, k.flags.nodeName
 	d.refuse(h.checkCPUs(ctx, policy, &d))
 	return &d.Plan, errors.Join(d.problems...)

@@ -31,7 +31,8 @@ type Step string
 
 // The steps of a switch, in their order.
 const (
-	// Validate refuses what would keep the kubelet down, and changes nothing.
+	// Validate refuses what would keep the kubelet down, and changes nothing. A switch to none waits here until the
+	// CPU manager has moved containers.
 	Validate Step = operation.StepValidate
 	// Stop stops the kubelet, and takes down the configuration and the checkpoint as they are.
 	Stop Step = "stop"
@@ -159,6 +160,9 @@ type Plan struct {
 	// CPUs are those that a container without exclusive ones may use under the policy none: all
 	// that are online and in no pool.
 	CPUs string `json:"cpus"`
+	// Reconciled is how long it takes at most until the CPU manager has looked at all containers again. Zero means that
+	// it is not waited for.
+	Reconciled time.Duration `json:"reconciled,omitempty"`
 	// Kubeconfig is the path of the kubelet's, and NodeName the name of the Node if a flag says it; both
 	// may be empty.
 	Kubeconfig string `json:"kubeconfig,omitempty"`

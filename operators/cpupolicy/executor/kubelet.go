@@ -46,7 +46,7 @@ import (
 type flags struct {
 	config, configDir, rootDir, runtime        string
 	kubeconfig, nodeName                       string
-	policy, options                            string
+	policy, options, reconcilePeriod           string
 	kubeReserved, systemReserved, reservedCPUs string
 	topologyPolicy, topologyScope              string
 	topologyOptions, memoryPolicy              string
@@ -63,7 +63,7 @@ func parseFlags(args []string) flags {
 	for name, value := range map[string]*string{
 		"config": &f.config, "config-dir": &f.configDir, "root-dir": &f.rootDir, "container-runtime-endpoint": &f.runtime,
 		"kubeconfig": &f.kubeconfig, "hostname-override": &f.nodeName,
-		policyFlag: &f.policy, optionsFlag: &f.options,
+		policyFlag: &f.policy, optionsFlag: &f.options, "cpu-manager-reconcile-period": &f.reconcilePeriod,
 		"kube-reserved": &f.kubeReserved, "system-reserved": &f.systemReserved, "reserved-cpus": &f.reservedCPUs,
 		"topology-manager-policy": &f.topologyPolicy, "topology-manager-scope": &f.topologyScope, topologyOptionsFlag: &f.topologyOptions, "memory-manager-policy": &f.memoryPolicy,
 		"healthz-bind-address": &f.healthzBindAddress, "healthz-port": &f.healthzPort, "max-pods": &f.maxPods,

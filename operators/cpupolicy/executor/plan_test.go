@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/partition"
@@ -277,7 +278,7 @@ func TestPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Plan{Unit: "kubelet.service", DropIn: testDropIn, Content: kubeletHeader + "cpuManagerPolicy: static\n", Checkpoint: "/data/cpu_manager_state",
-		Healthz: "http://127.0.0.1:1235/healthz", Runtime: "unix:///run/crio/crio.sock", CPUs: "1-3"}
+		Healthz: "http://127.0.0.1:1235/healthz", Runtime: "unix:///run/crio/crio.sock", CPUs: "1-3", Reconciled: 15 * time.Second}
 	if plan, err := host.planDropIn(t.Context(), k, operation.Static, "kubelet.service", ""); err != nil || *plan != want {
 		t.Errorf("the plan is %+v, %v, want %+v", plan, err, want)
 	}
@@ -287,5 +288,30 @@ func TestPlans(t *testing.T) {
 	}
 	if plan, err := host.planRKE2(t.Context(), k, nil, operation.Static, "rke2-server.service"); err != nil || *plan != want {
 		t.Errorf("the plan of rke2 is %+v, %v, want %+v", plan, err, want)
+	}
+}
+
+func TestTheTimeOfAReconciliationIsTheKubelets(t *testing.T) {
+	for name, test := range map[string]struct {
+		config string
+		args   []string
+		want   time.Duration
+	}{
+		"upstream's default":     {"", nil, 15 * time.Second},
+		"that of the file":       {"cpuManagerReconcilePeriod: 20s\n", nil, 25 * time.Second},
+		"a flag before the file": {"cpuManagerReconcilePeriod: 20s\n", []string{"--cpu-manager-reconcile-period=3s"}, 8 * time.Second},
+		"a minute at most":       {"cpuManagerReconcilePeriod: 1h\n", nil, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newTestHost(t)
+			h.write(testConfig, kubeletHeader+test.config)
+			k, err := h.open().kubeletOf(h.cmdline(kubeletArgs(test.args...)...), nil, nil, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := k.reconciled(); got != test.want {
+				t.Errorf("it is %s, want %s", got, test.want)
+			}
+		})
 	}
 }

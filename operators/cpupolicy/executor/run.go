@@ -63,7 +63,7 @@ func (h host) driver(ctx context.Context, name operation.Driver, plan *Plan) (dr
 // executor returns the executor of the host.
 func (h host) executor(cleanUp func(context.Context) error) *Executor {
 	return &Executor{
-		driver: h.driver, disk: h.disk, probe: probeHealthz, widen: h.widen, node: h.node, cleanUp: cleanUp,
+		driver: h.driver, disk: h.disk, probe: probeHealthz, due: h.due, widen: h.widen, node: h.node, cleanUp: cleanUp,
 		ready: func() {
 			// Without systemd nobody waits for it.
 			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)

@@ -23,6 +23,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/klog/v2"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/operators/cpupolicy/operation"
 )
@@ -42,7 +43,7 @@ func (e *Executor) do(ctx context.Context, driver driver, j Journal) (Journal, e
 	var err error
 	switch j.Step {
 	case Validate:
-		if j.Plan, err = driver.plan(ctx, j.Request.Policy); err == nil {
+		if j.Plan, err = e.settled(ctx, driver, j.Request.Policy); err == nil {
 			err = e.probeBefore(ctx, j.Plan.Healthz)
 		}
 		if err == nil {
@@ -117,6 +118,39 @@ func (e *Executor) widenAgain(ctx context.Context, j Journal) Journal {
 		j.Failure = &failure
 	}
 	return j
+}
+
+// settled returns the plan of a switch. For a switch to none it first waits, while the kubelet runs, until each container
+// has the CPUs that the checkpoint says. One that the CPU manager has yet to move when the kubelet stops has CPUs that no
+// checkpoint says any more: Widen could not tell them from those of an NRI plugin, and would leave them for good.
+//
+// It waits for the time of one reconciliation. What is different after that is somebody else's.
+func (e *Executor) settled(ctx context.Context, driver driver, policy operation.Policy) (*Plan, error) {
+	begin, failures := time.Now(), 0
+	for ctx.Err() == nil {
+		// A new one each time: a pod that comes meanwhile may have exclusive CPUs, which is refused.
+		plan, err := driver.plan(ctx, policy)
+		if err != nil || policy != operation.None {
+			return plan, err
+		}
+		what, err := e.due(ctx, plan)
+		if err != nil {
+			failures++
+			what = err.Error()
+		} else {
+			failures = 0
+		}
+		if what == "" {
+			return plan, nil
+		}
+		if failures >= mostFailures || time.Since(begin) >= plan.Reconciled {
+			klog.FromContext(ctx).Info("Not waiting for the CPU manager", "due", what)
+			return plan, nil
+		}
+		klog.FromContext(ctx).V(1).Info("Waiting for the CPU manager", "due", what)
+		sleep(ctx, 4*e.interval) // the runtime is asked about each container
+	}
+	return nil, context.Cause(ctx)
 }
 
 // probeBefore returns an error unless the kubelet is healthy: nobody could tell whether the switch
