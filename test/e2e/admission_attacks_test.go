@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"workload.openshift.io/kubernetes/cluster/host"
 	"workload.openshift.io/kubernetes/test/e2e/internal/fixture"
 	"workload.openshift.io/partition"
@@ -292,17 +293,21 @@ func TestWhatNodesCallTheirResourcesEndsNoAPIServer(t *testing.T) {
 	nodes := clientFor(t, config).CoreV1().Nodes()
 	for _, name := range []string{"liar-1", "liar-2"} {
 		reportingNode(t, c, name, "management")
-		node, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, workloadType := range []string{"\xff", "a,b", "Upper"} {
-			node.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))] = resource.MustParse("1")
-		}
-		for i := range 5000 {
-			node.Status.Capacity[v1.ResourceName(partition.CoresResource(fmt.Sprintf("invented-%d", i)))] = resource.MustParse("1")
-		}
-		if _, err := nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		// Controllers write the Node, too.
+		if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			node, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, workloadType := range []string{"\xff", "a,b", "Upper"} {
+				node.Status.Capacity[v1.ResourceName(partition.CoresResource(workloadType))] = resource.MustParse("1")
+			}
+			for i := range 5000 {
+				node.Status.Capacity[v1.ResourceName(partition.CoresResource(fmt.Sprintf("invented-%d", i)))] = resource.MustParse("1")
+			}
+			_, err = nodes.UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
