@@ -39,6 +39,15 @@ func TestTheCompilerOfImagesIsVouchedFor(t *testing.T) {
 	if err := archive.Close(); err != nil {
 		t.Fatal(err)
 	}
+	// go takes a build for one of its own proxy's by that proxy's host, which its default names.
+	defaults := exec.CommandContext(t.Context(), "go", "env", "GOPROXY")
+	defaults.Env = append(os.Environ(), "GOENV=off", "GOPROXY=")
+	list, err := defaults.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(string(list)), ",")
+	ownProxy := strings.TrimPrefix(first, "https://")
 	for name, test := range map[string]struct {
 		settings []string
 		// alone says whether go runs it without the script.
@@ -47,7 +56,7 @@ func TestTheCompilerOfImagesIsVouchedFor(t *testing.T) {
 		"a directory, and no database":                {[]string{"GOSUMDB=off"}, true},
 		"a directory, and compilers are private":      {[]string{"GONOSUMDB=golang.org/toolchain", "GOSUMDB=sum.golang.org http://127.0.0.1:1"}, true},
 		"a list, and no database":                     {[]string{"GOSUMDB=off", "GOPROXY=file://" + proxy + ",off"}, false},
-		"a list, no database, and the proxy's builds": {[]string{"GOSUMDB=off", "GOPROXY=file://" + proxy + ",off", "GIT_HTTP_USER_AGENT=proxy.golang.org"}, true},
+		"a list, no database, and the proxy's builds": {[]string{"GOSUMDB=off", "GOPROXY=file://" + proxy + ",off", "GIT_HTTP_USER_AGENT=" + ownProxy}, true},
 		"a directory, no database, as go env -w":      {[]string{"GOENV=" + filepath.Join(proxy, "env"), "GOPROXY="}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
