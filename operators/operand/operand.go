@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package operand keeps in a cluster what a companion runs there: a DaemonSet or a Deployment, with what it needs.
+//
+// A caller says what there is to be, whole, at each look. Apply brings it there by server-side apply, so that fields of
+// others stay, and deletes what an earlier look made and this one does not want. What belongs to a companion is known by
+// companion.OwnerLabel and by the label of the operand.
+//
+// It knows no companion.
+package operand
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/companion"
+)
+
+// Label is on each object of an operand, with the operand's name.
+const Label = "workload.openshift.io/operand"
+
+// Operand is what a companion runs in a cluster.
+type Operand struct {
+	// Client reads what is there and writes. Its reads are live, since what is pruned must be there.
+	Client client.Client
+	// Companion and Name say whose it is: values of companion.OwnerLabel and Label.
+	Companion, Name string
+	// Kinds are all that an operand may have, in the order in which they are made. What goes, goes in the other.
+	Kinds []schema.GroupVersionKind
+}
+
+// Apply makes the objects those that are there. It adds its labels to them. The error joins the failures of single
+// objects: all others are there, and the remedy is another look.
+func (o *Operand) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
+	var errs []error
+	type name struct {
+		schema.GroupKind
+		types.NamespacedName
+	}
+	wanted := map[name]bool{}
+	for _, object := range objects {
+		labels := object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[companion.OwnerLabel], labels[Label] = o.Companion, o.Name
+		object.SetLabels(labels)
+		wanted[name{object.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(object)}] = true
+		if err := o.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner(companion.FieldOwner(o.Companion))); err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err))
+		}
+	}
+	if len(errs) > 0 {
+		// What goes may be what runs until its successor does.
+		return errors.Join(errs...)
+	}
+	for n := len(o.Kinds) - 1; n >= 0; n-- {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(o.Kinds[n])
+		if err := o.Client.List(ctx, list, client.MatchingLabels{companion.OwnerLabel: o.Companion, Label: o.Name}); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			if wanted[name{o.Kinds[n].GroupKind(), client.ObjectKeyFromObject(object)}] || object.DeletionTimestamp != nil {
+				continue
+			}
+			object.SetGroupVersionKind(o.Kinds[n])
+			err := o.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+			if client.IgnoreNotFound(err) != nil {
+				errs = append(errs, fmt.Errorf("%s %s: %w", o.Kinds[n].Kind, client.ObjectKeyFromObject(object), err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Progress is how far a workload is.
+type Progress struct {
+	// Done reports whether all of its pods are those of its template, and available.
+	Done bool
+	// Reason is a code for a condition, and Message what is missing; Message is empty if it is done.
+	Reason, Message string
+}
+
+// The reasons of a Progress.
+const (
+	Available  = "Available"
+	NotSeen    = "NotSeen"
+	RollingOut = "RollingOut"
+)
+
+// OfDaemonSet returns the progress of a DaemonSet. One without nodes is done.
+func OfDaemonSet(d *appsv1.DaemonSet) Progress {
+	s := d.Status
+	switch {
+	case s.ObservedGeneration < d.Generation:
+		return Progress{Reason: NotSeen, Message: fmt.Sprintf("DaemonSet %s: the DaemonSet controller has not seen generation %d", client.ObjectKeyFromObject(d), d.Generation)}
+	case s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberAvailable < s.DesiredNumberScheduled:
+		return Progress{Reason: RollingOut, Message: fmt.Sprintf("DaemonSet %s: of %d nodes %d have its newest pod, and %d an available one", client.ObjectKeyFromObject(d), s.DesiredNumberScheduled, s.UpdatedNumberScheduled, s.NumberAvailable)}
+	}
+	return Progress{Done: true, Reason: Available}
+}
+
+// OfDeployment returns the progress of a Deployment.
+func OfDeployment(d *appsv1.Deployment) Progress {
+	s, replicas := d.Status, int32(1)
+	if d.Spec.Replicas != nil {
+		replicas = *d.Spec.Replicas
+	}
+	switch {
+	case s.ObservedGeneration < d.Generation:
+		return Progress{Reason: NotSeen, Message: fmt.Sprintf("Deployment %s: the Deployment controller has not seen generation %d", client.ObjectKeyFromObject(d), d.Generation)}
+	case s.UpdatedReplicas < replicas || s.AvailableReplicas < replicas || s.Replicas > replicas:
+		return Progress{Reason: RollingOut, Message: fmt.Sprintf("Deployment %s: of %d pods %d are its newest, and %d available", client.ObjectKeyFromObject(d), replicas, s.UpdatedReplicas, s.AvailableReplicas)}
+	}
+	return Progress{Done: true, Reason: Available}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operand
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m, nil) }
+
+var kinds = []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("ConfigMap"), appsv1.SchemeGroupVersion.WithKind("DaemonSet")}
+
+func configMap(name, value string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"namespace": "default", "name": name},
+		"data":     map[string]any{"key": value},
+	}}
+}
+
+func TestAnOperandIsWhatItsCompanionSays(t *testing.T) {
+	plane := testenv.Start(t)
+	c, ctx := plane.Client, t.Context()
+	ours, other := &Operand{c, "ours", "first", kinds}, &Operand{c, "ours", "second", kinds}
+	if err := ours.Apply(ctx, configMap("a", "1"), configMap("b", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Apply(ctx, configMap("c", "1")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, name := range []string{"a", "b", "c", "users"} {
+			_ = c.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+		}
+	})
+	users := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "users", Labels: map[string]string{companion.OwnerLabel: "ours"}}}
+	if err := c.Create(ctx, users); err != nil {
+		t.Fatal(err)
+	}
+
+	// Somebody edits what is ours, and adds what is not.
+	var a corev1.ConfigMap
+	key := client.ObjectKey{Namespace: "default", Name: "a"}
+	if err := c.Get(ctx, key, &a); err != nil {
+		t.Fatal(err)
+	}
+	a.Data["key"], a.Annotations = "edited", map[string]string{"theirs": "stays"}
+	delete(a.Labels, Label)
+	if err := c.Update(ctx, &a); err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.Apply(ctx, configMap("a", "2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(ctx, key, &a); err != nil || a.Data["key"] != "2" || a.Annotations["theirs"] != "stays" || a.Labels[Label] != "first" {
+		t.Errorf("a is %v %v %v: %v", a.Data, a.Annotations, a.Labels, err)
+	}
+	for name, stays := range map[string]bool{"b": false, "c": true, "users": true} {
+		err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &corev1.ConfigMap{})
+		if apierrors.IsNotFound(err) == stays {
+			t.Errorf("%s: want it to stay: %v; reading it says %v", name, stays, err)
+		}
+	}
+
+	// What cannot be made keeps what is there.
+	wrong := configMap("A", "1")
+	if err := ours.Apply(ctx, wrong); err == nil {
+		t.Error("a wrong name is accepted")
+	}
+	if err := c.Get(ctx, key, &a); err != nil {
+		t.Errorf("after a failure a is gone: %v", err)
+	}
+	if err := ours.Apply(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := c.Get(ctx, key, &a); !apierrors.IsNotFound(err) {
+		t.Errorf("an operand without objects leaves a: %v", err)
+	}
+}
+
+func TestProgressSaysWhatIsMissing(t *testing.T) {
+	for name, test := range map[string]struct {
+		progress Progress
+		want     string
+	}{
+		"a DaemonSet that nobody has seen": {OfDaemonSet(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Generation: 1}}), NotSeen},
+		"a DaemonSet without nodes":        {OfDaemonSet(&appsv1.DaemonSet{}), Available},
+		"a pod of an old template":         {OfDaemonSet(&appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, UpdatedNumberScheduled: 1, NumberAvailable: 2}}), RollingOut},
+		"a pod that is not available":      {OfDaemonSet(&appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberAvailable: 1}}), RollingOut},
+		"a Deployment with an old pod":     {OfDeployment(&appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 1}}), RollingOut},
+		"a Deployment":                     {OfDeployment(&appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}}), Available},
+	} {
+		if test.progress.Reason != test.want || test.progress.Done != (test.want == Available) {
+			t.Errorf("%s: %+v, want %s", name, test.progress, test.want)
+		}
+	}
+}
