@@ -65,7 +65,7 @@ install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERAT
 .PHONY: uninstall
 uninstall: companion operators $(KUBECTL) ## Remove a companion, OPERATOR=cpupolicy, and what it has left on nodes
 	$(KUBECTL) delete --ignore-not-found -k operators/deploy/$(OPERATOR)
-	$(CONTROLLER) clean --controllers=$(OPERATOR)
+	$(CONTROLLER) clean --controller=$(OPERATOR)
 
 .PHONY: companion
 companion:

@@ -15,6 +15,19 @@ generate() {
   ../_output/bin/controller-gen "$@"
 }
 
+# hosted DIRECTORY ROLE moves the role of a hosted cluster out of the generated ones, which are for the companion's own.
+hosted() {
+  local here=$1/rbac/role.yaml there=$1/hosted/role.yaml
+  grep --quiet --line-regexp "  name: $2" "$here" || return 0
+  mkdir -p "${there%/*}"
+  awk -v name="$2" -v here="$here" -v there="$there" 'BEGIN {RS = "(^|\n)---\n"} NF {
+    sub(/\n+$/, "")
+    to = index("\n" $0 "\n", "\n  name: " name "\n") ? there : here ".rest"
+    printf "---\n%s\n", $0 > to
+  }' "$here"
+  mv "$here.rest" "$here"
+}
+
 for package in api/*/*; do
   mkdir -p "$out/$package"
   generate object:headerFile=../build/boilerplate.go.txt "paths=./$package" "output:object:dir=$out/$package"
@@ -27,13 +40,14 @@ for companion in deploy/*/kustomization.yaml; do
   fi
   if [[ -d $companion/controller ]]; then
     generate "rbac:roleName=$companion" "paths={./cmd/partition-controller/app,./$companion/...}" "output:rbac:dir=$out/deploy/$companion/rbac"
+    hosted "$out/deploy/$companion" "$companion-hosted"
   fi
 done
 
 if [[ -n $check ]]; then
   {
     find "$out" -type f -printf '%P\n'
-    git ls-files --cached --others --exclude-standard 'api/*/zz_generated.*' 'deploy/*/crd/*' 'deploy/*/rbac/role.yaml'
+    git ls-files --cached --others --exclude-standard 'api/*/zz_generated.*' 'deploy/*/crd/*' 'deploy/*/rbac/role.yaml' 'deploy/*/hosted/role.yaml'
   } | sort -u | while read -r file; do
     diff -u --label "operators/$file" --label "operators/$file, generated" "$file" "$out/$file" >&2 || {
       echo "make generate writes operators/$file" >&2

@@ -42,12 +42,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/internal/companiontest"
 	"workload.openshift.io/operators/internal/testenv"
 	"workload.openshift.io/partition"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, nil) }
+func TestMain(m *testing.M) { testenv.Main(m, nil, v1alpha1.AddToScheme) }
 
 // rendered returns what kustomize makes of a directory here.
 func rendered(t *testing.T, i *companiontest.Installed, name string) (objects []*unstructured.Unstructured) {

@@ -353,6 +353,16 @@ var borders = []border{
 		why:   "it copies objects, whatever they are",
 	},
 	{
+		place: "operators/operand",
+		never: []string{operators + "/api", operators + "/cmd"},
+		why:   "it runs what a companion says, whatever it is for",
+	},
+	{
+		place: "operators/cmd/partition-node",
+		never: []string{operators + "/companion"},
+		why:   "it sees its own node, and manages nothing",
+	},
+	{
 		place: "operators/rollout",
 		never: []string{operators + "/api", operators + "/cmd", operators + "/cpupolicy"},
 		why:   "it carries operations through, whatever they do",

@@ -29,7 +29,7 @@ import (
 
 func main() {
 	command := app.NewCommand(
-		cpupolicy.Companion{},
+		&cpupolicy.Companion{},
 	)
 	command.SetContext(ctrl.SetupSignalHandler())
 	os.Exit(cli.Run(command))

@@ -21,21 +21,20 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy/action"
 )
 
 // addActions adds the action endpoint, with the certificate of the webhooks.
-func addActions(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
+func addActions(mgr manager.Manager, namespace string, settings Settings) error {
 	server, is := mgr.GetWebhookServer().(*webhook.DefaultServer)
 	if !is {
 		return errors.New("the webhook server has no options to take the certificate from")
 	}
 	return mgr.Add(action.New(action.Options{
 		Config:      mgr.GetConfig(),
-		Namespaces:  []string{config.Namespace, config.CPUPolicy.AgentNamespace},
-		BindAddress: config.CPUPolicy.Actions.BindAddress,
+		Namespaces:  []string{namespace, settings.AgentNamespace},
+		BindAddress: settings.Actions.BindAddress,
 		TLSOpts:     server.Options.TLSOpts,
 		Recorder:    mgr.GetEventRecorder(companion.FieldOwner(Name)),
 	}))

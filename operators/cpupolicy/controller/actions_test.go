@@ -107,7 +107,7 @@ func (c *cluster) tool() tool {
 
 func (to tool) call(t *testing.T, method, path, token string) (*http.Response, []byte) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, to.c.Actions()+"/v1/harvester/nodes"+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), method, to.c.Own()+"/v1/harvester/nodes"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

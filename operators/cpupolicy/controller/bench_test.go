@@ -47,16 +47,16 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 	restConfig.QPS = -1
 	config := &configv1alpha1.ControllerConfiguration{}
 	configv1alpha1.SetDefaults(config)
-	config.Namespace = "default"
-	config.CPUPolicy.AgentNamespace = "default"
-	needs := Companion{}.Needs(config)
+	settings := Settings{AgentNamespace: "default"}
+	settings.Default()
+	needs := (&Companion{settings}).Needs(config)
 	scheme := testenv.Scheme()
 	if err := needs.AddToScheme(scheme); err != nil {
 		b.Fatal(err)
 	}
 	mgr, err := manager.New(restConfig, manager.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache: cache.Options{ByObject: needs.Cache, DefaultTransform: cache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true},
+		Cache: cache.Options{ByObject: needs.Home.Cache, DefaultTransform: cache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -104,7 +104,7 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 	if err := indexRoles(b.Context(), mgr.GetFieldIndexer()); err != nil {
 		b.Fatal(err)
 	}
-	r, err := newNodesReconciler(mgr, config)
+	r, err := newNodesReconciler(mgr, "default", settings)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 	var cached sync.WaitGroup
 	defer cached.Wait()
 	defer cancel()
-	for object := range needs.Cache {
+	for object := range needs.Home.Cache {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			b.Fatal(err)
 		}

@@ -29,7 +29,6 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
@@ -68,45 +67,51 @@ func leftAlone(node *corev1.Node) string {
 }
 
 // Companion is cpupolicy.
-type Companion struct{}
+type Companion struct{ settings Settings }
 
 // Name implements companion.Companion.
-func (Companion) Name() string { return Name }
+func (*Companion) Name() string { return Name }
+
+// Settings implements companion.Companion.
+func (c *Companion) Settings() companion.Settings { return &c.settings }
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=cpupolicy.workload.openshift.io,verbs=list;watch;update
 // +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=harvester,verbs=get
 
 // Needs implements companion.Companion.
-func (Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
+func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
 	cached := map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: stripNode}}
 	if config.Runs(configv1alpha1.Controllers) {
 		cached[&v1alpha1.CPUManagerPolicy{}] = cache.ByObject{}
-		cached[&batchv1.Job{}] = cache.ByObject{Namespaces: map[string]cache.Config{config.CPUPolicy.AgentNamespace: {}}}
+		cached[&batchv1.Job{}] = cache.ByObject{Namespaces: map[string]cache.Config{c.settings.AgentNamespace: {}}}
 	}
 	return companion.Needs{
 		AddToScheme: (&runtime.SchemeBuilder{v1alpha1.AddToScheme, virtv1.AddToScheme}).AddToScheme,
-		Cache:       cached,
-		Foreign:     []foreign.Manager{harvester},
-		Marks:       companion.Marks{Annotations: []string{cpupolicy.StatusAnnotation, ObservedAnnotation, CordonedAnnotation}},
+		Home: companion.Access{
+			Cache:   cached,
+			Foreign: []foreign.Manager{harvester},
+			Marks:   companion.Marks{Annotations: []string{cpupolicy.StatusAnnotation, ObservedAnnotation, CordonedAnnotation}},
+		},
 	}
 }
 
 // AddToManager implements companion.Companion.
-func (Companion) AddToManager(ctx context.Context, mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
+func (c *Companion) AddToManager(ctx context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {
+	mgr := clusters.Home
 	if err := indexRoles(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	if config.Runs(configv1alpha1.Webhooks) {
 		addWebhooks(mgr, config)
-		if err := addActions(mgr, config); err != nil {
+		if err := addActions(mgr, config.Namespace, c.settings); err != nil {
 			return err
 		}
 	}
 	if !config.Runs(configv1alpha1.Controllers) {
 		return nil
 	}
-	if err := addNodesReconciler(mgr, config); err != nil {
+	if err := addNodesReconciler(mgr, config.Namespace, c.settings); err != nil {
 		return err
 	}
-	return addGroupsReconciler(mgr, longestDrain(config.CPUPolicy))
+	return addGroupsReconciler(mgr, longestDrain(c.settings))
 }

@@ -91,7 +91,7 @@ func (r *groupsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 		}
 		v.problems = append(v.problems, invalid[group.Name]...)
 		if drain := group.Spec.Drain; drain != nil && drain.Timeout != nil && drain.Timeout.Duration > r.longestDrain {
-			v.problems = append(v.problems, fmt.Sprintf("spec.drain.timeout is %s, and pods get %s, because of the controller's cpuPolicy.operationTimeout; shorten spec.drain.timeout, or raise cpuPolicy.operationTimeout", drain.Timeout.Duration, r.longestDrain))
+			v.problems = append(v.problems, fmt.Sprintf("spec.drain.timeout is %s, and pods get %s, because of the controller's settings.operationTimeout; shorten spec.drain.timeout, or raise settings.operationTimeout", drain.Timeout.Duration, r.longestDrain))
 		}
 		for _, c := range conflicts {
 			if slices.Contains(c.Groups, group.Name) {

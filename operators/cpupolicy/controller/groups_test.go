@@ -36,7 +36,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -267,9 +266,9 @@ func TestADrainThatGetsLessThanItsTimeoutIsSaid(t *testing.T) {
 			Policy: v1alpha1.PolicyStatic, Cordon: true, Drain: &v1alpha1.Drain{Timeout: &metav1.Duration{Duration: timeout}},
 		}}
 		c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(group).WithStatusSubresource(group).Build()
-		var config configv1alpha1.ControllerConfiguration
-		configv1alpha1.SetDefaults(&config)
-		r := groupsReconciler{client: c, nodes: nodegroup.Client{Reader: c, Writer: c}, now: clock, longestDrain: longestDrain(config.CPUPolicy)}
+		var settings Settings
+		settings.Default()
+		r := groupsReconciler{client: c, nodes: nodegroup.Client{Reader: c, Writer: c}, now: clock, longestDrain: longestDrain(settings)}
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
@@ -65,7 +64,7 @@ type nodesReconciler struct {
 	runner     runner
 	store      reportedNodes
 	recorder   events.EventRecorder
-	config     configv1alpha1.CPUPolicyConfiguration
+	config     Settings
 	now        func() time.Time
 	// retries is how long to wait after each look in a row that was not complete.
 	retries workqueue.TypedRateLimiter[reconcile.Request]
@@ -81,8 +80,8 @@ type nodesReconciler struct {
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=system,verbs=get;list;create;patch
 
-func addNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) error {
-	r, err := newNodesReconciler(mgr, config)
+func addNodesReconciler(mgr manager.Manager, namespace string, settings Settings) error {
+	r, err := newNodesReconciler(mgr, namespace, settings)
 	if err != nil {
 		return err
 	}
@@ -94,29 +93,29 @@ func addNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerCo
 		Complete(r)
 }
 
-func newNodesReconciler(mgr manager.Manager, config *configv1alpha1.ControllerConfiguration) (*nodesReconciler, error) {
+func newNodesReconciler(mgr manager.Manager, namespace string, settings Settings) (*nodesReconciler, error) {
 	clientset, err := kubernetes.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return nil, err
 	}
 	nodes := nodegroup.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}
 	recorder := mgr.GetEventRecorder(companion.FieldOwner(Name))
-	jobs := jobs{reader: mgr.GetAPIReader(), writer: mgr.GetClient(), namespace: config.CPUPolicy.AgentNamespace}
+	jobs := jobs{reader: mgr.GetAPIReader(), writer: mgr.GetClient(), namespace: settings.AgentNamespace}
 	store := reportedNodes{
-		Nodes:    rollout.Nodes{Client: nodes, Namespace: config.Namespace, Read: readOperation, Write: writeOperation},
+		Nodes:    rollout.Nodes{Client: nodes, Namespace: namespace, Read: readOperation, Write: writeOperation},
 		recorder: recorder,
 	}
-	runner := runner{nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset, config.Namespace}, config: config.CPUPolicy, now: clock}
+	runner := runner{nodes: nodes, jobs: jobs, labels: labels{nodes}, drainer: drainer{clientset, namespace}, config: settings, now: clock}
 	r := &nodesReconciler{
 		client:     mgr.GetClient(),
 		nodes:      nodes,
-		namespace:  config.Namespace,
-		situations: situations{reader: mgr.GetAPIReader(), others: mgr.GetClient(), namespace: config.Namespace},
-		observer:   observer{nodes: nodes, jobs: jobs, labels: labels{nodes}, config: config.CPUPolicy, now: clock, looks: map[string]bootLook{}},
+		namespace:  namespace,
+		situations: situations{reader: mgr.GetAPIReader(), others: mgr.GetClient(), namespace: namespace},
+		observer:   observer{nodes: nodes, jobs: jobs, labels: labels{nodes}, config: settings, now: clock, looks: map[string]bootLook{}},
 		store:      store,
 		recorder:   recorder,
 		retries:    workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](2*time.Second, time.Minute),
-		config:     config.CPUPolicy,
+		config:     settings,
 		now:        clock,
 	}
 	runner.drained = r.afterDrain

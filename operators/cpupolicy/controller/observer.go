@@ -25,7 +25,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/cpupolicy/operation"
@@ -47,7 +46,7 @@ type observer struct {
 	nodes  nodegroup.Client
 	jobs   jobs
 	labels labels
-	config configv1alpha1.CPUPolicyConfiguration
+	config Settings
 	now    func() time.Time
 	// looks are in which boot a node was last looked at for a reason, by UID and reason. It is no loss if the
 	// process ends.

@@ -28,7 +28,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
@@ -47,7 +46,7 @@ type runner struct {
 	// drained says what keeps a node that was drained from its switch after all: for what it waits, or why it is
 	// refused.
 	drained func(ctx context.Context, node *corev1.Node, status cpupolicy.Status, group *v1alpha1.CPUManagerPolicy) (waits, refused string, err error)
-	config  configv1alpha1.CPUPolicyConfiguration
+	config  Settings
 	now     func() time.Time
 }
 
@@ -346,7 +345,7 @@ func (r runner) notStarted(ctx context.Context, name, id string) (rollout.Result
 }
 
 // longestDrain is how long a drain may take: what comes after it needs time as well.
-func longestDrain(config configv1alpha1.CPUPolicyConfiguration) time.Duration {
+func longestDrain(config Settings) time.Duration {
 	return config.OperationTimeout.Duration - config.SwitchTimeout.Duration - config.LabelTimeout.Duration
 }
 

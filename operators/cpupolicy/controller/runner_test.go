@@ -30,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
@@ -75,10 +74,10 @@ func TestAnOperationThatHadAJobIsNotGivenUpUnseen(t *testing.T) {
 			if test.pod != nil {
 				pods = kubernetesfake.NewClientset(test.pod)
 			}
-			var config configv1alpha1.ControllerConfiguration
-			configv1alpha1.SetDefaults(&config)
+			var settings Settings
+			settings.Default()
 			nodes := nodegroup.Client{Reader: c, Writer: c}
-			r := runner{nodes: nodes, jobs: jobs{c, c, agentNamespace}, drainer: drainer{pods, "partition-cpupolicy"}, config: config.CPUPolicy, now: clock}
+			r := runner{nodes: nodes, jobs: jobs{c, c, agentNamespace}, drainer: drainer{pods, "partition-cpupolicy"}, config: settings, now: clock}
 
 			result, err := r.Observe(t.Context(), "n1", "a1")
 			if err == nil && result.Seen == rollout.Absent {
@@ -118,9 +117,9 @@ func TestAnOperationSaysThatItHasBegunBeforeItsJobIsThere(t *testing.T) {
 			return c.Create(ctx, object, options...)
 		},
 	}).Build()
-	var config configv1alpha1.ControllerConfiguration
-	configv1alpha1.SetDefaults(&config)
-	r := runner{nodes: nodegroup.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, config: config.CPUPolicy, now: clock}
+	var settings Settings
+	settings.Default()
+	r := runner{nodes: nodegroup.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, config: settings, now: clock}
 	if err := r.Start(t.Context(), "n1", "a1"); err != nil {
 		t.Fatal(err)
 	}

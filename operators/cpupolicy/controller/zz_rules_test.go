@@ -28,13 +28,13 @@ import (
 	"workload.openshift.io/operators/internal/companiontest"
 )
 
-func TestMain(m *testing.M) { companiontest.Main(m, Companion{}) }
+func TestMain(m *testing.M) { companiontest.Main(m, &Companion{}) }
 
 // TestTheRulesOfAllCompanions is the last test: it compares the rights of the companion with those that
 // the tests before it made it use, and go test goes by the names of the files.
 func TestTheRulesOfAllCompanions(t *testing.T) {
 	companiontest.Run(t, companiontest.Subject{
-		Companion: Companion{},
+		Companion: &Companion{},
 		Object: func(name string) client.Object {
 			return &v1alpha1.CPUManagerPolicy{
 				ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -19,6 +19,7 @@ package companiontest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
@@ -34,6 +35,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -51,14 +53,21 @@ import (
 // program is partition-controller, for testenv.
 const program = "partition-controller"
 
-// Main runs the tests of a package, whose test binary is also partition-controller with these
-// companions.
-func Main(m *testing.M, companions ...companion.Companion) {
+// subject is the companion whose tests run; nil where tests are about several.
+var subject companion.Companion
+
+// Main runs the tests of a package, whose test binary is also partition-controller with this companion.
+func Main(m *testing.M, c companion.Companion) {
+	subject = c
+	var add []func(*runtime.Scheme) error
+	if more := c.Needs(&configv1alpha1.ControllerConfiguration{}).AddToScheme; more != nil {
+		add = append(add, more)
+	}
 	testenv.Main(m, testenv.Programs{program: func() int {
-		command := app.NewCommand(companions...)
+		command := app.NewCommand(c)
 		command.SetContext(ctrl.SetupSignalHandler())
 		return cli.Run(command)
-	}})
+	}}, add...)
 }
 
 // Base is the directory with a companion's manifests.
@@ -79,8 +88,11 @@ type Installed struct {
 	server *testenv.Process
 }
 
-// ports are those of a process.
-type ports struct{ webhook, metrics, health, actions int }
+// ports are those of a process. Own are those of the endpoints that the companion's settings have.
+type ports struct {
+	webhook, metrics, health int
+	own                      []int
+}
 
 // Install brings a companion's manifests onto the control plane, as make install does.
 func Install(t testing.TB, name string) *Installed {
@@ -113,8 +125,8 @@ func (i *Installed) user(account string) string {
 // Webhooks is the URL at which the webhooks of that replica are.
 func (i *Installed) Webhooks() string { return fmt.Sprintf("https://127.0.0.1:%d", i.webhooks.webhook) }
 
-// Actions returns the URL of the action endpoint of the replica that was started last.
-func (i *Installed) Actions() string { return fmt.Sprintf("https://127.0.0.1:%d", i.webhooks.actions) }
+// Own returns the URL of the first endpoint of the companion's settings, of the replica that was started last.
+func (i *Installed) Own() string { return fmt.Sprintf("https://127.0.0.1:%d", i.webhooks.own[0]) }
 
 // Token returns a token of a ServiceAccount, for kube-apiserver if no audience is named. If it is
 // bound to a pod, it names the pod's node.
@@ -224,17 +236,29 @@ const controllersAccount, webhooksAccount = "partition-controller", "partition-w
 func (i *Installed) start(t testing.TB, config *configv1alpha1.ControllerConfiguration, part configv1alpha1.Part, account string) (*testenv.Process, ports) {
 	t.Helper()
 	config = config.DeepCopy()
-	free, err := testenv.FreePorts(4)
+	settings := subject.Settings()
+	var own []*configv1alpha1.Endpoint
+	if settings != nil {
+		if err := companion.Configure(subject, config); err != nil {
+			t.Fatal(err)
+		}
+		if server, ok := settings.(companion.Server); ok {
+			own = server.Endpoints()
+		}
+	}
+	free, err := testenv.FreePorts(3 + len(own))
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := ports{free[0], free[1], free[2], free[3]}
-	for address, port := range map[*string]int{
-		&config.Webhook.BindAddress: at.webhook, &config.Metrics.BindAddress: at.metrics, &config.Health.BindAddress: at.health,
-		// Only one companion has it, but its replicas share this host.
-		&config.CPUPolicy.Actions.BindAddress: at.actions,
-	} {
-		*address = fmt.Sprintf("127.0.0.1:%d", port)
+	at := ports{free[0], free[1], free[2], free[3:]}
+	// Replicas share this host.
+	for n, endpoint := range append([]*configv1alpha1.Endpoint{&config.Webhook, &config.Metrics, &config.Health}, own...) {
+		endpoint.BindAddress = fmt.Sprintf("127.0.0.1:%d", free[n])
+	}
+	if settings != nil {
+		if config.Settings.Raw, err = json.Marshal(settings); err != nil {
+			t.Fatal(err)
+		}
 	}
 	config.ClientConnection.Kubeconfig = i.kubeconfig(t, account)
 	data, err := yaml.Marshal(config)

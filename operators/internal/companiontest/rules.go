@@ -78,7 +78,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("another replica goes on after one was killed", func(t *testing.T) { s.goesOnAfterAKill(t, i) })
 	t.Run("another replica goes on at once after one has ended", func(t *testing.T) { s.goesOnAfterAnEnd(t, i) })
 	t.Run("a paused object is left alone", func(t *testing.T) { s.leavesPausedObjectsAlone(t, i) })
-	for _, other := range s.Companion.Needs(i.Configuration(t)).Foreign {
+	for _, other := range s.Companion.Needs(i.Configuration(t)).Home.Foreign {
 		t.Run("it waits for "+other.Name, func(t *testing.T) { s.waitsFor(t, i, other) })
 	}
 	t.Run("no right is a wildcard, or more than it may be", func(t *testing.T) { rightsAreModest(t, s.Companion.Name()) })
@@ -215,7 +215,11 @@ func servesFiles(t *testing.T, i *Installed) {
 	})
 	testenv.Eventually(t, patience, func() error { return i.Ready(t) })
 	testenv.Eventually(t, patience, serves("first.example.com"))
-	for name, port := range map[string]int{"the webhooks": i.webhooks.webhook, "their metrics": i.webhooks.metrics, "the controllers' metrics": i.controllers.metrics, "the actions": i.webhooks.actions} {
+	serving := map[string]int{"the webhooks": i.webhooks.webhook, "their metrics": i.webhooks.metrics, "the controllers' metrics": i.controllers.metrics}
+	for n, port := range i.webhooks.own {
+		serving[fmt.Sprintf("endpoint %d of the settings", n)] = port
+	}
+	for name, port := range serving {
 		testenv.Eventually(t, patience, func() error { // each listens a moment later
 			connection, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12})
 			if err == nil {

@@ -72,7 +72,7 @@ func (s Subject) leavesNothing(t *testing.T, i *Installed) {
 	i.Uninstall(t)
 	clean := func(arguments ...string) string {
 		t.Helper()
-		process := testenv.Run(t, program, append([]string{"clean", "--controllers=" + name, "--kubeconfig=" + i.Kubeconfig}, arguments...)...)
+		process := testenv.Run(t, program, append([]string{"clean", "--controller=" + name, "--kubeconfig=" + i.Kubeconfig}, arguments...)...)
 		if err := process.Wait(t, patience); err != nil {
 			t.Fatalf("clean: %v\n%s", err, process.Log())
 		}

@@ -21,7 +21,7 @@ limitations under the License.
 // TEST_ASSET_ETCD and, for some tests, TEST_ASSET_KUBECTL. make operators-test sets them. Without
 // them, such tests are skipped.
 //
-// The control plane starts with the first test that wants it. Nothing of it outlives the test
+// A control plane starts with the first test that wants it. Nothing of it outlives the test
 // binary, not even one that is killed: the kernel ends the processes, and a shell that waits for
 // that removes the files.
 package testenv
@@ -51,7 +51,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	cpupolicyv1alpha1 "workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 )
 
 // The environment variables that name the binaries
@@ -78,39 +77,53 @@ type ControlPlane struct {
 	leave, left chan struct{}
 }
 
-var (
+// plane is a control plane that starts once.
+type plane struct {
 	once    sync.Once
 	current *ControlPlane
 	failed  error
-)
+}
+
+var home, hosted plane
+
+// kinds are what Main was given.
+var kinds []func(*kruntime.Scheme) error
 
 // Main runs the tests of a package, and ends what they started. TestMain calls it. Where the test
-// binary was started as one of the programs, it is that program.
-func Main(m *testing.M, programs Programs) {
+// binary was started as one of the programs, it is that program. Scheme has the kinds that are added.
+func Main(m *testing.M, programs Programs, add ...func(*kruntime.Scheme) error) {
 	programs.runIfStarted()
 	log.SetLogger(klog.Background())
+	kinds = add
 	code := m.Run()
-	if current != nil {
-		close(current.leave)
-		<-current.left
+	for _, each := range []*plane{&home, &hosted} {
+		if each.current != nil {
+			close(each.current.leave)
+			<-each.current.left
+		}
 	}
 	os.Exit(code)
 }
 
 // Start returns the control plane of this package's tests, and starts it for the first of them. It
 // skips the test if there are no binaries.
-func Start(t testing.TB) *ControlPlane {
+func Start(t testing.TB) *ControlPlane { return home.start(t) }
+
+// StartHosted returns a second control plane, which knows nothing of the first, for companions that have two clusters.
+func StartHosted(t testing.TB) *ControlPlane { return hosted.start(t) }
+
+func (p *plane) start(t testing.TB) *ControlPlane {
 	t.Helper()
 	for _, variable := range []string{kubeAPIServer, etcd} {
 		if os.Getenv(variable) == "" {
 			t.Skipf("%s does not name a binary; make operators-test does", variable)
 		}
 	}
-	once.Do(func() { current, failed = start() })
-	if failed != nil {
-		t.Fatalf("control plane: %v", failed)
+	p.once.Do(func() { p.current, p.failed = start() })
+	if p.failed != nil {
+		t.Fatalf("control plane: %v", p.failed)
 	}
-	return current
+	return p.current
 }
 
 // Kubectl returns the path of kubectl, or skips the test.
@@ -138,10 +151,10 @@ func Module() string {
 	panic("testenv: no go.mod above the working directory, so this is no test that go test runs")
 }
 
-// Scheme has Kubernetes' kinds and those of all companions.
+// Scheme has Kubernetes' kinds and those that Main was given.
 func Scheme() *kruntime.Scheme {
 	scheme := kruntime.NewScheme()
-	for _, add := range []func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, cpupolicyv1alpha1.AddToScheme} {
+	for _, add := range append([]func(*kruntime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme}, kinds...) {
 		if err := add(scheme); err != nil {
 			panic(err) // it is the same each time
 		}

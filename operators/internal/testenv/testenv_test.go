@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println("started:", c.dir)
 		select {}
-	}})
+	}}, cpupolicyv1alpha1.AddToScheme)
 }
 
 func TestTheControlPlaneHasTheCRDs(t *testing.T) {

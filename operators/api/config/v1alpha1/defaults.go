@@ -30,51 +30,46 @@ const leases = "leases"
 // SetDefaults fills in what a configuration leaves out.
 func SetDefaults(c *ControllerConfiguration) {
 	componentbaseconfig.RecommendedDefaultClientConnectionConfiguration(&c.ClientConnection)
-	text(&c.LeaderElection.ResourceLock, leases)
-	text(&c.LeaderElection.ResourceName, "partition-controller")
-	text(&c.LeaderElection.ResourceNamespace, c.Namespace)
+	componentbaseconfig.RecommendedDefaultClientConnectionConfiguration(&c.HostedConnection)
+	DefaultText(&c.LeaderElection.ResourceLock, leases)
+	DefaultText(&c.LeaderElection.ResourceName, "partition-controller")
+	DefaultText(&c.LeaderElection.ResourceNamespace, c.Namespace)
 	componentbaseconfig.RecommendedDefaultLeaderElectionConfiguration(&c.LeaderElection)
-	text(&c.Metrics.BindAddress, ":8443")
-	text(&c.Health.BindAddress, ":8081")
-	text(&c.Webhook.BindAddress, ":9443")
-	duration(&c.ForeignManagerPeriod, time.Minute)
-	duration(&c.GracefulShutdownTimeout, 20*time.Second)
+	DefaultText(&c.Metrics.BindAddress, ":8443")
+	DefaultText(&c.Health.BindAddress, ":8081")
+	DefaultText(&c.Webhook.BindAddress, ":9443")
+	DefaultDuration(&c.ForeignManagerPeriod, time.Minute)
+	DefaultDuration(&c.GracefulShutdownTimeout, 20*time.Second)
 
 	if len(c.Parts) == 0 {
 		c.Parts = []Part{Controllers, Webhooks}
 	}
 
-	text(&c.TLS.MinVersion, "VersionTLS12")
+	DefaultText(&c.TLS.MinVersion, "VersionTLS12")
 
 	certificates := &c.Certificates
-	text(&certificates.Directory, "/etc/partition-controller-certificate")
+	DefaultText(&certificates.Directory, "/etc/partition-controller-certificate")
 	if certificates.Source == "" {
 		certificates.Source = CertificatesGenerated
 	}
 	if certificates.Source == CertificatesGenerated {
-		text(&certificates.SecretName, "webhook-certificate")
-		text(&certificates.ServiceName, "partition-webhooks")
-		duration(&certificates.Validity, 90*24*time.Hour)
-		duration(&certificates.RenewBefore, 30*24*time.Hour)
-		duration(&certificates.Overlap, 10*time.Minute)
+		DefaultText(&certificates.SecretName, "webhook-certificate")
+		DefaultText(&certificates.ServiceName, "partition-webhooks")
+		DefaultDuration(&certificates.Validity, 90*24*time.Hour)
+		DefaultDuration(&certificates.RenewBefore, 30*24*time.Hour)
+		DefaultDuration(&certificates.Overlap, 10*time.Minute)
 	}
-
-	text(&c.CPUPolicy.AgentNamespace, "partition-cpupolicy-agent")
-	text(&c.CPUPolicy.Driver, "kubelet")
-	duration(&c.CPUPolicy.ObserveTimeout, 2*time.Minute)
-	duration(&c.CPUPolicy.SwitchTimeout, 150*time.Second)
-	duration(&c.CPUPolicy.OperationTimeout, time.Hour)
-	duration(&c.CPUPolicy.LabelTimeout, 5*time.Minute)
-	text(&c.CPUPolicy.Actions.BindAddress, ":8444")
 }
 
-func text(value *string, fallback string) {
+// DefaultText sets an empty text to its default.
+func DefaultText(value *string, fallback string) {
 	if *value == "" {
 		*value = fallback
 	}
 }
 
-func duration(value *metav1.Duration, fallback time.Duration) {
+// DefaultDuration sets a duration of zero to its default.
+func DefaultDuration(value *metav1.Duration, fallback time.Duration) {
 	if value.Duration == 0 {
 		value.Duration = fallback
 	}

@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -61,12 +62,24 @@ func Read(path, namespace string) (*ControllerConfiguration, error) {
 			return nil, fmt.Errorf("configuration %s: %w", path, err)
 		}
 	}
-	text(&config.Namespace, namespace)
+	DefaultText(&config.Namespace, namespace)
 	SetDefaults(config)
 	if errs := Validate(config); len(errs) > 0 {
 		return nil, fmt.Errorf("configuration %s: %w", cmp.Or(path, "without a file"), errs.ToAggregate())
 	}
 	return config, nil
+}
+
+// DecodeSettings decodes the companion's settings into its own type. It refuses unknown fields. Errors name the field.
+func (c *ControllerConfiguration) DecodeSettings(into any) error {
+	if c.Settings.Raw == nil {
+		return nil
+	}
+	strict, err := json.UnmarshalStrict(c.Settings.Raw, into)
+	if err = cmp.Or(err, errors.Join(strict...)); err != nil {
+		return fmt.Errorf("settings: %s%s", durationField(c.Settings.Raw, err), strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return nil
 }
 
 func decode(data []byte) (*ControllerConfiguration, error) {

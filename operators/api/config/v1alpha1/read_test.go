@@ -48,12 +48,6 @@ func TestAConfigurationThatChoosesNothingIsValidInAPod(t *testing.T) {
 			if !*config.LeaderElection.LeaderElect || config.LeaderElection.ResourceLock != "leases" {
 				t.Errorf("leader election is %+v", config.LeaderElection)
 			}
-			if got := config.CPUPolicy.SwitchTimeout.Duration; got != 150*time.Second {
-				t.Errorf("switchTimeout is %s", got)
-			}
-			if got := config.CPUPolicy.Actions.BindAddress; got != ":8444" {
-				t.Errorf("the action endpoint listens on %q", got)
-			}
 		})
 	}
 }
@@ -61,32 +55,29 @@ func TestAConfigurationThatChoosesNothingIsValidInAPod(t *testing.T) {
 func TestAConfigurationChoosesEveryDuration(t *testing.T) {
 	config, err := Read(write(t, header+`
 namespace: mine
-controllers: [cpupolicy]
+controller: cpupolicy
 leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}
 certificates: {validity: 9s, renewBefore: 5s, overlap: 1s, names: [127.0.0.1, localhost]}
 foreignManagerPeriod: 100ms
 gracefulShutdownTimeout: 1s
-cpuPolicy: {agentImage: "agent@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", switchTimeout: 31s, operationTimeout: 36s, labelTimeout: 2s}
 `), "that of the pod")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if config.Namespace != "mine" || config.LeaderElection.LeaseDuration.Duration != 3*time.Second ||
-		config.Certificates.Overlap.Duration != time.Second || config.ForeignManagerPeriod.Duration != 100*time.Millisecond ||
-		config.CPUPolicy.LabelTimeout.Duration != 2*time.Second {
+		config.Certificates.Overlap.Duration != time.Second || config.ForeignManagerPeriod.Duration != 100*time.Millisecond {
 		t.Errorf("the configuration is %+v", config)
 	}
 }
 
-func TestMetricsAndActionsCanBeSwitchedOff(t *testing.T) {
+func TestMetricsCanBeSwitchedOff(t *testing.T) {
 	config, err := Read(write(t, header+`
 metrics: {bindAddress: "0"}
-cpuPolicy: {actions: {bindAddress: "0"}}
 `), "ns")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Metrics.BindAddress != "0" || config.CPUPolicy.Actions.BindAddress != "0" {
+	if config.Metrics.BindAddress != "0" {
 		t.Errorf("the configuration is %+v", config)
 	}
 }
@@ -97,46 +88,33 @@ func TestWhatIsWrongWithAConfiguration(t *testing.T) {
 		// want are parts of the error: the field, the value, and what to do.
 		want []string
 	}{
-		"no kind":                               {"controllers: []\n", []string{"Kind"}},
-		"another kind":                          {"apiVersion: config.workload.openshift.io/v1alpha1\nkind: Something\n", []string{"Something"}},
-		"another version":                       {"apiVersion: config.workload.openshift.io/v9\nkind: ControllerConfiguration\n", []string{"v9"}},
-		"an unknown field":                      {header + "controler: [cpupolicy]\n", []string{`"controler"`}},
-		"an unknown field of a companion":       {header + "cpuPolicy: {switchTimeOut: 1s}\n", []string{`"cpuPolicy.switchTimeOut"`}},
-		"a field twice":                         {header + "namespace: a\nnamespace: b\n", []string{"namespace"}},
-		"a duration without a unit":             {header + "foreignManagerPeriod: 5\n", []string{"foreignManagerPeriod"}},
-		"a wrong duration":                      {header + "foreignManagerPeriod: 5 minutes\n", []string{"foreignManagerPeriod", "5 minutes"}},
-		"a wrong duration of a companion":       {header + "cpuPolicy: {labelTimeout: 5x}\n", []string{"cpuPolicy.labelTimeout", "5x"}},
-		"two documents":                         {header + "---\n" + header, []string{"more than one YAML document"}},
-		"a companion twice":                     {header + "controllers: [cpupolicy, cpupolicy]\n", []string{"controllers[1]", "cpupolicy"}},
-		"no port":                               {header + "metrics: {bindAddress: 10.0.0.1}\n", []string{"metrics.bindAddress", "10.0.0.1", "host:port"}},
-		"a port that does not exist":            {header + `health: {bindAddress: ":65536"}`, []string{"health.bindAddress", ":65536", "1 to 65535"}},
-		"webhooks switched off":                 {header + `webhook: {bindAddress: "0"}`, []string{"webhook.bindAddress", "host:port"}},
-		"a namespace with a capital letter":     {header + "namespace: Mine\n", []string{"namespace", "Mine"}},
-		"a lease shorter than its renewal":      {header + "leaderElection: {leaseDuration: 5s}\n", []string{"leaderElection.leaseDuration", "5s", "renewDeadline", "10s"}},
-		"a renewal as short as its retry":       {header + "leaderElection: {retryPeriod: 9s}\n", []string{"leaderElection.renewDeadline", "10s", "retryPeriod", "9s"}},
-		"a lock that client-go no longer has":   {header + "leaderElection: {resourceLock: endpoints}\n", []string{"leaderElection.resourceLock", "endpoints", "leases"}},
-		"a negative burst":                      {header + "clientConnection: {burst: -1}\n", []string{"clientConnection.burst", "-1"}},
-		"an unknown source of certificates":     {header + "certificates: {source: Vault}\n", []string{"certificates.source", "Vault", "Files"}},
-		"a version of TLS that is too old":      {header + "tls: {minVersion: VersionTLS11}\n", []string{"tls.minVersion", "VersionTLS11", "VersionTLS12"}},
-		"an insecure cipher":                    {header + "tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_RSA_WITH_RC4_128_SHA]}\n", []string{"tls.cipherSuites[1]", "TLS_RSA_WITH_RC4_128_SHA"}},
-		"ciphers without that of HTTP/2":        {header + "tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}\n", []string{"tls.cipherSuites", "HTTP/2", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}},
-		"ciphers of TLS 1.3":                    {header + "tls: {minVersion: VersionTLS13, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}\n", []string{"tls.cipherSuites", "VersionTLS12"}},
-		"no image of the agent":                 {header + "controllers: [cpupolicy]\n", []string{"cpuPolicy.agentImage", "registry"}},
-		"an image without a registry":           {header + "controllers: [cpupolicy]\ncpuPolicy: {agentImage: partition-agent}\n", []string{"cpuPolicy.agentImage", "partition-agent", "digest"}},
-		"an image of Docker Hub":                {header + "controllers: [cpupolicy]\ncpuPolicy: {agentImage: somebody/partition-agent:v1}\n", []string{"cpuPolicy.agentImage", "somebody"}},
-		"a part that is none":                   {header + "parts: [webhooks, console]\n", []string{"parts[1]", "console", "controllers"}},
-		"files and a Secret":                    {header + "certificates: {source: Files, directory: /etc/c, secretName: s}\n", []string{"certificates.secretName", "Generated"}},
-		"files and a webhook configuration":     {header + "certificates: {source: Files, directory: /etc/c, mutatingWebhookConfiguration: s}\n", []string{"certificates.mutatingWebhookConfiguration"}},
-		"a name that is no name":                {header + "certificates: {names: [Me]}\n", []string{"certificates.names[0]", "Me"}},
-		"a certificate that is always old":      {header + "certificates: {validity: 24h}\n", []string{"certificates.validity", "24h0m0s", "renewBefore", "720h0m0s"}},
-		"an overlap that does not fit":          {header + "certificates: {overlap: 360h}\n", []string{"certificates.renewBefore", "720h0m0s", "overlap", "360h0m0s"}},
-		"a driver that the agent does not know": {header + "cpuPolicy: {driver: k3s}\n", []string{"cpuPolicy.driver", "k3s", "rke2"}},
-		"a switch that the agent would not do":  {header + "cpuPolicy: {switchTimeout: 151s}\n", []string{"cpuPolicy.switchTimeout", "2m31s", "2m30s"}},
-		"a switch that no kubelet could do":     {header + "cpuPolicy: {switchTimeout: 29s}\n", []string{"cpuPolicy.switchTimeout", "29s", "30s"}},
-		"a look that no agent could have":       {header + "cpuPolicy: {observeTimeout: 500ms}\n", []string{"cpuPolicy.observeTimeout", "500ms", "5s"}},
-		"an operation shorter than a switch":    {header + "cpuPolicy: {operationTimeout: 2m}\n", []string{"cpuPolicy.operationTimeout", "2m0s", "7m30s"}},
-		"a negative duration":                   {header + "cpuPolicy: {labelTimeout: -1s}\n", []string{"cpuPolicy.labelTimeout", "-1s"}},
-		"actions without a port":                {header + "cpuPolicy: {actions: {bindAddress: 10.0.0.1}}\n", []string{"cpuPolicy.actions.bindAddress", "10.0.0.1", "host:port"}},
+		"no kind":                             {"controller: a\n", []string{"Kind"}},
+		"another kind":                        {"apiVersion: config.workload.openshift.io/v1alpha1\nkind: Something\n", []string{"Something"}},
+		"another version":                     {"apiVersion: config.workload.openshift.io/v9\nkind: ControllerConfiguration\n", []string{"v9"}},
+		"an unknown field":                    {header + "controler: [cpupolicy]\n", []string{`"controler"`}},
+		"a field twice":                       {header + "namespace: a\nnamespace: b\n", []string{"namespace"}},
+		"a duration without a unit":           {header + "foreignManagerPeriod: 5\n", []string{"foreignManagerPeriod"}},
+		"a wrong duration":                    {header + "foreignManagerPeriod: 5 minutes\n", []string{"foreignManagerPeriod", "5 minutes"}},
+		"two documents":                       {header + "---\n" + header, []string{"more than one YAML document"}},
+		"no port":                             {header + "metrics: {bindAddress: 10.0.0.1}\n", []string{"metrics.bindAddress", "10.0.0.1", "host:port"}},
+		"a port that does not exist":          {header + `health: {bindAddress: ":65536"}`, []string{"health.bindAddress", ":65536", "1 to 65535"}},
+		"webhooks switched off":               {header + `webhook: {bindAddress: "0"}`, []string{"webhook.bindAddress", "host:port"}},
+		"a namespace with a capital letter":   {header + "namespace: Mine\n", []string{"namespace", "Mine"}},
+		"a lease shorter than its renewal":    {header + "leaderElection: {leaseDuration: 5s}\n", []string{"leaderElection.leaseDuration", "5s", "renewDeadline", "10s"}},
+		"a renewal as short as its retry":     {header + "leaderElection: {retryPeriod: 9s}\n", []string{"leaderElection.renewDeadline", "10s", "retryPeriod", "9s"}},
+		"a lock that client-go no longer has": {header + "leaderElection: {resourceLock: endpoints}\n", []string{"leaderElection.resourceLock", "endpoints", "leases"}},
+		"a negative burst":                    {header + "clientConnection: {burst: -1}\n", []string{"clientConnection.burst", "-1"}},
+		"an unknown source of certificates":   {header + "certificates: {source: Vault}\n", []string{"certificates.source", "Vault", "Files"}},
+		"a version of TLS that is too old":    {header + "tls: {minVersion: VersionTLS11}\n", []string{"tls.minVersion", "VersionTLS11", "VersionTLS12"}},
+		"an insecure cipher":                  {header + "tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_RSA_WITH_RC4_128_SHA]}\n", []string{"tls.cipherSuites[1]", "TLS_RSA_WITH_RC4_128_SHA"}},
+		"ciphers without that of HTTP/2":      {header + "tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}\n", []string{"tls.cipherSuites", "HTTP/2", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}},
+		"ciphers of TLS 1.3":                  {header + "tls: {minVersion: VersionTLS13, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}\n", []string{"tls.cipherSuites", "VersionTLS12"}},
+		"a part that is none":                 {header + "parts: [webhooks, console]\n", []string{"parts[1]", "console", "controllers"}},
+		"files and a Secret":                  {header + "certificates: {source: Files, directory: /etc/c, secretName: s}\n", []string{"certificates.secretName", "Generated"}},
+		"files and a webhook configuration":   {header + "certificates: {source: Files, directory: /etc/c, mutatingWebhookConfiguration: s}\n", []string{"certificates.mutatingWebhookConfiguration"}},
+		"a name that is no name":              {header + "certificates: {names: [Me]}\n", []string{"certificates.names[0]", "Me"}},
+		"a certificate that is always old":    {header + "certificates: {validity: 24h}\n", []string{"certificates.validity", "24h0m0s", "renewBefore", "720h0m0s"}},
+		"an overlap that does not fit":        {header + "certificates: {overlap: 360h}\n", []string{"certificates.renewBefore", "720h0m0s", "overlap", "360h0m0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, test.text)

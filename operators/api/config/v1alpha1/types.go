@@ -20,6 +20,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	componentbaseconfig "k8s.io/component-base/config/v1alpha1"
 )
 
@@ -29,10 +30,9 @@ import (
 type ControllerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Controllers are the companions whose controllers and webhooks run in this process, by their
-	// names. The flag --controllers replaces them.
-	Controllers []string `json:"controllers,omitempty"`
-	// Parts are what of these companions runs in this process. It defaults to all parts. The flag --parts
+	// Controller is the companion that this process runs, by its name. The flag --controller replaces it.
+	Controller string `json:"controller,omitempty"`
+	// Parts are what of the companion runs in this process. It defaults to all parts. The flag --parts
 	// replaces them: whatever reaches the webhooks must find none of the controllers' rights there.
 	Parts []Part `json:"parts,omitempty"`
 	// Namespace is where this process has its Lease, the Secret of its certificate and its Service.
@@ -41,6 +41,9 @@ type ControllerConfiguration struct {
 	// ClientConnection says how to reach kube-apiserver. Without a kubeconfig, a pod uses its
 	// ServiceAccount, and any other process what kubectl would use.
 	ClientConnection componentbaseconfig.ClientConnectionConfiguration `json:"clientConnection,omitempty"`
+	// HostedConnection says how to reach the kube-apiserver of the hosted cluster, for companions that have one
+	// besides this. They need its kubeconfig.
+	HostedConnection componentbaseconfig.ClientConnectionConfiguration `json:"hostedConnection,omitempty"`
 	// LeaderElection lets one of several replicas run the controllers. Webhooks run on all of them.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration `json:"leaderElection,omitempty"`
 	// Metrics are served with TLS, to whoever may get the path /metrics.
@@ -60,8 +63,8 @@ type ControllerConfiguration struct {
 	// end. It defaults to 20 seconds: a pod is killed 30 seconds after it was told to end.
 	GracefulShutdownTimeout metav1.Duration `json:"gracefulShutdownTimeout,omitempty"`
 
-	// CPUPolicy is for the companion cpupolicy.
-	CPUPolicy CPUPolicyConfiguration `json:"cpuPolicy,omitempty"`
+	// Settings are the companion's own. It has their type, their defaults and their checks.
+	Settings runtime.RawExtension `json:"settings,omitempty"`
 }
 
 // Part is a part of a companion.
@@ -80,7 +83,7 @@ func (c *ControllerConfiguration) Runs(part Part) bool { return slices.Contains(
 // Endpoint is an address to listen on.
 type Endpoint struct {
 	// BindAddress is host:port. Without a host, it is every address of this host. The value 0
-	// switches metrics, or the actions of cpupolicy, off, and no other endpoint can be.
+	// switches metrics, or an endpoint of a companion, off, and no other endpoint can be.
 	BindAddress string `json:"bindAddress,omitempty"`
 }
 
@@ -136,32 +139,4 @@ type CertificatesConfiguration struct {
 	// new certificate is served. All kube-apiservers and replicas must see a change within it. It
 	// defaults to ten minutes.
 	Overlap metav1.Duration `json:"overlap,omitempty"`
-}
-
-// CPUPolicyConfiguration configures the companion cpupolicy.
-type CPUPolicyConfiguration struct {
-	// AgentNamespace is where the Jobs run that work on nodes. It defaults to
-	// partition-cpupolicy-agent.
-	AgentNamespace string `json:"agentNamespace,omitempty"`
-	// AgentImage is the image of partition-agent, with its registry or its digest: it runs as root on nodes, and what
-	// is found under a short name is the runtime's to say. The controllers of cpupolicy need it.
-	AgentImage string `json:"agentImage,omitempty"`
-	// Driver is how nodes run their kubelets: kubelet (a unit of systemd), rke2, or command (what the
-	// configuration of the host says). It defaults to kubelet.
-	Driver string `json:"driver,omitempty"`
-	// ObserveTimeout is how long an agent may take to look at a node. It defaults to two minutes, and
-	// may not be shorter than 5s.
-	ObserveTimeout metav1.Duration `json:"observeTimeout,omitempty"`
-	// SwitchTimeout is how long a kubelet may be down, from its stop until it is healthy or rolled
-	// back. The host enforces it. It defaults to 150s, and may not be longer: pods with the default
-	// tolerations are evicted after about 340. It may not be shorter than 30s.
-	SwitchTimeout metav1.Duration `json:"switchTimeout,omitempty"`
-	// OperationTimeout is how long a switch may take from request to report, with a drain. It
-	// defaults to one hour.
-	OperationTimeout metav1.Duration `json:"operationTimeout,omitempty"`
-	// LabelTimeout is how long a switch waits, once it is verified, for the label cpumanager to
-	// agree. It defaults to five minutes.
-	LabelTimeout metav1.Duration `json:"labelTimeout,omitempty"`
-	// Actions has the action endpoint, with TLS, on all replicas. It defaults to port 8444.
-	Actions Endpoint `json:"actions,omitempty"`
 }

@@ -23,7 +23,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -31,27 +30,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-// drivers are those that the agent knows (cpupolicy/operation, Drivers).
-var drivers = []string{"kubelet", "rke2", "command"}
-
-// In less time no agent's pod starts, and no kubelet has been healthy for some seconds: every switch would be rolled back.
-const (
-	shortestObservation = 5 * time.Second
-	shortestSwitch      = 30 * time.Second
-)
-
-// longestSwitch is what the agent allows at most (cpupolicy/operation, MaxTotal).
-const longestSwitch = 150 * time.Second
-
 // Validate returns what is wrong with a configuration that has its defaults.
 func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
-	seen := map[string]bool{}
-	for i, name := range c.Controllers {
-		if seen[name] {
-			errs = append(errs, field.Duplicate(field.NewPath("controllers").Index(i), name))
-		}
-		seen[name] = true
-	}
 	for i, part := range c.Parts {
 		if all := []Part{Controllers, Webhooks}; !slices.Contains(all, part) {
 			errs = append(errs, field.NotSupported(field.NewPath("parts").Index(i), part, all))
@@ -61,37 +41,21 @@ func Validate(c *ControllerConfiguration) (errs field.ErrorList) {
 	if c.Namespace == "" {
 		errs = append(errs, field.Required(namespace, "only in a pod is there a default"))
 	} else {
-		errs = append(errs, label(namespace, c.Namespace)...)
+		errs = append(errs, ValidateLabel(namespace, c.Namespace)...)
 	}
-	if c.ClientConnection.Burst < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("clientConnection", "burst"), c.ClientConnection.Burst, "must not be negative"))
+	for name, burst := range map[string]int32{"clientConnection": c.ClientConnection.Burst, "hostedConnection": c.HostedConnection.Burst} {
+		if burst < 0 {
+			errs = append(errs, field.Invalid(field.NewPath(name, "burst"), burst, "must not be negative"))
+		}
 	}
 	errs = append(errs, validateLeaderElection(c)...)
-	for _, endpoint := range []struct {
-		path     *field.Path
-		value    Endpoint
-		optional bool
-	}{
-		{field.NewPath("metrics"), c.Metrics, true},
-		{field.NewPath("health"), c.Health, false},
-		{field.NewPath("webhook"), c.Webhook, false},
-		{field.NewPath("cpuPolicy", "actions"), c.CPUPolicy.Actions, true},
-	} {
-		if endpoint.optional && endpoint.value.BindAddress == "0" {
-			continue
-		}
-		if err := validateAddress(endpoint.value.BindAddress); err != nil {
-			errs = append(errs, field.Invalid(endpoint.path.Child("bindAddress"), endpoint.value.BindAddress, err.Error()))
-		}
-	}
-	errs = append(errs, positive(field.NewPath("foreignManagerPeriod"), c.ForeignManagerPeriod)...)
-	errs = append(errs, positive(field.NewPath("gracefulShutdownTimeout"), c.GracefulShutdownTimeout)...)
+	errs = append(errs, ValidateEndpoint(field.NewPath("metrics"), c.Metrics, true)...)
+	errs = append(errs, ValidateEndpoint(field.NewPath("health"), c.Health, false)...)
+	errs = append(errs, ValidateEndpoint(field.NewPath("webhook"), c.Webhook, false)...)
+	errs = append(errs, ValidatePositive(field.NewPath("foreignManagerPeriod"), c.ForeignManagerPeriod)...)
+	errs = append(errs, ValidatePositive(field.NewPath("gracefulShutdownTimeout"), c.GracefulShutdownTimeout)...)
 	errs = append(errs, validateTLS(&c.TLS, field.NewPath("tls"))...)
-	errs = append(errs, validateCertificates(&c.Certificates, field.NewPath("certificates"))...)
-	if slices.Contains(c.Controllers, "cpupolicy") && c.Runs(Controllers) {
-		errs = append(errs, validateImage(field.NewPath("cpuPolicy", "agentImage"), c.CPUPolicy.AgentImage)...)
-	}
-	return append(errs, validateCPUPolicy(&c.CPUPolicy, field.NewPath("cpuPolicy"))...)
+	return append(errs, validateCertificates(&c.Certificates, field.NewPath("certificates"))...)
 }
 
 // validateLeaderElection wants what client-go wants of a leader (its NewLeaderElector), which
@@ -101,7 +65,7 @@ func validateLeaderElection(c *ControllerConfiguration) (errs field.ErrorList) {
 	if !*election.LeaderElect {
 		return nil
 	}
-	errs = append(errs, positive(path.Child("retryPeriod"), election.RetryPeriod)...)
+	errs = append(errs, ValidatePositive(path.Child("retryPeriod"), election.RetryPeriod)...)
 	if election.LeaseDuration.Duration <= election.RenewDeadline.Duration {
 		errs = append(errs, field.Invalid(path.Child("leaseDuration"), election.LeaseDuration.Duration.String(),
 			fmt.Sprintf("must be longer than renewDeadline, which is %s", election.RenewDeadline.Duration)))
@@ -163,7 +127,7 @@ func validateCertificates(c *CertificatesConfiguration, path *field.Path) (errs 
 		return field.ErrorList{field.NotSupported(path.Child("source"), c.Source, []CertificateSource{CertificatesGenerated, CertificatesFromFiles})}
 	}
 	errs = append(errs, subdomain(path.Child("secretName"), c.SecretName)...)
-	errs = append(errs, label(path.Child("serviceName"), c.ServiceName)...)
+	errs = append(errs, ValidateLabel(path.Child("serviceName"), c.ServiceName)...)
 	for i, name := range c.Names {
 		if net.ParseIP(name) == nil {
 			errs = append(errs, subdomain(path.Child("names").Index(i), name)...)
@@ -177,7 +141,7 @@ func validateCertificates(c *CertificatesConfiguration, path *field.Path) (errs 
 			errs = append(errs, subdomain(path.Child(optional.name), optional.value)...)
 		}
 	}
-	errs = append(errs, positive(path.Child("overlap"), c.Overlap)...)
+	errs = append(errs, ValidatePositive(path.Child("overlap"), c.Overlap)...)
 	// A new certificate is made, announced for the overlap, and served.
 	if c.RenewBefore.Duration <= 2*c.Overlap.Duration {
 		errs = append(errs, field.Invalid(path.Child("renewBefore"), c.RenewBefore.Duration.String(),
@@ -190,47 +154,12 @@ func validateCertificates(c *CertificatesConfiguration, path *field.Path) (errs 
 	return errs
 }
 
-func validateCPUPolicy(c *CPUPolicyConfiguration, path *field.Path) (errs field.ErrorList) {
-	errs = append(errs, label(path.Child("agentNamespace"), c.AgentNamespace)...)
-	if !slices.Contains(drivers, c.Driver) {
-		errs = append(errs, field.NotSupported(path.Child("driver"), c.Driver, drivers))
-	}
-	for _, each := range []struct {
-		name  string
-		value metav1.Duration
-	}{
-		{"observeTimeout", c.ObserveTimeout},
-		{"switchTimeout", c.SwitchTimeout},
-		{"operationTimeout", c.OperationTimeout},
-		{"labelTimeout", c.LabelTimeout},
-	} {
-		errs = append(errs, positive(path.Child(each.name), each.value)...)
-	}
-	if c.ObserveTimeout.Duration > 0 && c.ObserveTimeout.Duration < shortestObservation {
-		errs = append(errs, field.Invalid(path.Child("observeTimeout"), c.ObserveTimeout.Duration.String(),
-			fmt.Sprintf("must not be shorter than %s", shortestObservation)))
-	}
-	if c.SwitchTimeout.Duration > 0 && c.SwitchTimeout.Duration < shortestSwitch {
-		errs = append(errs, field.Invalid(path.Child("switchTimeout"), c.SwitchTimeout.Duration.String(),
-			fmt.Sprintf("must not be shorter than %s: no kubelet is healthy again before", shortestSwitch)))
-	}
-	if c.SwitchTimeout.Duration > longestSwitch {
-		errs = append(errs, field.Invalid(path.Child("switchTimeout"), c.SwitchTimeout.Duration.String(),
-			fmt.Sprintf("must not be longer than %s", longestSwitch)))
-	}
-	if least := c.SwitchTimeout.Duration + c.LabelTimeout.Duration; c.OperationTimeout.Duration <= least {
-		errs = append(errs, field.Invalid(path.Child("operationTimeout"), c.OperationTimeout.Duration.String(),
-			fmt.Sprintf("must be longer than switchTimeout and labelTimeout together, which are %s", least)))
-	}
-	return errs
-}
-
 // digested ends the reference of an image that only one can have.
 var digested = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
-// validateImage wants a registry or a digest. The first part of a reference is a registry if it could be no part of a
+// ValidateImage wants a registry or a digest. The first part of a reference is a registry if it could be no part of a
 // name on Docker Hub (github.com/distribution/reference, splitDockerDomain).
-func validateImage(path *field.Path, image string) field.ErrorList {
+func ValidateImage(path *field.Path, image string) field.ErrorList {
 	const want = "must name its registry, such as registry.example.com/partition-agent:v1, or end with a digest, @sha256:..."
 	host, _, isPath := strings.Cut(image, "/")
 	switch {
@@ -242,14 +171,16 @@ func validateImage(path *field.Path, image string) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, image, want)}
 }
 
-func positive(path *field.Path, value metav1.Duration) field.ErrorList {
+// ValidatePositive wants a duration that is longer than 0.
+func ValidatePositive(path *field.Path, value metav1.Duration) field.ErrorList {
 	if value.Duration > 0 {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must be longer than 0")}
 }
 
-func label(path *field.Path, value string) (errs field.ErrorList) {
+// ValidateLabel wants a DNS label, such as the name of a namespace.
+func ValidateLabel(path *field.Path, value string) (errs field.ErrorList) {
 	for _, message := range validation.IsDNS1123Label(value) {
 		errs = append(errs, field.Invalid(path, value, message))
 	}
@@ -261,6 +192,17 @@ func subdomain(path *field.Path, value string) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(path, value, message))
 	}
 	return errs
+}
+
+// ValidateEndpoint wants host:port. One that is optional is switched off with 0.
+func ValidateEndpoint(path *field.Path, endpoint Endpoint, optional bool) field.ErrorList {
+	if optional && endpoint.BindAddress == "0" {
+		return nil
+	}
+	if err := validateAddress(endpoint.BindAddress); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("bindAddress"), endpoint.BindAddress, err.Error())}
+	}
+	return nil
 }
 
 func validateAddress(address string) error {

@@ -108,7 +108,7 @@ type NodeSelection struct {
 // Drain says how a node's pods are evicted.
 type Drain struct {
 	// timeout is how long pods may take to go. After that the switch fails, and the node is
-	// uncordoned as it is. It is at most the controller's cpuPolicy.operationTimeout less its
+	// uncordoned as it is. It is at most the controller's settings.operationTimeout less its
 	// switchTimeout and labelTimeout, 52m30s by default; the condition Degraded says if it is
 	// longer.
 	// +optional

@@ -27,10 +27,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/nodegroup"
@@ -45,7 +41,9 @@ func (named) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs {
 	return companion.Needs{}
 }
 
-func (named) AddToManager(context.Context, manager.Manager, *configv1alpha1.ControllerConfiguration) error {
+func (named) Settings() companion.Settings { return nil }
+
+func (named) AddToManager(context.Context, companion.Clusters, *configv1alpha1.ControllerConfiguration) error {
 	return nil
 }
 
@@ -58,20 +56,20 @@ func TestWhatIsWrongWithACommandLine(t *testing.T) {
 		}
 		return path
 	}
-	valid := write("valid", "namespace: ns\ncontrollers: [first]\nclientConnection: {kubeconfig: /no/such/kubeconfig}\n")
+	valid := write("valid", "namespace: ns\ncontroller: first\nclientConnection: {kubeconfig: /no/such/kubeconfig}\n")
 	for name, test := range map[string]struct {
 		arguments []string
 		want      []string
 	}{
 		"no file":                        {[]string{"--config=" + filepath.Join(dir, "none")}, []string{"none", "no such file"}},
 		"a wrong configuration":          {[]string{"--config=" + write("wrong", "namespace: ns\nmetrics: {bindAddress: x}\n")}, []string{"wrong", "metrics.bindAddress", "x"}},
-		"no companion":                   {[]string{"--config=" + write("empty", "namespace: ns\n")}, []string{"--controllers", "first, second"}},
-		"an unknown companion":           {[]string{"--config=" + valid, "--controllers=third"}, []string{"third", "first, second"}},
-		"a companion twice":              {[]string{"--config=" + valid, "--controllers=second,second"}, []string{"second", "controllers[1]"}},
+		"no companion":                   {[]string{"--config=" + write("empty", "namespace: ns\n")}, []string{"--controller", "first, second"}},
+		"an unknown companion":           {[]string{"--config=" + valid, "--controller=third"}, []string{"third", "first, second"}},
+		"settings of one that has none":  {[]string{"--config=" + write("settings", "namespace: ns\ncontroller: first\nsettings: {a: b}\n")}, []string{"settings", "first"}},
 		"a kubeconfig that is not there": {[]string{"--config=" + valid}, []string{"/no/such/kubeconfig"}},
 		"an argument":                    {[]string{"first"}, []string{"first"}},
-		"nothing to clean":               {[]string{"clean"}, []string{"--controllers"}},
-		"an unknown companion to clean":  {[]string{"clean", "--controllers=third"}, []string{"third", "first, second"}},
+		"nothing to clean":               {[]string{"clean"}, []string{"--controller"}},
+		"an unknown companion to clean":  {[]string{"clean", "--controller=third"}, []string{"third", "first, second"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := NewCommand(named("first"), named("second"))
@@ -151,16 +149,6 @@ func TestOnlyWhatACompanionWroteIsRemovedFromANode(t *testing.T) {
 				t.Errorf("left are %q", left)
 			}
 		})
-	}
-}
-
-func TestAKindIsCachedOnce(t *testing.T) {
-	cached := map[client.Object]cache.ByObject{}
-	if err := addCache(cached, map[client.Object]cache.ByObject{&corev1.Node{}: {}, &corev1.Pod{}: {}}, clientgoscheme.Scheme); err != nil || len(cached) != 2 {
-		t.Errorf("%d kinds are cached: %v", len(cached), err)
-	}
-	if err := addCache(cached, map[client.Object]cache.ByObject{&corev1.Node{}: {}}, clientgoscheme.Scheme); err == nil || !strings.Contains(err.Error(), "the kind Node") {
-		t.Errorf("a kind twice: the error is %v", err)
 	}
 }
 

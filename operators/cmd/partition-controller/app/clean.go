@@ -27,9 +27,13 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/retry"
+	componentbaseconfig "k8s.io/component-base/config/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
@@ -38,33 +42,54 @@ import (
 	"workload.openshift.io/operators/nodegroup"
 )
 
-func newCleanCommand(companions []companion.Companion, controllers *[]string) *cobra.Command {
+func newCleanCommand(companions []companion.Companion, controller *string) *cobra.Command {
 	var (
-		kubeconfig string
-		dryRun     bool
+		kubeconfig, hosted string
+		dryRun             bool
 	)
 	command := &cobra.Command{
-		Use:   "clean --controllers=COMPANION",
-		Short: "Remove from all nodes what a companion has left there",
-		Long: `Remove from all nodes what a companion has written there: labels, annotations,
-taints and a cordon. Run it with your own credentials once the companion is
-uninstalled. What somebody else wrote stays.`,
+		Use:   "clean --controller=COMPANION",
+		Short: "Remove what a companion has left",
+		Long: `Remove what a companion has left: the objects that it made, and from all nodes
+labels, annotations, taints and a cordon that it wrote. Run it with your own
+credentials once the companion is uninstalled. What somebody else wrote stays.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			selected, err := choose(companions, *controllers)
+			selected, err := choose(companions, *controller)
 			if err != nil {
 				return err
 			}
-			config, err := clientConfig(kubeconfig)
-			if err != nil {
-				return err
+			config := &configv1alpha1.ControllerConfiguration{}
+			configv1alpha1.SetDefaults(config)
+			if settings := selected.Settings(); settings != nil {
+				settings.Default()
 			}
-			c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
-			if err != nil {
-				return err
-			}
-			for _, each := range selected {
-				if err := clean(command.Context(), c, each, dryRun, command.OutOrStdout()); err != nil {
+			needs := selected.Needs(config)
+			for _, in := range []struct {
+				flag, kubeconfig string
+				access           *companion.Access
+			}{
+				{"kubeconfig", kubeconfig, &needs.Home},
+				{"hosted-kubeconfig", hosted, needs.Hosted},
+			} {
+				if in.access == nil {
+					continue
+				}
+				if in.access == needs.Hosted && in.kubeconfig == "" {
+					return fmt.Errorf("--%s is missing: %s works in a hosted cluster, too", in.flag, selected.Name())
+				}
+				config, err := clientConfig(componentbaseconfig.ClientConnectionConfiguration{Kubeconfig: in.kubeconfig, QPS: 50, Burst: 100})
+				if err != nil {
+					return fmt.Errorf("--%s: %w", in.flag, err)
+				}
+				c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+				if err != nil {
+					return err
+				}
+				if err := deleteOwned(command.Context(), c, selected.Name(), in.access.Owned, dryRun, command.OutOrStdout()); err != nil {
+					return err
+				}
+				if err := clean(command.Context(), c, selected.Name(), in.access.Marks, dryRun, command.OutOrStdout()); err != nil {
 					return err
 				}
 			}
@@ -72,16 +97,42 @@ uninstalled. What somebody else wrote stays.`,
 		},
 	}
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig, instead of that of kubectl")
+	command.Flags().StringVar(&hosted, "hosted-kubeconfig", "", "kubeconfig of the hosted cluster, for a companion that works there, too")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "write nothing, and say what would be removed")
 	return command
 }
 
+// deleteOwned deletes the objects that a companion made, the last kind first, and prints a line for each. A kind that is
+// not there has none.
+func deleteOwned(ctx context.Context, c client.Client, name string, kinds []schema.GroupVersionKind, dryRun bool, out io.Writer) error {
+	for _, kind := range slices.Backward(kinds) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		if err := c.List(ctx, list, client.MatchingLabels{companion.OwnerLabel: name}); err != nil {
+			if meta.IsNoMatchError(err) {
+				continue
+			}
+			return err
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			object.SetGroupVersionKind(kind)
+			done := "would delete"
+			if !dryRun {
+				done = "deleted"
+				if err := client.IgnoreNotFound(c.Delete(ctx, object, client.Preconditions{UID: &object.UID})); err != nil {
+					return fmt.Errorf("%s %s: %w", kind.Kind, client.ObjectKeyFromObject(object), err)
+				}
+			}
+			fmt.Fprintf(out, "%s/%s: %s\n", strings.ToLower(kind.Kind), strings.TrimPrefix(client.ObjectKeyFromObject(object).String(), "/"), done)
+		}
+	}
+	return nil
+}
+
 // clean removes what a companion has left on nodes, and prints a line for each node that had
 // something.
-func clean(ctx context.Context, c client.Client, from companion.Companion, dryRun bool, out io.Writer) error {
-	config := &configv1alpha1.ControllerConfiguration{}
-	configv1alpha1.SetDefaults(config)
-	marks := from.Needs(config).Marks
+func clean(ctx context.Context, c client.Client, name string, marks companion.Marks, dryRun bool, out io.Writer) error {
 	var nodes corev1.NodeList
 	for {
 		if err := c.List(ctx, &nodes, client.Limit(100), client.Continue(nodes.Continue)); err != nil {
@@ -92,7 +143,7 @@ func clean(ctx context.Context, c client.Client, from companion.Companion, dryRu
 			var removed []string
 			err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 				before := node.DeepCopy()
-				if removed, err = removeTraces(node, from.Name(), marks); err != nil || len(removed) == 0 || dryRun {
+				if removed, err = removeTraces(node, name, marks); err != nil || len(removed) == 0 || dryRun {
 					return err
 				}
 				err = c.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))

@@ -30,6 +30,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	componentbaseconfig "k8s.io/component-base/config/v1alpha1"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/version"
@@ -46,15 +47,15 @@ const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // NewCommand returns the command for these companions.
 func NewCommand(companions ...companion.Companion) *cobra.Command {
 	var (
-		path        string
-		controllers []string
-		parts       []string
-		logging     = logsapi.NewLoggingConfiguration()
+		path       string
+		controller string
+		parts      []string
+		logging    = logsapi.NewLoggingConfiguration()
 	)
 	command := &cobra.Command{
 		Use:   "partition-controller",
-		Short: "Run the controllers and webhooks of companions of a partitioned cluster",
-		Long: `Run the controllers and webhooks of companions of a partitioned cluster, until
+		Short: "Run the controllers and webhooks of a companion of a partitioned cluster",
+		Long: `Run the controllers and webhooks of a companion of a partitioned cluster, until
 SIGTERM.
 
 The configuration is a file of the kind ControllerConfiguration, version
@@ -86,8 +87,8 @@ Companions: ` + strings.Join(names(companions), ", "),
 			if err != nil {
 				return err
 			}
-			if command.Flags().Changed("controllers") {
-				config.Controllers = controllers
+			if command.Flags().Changed("controller") {
+				config.Controller = controller
 			}
 			if command.Flags().Changed("parts") {
 				config.Parts = nil
@@ -98,23 +99,31 @@ Companions: ` + strings.Join(names(companions), ", "),
 			if err := configv1alpha1.Validate(config).ToAggregate(); err != nil {
 				return fmt.Errorf("configuration %s, with its flags: %w", path, err)
 			}
-			selected, err := choose(companions, config.Controllers)
+			selected, err := choose(companions, config.Controller)
 			if err != nil {
 				return err
 			}
-			restConfig, err := clientConfig(config.ClientConnection.Kubeconfig)
+			if err := companion.Configure(selected, config); err != nil {
+				return fmt.Errorf("configuration %s: %w", path, err)
+			}
+			home, err := clientConfig(config.ClientConnection)
 			if err != nil {
 				return err
 			}
-			restConfig.QPS, restConfig.Burst = config.ClientConnection.QPS, int(config.ClientConnection.Burst)
-			return run(command.Context(), restConfig, config, selected, companions)
+			var hosted *rest.Config
+			if config.HostedConnection.Kubeconfig != "" {
+				if hosted, err = clientConfig(config.HostedConnection); err != nil {
+					return err
+				}
+			}
+			return run(command.Context(), home, hosted, config, selected, companions)
 		},
 	}
 	command.Flags().StringVar(&path, "config", "", "file with the configuration")
 	command.Flags().StringSliceVar(&parts, "parts", nil, "controllers, webhooks or both, instead of those of the configuration")
-	command.PersistentFlags().StringSliceVar(&controllers, "controllers", nil, "companions, instead of those of the configuration")
+	command.PersistentFlags().StringVar(&controller, "controller", "", "companion, instead of that of the configuration")
 	logsapi.AddFlags(logging, command.PersistentFlags())
-	command.AddCommand(newCleanCommand(companions, &controllers))
+	command.AddCommand(newCleanCommand(companions, &controller))
 	return command
 }
 
@@ -125,33 +134,32 @@ func names(companions []companion.Companion) (names []string) {
 	return names
 }
 
-// choose returns the companions of these names.
-func choose(companions []companion.Companion, chosen []string) (selected []companion.Companion, err error) {
-	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no companion is chosen, by the configuration's controllers or --controllers: there are %s", strings.Join(names(companions), ", "))
+// choose returns the companion of this name.
+func choose(companions []companion.Companion, chosen string) (companion.Companion, error) {
+	at := slices.Index(names(companions), chosen)
+	switch {
+	case chosen == "":
+		return nil, fmt.Errorf("no companion is selected; set controller in the configuration, or --controller, to one of %s", strings.Join(names(companions), ", "))
+	case at < 0:
+		return nil, fmt.Errorf("controller: there is no companion %q; there are %s", chosen, strings.Join(names(companions), ", "))
 	}
-	for i, name := range chosen {
-		at := slices.Index(names(companions), name)
-		switch {
-		case at < 0:
-			return nil, fmt.Errorf("controllers: there is no companion %q; there are %s", name, strings.Join(names(companions), ", "))
-		case slices.Contains(chosen[:i], name):
-			return nil, fmt.Errorf("controllers: %q is there twice", name)
-		}
-		selected = append(selected, companions[at])
-	}
-	return selected, nil
+	return companions[at], nil
 }
 
 // clientConfig is that of a kubeconfig, or of the pod, or what kubectl would use.
-func clientConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if !errors.Is(err, rest.ErrNotInCluster) {
-			return config, err
-		}
+func clientConfig(connection componentbaseconfig.ClientConnectionConfiguration) (config *rest.Config, err error) {
+	err = rest.ErrNotInCluster
+	if connection.Kubeconfig == "" {
+		config, err = rest.InClusterConfig()
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		rules.ExplicitPath = connection.Kubeconfig
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	}
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = connection.QPS, int(connection.Burst)
+	return config, nil
 }

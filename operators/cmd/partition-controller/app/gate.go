@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
@@ -44,13 +45,13 @@ func init() {
 	metrics.Registry.MustRegister(foreignManager)
 }
 
-// gate is a manager as a companion sees it. It lets the companion's controllers run only while
-// nobody else manages the same objects, and writes in the companion's name. It runs where they do,
+// gate is the manager at home as a companion sees it. It lets the companion's controllers run only while
+// nobody else manages the same objects, in either cluster, and writes in the companion's name. It runs where they do,
 // on the leader.
 type gate struct {
 	manager.Manager
 	companion string
-	foreign   []foreign.Manager
+	looks     []look
 	period    time.Duration
 	lease     *coordinationv1.Lease
 	recorder  events.EventRecorder
@@ -58,27 +59,60 @@ type gate struct {
 	open      chan struct{}
 }
 
-// newGate adds a gate to a manager.
-func newGate(mgr manager.Manager, name string, managers []foreign.Manager, config *configv1alpha1.ControllerConfiguration) (manager.Manager, error) {
+// look is where other managers may be.
+type look struct {
+	reader   client.Reader
+	writer   client.Client
+	managers []foreign.Manager
+}
+
+// signed is a cluster whose client writes in a companion's name.
+type signed struct {
+	cluster.Cluster
+	client client.Client
+}
+
+// GetClient returns a client that writes in the companion's name.
+func (s signed) GetClient() client.Client { return s.client }
+
+// newGate adds a gate to the manager at home, and returns the clusters as a companion sees them.
+func newGate(clusters companion.Clusters, name string, needs companion.Needs, config *configv1alpha1.ControllerConfiguration) (companion.Clusters, error) {
+	mgr := clusters.Home
 	g := &gate{
 		Manager:   mgr,
 		companion: name,
-		foreign:   managers,
 		period:    config.ForeignManagerPeriod.Duration,
 		lease:     &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: config.LeaderElection.ResourceNamespace, Name: config.LeaderElection.ResourceName}},
 		recorder:  mgr.GetEventRecorder(companion.FieldOwner(name)),
 		client:    client.WithFieldOwner(mgr.GetClient(), companion.FieldOwner(name)),
 		open:      make(chan struct{}),
 	}
-	if !config.Runs(configv1alpha1.Controllers) {
-		return g, nil
+	g.looks = []look{{mgr.GetAPIReader(), g.client, needs.Home.Foreign}}
+	gated := companion.Clusters{Home: g}
+	if hosted := clusters.Hosted; hosted != nil {
+		writer := client.WithFieldOwner(hosted.GetClient(), companion.FieldOwner(name))
+		g.looks = append(g.looks, look{hosted.GetAPIReader(), writer, needs.Hosted.Foreign})
+		gated.Hosted = signed{hosted, writer}
 	}
-	return g, mgr.Add(manager.RunnableFunc(g.watch))
+	if !config.Runs(configv1alpha1.Controllers) {
+		return gated, nil
+	}
+	return gated, mgr.Add(manager.RunnableFunc(g.watch))
 }
 
 // GetClient returns a client that writes in the companion's name.
 func (g *gate) GetClient() client.Client {
 	return g.client
+}
+
+// find returns another manager of the companion's objects; nil if there is none.
+func (g *gate) find(ctx context.Context) (*foreign.Found, error) {
+	for _, at := range g.looks {
+		if found, err := foreign.Find(ctx, at.reader, at.writer, at.managers); found != nil || err != nil {
+			return found, err
+		}
+	}
+	return nil, nil
 }
 
 // Add adds what the companion runs. What needs no leader, such as a webhook, does not wait.
@@ -102,7 +136,7 @@ func (g *gate) watch(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithValues("companion", g.companion)
 	opened, reported := false, ""
 	for {
-		found, err := foreign.Find(ctx, g.GetAPIReader(), g.client, g.foreign)
+		found, err := g.find(ctx)
 		switch {
 		case err != nil:
 			// Without an answer it stays as it is, and nothing begins.

@@ -21,6 +21,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -39,7 +40,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -47,6 +48,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/foreign"
 	"workload.openshift.io/operators/internal/certs"
 )
 
@@ -62,28 +64,25 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// run runs some of all companions until the context ends, and returns once all that has begun has ended.
-func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.ControllerConfiguration, companions, all []companion.Companion) error {
+// run runs one of all companions until the context ends, and returns once all that has begun has ended. The hosted
+// cluster's configuration may be nil.
+func run(ctx context.Context, home, hosted *rest.Config, config *configv1alpha1.ControllerConfiguration, c companion.Companion, all []companion.Companion) error {
 	logger := klog.FromContext(ctx)
-	logger.Info("Starting", "companions", config.Controllers, "namespace", config.Namespace)
+	logger.Info("Starting", "companion", c.Name(), "namespace", config.Namespace)
 
+	needs := c.Needs(config)
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return err
 	}
-	cached := map[client.Object]cache.ByObject{}
-	needs := map[string]companion.Needs{}
-	for _, c := range companions {
-		need := c.Needs(config)
-		needs[c.Name()] = need
-		if need.AddToScheme != nil {
-			if err := need.AddToScheme(scheme); err != nil {
-				return fmt.Errorf("companion %s: %w", c.Name(), err)
-			}
+	if needs.AddToScheme != nil {
+		if err := needs.AddToScheme(scheme); err != nil {
+			return err
 		}
-		if err := addCache(cached, need.Cache, scheme); err != nil {
-			return fmt.Errorf("companion %s: %w", c.Name(), err)
-		}
+	}
+	cached := maps.Clone(needs.Home.Cache)
+	if cached == nil {
+		cached = map[client.Object]cache.ByObject{}
 	}
 
 	var (
@@ -101,11 +100,9 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 	} else {
 		keeper = certs.New(config)
 		getCertificate = keeper.GetCertificate
-		if err := addCache(cached, keeper.Cache(), scheme); err != nil {
-			return err
-		}
+		maps.Copy(cached, keeper.Cache())
 		// The webhook server does not start without a certificate, and caches not before it.
-		direct, err := client.New(restConfig, client.Options{Scheme: scheme})
+		direct, err := client.New(home, client.Options{Scheme: scheme})
 		if err != nil {
 			return err
 		}
@@ -133,15 +130,11 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 	if err != nil {
 		return err
 	}
-	mgr, err := manager.New(restConfig, manager.Options{
-		Scheme:      scheme,
-		Logger:      logger,
-		BaseContext: func() context.Context { return klog.NewContext(context.Background(), logger) },
-		Cache: cache.Options{
-			ByObject:                    stripped(cached, needs),
-			DefaultTransform:            cache.TransformStripManagedFields(),
-			ReaderFailOnMissingInformer: true,
-		},
+	mgr, err := manager.New(home, manager.Options{
+		Scheme:        scheme,
+		Logger:        logger,
+		BaseContext:   func() context.Context { return klog.NewContext(context.Background(), logger) },
+		Cache:         cacheOptions(cached, needs.Home.Foreign),
 		WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: serving}),
 		Metrics: metricsserver.Options{
 			BindAddress:    config.Metrics.BindAddress,
@@ -173,62 +166,62 @@ func run(ctx context.Context, restConfig *rest.Config, config *configv1alpha1.Co
 	} else if err := mgr.Add(watcher); err != nil {
 		return err
 	}
-	for _, c := range companions {
+	clusters := companion.Clusters{Home: mgr}
+	reads := map[cluster.Cluster]map[client.Object]cache.ByObject{mgr: needs.Home.Cache}
+	if needs.Hosted != nil {
+		if hosted == nil {
+			return fmt.Errorf("companion %s works for a hosted cluster: hostedConnection.kubeconfig is missing", c.Name())
+		}
+		clusters.Hosted, err = cluster.New(hosted, func(options *cluster.Options) {
+			options.Scheme, options.Logger = scheme, logger
+			options.Cache = cacheOptions(needs.Hosted.Cache, needs.Hosted.Foreign)
+		})
+		if err != nil {
+			return fmt.Errorf("hosted cluster: %w", err)
+		}
+		if err := mgr.Add(clusters.Hosted); err != nil {
+			return err
+		}
+		reads[clusters.Hosted] = needs.Hosted.Cache
+	}
+	for in, objects := range reads {
 		// So a missing kind shows here, and caches are ready only if all of them are.
-		for object := range needs[c.Name()].Cache {
-			if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+		for object := range objects {
+			if _, err := in.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 				return fmt.Errorf("companion %s needs %T: %w", c.Name(), object, err)
 			}
 		}
-		gated, err := newGate(mgr, c.Name(), needs[c.Name()].Foreign, config)
-		if err != nil {
-			return err
-		}
-		if err := c.AddToManager(ctx, gated, config); err != nil {
-			return fmt.Errorf("companion %s: %w", c.Name(), err)
-		}
-	}
-	for object := range cached {
-		if _, is := object.(*corev1.Node); is && config.Runs(configv1alpha1.Controllers) {
-			if err := mgr.Add(watchClaims(mgr.GetClient(), names(all))); err != nil {
-				return err
+		for object := range objects {
+			if _, is := object.(*corev1.Node); is && config.Runs(configv1alpha1.Controllers) {
+				if err := mgr.Add(watchClaims(in.GetClient(), names(all))); err != nil {
+					return err
+				}
 			}
-			break // several companions may cache them
 		}
 	}
-	if err := addProbes(mgr, keeper, config.Runs(configv1alpha1.Webhooks)); err != nil {
+	gated, err := newGate(clusters, c.Name(), needs, config)
+	if err != nil {
+		return err
+	}
+	if err := c.AddToManager(ctx, gated, config); err != nil {
+		return fmt.Errorf("companion %s: %w", c.Name(), err)
+	}
+	if err := addProbes(mgr, slices.Collect(maps.Keys(reads)), keeper, config.Runs(configv1alpha1.Webhooks)); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
-// addCache adds kinds to be cached. A process has one cache of a kind, with one selection and one transform function.
-func addCache(cached, more map[client.Object]cache.ByObject, scheme *runtime.Scheme) error {
-	for object, by := range more {
-		kind, err := apiutil.GVKForObject(object, scheme)
-		if err != nil {
-			return err
-		}
-		for other := range cached {
-			if is, err := apiutil.GVKForObject(other, scheme); err != nil || is == kind {
-				return errors.Join(err, fmt.Errorf("something else in this process caches the kind %s; run them in processes of their own, with one name in controllers", kind.GroupKind()))
-			}
-		}
-		cached[object] = by
-	}
-	return nil
-}
-
-// stripped drops managed fields from what is cached, but for those of foreign managers, before a companion drops more.
-func stripped(objects map[client.Object]cache.ByObject, needs map[string]companion.Needs) map[client.Object]cache.ByObject {
+// cacheOptions caches these objects and no others. Managed fields are dropped, but for those of foreign managers,
+// before a companion drops more.
+func cacheOptions(objects map[client.Object]cache.ByObject, managers []foreign.Manager) cache.Options {
 	var owners []string
-	for _, need := range needs {
-		for _, manager := range need.Foreign {
-			for _, fields := range manager.Fields {
-				owners = append(owners, fields.Owner)
-			}
+	for _, manager := range managers {
+		for _, fields := range manager.Fields {
+			owners = append(owners, fields.Owner)
 		}
 	}
+	stripped := map[client.Object]cache.ByObject{}
 	for object, by := range objects {
 		transform := by.Transform
 		by.Transform = toolscache.TransformFunc(func(in any) (any, error) {
@@ -240,13 +233,13 @@ func stripped(objects map[client.Object]cache.ByObject, needs map[string]compani
 			}
 			return transform(in)
 		})
-		objects[object] = by
+		stripped[object] = by
 	}
-	return objects
+	return cache.Options{ByObject: stripped, DefaultTransform: cache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true}
 }
 
 // addProbes lets /readyz say whether a webhook would be answered, and from a complete cache.
-func addProbes(mgr manager.Manager, keeper *certs.Keeper, webhooks bool) error {
+func addProbes(mgr manager.Manager, clusters []cluster.Cluster, keeper *certs.Keeper, webhooks bool) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
@@ -254,8 +247,10 @@ func addProbes(mgr manager.Manager, keeper *certs.Keeper, webhooks bool) error {
 		"caches": func(request *http.Request) error {
 			ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 			defer cancel()
-			if !mgr.GetCache().WaitForCacheSync(ctx) {
-				return errors.New("not all objects are in the cache yet")
+			for _, each := range clusters {
+				if !each.GetCache().WaitForCacheSync(ctx) {
+					return errors.New("not all objects are in the cache yet")
+				}
 			}
 			return nil
 		},

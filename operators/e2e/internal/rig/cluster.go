@@ -146,7 +146,7 @@ func (c *Cluster) Uninstall(t *testing.T, overlay string) {
 	if left := c.Call(t, "get", "--ignore-not-found", "--output=name", "-k", overlay); left != "" {
 		t.Errorf("there still are %s", left)
 	}
-	t.Log(call(t, c.Controller, "clean", "--controllers=cpupolicy", "--kubeconfig="+c.Kubeconfig))
+	t.Log(call(t, c.Controller, "clean", "--controller=cpupolicy", "--kubeconfig="+c.Kubeconfig))
 }
 
 // Call runs kubectl as administrator, and returns what it prints.
