@@ -1,6 +1,6 @@
 # The companions. The root Makefile includes this.
 
-MODULES += operators
+MODULES += operators operators/api
 CONTROLLER := $(OUT)/bin/partition-controller
 KUBECTL ?= $(BIN)/kubectl
 # CONTROL_PLANE tells tests which binaries to start.

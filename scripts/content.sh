@@ -14,7 +14,9 @@ irrelevant() {
   local text='[.]ci/|Makefile$|[A-Z]+[.]md$|docs/dev/|scripts/(check|content|generate|gofmt|images|ldflags|lint|operators-[a-z]+|release|reproducible|settings|test|tree-changes|update|vouched|why-no-node)[.]sh$|scripts/lint/|build/(lint|gotestsum)/'
   # Pages from which no test of a node reads anything.
   local pages='docs/user/(admission|alerts|companions|cpupolicy(-console)?|images|kubectl-partition-[a-z]+|limits|metrics|namespaces|objectives|openshift(-release)?|pinning-file|pods|security|support|tools|troubleshooting)[.]md$|docs/user/noise[.]svg$'
-  local beside="$text|$pages|cmd/.*_test[.]go$|operators/|build/(controller-gen|kubevirt)/|test/e2e/soak_bench_test[.]go$|test/e2e/internal/soak/"
+  # What of the companions the plugin does not import.
+  local companions='operators/((cmd|companion|deploy|e2e|foreign|internal|mirror|nodeclient|operand|rollout)/|[a-z]+/(action|agentpod|controller|daemon|executor)/|.*_test[.]go$)'
+  local beside="$text|$pages|cmd/.*_test[.]go$|$companions|build/(controller-gen|kubevirt)/|test/e2e/soak_bench_test[.]go$|test/e2e/internal/soak/"
   local conformance='build/coredns/|test/conformance/'
   # What carry does not do when it makes a tree and builds it.
   local carry='cmd/carry/internal/(check|exporttree|lint|outdated|preview|rebase|verify)/'
@@ -26,7 +28,7 @@ irrelevant() {
     e2e) echo "^($beside|$conformance|$carry|patches/openshift/)" ;;
     conformance-* | node-compare) echo "^($beside|$carry|patches/openshift/|cmd/kubectl-partition/|node/|test/e2e/)" ;;
     # These are tests below cmd.
-    e2e-plugin) echo "^($text|$conformance|$carry|cmd/images/|operators/|patches/openshift/|test/e2e/)" ;;
+    e2e-plugin) echo "^($text|$conformance|$carry|cmd/images/|$companions|patches/openshift/|test/e2e/)" ;;
     e2e-*) echo "^($beside|$conformance|$carry|cmd/images/|patches/openshift/)" ;;
     operators-*) echo "^(${text/operators-\[a-z\]+|/}|$conformance|$carry|patches/openshift/)" ;;
     *) echo '^$' ;;

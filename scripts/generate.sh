@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 check=${1:-}
+root=$PWD
 out=$PWD/operators
 if [[ -n $check ]]; then
   out=$(mktemp -d)
@@ -12,8 +13,10 @@ fi
 GOBIN=$PWD/_output/bin go install -C build/controller-gen tool
 cd operators
 generate() {
-  ../_output/bin/controller-gen "$@"
+  "$root"/_output/bin/controller-gen "$@"
 }
+
+declare -A groups=([tuning]=tuned [numaresources]=nodetopology)
 
 # hosted DIRECTORY ROLE moves the role of a hosted cluster out of the generated ones, which are for the companion's own.
 hosted() {
@@ -28,15 +31,17 @@ hosted() {
   mv "$here.rest" "$here"
 }
 
-for package in api/*/*; do
+for package in api/*/v[0-9]*; do
   mkdir -p "$out/$package"
-  generate object:headerFile=../build/boilerplate.go.txt "paths=./$package" "output:object:dir=$out/$package"
+  (cd api && generate object:headerFile=../../build/boilerplate.go.txt "paths=./${package#api/}" "output:object:dir=$out/$package")
 done
 # A companion's role has what its own packages need, and what the manager does.
 for companion in deploy/*/kustomization.yaml; do
   companion=$(basename "$(dirname "$companion")")
-  if [[ -d api/$companion ]]; then
-    generate crd "paths=./api/$companion/..." "output:crd:dir=$out/deploy/$companion/crd"
+  # Where the kinds of a companion have a group of their own name, its directory has that.
+  group=${groups[$companion]:-$companion}
+  if [[ -d api/$group ]]; then
+    (cd api && generate crd "paths=./$group/..." "output:crd:dir=$out/deploy/$companion/crd")
   fi
   if [[ -d $companion/controller ]]; then
     generate "rbac:roleName=$companion" "paths={./cmd/partition-controller/app,./$companion/...}" "output:rbac:dir=$out/deploy/$companion/rbac"

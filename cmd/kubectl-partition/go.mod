@@ -40,6 +40,13 @@ require (
 )
 
 require (
+	github.com/openshift/custom-resource-status v1.1.2 // indirect
+	kubevirt.io/api v1.8.4 // indirect
+	kubevirt.io/containerized-data-importer-api v1.64.0 // indirect
+	kubevirt.io/controller-lifecycle-operator-sdk/api v0.2.4 // indirect
+)
+
+require (
 	cel.dev/expr v0.25.1 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/Microsoft/go-winio v0.6.2 // indirect
@@ -156,6 +163,8 @@ require (
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0 // indirect
 	sigs.k8s.io/kustomize/api v0.21.1 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
+	workload.openshift.io/operators v0.0.0
+	workload.openshift.io/operators/api v0.0.0
 )
 
 replace workload.openshift.io/kubernetes => ../..
@@ -165,3 +174,7 @@ replace workload.openshift.io/partition => ../../staging/src/workload.openshift.
 replace workload.openshift.io/kubernetes/cluster => ../../cluster
 
 replace workload.openshift.io/kubernetes/node => ../../node
+
+replace workload.openshift.io/operators => ../../operators
+
+replace workload.openshift.io/operators/api => ../../operators/api

@@ -24,7 +24,6 @@ import (
 	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -127,15 +126,4 @@ type Marks struct {
 // and remove it.
 func FieldOwner(name string) string {
 	return name + ".workload.openshift.io"
-}
-
-// PausedAnnotation keeps every companion from beginning anything for the object that has it. What
-// has begun ends.
-const PausedAnnotation = "workload.openshift.io/paused"
-
-// Paused reports whether an object has the annotation. Its value says nothing, but that false is as
-// if it were not there.
-func Paused(object metav1.Object) bool {
-	value, has := object.GetAnnotations()[PausedAnnotation]
-	return has && value != "false"
 }

@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"workload.openshift.io/kubernetes/node/readmission"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 )
 
 // Request is what somebody asks of a node.
@@ -150,7 +151,7 @@ func alreadyInForce(request Request, s Situation) []Finding {
 
 // One operation at a time. A status that cannot be parsed is none.
 func operationUnderWay(request Request, s Situation) []Finding {
-	status, _, err := ReadStatus(s.Node.Annotations)
+	status, _, err := nodestatus.ReadStatus(s.Node.Annotations)
 	if err != nil || !status.UnderWay() || request.ID != "" && request.ID == status.ID {
 		return nil
 	}
@@ -385,7 +386,7 @@ func controlPlane(request Request, s Situation) (findings []Finding) {
 		if !IsReady(other) {
 			findings = append(findings, Finding{Code: ControlPlaneNotReady, Object: nodeObject(other.Name), Text: "is of the control plane, too, and is not Ready", Remedy: "bring it back first"})
 		}
-		if status, _, err := ReadStatus(other.Annotations); err == nil && status.State == Running && s.Lock.Node != other.Name {
+		if status, _, err := nodestatus.ReadStatus(other.Annotations); err == nil && status.State == Running && s.Lock.Node != other.Name {
 			underWay(other.Name, fmt.Sprintf("is of the control plane, too, and is being switched: policy %s is %s", status.Policy, status.State))
 		}
 		// Each companion has a lock of its own, so their claims alone keep them apart.

@@ -21,13 +21,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 )
 
 // Nodes is the Store of a companion that keeps its operations on Nodes, in an annotation of its own.
 // Claims are on Nodes in any case, and locks are Leases.
 type Nodes struct {
-	nodegroup.Client
+	nodeclient.Client
 	// Namespace is that of the Leases.
 	Namespace string
 	// Read returns the operation of a node, the zero value if there is none or it cannot be read.

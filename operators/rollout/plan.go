@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/api/nodegroup"
 )
 
 // Phase is how far an operation is.

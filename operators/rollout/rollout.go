@@ -25,7 +25,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/api/nodegroup"
 )
 
 // Runner is what a companion does to nodes.

@@ -29,7 +29,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 )
 
 // script is a Runner that does as it is told.
@@ -55,7 +56,7 @@ func (s *script) Finish(_ context.Context, node, operation string) error {
 func cluster(objects ...client.Object) Nodes {
 	c := fake.NewClientBuilder().WithObjects(objects...).Build()
 	return Nodes{
-		Client:    nodegroup.Client{Reader: c, Writer: c},
+		Client:    nodeclient.Client{Reader: c, Writer: c},
 		Namespace: "ns",
 		Read: func(node *corev1.Node) Operation {
 			id, phase, _ := strings.Cut(node.Annotations["operation"], " ")

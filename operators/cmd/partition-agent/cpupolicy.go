@@ -28,9 +28,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/executor"
-	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 func newCPUPolicy() *cobra.Command {

@@ -27,9 +27,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/cpupolicy/executor"
-	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 // call runs a command, and returns what it prints.

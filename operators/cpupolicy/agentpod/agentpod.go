@@ -21,7 +21,7 @@ package agentpod
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 const (

@@ -25,7 +25,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // common has all fields of every pod but its arguments and mounts.

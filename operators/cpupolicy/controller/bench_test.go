@@ -32,10 +32,11 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
-	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/testenv"
 )
 
@@ -69,7 +70,7 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 			node.Labels["node-role.kubernetes.io/control-plane"] = ""
 		}
 		node.Status.NodeInfo.BootID = "boot"
-		(&Observed{Observation: operation.Observation{Policy: cpupolicy.None}, BootID: "boot", At: time.Now()}).write(node)
+		(&nodestatus.Observed{Observation: operation.Observation{Policy: cpupolicy.None}, BootID: "boot", At: time.Now()}).Put(node)
 		if 100 <= i && i < 200 {
 			node.Annotations[cpupolicy.StatusAnnotation] = cpupolicy.Status{State: cpupolicy.Requested, Policy: cpupolicy.Static, ID: fmt.Sprint("static-", i), Group: "all", Since: time.Now()}.String()
 		}
@@ -80,7 +81,7 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 		nodes = append(nodes, node)
 	}
 	group := &v1alpha1.CPUManagerPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "all", Annotations: map[string]string{companion.PausedAnnotation: ""}},
+		ObjectMeta: metav1.ObjectMeta{Name: "all", Annotations: map[string]string{nodegroup.PausedAnnotation: ""}},
 		Spec:       v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Selector: &metav1.LabelSelector{}}, Policy: v1alpha1.PolicyStatic},
 	}
 	c, err := client.New(restConfig, client.Options{Scheme: scheme})

@@ -25,8 +25,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/e2e/browser"
 	"workload.openshift.io/operators/internal/testenv"
 )

@@ -31,8 +31,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/companiontest"
 	"workload.openshift.io/operators/internal/testenv"
 )
@@ -335,7 +336,7 @@ func (c *cluster) node(name string) *corev1.Node {
 
 func (c *cluster) status(name string) cpupolicy.Status {
 	c.t.Helper()
-	status, _, err := cpupolicy.ReadStatus(c.node(name).Annotations)
+	status, _, err := nodestatus.ReadStatus(c.node(name).Annotations)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -347,7 +348,7 @@ func (c *cluster) awaitObserved(names ...string) {
 	c.t.Helper()
 	for _, name := range names {
 		c.eventually(func() error {
-			if inForce(c.node(name)) == "" {
+			if nodestatus.InForce(c.node(name)) == "" {
 				return fmt.Errorf("node %s was not observed: %v", name, c.node(name).Annotations)
 			}
 			return nil

@@ -31,7 +31,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/foreign"
@@ -57,7 +59,7 @@ var nodeKind = corev1.SchemeGroupVersion.WithKind("Node")
 
 // leftAlone says why nothing begins on a node; empty if it may. What has begun ends.
 func leftAlone(node *corev1.Node) string {
-	if companion.Paused(node) {
+	if nodegroup.Paused(node) {
 		return paused
 	}
 	if found := harvester.Wrote(node, nodeKind); found != nil {
@@ -90,7 +92,7 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 		Home: companion.Access{
 			Cache:   cached,
 			Foreign: []foreign.Manager{harvester},
-			Marks:   companion.Marks{Annotations: []string{cpupolicy.StatusAnnotation, ObservedAnnotation, CordonedAnnotation}},
+			Marks:   companion.Marks{Annotations: []string{cpupolicy.StatusAnnotation, nodestatus.ObservedAnnotation, CordonedAnnotation}},
 		},
 	}
 }

@@ -30,9 +30,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/console"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/cpupolicy/console"
 	"workload.openshift.io/operators/internal/testenv"
 )
 

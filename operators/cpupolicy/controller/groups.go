@@ -38,11 +38,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
-	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
 )
 
@@ -51,7 +52,7 @@ import (
 // a node is in one at most.
 type groupsReconciler struct {
 	client client.Client // its reads are of the cache
-	nodes  nodegroup.Client
+	nodes  nodeclient.Client
 	now    func() time.Time
 	// longestDrain is the most that a drain gets of its timeout.
 	longestDrain time.Duration
@@ -66,7 +67,7 @@ func addGroupsReconciler(mgr manager.Manager, longestDrain time.Duration) error 
 		Watches(&v1alpha1.CPUManagerPolicy{}, one).
 		Watches(&corev1.Node{}, one, builder.WithPredicates(nodeChanges)).
 		Complete(&groupsReconciler{
-			client: mgr.GetClient(), nodes: nodegroup.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}, now: clock, longestDrain: longestDrain,
+			client: mgr.GetClient(), nodes: nodeclient.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}, now: clock, longestDrain: longestDrain,
 		})
 }
 
@@ -98,7 +99,7 @@ func (r *groupsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (
 				v.problems = append(v.problems, c.Error())
 			}
 		}
-		if !companion.Paused(group) {
+		if !nodegroup.Paused(group) {
 			for _, node := range v.next {
 				if err := r.ask(ctx, group, node.Name); err != nil && !isGone(err) {
 					errs = append(errs, fmt.Errorf("CPUManagerPolicy %s: node %s: %w", group.Name, node.Name, err))
@@ -161,30 +162,20 @@ func (r *groupsReconciler) ask(ctx context.Context, group *v1alpha1.CPUManagerPo
 // wants reports whether a group has something to ask of a node: it was seen to have another policy,
 // nothing is under way there, and this group has not failed there with this spec.
 func wants(group *v1alpha1.CPUManagerPolicy, node *corev1.Node) bool {
-	policy := inForce(node)
+	policy := nodestatus.InForce(node)
 	if policy == "" || policy == cpupolicy.Policy(group.Spec.Policy) || leftAlone(node) != "" {
 		return false
 	}
 	// A status that cannot be read is as good as none.
-	status, _, err := cpupolicy.ReadStatus(node.Annotations)
-	return err != nil || !status.UnderWay() && !failedFor(group, status)
-}
-
-// failedFor reports whether a node's last operation was this group's, with this spec, and failed; or a person's who asked
-// for the group's policy, and failed once the kubelet had been stopped: a person is refused where a group waits, or drains.
-// It is tried again once the group or the annotation changes. A group that is created again begins with the same
-// generation.
-func failedFor(group *v1alpha1.CPUManagerPolicy, status cpupolicy.Status) bool {
-	asked := status.Group == group.Name || status.Group == "" && status.Policy == cpupolicy.Policy(group.Spec.Policy) && status.Begun
-	return status.State == cpupolicy.Failed && asked && status.Generation == group.Generation &&
-		!status.Since.Before(group.CreationTimestamp.Time)
+	status, _, err := nodestatus.ReadStatus(node.Annotations)
+	return err != nil || !status.UnderWay() && !cpupolicy.FailedFor(group, status)
 }
 
 // brokenBy reports whether a node has failed for a group after its kubelet was stopped. What is wrong with the
 // spec may be wrong on every node, so that this one counts against maxUnavailable, healthy or not, until it has
 // the policy or is tried again.
 func brokenBy(group *v1alpha1.CPUManagerPolicy, node *corev1.Node, status cpupolicy.Status) bool {
-	return status.Begun && failedFor(group, status) && inForce(node) != cpupolicy.Policy(group.Spec.Policy)
+	return status.Begun && cpupolicy.FailedFor(group, status) && nodestatus.InForce(node) != cpupolicy.Policy(group.Spec.Policy)
 }
 
 // view is what a look shows of a group.
@@ -205,16 +196,16 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 	v.nodes = len(members)
 	var waiting []*corev1.Node
 	for _, node := range members {
-		status, _, _ := cpupolicy.ReadStatus(node.Annotations)
+		status, _, _ := nodestatus.ReadStatus(node.Annotations)
 		switch {
 		case status.UnderWay():
 			v.updating++
 			if status.State == cpupolicy.Requested {
 				v.requested++
 			}
-		case inForce(node) == cpupolicy.Policy(group.Spec.Policy):
+		case nodestatus.InForce(node) == cpupolicy.Policy(group.Spec.Policy):
 			v.updated++
-		case failedFor(group, status):
+		case cpupolicy.FailedFor(group, status):
 			v.failed++
 			if brokenBy(group, node, status) {
 				v.broken = append(v.broken, node.Name)
@@ -222,7 +213,7 @@ func viewOf(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) (v view) {
 			v.problems = append(v.problems, fmt.Sprintf("node %s: %s", node.Name, status.Message))
 		case harvester.Wrote(node, nodeKind) != nil:
 			v.problems = append(v.problems, fmt.Sprintf("node %s is left alone: %s", node.Name, harvester.Wrote(node, nodeKind)))
-		case inForce(node) == "" && cpupolicy.IsReady(node) && !companion.Paused(node):
+		case nodestatus.InForce(node) == "" && cpupolicy.IsReady(node) && !nodegroup.Paused(node):
 			if v.unobserved = true; clock().Sub(readySince(node)) > keepFailed {
 				v.problems = append(v.problems, fmt.Sprintf("node %s: nobody has observed its policy; its Events say why", node.Name))
 			}
@@ -274,7 +265,7 @@ func unavailableOthers(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node)
 
 // statusAndClaim are zero if they cannot be read.
 func statusAndClaim(node *corev1.Node) (status cpupolicy.Status, claim nodegroup.Claim) {
-	status, _, _ = cpupolicy.ReadStatus(node.Annotations)
+	status, _, _ = nodestatus.ReadStatus(node.Annotations)
 	if c, err := nodegroup.ClaimOf(node); err == nil {
 		claim = c
 	}
@@ -369,7 +360,7 @@ func newGroupLock(group *v1alpha1.CPUManagerPolicy, members []*corev1.Node) grou
 		l.waits = err.Error()
 		return l
 	}
-	if companion.Paused(group) {
+	if nodegroup.Paused(group) {
 		l.waits = "its group is paused"
 	}
 	l.down, l.most = unavailableBeside(group, members), most
@@ -390,7 +381,7 @@ func (v view) report(group *v1alpha1.CPUManagerPolicy) {
 		}
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
-	set(v1alpha1.ConditionPaused, companion.Paused(group), "Annotated", "NotPaused", "The annotation "+companion.PausedAnnotation+" is there: nothing new begins.")
+	set(v1alpha1.ConditionPaused, nodegroup.Paused(group), "Annotated", "NotPaused", "The annotation "+nodegroup.PausedAnnotation+" is there: nothing new begins.")
 	progress := fmt.Sprintf("%d of %d nodes are being switched.", v.updating-v.requested, v.nodes)
 	if v.requested > 0 {
 		progress += fmt.Sprintf(" %d more have been asked to; an Event on each says for what it waits.", v.requested)

@@ -36,11 +36,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/testenv"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 )
 
 func (c *cluster) group(name string, spec v1alpha1.CPUManagerPolicySpec) *v1alpha1.CPUManagerPolicy {
@@ -222,7 +224,7 @@ func TestNodesThatFailedCountUntilTheSpecChanges(t *testing.T) {
 	const rolledBack = `{"status":"failed","policy":"static","id":"a1","group":"g","generation":2,"begun":true}`
 	node := func(name, status, policy string, ready bool) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{cpupolicy.StatusAnnotation: status}}}
-		(&Observed{Observation: operation.Observation{Policy: operation.Policy(policy)}, At: clock()}).write(n)
+		(&nodestatus.Observed{Observation: operation.Observation{Policy: operation.Policy(policy)}, At: clock()}).Put(n)
 		if ready {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}
@@ -268,7 +270,7 @@ func TestADrainThatGetsLessThanItsTimeoutIsSaid(t *testing.T) {
 		c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(group).WithStatusSubresource(group).Build()
 		var settings Settings
 		settings.Default()
-		r := groupsReconciler{client: c, nodes: nodegroup.Client{Reader: c, Writer: c}, now: clock, longestDrain: longestDrain(settings)}
+		r := groupsReconciler{client: c, nodes: nodeclient.Client{Reader: c, Writer: c}, now: clock, longestDrain: longestDrain(settings)}
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
 )
 
@@ -65,12 +66,12 @@ func TestWhatWasObservedIsReadStrictly(t *testing.T) {
 		{"the same behind an escape", `{"policy":"none","kubelet":{"reserved":"\u0031e-9999999"},"at":"2026-11-23T10:00:00Z"}`, false},
 		{"an unknown key", `{"policy":"none","at":"2026-11-23T10:00:00Z","x":1}`, false},
 		{"a policy twice", `{"policy":"none","policy":"static","at":"2026-11-23T10:00:00Z"}`, false},
-		{"more than an observation can be", `{"policy":"none","refused":{"none":"` + strings.Repeat("x", maxObserved) + `"}}`, false},
+		{"more than an observation can be", `{"policy":"none","refused":{"none":"` + strings.Repeat("x", nodestatus.MaxObserved) + `"}}`, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{ObservedAnnotation: test.value}}}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{nodestatus.ObservedAnnotation: test.value}}}
 			begun := time.Now()
-			if seen := observedOf(node); (seen != nil) != test.read {
+			if seen := nodestatus.ObservedOf(node); (seen != nil) != test.read {
 				t.Errorf("it is read as %+v", seen)
 			}
 			if took := time.Since(begun); took > time.Second {

@@ -24,15 +24,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 )
 
 // labels say on each node whether its policy is static. Where KubeVirt is, it writes them, from what
 // its handler sees on the node; elsewhere this companion does.
 type labels struct {
-	nodes nodegroup.Client
+	nodes nodeclient.Client
 }
 
 // agree reports whether the label that KubeVirt writes says what the policy of a node is.

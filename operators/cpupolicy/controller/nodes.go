@@ -43,12 +43,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/foreign"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
 )
 
@@ -56,7 +58,7 @@ import (
 // happens on one decides what may happen on another.
 type nodesReconciler struct {
 	client     client.Client // its reads are of the cache
-	nodes      nodegroup.Client
+	nodes      nodeclient.Client
 	namespace  string
 	situations situations
 	observer   observer
@@ -98,7 +100,7 @@ func newNodesReconciler(mgr manager.Manager, namespace string, settings Settings
 	if err != nil {
 		return nil, err
 	}
-	nodes := nodegroup.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}
+	nodes := nodeclient.Client{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient()}
 	recorder := mgr.GetEventRecorder(companion.FieldOwner(Name))
 	jobs := jobs{reader: mgr.GetAPIReader(), writer: mgr.GetClient(), namespace: settings.AgentNamespace}
 	store := reportedNodes{
@@ -212,7 +214,7 @@ func (r *nodesReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 
 // concerns reports whether something is asked of a node, or acts on it.
 func (r *nodesReconciler) concerns(node *corev1.Node) bool {
-	status, _, err := cpupolicy.ReadStatus(node.Annotations)
+	status, _, err := nodestatus.ReadStatus(node.Annotations)
 	if err != nil {
 		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "CPUPolicyUnreadable", "ReadStatus", "%s", operation.Abbreviate(err.Error(), 1000))
 	} else if status.UnderWay() {
@@ -270,7 +272,7 @@ func (r *nodesReconciler) keepObserved(ctx context.Context, nodes []*corev1.Node
 			errs = append(errs, fmt.Errorf("node %s: %w", d.node.Name, err))
 		}
 		if l.problem != "" {
-			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, cpupolicy.NotObserved, "ObserveNode", "%s", operation.Abbreviate(l.problem, 1000))
+			r.recorder.Eventf(d.node, nil, corev1.EventTypeWarning, nodestatus.NotObserved, "ObserveNode", "%s", operation.Abbreviate(l.problem, 1000))
 		}
 		switch {
 		case l.done:
@@ -304,13 +306,13 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 		r.sayClaimUnreadable(&node, err)
 		return false, nil
 	}
-	status, _, err := cpupolicy.ReadStatus(node.Annotations)
+	status, _, err := nodestatus.ReadStatus(node.Annotations)
 	if err != nil {
 		status = cpupolicy.Status{}
 	}
 	n := rollout.Node{Name: name, State: state, DespiteCordon: status.Group == ""}
 	if cpupolicy.IsControlPlane(&node) {
-		n.Locks = append(n.Locks, rollout.Lock{Name: controlPlaneLock, Max: 1})
+		n.Locks = append(n.Locks, rollout.Lock{Name: nodestatus.ControlPlaneLock, Max: 1})
 	}
 	group, of := locks.of(status.Group)
 	if group != nil {
@@ -339,7 +341,7 @@ func (r *nodesReconciler) lookAt(ctx context.Context, look *rollout.Look, name s
 const beingObserved = "is being observed"
 
 // paused is for what a request on a paused node waits, with or without an id.
-const paused = "the node is paused: it has the annotation " + companion.PausedAnnotation
+const paused = "the node is paused: it has the annotation " + nodegroup.PausedAnnotation
 
 // waitsFor returns for what a request waits; empty if it does not, or if nothing is requested.
 func waitsFor(status cpupolicy.Status, n rollout.Node) string {
@@ -512,7 +514,7 @@ func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupoli
 // refused at once; it returns why this one has not. What claims to run and has no id was never begun by this
 // controller.
 func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders map[string]nodegroup.Holders, locks *groupLocks) (refused string, err error) {
-	status, _, err := cpupolicy.ReadStatus(node.Annotations)
+	status, _, err := nodestatus.ReadStatus(node.Annotations)
 	if err != nil || !status.UnderWay() || status.ID != "" || leftAlone(node) != "" {
 		return "", nil
 	}
@@ -523,7 +525,7 @@ func (r *nodesReconciler) takeUp(ctx context.Context, node *corev1.Node, holders
 		}
 	}
 	if err := r.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
-		status, _, err = cpupolicy.ReadStatus(live.Annotations)
+		status, _, err = nodestatus.ReadStatus(live.Annotations)
 		if err != nil || !status.UnderWay() || status.ID != "" {
 			return err
 		}
@@ -550,11 +552,11 @@ func (r *nodesReconciler) takeLock(ctx context.Context, node *corev1.Node, id st
 	if err != nil {
 		return err.Error(), nil
 	}
-	err = r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: controlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
+	err = r.nodes.UpdateHolders(ctx, client.ObjectKey{Namespace: r.namespace, Name: nodestatus.ControlPlaneLock}, func(h nodegroup.Holders) (nodegroup.Holders, error) {
 		h = slices.DeleteFunc(slices.Clone(h), func(of nodegroup.Holder) bool { return of.Node == node.Name && of.Operation != claim.Operation })
 		h, err := h.Add(nodegroup.Holder{Operation: id, Node: node.Name, Since: r.now()}, 1)
 		if err == nil {
-			holders[controlPlaneLock] = h
+			holders[nodestatus.ControlPlaneLock] = h
 		}
 		return h, err
 	})

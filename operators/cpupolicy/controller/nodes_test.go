@@ -36,11 +36,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/testenv"
-	"workload.openshift.io/operators/nodegroup"
 )
 
 // TestRequests has one control plane and one controller for all that may become of a request.
@@ -95,8 +96,8 @@ func aRequestIsCarriedOut(t *testing.T, c *cluster) {
 		t.Errorf("the status is %s", status)
 	}
 	node := c.node("n1")
-	if node.Labels[cpupolicy.Label] != "true" || inForce(node) != cpupolicy.Static {
-		t.Errorf("the node has the label %q and %v", node.Labels[cpupolicy.Label], observedOf(node))
+	if node.Labels[cpupolicy.Label] != "true" || nodestatus.InForce(node) != cpupolicy.Static {
+		t.Errorf("the node has the label %q and %v", node.Labels[cpupolicy.Label], nodestatus.ObservedOf(node))
 	}
 	if h.runs[status.ID] != 1 {
 		t.Errorf("the switch was done %d times", h.runs[status.ID])
@@ -318,8 +319,8 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 	if status := c.awaitStatus("n1", cpupolicy.Failed); !strings.HasPrefix(status.Message, "no result after ") || !strings.HasSuffix(status.Message, "; then: Succeeded") {
 		t.Errorf("the message is %q", status.Message)
 	}
-	if h.runs[status.ID] != 1 || inForce(c.node("n1")) != cpupolicy.Static {
-		t.Errorf("runs are %v, and what is observed is %+v", h.runs, observedOf(c.node("n1")))
+	if h.runs[status.ID] != 1 || nodestatus.InForce(c.node("n1")) != cpupolicy.Static {
+		t.Errorf("runs are %v, and what is observed is %+v", h.runs, nodestatus.ObservedOf(c.node("n1")))
 	}
 	c.eventually(func() error { return c.ask("n2", cpupolicy.Static) })
 	c.awaitStatus("n2", cpupolicy.Complete)
@@ -463,11 +464,11 @@ func twoNodesOfTheControlPlaneAtOnce(t *testing.T, c *cluster) {
 }
 
 func aLockWithAHolderThatIsNoneIsRepaired(t *testing.T, c *cluster) {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: controlPlaneLock}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: nodestatus.ControlPlaneLock}}
 	if err := client.IgnoreNotFound(c.Client.Delete(t.Context(), lease)); err != nil {
 		t.Fatal(err)
 	}
-	lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: controlPlaneLock, Annotations: map[string]string{
+	lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: nodestatus.ControlPlaneLock, Annotations: map[string]string{
 		nodegroup.HoldersAnnotation: `[{"operation":"request-","node":"","since":"2026-11-23T10:00:00Z"}]`,
 	}}}
 	if err := c.Client.Create(t.Context(), lease); err != nil {
@@ -585,7 +586,7 @@ func aNodeThatBootsWithoutAnEndMakesOneJob(t *testing.T, c *cluster) {
 	c.awaitObserved("n1")
 	for i := range 20 {
 		node := c.node("n1")
-		removed := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, ObservedAnnotation)
+		removed := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, nodestatus.ObservedAnnotation)
 		if err := c.Client.Patch(t.Context(), node, client.RawPatch("application/merge-patch+json", removed)); err != nil {
 			t.Fatal(err)
 		}

@@ -18,32 +18,23 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
-	"workload.openshift.io/operators/cpupolicy/operation"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 )
-
-// write puts what was observed into a node.
-func (o *Observed) write(node *corev1.Node) {
-	text, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // it has plain values alone
-	}
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, ObservedAnnotation, string(text))
-}
 
 // observer has agents look at nodes, and writes down what they saw. The agent runs in a pod without
 // a token: what it saw is the pod's termination message.
 type observer struct {
-	nodes  nodegroup.Client
+	nodes  nodeclient.Client
 	jobs   jobs
 	labels labels
 	config Settings
@@ -85,7 +76,7 @@ func (o observer) due(node *corev1.Node) (reason string, was time.Time, is bool)
 	if !cpupolicy.IsReady(node) || node.Labels[corev1.LabelOSStable] == "windows" || node.Annotations[nodegroup.ClaimAnnotation] != "" || leftAlone(node) != "" {
 		return "", time.Time{}, false
 	}
-	seen := observedOf(node)
+	seen := nodestatus.ObservedOf(node)
 	if seen == nil {
 		return "boot", time.Time{}, true
 	}
@@ -95,7 +86,7 @@ func (o observer) due(node *corev1.Node) (reason string, was time.Time, is bool)
 		// Neither a node that boots without an end, nor one whose clock is wrong, nor one that cannot be read
 		// makes a Job each second.
 		return "", time.Time{}, false
-	case inForce(node) == "":
+	case nodestatus.InForce(node) == "":
 		return "boot", time.Time{}, true
 	}
 	return "again " + seen.At.Format(time.RFC3339), seen.At, age < 0 || age >= observeAgain || readySince(node).After(seen.At)
@@ -104,7 +95,7 @@ func (o observer) due(node *corev1.Node) (reason string, was time.Time, is bool)
 // observe has an agent look at a node, once for each reason and boot, and reports whether that is
 // done. The problem says why nobody could look.
 func (o observer) observe(ctx context.Context, node *corev1.Node, reason string) (done bool, problem string, err error) {
-	if was := observedOf(node); was != nil && was.For == reason && was.BootID == node.Status.NodeInfo.BootID {
+	if was := nodestatus.ObservedOf(node); was != nil && was.For == reason && was.BootID == node.Status.NodeInfo.BootID {
 		return true, "", nil // the Job goes by itself
 	}
 	l, err := o.look(ctx, node, reason)
@@ -165,15 +156,15 @@ func (o observer) remember(ctx context.Context, node *corev1.Node, reason string
 	if err != nil {
 		return err
 	}
-	observed := Observed{Observation: seen, At: o.now(), BootID: node.Status.NodeInfo.BootID, For: reason}
+	observed := nodestatus.Observed{Observation: seen, At: o.now(), BootID: node.Status.NodeInfo.BootID, For: reason}
 	if err := o.nodes.UpdateNode(ctx, node.Name, func(live *corev1.Node) error {
 		if live.UID != node.UID {
 			return nil
 		}
-		if was := observedOf(live); seen.Policy == "" && was != nil && was.BootID == observed.BootID {
+		if was := nodestatus.ObservedOf(live); seen.Policy == "" && was != nil && was.BootID == observed.BootID {
 			observed.Policy = was.Policy
 		}
-		observed.write(live)
+		observed.Put(live)
 		if seen.Policy != "" && !theirs {
 			setLabels(live, seen.Policy)
 		}
@@ -181,15 +172,6 @@ func (o observer) remember(ctx context.Context, node *corev1.Node, reason string
 	}); err != nil {
 		return err
 	}
-	observed.write(node)
+	observed.Put(node)
 	return nil
-}
-
-// inForce returns the policy that was observed on a node in its present boot; empty if nobody has
-// looked.
-func inForce(node *corev1.Node) cpupolicy.Policy {
-	if o := observedOf(node); o != nil && o.BootID == node.Status.NodeInfo.BootID {
-		return o.Policy
-	}
-	return ""
 }

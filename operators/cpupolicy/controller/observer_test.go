@@ -35,11 +35,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/internal/testenv"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
 )
 
@@ -48,29 +49,29 @@ func TestANodeIsObservedAgain(t *testing.T) {
 	now := clock()
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for name, test := range map[string]struct {
-		seen   *Observed
+		seen   *nodestatus.Observed
 		ready  time.Time
 		change func(*corev1.Node)
 		reason string
 	}{
 		"one that has joined":                 {nil, ago(time.Second), nil, "boot"},
-		"one that has booted":                 {&Observed{At: ago(20 * time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, "boot"},
-		"one that boots again and again":      {&Observed{At: ago(time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, ""},
-		"one that could not be read":          {&Observed{At: ago(20 * time.Minute), BootID: "b1"}, ago(time.Hour), nil, "boot"},
-		"one that was observed not long ago":  {&Observed{At: ago(50 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, ""},
-		"one that was observed long ago":      {&Observed{At: ago(time.Hour), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, "again " + ago(time.Hour).Format(time.RFC3339)},
-		"one that was observed in the future": {&Observed{At: now.Add(time.Hour), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, "again " + now.Add(time.Hour).Format(time.RFC3339)},
-		"one that became Ready since":         {&Observed{At: ago(20 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(time.Minute), nil, "again " + ago(20*time.Minute).Format(time.RFC3339)},
-		"one whose clock is ahead":            {&Observed{At: ago(time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, now.Add(time.Hour), nil, ""},
+		"one that has booted":                 {&nodestatus.Observed{At: ago(20 * time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, "boot"},
+		"one that boots again and again":      {&nodestatus.Observed{At: ago(time.Minute), BootID: "b0", Observation: operation.Observation{Policy: "none"}}, ago(time.Second), nil, ""},
+		"one that could not be read":          {&nodestatus.Observed{At: ago(20 * time.Minute), BootID: "b1"}, ago(time.Hour), nil, "boot"},
+		"one that was observed not long ago":  {&nodestatus.Observed{At: ago(50 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, ""},
+		"one that was observed long ago":      {&nodestatus.Observed{At: ago(time.Hour), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, "again " + ago(time.Hour).Format(time.RFC3339)},
+		"one that was observed in the future": {&nodestatus.Observed{At: now.Add(time.Hour), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(2 * time.Hour), nil, "again " + now.Add(time.Hour).Format(time.RFC3339)},
+		"one that became Ready since":         {&nodestatus.Observed{At: ago(20 * time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, ago(time.Minute), nil, "again " + ago(20*time.Minute).Format(time.RFC3339)},
+		"one whose clock is ahead":            {&nodestatus.Observed{At: ago(time.Minute), BootID: "b1", Observation: operation.Observation{Policy: "none"}}, now.Add(time.Hour), nil, ""},
 		"one that is not Ready":               {nil, time.Time{}, nil, ""},
 		"one on which somebody acts":          {nil, ago(time.Hour), func(n *corev1.Node) { n.Annotations[nodegroup.ClaimAnnotation] = "{}" }, ""},
-		"one that is paused":                  {nil, ago(time.Hour), func(n *corev1.Node) { n.Annotations[companion.PausedAnnotation] = "" }, ""},
+		"one that is paused":                  {nil, ago(time.Hour), func(n *corev1.Node) { n.Annotations[nodegroup.PausedAnnotation] = "" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{}}}
 			node.Status.NodeInfo.BootID = "b1"
 			if test.seen != nil {
-				test.seen.write(node)
+				test.seen.Put(node)
 			}
 			if !test.ready.IsZero() {
 				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(test.ready)}}
@@ -89,11 +90,11 @@ func TestANodeIsObservedAgain(t *testing.T) {
 // A large cluster in which all nodes are due gets few Jobs at a time, and those of the same nodes at each look.
 func TestFewNodesAreObservedAtATime(t *testing.T) {
 	for name, test := range map[string]struct {
-		seen *Observed
+		seen *nodestatus.Observed
 		most int
 	}{
 		"that have joined":            {nil, mostObserved},
-		"that were observed long ago": {&Observed{At: clock().Add(-observeAgain), Observation: operation.Observation{Policy: operation.None}}, mostObservedAgain},
+		"that were observed long ago": {&nodestatus.Observed{At: clock().Add(-observeAgain), Observation: operation.Observation{Policy: operation.None}}, mostObservedAgain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var nodes []*corev1.Node
@@ -101,7 +102,7 @@ func TestFewNodesAreObservedAtATime(t *testing.T) {
 				node := worker(fmt.Sprint("n", i))
 				node.UID = types.UID(node.Name)
 				if test.seen != nil {
-					test.seen.write(node)
+					test.seen.Put(node)
 				}
 				nodes = append(nodes, node)
 			}
@@ -140,7 +141,7 @@ func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := worker("n1")
 			node.UID, node.Status.NodeInfo.BootID = "u1", "b1"
-			(&Observed{Observation: operation.Observation{Policy: operation.None}, At: clock(), BootID: test.boot}).write(node)
+			(&nodestatus.Observed{Observation: operation.Observation{Policy: operation.None}, At: clock(), BootID: test.boot}).Put(node)
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 				Namespace: agentNamespace, Name: observingJobName(node, "a1"), UID: "j1", Annotations: map[string]string{nodeNameAnnotation: "n1"},
 			}, Status: batchv1.JobStatus{Conditions: test.ended}}
@@ -159,13 +160,13 @@ func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-			nodes := nodegroup.Client{Reader: c, Writer: c}
+			nodes := nodeclient.Client{Reader: c, Writer: c}
 			o := observer{looks: map[string]bootLook{}, nodes: nodes, jobs: jobs{c, c, agentNamespace}, labels: labels{nodes}, now: clock}
 			done, problem, err := o.observe(t.Context(), node, "a1")
 			if err != nil || done != test.done || problem != "" {
 				t.Errorf("it is done %t, %q, %v", done, problem, err)
 			}
-			if got := inForce(node); got != test.policy {
+			if got := nodestatus.InForce(node); got != test.policy {
 				t.Errorf("the policy is %q, want %q", got, test.policy)
 			}
 		})
@@ -175,11 +176,11 @@ func TestAFailedLookCountsOnceItsJobHasEnded(t *testing.T) {
 // Nodes that nobody can look at leave room for the others.
 func TestNodesThatCannotBeObservedComeLast(t *testing.T) {
 	for name, test := range map[string]struct {
-		seen *Observed
+		seen *nodestatus.Observed
 		most int
 	}{
 		"that have joined":            {nil, mostObserved},
-		"that were observed long ago": {&Observed{At: clock().Add(-observeAgain), Observation: operation.Observation{Policy: operation.None}}, mostObservedAgain},
+		"that were observed long ago": {&nodestatus.Observed{At: clock().Add(-observeAgain), Observation: operation.Observation{Policy: operation.None}}, mostObservedAgain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var nodes []*corev1.Node
@@ -187,7 +188,7 @@ func TestNodesThatCannotBeObservedComeLast(t *testing.T) {
 				node := worker(fmt.Sprint("n", i))
 				node.UID = types.UID(node.Name)
 				if test.seen != nil {
-					test.seen.write(node)
+					test.seen.Put(node)
 				}
 				nodes = append(nodes, node)
 			}
@@ -264,7 +265,7 @@ func TestOnlyAFreshObservationStandsInTheWay(t *testing.T) {
 					return c.List(ctx, list, options...)
 				}}).Build()
 			node := worker("n1")
-			(&Observed{At: clock().Add(-test.ago), Observation: operation.Observation{Policy: operation.None, Refused: map[operation.Policy]string{operation.Static: why}}}).write(node)
+			(&nodestatus.Observed{At: clock().Add(-test.ago), Observation: operation.Observation{Policy: operation.None, Refused: map[operation.Policy]string{operation.Static: why}}}).Put(node)
 			situation, err := situations{reader: c, others: c, fresh: time.Minute}.of(t.Context(), node, cpupolicy.Static)
 			if err != nil || situation.Refused != test.refused || situation.InForce == "" && situation.Seen != cpupolicy.None {
 				t.Errorf("it is %+v, %v, want %q", situation, err, test.refused)
@@ -346,14 +347,14 @@ func TestAnObservedNodeHasItsLabel(t *testing.T) {
 					return c.Patch(ctx, object, patch, options...)
 				},
 			}).Build()
-			nodes := nodegroup.Client{Reader: c, Writer: c}
+			nodes := nodeclient.Client{Reader: c, Writer: c}
 			o := observer{looks: map[string]bootLook{}, nodes: nodes, labels: labels{nodes}, now: time.Now}
 			for observed := false; !observed; {
 				var live corev1.Node
 				if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), &live); err != nil {
 					t.Fatal(err)
 				}
-				if observed = observedOf(&live) != nil; observed {
+				if observed = nodestatus.ObservedOf(&live) != nil; observed {
 					if got := live.Labels[cpupolicy.Label]; got != "true" || live.Labels[virtv1.CPUManager] != got {
 						t.Errorf("the labels are %v", live.Labels)
 					}

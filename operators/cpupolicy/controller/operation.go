@@ -24,8 +24,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 	"workload.openshift.io/operators/rollout"
 )
 
@@ -40,7 +41,7 @@ var phases = map[cpupolicy.State]rollout.Phase{
 // readOperation returns the operation of a node. A request that was not taken up is none yet, and
 // neither is what cannot be read.
 func readOperation(node *corev1.Node) rollout.Operation {
-	s, _, err := cpupolicy.ReadStatus(node.Annotations)
+	s, _, err := nodestatus.ReadStatus(node.Annotations)
 	if err != nil || s.ID == "" {
 		return rollout.Operation{}
 	}

@@ -22,86 +22,25 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	plugin "workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
-	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/action"
-	"workload.openshift.io/operators/cpupolicy/operation"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
-func TestThePluginKnowsTheSameNames(t *testing.T) {
-	for _, name := range []struct{ what, plugin, here string }{
-		{"the audience of the actions", plugin.Group, action.Audience},
-		{"who writes Events", plugin.Group, companion.FieldOwner(Name)},
-		{"the label", plugin.Label, cpupolicy.Label},
-		{"the annotation of the status", plugin.StatusAnnotation, cpupolicy.StatusAnnotation},
-		{"the annotation of what was observed", plugin.ObservedAnnotation, ObservedAnnotation},
-		{"the annotation of the claim", plugin.ClaimAnnotation, nodegroup.ClaimAnnotation},
-		{"the annotation of a lock", plugin.HoldersAnnotation, nodegroup.HoldersAnnotation},
-		{"the lock of the control plane", plugin.ControlPlaneLock, controlPlaneLock},
-		{"the namespace", plugin.Namespace, "partition-" + Name},
-		{"what an agent says of containers", plugin.MigrateFirst, operation.MigrateFirst},
-		{"requested", plugin.Requested, string(cpupolicy.Requested)},
-		{"running", plugin.Running, string(cpupolicy.Running)},
-		{"complete", plugin.Complete, string(cpupolicy.Complete)},
-		{"failed", plugin.Failed, string(cpupolicy.Failed)},
-	} {
-		if name.plugin != name.here {
-			t.Errorf("%s is %q to the plugin, and %q here", name.what, name.plugin, name.here)
-		}
-	}
-	for _, policy := range operation.Policies() {
-		if !slices.Contains(plugin.Policies(), string(policy)) {
-			t.Errorf("the plugin cannot ask for the policy %s", policy)
-		}
-	}
-	if len(plugin.Policies()) != len(operation.Policies()) {
-		t.Errorf("the plugin asks for %q", plugin.Policies())
-	}
-}
-
-func TestThePluginReadsWhatIsWrittenHere(t *testing.T) {
-	at := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{
-		cpupolicy.StatusAnnotation: cpupolicy.Status{
-			State: cpupolicy.Running, Policy: cpupolicy.Static, ID: "static-a1", Job: "j1", AllowEvicted: true, Message: "m <&>", Since: at, Group: "edge", Generation: 2,
-		}.String(),
-	}}}
-	node.Status.NodeInfo.BootID = "b1"
-	node.Labels = map[string]string{cpupolicy.Label: "true"}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	observed := Observed{Observation: operation.Observation{Policy: operation.None, Refused: map[operation.Policy]string{operation.None: "it is"}}, At: at, BootID: "b1", For: "boot-b1"}
-	observed.write(node)
-	nodegroup.Put(node, nodegroup.Claim{Owner: Name, Operation: "static-a1", Since: at})
-	got := plugin.NodeOf(node)
-	if len(got.Unreadable) > 0 || got.Claim == nil || *got.Claim != (plugin.Claim{Owner: Name, Operation: "static-a1", Since: at}) {
-		t.Errorf("got the claim %v, and unreadable %q", got.Claim, got.Unreadable)
-	}
-	got.Claim = nil
-	want := plugin.Node{Name: "n1", Ready: true, CPUManager: ptr.To(true), Policy: "none", ObservedAt: at, State: plugin.Running, Requested: "static", Since: at, Message: "m <&>", Operation: "static-a1", Job: "j1", Group: "edge"}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
 // pluginClient is the plugin's, and what it was warned of.
-func (c *cluster) pluginClient() (plugin.Client, *rest.Config, *user) {
+func (c *cluster) pluginClient() (policyclient.Client, *rest.Config, *user) {
 	c.t.Helper()
 	u := &user{}
 	config := rest.CopyConfig(c.Config)
@@ -110,7 +49,7 @@ func (c *cluster) pluginClient() (plugin.Client, *rest.Config, *user) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return plugin.Client{Kube: kube, Namespace: c.Namespace}, config, u
+	return policyclient.Client{Kube: kube, Namespace: c.Namespace}, config, u
 }
 
 func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
@@ -142,7 +81,7 @@ func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
 	manifest := func(nodes, more string) []byte {
 		return fmt.Appendf(nil, "apiVersion: cpupolicy.workload.openshift.io/v1alpha1\nkind: CPUManagerPolicy\nmetadata: {name: first}\nspec: {policy: static, nodes: {names: [%s]}%s}\n", nodes, more)
 	}
-	plan := func(manifest []byte) *plugin.GroupPlan {
+	plan := func(manifest []byte) *policyclient.GroupPlan {
 		t.Helper()
 		group, err := kubectl.Applied(t.Context(), manifest)
 		if err != nil {
@@ -163,18 +102,18 @@ func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
 	for _, test := range []struct {
 		name, reason string
 		evicted      []string
-		with         *plugin.GroupPlan
-		want         plugin.Outcome
+		with         *policyclient.GroupPlan
+		want         policyclient.Outcome
 	}{
-		{"alone", "pod default/database has no controller", nil, drained, plugin.WouldRefuse},
-		{"alone", "", nil, undrained, plugin.WouldSwitch},
-		{"free", "", nil, drained, plugin.WouldSwitch},
-		{"other", "the CPUManagerPolicy second has it, too", nil, drained, plugin.InTwoGroups},
-		{"paused", "it is paused", nil, drained, plugin.Waiting},
-		{"web", "", []string{"default/web"}, drained, plugin.WouldSwitch},
-		{"web", "pod default/web ", nil, undrained, plugin.WouldRefuse},
+		{"alone", "pod default/database has no controller", nil, drained, policyclient.WouldRefuse},
+		{"alone", "", nil, undrained, policyclient.WouldSwitch},
+		{"free", "", nil, drained, policyclient.WouldSwitch},
+		{"other", "the CPUManagerPolicy second has it, too", nil, drained, policyclient.InTwoGroups},
+		{"paused", "it is paused", nil, drained, policyclient.Waiting},
+		{"web", "", []string{"default/web"}, drained, policyclient.WouldSwitch},
+		{"web", "pod default/web ", nil, undrained, policyclient.WouldRefuse},
 	} {
-		at := slices.IndexFunc(test.with.Nodes, func(n plugin.PlannedNode) bool { return n.Name == test.name })
+		at := slices.IndexFunc(test.with.Nodes, func(n policyclient.PlannedNode) bool { return n.Name == test.name })
 		if at < 0 {
 			t.Errorf("node %s is not in the plan", test.name)
 			continue
@@ -207,7 +146,7 @@ func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
 	// Of one that is there, the spec is replaced as a whole.
 	c.group("fourth", v1alpha1.CPUManagerPolicySpec{Nodes: v1alpha1.NodeSelection{Names: []string{"web", "gone"}}, Policy: v1alpha1.PolicyNone, Cordon: true, Drain: &v1alpha1.Drain{}})
 	fourth := plan(bytes.Replace(manifest("web", ""), []byte("name: first"), []byte("name: fourth"), 1))
-	if fourth.Policy != "static" || fourth.Cordon || fourth.Drain || len(fourth.Nodes) != 1 || len(fourth.Missing) > 0 || fourth.Nodes[0].Outcome != plugin.WouldRefuse {
+	if fourth.Policy != "static" || fourth.Cordon || fourth.Drain || len(fourth.Nodes) != 1 || len(fourth.Missing) > 0 || fourth.Nodes[0].Outcome != policyclient.WouldRefuse {
 		t.Errorf("the plan of a group that has changed is %+v", fourth)
 	}
 	cordon := func(is string) {
@@ -217,7 +156,7 @@ func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
 		}
 	}
 	cordon("true")
-	if n := plan(manifest("free", "")).Nodes[0]; n.Outcome != plugin.Waiting || !slices.Equal(n.Reasons, []string{"it is cordoned"}) {
+	if n := plan(manifest("free", "")).Nodes[0]; n.Outcome != policyclient.Waiting || !slices.Equal(n.Reasons, []string{"it is cordoned"}) {
 		t.Errorf("the plan of a node that is cordoned is %+v", n)
 	}
 	cordon("null")
@@ -228,7 +167,7 @@ func TestThePluginForetellsWhatAGroupDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan, err := kubectl.Plan(t.Context(), third, nil); err != nil || len(plan.Nodes) != 1 || plan.Nodes[0].Outcome != plugin.HasPolicy || plan.Nodes[0].Policy != "static" {
+	if plan, err := kubectl.Plan(t.Context(), third, nil); err != nil || len(plan.Nodes) != 1 || plan.Nodes[0].Outcome != policyclient.HasPolicy || plan.Nodes[0].Policy != "static" {
 		t.Errorf("the plan of a group that is done is %+v (%v)", plan, err)
 	}
 }
@@ -239,7 +178,7 @@ func TestThePluginSwitchesANode(t *testing.T) {
 	c.awaitObserved("n1")
 	kubectl, _, admin := c.pluginClient()
 
-	dry := plugin.Request{Node: "n1", Policy: "static", DryRun: true}
+	dry := policyclient.Request{Node: "n1", Policy: "static", DryRun: true}
 	if _, err := kubectl.Ask(t.Context(), dry); err != nil {
 		t.Fatal(err)
 	}
@@ -271,14 +210,14 @@ func TestThePluginSwitchesANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, err := plugin.Client{Kube: kube, Namespace: c.Namespace}.Ask(t.Context(), plugin.Request{Node: "n1", Policy: "static"})
+	asked, err := policyclient.Client{Kube: kube, Namespace: c.Namespace}.Ask(t.Context(), policyclient.Request{Node: "n1", Policy: "static"})
 	if err != nil || outdated == 0 {
 		t.Fatalf("%d writes were outdated, and the answer is %v", outdated, err)
 	}
 	var states []string
-	last, err := kubectl.Follow(t.Context(), asked, func(n plugin.Node) {
-		if len(states) == 0 || states[len(states)-1] != n.State {
-			states = append(states, n.State)
+	last, err := kubectl.Follow(t.Context(), asked, func(n policyclient.Node) {
+		if len(states) == 0 || states[len(states)-1] != string(n.State) {
+			states = append(states, string(n.State))
 		}
 	})
 	if err != nil || last.Policy != "static" || last.Requested != "static" || last.Operation == "" || last.Job != jobName("n1", last.Operation) {
@@ -288,7 +227,7 @@ func TestThePluginSwitchesANode(t *testing.T) {
 		t.Errorf("it was %s", got)
 	}
 
-	checkReasons(t, kubectl, plugin.Request{Node: "n1", Policy: "static"}, "node n1 has the CPU manager policy static already")
+	checkReasons(t, kubectl, policyclient.Request{Node: "n1", Policy: "static"}, "node n1 has the CPU manager policy static already")
 	for _, p := range []*corev1.Pod{pod("first", "n1", "1"), pod("second", "n1", "1")} {
 		admin := hooks{c.Installed}.admin(t)
 		admin.create(t, p)
@@ -305,10 +244,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
 // checkReasons checks that a request is refused for these reasons, in this order.
-func checkReasons(t *testing.T, kubectl plugin.Client, request plugin.Request, reasons ...string) {
+func checkReasons(t *testing.T, kubectl policyclient.Client, request policyclient.Request, reasons ...string) {
 	t.Helper()
 	_, err := kubectl.Ask(t.Context(), request)
-	var refused *plugin.RefusedError
+	var refused *policyclient.RefusedError
 	if !errors.As(err, &refused) || len(refused.Reasons) != len(reasons) {
 		t.Errorf("%+v: got %v, want a refusal for %q", request, err, reasons)
 		return
@@ -328,7 +267,7 @@ func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
 	c.addNode("cp-2", role)
 	c.awaitObserved("cp-1", "cp-2")
 	kubectl, _, _ := c.pluginClient()
-	if _, err := kubectl.Ask(t.Context(), plugin.Request{Node: "cp-1", Policy: "static"}); err != nil {
+	if _, err := kubectl.Ask(t.Context(), policyclient.Request{Node: "cp-1", Policy: "static"}); err != nil {
 		t.Fatal(err)
 	}
 	status := c.awaitStatus("cp-1", cpupolicy.Running)
@@ -336,7 +275,7 @@ func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
 	if err != nil || len(lock.Holders) != 1 || lock.Holders[0].Node != "cp-1" || lock.Holders[0].Operation != status.ID {
 		t.Fatalf("the lock is held by %+v, %v, want %s", lock.Holders, err, status.ID)
 	}
-	checkReasons(t, kubectl, plugin.Request{Node: "cp-2", Policy: "static"}, "node cp-1 holds the lock of the control plane")
+	checkReasons(t, kubectl, policyclient.Request{Node: "cp-2", Policy: "static"}, "node cp-1 holds the lock of the control plane")
 	if err := kubectl.Unlock(t.Context(), lock, "cp-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +286,7 @@ func TestThePluginTakesALockAndAClaimAwayByForce(t *testing.T) {
 		t.Errorf("unlocked once more, the answer is %v", err)
 	}
 	// What is under way there is known by the annotation, too.
-	checkReasons(t, kubectl, plugin.Request{Node: "cp-2", Policy: "static"}, "node cp-1 is of the control plane, too, and is being switched")
+	checkReasons(t, kubectl, policyclient.Request{Node: "cp-2", Policy: "static"}, "node cp-1 is of the control plane, too, and is being switched")
 
 	if err := c.annotate("cp-2", nodegroup.ClaimAnnotation, nodegroup.Claim{Owner: "tuning", Operation: "t1", Since: clock()}.String()); err != nil {
 		t.Fatal(err)

@@ -28,18 +28,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
-	"workload.openshift.io/operators/cpupolicy/operation"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
 )
 
 // runner is what an operation does to a node: it cordons and drains where a group wants that, and
 // has a Job switch the policy. Package rollout calls it, and says what must hold.
 type runner struct {
-	nodes   nodegroup.Client
+	nodes   nodeclient.Client
 	jobs    jobs
 	labels  labels
 	drainer drainer
@@ -62,7 +63,7 @@ func (r runner) operationOf(ctx context.Context, name, id string) (*corev1.Node,
 
 // statusOf returns what a node says of an operation; false if it is about another one.
 func statusOf(node *corev1.Node, id string) (cpupolicy.Status, bool) {
-	status, _, err := cpupolicy.ReadStatus(node.Annotations)
+	status, _, err := nodestatus.ReadStatus(node.Annotations)
 	return status, err == nil && status.ID == id
 }
 
@@ -384,9 +385,9 @@ func (r runner) conclude(ctx context.Context, name string, result operation.Resu
 			stale = true
 			return nil
 		}
-		if o := observedOf(node); o == nil || o.For != reason {
+		if o := nodestatus.ObservedOf(node); o == nil || o.For != reason {
 			// What stands in the way of which policy has changed with the policy: only an agent knows.
-			(&Observed{Observation: operation.Observation{Policy: result.Policy}, At: r.now(), BootID: node.Status.NodeInfo.BootID, For: reason}).write(node)
+			(&nodestatus.Observed{Observation: operation.Observation{Policy: result.Policy}, At: r.now(), BootID: node.Status.NodeInfo.BootID, For: reason}).Put(node)
 		}
 		if !theirs {
 			setLabels(node, result.Policy)

@@ -34,7 +34,7 @@ import (
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
 	"workload.openshift.io/operators/internal/testenv"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/nodeclient"
 	"workload.openshift.io/operators/rollout"
 )
 
@@ -76,7 +76,7 @@ func TestAnOperationThatHadAJobIsNotGivenUpUnseen(t *testing.T) {
 			}
 			var settings Settings
 			settings.Default()
-			nodes := nodegroup.Client{Reader: c, Writer: c}
+			nodes := nodeclient.Client{Reader: c, Writer: c}
 			r := runner{nodes: nodes, jobs: jobs{c, c, agentNamespace}, drainer: drainer{pods, "partition-cpupolicy"}, config: settings, now: clock}
 
 			result, err := r.Observe(t.Context(), "n1", "a1")
@@ -119,7 +119,7 @@ func TestAnOperationSaysThatItHasBegunBeforeItsJobIsThere(t *testing.T) {
 	}).Build()
 	var settings Settings
 	settings.Default()
-	r := runner{nodes: nodegroup.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, config: settings, now: clock}
+	r := runner{nodes: nodeclient.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, config: settings, now: clock}
 	if err := r.Start(t.Context(), "n1", "a1"); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestAJobWithoutAResultHasItsLastReason(t *testing.T) {
 				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "BackoffLimitExceeded", Message: "it has failed 4 times"}}
 			}
 			c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(node, job, podOf(job, "p0", 1, test.said)).Build()
-			r := runner{nodes: nodegroup.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, now: clock}
+			r := runner{nodes: nodeclient.Client{Reader: c, Writer: c}, jobs: jobs{c, c, agentNamespace}, now: clock}
 			if got, err := r.Observe(t.Context(), "n1", "a1"); err != nil || got != test.want {
 				t.Errorf("it is %+v, %v, want %+v", got, err, test.want)
 			}

@@ -32,46 +32,12 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"workload.openshift.io/kubernetes/node/readmission"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
-	"workload.openshift.io/operators/nodegroup"
 	"workload.openshift.io/partition"
 )
-
-// ObservedAnnotation on a Node has what an agent has observed there. Only the controller may write
-// it.
-const ObservedAnnotation = "cpupolicy.workload.openshift.io/observed"
-
-// Observed is the value of the annotation.
-type Observed struct {
-	operation.Observation `json:",inline"`
-	// At is when this was written down, in seconds of the controller's clock.
-	At time.Time `json:"at"`
-	// BootID is the node's at that time: what was observed before a reboot may be wrong after it.
-	BootID string `json:"bootID,omitempty"`
-	// For is why somebody looked: the id of an operation, the boot, or the time of the observation before.
-	For string `json:"for,omitempty"`
-}
-
-// maxObserved is the largest size of the annotation that is read, in bytes. An observation has at most
-// [operation.MaxSize], and a byte of it may become six when it is written again.
-const maxObserved = 8 * operation.MaxSize
-
-// observedOf returns what was observed of a node; nil if nobody has looked, or if it cannot be read.
-func observedOf(node *corev1.Node) *Observed {
-	value, has := node.Annotations[ObservedAnnotation]
-	if !has {
-		return nil
-	}
-	var o Observed
-	if err := operation.Decode([]byte(value), maxObserved, &o); err != nil || len(o.Validate()) > 0 {
-		return nil
-	}
-	return &o
-}
-
-// controlPlaneLock is the Lease that one operation on a node of the control plane holds at a time.
-const controlPlaneLock = "control-plane"
 
 // situations gathers what the preconditions are about. It reads from the API, but for other nodes:
 // what is under way on them is the lock's to say.
@@ -103,7 +69,7 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 		return situation, err
 	}
 	situation.Kubelet.Reserved = readmission.ReservedNow(node)
-	o := observedOf(node)
+	o := nodestatus.ObservedOf(node)
 	if o == nil {
 		return situation, nil
 	}
@@ -117,7 +83,7 @@ func (s situations) of(ctx context.Context, node *corev1.Node, policy cpupolicy.
 	}
 	kubelet, err := kubeletOf(*o.Kubelet)
 	if err != nil {
-		return situation, fmt.Errorf("node %s: annotation %s: %w", node.Name, ObservedAnnotation, err)
+		return situation, fmt.Errorf("node %s: annotation %s: %w", node.Name, nodestatus.ObservedAnnotation, err)
 	}
 	situation.Kubelet = kubelet
 	return situation, nil
@@ -238,7 +204,7 @@ func (s situations) addControlPlane(ctx context.Context, situation *cpupolicy.Si
 // holders returns who holds the lock of the control plane.
 func (s situations) holders(ctx context.Context) (nodegroup.Holders, error) {
 	var lease coordinationv1.Lease
-	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: controlPlaneLock}, &lease)
+	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: nodestatus.ControlPlaneLock}, &lease)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

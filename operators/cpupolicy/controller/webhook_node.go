@@ -35,9 +35,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
-	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 // The rights of what serves the webhooks: it reads, and the metrics of its process ask who may read them.
@@ -94,7 +95,7 @@ func (v *nodeValidator) Handle(ctx context.Context, request admission.Request) a
 		by = cpupolicy.Controller
 	}
 	value, has := after.Annotations[cpupolicy.StatusAnnotation]
-	status, invalid := cpupolicy.ParseStatus(value)
+	status, invalid := nodestatus.ParseStatus(value)
 	if err := cpupolicy.CheckWrite(node.Annotations, after.Annotations, by); err != nil {
 		if has && invalid != nil {
 			return refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, err.Error())
@@ -143,13 +144,13 @@ func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupo
 				text += "\n" + oneLine(f)
 			}
 		}
-		if o := observedOf(node); o != nil && situation.Refused != "" {
+		if o := nodestatus.ObservedOf(node); o != nil && situation.Refused != "" {
 			text += fmt.Sprintf("\nthe agent saw that at %s; a request from %s on has the node observed again", o.At.Format(time.RFC3339), o.At.Add(v.situations.fresh).Format(time.RFC3339))
 		}
 		return refused(http.StatusConflict, metav1.StatusReasonConflict, text).WithWarnings(warnings...)
 	}
-	if companion.Paused(node) {
-		warnings = append(warnings, fmt.Sprintf("node %s is paused: the request waits until its annotation %s is gone", node.Name, companion.PausedAnnotation))
+	if nodegroup.Paused(node) {
+		warnings = append(warnings, fmt.Sprintf("node %s is paused: the request waits until its annotation %s is gone", node.Name, nodegroup.PausedAnnotation))
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
 }
@@ -192,7 +193,7 @@ func (v *nodeValidator) ended(ctx context.Context, lock cpupolicy.Lock) (bool, e
 	if err := v.situations.reader.Get(ctx, client.ObjectKey{Name: lock.Node}, &node); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	status, _, err := cpupolicy.ReadStatus(node.Annotations)
+	status, _, err := nodestatus.ReadStatus(node.Annotations)
 	return err == nil && status.ID == lock.Operation && !status.UnderWay(), nil
 }
 

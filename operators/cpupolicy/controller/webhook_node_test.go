@@ -41,11 +41,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/cpupolicy"
 	"workload.openshift.io/operators/internal/companiontest"
 	"workload.openshift.io/operators/internal/testenv"
-	"workload.openshift.io/operators/nodegroup"
 	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
@@ -232,7 +232,7 @@ func (h hooks) asks(t *testing.T) {
 	bare.Status.Allocatable = bare.Status.Capacity
 	admin.create(t, bare)
 	rests := worker("rests")
-	metav1.SetMetaDataAnnotation(&rests.ObjectMeta, companion.PausedAnnotation, "")
+	metav1.SetMetaDataAnnotation(&rests.ObjectMeta, nodegroup.PausedAnnotation, "")
 	admin.create(t, rests)
 	for _, test := range []struct {
 		name, node, value string
@@ -293,7 +293,7 @@ func (h hooks) controllerWrites(t *testing.T) {
 }
 
 func (h hooks) lease() *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: h.i.Namespace, Name: controlPlaneLock}}
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: h.i.Namespace, Name: nodestatus.ControlPlaneLock}}
 }
 
 // holders returns who holds the lock of the control plane.
@@ -412,7 +412,7 @@ func (h hooks) knowsItsNodes(t *testing.T) {
 	}
 	everyCPU := func(node *corev1.Node) {
 		node.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
-		node.Annotations[ObservedAnnotation] = `{"policy":"none","kubelet":{"reserved":"1e-9999999"},"at":"2026-11-23T10:00:00Z"}`
+		node.Annotations[nodestatus.ObservedAnnotation] = `{"policy":"none","kubelet":{"reserved":"1e-9999999"},"at":"2026-11-23T10:00:00Z"}`
 		node.Status.Capacity["cpu"], node.Status.Allocatable["pods"] = resource.MustParse("1E"), resource.MustParse("0")
 	}
 	none := func(node *corev1.Node) { node.Annotations[cpupolicy.StatusAnnotation] = backAgain }

@@ -37,8 +37,8 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy"
-	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 // decodeVMs returns a VirtualMachine as it was and as it is to be. before is nil when it is

@@ -32,7 +32,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // A kubelet that starts again ends pods whose label has gone. KubeVirt takes its label schedulable away when

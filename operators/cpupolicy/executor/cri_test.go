@@ -28,7 +28,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/partition"
 )
 

@@ -30,7 +30,7 @@ import (
 	"syscall"
 	"time"
 
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // commandDriver is a kubelet that commands of the host start and stop.

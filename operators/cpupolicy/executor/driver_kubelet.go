@@ -23,7 +23,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // dropInName is the name of the drop-in with the policy, without its end: the seed's.

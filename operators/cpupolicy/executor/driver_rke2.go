@@ -29,7 +29,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // rke2Config is the configuration of rke2, and with .d the directory of its drop-ins.

@@ -31,7 +31,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // Directory is where the agent keeps what an operation needs, on the host: root's alone.

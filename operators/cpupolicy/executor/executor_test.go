@@ -34,7 +34,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 const (

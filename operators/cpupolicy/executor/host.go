@@ -32,7 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/kubernetes/node/topology"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/partition"
 )
 

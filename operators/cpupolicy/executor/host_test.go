@@ -42,7 +42,7 @@ import (
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/cluster/poll"
 	"workload.openshift.io/kubernetes/node/topology/topologytest"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // TestMain makes this program play a kubelet, or the agent, for the tests that need a process.

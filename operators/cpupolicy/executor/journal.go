@@ -23,7 +23,7 @@ import (
 	"strings"
 	"time"
 
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // Step is a part of an operation. A step begins once the journal that names it is on the disk.

@@ -38,7 +38,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kubelet/config/v1beta1"
 	sigsyaml "sigs.k8s.io/yaml"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // flags are those of a kubelet's command line that matter here. Each goes before the configuration

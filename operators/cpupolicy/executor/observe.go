@@ -33,7 +33,7 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 	"workload.openshift.io/kubernetes/node/topology"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // Configz says where the configuration of the running kubelet can be had, and with which rights.

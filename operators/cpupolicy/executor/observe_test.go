@@ -26,7 +26,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 	"workload.openshift.io/kubernetes/node/topology/topologytest"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/partition"
 )
 

@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/partition"
 )
 

@@ -27,8 +27,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy/agentpod"
-	"workload.openshift.io/operators/cpupolicy/operation"
 )
 
 // inNamespaces is the variable of this test's own process that has namespaces of its own.

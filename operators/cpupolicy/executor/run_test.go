@@ -35,7 +35,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 func requestOf(id string, policy operation.Policy) operation.Request {

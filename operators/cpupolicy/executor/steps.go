@@ -25,7 +25,7 @@ import (
 
 	"k8s.io/klog/v2"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // do does the journal's step within its deadline, and returns the journal with what follows, or an error

@@ -38,7 +38,7 @@ import (
 	"github.com/godbus/dbus/v5"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"workload.openshift.io/kubernetes/cluster/poll"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // fakeSystemd answers on the socket of a host's systemd.

@@ -37,10 +37,10 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/foreign"
 	"workload.openshift.io/operators/internal/testenv"
-	"workload.openshift.io/operators/nodegroup"
 )
 
 // Subject is a companion under test.
@@ -364,7 +364,7 @@ func (s Subject) goesOnAfterAnEnd(t *testing.T, i *Installed) {
 
 func (s Subject) leavesPausedObjectsAlone(t *testing.T, i *Installed) {
 	i.Start(t, nil)
-	paused := s.write(t, i, "paused", map[string]string{companion.PausedAnnotation: ""})
+	paused := s.write(t, i, "paused", map[string]string{nodegroup.PausedAnnotation: ""})
 	s.mustAct(t, i, s.write(t, i, "not-paused", nil))
 	s.mustNotAct(t, i, paused)
 	before := paused.DeepCopyObject().(client.Object)

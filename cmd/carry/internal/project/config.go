@@ -53,7 +53,7 @@ var (
 	// RaisedDirs are those of the modules that require upstream's newest, the core first.
 	RaisedDirs = []string{
 		ModuleDirs[CoreModule], ".", "node", "cluster", filepath.Join("cmd", "kubectl-partition"), filepath.Join("cmd", "kubectl-partition", "alerts", "test"),
-		filepath.Join("test", "conformance"), filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"), "operators",
+		filepath.Join("test", "conformance"), filepath.Join("test", "e2e"), filepath.Join("test", "workloadpartitioning"), "operators", filepath.Join("operators", "api"),
 	}
 	// ReaderDirs are those of the modules whose programs read Go: they must be built with a Go that knows what the
 	// others are in.

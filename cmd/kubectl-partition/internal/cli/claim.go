@@ -25,8 +25,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
 func newClaim(streams genericiooptions.IOStreams) *cobra.Command {
@@ -73,13 +74,13 @@ func (c *companion) listClaims(ctx context.Context, format output.Format) error 
 	if err != nil {
 		return err
 	}
-	nodes = slices.DeleteFunc(nodes, func(n cpupolicy.Node) bool { return n.Claim == nil && n.UnreadableClaim() == "" })
+	nodes = slices.DeleteFunc(nodes, func(n policyclient.Node) bool { return n.Claim == nil && n.UnreadableClaim == "" })
 	if err := format.Print(c.streams.Out, nodeList{output.TypeMeta("Claims"), nodes}, func(w io.Writer, _ bool) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		output.Row(table, "NODE", "OWNER", "OPERATION", "SINCE")
 		for _, n := range nodes {
 			if n.Claim == nil {
-				output.Row(table, n.Name, n.UnreadableClaim())
+				output.Row(table, n.Name, n.UnreadableClaim)
 				continue
 			}
 			output.Row(table, n.Name, n.Claim.Owner, n.Claim.Operation, sinceOf(n.Claim.Since))
@@ -88,7 +89,7 @@ func (c *companion) listClaims(ctx context.Context, format output.Format) error 
 	}); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(nodes, func(n cpupolicy.Node) bool { return n.Claim == nil }) {
+	if slices.ContainsFunc(nodes, func(n policyclient.Node) bool { return n.Claim == nil }) {
 		return errFound
 	}
 	return nil
@@ -125,7 +126,7 @@ func (c *companion) release(ctx context.Context, name string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	claim, has := object.Annotations[cpupolicy.ClaimAnnotation]
+	claim, has := object.Annotations[nodegroup.ClaimAnnotation]
 	if !has {
 		return fmt.Errorf("node %s is not claimed", name)
 	}

@@ -22,8 +22,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/console"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/operators/cpupolicy/console"
 )
 
 func newConsole(streams genericiooptions.IOStreams) *cobra.Command {

@@ -35,8 +35,10 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
 // companion is what the commands have in common that are about the companion cpupolicy.
@@ -50,7 +52,7 @@ type companion struct {
 
 func newCompanion(streams genericiooptions.IOStreams) *companion {
 	c := &companion{streams: streams, config: genericclioptions.NewConfigFlags(true)}
-	*c.config.Namespace = cpupolicy.Namespace
+	*c.config.Namespace = policyclient.Namespace
 	return c
 }
 
@@ -61,18 +63,18 @@ func (c *companion) flags(command *cobra.Command) {
 }
 
 // connect returns what asks the cluster.
-func (c *companion) connect() (cpupolicy.Client, error) {
+func (c *companion) connect() (policyclient.Client, error) {
 	if c.client == nil {
 		config, err := c.config.ToRESTConfig()
 		if err != nil {
-			return cpupolicy.Client{}, err
+			return policyclient.Client{}, err
 		}
 		config.WarningHandler = &c.warnings
 		if c.client, err = kubernetes.NewForConfig(config); err != nil {
-			return cpupolicy.Client{}, err
+			return policyclient.Client{}, err
 		}
 	}
-	return cpupolicy.Client{Kube: c.client, Namespace: *c.config.Namespace}, nil
+	return policyclient.Client{Kube: c.client, Namespace: *c.config.Namespace}, nil
 }
 
 // warnings are what kube-apiserver has warned of.
@@ -162,7 +164,7 @@ Exit codes:
 		Args: cobra.MaximumNArgs(2),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
-				return cpupolicy.Policies(), cobra.ShellCompDirectiveNoFileComp
+				return []string{string(operation.None), string(operation.Static)}, cobra.ShellCompDirectiveNoFileComp
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
@@ -194,21 +196,21 @@ func (p *policyCommand) run(ctx context.Context, args []string) error {
 	case 1:
 		return p.show(ctx, client, args[0])
 	}
-	return p.ask(ctx, client, cpupolicy.Request{Node: args[0], Policy: args[1], AllowEvicted: p.allowEvicted, DryRun: p.dryRun})
+	return p.ask(ctx, client, policyclient.Request{Node: args[0], Policy: operation.Policy(args[1]), AllowEvicted: p.allowEvicted, DryRun: p.dryRun})
 }
 
 // nodeList is what -o json prints of all nodes, and shownNode of one.
 type nodeList struct {
 	metav1.TypeMeta `json:",inline"`
-	Items           []cpupolicy.Node `json:"items"`
+	Items           []policyclient.Node `json:"items"`
 }
 
 type shownNode struct {
-	metav1.TypeMeta `json:",inline"`
-	cpupolicy.Node  `json:",inline"`
+	metav1.TypeMeta   `json:",inline"`
+	policyclient.Node `json:",inline"`
 }
 
-func (p *policyCommand) list(ctx context.Context, client cpupolicy.Client) error {
+func (p *policyCommand) list(ctx context.Context, client policyclient.Client) error {
 	nodes, err := client.Nodes(ctx)
 	if err != nil {
 		return err
@@ -221,12 +223,12 @@ func (p *policyCommand) list(ctx context.Context, client cpupolicy.Client) error
 	return foundOn(nodes...)
 }
 
-func (p *policyCommand) show(ctx context.Context, client cpupolicy.Client, name string) error {
+func (p *policyCommand) show(ctx context.Context, client policyclient.Client, name string) error {
 	object, err := client.Node(ctx, name)
 	if err != nil {
 		return err
 	}
-	node := cpupolicy.NodeOf(object)
+	node := policyclient.NodeOf(object)
 	if err := p.format.Print(p.streams.Out, shownNode{output.TypeMeta("CPUPolicyNode"), node}, func(w io.Writer, _ bool) error {
 		printPolicy(w, node)
 		return nil
@@ -237,8 +239,8 @@ func (p *policyCommand) show(ctx context.Context, client cpupolicy.Client, name 
 }
 
 // foundOn returns errFound if a request has failed on one of the nodes, or cannot be read.
-func foundOn(nodes ...cpupolicy.Node) error {
-	if slices.ContainsFunc(nodes, func(n cpupolicy.Node) bool { return n.State == cpupolicy.Failed || len(n.Unreadable) > 0 }) {
+func foundOn(nodes ...policyclient.Node) error {
+	if slices.ContainsFunc(nodes, func(n policyclient.Node) bool { return n.State == nodestatus.Failed || len(n.Unreadable) > 0 }) {
 		return errFound
 	}
 	return nil
@@ -247,33 +249,33 @@ func foundOn(nodes ...cpupolicy.Node) error {
 // answer is what -o json prints of a request.
 type answer struct {
 	metav1.TypeMeta `json:",inline"`
-	Node            string `json:"node"`
-	Policy          string `json:"policy"`
-	DryRun          bool   `json:"dryRun,omitempty"`
+	Node            string           `json:"node"`
+	Policy          operation.Policy `json:"policy"`
+	DryRun          bool             `json:"dryRun,omitempty"`
 	// Refused are the reasons for which it was refused.
 	Refused  []string `json:"refused,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	// State is that of the request as it was seen last, and Message says more of it.
-	State   string `json:"status,omitempty"`
-	Message string `json:"message,omitempty"`
+	State   nodestatus.State `json:"status,omitempty"`
+	Message string           `json:"message,omitempty"`
 }
 
-func (p *policyCommand) ask(ctx context.Context, client cpupolicy.Client, request cpupolicy.Request) error {
+func (p *policyCommand) ask(ctx context.Context, client policyclient.Client, request policyclient.Request) error {
 	result := answer{TypeMeta: output.TypeMeta("CPUPolicyRequest"), Node: request.Node, Policy: request.Policy, DryRun: request.DryRun}
 	object, err := client.Ask(ctx, request)
 	result.Warnings = p.warnings.take()
-	var refused *cpupolicy.RefusedError
+	var refused *policyclient.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		result.Refused = refused.Reasons
 	case err != nil:
 		return err
 	case !request.DryRun:
-		result.State = cpupolicy.Requested
+		result.State = nodestatus.Requested
 	}
 	var failed error
 	if p.wait && object != nil {
-		var node cpupolicy.Node
+		var node policyclient.Node
 		node, failed = p.follow(ctx, client, request, object)
 		result.State, result.Message = node.State, node.Message
 	}
@@ -286,18 +288,18 @@ func (p *policyCommand) ask(ctx context.Context, client cpupolicy.Client, reques
 	switch {
 	case failed != nil:
 		return failed
-	case refused != nil, result.State == cpupolicy.Failed:
+	case refused != nil, result.State == nodestatus.Failed:
 		return errFound
 	}
 	return nil
 }
 
 // follow shows how far a request is, until it has ended or the time is over.
-func (p *policyCommand) follow(ctx context.Context, client cpupolicy.Client, request cpupolicy.Request, object *corev1.Node) (cpupolicy.Node, error) {
+func (p *policyCommand) follow(ctx context.Context, client policyclient.Client, request policyclient.Request, object *corev1.Node) (policyclient.Node, error) {
 	timed, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	last := ""
-	node, err := client.Follow(timed, object, func(n cpupolicy.Node) {
+	node, err := client.Follow(timed, object, func(n policyclient.Node) {
 		if text := progress(n); text != last {
 			fmt.Fprintf(p.streams.ErrOut, "%s\n", output.Printable(text))
 			last = text
@@ -310,11 +312,11 @@ func (p *policyCommand) follow(ctx context.Context, client cpupolicy.Client, req
 	if ctx.Err() != nil {
 		after = "when you stopped waiting"
 	}
-	return node, fmt.Errorf("node %s: policy %s was %s %s; it goes on, and kubectl partition cpu-policy %[1]s says what becomes of it", request.Node, request.Policy, cmp.Or(node.State, cpupolicy.Requested), after)
+	return node, fmt.Errorf("node %s: policy %s was %s %s; it goes on, and kubectl partition cpu-policy %[1]s says what becomes of it", request.Node, request.Policy, cmp.Or(node.State, nodestatus.Requested), after)
 }
 
 // progress says in one line how far a request is.
-func progress(n cpupolicy.Node) string {
+func progress(n policyclient.Node) string {
 	text := fmt.Sprintf("node %s: policy %s is %s", n.Name, n.Requested, n.State)
 	if !n.Since.IsZero() {
 		text += " since " + sinceOf(n.Since)
@@ -343,12 +345,12 @@ func printAnswer(w io.Writer, a answer) {
 		fmt.Fprintf(w, "%s is refused; nothing was written\n", about)
 	case a.DryRun:
 		fmt.Fprintf(w, "%s would be requested; nothing was written\n", about)
-	case a.State == cpupolicy.Complete:
+	case a.State == nodestatus.Complete:
 		fmt.Fprintf(w, "%s is in force\n", about)
 	default:
 		fmt.Fprintf(w, "%s is %s\n", about, a.State)
 	}
-	for _, line := range cpupolicy.Lines(a.Message) {
+	for _, line := range policyclient.Lines(a.Message) {
 		fmt.Fprintln(w, output.Printable(line))
 	}
 }
@@ -356,7 +358,7 @@ func printAnswer(w io.Writer, a answer) {
 // mostMessage is how much of a message a table shows, in characters, unless it is wide.
 const mostMessage = 60
 
-func printPolicies(out io.Writer, nodes []cpupolicy.Node, wide bool) error {
+func printPolicies(out io.Writer, nodes []policyclient.Node, wide bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	header := []any{"NODE", "POLICY", "STATUS", "REQUESTED", "SINCE", "MESSAGE"}
 	if wide {
@@ -388,7 +390,7 @@ func sinceOf(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-func printPolicy(w io.Writer, n cpupolicy.Node) {
+func printPolicy(w io.Writer, n policyclient.Node) {
 	line := func(heading, format string, args ...any) {
 		fmt.Fprintf(w, "  %-11s%s\n", heading+":", output.Printable(fmt.Sprintf(format, args...)))
 	}
@@ -405,7 +407,7 @@ func printPolicy(w io.Writer, n cpupolicy.Node) {
 		}
 		line("Status", "%s, for the policy %s%s", n.State, n.Requested, since)
 	}
-	for _, text := range cpupolicy.Lines(n.Message) {
+	for _, text := range policyclient.Lines(n.Message) {
 		line("Message", "%s", text)
 	}
 	for _, each := range []struct{ heading, text string }{{"Operation", n.Operation}, {"Job", n.Job}, {"Group", n.Group}} {
@@ -455,7 +457,7 @@ func (c *companion) unlock(ctx context.Context, node string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	lease := client.Namespace + "/" + cpupolicy.ControlPlaneLock
+	lease := client.Namespace + "/" + nodestatus.ControlPlaneLock
 	if len(lock.Holders) == 0 {
 		return fmt.Errorf("node %s does not hold the lock of the control plane, Lease %s: nobody does", node, lease)
 	}
@@ -474,7 +476,7 @@ func (c *companion) unlock(ctx context.Context, node string, yes bool) error {
 	if object, err := client.Node(ctx, node); err != nil {
 		fmt.Fprintln(c.streams.Out, output.Printable(err.Error()))
 	} else {
-		printPolicy(c.streams.Out, cpupolicy.NodeOf(object))
+		printPolicy(c.streams.Out, policyclient.NodeOf(object))
 	}
 	if !yes {
 		if err := c.confirm(ctx, fmt.Sprintf("If its operation still runs, another node of the control plane may be switched beside it. Unlock %s?", output.Printable(node))); err != nil {

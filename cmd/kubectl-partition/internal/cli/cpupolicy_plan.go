@@ -29,8 +29,9 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
 type groupPlanCommand struct {
@@ -78,8 +79,8 @@ Exit codes:
 
 // shownGroupPlan is what -o json prints.
 type shownGroupPlan struct {
-	metav1.TypeMeta      `json:",inline"`
-	*cpupolicy.GroupPlan `json:",inline"`
+	metav1.TypeMeta         `json:",inline"`
+	*policyclient.GroupPlan `json:",inline"`
 }
 
 func (p *groupPlanCommand) run(ctx context.Context, args []string) error {
@@ -104,15 +105,15 @@ func (p *groupPlanCommand) run(ctx context.Context, args []string) error {
 	}); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(plan.Nodes, func(n cpupolicy.PlannedNode) bool {
-		return n.Outcome == cpupolicy.WouldRefuse || n.Outcome == cpupolicy.InTwoGroups || n.Outcome == cpupolicy.NotAgain
+	if slices.ContainsFunc(plan.Nodes, func(n policyclient.PlannedNode) bool {
+		return n.Outcome == policyclient.WouldRefuse || n.Outcome == policyclient.InTwoGroups || n.Outcome == policyclient.NotAgain
 	}) {
 		return errFound
 	}
 	return nil
 }
 
-func (p *groupPlanCommand) group(ctx context.Context, client cpupolicy.Client, args []string) (*cpupolicy.NodeGroup, error) {
+func (p *groupPlanCommand) group(ctx context.Context, client policyclient.Client, args []string) (*v1alpha1.CPUManagerPolicy, error) {
 	if len(args) == 1 {
 		return client.NodeGroup(ctx, args[0])
 	}
@@ -133,7 +134,7 @@ func (p *groupPlanCommand) group(ctx context.Context, client cpupolicy.Client, a
 	return group, nil
 }
 
-func printGroupPlan(out io.Writer, plan *cpupolicy.GroupPlan) error {
+func printGroupPlan(out io.Writer, plan *policyclient.GroupPlan) error {
 	how := ""
 	switch {
 	case plan.Drain:
@@ -144,7 +145,7 @@ func printGroupPlan(out io.Writer, plan *cpupolicy.GroupPlan) error {
 	fmt.Fprintln(out, output.Printable(fmt.Sprintf("CPUManagerPolicy %s: policy %s, at most %s unavailable%s", plan.Name, plan.Policy, plan.MaxUnavailable, how)))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	output.Row(w, "NODE", "POLICY", "OUTCOME")
-	count := map[cpupolicy.Outcome]int{}
+	count := map[policyclient.Outcome]int{}
 	for _, n := range plan.Nodes {
 		count[n.Outcome]++
 		output.Row(w, n.Name, cmp.Or(n.Policy, "unknown"), string(n.Outcome))
@@ -166,7 +167,7 @@ func printGroupPlan(out io.Writer, plan *cpupolicy.GroupPlan) error {
 		fmt.Fprintln(out, output.Printable(fmt.Sprintf("node %s: there is no such node yet", name)))
 	}
 	fmt.Fprintf(out, "nodes: %d", len(plan.Nodes))
-	for _, outcome := range []cpupolicy.Outcome{cpupolicy.WouldSwitch, cpupolicy.HasPolicy, cpupolicy.Waiting, cpupolicy.WouldRefuse, cpupolicy.NotAgain, cpupolicy.InTwoGroups} {
+	for _, outcome := range []policyclient.Outcome{policyclient.WouldSwitch, policyclient.HasPolicy, policyclient.Waiting, policyclient.WouldRefuse, policyclient.NotAgain, policyclient.InTwoGroups} {
 		if n := count[outcome]; n > 0 {
 			fmt.Fprintf(out, ", %s: %d", outcome, n)
 		}

@@ -34,8 +34,10 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
 	"workload.openshift.io/kubernetes/cmd/kubectl-partition/output"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
 // policyNode is a node with annotations, by their key and value.
@@ -56,8 +58,8 @@ type companionRun struct {
 }
 
 func newCompanionRun(objects ...runtime.Object) companionRun {
-	r := companionRun{kube: fake.NewClientset(append(objects, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cpupolicy.Group}})...)}
-	r.kube.Resources = []*metav1.APIResourceList{{GroupVersion: cpupolicy.Group + "/v1alpha1"}}
+	r := companionRun{kube: fake.NewClientset(append(objects, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: policyclient.Group}})...)}
+	r.kube.Resources = []*metav1.APIResourceList{{GroupVersion: policyclient.Group + "/v1alpha1"}}
 	var streams genericiooptions.IOStreams
 	streams, r.in, r.out, r.errOut = genericiooptions.NewTestIOStreams()
 	r.companion = newCompanion(streams)
@@ -81,8 +83,8 @@ const (
 
 func shownNodes() []runtime.Object {
 	return []runtime.Object{
-		policyNode("n1", cpupolicy.ObservedAnnotation, seen, cpupolicy.StatusAnnotation, failed),
-		policyNode("n2", cpupolicy.ClaimAnnotation, `{"owner":"cpupolicy","operation":"static-a2","since":"2026-11-23T10:06:00Z"}`),
+		policyNode("n1", nodestatus.ObservedAnnotation, seen, nodestatus.StatusAnnotation, failed),
+		policyNode("n2", nodegroup.ClaimAnnotation, `{"owner":"cpupolicy","operation":"static-a2","since":"2026-11-23T10:06:00Z"}`),
 	}
 }
 
@@ -160,7 +162,7 @@ func TestCPUPolicyAsks(t *testing.T) {
 		})
 	}
 	r := newCompanionRun(policyNode("n1"))
-	r.check(t, (&policyCommand{companion: r.companion}).run(t.Context(), []string{"n1", "dynamic"}), 2, "", "error: policy \"dynamic\" must be one of static, none\n")
+	r.check(t, (&policyCommand{companion: r.companion}).run(t.Context(), []string{"n1", "dynamic"}), 2, "", "error: policy \"dynamic\" must be static or none\n")
 }
 
 func TestCPUPolicyWaits(t *testing.T) {
@@ -185,7 +187,7 @@ func TestCPUPolicyWaits(t *testing.T) {
 			r.kube.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
 				changes := watch.NewFakeWithChanSize(3, false)
 				for _, status := range []string{running, running, test.last} {
-					changes.Modify(policyNode("n1", cpupolicy.StatusAnnotation, status))
+					changes.Modify(policyNode("n1", nodestatus.StatusAnnotation, status))
 				}
 				return true, changes, nil
 			})
@@ -202,8 +204,8 @@ func TestCPUPolicyWaits(t *testing.T) {
 
 func TestCPUPolicyUnlockShowsAsksAndUnlocks(t *testing.T) {
 	lock := func() runtime.Object {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cpupolicy.Namespace, Name: cpupolicy.ControlPlaneLock,
-			Annotations: map[string]string{cpupolicy.HoldersAnnotation: `[{"operation":"static-a1","node":"n1","since":"2026-11-23T10:00:00Z"}]`}}}
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: policyclient.Namespace, Name: nodestatus.ControlPlaneLock,
+			Annotations: map[string]string{nodegroup.HoldersAnnotation: `[{"operation":"static-a1","node":"n1","since":"2026-11-23T10:00:00Z"}]`}}}
 	}
 	const shown = `The lock of the control plane, Lease partition-cpupolicy/control-plane, is held by:
 NODE  OPERATION  SINCE
@@ -230,8 +232,8 @@ n1    static-a1  2026-11-23T10:00:00Z
 			r := newCompanionRun(policyNode("n1"), lock())
 			r.in.WriteString(test.answer)
 			r.check(t, r.unlock(t.Context(), test.node, test.yes), test.code, test.out, test.errOut)
-			lease, err := r.kube.CoordinationV1().Leases(cpupolicy.Namespace).Get(t.Context(), cpupolicy.ControlPlaneLock, metav1.GetOptions{})
-			if err != nil || (lease.Annotations[cpupolicy.HoldersAnnotation] != "") != test.held {
+			lease, err := r.kube.CoordinationV1().Leases(policyclient.Namespace).Get(t.Context(), nodestatus.ControlPlaneLock, metav1.GetOptions{})
+			if err != nil || (lease.Annotations[nodegroup.HoldersAnnotation] != "") != test.held {
 				t.Errorf("it has %v, %v", lease.Annotations, err)
 			}
 		})
@@ -241,10 +243,10 @@ n1    static-a1  2026-11-23T10:00:00Z
 }
 
 func TestClaims(t *testing.T) {
-	r := newCompanionRun(append(shownNodes(), policyNode("n3", cpupolicy.ClaimAnnotation, "{"))...)
+	r := newCompanionRun(append(shownNodes(), policyNode("n3", nodegroup.ClaimAnnotation, "{"))...)
 	r.check(t, r.listClaims(t.Context(), output.Table), 1, `NODE  OWNER      OPERATION  SINCE
 n2    cpupolicy  static-a2  2026-11-23T10:06:00Z
-n3    annotation nodegroup.workload.openshift.io/claim: "{" cannot be read: unexpected end of JSON input
+n3    node n3: annotation nodegroup.workload.openshift.io/claim: "{" is no claim: unexpected end of JSON input
 `, "")
 	r = newCompanionRun(shownNodes()...)
 	r.check(t, r.release(t.Context(), "n1", true), 2, "", "error: node n1 is not claimed\n")
@@ -273,12 +275,12 @@ func TestAPlanOfAGroupNamesNodesAndPods(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := printGroupPlan(&out, &cpupolicy.GroupPlan{
+	if err := printGroupPlan(&out, &policyclient.GroupPlan{
 		Name: "pinned", Policy: "static", MaxUnavailable: "2", Cordon: true, Missing: []string{"n9"},
-		Nodes: []cpupolicy.PlannedNode{
-			{Name: "n1", Outcome: cpupolicy.Waiting, Reasons: []string{"its policy was not observed since it booted"}},
-			{Name: "n2", Policy: "none", Outcome: cpupolicy.WouldSwitch, Evicted: []string{"a/b"}, Warnings: []string{"w\x1b[0m"}},
-			{Name: "n3", Policy: "static", Outcome: cpupolicy.HasPolicy},
+		Nodes: []policyclient.PlannedNode{
+			{Name: "n1", Outcome: policyclient.Waiting, Reasons: []string{"its policy was not observed since it booted"}},
+			{Name: "n2", Policy: "none", Outcome: policyclient.WouldSwitch, Evicted: []string{"a/b"}, Warnings: []string{"w\x1b[0m"}},
+			{Name: "n3", Policy: "static", Outcome: policyclient.HasPolicy},
 		},
 	}); err != nil {
 		t.Fatal(err)

@@ -367,7 +367,7 @@ func printNodePlan(b *strings.Builder, node plan.NodePlan, wide bool) {
 	}
 }
 
-func orNone(text string) string {
+func orNone[T ~string](text T) T {
 	if text == "" {
 		return "-"
 	}

@@ -28,8 +28,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/companion"
-	"workload.openshift.io/operators/nodegroup"
 )
 
 // named is a companion that is never started.

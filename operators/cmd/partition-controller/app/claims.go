@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/api/nodegroup"
 )
 
 var nodeClaims = prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/operators/nodegroup"
+	"workload.openshift.io/operators/api/nodegroup"
 )
 
 func TestClaimsAreCounted(t *testing.T) {

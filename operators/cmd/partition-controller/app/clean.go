@@ -37,9 +37,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/internal/ownership"
-	"workload.openshift.io/operators/nodegroup"
 )
 
 func newCleanCommand(companions []companion.Companion, controller *string) *cobra.Command {

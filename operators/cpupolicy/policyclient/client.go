@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package cpupolicy
+package policyclient
 
 import (
 	"context"
@@ -33,6 +33,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
+	"workload.openshift.io/operators/cpupolicy"
 )
 
 // fieldManager is in whose name everything is written.
@@ -96,7 +99,7 @@ func (c Client) Node(ctx context.Context, name string) (*corev1.Node, error) {
 func (c Client) LastWarning(ctx context.Context, node *corev1.Node) (string, error) {
 	list, err := c.Kube.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: fields.SelectorFromSet(fields.Set{
 		"involvedObject.kind": "Node", "involvedObject.name": node.Name, "involvedObject.uid": string(node.UID),
-		"reportingComponent": Group, "type": corev1.EventTypeWarning, "reason": "CPUPolicyNotObserved",
+		"reportingComponent": Group, "type": corev1.EventTypeWarning, "reason": nodestatus.NotObserved,
 	}).String()})
 	if err != nil || len(list.Items) == 0 {
 		return "", err
@@ -112,7 +115,8 @@ func (c Client) LastWarning(ctx context.Context, node *corev1.Node) (string, err
 
 // Request is what is asked of a node.
 type Request struct {
-	Node, Policy string
+	Node   string
+	Policy cpupolicy.Policy
 	// AllowEvicted accepts that pods end because they no longer fit.
 	AllowEvicted bool
 	// DryRun has everything checked, and writes nothing.
@@ -133,8 +137,8 @@ func (e *RefusedError) Error() string {
 // Ask asks for a policy, and returns the Node as it was written. If the cluster refuses, the error is
 // a RefusedError. Warnings go to the handler of the client's configuration.
 func (c Client) Ask(ctx context.Context, r Request) (*corev1.Node, error) {
-	if !slices.Contains(Policies(), r.Policy) {
-		return nil, fmt.Errorf("policy %q must be one of %s", r.Policy, strings.Join(Policies(), ", "))
+	if !slices.Contains(operation.Policies(), r.Policy) {
+		return nil, fmt.Errorf("policy %q must be %s or %s", r.Policy, operation.Static, operation.None)
 	}
 	if err := c.Installed(ctx); err != nil {
 		return nil, err
@@ -148,12 +152,12 @@ func (c Client) Ask(ctx context.Context, r Request) (*corev1.Node, error) {
 
 // request is Ask for a Node as it was read, where the companion is installed.
 func (c Client) request(ctx context.Context, before *corev1.Node, r Request) (*corev1.Node, error) {
-	value := write(Status{State: Requested, Policy: r.Policy, AllowEvicted: r.AllowEvicted})
-	if before.Annotations[StatusAnnotation] == value {
+	value := nodestatus.Status{State: nodestatus.Requested, Policy: r.Policy, AllowEvicted: r.AllowEvicted}.String()
+	if before.Annotations[nodestatus.StatusAnnotation] == value {
 		// Such a write changes nothing, so kube-apiserver would ask no webhook.
 		return nil, &RefusedError{r, []string{"it is requested already"}}
 	}
-	node, err := c.annotate(ctx, before, StatusAnnotation, &value, r.DryRun)
+	node, err := c.annotate(ctx, before, nodestatus.StatusAnnotation, &value, r.DryRun)
 	if apierrors.IsConflict(err) && !isOutdated(err) {
 		return nil, &RefusedError{r, reasons(err)}
 	}

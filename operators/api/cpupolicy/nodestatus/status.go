@@ -1,20 +1,8 @@
-/*
-Copyright 2025 The Kubernetes Authors.
+// SPDX-License-Identifier: Apache-2.0
 
-Licensed under the Apache License, Version 2.0 (the "License");
-you may not use this file except in compliance with the License.
-You may obtain a copy of the License at
-
-    http://www.apache.org/licenses/LICENSE-2.0
-
-Unless required by applicable law or agreed to in writing, software
-distributed under the License is distributed on an "AS IS" BASIS,
-WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-See the License for the specific language governing permissions and
-limitations under the License.
-*/
-
-package cpupolicy
+// Package nodestatus is what the companion cpupolicy keeps on a Node: which policy was asked for and how far that is, and
+// what was observed. People and programs read it there (docs/dev/cpupolicy.md).
+package nodestatus
 
 import (
 	"bytes"
@@ -26,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
-	"workload.openshift.io/operators/cpupolicy/operation"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 const (
@@ -34,19 +22,16 @@ const (
 	StatusAnnotation = "harvesterhci.io/cpu-manager-policy-update-status"
 	// ShippedAnnotation is the key of the system that Harvester ships. It is read, never written.
 	ShippedAnnotation = "harvesterhci.io/cpu-manager-update-status"
+	// ObservedAnnotation on a Node has what an agent has observed there. Only the controller may write it.
+	ObservedAnnotation = "cpupolicy.workload.openshift.io/observed"
+	// ControlPlaneLock is the Lease that one operation on a node of the control plane holds at a time, in the
+	// companion's namespace.
+	ControlPlaneLock = "control-plane"
 )
 
 // NotObserved is the reason of the Events of a Node that say why no agent could look at it. They are in the namespace
 // default, as all Events of Nodes are, and come again with each Job that fails.
 const NotObserved = "CPUPolicyNotObserved"
-
-// Policy is a CPU manager policy.
-type Policy = operation.Policy
-
-const (
-	None   = operation.None
-	Static = operation.Static
-)
 
 // State is how far the change to a policy is.
 type State string
@@ -60,8 +45,8 @@ const (
 
 // Status is the value of the annotation. The first two keys are documented; the others may follow.
 type Status struct {
-	State  State  `json:"status"`
-	Policy Policy `json:"policy"`
+	State  State            `json:"status"`
+	Policy operation.Policy `json:"policy"`
 	// ID is the operation's. A request has none until the controller has taken it up.
 	ID string `json:"id,omitempty"`
 	// Job is the name of the Job that does it.
@@ -184,98 +169,7 @@ func ReadStatus(annotations map[string]string) (s Status, found bool, err error)
 
 // RolledBack is the status of an operation that failed, and left the node with the policy that it
 // had. The API knows it as failed; the message has the policy in force.
-func (s Status) RolledBack(inForce Policy, why string) Status {
+func (s Status) RolledBack(inForce operation.Policy, why string) Status {
 	s.State, s.Message = Failed, fmt.Sprintf("rolled back, the policy in force is %s: %s", inForce, why)
 	return s
-}
-
-// Writer is who writes the annotation.
-type Writer int
-
-const (
-	// User is whoever may update a Node.
-	User Writer = iota
-	// Controller is the identity of the controller, and nobody else.
-	Controller
-)
-
-// SupersededError says that an operation must not write, since the annotation is about another.
-type SupersededError struct{ Old, Has Status }
-
-func (e *SupersededError) Error() string {
-	return fmt.Sprintf("annotation %s: id %q with policy %q must not replace id %q with policy %q", StatusAnnotation, e.Old.ID, e.Old.Policy, e.Has.ID, e.Has.Policy)
-}
-
-// CheckWrite returns an error if the writer must not change the annotations of a Node in that way.
-// An update that leaves the status as it was is nobody's concern, even if it cannot be parsed.
-//
-//   - A user may ask: write requested, without what the controller adds, and with allowEvicted if pods
-//     may end. A user may also withdraw a request that the controller has not taken up.
-//   - Nobody may ask while a policy was asked for and nothing has come of it.
-//   - The controller refuses a request, which fails without id, or takes it up by giving it one, and
-//     then writes for this id alone. Requested becomes running or failed, and running becomes complete or
-//     failed. After that, only message and begun may change. Evictions that nobody asked for are refused.
-//   - What cannot be parsed may be replaced by anything that can be, and removed.
-func CheckWrite(before, after map[string]string, by Writer) error {
-	value, has := after[StatusAnnotation]
-	if old, had := before[StatusAnnotation]; had == has && old == value {
-		return nil
-	}
-	// A status that cannot be parsed is as good as none: it must not block its correction.
-	was, err := ParseStatus(before[StatusAnnotation])
-	if err != nil {
-		was = Status{}
-	}
-	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("annotation "+StatusAnnotation+": "+format, args...)
-	}
-	busy := func() error {
-		return refuse("policy %s is %s (id %q); wait until that is complete or failed", was.Policy, was.State, was.ID)
-	}
-	if !has {
-		if by == User && was.UnderWay() && was.ID != "" {
-			return busy()
-		}
-		return nil
-	}
-	is, err := ParseStatus(value)
-	if err != nil {
-		return refuse("%w", err)
-	}
-	if by == User {
-		switch {
-		case is.State != Requested:
-			return refuse("status %q is the controller's to write; ask with status %q", is.State, Requested)
-		case is != Status{State: Requested, Policy: is.Policy, AllowEvicted: is.AllowEvicted}:
-			return refuse("id %q, job %q, message %q and since are the controller's to write; leave them out", is.ID, is.Job, operation.Abbreviate(is.Message, 80))
-		case was.UnderWay():
-			return busy()
-		}
-		return nil
-	}
-	next := map[State][]State{
-		Requested: {Requested, Running, Failed},
-		Running:   {Running, Complete, Failed},
-		Complete:  {Complete},
-		Failed:    {Failed},
-	}
-	switch {
-	case was == Status{}:
-		return nil
-	case is.State == Requested && !was.UnderWay():
-		return nil // a request by the controller itself, for a group of nodes
-	case was.State == Requested && was.ID == "":
-		takesUp, refuses := is.State == Requested && is.ID != "", is.State == Failed && is.ID == ""
-		if is.Policy != was.Policy || !takesUp && !refuses {
-			return refuse("status %q with policy %q and id %q must not follow a request for %q that has no id; give it one first", is.State, is.Policy, is.ID, was.Policy)
-		}
-	case is.ID != was.ID || is.Policy != was.Policy:
-		return &SupersededError{Old: is, Has: was}
-	case !slices.Contains(next[was.State], is.State):
-		return refuse("status %q must not follow %q (id %q)", is.State, was.State, was.ID)
-	}
-	if is.AllowEvicted && !was.AllowEvicted {
-		return refuse("allowEvicted true (id %q) was not asked for", is.ID)
-	}
-	return nil
 }

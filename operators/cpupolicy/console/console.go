@@ -35,7 +35,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
 // Options say what to show. All but Port are required.
@@ -78,7 +78,7 @@ func Open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s.client = cpupolicy.Client{Kube: kube, Namespace: o.Namespace}
+	s.client = policyclient.Client{Kube: kube, Namespace: o.Namespace}
 	if s.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func Open(ctx context.Context, o Options) error {
 
 // server has one user.
 type server struct {
-	client  cpupolicy.Client
+	client  policyclient.Client
 	dynamic dynamic.Interface
 	// user and cluster are shown on each page.
 	user, cluster string

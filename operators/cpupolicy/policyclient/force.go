@@ -14,31 +14,31 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package cpupolicy
+package policyclient
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/nodegroup"
 )
 
 // Lock is the lock of the control plane.
 type Lock struct {
-	Holders []Holder
+	Holders nodegroup.Holders
 
 	lease *coordinationv1.Lease
 }
 
 // Of returns what of the lock is held for a node.
-func (l Lock) Of(node string) (held []Holder) {
+func (l Lock) Of(node string) (held nodegroup.Holders) {
 	for _, h := range l.Holders {
 		if h.Node == node {
 			held = append(held, h)
@@ -49,8 +49,8 @@ func (l Lock) Of(node string) (held []Holder) {
 
 // Lock reads the lock of the control plane. Without a Lease nobody holds it.
 func (c Client) Lock(ctx context.Context) (Lock, error) {
-	name := c.Namespace + "/" + ControlPlaneLock
-	lease, err := c.Kube.CoordinationV1().Leases(c.Namespace).Get(ctx, ControlPlaneLock, metav1.GetOptions{})
+	name := c.Namespace + "/" + nodestatus.ControlPlaneLock
+	lease, err := c.Kube.CoordinationV1().Leases(c.Namespace).Get(ctx, nodestatus.ControlPlaneLock, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return Lock{}, nil
 	}
@@ -58,8 +58,8 @@ func (c Client) Lock(ctx context.Context) (Lock, error) {
 		return Lock{}, fmt.Errorf("lease %s: %w", name, err)
 	}
 	l := Lock{lease: lease}
-	if _, err := read(lease.Annotations, HoldersAnnotation, &l.Holders); err != nil {
-		return Lock{}, fmt.Errorf("lease %s: %w; nobody can take the lock until somebody deletes the Lease", name, err)
+	if l.Holders, err = nodegroup.HoldersOf(lease); err != nil {
+		return Lock{}, fmt.Errorf("%w; nobody can take the lock until somebody deletes the Lease", err)
 	}
 	return l, nil
 }
@@ -69,34 +69,25 @@ func (c Client) Unlock(ctx context.Context, l Lock, node string) error {
 	if len(l.Of(node)) == 0 {
 		return fmt.Errorf("node %s does not hold the lock of the control plane", node)
 	}
-	left := slices.DeleteFunc(slices.Clone(l.Holders), func(h Holder) bool { return h.Node == node })
-	var holders, identity *string
-	if len(left) > 0 {
-		// The identity repeats the operations, for those who look with kubectl.
-		var operations []string
-		for _, h := range left {
-			operations = append(operations, h.Operation)
-		}
-		list, all := write(left), strings.Join(operations, ",")
-		holders, identity = &list, &all
-	}
-	change := patch(l.lease.ResourceVersion, map[string]any{"annotations": map[string]*string{HoldersAnnotation: holders}}, map[string]any{"holderIdentity": identity})
-	_, err := c.Kube.CoordinationV1().Leases(c.Namespace).Patch(ctx, ControlPlaneLock, types.MergePatchType, change, metav1.PatchOptions{FieldManager: fieldManager})
+	left := slices.DeleteFunc(slices.Clone(l.Holders), func(h nodegroup.Holder) bool { return h.Node == node })
+	lease := l.lease.DeepCopy()
+	nodegroup.PutHolders(lease, left)
+	_, err := c.Kube.CoordinationV1().Leases(c.Namespace).Update(ctx, lease, metav1.UpdateOptions{FieldManager: fieldManager})
 	if apierrors.IsConflict(err) {
 		err = errors.New("somebody else has written it meanwhile; nothing was written, so look again")
 	}
 	if err != nil {
-		return fmt.Errorf("lease %s/%s: %w", c.Namespace, ControlPlaneLock, err)
+		return fmt.Errorf("lease %s/%s: %w", c.Namespace, nodestatus.ControlPlaneLock, err)
 	}
 	return nil
 }
 
 // Release removes the claim on a node, if it is as it was read.
 func (c Client) Release(ctx context.Context, node *corev1.Node) error {
-	if _, has := node.Annotations[ClaimAnnotation]; !has {
+	if _, has := node.Annotations[nodegroup.ClaimAnnotation]; !has {
 		return fmt.Errorf("node %s is not claimed", node.Name)
 	}
-	if _, err := c.annotate(ctx, node, ClaimAnnotation, nil, false); err != nil {
+	if _, err := c.annotate(ctx, node, nodegroup.ClaimAnnotation, nil, false); err != nil {
 		return fmt.Errorf("node %s: the claim was not removed: %w", node.Name, err)
 	}
 	return nil

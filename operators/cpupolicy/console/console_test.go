@@ -36,13 +36,15 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
 // newServer returns a console for a cluster that has the companion and these objects.
 func newServer(objects ...runtime.Object) (*server, *fake.Clientset) {
 	var vms []runtime.Object
-	known := []runtime.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cpupolicy.Group}}}
+	known := []runtime.Object{&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: policyclient.Group}}}
 	for _, object := range objects {
 		if vm, ok := object.(*unstructured.Unstructured); ok {
 			vms = append(vms, vm)
@@ -55,9 +57,9 @@ func newServer(objects ...runtime.Object) (*server, *fake.Clientset) {
 		dry := len(action.(clienttesting.PatchActionImpl).PatchOptions.DryRun) > 0 // a fake writes nevertheless
 		return dry, &corev1.Node{}, nil
 	})
-	kube.Resources = []*metav1.APIResourceList{{GroupVersion: cpupolicy.Group + "/v1alpha1"}}
+	kube.Resources = []*metav1.APIResourceList{{GroupVersion: policyclient.Group + "/v1alpha1"}}
 	return &server{
-		client:  cpupolicy.Client{Kube: kube, Namespace: cpupolicy.Namespace},
+		client:  policyclient.Client{Kube: kube, Namespace: policyclient.Namespace},
 		dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{vmResource: "VirtualMachineList"}, vms...),
 		user:    "anna", cluster: "https://cluster.example.com", pageSize: 100,
 	}, kube
@@ -70,10 +72,10 @@ func node(name, label, observed, status string) *corev1.Node {
 		node.Labels[cpupolicy.Label] = label
 	}
 	if observed != "" {
-		node.Annotations[cpupolicy.ObservedAnnotation] = fmt.Sprintf(`{"policy":%q,"at":"2026-11-23T10:00:00Z"}`, observed)
+		node.Annotations[nodestatus.ObservedAnnotation] = fmt.Sprintf(`{"policy":%q,"at":"2026-11-23T10:00:00Z"}`, observed)
 	}
 	if status != "" {
-		node.Annotations[cpupolicy.StatusAnnotation] = status
+		node.Annotations[nodestatus.StatusAnnotation] = status
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return node
@@ -169,7 +171,7 @@ func TestWhatAHostShows(t *testing.T) {
 		"no label, static":   {"", "static", "", "unknown", "none yet", "Disable CPU Manager", "", "", ""},
 		"no label, none":     {"", "none", "", "unknown", "none yet", "Enable CPU Manager", "", "", ""},
 		"a label that lies":  {"false", "static", "", "false", "none yet", "Enable CPU Manager", "", "", ""},
-		"no JSON":            {"true", "", "no", "true", "annotation " + cpupolicy.StatusAnnotation, "Disable CPU Manager", "", "", ""},
+		"no JSON":            {"true", "", "no", "true", "annotation " + nodestatus.StatusAnnotation, "Disable CPU Manager", "", "", ""},
 		"a message of HTML":  {"false", "none", `{"status":"failed","policy":"static","message":"<script>alert(1)</script>"}`, "false", "static: failed", "Enable CPU Manager", "", "<script>alert(1)</script>", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +236,7 @@ func TestAPolicyIsAskedForByItsButton(t *testing.T) {
 	b := serve(t, s)
 	b.open("hosts")
 	b.submit("n1", nil)
-	const want = `n1 {"metadata":{"annotations":{"` + cpupolicy.StatusAnnotation + `":"{\"status\":\"requested\",\"policy\":\"static\"}"},"resourceVersion":""}}`
+	const want = `n1 {"metadata":{"annotations":{"` + nodestatus.StatusAnnotation + `":"{\"status\":\"requested\",\"policy\":\"static\"}"},"resourceVersion":""}}`
 	if got := written(kube); len(got) != 1 || got[0] != want {
 		t.Errorf("it has written %q, want %s", got, want)
 	}

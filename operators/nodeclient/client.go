@@ -14,7 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package nodegroup
+// Package nodeclient reads and writes what says who may act on nodes: claims, and the holders of locks.
+//
+// It knows no companion.
+package nodeclient
 
 import (
 	"context"
@@ -25,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"workload.openshift.io/operators/api/nodegroup"
 )
 
 // Client reads and writes Nodes and Leases. Reader must read from the API, and not from a cache
@@ -58,7 +62,7 @@ func (c Client) patch(ctx context.Context, before, after client.Object) error {
 // UpdateHolders reads who holds a lock, has that changed, and writes it. There need not be a Lease of
 // that name. If change returns an error, nothing is written and the error is returned. So is a
 // conflict, also with somebody who creates the Lease at the same time.
-func (c Client) UpdateHolders(ctx context.Context, lock client.ObjectKey, change func(Holders) (Holders, error)) error {
+func (c Client) UpdateHolders(ctx context.Context, lock client.ObjectKey, change func(nodegroup.Holders) (nodegroup.Holders, error)) error {
 	lease := &coordinationv1.Lease{}
 	err := c.Reader.Get(ctx, lock, lease)
 	missing := apierrors.IsNotFound(err)
@@ -68,14 +72,14 @@ func (c Client) UpdateHolders(ctx context.Context, lock client.ObjectKey, change
 		return err
 	}
 	before := lease.DeepCopy()
-	holders, err := HoldersOf(lease)
+	holders, err := nodegroup.HoldersOf(lease)
 	if err != nil {
 		return err
 	}
 	if holders, err = change(holders); err != nil {
 		return err
 	}
-	PutHolders(lease, holders)
+	nodegroup.PutHolders(lease, holders)
 	if missing && len(holders) > 0 {
 		return c.Writer.Create(ctx, lease)
 	}

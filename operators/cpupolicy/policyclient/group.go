@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package cpupolicy
+package policyclient
 
 import (
 	"context"
@@ -31,53 +31,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/v1alpha1"
+	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/cpupolicy"
 )
 
 const (
 	// GroupKind is the kind of groups of nodes.
 	GroupKind = "CPUManagerPolicy"
 
-	groupVersion = Group + "/v1alpha1"
-	groupsPath   = "/apis/" + groupVersion + "/cpumanagerpolicies"
-
-	pausedAnnotation = "workload.openshift.io/paused"
+	groupsPath = "/apis/" + Group + "/v1alpha1/cpumanagerpolicies"
 )
 
-// NodeGroup is a CPUManagerPolicy, as far as a plan needs it.
-type NodeGroup struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     struct {
-		Nodes struct {
-			Names    []string              `json:"names"`
-			Selector *metav1.LabelSelector `json:"selector"`
-		} `json:"nodes"`
-		Policy         string              `json:"policy"`
-		MaxUnavailable *intstr.IntOrString `json:"maxUnavailable"`
-		Cordon         bool                `json:"cordon"`
-		Drain          *struct{}           `json:"drain"`
-	} `json:"spec"`
-}
-
-// has reports whether a node is named or selected.
-func (g *NodeGroup) has(node *corev1.Node) (bool, error) {
-	if g.Spec.Nodes.Selector == nil {
-		return slices.Contains(g.Spec.Nodes.Names, node.Name), nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(g.Spec.Nodes.Selector)
+// has reports whether a group names or selects a node.
+func has(g *v1alpha1.CPUManagerPolicy, node *corev1.Node) (bool, error) {
+	group, err := nodegroup.NewGroup(g.Name, g.Spec.Nodes.Names, g.Spec.Nodes.Selector)
 	if err != nil {
-		return false, fmt.Errorf("%s %s: spec.nodes.selector: %w", GroupKind, g.Metadata.Name, err)
+		return false, fmt.Errorf("%s %s: spec.nodes.selector: %w", GroupKind, g.Name, err)
 	}
-	return selector.Matches(labels.Set(node.Labels)), nil
+	return group.Has(node), nil
 }
 
 // NodeGroup returns a CPUManagerPolicy of the cluster.
-func (c Client) NodeGroup(ctx context.Context, name string) (*NodeGroup, error) {
+func (c Client) NodeGroup(ctx context.Context, name string) (*v1alpha1.CPUManagerPolicy, error) {
 	if err := c.Installed(ctx); err != nil {
 		return nil, err
 	}
@@ -90,20 +72,20 @@ func (c Client) NodeGroup(ctx context.Context, name string) (*NodeGroup, error) 
 
 // Applied returns what the cluster would make of a manifest of one CPUManagerPolicy, with its defaults: a new object, or
 // the one that is there with this spec. It is checked, and nothing is written.
-func (c Client) Applied(ctx context.Context, manifest []byte) (*NodeGroup, error) {
+func (c Client) Applied(ctx context.Context, manifest []byte) (*v1alpha1.CPUManagerPolicy, error) {
 	var wanted map[string]any
 	if err := yaml.UnmarshalStrict(manifest, &wanted); err != nil {
 		return nil, err
 	}
 	object := unstructured.Unstructured{Object: wanted}
 	name := object.GetName()
-	if object.GetAPIVersion() != groupVersion || object.GetKind() != GroupKind || name == "" {
-		return nil, fmt.Errorf("apiVersion %q, kind %q, metadata.name %q: must be a %s of %s with a name, and alone in its file", object.GetAPIVersion(), object.GetKind(), name, GroupKind, groupVersion)
+	if object.GetAPIVersion() != v1alpha1.GroupVersion.String() || object.GetKind() != GroupKind || name == "" {
+		return nil, fmt.Errorf("apiVersion %q, kind %q, metadata.name %q: must be a %s of %s with a name, and alone in its file", object.GetAPIVersion(), object.GetKind(), name, GroupKind, v1alpha1.GroupVersion.String())
 	}
 	if err := c.Installed(ctx); err != nil {
 		return nil, err
 	}
-	var group *NodeGroup
+	var group *v1alpha1.CPUManagerPolicy
 	// The controller may write its status in between.
 	return group, retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		group, err = c.applied(ctx, name, object.DeepCopy())
@@ -111,7 +93,7 @@ func (c Client) Applied(ctx context.Context, manifest []byte) (*NodeGroup, error
 	})
 }
 
-func (c Client) applied(ctx context.Context, name string, object *unstructured.Unstructured) (*NodeGroup, error) {
+func (c Client) applied(ctx context.Context, name string, object *unstructured.Unstructured) (*v1alpha1.CPUManagerPolicy, error) {
 	client := c.Kube.CoreV1().RESTClient()
 	write := client.Post().AbsPath(groupsPath)
 	is, err := raw(client.Get().AbsPath(groupsPath, name).Do(ctx))
@@ -149,8 +131,8 @@ func raw(result rest.Result) ([]byte, error) {
 	return result.Raw()
 }
 
-func decodeGroup(name string, data []byte, err error) (*NodeGroup, error) {
-	g := &NodeGroup{}
+func decodeGroup(name string, data []byte, err error) (*v1alpha1.CPUManagerPolicy, error) {
+	g := &v1alpha1.CPUManagerPolicy{}
 	if err == nil {
 		err = json.Unmarshal(data, g)
 	}
@@ -177,8 +159,8 @@ const (
 
 // GroupPlan says what a group would do to its nodes.
 type GroupPlan struct {
-	Name   string `json:"name"`
-	Policy string `json:"policy"`
+	Name   string           `json:"name"`
+	Policy cpupolicy.Policy `json:"policy"`
 	// MaxUnavailable is how many nodes are switched at a time, a number or a percentage.
 	MaxUnavailable string        `json:"maxUnavailable"`
 	Cordon         bool          `json:"cordon,omitempty"`
@@ -192,9 +174,9 @@ type GroupPlan struct {
 type PlannedNode struct {
 	Name string `json:"name"`
 	// Policy is the one in force; empty if nobody has observed it.
-	Policy  string   `json:"policy,omitempty"`
-	Outcome Outcome  `json:"outcome"`
-	Reasons []string `json:"reasons,omitempty"`
+	Policy  cpupolicy.Policy `json:"policy,omitempty"`
+	Outcome Outcome          `json:"outcome"`
+	Reasons []string         `json:"reasons,omitempty"`
 	// Evicted are the pods, as namespace/name, that a drain would evict first.
 	Evicted  []string `json:"evicted,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -205,8 +187,8 @@ type PlannedNode struct {
 
 // Plan says what a group would do to its nodes now. It writes nothing: each request is a dry run. Warnings returns what
 // kube-apiserver has warned of since it was called last, and may be nil.
-func (c Client) Plan(ctx context.Context, g *NodeGroup, warnings func() []string) (*GroupPlan, error) {
-	others, err := c.otherGroups(ctx, g.Metadata.Name)
+func (c Client) Plan(ctx context.Context, g *v1alpha1.CPUManagerPolicy, warnings func() []string) (*GroupPlan, error) {
+	others, err := c.otherGroups(ctx, g.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +196,7 @@ func (c Client) Plan(ctx context.Context, g *NodeGroup, warnings func() []string
 	if err != nil {
 		return nil, err
 	}
-	plan := &GroupPlan{Name: g.Metadata.Name, Policy: g.Spec.Policy, MaxUnavailable: "1", Cordon: g.Spec.Cordon, Drain: g.Spec.Drain != nil, Nodes: []PlannedNode{}}
+	plan := &GroupPlan{Name: g.Name, Policy: cpupolicy.Policy(g.Spec.Policy), MaxUnavailable: "1", Cordon: g.Spec.Cordon, Drain: g.Spec.Drain != nil, Nodes: []PlannedNode{}}
 	if g.Spec.MaxUnavailable != nil {
 		plan.MaxUnavailable = g.Spec.MaxUnavailable.String()
 	}
@@ -222,7 +204,7 @@ func (c Client) Plan(ctx context.Context, g *NodeGroup, warnings func() []string
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		plan.Missing = slices.DeleteFunc(plan.Missing, func(name string) bool { return name == node.Name })
-		if in, err := g.has(node); err != nil {
+		if in, err := has(g, node); err != nil {
 			return nil, err
 		} else if !in {
 			continue
@@ -264,53 +246,32 @@ func (p *GroupPlan) stop(maxUnavailable *intstr.IntOrString) error {
 }
 
 // otherGroups returns the groups of the cluster but for one.
-func (c Client) otherGroups(ctx context.Context, but string) ([]NodeGroup, error) {
+func (c Client) otherGroups(ctx context.Context, but string) ([]v1alpha1.CPUManagerPolicy, error) {
 	data, err := raw(c.Kube.CoreV1().RESTClient().Get().AbsPath(groupsPath).Do(ctx))
-	var list struct {
-		Items []NodeGroup `json:"items"`
-	}
+	var list v1alpha1.CPUManagerPolicyList
 	if err == nil {
 		err = json.Unmarshal(data, &list)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list of %s: %w", GroupKind, err)
 	}
-	return slices.DeleteFunc(list.Items, func(g NodeGroup) bool { return g.Metadata.Name == but }), nil
+	return slices.DeleteFunc(list.Items, func(g v1alpha1.CPUManagerPolicy) bool { return g.Name == but }), nil
 }
 
-// failedOn reports whether a node's last operation was this group's, with this spec, and failed; or a person's who asked
-// for its policy, and failed once the kubelet had been stopped.
-func (g *NodeGroup) failedOn(last Status) bool {
-	asked := last.Group == g.Metadata.Name || last.Group == "" && last.Policy == g.Spec.Policy && last.Begun
-	return last.State == Failed && asked && last.Generation == g.Metadata.Generation && !last.Since.Before(g.Metadata.CreationTimestamp.Time)
-}
-
-func isPaused(annotations map[string]string) bool {
-	value, has := annotations[pausedAnnotation]
-	return has && value != "false"
-}
-
-func isReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func (c Client) planNode(ctx context.Context, g *NodeGroup, node *corev1.Node, others []NodeGroup) (PlannedNode, error) {
-	now := NodeOf(node)
+func (c Client) planNode(ctx context.Context, g *v1alpha1.CPUManagerPolicy, node *corev1.Node, others []v1alpha1.CPUManagerPolicy) (PlannedNode, error) {
+	now, policy := NodeOf(node), cpupolicy.Policy(g.Spec.Policy)
 	planned := PlannedNode{Name: node.Name, Policy: now.Policy}
 	for i := range others {
 		// One whose selector is none has no node.
-		if in, err := others[i].has(node); err == nil && in {
+		if in, err := has(&others[i], node); err == nil && in {
 			planned.Outcome = InTwoGroups
-			planned.Reasons = append(planned.Reasons, fmt.Sprintf("the %s %s has it, too", GroupKind, others[i].Metadata.Name))
+			planned.Reasons = append(planned.Reasons, fmt.Sprintf("the %s %s has it, too", GroupKind, others[i].Name))
 		}
 	}
 	if planned.Outcome == InTwoGroups {
 		return planned, nil
 	}
-	var last Status
-	_, _ = read(node.Annotations, StatusAnnotation, &last) // what cannot be read counts as none
+	last, _, _ := nodestatus.ReadStatus(node.Annotations) // what cannot be read counts as none
 	waits := func(format string, args ...any) (PlannedNode, error) {
 		planned.Outcome, planned.Reasons = Waiting, []string{fmt.Sprintf(format, args...)}
 		return planned, nil
@@ -319,26 +280,26 @@ func (c Client) planNode(ctx context.Context, g *NodeGroup, node *corev1.Node, o
 	switch {
 	case now.UnderWay():
 		return waits("the policy %s is %s there", now.Requested, now.State)
-	case now.Policy == g.Spec.Policy:
+	case now.Policy == policy:
 		planned.Outcome = HasPolicy
 		return planned, nil
-	case g.failedOn(last):
+	case cpupolicy.FailedFor(g, last):
 		planned.Outcome, planned.Reasons, planned.broken = NotAgain, Lines(now.Message), last.Begun
 		return planned, nil
 	case now.Policy == "":
 		return waits("its policy was not observed since it booted")
-	case isPaused(node.Annotations):
+	case nodegroup.Paused(node):
 		return waits("it is paused")
-	case isPaused(g.Metadata.Annotations):
+	case nodegroup.Paused(g):
 		return waits("the group is paused")
-	case !isReady(node):
+	case !cpupolicy.IsReady(node):
 		return waits("it is not Ready")
 	case node.Spec.Unschedulable:
 		return waits("it is cordoned")
 	case now.Claim != nil:
 		return waits("it is claimed by %s for its operation %s", now.Claim.Owner, now.Claim.Operation)
-	case now.UnreadableClaim() != "":
-		return waits("%s", now.UnreadableClaim())
+	case now.UnreadableClaim != "":
+		return waits("%s", now.UnreadableClaim)
 	}
 	var evicted []corev1.Pod
 	if g.Spec.Drain != nil {
@@ -352,7 +313,7 @@ func (c Client) planNode(ctx context.Context, g *NodeGroup, node *corev1.Node, o
 		}
 		slices.Sort(planned.Evicted)
 	}
-	_, err := c.request(ctx, node, Request{Node: node.Name, Policy: g.Spec.Policy, DryRun: true})
+	_, err := c.request(ctx, node, Request{Node: node.Name, Policy: policy, DryRun: true})
 	var refused *RefusedError
 	switch {
 	case errors.As(err, &refused):

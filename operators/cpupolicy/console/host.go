@@ -25,12 +25,13 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"workload.openshift.io/kubernetes/cmd/kubectl-partition/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/cpupolicy/policyclient"
 )
 
 // label is what people call the request for a policy.
-func label(policy string) string {
-	if policy == "static" {
+func label(policy cpupolicy.Policy) string {
+	if policy == cpupolicy.Static {
 		return "Enable CPU Manager"
 	}
 	return "Disable CPU Manager"
@@ -38,17 +39,18 @@ func label(policy string) string {
 
 // hostRow is a node with what can be done to it.
 type hostRow struct {
-	cpupolicy.Node
+	policyclient.Node
 	// Attribute is the label cpumanager.
 	Attribute string
 	// Next is the policy to ask for; empty if it is not known what makes sense. Why says why it cannot be asked for now.
-	Next, Why string
+	Next cpupolicy.Policy
+	Why  string
 	// From is the page to come back to.
 	From string
 }
 
 // rowOf decides by the label what can be asked for, and where there is none by what was observed.
-func rowOf(n cpupolicy.Node, from string) hostRow {
+func rowOf(n policyclient.Node, from string) hostRow {
 	row := hostRow{Node: n, Attribute: "unknown", From: from}
 	if n.CPUManager != nil {
 		row.Attribute = fmt.Sprint(*n.CPUManager)
@@ -67,12 +69,12 @@ func rowOf(n cpupolicy.Node, from string) hostRow {
 	return row
 }
 
-func underWay(n cpupolicy.Node) string {
+func underWay(n policyclient.Node) string {
 	return fmt.Sprintf("The policy %s is %s.", n.Requested, n.State)
 }
 
 // addNode shows what is under way on a node, and what has failed: that stays until the next request.
-func (p *page) addNode(n cpupolicy.Node) {
+func (p *page) addNode(n policyclient.Node) {
 	if n.State == cpupolicy.Failed {
 		text := n.Message
 		if text == "" {
@@ -93,7 +95,7 @@ func (s *server) hosts(w http.ResponseWriter, r *http.Request) error {
 	p := s.open("Hosts", "hosts")
 	rows := []hostRow{}
 	for i := range list.Items {
-		n := cpupolicy.NodeOf(&list.Items[i])
+		n := policyclient.NodeOf(&list.Items[i])
 		p.addNode(n)
 		rows = append(rows, rowOf(n, "hosts"))
 	}
@@ -118,7 +120,7 @@ func (s *server) host(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	n := cpupolicy.NodeOf(object)
+	n := policyclient.NodeOf(object)
 	p := s.open("Host "+n.Name, "hosts")
 	p.addNode(n)
 	detail := hostDetail{hostRow: rowOf(n, "host")}
@@ -145,8 +147,8 @@ func (s *server) host(w http.ResponseWriter, r *http.Request) error {
 // check adds what a request would meet, as the webhook says it of one that writes nothing.
 func (s *server) check(r *http.Request, detail *hostDetail) {
 	ctx, warned := collectWarnings(r.Context())
-	_, err := s.client.Ask(ctx, cpupolicy.Request{Node: detail.Name, Policy: detail.Next, DryRun: true})
-	var refused *cpupolicy.RefusedError
+	_, err := s.client.Ask(ctx, policyclient.Request{Node: detail.Name, Policy: detail.Next, DryRun: true})
+	var refused *policyclient.RefusedError
 	if err != nil && !errors.As(err, &refused) {
 		detail.Unchecked = err.Error()
 		return
@@ -161,13 +163,13 @@ func (s *server) check(r *http.Request, detail *hostDetail) {
 }
 
 func (s *server) switchPolicy(w http.ResponseWriter, r *http.Request) error {
-	name, policy := r.PostFormValue("name"), r.PostFormValue("policy")
+	name, policy := r.PostFormValue("name"), cpupolicy.Policy(r.PostFormValue("policy"))
 	back := "hosts"
 	if r.PostFormValue("from") == "host" {
 		back = "host?" + url.Values{"name": {name}}.Encode()
 	}
-	_, err := s.client.Ask(r.Context(), cpupolicy.Request{Node: name, Policy: policy})
-	var refused *cpupolicy.RefusedError
+	_, err := s.client.Ask(r.Context(), policyclient.Request{Node: name, Policy: policy})
+	var refused *policyclient.RefusedError
 	if errors.As(err, &refused) {
 		err = errors.New(strings.Join(refused.Reasons, "\n")) // the title says the rest
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package cpupolicy
+package policyclient
 
 import (
 	"context"
@@ -35,6 +35,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/nodegroup"
 )
 
 var nodes = schema.GroupResource{Resource: "nodes"}
@@ -49,21 +51,23 @@ func cluster(objects ...runtime.Object) (*fake.Clientset, Client) {
 func node(name, status string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7", Annotations: map[string]string{"other": "kept"}}}
 	if status != "" {
-		n.Annotations[StatusAnnotation] = status
+		n.Annotations[nodestatus.StatusAnnotation] = status
 	}
 	return n
 }
 
 // answers makes kube-apiserver answer writes with errors, one after another, and then as it does.
 func answers(kube *fake.Clientset, errs ...error) {
-	kube.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if len(errs) == 0 {
-			return false, nil, nil
-		}
-		err := errs[0]
-		errs = errs[1:]
-		return true, nil, err
-	})
+	for _, verb := range []string{"patch", "update"} {
+		kube.PrependReactor(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if len(errs) == 0 {
+				return false, nil, nil
+			}
+			err := errs[0]
+			errs = errs[1:]
+			return true, nil, err
+		})
+	}
 }
 
 // denied is what kube-apiserver makes of a webhook's answer.
@@ -97,7 +101,7 @@ func TestAsk(t *testing.T) {
 	}{
 		{name: "a request replaces what has ended", request: Request{Node: "n1", Policy: "static"}, status: failed, written: `{"status":"requested","policy":"static"}`},
 		{name: "pods may end", request: Request{Node: "n1", Policy: "none", AllowEvicted: true}, written: `{"status":"requested","policy":"none","allowEvicted":true}`},
-		{name: "an unknown policy", request: Request{Node: "n1", Policy: "dynamic"}, err: `policy "dynamic" must be one of static, none`},
+		{name: "an unknown policy", request: Request{Node: "n1", Policy: "dynamic"}, err: `policy "dynamic" must be static or none`},
 		{name: "an unknown node", request: Request{Node: "n2", Policy: "static"}, err: `there is no node "n2"`},
 		{name: "no companion", request: Request{Node: "n1", Policy: "static"}, prepare: func(kube *fake.Clientset) { kube.Resources = nil },
 			err: "the companion cpupolicy is not on this cluster: there is no API group cpupolicy.workload.openshift.io"},
@@ -125,7 +129,7 @@ func TestAsk(t *testing.T) {
 				}
 				return true, nil, outdated
 			})
-		}, err: `node n1: policy none was not requested: the annotation ` + StatusAnnotation + ` was "", and is "{`, written: failed},
+		}, err: `node n1: policy none was not requested: the annotation ` + nodestatus.StatusAnnotation + ` was "", and is "{`, written: failed},
 		{name: "no right to write", request: Request{Node: "n1", Policy: "none"}, prepare: func(kube *fake.Clientset) {
 			answers(kube, apierrors.NewForbidden(nodes, "n1", errors.New("not you")))
 		}, err: "node n1: policy none was not requested: nodes \"n1\" is forbidden"},
@@ -148,7 +152,7 @@ func TestAsk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := object.Annotations[StatusAnnotation]; got != test.written {
+			if got := object.Annotations[nodestatus.StatusAnnotation]; got != test.written {
 				t.Errorf("the annotation is %s, want %s", got, test.written)
 			}
 			if object.Annotations["other"] != "kept" {
@@ -174,7 +178,7 @@ func TestADryRunAsksForTheSameWriteWithTheResourceVersion(t *testing.T) {
 		if err := json.Unmarshal(last.GetPatch(), &sent); err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]any{"metadata": map[string]any{"resourceVersion": "7", "annotations": map[string]any{StatusAnnotation: `{"status":"requested","policy":"static"}`}}}
+		want := map[string]any{"metadata": map[string]any{"resourceVersion": "7", "annotations": map[string]any{nodestatus.StatusAnnotation: `{"status":"requested","policy":"static"}`}}}
 		if !reflect.DeepEqual(sent, want) {
 			t.Errorf("sent %v, want %v", sent, want)
 		}
@@ -208,7 +212,7 @@ func TestFollow(t *testing.T) {
 		{"withdrawn", []string{""}, "requested", "node n1: the request for the policy static was withdrawn"},
 		{"another operation follows", []string{running, `{"status":"requested","policy":"static","id":"b2"}`}, "requested running", "node n1: another request has followed"},
 		{"another policy follows", []string{`{"status":"requested","policy":"none"}`}, "requested", "another request has followed, for the policy none"},
-		{"unreadable", []string{`{"status":`}, "requested", "annotation " + StatusAnnotation},
+		{"unreadable", []string{`{"status":`}, "requested", "annotation " + nodestatus.StatusAnnotation},
 		{"a node that goes", []string{running, deleted}, "requested running", "node n1 was deleted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -235,9 +239,9 @@ func TestFollow(t *testing.T) {
 				return true, changes, nil
 			})
 			var seen []string
-			last, err := client.Follow(t.Context(), node("n1", requested), func(n Node) { seen = append(seen, n.State) })
+			last, err := client.Follow(t.Context(), node("n1", requested), func(n Node) { seen = append(seen, string(n.State)) })
 			check(t, err, test.err)
-			if got := strings.Join(seen, " "); got != test.seen || last.State != seen[len(seen)-1] {
+			if got := strings.Join(seen, " "); got != test.seen || string(last.State) != seen[len(seen)-1] {
 				t.Errorf("seen is %q, and last %q, want %q", got, last.State, test.seen)
 			}
 		})
@@ -250,7 +254,7 @@ func TestFollowEndsWithItsContextAndWithoutTheRight(t *testing.T) {
 	defer cancel()
 	kube.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, errors.New("refused") })
 	last, err := client.Follow(ctx, node("n1", `{"status":"requested","policy":"static"}`), func(Node) {})
-	if !errors.Is(err, context.DeadlineExceeded) || last.State != Requested {
+	if !errors.Is(err, context.DeadlineExceeded) || last.State != nodestatus.Requested {
 		t.Errorf("got %v, last seen %v", err, last)
 	}
 	kube.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
@@ -263,10 +267,10 @@ func TestFollowEndsWithItsContextAndWithoutTheRight(t *testing.T) {
 func TestNodeOf(t *testing.T) {
 	at := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
 	object := node("n1", `{"status":"running","policy":"static","id":"a1","job":"j1","message":"m","since":"2026-11-23T10:00:00Z","group":"edge","later":1}`)
-	object.Annotations[ObservedAnnotation] = `{"policy":"none","refused":{"none":"x"},"at":"2026-11-23T10:00:00Z","bootID":"b1","for":"boot-b1"}`
-	object.Annotations[ClaimAnnotation] = `{"owner":"cpupolicy","operation":"a1","since":"2026-11-23T10:00:00Z"}`
+	object.Annotations[nodestatus.ObservedAnnotation] = `{"policy":"none","refused":{"none":"x"},"at":"2026-11-23T10:00:00Z","bootID":"b1","for":"boot-b1"}`
+	object.Annotations[nodegroup.ClaimAnnotation] = `{"owner":"cpupolicy","operation":"a1","since":"2026-11-23T10:00:00Z"}`
 	object.Status.NodeInfo.BootID = "b1"
-	want := Node{Name: "n1", Policy: "none", ObservedAt: at, State: Running, Requested: "static", Since: at, Message: "m", Operation: "a1", Job: "j1", Group: "edge", Claim: &Claim{"cpupolicy", "a1", at}}
+	want := Node{Name: "n1", Policy: "none", ObservedAt: at, State: nodestatus.Running, Requested: "static", Since: at, Message: "m", Operation: "a1", Job: "j1", Group: "edge", Claim: &nodegroup.Claim{Owner: "cpupolicy", Operation: "a1", Since: at}}
 	if got := NodeOf(object); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -274,23 +278,23 @@ func TestNodeOf(t *testing.T) {
 	if got := NodeOf(object); got.Policy != "" || !got.ObservedAt.IsZero() {
 		t.Errorf("after a reboot it is still %s, observed %s", got.Policy, got.ObservedAt)
 	}
-	for key, value := range map[string]string{StatusAnnotation: `{"status":"success","policy":"none"}`, ObservedAnnotation: "[]", ClaimAnnotation: `{"owner":"a","owner":"b"}`} {
+	for key, value := range map[string]string{nodestatus.StatusAnnotation: `{"status":"success","policy":"none"}`, nodestatus.ObservedAnnotation: "[]", nodegroup.ClaimAnnotation: `{"owner":"a","owner":"b"}`} {
 		object := node("n1", "")
 		object.Annotations[key] = value
 		got := NodeOf(object)
 		if len(got.Unreadable) != 1 || !strings.Contains(got.Unreadable[0], key) || got.State != "" || got.Claim != nil {
 			t.Errorf("%s %s: got %+v", key, value, got)
 		}
-		if (got.UnreadableClaim() != "") != (key == ClaimAnnotation) {
-			t.Errorf("%s: the claim is unreadable: %q", key, got.UnreadableClaim())
+		if (got.UnreadableClaim != "") != (key == nodegroup.ClaimAnnotation) {
+			t.Errorf("%s: the claim is unreadable: %q", key, got.UnreadableClaim)
 		}
 	}
 }
 
 func lease(holders string) *coordinationv1.Lease {
-	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ControlPlaneLock, ResourceVersion: "3", Annotations: map[string]string{"other": "kept"}}}
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: nodestatus.ControlPlaneLock, ResourceVersion: "3", Annotations: map[string]string{"other": "kept"}}}
 	if holders != "" {
-		l.Annotations[HoldersAnnotation] = holders
+		l.Annotations[nodegroup.HoldersAnnotation] = holders
 	}
 	return l
 }
@@ -308,7 +312,7 @@ func TestUnlock(t *testing.T) {
 		{name: "one of two", holders: "[" + one + "," + two + "]", left: "[" + two + "]", identity: "b2"},
 		{name: "another holder", holders: "[" + two + "]", err: "node n1 does not hold the lock of the control plane", left: "[" + two + "]"},
 		{name: "nobody", err: "node n1 does not hold the lock of the control plane"},
-		{name: "unreadable", holders: "{}", err: "lease partition-cpupolicy/control-plane: annotation " + HoldersAnnotation, left: "{}"},
+		{name: "unreadable", holders: "{}", err: "lease partition-cpupolicy/control-plane: annotation " + nodegroup.HoldersAnnotation, left: "{}"},
 		{name: "written meanwhile", holders: "[" + one + "]", prepare: func(kube *fake.Clientset) { answers(kube, outdated) },
 			err: "lease partition-cpupolicy/control-plane: somebody else has written it meanwhile", left: "[" + one + "]"},
 	} {
@@ -322,11 +326,11 @@ func TestUnlock(t *testing.T) {
 				err = client.Unlock(t.Context(), lock, "n1")
 			}
 			check(t, err, test.err)
-			got, err := kube.CoordinationV1().Leases(Namespace).Get(t.Context(), ControlPlaneLock, metav1.GetOptions{})
+			got, err := kube.CoordinationV1().Leases(Namespace).Get(t.Context(), nodestatus.ControlPlaneLock, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Annotations[HoldersAnnotation] != test.left || got.Annotations["other"] != "kept" {
+			if got.Annotations[nodegroup.HoldersAnnotation] != test.left || got.Annotations["other"] != "kept" {
 				t.Errorf("the annotations are %v, want the holders %s", got.Annotations, test.left)
 			}
 			if test.err == "" && (got.Spec.HolderIdentity == nil) != (test.identity == "") || got.Spec.HolderIdentity != nil && *got.Spec.HolderIdentity != test.identity {
@@ -343,7 +347,7 @@ func TestUnlock(t *testing.T) {
 func TestRelease(t *testing.T) {
 	claimed := func(claim string) *corev1.Node {
 		n := node("n1", "")
-		n.Annotations[ClaimAnnotation] = claim
+		n.Annotations[nodegroup.ClaimAnnotation] = claim
 		return n
 	}
 	for _, test := range []struct {
@@ -364,7 +368,7 @@ func TestRelease(t *testing.T) {
 				}
 				return true, nil, outdated
 			})
-		}, err: `node n1: the claim was not removed: the annotation ` + ClaimAnnotation + ` was "{}", and is "[]" now`, left: "[]"},
+		}, err: `node n1: the claim was not removed: the annotation ` + nodegroup.ClaimAnnotation + ` was "{}", and is "[]" now`, left: "[]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kube, client := cluster(test.before.DeepCopy())
@@ -376,7 +380,7 @@ func TestRelease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Annotations[ClaimAnnotation] != test.left || got.Annotations["other"] != "kept" {
+			if got.Annotations[nodegroup.ClaimAnnotation] != test.left || got.Annotations["other"] != "kept" {
 				t.Errorf("the annotations are %v", got.Annotations)
 			}
 		})
