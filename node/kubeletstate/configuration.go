@@ -45,29 +45,50 @@ func Configuration(file, directory string) (merged []byte, dropIns []string, err
 	if directory == "" {
 		return merged, nil, nil
 	}
-	err = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".conf" {
-			return err
+	if dropIns, err = DropIns(directory); err != nil {
+		return nil, nil, err
+	}
+	for _, path := range dropIns {
+		data, err := ReadFile(path)
+		if err == nil {
+			merged, err = MergeDropIn(merged, data)
 		}
-		patch, err := readYAML(path)
 		if err != nil {
-			return err
+			return nil, nil, fmt.Errorf("drop-in %s: %w", path, err)
 		}
-		var kind metav1.TypeMeta
-		if err := json.Unmarshal(patch, &kind); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+	}
+	return merged, dropIns, nil
+}
+
+// DropIns returns the paths of a directory's drop-ins, in the order in which the kubelet reads them.
+func DropIns(directory string) (paths []string, err error) {
+	err = filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
+			paths = append(paths, path)
 		}
-		if want := v1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration"); kind.GroupVersionKind() != want {
-			return fmt.Errorf("%s: apiVersion %q and kind %q: the kubelet does not start unless they are %q and %q", path, kind.APIVersion, kind.Kind, want.GroupVersion(), want.Kind)
-		}
-		dropIns = append(dropIns, path)
-		merged, err = jsonpatch.MergePatch(merged, patch)
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("drop-ins in %s: %w", directory, err)
+		return nil, fmt.Errorf("drop-ins of the kubelet: %w", err)
 	}
-	return merged, dropIns, nil
+	return paths, nil
+}
+
+// MergeDropIn merges a drop-in, as YAML, into a configuration, as JSON. One with which the kubelet would not start is an
+// error.
+func MergeDropIn(merged, dropIn []byte) ([]byte, error) {
+	patch, err := yaml.YAMLToJSON(dropIn)
+	if err != nil {
+		return nil, err
+	}
+	var kind metav1.TypeMeta
+	if err := json.Unmarshal(patch, &kind); err != nil {
+		return nil, err
+	}
+	if want := v1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration"); kind.GroupVersionKind() != want {
+		return nil, fmt.Errorf("apiVersion %q and kind %q: the kubelet does not start unless they are %q and %q", kind.APIVersion, kind.Kind, want.GroupVersion(), want.Kind)
+	}
+	return jsonpatch.MergePatch(merged, patch)
 }
 
 func readYAML(path string) ([]byte, error) {

@@ -26,6 +26,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"workload.openshift.io/kubernetes/node/readmission"
 	"workload.openshift.io/operators/api/cpupolicy/nodestatus"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
 // Request is what somebody asks of a node.
@@ -57,7 +58,7 @@ type Situation struct {
 	ForeignClaims map[string]string
 	// Refused is why the agent on the node would refuse the policy, with file and line: what would keep
 	// the kubelet down or leave it as it is. Empty means that it would not, or that nobody has asked it.
-	Refused string
+	Refused operation.Refusals
 	// Nodes are those of the cluster.
 	Nodes []corev1.Node
 	// Lock is the operation that holds the lock of the control plane; the zero value means none.
@@ -106,6 +107,8 @@ const (
 	// NodeRefuses: the agent has found something in the kubelet's configuration: the policy as a flag,
 	// options beside none, no --config-dir, another operator's file.
 	NodeRefuses Code = "NodeRefuses"
+	// ContainersHoldCPUs: none, and the agent has found containers that have CPUs exclusively, or may have some.
+	ContainersHoldCPUs Code = "ContainersHoldCPUs"
 )
 
 // Finding is a precondition that does not hold, for one object.
@@ -401,9 +404,17 @@ func controlPlane(request Request, s Situation) (findings []Finding) {
 }
 
 // The agent has read the files and flags of the kubelet, and says what to do.
-func nodeRefuses(_ Request, s Situation) []Finding {
-	if s.Refused == "" {
-		return nil
+func nodeRefuses(_ Request, s Situation) (findings []Finding) {
+	for _, each := range []struct {
+		code     Code
+		refusals operation.Refusals
+	}{
+		{NodeRefuses, s.Refused.Without(operation.ContainersHoldCPUs)},
+		{ContainersHoldCPUs, s.Refused.Without("")},
+	} {
+		if len(each.refusals) > 0 {
+			findings = append(findings, Finding{Code: each.code, Object: nodeObject(s.Node.Name), Text: "refuses: " + each.refusals.String(), Remedy: "partition-agent cpu-policy observe says on the node whether that is done"})
+		}
 	}
-	return []Finding{{Code: NodeRefuses, Object: nodeObject(s.Node.Name), Text: "refuses: " + s.Refused, Remedy: "partition-agent cpu-policy observe says on the node whether that is done"}}
+	return findings
 }

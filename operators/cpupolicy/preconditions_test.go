@@ -31,6 +31,7 @@ import (
 	"k8s.io/utils/cpuset"
 	virtv1 "kubevirt.io/api/core/v1"
 	"workload.openshift.io/kubernetes/node/readmission"
+	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/partition/partitiontest/podtest"
 )
 
@@ -268,7 +269,7 @@ func TestPreconditions(t *testing.T) {
 		}), []string{"ControlPlaneUnderWay|node n2|lock|operation x"}},
 		{"this operation has the lock", Request{ID: "b2", Policy: Static}, on(clusterNode("n1", control), func(s *Situation) { s.Lock = Lock{"b2", "n1"} }), nil},
 
-		{"the agent refuses", none, on(clusterNode("n1"), func(s *Situation) { s.Refused = "/etc/k/a.conf:7: options beside none" }), []string{"NodeRefuses|node n1|/etc/k/a.conf:7: options beside none|observe"}},
+		{"the agent refuses", none, on(clusterNode("n1"), func(s *Situation) { s.Refused = operation.Refuse("/etc/k/a.conf:7: options beside none") }), []string{"NodeRefuses|node n1|/etc/k/a.conf:7: options beside none|observe"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := Preconditions(test.request, test.situation)

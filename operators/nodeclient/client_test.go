@@ -77,7 +77,10 @@ func TestUpdateNode(t *testing.T) {
 
 	// Somebody else writes between reading and writing: a conflict, and nothing is written.
 	err := update(func(node *corev1.Node) error {
-		checkError(t, update(func(node *corev1.Node) error { nodegroup.Put(node, nodegroup.Claim{Owner: "tuning", Operation: "c3", Since: at}); return nil }))
+		checkError(t, update(func(node *corev1.Node) error {
+			nodegroup.Put(node, nodegroup.Claim{Owner: "tuning", Operation: "c3", Since: at})
+			return nil
+		}))
 		nodegroup.Put(node, nodegroup.Claim{})
 		return nil
 	})

@@ -209,7 +209,7 @@ func (w *world) check(node string, was storedNode, is State) {
 	switch {
 	case from.ID != to.ID:
 		w.wrong("%s: operation %s was replaced by %s", node, from.ID, to.ID)
-	case from.Phase.Ended() && strings.Contains(from.Message, stillClaimed) && strings.Contains(to.Message, "; then: ") && from.Phase == to.Phase && from.Since.Equal(to.Since):
+	case from.Phase.Ended() && from.Overdue && !to.Overdue && strings.Contains(to.Message, "; then: ") && from.Phase == to.Phase && from.Since.Equal(to.Since):
 		// it has ended by the time limit, and now there is a result
 	case from.Phase.Ended() && from != to:
 		w.wrong("%s: operation %s was %s and became %s", node, from.ID, from.Phase, to.Phase)

@@ -50,6 +50,9 @@ type Operation struct {
 	// Since is when the phase was reached.
 	Since   time.Time
 	Message string
+	// Overdue means that it has ended by the time limit, and that it is not known yet whether something of it runs.
+	// Until then the node stays claimed.
+	Overdue bool
 }
 
 // State is what is stored of a node: the operation that was last asked for, and the claim. Both are
@@ -166,6 +169,7 @@ type Action struct {
 	DespiteCordon   bool   // Begin
 	To              Phase  // End
 	Message         string // End
+	Overdue         bool   // End: by the time limit
 	Lock            string // Unlock
 }
 
@@ -201,8 +205,8 @@ func Plan(look Look) (actions []Action, again time.Time) {
 			if n.Result.Seen != Absent && n.Result.Seen != Over {
 				break
 			}
-			if before, _, late := strings.Cut(op.Message, stillClaimed); late && n.Claim.Operation == op.ID {
-				end(op.Phase, before+"; then: "+cmp.Or(n.Result.Message, string(n.Result.Phase), "nothing of it runs"))
+			if op.Overdue && n.Claim.Operation == op.ID {
+				end(op.Phase, op.Message+"; then: "+cmp.Or(n.Result.Message, string(n.Result.Phase), "nothing of it runs"))
 			} else {
 				act(Action{Kind: Release, Operation: n.Claim.Operation})
 			}
@@ -217,7 +221,7 @@ func Plan(look Look) (actions []Action, again time.Time) {
 				if n.Result.Message != "" {
 					message += ": " + n.Result.Message
 				}
-				end(Failed, message+stillClaimed)
+				act(Action{Kind: End, Operation: op.ID, From: op.Phase, To: Failed, Message: message, Overdue: true})
 			case unclaimed || claimed && n.Result.Seen == Absent:
 				begin()
 				fallthrough
@@ -242,10 +246,6 @@ func Plan(look Look) (actions []Action, again time.Time) {
 	}
 	return append(actions, orphans(look)...), again
 }
-
-// stillClaimed is part of the message of an operation that has ended by the time limit, until its claim is
-// released.
-const stillClaimed = "; the node stays claimed until it is known that nothing runs there"
 
 // byAge returns the nodes in the order in which something was asked for.
 func byAge(nodes []Node) []Node {

@@ -48,7 +48,7 @@ func needs(locks ...Lock) func(*Node) { return func(n *Node) { n.Locks = locks }
 
 func TestPlan(t *testing.T) {
 	cordoned := func(n *Node) { n.Cordoned = true }
-	late := func(n *Node) { n.Operation.Message = "no result after 10m0s: why not" + stillClaimed }
+	late := func(n *Node) { n.Operation.Message, n.Operation.Overdue = "no result after 10m0s: why not", true }
 	one := Lock{"g", 1}
 	for _, test := range []struct {
 		name    string
@@ -79,8 +79,8 @@ func TestPlan(t *testing.T) {
 		{name: "not started yet", nodes: []Node{planned("a", "1", Running, 4, claimedBy(owner, "1"), seen(Result{Seen: Absent}))}, want: []string{"Begin a 1 Running"}, again: 6},
 		{name: "over", nodes: []Node{planned("a", "1", Running, 4, claimedBy(owner, "1"), seen(Result{Over, RolledBack, "why"}))}, want: []string{"End a 1 Running RolledBack why"}},
 		{name: "over at the last moment", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Over, Succeeded, ""}))}, want: []string{"End a 1 Running Succeeded"}},
-		{name: "out of time", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Seen: UnderWay}))}, want: []string{"End a 1 Running Failed no result after 10m0s; the node stays claimed until it is known that nothing runs there"}},
-		{name: "out of time, and somebody says why", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Seen: Absent, Message: "why"}))}, want: []string{"End a 1 Running Failed no result after 10m0s: why; the node stays claimed until it is known that nothing runs there"}},
+		{name: "out of time", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Seen: UnderWay}))}, want: []string{"End a 1 Running Failed no result after 10m0s (overdue)"}},
+		{name: "out of time, and somebody says why", nodes: []Node{planned("a", "1", Running, 10, claimedBy(owner, "1"), seen(Result{Seen: Absent, Message: "why"}))}, want: []string{"End a 1 Running Failed no result after 10m0s: why (overdue)"}},
 		{name: "a person removed the claim", nodes: []Node{planned("a", "1", Running, 4, seen(Result{Seen: UnderWay}))}, want: []string{"Begin a 1 Running"}, again: 6},
 		{name: "and another companion has it", nodes: []Node{planned("a", "1", Running, 4, claimedBy("other", "x"), seen(Result{Seen: Absent}))}, again: 6},
 		{name: "and it is over", nodes: []Node{planned("a", "1", Running, 4, claimedBy("other", "x"), seen(Result{Over, Failed, "why"}))}, want: []string{"End a 1 Running Failed why"}},
@@ -111,7 +111,7 @@ func TestPlan(t *testing.T) {
 			actions, again := Plan(look)
 			var got []string
 			for _, a := range actions {
-				got = append(got, strings.Join(strings.Fields(fmt.Sprint(a.Kind, " ", a.Node, " ", a.Operation, " ", a.From, " ", a.To, " ", a.Message, " ", a.Lock)), " "))
+				got = append(got, strings.Join(strings.Fields(fmt.Sprint(a.Kind, " ", a.Node, " ", a.Operation, " ", a.From, " ", a.To, " ", a.Message, " ", a.Lock, map[bool]string{true: " (overdue)"}[a.Overdue])), " "))
 			}
 			if !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)

@@ -167,10 +167,10 @@ func stale(err error) error {
 
 func (r Rollout) end(ctx context.Context, look Look, a Action) error {
 	return r.Store.Update(ctx, a.Node, func(s *State) error {
-		if s.Operation.ID != a.Operation || s.Operation.Phase != a.From || a.From.Ended() && !strings.Contains(s.Operation.Message, stillClaimed) {
+		if s.Operation.ID != a.Operation || s.Operation.Phase != a.From || a.From.Ended() && !s.Operation.Overdue {
 			return errStale
 		}
-		if s.Operation.Message = a.Message; a.To != a.From {
+		if s.Operation.Message, s.Operation.Overdue = a.Message, a.Overdue; a.To != a.From {
 			s.Operation.Phase, s.Operation.Since = a.To, look.Now
 		}
 		return nil

@@ -130,6 +130,11 @@ var borders = []border{
 		why:   "it reads a host, whoever asks",
 	},
 	{
+		place: "node/cri",
+		never: []string{"k8s.io/api", "k8s.io/client-go"},
+		why:   "it connects, whatever is asked",
+	},
+	{
 		place: "node/kubeletclient",
 		only:  []string{"k8s.io/api", "sigs.k8s.io/yaml"},
 		why:   "it reads two things from the API, whoever asks",
@@ -286,8 +291,8 @@ var borders = []border{
 		why:   "how a node is started is the business of host and vm",
 	},
 	{
-		place: "operators",
-		never: []string{kubernetes, ours + "/pkg", ours + "/openshift-kube-apiserver"},
+		place:      "operators",
+		never:      []string{kubernetes, ours + "/pkg", ours + "/openshift-kube-apiserver"},
 		notThrough: []string{ours + "/test", command},
 		why:        "it works on an unpatched cluster, and is in no tree of a release",
 	},

@@ -27,12 +27,12 @@ import (
 
 	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubelet/pkg/types"
+	"workload.openshift.io/kubernetes/node/cri"
 	"workload.openshift.io/partition"
 )
 
@@ -47,22 +47,13 @@ type Runtime interface {
 // endpoints are where runtimes listen unless they are told otherwise.
 var endpoints = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock"}
 
-// maxMessage is the largest answer of a runtime, as upstream has it
-// (k8s.io/cri-client, pkg/remote_runtime.go), in bytes.
-const maxMessage = 16 << 20
-
 // Dial connects to the runtime. close ends the connection.
 func (h Host) Dial() (runtime Runtime, close func() error, err error) {
 	endpoint, err := h.endpoint()
 	if err != nil {
 		return nil, nil, err
 	}
-	connection, err := grpc.NewClient("unix://"+h.at(endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
-	if err != nil {
-		return nil, nil, fmt.Errorf("runtime at %s: %w", endpoint, err)
-	}
-	return runtimeapi.NewRuntimeServiceClient(connection), connection.Close, nil
+	return cri.Dial(h.at(endpoint))
 }
 
 // endpoint returns the path of the runtime's socket on the host.

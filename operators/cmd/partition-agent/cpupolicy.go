@@ -298,9 +298,9 @@ Exit codes:
 func observe(ctx context.Context, host hostFlags, configz executor.Configz) (operation.Observation, error) {
 	h, err := executor.OpenHost(host.root)
 	if err != nil {
-		observed := operation.Observation{Refused: map[operation.Policy]string{}}
+		observed := operation.Observation{Refused: map[operation.Policy]operation.Refusals{}}
 		for _, policy := range operation.Policies() {
-			observed.Refused[policy] = err.Error()
+			observed.Refused[policy] = operation.Refuse(err.Error())
 		}
 		return observed, err
 	}

@@ -155,7 +155,7 @@ func TestAnObservationIsATerminationMessage(t *testing.T) {
 			}
 			observed, err := operation.ParseObservation(message)
 			for _, policy := range operation.Policies() {
-				if err != nil || !strings.Contains(observed.Refused[policy], test.want) {
+				if err != nil || !strings.Contains(observed.Refused[policy].String(), test.want) {
 					t.Errorf("the termination message is %s (%v), want %q", message, err, test.want)
 				}
 			}

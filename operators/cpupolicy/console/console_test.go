@@ -225,9 +225,14 @@ func refuse(kube *fake.Clientset, answer error) {
 
 // denied is the refusal of the companion's webhook.
 func denied(reasons string) error {
+	var causes []metav1.StatusCause
+	for text := range strings.SplitSeq(reasons, "\n") {
+		causes = append(causes, metav1.StatusCause{Message: text})
+	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
 		Message: `admission webhook "node.cpupolicy.workload.openshift.io" denied the request: node n1: policy static is refused:` + "\n" + reasons,
+		Details: &metav1.StatusDetails{Causes: causes},
 	}}
 }
 

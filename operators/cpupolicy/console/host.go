@@ -155,7 +155,7 @@ func (s *server) check(r *http.Request, detail *hostDetail) {
 	}
 	detail.Checked = true
 	if refused != nil {
-		detail.Findings = refused.Reasons
+		detail.Findings = refused.Texts()
 	}
 	for _, text := range *warned {
 		detail.Findings = append(detail.Findings, "Warning: "+text)
@@ -171,7 +171,7 @@ func (s *server) switchPolicy(w http.ResponseWriter, r *http.Request) error {
 	_, err := s.client.Ask(r.Context(), policyclient.Request{Node: name, Policy: policy})
 	var refused *policyclient.RefusedError
 	if errors.As(err, &refused) {
-		err = errors.New(strings.Join(refused.Reasons, "\n")) // the title says the rest
+		err = errors.New(strings.Join(refused.Texts(), "\n")) // the title says the rest
 	}
 	s.done(w, r, fmt.Sprintf("%s was refused on %s", label(policy), name), back, err)
 	return nil

@@ -66,7 +66,7 @@ type agents struct {
 type host struct {
 	policy operation.Policy
 	// refused is why the agent would refuse a policy.
-	refused map[operation.Policy]string
+	refused map[operation.Policy]operation.Refusals
 	// run, if set, says how a request ends, and when: it may block. Otherwise it succeeds.
 	run func(operation.Request) operation.Result
 	// runs counts how often each operation was begun: it has a journal, as the agent has, and a lock.
@@ -166,7 +166,7 @@ func (c *cluster) cleanUp(t testing.TB) {
 // addNode adds a Ready node with four CPUs and the policy none.
 func (c *cluster) addNode(name string, labels map[string]string) *host {
 	c.t.Helper()
-	h := &host{policy: operation.None, refused: map[operation.Policy]string{}, runs: map[string]int{}, results: map[string]operation.Result{}}
+	h := &host{policy: operation.None, refused: map[operation.Policy]operation.Refusals{}, runs: map[string]int{}, results: map[string]operation.Result{}}
 	c.mu.Lock()
 	c.hosts[name] = h
 	c.mu.Unlock()

@@ -464,7 +464,7 @@ func (r *nodesReconciler) afterDrain(ctx context.Context, node *corev1.Node, sta
 	if err != nil {
 		return "", "", err
 	}
-	situation.Refused = operation.WithoutHolders(situation.Refused)
+	situation.Refused = situation.Refused.Without(operation.ContainersHoldCPUs)
 	var groups v1alpha1.CPUManagerPolicyList
 	if err := r.client.List(ctx, &groups); err != nil {
 		return "", "", err
@@ -505,7 +505,7 @@ func (r *nodesReconciler) withoutDrained(ctx context.Context, situation *cpupoli
 	}
 	situation.Pods = slices.DeleteFunc(situation.Pods, func(pod corev1.Pod) bool { return goes[pod.UID] })
 	situation.VMs = slices.DeleteFunc(situation.VMs, func(vmi virtv1.VirtualMachineInstance) bool { return goes[vmi.UID] })
-	situation.Refused = operation.WithoutHolders(situation.Refused)
+	situation.Refused = situation.Refused.Without(operation.ContainersHoldCPUs)
 	return "", nil
 }
 

@@ -172,7 +172,7 @@ func whatTheAgentRefusesIsRefusedWithItsWords(t *testing.T, c *cluster) {
 	// What was observed at boot has changed: only another look shows it.
 	const why = "/etc/kubernetes/kubelet.conf:7: cpuManagerPolicyOptions"
 	c.mu.Lock()
-	h.refused[operation.Static] = why
+	h.refused[operation.Static] = operation.Refuse(why)
 	c.mu.Unlock()
 	if err := c.ask("n1", cpupolicy.Static); err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func whatTheAgentRefusesIsRefusedWithItsWords(t *testing.T, c *cluster) {
 func whatTheAgentRefusesKeepsANodeFromItsDrain(t *testing.T, c *cluster) {
 	h := c.addNode("w0", nil)
 	const why = "the kubelet has no --config-dir"
-	h.refused[operation.Static] = why + "\ncontainer c of pod default/web has CPU 1 exclusively; " + operation.MigrateFirst
+	h.refused[operation.Static] = operation.Refusals{{Text: why}, {Code: operation.ContainersHoldCPUs, Text: "container c of pod default/web has CPU 1 exclusively; migrate or stop it first"}}
 	c.pod("w0", "default", "web", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web"}, 0)
 	c.awaitObserved("w0")
 	c.group("drained", v1alpha1.CPUManagerPolicySpec{
@@ -283,7 +283,7 @@ func aFrozenNodeIsNotReleasedBeforeItHasSettled(t *testing.T, c *cluster) {
 		t.Fatal(err)
 	}
 	c.eventually(func() error {
-		if status := c.status("n1"); status.State != cpupolicy.Failed || !strings.Contains(status.Message, "the node stays claimed") {
+		if status := c.status("n1"); status.State != cpupolicy.Failed || !status.Overdue {
 			return fmt.Errorf("the status is %s", status)
 		}
 		return nil

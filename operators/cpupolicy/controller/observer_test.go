@@ -265,9 +265,9 @@ func TestOnlyAFreshObservationStandsInTheWay(t *testing.T) {
 					return c.List(ctx, list, options...)
 				}}).Build()
 			node := worker("n1")
-			(&nodestatus.Observed{At: clock().Add(-test.ago), Observation: operation.Observation{Policy: operation.None, Refused: map[operation.Policy]string{operation.Static: why}}}).Put(node)
+			(&nodestatus.Observed{At: clock().Add(-test.ago), Observation: operation.Observation{Policy: operation.None, Refused: map[operation.Policy]operation.Refusals{operation.Static: operation.Refuse(why)}}}).Put(node)
 			situation, err := situations{reader: c, others: c, fresh: time.Minute}.of(t.Context(), node, cpupolicy.Static)
-			if err != nil || situation.Refused != test.refused || situation.InForce == "" && situation.Seen != cpupolicy.None {
+			if err != nil || situation.Refused.String() != test.refused || situation.InForce == "" && situation.Seen != cpupolicy.None {
 				t.Errorf("it is %+v, %v, want %q", situation, err, test.refused)
 			}
 		})

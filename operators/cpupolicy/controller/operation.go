@@ -45,7 +45,7 @@ func readOperation(node *corev1.Node) rollout.Operation {
 	if err != nil || s.ID == "" {
 		return rollout.Operation{}
 	}
-	return rollout.Operation{ID: s.ID, Phase: phases[s.State], Since: s.Since, Message: s.Message}
+	return rollout.Operation{ID: s.ID, Phase: phases[s.State], Since: s.Since, Message: s.Message, Overdue: s.Overdue}
 }
 
 // writeOperation writes how far the operation of a node is. What was asked for stays as it is.
@@ -54,7 +54,7 @@ func writeOperation(node *corev1.Node, op rollout.Operation) {
 	if !is {
 		return // rollout has compared the id, so there is nothing of this operation
 	}
-	s.Message, s.Since = op.Message, op.Since
+	s.Message, s.Since, s.Overdue = op.Message, op.Since, op.Overdue
 	switch op.Phase {
 	case rollout.Requested:
 		s.State = cpupolicy.Requested
@@ -97,6 +97,9 @@ func (n reportedNodes) report(name string, op rollout.Operation) {
 	text := op.Message
 	if text == "" {
 		text = "operation " + op.ID
+	}
+	if op.Overdue {
+		text += "; " + nodestatus.StaysClaimed
 	}
 	// An Event on a Node has the name of the Node as its UID, as the kubelet writes it.
 	node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)}

@@ -253,8 +253,8 @@ func checkReasons(t *testing.T, kubectl policyclient.Client, request policyclien
 		return
 	}
 	for i, reason := range reasons {
-		if !strings.HasPrefix(refused.Reasons[i], reason) {
-			t.Errorf("%+v: reason %d is %q, want %q", request, i, refused.Reasons[i], reason)
+		if !strings.HasPrefix(refused.Reasons[i].Text, reason) {
+			t.Errorf("%+v: reason %d is %q, want %q", request, i, refused.Reasons[i].Text, reason)
 		}
 	}
 }

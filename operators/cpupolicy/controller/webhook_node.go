@@ -139,15 +139,19 @@ func (v *nodeValidator) ask(ctx context.Context, node *corev1.Node, status cpupo
 	warnings := warningsOf(findings)
 	if cpupolicy.Refused(findings) {
 		text := fmt.Sprintf("node %s: policy %s is refused:", node.Name, status.Policy)
+		var causes []metav1.StatusCause
 		for _, f := range findings {
 			if !f.Warning {
 				text += "\n" + oneLine(f)
+				causes = append(causes, metav1.StatusCause{Type: metav1.CauseType(f.Code), Field: f.Object, Message: oneLine(f)})
 			}
 		}
-		if o := nodestatus.ObservedOf(node); o != nil && situation.Refused != "" {
-			text += fmt.Sprintf("\nthe agent saw that at %s; a request from %s on has the node observed again", o.At.Format(time.RFC3339), o.At.Add(v.situations.fresh).Format(time.RFC3339))
+		if o := nodestatus.ObservedOf(node); o != nil && len(situation.Refused) > 0 {
+			seen := fmt.Sprintf("the agent saw that at %s; a request from %s on has the node observed again", o.At.Format(time.RFC3339), o.At.Add(v.situations.fresh).Format(time.RFC3339))
+			text += "\n" + seen
+			causes = append(causes, metav1.StatusCause{Type: nodestatus.CauseObserved, Message: seen})
 		}
-		return refused(http.StatusConflict, metav1.StatusReasonConflict, text).WithWarnings(warnings...)
+		return refused(http.StatusConflict, metav1.StatusReasonConflict, text, causes...).WithWarnings(warnings...)
 	}
 	if nodegroup.Paused(node) {
 		warnings = append(warnings, fmt.Sprintf("node %s is paused: the request waits until its annotation %s is gone", node.Name, nodegroup.PausedAnnotation))
@@ -197,10 +201,15 @@ func (v *nodeValidator) ended(ctx context.Context, lock cpupolicy.Lock) (bool, e
 	return err == nil && status.ID == lock.Operation && !status.UnderWay(), nil
 }
 
-// refused returns an answer that kubectl shows as it is, with the reason before it.
-func refused(code int32, reason metav1.StatusReason, text string) admission.Response {
+// refused returns an answer that kubectl shows as it is, with the reason before it. Programs read the causes: without
+// any, the text is one.
+func refused(code int32, reason metav1.StatusReason, text string, causes ...metav1.StatusCause) admission.Response {
+	if causes == nil {
+		causes = []metav1.StatusCause{{Message: text}}
+	}
 	response := admission.Denied(text)
 	response.Result.Code, response.Result.Reason = code, reason
+	response.Result.Details = &metav1.StatusDetails{Causes: causes}
 	return response
 }
 

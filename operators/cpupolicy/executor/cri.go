@@ -25,22 +25,14 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubelet/pkg/types"
 	"k8s.io/utils/cpuset"
+	"workload.openshift.io/kubernetes/node/cri"
 	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/partition"
-)
-
-// The labels by which the kubelet knows its containers (pkg/kubelet/types, labels.go).
-const (
-	podNameLabel      = "io.kubernetes.pod.name"
-	podNamespaceLabel = "io.kubernetes.pod.namespace"
-	podUIDLabel       = "io.kubernetes.pod.uid"
-	containerLabel    = "io.kubernetes.container.name"
 )
 
 // runtimeLimit is how long the container runtime may take for all that is asked at once.
@@ -52,14 +44,14 @@ func askRuntime(ctx context.Context, disk hostDisk, endpoint string, ask func(co
 	if !isUnix && !strings.HasPrefix(endpoint, "/") {
 		return fmt.Errorf("runtime endpoint %q: is not a socket of the host", endpoint)
 	}
-	connection, err := grpc.NewClient("unix:"+disk.follow(path), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	client, closeConnection, err := cri.Dial(disk.follow(path))
 	if err != nil {
 		return fmt.Errorf("runtime endpoint %q: %w", endpoint, err)
 	}
-	defer connection.Close()
+	defer func() { _ = closeConnection() }()
 	ctx, cancel := context.WithTimeout(ctx, runtimeLimit)
 	defer cancel()
-	return ask(ctx, runtimeapi.NewRuntimeServiceClient(connection))
+	return ask(ctx, client)
 }
 
 func runningContainers(ctx context.Context, client runtimeapi.RuntimeServiceClient) ([]*runtimeapi.Container, error) {
@@ -77,8 +69,8 @@ func (h host) exclusiveHolders(ctx context.Context, endpoint string, checkpoint 
 	err = askRuntime(ctx, h.disk, endpoint, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
 		containers, err := runningContainers(ctx, client)
 		for _, c := range containers {
-			if cpus, _, holds := checkpoint.Exclusive(c.Labels[podUIDLabel], c.Labels[containerLabel]); holds {
-				holders = append(holders, fmt.Sprintf("container %s of pod %s/%s has CPU %s exclusively", c.Labels[containerLabel], c.Labels[podNamespaceLabel], c.Labels[podNameLabel], cpus))
+			if cpus, _, holds := checkpoint.Exclusive(c.Labels[types.KubernetesPodUIDLabel], c.Labels[types.KubernetesContainerNameLabel]); holds {
+				holders = append(holders, fmt.Sprintf("container %s of pod %s/%s has CPU %s exclusively", c.Labels[types.KubernetesContainerNameLabel], c.Labels[types.KubernetesPodNamespaceLabel], c.Labels[types.KubernetesPodNameLabel], cpus))
 			}
 		}
 		return err
@@ -117,11 +109,11 @@ func ordinaryContainers(ctx context.Context, client runtimeapi.RuntimeServiceCli
 		if partitioned[c.PodSandboxId] {
 			continue
 		}
-		given, _, holds := checkpoint.Exclusive(c.Labels[podUIDLabel], c.Labels[containerLabel])
+		given, _, holds := checkpoint.Exclusive(c.Labels[types.KubernetesPodUIDLabel], c.Labels[types.KubernetesContainerNameLabel])
 		if !holds {
 			given = checkpoint.Shared
 		}
-		name := fmt.Sprintf("container %s of pod %s/%s", c.Labels[containerLabel], c.Labels[podNamespaceLabel], c.Labels[podNameLabel])
+		name := fmt.Sprintf("container %s of pod %s/%s", c.Labels[types.KubernetesContainerNameLabel], c.Labels[types.KubernetesPodNamespaceLabel], c.Labels[types.KubernetesPodNameLabel])
 		response, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.Id})
 		if status.Code(err) == codes.NotFound {
 			continue // it has ended since

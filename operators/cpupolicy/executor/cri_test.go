@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubelet/pkg/types"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/partition"
 )
@@ -67,7 +68,7 @@ func (r *fakeRuntime) ListContainers(_ context.Context, request *runtimeapi.List
 			continue
 		}
 		response.Containers = append(response.Containers, &runtimeapi.Container{Id: c.uid + c.name, PodSandboxId: c.uid, State: state, Labels: map[string]string{
-			podNamespaceLabel: c.namespace, podNameLabel: c.pod, podUIDLabel: c.uid, containerLabel: c.name,
+			types.KubernetesPodNamespaceLabel: c.namespace, types.KubernetesPodNameLabel: c.pod, types.KubernetesPodUIDLabel: c.uid, types.KubernetesContainerNameLabel: c.name,
 		}})
 	}
 	return response, nil
@@ -270,7 +271,7 @@ func TestExclusiveCPUsKeepThePolicyStatic(t *testing.T) {
 		"of a container that runs":  {&fakeRuntime{containers: []*fakeContainer{{namespace: "vms", pod: "vm", uid: "u-own", name: "c", cpus: "1"}}}, "container c of pod vms/vm has CPU 1 exclusively; migrate or stop it first"},
 		"of a pod that runs":        {&fakeRuntime{containers: []*fakeContainer{{namespace: "vms", pod: "vm", uid: "u-whole", name: "x", cpus: "2"}}}, "container x of pod vms/vm has CPU 2 exclusively"},
 		"of one that has ended":     {&fakeRuntime{containers: []*fakeContainer{{uid: "u-own", name: "c", exited: true}}}, ""},
-		"while nobody can be asked": {nil, "nobody says whether their containers run"},
+		"while nobody can be asked": {nil, "not known whether their containers run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newTestHost(t)

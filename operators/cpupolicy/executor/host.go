@@ -231,6 +231,27 @@ func (h host) checkKept(dir string) error {
 	return err
 }
 
+// holdersError is about containers that have CPUs exclusively, or may have some.
+type holdersError struct{ error }
+
+// refusalsOf returns what an error says, each of those that it joins by itself.
+func refusalsOf(err error) (refusals operation.Refusals) {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, each := range joined.Unwrap() {
+			refusals = append(refusals, refusalsOf(each)...)
+		}
+		return refusals
+	}
+	refusal := operation.Refusal{Text: err.Error()}
+	if _, ok := errors.AsType[holdersError](err); ok {
+		refusal.Code = operation.ContainersHoldCPUs
+	}
+	return operation.Refusals{refusal}
+}
+
 // checkCPUs checks the checkpoint and the pools, and completes the draft with the CPUs.
 func (h host) checkCPUs(ctx context.Context, policy operation.Policy, d *draft) error {
 	checkpoint, err := readCheckpoint(h.disk, d.Checkpoint)
@@ -246,11 +267,10 @@ func (h host) checkCPUs(ctx context.Context, policy operation.Policy, d *draft) 
 	if policy == operation.None && checkpoint != nil && len(checkpoint.Assignments) > 0 {
 		holders, err := h.exclusiveHolders(ctx, d.Runtime, checkpoint)
 		if err != nil {
-			// On one line, as every refusal: see operation.WithoutHolders.
-			return fmt.Errorf("%s has exclusive CPUs, and %s: %s", d.Checkpoint, operation.NobodySays, strings.Join(strings.Fields(err.Error()), " "))
+			return holdersError{fmt.Errorf("%s has exclusive CPUs, and it is not known whether their containers run: %w", d.Checkpoint, err)}
 		}
 		for _, holder := range holders {
-			d.refuse(fmt.Errorf("%s; %s", holder, operation.MigrateFirst))
+			d.refuse(holdersError{fmt.Errorf("%s; migrate or stop it first", holder)})
 		}
 	}
 	online, err := h.online()

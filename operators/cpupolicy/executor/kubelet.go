@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -32,12 +31,10 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kubelet/config/v1beta1"
-	sigsyaml "sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/node/kubeletstate"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
 )
 
@@ -134,14 +131,12 @@ func readConfiguration(disk hostDisk, file, dir string) (*configuration, error) 
 	}
 	if dir != "" {
 		root := disk.at(dir)
-		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && !entry.IsDir() && filepath.Ext(path) == ".conf" {
-				paths = append(paths, filepath.Join(dir, strings.TrimPrefix(path, root)))
-			}
-			return err
-		})
+		dropIns, err := kubeletstate.DropIns(root)
 		if err != nil {
-			return nil, fmt.Errorf("drop-ins of the kubelet: %w", err)
+			return nil, err
+		}
+		for _, path := range dropIns {
+			paths = append(paths, filepath.Join(dir, strings.TrimPrefix(path, root)))
 		}
 	}
 	merged := []byte("{}")
@@ -158,13 +153,7 @@ func readConfiguration(disk hostDisk, file, dir string) (*configuration, error) 
 		for name, at := range fields {
 			c.places[name] = at
 		}
-		patch, err := sigsyaml.YAMLToJSON(data)
-		if err == nil {
-			err = checkKind(patch)
-		}
-		if err == nil {
-			merged, err = jsonpatch.MergePatch(merged, patch)
-		}
+		merged, err = kubeletstate.MergeDropIn(merged, data)
 		if err == nil {
 			c.KubeletConfiguration = v1beta1.KubeletConfiguration{}
 			err = json.Unmarshal(merged, &c.KubeletConfiguration)
@@ -174,18 +163,6 @@ func readConfiguration(disk hostDisk, file, dir string) (*configuration, error) 
 		}
 	}
 	return c, nil
-}
-
-// checkKind refuses a file with which the kubelet would not start again, whatever else it says.
-func checkKind(data []byte) error {
-	var has metav1.TypeMeta
-	if err := json.Unmarshal(data, &has); err != nil {
-		return err
-	}
-	if want := v1beta1.SchemeGroupVersion.WithKind("KubeletConfiguration"); has.GroupVersionKind() != want {
-		return fmt.Errorf("apiVersion %q and kind %q: the kubelet does not start unless they are %q and %q", has.APIVersion, has.Kind, want.GroupVersion(), want.Kind)
-	}
-	return nil
 }
 
 // fieldsOf returns the places of the top-level fields of a YAML or JSON object.

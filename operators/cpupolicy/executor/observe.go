@@ -49,7 +49,7 @@ type Configz struct {
 // refused. It changes nothing, and does not look at the kubelet's health. From a pod it runs no command of
 // the host's, not even with the driver command. The error is about what is missing in the observation.
 func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz Configz) (operation.Observation, error) {
-	observed := operation.Observation{Refused: map[operation.Policy]string{}}
+	observed := operation.Observation{Refused: map[operation.Policy]operation.Refusals{}}
 	var errs []error
 	j, unreadable := load(h.disk)
 	if unreadable != nil {
@@ -63,7 +63,7 @@ func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz
 	driver, err := looking.driver(ctx, driverName, nil)
 	if err != nil {
 		for _, policy := range operation.Policies() {
-			observed.Refused[policy] = errors.Join(unreadable, err).Error()
+			observed.Refused[policy] = refusalsOf(errors.Join(unreadable, err))
 		}
 		return observed, errors.Join(append(errs, err)...)
 	}
@@ -75,8 +75,8 @@ func (h *Host) Observe(ctx context.Context, driverName operation.Driver, configz
 	errs = append(errs, err)
 	for _, policy := range operation.Policies() {
 		plan, err := driver.plan(ctx, policy)
-		if err = errors.Join(unreadable, err); err != nil {
-			observed.Refused[policy] = err.Error()
+		if refusals := refusalsOf(errors.Join(unreadable, err)); refusals != nil {
+			observed.Refused[policy] = refusals
 		}
 		if plan == nil {
 			continue

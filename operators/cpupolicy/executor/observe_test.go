@@ -219,13 +219,13 @@ func TestAPodObservesWithoutACommand(t *testing.T) {
 			}
 			if test.want != "" {
 				for _, policy := range operation.Policies() {
-					if !strings.Contains(observed.Refused[policy], test.want) {
+					if !strings.Contains(observed.Refused[policy].String(), test.want) {
 						t.Errorf("what is observed is %+v", observed)
 					}
 				}
 				return
 			}
-			if observed.Kubelet == nil || observed.Kubelet.Reserved.String() != "500m" || observed.Policy != operation.None || observed.Refused[operation.Static] != "" {
+			if observed.Kubelet == nil || observed.Kubelet.Reserved.String() != "500m" || observed.Policy != operation.None || len(observed.Refused[operation.Static]) > 0 {
 				t.Errorf("what is observed is %+v", observed)
 			}
 		})

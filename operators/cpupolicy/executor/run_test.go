@@ -78,7 +78,7 @@ func TestCommandsSwitchAKubelet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if observed.Policy != operation.None || observed.Operation != "op-1" || observed.Result.Outcome != operation.Succeeded || len(observed.Refused) != 1 || !strings.Contains(observed.Refused[operation.None], "already") {
+	if observed.Policy != operation.None || observed.Operation != "op-1" || observed.Result.Outcome != operation.Succeeded || len(observed.Refused) != 1 || !strings.Contains(observed.Refused[operation.None].String(), "already") {
 		t.Errorf("what is observed is %+v", observed)
 	}
 }

@@ -126,12 +126,29 @@ type Request struct {
 // RefusedError says why a request was refused.
 type RefusedError struct {
 	Request Request
-	// Reasons are sentences, of one line each.
-	Reasons []string
+	Reasons []Reason
+}
+
+// Reason is one reason for a refusal.
+type Reason struct {
+	// Code is a code of operators/cpupolicy, or nodestatus.CauseObserved; empty if another webhook or policy refuses.
+	Code metav1.CauseType
+	// Object is what stands against it: a pod, a virtual machine or a node; it may be empty.
+	Object string
+	// Text is a sentence of one line.
+	Text string
+}
+
+// Texts returns the sentences.
+func (e *RefusedError) Texts() (texts []string) {
+	for _, reason := range e.Reasons {
+		texts = append(texts, reason.Text)
+	}
+	return texts
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("node %s: policy %s is refused: %s", e.Request.Node, e.Request.Policy, strings.Join(e.Reasons, "\n"))
+	return fmt.Sprintf("node %s: policy %s is refused: %s", e.Request.Node, e.Request.Policy, strings.Join(e.Texts(), "\n"))
 }
 
 // Ask asks for a policy, and returns the Node as it was written. If the cluster refuses, the error is
@@ -155,7 +172,7 @@ func (c Client) request(ctx context.Context, before *corev1.Node, r Request) (*c
 	value := nodestatus.Status{State: nodestatus.Requested, Policy: r.Policy, AllowEvicted: r.AllowEvicted}.String()
 	if before.Annotations[nodestatus.StatusAnnotation] == value {
 		// Such a write changes nothing, so kube-apiserver would ask no webhook.
-		return nil, &RefusedError{r, []string{"it is requested already"}}
+		return nil, &RefusedError{r, []Reason{{Text: "it is requested already"}}}
 	}
 	node, err := c.annotate(ctx, before, nodestatus.StatusAnnotation, &value, r.DryRun)
 	if apierrors.IsConflict(err) && !isOutdated(err) {
@@ -167,18 +184,16 @@ func (c Client) request(ctx context.Context, before *corev1.Node, r Request) (*c
 	return node, nil
 }
 
-// reasons returns what a webhook has said. The companion's has a line for each reason, after one that
-// says what is refused.
-func reasons(err error) []string {
-	text := err.Error()
-	if _, said, is := strings.Cut(text, "denied the request: "); is {
-		text = said
+// reasons returns why a request was refused: the causes of the companion's webhook, or what another has said.
+func reasons(err error) (reasons []Reason) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+		return []Reason{{Text: err.Error()}}
 	}
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if len(lines) > 1 && strings.HasSuffix(lines[0], " is refused:") {
-		lines = lines[1:]
+	for _, cause := range status.Status().Details.Causes {
+		reasons = append(reasons, Reason{cause.Type, cause.Field, cause.Message})
 	}
-	return lines
+	return reasons
 }
 
 // isOutdated reports whether a conflict is about the resource version. The refusal of a webhook is a

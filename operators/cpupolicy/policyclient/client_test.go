@@ -71,9 +71,13 @@ func answers(kube *fake.Clientset, errs ...error) {
 }
 
 // denied is what kube-apiserver makes of a webhook's answer.
-func denied(text string) error {
+func denied(texts ...string) error {
+	var causes []metav1.StatusCause
+	for _, text := range texts {
+		causes = append(causes, metav1.StatusCause{Message: text})
+	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 409, Reason: metav1.StatusReasonConflict,
-		Message: `admission webhook "node.cpupolicy.workload.openshift.io" denied the request: ` + text}}
+		Message: `admission webhook "node.cpupolicy.workload.openshift.io" denied the request: ` + strings.Join(texts, "\n"), Details: &metav1.StatusDetails{Causes: causes}}}
 }
 
 var outdated = apierrors.NewConflict(nodes, "n1", errors.New("the object has been modified"))
@@ -116,7 +120,7 @@ func TestAsk(t *testing.T) {
 		{name: "the same again, of which no webhook is asked", request: Request{Node: "n1", Policy: "none"}, status: `{"status":"requested","policy":"none"}`,
 			refused: []string{"it is requested already"}, written: `{"status":"requested","policy":"none"}`},
 		{name: "several reasons", request: Request{Node: "n1", Policy: "none"}, prepare: func(kube *fake.Clientset) {
-			answers(kube, denied("node n1: policy none is refused:\npod a/b is pinned; delete it\npod a/c is pinned; delete it"))
+			answers(kube, denied("pod a/b is pinned; delete it", "pod a/c is pinned; delete it"))
 		}, refused: []string{"pod a/b is pinned; delete it", "pod a/c is pinned; delete it"}},
 		{name: "one reason", request: Request{Node: "n1", Policy: "none"}, prepare: func(kube *fake.Clientset) { answers(kube, denied("policy static is running")) },
 			refused: []string{"policy static is running"}},
@@ -145,7 +149,7 @@ func TestAsk(t *testing.T) {
 				err = nil
 			}
 			check(t, err, test.err)
-			if (refused != nil) != (test.refused != nil) || refused != nil && !reflect.DeepEqual(refused.Reasons, test.refused) {
+			if (refused != nil) != (test.refused != nil) || refused != nil && !reflect.DeepEqual(refused.Texts(), test.refused) {
 				t.Errorf("it is refused: %v, want %q", refused, test.refused)
 			}
 			object, err := kube.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})

@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -315,18 +314,28 @@ func (c Client) planNode(ctx context.Context, g *v1alpha1.CPUManagerPolicy, node
 	}
 	_, err := c.request(ctx, node, Request{Node: node.Name, Policy: policy, DryRun: true})
 	var refused *RefusedError
+	underWay := false
 	switch {
 	case errors.As(err, &refused):
-		reasons, later := withoutEvicted(node.Name, refused.Reasons, evicted)
-		planned.Reasons, planned.Warnings = append(planned.Reasons, reasons...), later
+		reasons, later := withoutEvicted(refused.Reasons, evicted)
+		// A group asks again once another node of the control plane is done.
+		underWay = len(planned.Reasons) == 0 && !slices.ContainsFunc(reasons, func(r Reason) bool {
+			return r.Code != metav1.CauseType(cpupolicy.ControlPlaneUnderWay) && r.Code != metav1.CauseType(cpupolicy.ControlPlaneNotReady)
+		})
+		for _, reason := range reasons {
+			planned.Reasons = append(planned.Reasons, reason.Text)
+		}
+		for _, reason := range later {
+			planned.Warnings = append(planned.Warnings, "the agent looks again after the drain: "+reason.Text)
+		}
 	case err != nil:
 		return planned, err
 	}
 	switch {
 	case len(planned.Reasons) == 0:
 		planned.Outcome = WouldSwitch
-	case !slices.ContainsFunc(planned.Reasons, func(reason string) bool { return !strings.Contains(reason, "the control plane") }):
-		planned.Outcome = Waiting // for another node of it; a group asks again
+	case underWay:
+		planned.Outcome = Waiting
 	default:
 		planned.Outcome, planned.Evicted = WouldRefuse, nil // it is refused before anything is evicted
 	}
@@ -356,34 +365,28 @@ func (c Client) drained(ctx context.Context, node string) (pods []corev1.Pod, st
 	return pods, stays, nil
 }
 
-// MigrateFirst ends what an agent says of a container that has CPUs of its own.
-const MigrateFirst = "migrate or stop it first"
-
-// holder is what an agent says of a container that has CPUs of its own.
-var holder = regexp.MustCompile(`container \S+ of pod \S+ has CPU \S+ exclusively; ` + MigrateFirst)
-
 // withoutEvicted leaves out reasons that are about pods which a drain evicts, or about the virtual machines in them. What
-// an agent has said of nothing but containers it looks at again after the drain; later says so.
-func withoutEvicted(node string, all []string, evicted []corev1.Pod) (reasons, later []string) {
+// an agent has said of containers it looks at again after the drain; later has that.
+func withoutEvicted(all []Reason, evicted []corev1.Pod) (reasons, later []Reason) {
 	if len(evicted) == 0 {
 		return all, nil
 	}
 	var about []string
 	for i := range evicted {
-		about = append(about, fmt.Sprintf("pod %s/%s ", evicted[i].Namespace, evicted[i].Name))
+		about = append(about, fmt.Sprintf("pod %s/%s", evicted[i].Namespace, evicted[i].Name))
 		if vm := evicted[i].Labels["vm.kubevirt.io/name"]; vm != "" {
-			about = append(about, fmt.Sprintf("VirtualMachineInstance %s/%s ", evicted[i].Namespace, vm))
+			about = append(about, fmt.Sprintf("VirtualMachineInstance %s/%s", evicted[i].Namespace, vm))
 		}
 	}
+	said := false
 	for _, reason := range all {
-		said, byAgent := strings.CutPrefix(reason, "node "+node+" refuses: ")
-		said, _, _ = strings.Cut(holder.ReplaceAllString(said, ""), "; partition-agent ")
 		switch {
-		case slices.ContainsFunc(about, func(object string) bool { return strings.HasPrefix(reason, object) }):
-		case byAgent && strings.TrimSpace(said) == "":
-			later = append(later, "the agent looks again after the drain: "+reason)
-		case len(later) > 0 && strings.HasPrefix(reason, "the agent saw that at "):
+		case slices.Contains(about, reason.Object):
+		case reason.Code == metav1.CauseType(cpupolicy.ContainersHoldCPUs):
+			later = append(later, reason)
+		case reason.Code == nodestatus.CauseObserved && !said:
 		default:
+			said = said || reason.Code == metav1.CauseType(cpupolicy.NodeRefuses)
 			reasons = append(reasons, reason)
 		}
 	}

@@ -38,6 +38,8 @@ type Node struct {
 	Since     time.Time        `json:"since,omitzero"`
 	// Message says more of State, in one line or several.
 	Message string `json:"message,omitempty"`
+	// Overdue means that there was no result in time, and that the node stays claimed until one is known.
+	Overdue bool `json:"overdue,omitempty"`
 	// Operation is the request's id, once it was taken up, and Job the Job that does it.
 	Operation string `json:"operation,omitempty"`
 	Job       string `json:"job,omitempty"`
@@ -66,6 +68,7 @@ func NodeOf(object *corev1.Node) Node {
 	}
 	if status, found, err := nodestatus.ReadStatus(object.Annotations); !unreadable(err) && found {
 		n.State, n.Requested, n.Since, n.Message = status.State, status.Policy, status.Since, status.Message
+		n.Overdue = status.Overdue
 		n.Operation, n.Job, n.Group = status.ID, status.Job, status.Group
 	}
 	// What was seen before a reboot may be wrong after it.

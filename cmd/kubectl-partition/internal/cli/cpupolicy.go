@@ -267,7 +267,7 @@ func (p *policyCommand) ask(ctx context.Context, client policyclient.Client, req
 	var refused *policyclient.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		result.Refused = refused.Reasons
+		result.Refused = refused.Texts()
 	case err != nil:
 		return err
 	case !request.DryRun:
@@ -409,6 +409,9 @@ func printPolicy(w io.Writer, n policyclient.Node) {
 	}
 	for _, text := range policyclient.Lines(n.Message) {
 		line("Message", "%s", text)
+	}
+	if n.Overdue {
+		line("Overdue", nodestatus.StaysClaimed)
 	}
 	for _, each := range []struct{ heading, text string }{{"Operation", n.Operation}, {"Job", n.Job}, {"Group", n.Group}} {
 		if each.text != "" {

@@ -146,7 +146,8 @@ func TestCPUPolicyAsks(t *testing.T) {
 		{name: "a dry run with a warning", p: policyCommand{dryRun: true}, warn: "pod a/b is rejected; accepted",
 			out: "warning: pod a/b is rejected; accepted\nnode n1: policy static would be requested; nothing was written\n"},
 		{name: "refused", p: policyCommand{wait: true, timeout: time.Minute}, code: 1, warn: "a warning", err: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict,
-			Message: `admission webhook "x" denied the request: node n1: policy static is refused:` + "\npod a/b is pinned\npod a/c is pinned"}},
+			Message: `admission webhook "x" denied the request: node n1: policy static is refused:` + "\npod a/b is pinned\npod a/c is pinned",
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "pod a/b is pinned"}, {Message: "pod a/c is pinned"}}}}},
 			out: "warning: a warning\nrefused: pod a/b is pinned\nrefused: pod a/c is pinned\nnode n1: policy static is refused; nothing was written\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 	"workload.openshift.io/operators/api/cpupolicy/operation"
@@ -32,6 +33,10 @@ const (
 // NotObserved is the reason of the Events of a Node that say why no agent could look at it. They are in the namespace
 // default, as all Events of Nodes are, and come again with each Job that fails.
 const NotObserved = "CPUPolicyNotObserved"
+
+// CauseObserved is the type of the cause in a webhook's answer that says when the node was observed. The other causes
+// have the codes of what stands against a request, and in their field the object (operators/cpupolicy, Code).
+const CauseObserved metav1.CauseType = "Observed"
 
 // State is how far the change to a policy is.
 type State string
@@ -65,7 +70,13 @@ type Status struct {
 	// Begun means that its Job may have been created, so that the kubelet may have been stopped. It is
 	// written before the Job, and taken back once an agent says that nothing was changed.
 	Begun bool `json:"begun,omitempty"`
+	// Overdue means that it has failed since there was no result in time, and that the node stays claimed until it is
+	// known that nothing of it runs there. Message then gets what became of it.
+	Overdue bool `json:"overdue,omitempty"`
 }
+
+// StaysClaimed is what Overdue means, for people.
+const StaysClaimed = "the node stays claimed until it is known that nothing runs there"
 
 // UnderWay reports whether a policy was asked for and nothing has come of it yet.
 func (s Status) UnderWay() bool { return s.State == Requested || s.State == Running }
@@ -77,6 +88,10 @@ func ParseStatus(value string) (Status, error) {
 	var s Status
 	if err := decode(value, &s); err != nil {
 		return Status{}, err
+	}
+	// Before there was a key for it, the message said so.
+	if before, ok := strings.CutSuffix(s.Message, "; "+StaysClaimed); ok {
+		s.Message, s.Overdue = before, true
 	}
 	if err := s.validate(); err != nil {
 		return Status{}, err

@@ -233,7 +233,7 @@ type Observation struct {
 	Configured Policy `json:"configured,omitempty"`
 	// Refused has, for each policy, why a switch to it would be refused on the node. A policy
 	// that is not in it can be requested.
-	Refused map[Policy]string `json:"refused,omitempty"`
+	Refused map[Policy]Refusals `json:"refused,omitempty"`
 	// Operation is the last operation of the node, and Step what it does. Result is nil while it
 	// is under way.
 	Operation string  `json:"operation,omitempty"`
@@ -355,8 +355,8 @@ func (o Observation) Encode() ([]byte, error) {
 // shortened returns the observation with texts of at most so many bytes.
 func (o Observation) shortened(most int) Observation {
 	o.Refused = maps.Clone(o.Refused)
-	for policy, reason := range o.Refused {
-		o.Refused[policy] = Abbreviate(reason, most)
+	for policy, refusals := range o.Refused {
+		o.Refused[policy] = refusals.shortened(most)
 	}
 	if o.Result != nil {
 		result := o.Result.Shortened(most)
@@ -464,25 +464,6 @@ func Decode(data []byte, most int, into any) error {
 	}
 	unknown, err := kjson.UnmarshalStrict(data, into)
 	return errors.Join(append(unknown, err)...)
-}
-
-// Each line of a refusal about a container that has CPUs exclusively, or may have some, has one of these.
-const (
-	MigrateFirst = "migrate or stop it first"
-	NobodySays   = "nobody says whether their containers run"
-)
-
-// WithoutHolders takes out of a refusal what it says of containers: a drain removes these first. What an
-// abbreviation has cut goes, too.
-func WithoutHolders(refusal string) string {
-	var stays []string
-	for line := range strings.Lines(refusal) {
-		line = strings.TrimSpace(line)
-		if line != "" && !strings.Contains(line, MigrateFirst) && !strings.Contains(line, NobodySays) && !strings.HasSuffix(line, ellipsis) {
-			stays = append(stays, line)
-		}
-	}
-	return strings.Join(stays, "\n")
 }
 
 // ellipsis marks what Abbreviate has cut.

@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,18 +76,37 @@ func TestRequestsAreReadAsTheyWereWritten(t *testing.T) {
 	checkError(t, err, []string{`operation "op-1"`, `policy: Unsupported value: "dynamic"`})
 }
 
-func TestADrainChangesOnlyWhatIsSaidOfContainers(t *testing.T) {
-	const flag = "the flag --cpu-manager-policy=none goes before every drop-in"
-	for refusal, want := range map[string]string{
-		"": "",
-		"container c of pod n/p has CPU 1 exclusively; " + MigrateFirst:                                "",
-		flag + "\ncontainer c of pod n/p has CPU 1 exclusively; " + MigrateFirst:                       flag,
-		"cpu_manager_state has exclusive CPUs, and " + NobodySays + ": no runtime\n" + flag:            flag,
-		Abbreviate(flag+"\ncontainer c of pod n/p has CPU 1 exclusively; "+MigrateFirst, len(flag)+30): flag,
+func TestRefusalsOfOlderAgentsAreRead(t *testing.T) {
+	for text, want := range map[string]Refusals{
+		`{"refused":{"none":"the flag is set\nand more"}}`:                             Refuse("the flag is set\nand more"),
+		`{"refused":{"none":[{"code":"ContainersHoldCPUs","text":"c"},{"text":"f"}]}}`: {{ContainersHoldCPUs, "c"}, {"", "f"}},
 	} {
-		if got := WithoutHolders(refusal); got != want {
-			t.Errorf("of %q stays %q, want %q", refusal, got, want)
+		o, err := ParseObservation([]byte(text))
+		if err != nil || !slices.Equal(o.Refused[None], want) {
+			t.Errorf("%s is read as %v: %v", text, o.Refused, err)
 		}
+	}
+	if _, err := ParseObservation([]byte(`{"refused":{"none":[{"why":"c"}]}}`)); err == nil || !strings.Contains(err.Error(), "why") {
+		t.Errorf("an unknown field of a refusal gets %v", err)
+	}
+}
+
+func TestManyRefusalsKeepTheirCodes(t *testing.T) {
+	o := Observation{Refused: map[Policy]Refusals{}}
+	for i := range 200 {
+		o.Refused[None] = append(o.Refused[None], Refusal{ContainersHoldCPUs, fmt.Sprintf("container c of pod n/p%d has CPU %[1]d exclusively", i)})
+	}
+	o.Refused[None] = append(o.Refused[None], Refusal{Text: "the flag is set"})
+	data, err := o.Encode()
+	if err != nil || len(data) > MaxSize {
+		t.Fatalf("it has %d bytes: %v", len(data), err)
+	}
+	got, err := ParseObservation(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := got.Refused[None].Without(ContainersHoldCPUs); !slices.Equal(left, Refuse("the flag is set")) || len(got.Refused[None]) < 10 {
+		t.Errorf("of %d refusals, those that a drain does not change are %v", len(got.Refused[None]), left)
 	}
 }
 
@@ -153,7 +173,7 @@ func TestResultsAreReadStrictly(t *testing.T) {
 func observationOf(places int) Observation {
 	o := Observation{
 		Policy: Static, Configured: Static,
-		Refused:   map[Policy]string{Static: "the policy is static already"},
+		Refused:   map[Policy]Refusals{Static: Refuse("the policy is static already")},
 		Operation: "op-1", Step: "report",
 		Result: &Result{ID: "op-1", Outcome: Succeeded, Step: "report", Policy: Static},
 		Kubelet: &Kubelet{
@@ -194,12 +214,14 @@ func TestWhatIsLongGoesFromAnObservation(t *testing.T) {
 		// places and shortened are what is gone from it.
 		places, shortened bool
 	}{
-		"nothing is long":            {func(*Observation) {}, false, false},
-		"the host has many CPUs":     {func(o *Observation) { o.Kubelet.Places = observationOf(200).Kubelet.Places }, true, false},
-		"a reason is long":           {func(o *Observation) { o.Refused[Static] = long }, true, true},
-		"the result's texts are":     {func(o *Observation) { o.Result.Message, o.Result.KubeletError = long, long }, true, true},
-		"so is all of it":            {func(o *Observation) { o.Refused[None], o.Refused[Static], o.Result.Message = long, long, long }, true, true},
-		"and there is no kubelet":    {func(o *Observation) { o.Kubelet, o.Refused[None] = nil, long }, true, true},
+		"nothing is long":        {func(*Observation) {}, false, false},
+		"the host has many CPUs": {func(o *Observation) { o.Kubelet.Places = observationOf(200).Kubelet.Places }, true, false},
+		"a reason is long":       {func(o *Observation) { o.Refused[Static] = Refuse(long) }, true, true},
+		"the result's texts are": {func(o *Observation) { o.Result.Message, o.Result.KubeletError = long, long }, true, true},
+		"so is all of it": {func(o *Observation) {
+			o.Refused[None], o.Refused[Static], o.Result.Message = Refuse(long), Refuse(long), long
+		}, true, true},
+		"and there is no kubelet":    {func(o *Observation) { o.Kubelet, o.Refused[None] = nil, Refuse(long) }, true, true},
 		"a reason without a kubelet": {func(o *Observation) { o.Kubelet = nil }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
