@@ -51,12 +51,13 @@ func command() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	var config host.Config
 	var policies []string
+	var withManagement bool
 	up := &cobra.Command{
 		Use:   "up",
 		Short: "Start the cluster with a sample workload and report what runs where",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return alone(host.Dir, func() error { return up(cmd.Context(), config, policies) })
+			return alone(host.Dir, func() error { return up(cmd.Context(), config, policies, withManagement) })
 		},
 	}
 	up.Flags().StringVar(&config.Bin, "bin", "", "directory of the Kubernetes binaries")
@@ -64,6 +65,7 @@ func command() *cobra.Command {
 	up.Flags().StringVar(&config.Tree, "tree", "", "source tree of the Kubernetes release")
 	up.Flags().StringVar(&config.Pinning, "pinning", `{"management": {"cpuset": "0"}}`, "content of the pinning file")
 	up.Flags().StringArrayVar(&policies, "policy", nil, "file with admission policies and their roles, which are there before the sample")
+	up.Flags().BoolVar(&withManagement, "management", false, "also start a management cluster: a control plane without a node, to which this cluster is a hosted one")
 	up.Flags().StringVar(&config.CPUManagerPolicy, "cpu-manager-policy", "static", "the kubelet's CPU manager policy")
 	for _, name := range []string{"bin", "tools", "tree"} {
 		if err := up.MarkFlagRequired(name); err != nil {
@@ -85,8 +87,38 @@ func command() *cobra.Command {
 			return alone(host.Dir, func() error { return host.New(host.Config{Progress: progress(time.Now())}).Down(cmd.Context()) })
 		},
 	})
-	root.AddCommand(restartCommand(), logsCommand(), environmentCommand(), vmCommand())
+	root.AddCommand(runCommand(), restartCommand(), logsCommand(), environmentCommand(), vmCommand())
 	return root
+}
+
+// management describes the management cluster beside this one.
+func management(config host.Config) *host.Cluster {
+	return host.New(config.Beside(1))
+}
+
+func runCommand() *cobra.Command {
+	var env []string
+	run := &cobra.Command{
+		Use:   "run NAME -- PROGRAM [ARGUMENT...]",
+		Short: "Start a program, such as a controller, that ends with the cluster; it replaces the one of that name",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			program, err := filepath.Abs(args[1])
+			if err != nil {
+				return err
+			}
+			return alone(host.Dir, func() error {
+				component, err := host.New(host.Config{}).Run(args[0], env, append([]string{program}, args[2:]...)...)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(os.Stderr, "%s is process %d; its log is %s\n", args[0], component.PID(), component.Log())
+				return nil
+			})
+		},
+	}
+	run.Flags().StringArrayVar(&env, "env", nil, "a variable of its environment, NAME=VALUE")
+	return run
 }
 
 func restartCommand() *cobra.Command {
@@ -174,18 +206,32 @@ func logsCommand() *cobra.Command {
 }
 
 func environmentCommand() *cobra.Command {
-	return &cobra.Command{
+	ofManagement := false
+	environment := &cobra.Command{
 		Use:   "environment",
 		Short: "Print the variables with which clients in this shell find the cluster",
 		Args:  cobra.NoArgs,
-		Run: func(*cobra.Command, []string) {
-			variables := "KUBECONFIG=" + host.Kubeconfig
-			if list := host.New(host.Config{}).NoProxy(); list != "" {
+		RunE: func(*cobra.Command, []string) error {
+			cluster := host.New(host.Config{})
+			if ofManagement {
+				// Clients of one are clients of the other: NO_PROXY is for both.
+				if list := cluster.NoProxy(); list != "" {
+					if err := os.Setenv("NO_PROXY", list); err != nil {
+						return err
+					}
+				}
+				cluster = management(host.Config{})
+			}
+			variables := "KUBECONFIG=" + cluster.Config.Paths.Kubeconfig()
+			if list := cluster.NoProxy(); list != "" {
 				variables += fmt.Sprintf(" NO_PROXY='%[1]s' no_proxy='%[1]s'", list)
 			}
 			fmt.Println(variables)
+			return nil
 		},
 	}
+	environment.Flags().BoolVar(&ofManagement, "management", false, "find the management cluster beside it")
+	return environment
 }
 
 // progress prints what is being done, and the time since the start.
@@ -208,7 +254,7 @@ func alone(dir string, run func() error) error {
 	return errors.Join(run(), unlock())
 }
 
-func up(ctx context.Context, config host.Config, policies []string) error {
+func up(ctx context.Context, config host.Config, policies []string, withManagement bool) error {
 	config.Progress = progress(time.Now())
 	for _, path := range []*string{&config.Bin, &config.Tools, &config.Tree} {
 		absolute, err := filepath.Abs(*path)
@@ -219,6 +265,10 @@ func up(ctx context.Context, config host.Config, policies []string) error {
 	}
 	cluster := host.New(config)
 	err := start(ctx, cluster, policies)
+	if err == nil && withManagement {
+		config.Progress("starting the management cluster")
+		err = management(config).Up(ctx)
+	}
 	switch {
 	case err == nil:
 		return nil

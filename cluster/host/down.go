@@ -77,7 +77,7 @@ func (c *Cluster) down(ctx context.Context) error {
 		return err
 	}
 	if boot == r.Boot {
-		for _, p := range c.components() {
+		for _, p := range append(c.programs(), c.components()...) {
 			if p == c.Containerd && !r.WithoutNode { // after the pods
 				continue
 			}

@@ -34,6 +34,13 @@ func newProcess(dir, name string, args ...string) *process {
 	return &process{program: program{name: name, args: args, data: dir}, run: dir}
 }
 
+// with returns the process with other arguments and another environment, for its next start.
+func (p *process) with(args, env []string) *process {
+	other := *p
+	other.args, other.env = args, env
+	return &other
+}
+
 // endPause is the pause between two looks at something that must end.
 const endPause = 20 * time.Millisecond
 

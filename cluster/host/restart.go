@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Names returns the names of all components.
+// Names returns the names of all components, and of what Run has started.
 func (c *Cluster) Names() []string {
 	var names []string
-	for _, component := range c.components() {
+	for _, component := range append(c.components(), c.programs()...) {
 		names = append(names, component.Name())
 	}
 	slices.Sort(names)
@@ -25,7 +25,7 @@ func (c *Cluster) Names() []string {
 
 // Component returns the component with a name.
 func (c *Cluster) Component(name string) (Component, error) {
-	for _, component := range c.components() {
+	for _, component := range append(c.components(), c.programs()...) {
 		if component.Name() == name {
 			return component, nil
 		}
@@ -124,21 +124,22 @@ func (c *Cluster) asRunning(component Component) (Component, error) {
 	if pid == 0 {
 		if p, ok := component.(*process); ok {
 			if id, err := p.last(); err == nil && len(id.Args) > 0 {
-				return c.component(program{name: p.name, args: id.Args, env: id.Env}), nil
+				return p.with(id.Args, id.Env), nil
 			}
 		}
 		return nil, fmt.Errorf("%s is not running, and was not started since it was stopped; its log is %s", component.Name(), component.Log())
 	}
-	process, err := procfs.NewProc(pid)
+	running, err := procfs.NewProc(pid)
 	if err != nil {
 		return nil, err
 	}
-	p := program{name: component.Name()}
-	if p.args, err = process.CmdLine(); err != nil {
+	args, err := running.CmdLine()
+	if err != nil {
 		return nil, err
 	}
-	if p.env, err = process.Environ(); err != nil {
+	env, err := running.Environ()
+	if err != nil {
 		return nil, err
 	}
-	return c.component(p), nil
+	return component.(*process).with(args, env), nil
 }
