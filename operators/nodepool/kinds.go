@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodepool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Kinds of manifests, as APIVERSION KIND.
+const (
+	tunedKind              = "tuned.openshift.io/v1 Tuned"
+	performanceProfileKind = "performance.openshift.io/v2 PerformanceProfile"
+	kubeletConfigKind      = "machineconfiguration.openshift.io/v1 KubeletConfig"
+)
+
+// tuningKinds are those of spec.tuningConfig.
+var tuningKinds = []string{tunedKind, performanceProfileKind}
+
+// configKinds are those of spec.config (HyperShift, api/hypershift/v1beta1, NodePoolSpec.Config).
+var configKinds = []string{
+	kubeletConfigKind, "machineconfiguration.openshift.io/v1 MachineConfig", "machineconfiguration.openshift.io/v1 ContainerRuntimeConfig",
+	"config.openshift.io/v1 ImageDigestMirrorSet", "config.openshift.io/v1 ImageTagMirrorSet", "config.openshift.io/v1 ClusterImagePolicy", "operator.openshift.io/v1alpha1 ImageContentSourcePolicy",
+}
+
+func (m manifest) is(kind string) bool { return m.apiVersion+" "+m.kind == kind }
+
+// unknown says that a manifest is of none of these kinds.
+func (m manifest) unknown(field string, kinds []string) []Problem {
+	if slices.ContainsFunc(kinds, m.is) {
+		return nil
+	}
+	return []Problem{m.problem(0, "spec.%s takes no %s of %s; it takes %s", field, m.kind, m.apiVersion, strings.Join(kinds, ", "))}
+}
+
+// tuned is a Tuned as users write it (cluster-node-tuning-operator, pkg/apis/tuned/v1, TunedSpec).
+type tuned struct {
+	APIVersion text           `yaml:"apiVersion"`
+	Kind       text           `yaml:"kind"`
+	Metadata   map[string]any `yaml:"metadata"`
+	Status     any            `yaml:"status"`
+	Spec       struct {
+		ManagementState text             `yaml:"managementState"`
+		Profile         []tunedProfile   `yaml:"profile"`
+		Recommend       []tunedRecommend `yaml:"recommend"`
+	} `yaml:"spec"`
+}
+
+type tunedProfile struct {
+	Name *text `yaml:"name"`
+	Data *text `yaml:"data"`
+}
+
+type tunedRecommend struct {
+	Profile             *text           `yaml:"profile"`
+	Priority            *uint64         `yaml:"priority"`
+	Match               []tunedMatch    `yaml:"match"`
+	MachineConfigLabels map[string]text `yaml:"machineConfigLabels"`
+	Operand             struct {
+		Debug       bool  `yaml:"debug"`
+		Verbosity   int32 `yaml:"verbosity"`
+		TunedConfig struct {
+			ReapplySysctl *bool `yaml:"reapply_sysctl"`
+		} `yaml:"tunedConfig"`
+	} `yaml:"operand"`
+}
+
+type tunedMatch struct {
+	Label *text        `yaml:"label"`
+	Value *text        `yaml:"value"`
+	Type  *text        `yaml:"type"`
+	Match []tunedMatch `yaml:"match"`
+}
+
+// readTuned returns what is wrong with a Tuned.
+func (m manifest) readTuned() (t tuned, problems []Problem) {
+	if problems := m.strict(&t); problems != nil {
+		return t, problems
+	}
+	bad := func(format string, args ...any) { problems = append(problems, m.problem(0, format, args...)) }
+	if invalid := validation.IsDNS1123Subdomain(m.name); len(invalid) > 0 {
+		bad("metadata.name is %q: %s", m.name, strings.Join(invalid, "; "))
+	}
+	if len(t.Spec.Profile)+len(t.Spec.Recommend) == 0 {
+		bad("the Tuned %s has neither spec.profile nor spec.recommend", m.name)
+	}
+	for i, profile := range t.Spec.Profile {
+		switch {
+		case profile.Name == nil || *profile.Name == "":
+			bad("spec.profile[%d].name is required", i)
+		case profile.Data == nil || strings.TrimSpace(string(*profile.Data)) == "":
+			bad("spec.profile[%d].data, of profile %s, is required", i, *profile.Name)
+		}
+	}
+	for i, recommend := range t.Spec.Recommend {
+		if recommend.Profile == nil || *recommend.Profile == "" {
+			bad("spec.recommend[%d].profile is required", i)
+		}
+		if recommend.Priority == nil {
+			bad("spec.recommend[%d].priority is required", i)
+		}
+		for _, text := range matchProblems(fmt.Sprintf("spec.recommend[%d]", i), recommend.Match) {
+			bad("%s", text)
+		}
+	}
+	return t, problems
+}
+
+func matchProblems(path string, matches []tunedMatch) (problems []string) {
+	for i, match := range matches {
+		path := fmt.Sprintf("%s.match[%d]", path, i)
+		if match.Label == nil || *match.Label == "" {
+			problems = append(problems, path+".label is required")
+		}
+		if match.Type != nil && !slices.Contains([]text{"", "node", "pod"}, *match.Type) {
+			problems = append(problems, fmt.Sprintf("%s.type is %q, and must be node or pod", path, *match.Type))
+		}
+		problems = append(problems, matchProblems(path, match.Match)...)
+	}
+	return problems
+}
+
+// kubeletConfig is a KubeletConfig as users write it (openshift/api, machineconfiguration/v1, KubeletConfigSpec).
+type kubeletConfig struct {
+	APIVersion text           `yaml:"apiVersion"`
+	Kind       text           `yaml:"kind"`
+	Metadata   map[string]any `yaml:"metadata"`
+	Status     any            `yaml:"status"`
+	Spec       struct {
+		AutoSizingReserved        *bool          `yaml:"autoSizingReserved"`
+		LogLevel                  *int32         `yaml:"logLevel"`
+		MachineConfigPoolSelector any            `yaml:"machineConfigPoolSelector"`
+		KubeletConfig             map[string]any `yaml:"kubeletConfig"`
+		TLSSecurityProfile        any            `yaml:"tlsSecurityProfile"`
+	} `yaml:"spec"`
+}
+
+// readKubeletConfig returns what is wrong with a KubeletConfig.
+func (m manifest) readKubeletConfig() []Problem {
+	var k kubeletConfig
+	return m.strict(&k)
+}
+
+// ReadKubeletConfig returns why a value is not one KubeletConfig; nil if it is.
+func ReadKubeletConfig(configMap, value string) []Problem {
+	manifests, problems := split(configMap, "config", value)
+	if problems != nil {
+		return problems
+	}
+	if len(manifests) != 1 || !manifests[0].is(kubeletConfigKind) {
+		return []Problem{{ConfigMap: configMap, Key: "config", Text: fmt.Sprintf("it must have one manifest, of the kind %s", kubeletConfigKind)}}
+	}
+	return manifests[0].readKubeletConfig()
+}
+
+var _ yaml.Unmarshaler = (*text)(nil)
