@@ -18,12 +18,6 @@ import (
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 )
 
-// OwnerLabel is on every copy in the control plane's namespace, with the value Owner.
-const (
-	OwnerLabel = "mirror.workload.openshift.io/owner"
-	Owner      = "nodepool"
-)
-
 // maxReferences is how many ConfigMaps each of spec.tuningConfig and spec.config may name.
 const maxReferences = 10
 
@@ -46,11 +40,13 @@ func (p Pool) key() string { return p.Namespace + "/" + p.Name }
 type Standing struct {
 	Name                string
 	Labels, Annotations map[string]string
+	// Ours means that this companion has made it, whatever else it has.
+	Ours bool
 }
 
 // Decision says what a control plane's namespace must have.
 type Decision struct {
-	// Copies are the ConfigMaps of the pools that can be used. They have no OwnerLabel.
+	// Copies are the ConfigMaps of the pools that can be used.
 	Copies []*corev1.ConfigMap
 	// Verdicts are those of the pools that are not paused.
 	Verdicts map[types.NamespacedName]Verdict
@@ -87,6 +83,21 @@ func (d Decision) Gone(copied Standing) bool {
 		}
 	}
 	return true
+}
+
+// References returns the names of the ConfigMaps that a NodePool names, each once, but not more of a field than it takes.
+func References(pool *v1beta1.NodePool) (names []string) {
+	for _, references := range [][]corev1.LocalObjectReference{pool.Spec.TuningConfig, pool.Spec.Config} {
+		if len(references) > maxReferences {
+			continue // they are refused without a look at them
+		}
+		for _, reference := range references {
+			if reference.Name != "" && !slices.Contains(names, reference.Name) {
+				names = append(names, reference.Name)
+			}
+		}
+	}
+	return names
 }
 
 // Decide decides for all NodePools of one control plane's namespace. The pools and their sources must have been read live:
@@ -147,7 +158,7 @@ func belongs(s Standing, w *wanted) bool {
 	if key := s.Annotations[v1beta1.PoolLabel]; key != "" {
 		return key == w.pool.key()
 	}
-	if s.Labels[OwnerLabel] == Owner {
+	if s.Ours {
 		return true
 	}
 	_, kind := s.Labels[w.kind]

@@ -25,11 +25,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"workload.openshift.io/operators/cmd/partition-controller/app"
 	cpupolicy "workload.openshift.io/operators/cpupolicy/controller"
+	nodepool "workload.openshift.io/operators/nodepool/controller"
 )
 
 func main() {
 	command := app.NewCommand(
 		&cpupolicy.Companion{},
+		&nodepool.Companion{},
 	)
 	command.SetContext(ctrl.SetupSignalHandler())
 	os.Exit(cli.Run(command))

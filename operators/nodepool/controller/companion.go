@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller is the companion nodepool: it copies the configuration of NodePools into their control planes'
+// namespaces, and says in conditions what is wrong with it. It decides nothing; package nodepool does.
+package controller
+
+import (
+	"context"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/foreign"
+)
+
+// Name is the companion's.
+const Name = "nodepool"
+
+// hyperShift is the program that does the same for its hosted clusters.
+var hyperShift = foreign.Manager{
+	Name:        "HyperShift",
+	Deployments: []types.NamespacedName{{Namespace: "hypershift", Name: "operator"}},
+	Writes:      authorizationv1.ResourceAttributes{Verb: "patch", Group: v1beta1.GroupVersion.Group, Resource: "nodepools", Subresource: "status"},
+	HandOver:    "scale that Deployment to zero; it manages these NodePools, and does not need this companion",
+}
+
+// Companion is nodepool.
+type Companion struct{}
+
+// Name implements companion.Companion.
+func (*Companion) Name() string { return Name }
+
+// Settings implements companion.Companion.
+func (*Companion) Settings() companion.Settings { return nil }
+
+// +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=operator,verbs=get
+
+// Needs implements companion.Companion.
+func (*Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs {
+	configMaps := &metav1.PartialObjectMetadata{}
+	configMaps.SetGroupVersionKind(configMapKind)
+	return companion.Needs{
+		AddToScheme: v1beta1.AddToScheme,
+		Home: companion.Access{
+			Cache: map[client.Object]cache.ByObject{
+				&v1beta1.NodePool{}: {},
+				configMaps:          {Transform: stripConfigMap},
+			},
+			Foreign: []foreign.Manager{hyperShift},
+			Owned:   []schema.GroupVersionKind{configMapKind},
+		},
+	}
+}
+
+// stripConfigMap drops what nothing here reads: there are ConfigMaps in every namespace.
+func stripConfigMap(in any) (any, error) {
+	if object, ok := in.(*metav1.PartialObjectMetadata); ok {
+		object.Annotations, object.OwnerReferences, object.Finalizers = nil, nil, nil
+		if !isOurs(object) {
+			object.Labels = nil
+		}
+	}
+	return in, nil
+}
+
+// AddToManager implements companion.Companion.
+func (*Companion) AddToManager(ctx context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {
+	if !config.Runs(configv1alpha1.Controllers) {
+		return nil
+	}
+	r := &Reconciler{Client: clusters.Home.GetClient(), Reader: clusters.Home.GetAPIReader(), Recorder: clusters.Home.GetEventRecorder(companion.FieldOwner(Name))}
+	return r.Add(ctx, clusters.Home)
+}

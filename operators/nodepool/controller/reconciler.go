@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"workload.openshift.io/operators/api/nodegroup"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/mirror"
+	"workload.openshift.io/operators/nodepool"
+)
+
+// configMapKind is that of sources and copies.
+var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+
+// namespacePeriod is the time between two looks for a control plane's namespace that is not there.
+const namespacePeriod = 5 * time.Second
+
+// Reconciler reconciles all NodePools of a control plane's namespace. The namespace is the request's name.
+type Reconciler struct {
+	// Client writes. Reader reads live: what the NodePools do not ask for is deleted.
+	Client client.Client
+	Reader client.Reader
+	// Recorder writes Events; nil writes none.
+	Recorder events.EventRecorder
+	// Now is the time; nil is that of the host.
+	Now func() time.Time
+}
+
+// +kubebuilder:rbac:groups=hypershift.openshift.io,resources=nodepools,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hypershift.openshift.io,resources=nodepools/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	namespace := request.Name
+	now := time.Now()
+	if r.Now != nil {
+		now = r.Now()
+	}
+	pools, next, err := r.pools(ctx, namespace, now)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	missing, err := r.isMissing(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	standing, err := r.standing(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	decision := nodepool.Decide(namespace, pools, standing)
+	if missing {
+		next = sooner(next, now.Add(namespacePeriod), len(pools) > 0)
+	} else {
+		err = r.copy(ctx, namespace, decision)
+	}
+	for _, pool := range pools {
+		verdict, judged := decision.Verdicts[client.ObjectKeyFromObject(pool.NodePool)]
+		if !judged {
+			continue
+		}
+		if missing {
+			verdict = awaits(verdict, namespace)
+		}
+		if reported := r.report(ctx, pool.NodePool, verdict, now); reported != nil {
+			err = errors.Join(err, fmt.Errorf("status of NodePool %s/%s: %w", pool.Namespace, pool.Name, reported))
+		}
+	}
+	if err != nil || next.IsZero() {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: max(time.Millisecond, next.Sub(now))}, nil
+}
+
+// sooner returns the earlier of two times. The zero time is never.
+func sooner(a, b time.Time, counts bool) time.Time {
+	if counts && (a.IsZero() || b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+// pools returns the NodePools of a control plane's namespace, with the ConfigMaps that they name, and when the first pause
+// of them ends.
+func (r *Reconciler) pools(ctx context.Context, namespace string, now time.Time) (pools []nodepool.Pool, next time.Time, err error) {
+	var list v1beta1.NodePoolList
+	if err := r.Reader.List(ctx, &list); err != nil {
+		return nil, next, err
+	}
+	for i := range list.Items {
+		pool := &list.Items[i]
+		if v1beta1.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName) != namespace {
+			continue
+		}
+		paused, until := nodepool.PausedUntil(pool.Spec.PausedUntil, now)
+		next = sooner(next, until, paused && !until.IsZero())
+		p := nodepool.Pool{NodePool: pool, Paused: paused || nodegroup.Paused(pool), Sources: map[string]*corev1.ConfigMap{}}
+		pools = append(pools, p)
+		if p.Paused {
+			continue
+		}
+		for _, name := range nodepool.References(pool) {
+			var source corev1.ConfigMap
+			switch err := r.Reader.Get(ctx, types.NamespacedName{Namespace: pool.Namespace, Name: name}, &source); {
+			case err == nil:
+				p.Sources[name] = &source
+			case !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
+				return nil, next, fmt.Errorf("ConfigMap %s/%s of NodePool %s: %w", pool.Namespace, name, pool.Name, err)
+			}
+		}
+	}
+	return pools, next, nil
+}
+
+// isMissing reports whether there is no namespace of this name in which objects can be created.
+func (r *Reconciler) isMissing(ctx context.Context, name string) (bool, error) {
+	var namespace corev1.Namespace
+	switch err := r.Reader.Get(ctx, types.NamespacedName{Name: name}, &namespace); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return namespace.DeletionTimestamp != nil, nil
+}
+
+// standing returns the ConfigMaps of a namespace, without their content.
+func (r *Reconciler) standing(ctx context.Context, namespace string) (standing []nodepool.Standing, err error) {
+	list := metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(configMapKind.GroupVersion().WithKind("ConfigMapList"))
+	if err := r.Reader.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		standing = append(standing, standingOf(&list.Items[i]))
+	}
+	return standing, nil
+}
+
+func standingOf(object metav1.Object) nodepool.Standing {
+	return nodepool.Standing{Name: object.GetName(), Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Ours: isOurs(object)}
+}
+
+func isOurs(object metav1.Object) bool { return object.GetLabels()[companion.OwnerLabel] == Name }
+
+// copy makes the copies what the decision says.
+func (r *Reconciler) copy(ctx context.Context, namespace string, decision nodepool.Decision) error {
+	want := mirror.Want{Certain: func(copied *unstructured.Unstructured) bool { return decision.Gone(standingOf(copied)) }}
+	for _, copied := range decision.Copies {
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(copied)
+		if err != nil {
+			return err
+		}
+		want.Copies = append(want.Copies, &unstructured.Unstructured{Object: object})
+		want.Copies[len(want.Copies)-1].SetGroupVersionKind(configMapKind)
+		unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
+	}
+	target := mirror.Mirror{Target: live{r.Client, r.Reader}, Kind: configMapKind, Namespace: namespace, Label: companion.OwnerLabel, Value: Name}
+	result, err := target.Look(ctx, want, time.Time{})
+	for _, action := range result.Done {
+		klog.FromContext(ctx).Info("Changed a copy", "action", action.Kind, "configMap", klog.KObj(action.Object))
+	}
+	return err
+}
+
+// live is a client that reads live.
+type live struct {
+	client.Client
+	reader client.Reader
+}
+
+func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return l.reader.Get(ctx, key, object, options...)
+}
+
+func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return l.reader.List(ctx, list, options...)
+}
+
+// awaits is a verdict while the control plane's namespace is not there.
+func awaits(verdict nodepool.Verdict, namespace string) nodepool.Verdict {
+	for _, finding := range []*nodepool.Finding{&verdict.Tuning, &verdict.Config} {
+		if finding.Valid && verdict.Usable() {
+			finding.Reason = v1beta1.ReasonControlPlaneNamespaceMissing
+			finding.Message = fmt.Sprintf("valid, and copied once the control plane's namespace %s is there", namespace)
+		}
+	}
+	return verdict
+}
+
+// report writes the conditions of a pool, if they differ.
+func (r *Reconciler) report(ctx context.Context, pool *v1beta1.NodePool, verdict nodepool.Verdict, now time.Time) error {
+	before := pool.DeepCopy()
+	for _, half := range []struct {
+		condition string
+		nodepool.Finding
+	}{{v1beta1.ConditionValidTuningConfig, verdict.Tuning}, {v1beta1.ConditionValidMachineConfig, verdict.Config}} {
+		status := corev1.ConditionTrue
+		if !half.Valid {
+			status = corev1.ConditionFalse
+		}
+		set(pool, v1beta1.NodePoolCondition{Type: half.condition, Status: status, Reason: half.Reason, Message: half.Message, ObservedGeneration: pool.Generation, LastTransitionTime: metav1.NewTime(now)})
+	}
+	if equality.Semantic.DeepEqual(before.Status, pool.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.tell(before, pool)
+	return nil
+}
+
+// set replaces a condition. The time of its last transition stays if its status does.
+func set(pool *v1beta1.NodePool, condition v1beta1.NodePoolCondition) {
+	for i := range pool.Status.Conditions {
+		if current := &pool.Status.Conditions[i]; current.Type == condition.Type {
+			if current.Status == condition.Status {
+				condition.LastTransitionTime = current.LastTransitionTime
+			}
+			*current = condition
+			return
+		}
+	}
+	pool.Status.Conditions = append(pool.Status.Conditions, condition)
+}
+
+// tell writes an Event for each condition that has become False, or has another message.
+func (r *Reconciler) tell(before, pool *v1beta1.NodePool) {
+	if r.Recorder == nil {
+		return
+	}
+	for _, condition := range pool.Status.Conditions {
+		if condition.Status != corev1.ConditionFalse || condition.Type != v1beta1.ConditionValidTuningConfig && condition.Type != v1beta1.ConditionValidMachineConfig {
+			continue
+		}
+		said := false
+		for _, other := range before.Status.Conditions {
+			said = said || other.Type == condition.Type && other.Status == condition.Status && other.Message == condition.Message
+		}
+		if !said {
+			const longest = 1000 // of a note (upstream, pkg/apis/core/validation, events.go)
+			note := condition.Message
+			if len(note) > longest {
+				note = strings.ToValidUTF8(note[:longest], "") + "..."
+			}
+			r.Recorder.Eventf(pool, nil, corev1.EventTypeWarning, condition.Reason, "Validate", "%s is False: %s", condition.Type, note)
+		}
+	}
+}
