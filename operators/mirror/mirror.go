@@ -40,6 +40,9 @@ type Mirror struct {
 	Namespace string
 	// Label and Value are what every copy has and nothing else.
 	Label, Value string
+	// Claims, if set, selects what else at the target is the mirror's, whoever made it: nobody else may have such objects
+	// there.
+	Claims client.ListOption
 
 	unwanted Unwanted
 }
@@ -79,15 +82,23 @@ func (m *Mirror) Look(ctx context.Context, want Want, now time.Time) (Result, er
 
 // there lists the copies, and reads what has the name of a wanted one and not the label: somebody may have taken that off.
 func (m *Mirror) there(ctx context.Context, want Want) (there []*unstructured.Unstructured, err error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(m.Kind)
-	if err := m.Target.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingLabels{m.Label: m.Value}); err != nil {
-		return nil, err
+	selections := []client.ListOption{client.MatchingLabels{m.Label: m.Value}}
+	if m.Claims != nil {
+		selections = append(selections, m.Claims)
 	}
 	listed := map[types.NamespacedName]bool{}
-	for i := range list.Items {
-		there = append(there, &list.Items[i])
-		listed[key(&list.Items[i])] = true
+	for _, selection := range selections {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(m.Kind)
+		if err := m.Target.List(ctx, list, client.InNamespace(m.Namespace), selection); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if !listed[key(&list.Items[i])] {
+				there = append(there, &list.Items[i])
+				listed[key(&list.Items[i])] = true
+			}
+		}
 	}
 	for _, object := range want.Copies {
 		if listed[key(object)] {
