@@ -145,16 +145,4 @@ func (m manifest) readKubeletConfig() []Problem {
 	return m.strict(&k)
 }
 
-// ReadKubeletConfig returns why a value is not one KubeletConfig; nil if it is.
-func ReadKubeletConfig(configMap, value string) []Problem {
-	manifests, problems := split(configMap, "config", value)
-	if problems != nil {
-		return problems
-	}
-	if len(manifests) != 1 || !manifests[0].is(kubeletConfigKind) {
-		return []Problem{{ConfigMap: configMap, Key: "config", Text: fmt.Sprintf("it must have one manifest, of the kind %s", kubeletConfigKind)}}
-	}
-	return manifests[0].readKubeletConfig()
-}
-
 var _ yaml.Unmarshaler = (*text)(nil)

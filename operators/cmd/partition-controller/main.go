@@ -25,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"workload.openshift.io/operators/cmd/partition-controller/app"
 	cpupolicy "workload.openshift.io/operators/cpupolicy/controller"
+	hostedconfig "workload.openshift.io/operators/hostedconfig/controller"
 	nodepool "workload.openshift.io/operators/nodepool/controller"
 )
 
@@ -32,6 +33,7 @@ func main() {
 	command := app.NewCommand(
 		&cpupolicy.Companion{},
 		&nodepool.Companion{},
+		&hostedconfig.Companion{},
 	)
 	command.SetContext(ctrl.SetupSignalHandler())
 	os.Exit(cli.Run(command))

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller is the companion hostedconfig: it brings what stands in a control plane's namespace into the hosted
+// cluster, and keeps it as it is there. It decides nothing; package hostedconfig does.
+package controller
+
+import (
+	"context"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/foreign"
+)
+
+// Name is the companion's.
+const Name = "hostedconfig"
+
+// Settings are what an administrator chooses.
+type Settings struct {
+	// ControlPlaneNamespace is that of the hosted cluster. It defaults to the process' own.
+	ControlPlaneNamespace string `json:"controlPlaneNamespace,omitempty"`
+	// Patience is how long a copy stays in the hosted cluster whose source is missing without a successor, and the label of
+	// a Node that no record names. It defaults to ten seconds.
+	Patience metav1.Duration `json:"patience,omitempty"`
+}
+
+// Default implements companion.Settings.
+func (s *Settings) Default() {
+	if s.Patience.Duration == 0 {
+		s.Patience.Duration = 10 * time.Second
+	}
+}
+
+// Validate implements companion.Settings.
+func (s *Settings) Validate(path *field.Path, config *configv1alpha1.ControllerConfiguration) (errs field.ErrorList) {
+	if s.Patience.Duration < 0 {
+		errs = append(errs, field.Invalid(path.Child("patience"), s.Patience.Duration.String(), "must not be negative"))
+	}
+	if s.ControlPlaneNamespace == "" {
+		s.ControlPlaneNamespace = config.Namespace
+	}
+	for _, problem := range validation.IsDNS1123Label(s.ControlPlaneNamespace) {
+		errs = append(errs, field.Invalid(path.Child("controlPlaneNamespace"), s.ControlPlaneNamespace, problem))
+	}
+	return errs
+}
+
+// hyperShift is the program that does the same for its hosted clusters.
+var hyperShift = foreign.Manager{
+	Name:     "HyperShift's hosted-cluster-config-operator",
+	Writes:   authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps"},
+	HandOver: "scale that Deployment to zero; it manages this hosted cluster, and does not need this companion",
+}
+
+// Companion is hostedconfig.
+type Companion struct{ settings Settings }
+
+// Name implements companion.Companion.
+func (*Companion) Name() string { return Name }
+
+// Settings implements companion.Companion.
+func (c *Companion) Settings() companion.Settings { return &c.settings }
+
+// +kubebuilder:rbac:groups=apps,resources=deployments,namespace=system,resourceNames=hosted-cluster-config-operator,verbs=get
+
+// Needs implements companion.Companion.
+func (c *Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs {
+	namespace := c.settings.ControlPlaneNamespace
+	theirs := hyperShift
+	theirs.Deployments = []types.NamespacedName{{Namespace: namespace, Name: "hosted-cluster-config-operator"}}
+	theirs.Writes.Namespace = namespace
+	return companion.Needs{
+		Home: companion.Access{
+			Cache:   map[client.Object]cache.ByObject{configMapMetadata(): {Namespaces: map[string]cache.Config{namespace: {}}, Transform: stripConfigMap}},
+			Foreign: []foreign.Manager{theirs},
+		},
+		Hosted: &companion.Access{
+			Cache: map[client.Object]cache.ByObject{
+				configMapMetadata(): {Namespaces: map[string]cache.Config{v1beta1.HostedKubeletConfigNamespace: {}}, Transform: stripConfigMap},
+				&corev1.Node{}:      {Transform: stripNode},
+			},
+			Marks: companion.Marks{Labels: []string{v1beta1.PoolLabel}},
+			Owned: []schema.GroupVersionKind{configMapKind},
+		},
+	}
+}
+
+// configMapKind is that of sources, records and copies.
+var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+
+func configMapMetadata() *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(configMapKind)
+	return object
+}
+
+// stripConfigMap drops what nothing here reads.
+func stripConfigMap(in any) (any, error) {
+	if object, ok := in.(*metav1.PartialObjectMetadata); ok {
+		object.Annotations, object.OwnerReferences, object.Finalizers = nil, nil, nil
+	}
+	return in, nil
+}
+
+// stripNode drops what nothing here reads: a Node of a large cluster has 50 KiB.
+func stripNode(in any) (any, error) {
+	if node, ok := in.(*corev1.Node); ok {
+		labels := map[string]string{}
+		if pool, has := node.Labels[v1beta1.PoolLabel]; has {
+			labels[v1beta1.PoolLabel] = pool
+		}
+		return &corev1.Node{
+			TypeMeta:   node.TypeMeta,
+			ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: labels, ManagedFields: node.ManagedFields},
+			Spec:       corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
+		}, nil
+	}
+	return in, nil
+}
+
+// AddToManager implements companion.Companion.
+func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {
+	if !config.Runs(configv1alpha1.Controllers) {
+		return nil
+	}
+	recorder := clusters.Home.GetEventRecorder(companion.FieldOwner(Name))
+	configs := &Configs{Home: clusters.Home.GetAPIReader(), Hosted: clusters.Hosted.GetClient(), HostedReader: clusters.Hosted.GetAPIReader(), Namespace: c.settings.ControlPlaneNamespace, Patience: c.settings.Patience.Duration, Recorder: recorder}
+	if err := configs.Add(clusters); err != nil {
+		return err
+	}
+	nodes := &Nodes{Home: clusters.Home.GetAPIReader(), Hosted: clusters.Hosted.GetClient(), Namespace: c.settings.ControlPlaneNamespace, Patience: c.settings.Patience.Duration}
+	return nodes.Add(clusters)
+}

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m, nil) }
+
+const (
+	// patience is short for the tests; soon is how long a change may take to arrive.
+	patience = 2 * time.Second
+	soon     = 5 * time.Second
+)
+
+// clusters are a management cluster and a hosted one, whose administrator is hosted.
+type clusters struct {
+	t            *testing.T
+	home, hosted *testenv.ControlPlane
+	// namespace is the control plane's, at home.
+	namespace string
+}
+
+func newClusters(t *testing.T) *clusters {
+	t.Helper()
+	c := &clusters{t: t, home: testenv.Start(t), hosted: testenv.StartHosted(t)}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "clusters-hosted-"}}
+	c.do(c.home.Client.Create(t.Context(), namespace))
+	c.namespace = namespace.Name
+	return c
+}
+
+func (c *clusters) do(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// start starts the companion as partition-controller does, with a hosted cluster's configuration, until the function that
+// it returns is called.
+func (c *clusters) start(hosted *rest.Config) (stop func()) {
+	c.t.Helper()
+	it := &Companion{settings: Settings{ControlPlaneNamespace: c.namespace, Patience: metav1.Duration{Duration: patience}}}
+	needs := it.Needs(nil)
+	mgr, err := manager.New(c.home.Config, manager.Options{
+		Scheme: testenv.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: maps.Clone(needs.Home.Cache), ReaderFailOnMissingInformer: true},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	c.do(err)
+	other, err := cluster.New(hosted, func(options *cluster.Options) {
+		options.Scheme = testenv.Scheme()
+		options.Cache = cache.Options{ByObject: maps.Clone(needs.Hosted.Cache), ReaderFailOnMissingInformer: true}
+	})
+	c.do(err)
+	c.do(mgr.Add(other))
+	ctx, cancel := context.WithCancel(context.Background())
+	c.do((&Configs{Home: mgr.GetAPIReader(), Hosted: other.GetClient(), HostedReader: other.GetAPIReader(), Namespace: c.namespace, Patience: patience, Recorder: mgr.GetEventRecorder(Name)}).Add(companion.Clusters{Home: mgr, Hosted: other}))
+	c.do((&Nodes{Home: mgr.GetAPIReader(), Hosted: other.GetClient(), Namespace: c.namespace, Patience: patience}).Add(companion.Clusters{Home: mgr, Hosted: other}))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			c.t.Error(err)
+		}
+	}
+	c.t.Cleanup(func() {
+		stop()
+		// The next test has the same hosted cluster.
+		_ = c.hosted.Client.DeleteAllOf(context.Background(), &corev1.ConfigMap{}, client.InNamespace(v1beta1.HostedKubeletConfigNamespace), client.HasLabels{companion.OwnerLabel})
+		_ = c.hosted.Client.DeleteAllOf(context.Background(), &corev1.Node{})
+	})
+	return stop
+}
+
+func aKubeletConfig(policy string) string {
+	return "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nmetadata: {name: numa}\nspec: {kubeletConfig: {topologyManagerPolicy: " + policy + "}}\n"
+}
+
+// source creates or changes what nodepool would in the control plane's namespace.
+func (c *clusters) source(name, pool, value string) {
+	c.t.Helper()
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name, Labels: map[string]string{v1beta1.KubeletConfigLabel: "", v1beta1.PoolLabel: pool}}, Data: map[string]string{"config": value}}
+	if err := c.home.Client.Update(c.t.Context(), source); err != nil {
+		c.do(c.home.Client.Create(c.t.Context(), source))
+	}
+}
+
+func (c *clusters) remove(name string) {
+	c.t.Helper()
+	c.do(c.home.Client.Delete(c.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}}))
+}
+
+// copies returns the copies in the hosted cluster, as NAME POOL VALUE.
+func (c *clusters) copies() (copies []string) {
+	c.t.Helper()
+	var list corev1.ConfigMapList
+	c.do(c.hosted.Client.List(c.t.Context(), &list, client.InNamespace(v1beta1.HostedKubeletConfigNamespace), client.HasLabels{v1beta1.KubeletConfigLabel}))
+	for _, copied := range list.Items {
+		copies = append(copies, fmt.Sprintf("%s %s %s", copied.Name, copied.Labels[v1beta1.PoolLabel], copied.Data["config"]))
+	}
+	slices.Sort(copies)
+	return copies
+}
+
+// awaitCopies waits until these are all copies, and returns how long that took.
+func (c *clusters) awaitCopies(within time.Duration, want ...string) time.Duration {
+	c.t.Helper()
+	started := time.Now()
+	testenv.Eventually(c.t, within, func() error {
+		if got := c.copies(); !slices.Equal(got, want) {
+			return fmt.Errorf("the copies are\n%q\nwant\n%q", got, want)
+		}
+		return nil
+	})
+	return time.Since(started)
+}
+
+func TestKubeletConfigsReachTheHostedCluster(t *testing.T) {
+	c := newClusters(t)
+	stop := c.start(c.hosted.Config)
+	c.source("numa-pool-a", "pool-a", aKubeletConfig("restricted"))
+	t.Logf("copied after %s", c.awaitCopies(soon, "numa-pool-a pool-a "+aKubeletConfig("restricted")))
+	c.source("numa-pool-a", "pool-a", aKubeletConfig("single-numa-node"))
+	t.Logf("changed after %s", c.awaitCopies(soon, "numa-pool-a pool-a "+aKubeletConfig("single-numa-node")))
+	// Nothing can be made of this one.
+	c.source("numa-pool-a", "pool-a", "kind: [")
+	c.source("other-pool-b", "pool-b", aKubeletConfig("none"))
+	c.awaitCopies(soon, "numa-pool-a pool-a "+aKubeletConfig("single-numa-node"), "other-pool-b pool-b "+aKubeletConfig("none"))
+	// A successor of the pool lets the old one go at once.
+	c.source("renamed-pool-a", "pool-a", aKubeletConfig("restricted"))
+	c.remove("numa-pool-a")
+	if after := c.awaitCopies(soon, "other-pool-b pool-b "+aKubeletConfig("none"), "renamed-pool-a pool-a "+aKubeletConfig("restricted")); after > patience {
+		t.Errorf("it goes after %s, although its successor is there", after)
+	}
+	// Without one it stays for the patience, and comes back as if nothing had been.
+	before := c.uid("other-pool-b")
+	c.remove("other-pool-b")
+	time.Sleep(patience / 2)
+	c.source("other-pool-b", "pool-b", aKubeletConfig("none"))
+	time.Sleep(patience)
+	if after := c.uid("other-pool-b"); after != before {
+		t.Errorf("the copy is another object, %s and not %s", after, before)
+	}
+	c.remove("other-pool-b")
+	if after := c.awaitCopies(soon, "renamed-pool-a pool-a "+aKubeletConfig("restricted")); after < patience-time.Second/2 {
+		t.Errorf("it goes after %s, with a patience of %s", after, patience)
+	}
+	// Gone while nothing runs.
+	stop()
+	c.remove("renamed-pool-a")
+	c.start(c.hosted.Config)
+	c.awaitCopies(soon)
+}
+
+func (c *clusters) uid(name string) string {
+	c.t.Helper()
+	var copied corev1.ConfigMap
+	c.do(c.hosted.Client.Get(c.t.Context(), client.ObjectKey{Namespace: v1beta1.HostedKubeletConfigNamespace, Name: name}, &copied))
+	return string(copied.UID)
+}
+
+// tampering is what a hosted administrator tries with the copy numa-pool-a.
+var tampering = map[string]func(context.Context, client.Client) error{
+	"an update": func(ctx context.Context, hosted client.Client) error {
+		var copied corev1.ConfigMap
+		if err := hosted.Get(ctx, theCopy, &copied); err != nil {
+			return err
+		}
+		copied.Data["config"] = "theirs"
+		return hosted.Update(ctx, &copied)
+	},
+	"a patch": func(ctx context.Context, hosted client.Client) error {
+		return hosted.Patch(ctx, named(theCopy), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"config":"theirs"}}`)))
+	},
+	"server-side apply": func(ctx context.Context, hosted client.Client) error {
+		object := named(theCopy)
+		object.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+		object.Data = map[string]string{"config": "theirs"}
+		return hosted.Patch(ctx, object, client.Apply, client.ForceOwnership, client.FieldOwner("them")) //nolint:staticcheck // as kubectl does
+	},
+	"immutability": func(ctx context.Context, hosted client.Client) error {
+		return hosted.Patch(ctx, named(theCopy), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"config":"theirs"},"immutable":true}`)))
+	},
+	"another pool": func(ctx context.Context, hosted client.Client) error {
+		return hosted.Patch(ctx, named(theCopy), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"hypershift.openshift.io/nodePool":"pool-b"}}}`)))
+	},
+	"the removal of its labels": func(ctx context.Context, hosted client.Client) error {
+		return hosted.Patch(ctx, named(theCopy), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null},"data":{"config":"theirs"}}`)))
+	},
+	"a delete": func(ctx context.Context, hosted client.Client) error { return hosted.Delete(ctx, named(theCopy)) },
+	"a deletecollection": func(ctx context.Context, hosted client.Client) error {
+		return hosted.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(theCopy.Namespace), client.MatchingLabels{v1beta1.KubeletConfigLabel: ""})
+	},
+	"a copy of their own": func(ctx context.Context, hosted client.Client) error {
+		object := named(client.ObjectKey{Namespace: theCopy.Namespace, Name: "theirs"})
+		object.Labels = map[string]string{v1beta1.KubeletConfigLabel: "", v1beta1.PoolLabel: "pool-b", companion.OwnerLabel: Name}
+		return hosted.Create(ctx, object)
+	},
+	"a copy of their own that nobody owns": func(ctx context.Context, hosted client.Client) error {
+		object := named(client.ObjectKey{Namespace: theCopy.Namespace, Name: "theirs"})
+		object.Labels = map[string]string{v1beta1.KubeletConfigLabel: "true", v1beta1.PoolLabel: "pool-b"}
+		return hosted.Create(ctx, object)
+	},
+}
+
+var theCopy = client.ObjectKey{Namespace: v1beta1.HostedKubeletConfigNamespace, Name: "numa-pool-a"}
+
+func named(key client.ObjectKey) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+}
+
+// install applies what the hosted cluster gets, and returns the configuration of the identity.
+func (c *clusters) install() *rest.Config {
+	c.t.Helper()
+	directory := filepath.Join(testenv.Module(), "deploy", "hostedconfig", "hosted")
+	kubectl := func(arguments ...string) string {
+		output, err := exec.Command(testenv.Kubectl(c.t), append([]string{"--kubeconfig", c.hosted.Kubeconfig}, arguments...)...).CombinedOutput()
+		if err != nil {
+			c.t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
+		}
+		return string(output)
+	}
+	kubectl("apply", "--server-side", "--force-conflicts", "-k", directory)
+	// Nobody plays the namespace controller, so the namespace stays.
+	c.t.Cleanup(func() {
+		kubectl("delete", "--ignore-not-found", "-f", filepath.Join(directory, "admissionpolicies.yaml"))
+	})
+	config := rest.AnonymousClientConfig(c.hosted.Config)
+	config.BearerToken = strings.TrimSpace(kubectl("create", "token", "--namespace=partition-hostedconfig", "hostedconfig"))
+	return config
+}
+
+// awaitPolicies waits until kube-apiserver knows of the policies.
+func (c *clusters) awaitPolicies() {
+	c.t.Helper()
+	testenv.Eventually(c.t, 20*time.Second, func() error {
+		if err := tampering["a patch"](c.t.Context(), client.NewDryRunClient(c.hosted.Client)); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("a patch is not refused: %w", err)
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1beta1.PoolLabel: "x"}}}
+		if err := c.hosted.Client.Create(c.t.Context(), node, client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("a node that chooses its pool is not refused: %w", err)
+		}
+		return nil
+	})
+}
+
+func TestTampering(t *testing.T) {
+	c := newClusters(t)
+	identity := c.install()
+	c.start(identity)
+	c.source("numa-pool-a", "pool-a", aKubeletConfig("restricted"))
+	want := "numa-pool-a pool-a " + aKubeletConfig("restricted")
+	c.awaitCopies(soon, want)
+	c.awaitPolicies()
+	for _, name := range slices.Sorted(maps.Keys(tampering)) {
+		t.Run(name+" is refused", func(t *testing.T) {
+			if err := tampering[name](t.Context(), c.hosted.Client); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "change it on the management cluster") {
+				t.Errorf("the error is %v", err)
+			}
+			if got := c.copies(); !slices.Equal(got, []string{want}) {
+				t.Errorf("the copies became %q", got)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		user    string
+		refused bool
+	}{
+		"the namespace controller may delete it":               {"system:serviceaccount:kube-system:namespace-controller", false},
+		"the garbage collector may delete it":                  {"system:serviceaccount:kube-system:generic-garbage-collector", false},
+		"somebody else of that name may not":                   {"system:serviceaccount:default:namespace-controller", true},
+		"who impersonates the companion may, and it is undone": {"system:serviceaccount:partition-hostedconfig:hostedconfig", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := rest.CopyConfig(c.hosted.Config)
+			config.Impersonate = rest.ImpersonationConfig{UserName: test.user, Groups: []string{"system:masters"}}
+			as, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+			c.do(err)
+			if err := as.Delete(t.Context(), named(theCopy)); apierrors.IsForbidden(err) != test.refused {
+				t.Errorf("the error is %v", err)
+			}
+			t.Logf("repaired after %s", c.awaitCopies(soon, want))
+		})
+	}
+	t.Run("other ConfigMaps of that namespace are anybody's", func(t *testing.T) {
+		object := named(client.ObjectKey{Namespace: theCopy.Namespace, Name: "other"})
+		c.do(c.hosted.Client.Create(t.Context(), object))
+		c.do(c.hosted.Client.Delete(t.Context(), object))
+	})
+	t.Run("whom the policies let through is not changed", func(t *testing.T) {
+		key := client.ObjectKey{Namespace: "partition-hostedconfig", Name: "identity"}
+		if err := c.hosted.Client.Patch(t.Context(), named(key), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"user":"them"}}`))); !apierrors.IsForbidden(err) {
+			t.Errorf("the error is %v", err)
+		}
+		c.do(c.hosted.Client.Patch(t.Context(), named(key), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`))))
+	})
+	t.Run("without the policies all of it is undone", func(t *testing.T) {
+		c.do(c.hosted.Client.DeleteAllOf(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}))
+		testenv.Eventually(t, 20*time.Second, func() error {
+			return tampering["a patch"](t.Context(), client.NewDryRunClient(c.hosted.Client))
+		})
+		for _, name := range slices.Sorted(maps.Keys(tampering)) {
+			if err := tampering[name](t.Context(), c.hosted.Client); err != nil {
+				t.Errorf("%s is refused: %v", name, err)
+			}
+			within := soon
+			if strings.HasPrefix(name, "a copy of their own") {
+				within += patience
+			}
+			t.Logf("%s is repaired after %s", name, c.awaitCopies(within, want).Round(time.Millisecond))
+		}
+	})
+}
+
+func TestNodesGetTheirPools(t *testing.T) {
+	c := newClusters(t)
+	identity := c.install()
+	c.start(identity)
+	c.source("numa-pool-a", "pool-a", aKubeletConfig("restricted"))
+	c.awaitCopies(soon, "numa-pool-a pool-a "+aKubeletConfig("restricted"))
+	c.awaitPolicies()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	c.do(c.hosted.Client.Create(t.Context(), node))
+	has := func(want string) {
+		t.Helper()
+		started := time.Now()
+		testenv.Eventually(t, soon+patience, func() error {
+			c.do(c.hosted.Client.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+			if got := node.Labels[v1beta1.PoolLabel]; got != want {
+				return fmt.Errorf("its pool is %q, want %q", got, want)
+			}
+			return nil
+		})
+		t.Logf("it has %q after %s", want, time.Since(started).Round(time.Millisecond))
+	}
+	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "nodes-pool-a", Labels: map[string]string{v1beta1.NodesLabel: "", v1beta1.PoolLabel: "pool-a"}}, Data: map[string]string{"node-1": ""}}
+	c.do(c.home.Client.Create(t.Context(), record))
+	has("pool-a")
+
+	// The node itself, as its kubelet or as an administrator, in its metadata or by its status.
+	config := rest.CopyConfig(c.hosted.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node-1", Groups: []string{"system:nodes", "system:masters"}}
+	kubelet, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
+	c.do(err)
+	lie := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"hypershift.openshift.io/nodePool":"pool-b"}}}`))
+	for name, as := range map[string]client.Client{"the kubelet": kubelet, "an administrator": c.hosted.Client} {
+		for path, err := range map[string]error{
+			"an update":               as.Patch(t.Context(), node.DeepCopy(), lie),
+			"an update of the status": as.Status().Patch(t.Context(), node.DeepCopy(), lie),
+			"a removal":               as.Patch(t.Context(), node.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`))),
+			"a create":                as.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2", Labels: map[string]string{v1beta1.PoolLabel: "pool-b"}}}),
+		} {
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "what the management cluster recorded") {
+				t.Errorf("%s by %s: %v", path, name, err)
+			}
+		}
+	}
+	c.do(kubelet.Status().Patch(t.Context(), node.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"other":"x"}}}`))))
+
+	// Another pool, and none. Without the policies a lie is undone.
+	record.Labels[v1beta1.PoolLabel] = "pool-c"
+	c.do(c.home.Client.Update(t.Context(), record))
+	has("pool-c")
+	c.do(c.hosted.Client.DeleteAllOf(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}))
+	testenv.Eventually(t, 20*time.Second, func() error { return c.hosted.Client.Patch(t.Context(), node.DeepCopy(), lie) })
+	has("pool-c")
+	c.do(c.home.Client.Delete(t.Context(), record))
+	has("")
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	"workload.openshift.io/operators/api/nodepool/v1beta1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/hostedconfig"
+)
+
+// Nodes labels hosted Nodes with their NodePools. There is one request, for all of them.
+type Nodes struct {
+	// Home reads live: without a record, a Node loses its label.
+	Home client.Reader
+	// Hosted reads Nodes, from a cache or live, and writes them.
+	Hosted client.Client
+	// Namespace is the control plane's.
+	Namespace string
+	// Patience is how long a Node keeps its label that no record names.
+	Patience time.Duration
+	// Now is the time; nil is that of the host.
+	Now func() time.Time
+
+	unrecorded hostedconfig.Unrecorded
+}
+
+// +kubebuilder:rbac:roleName=hostedconfig-hosted,groups="",resources=nodes,verbs=get;list;watch;patch
+
+// Add adds the reconciler to the manager at home.
+func (n *Nodes) Add(clusters companion.Clusters) error {
+	return builder.ControllerManagedBy(clusters.Home).
+		Named("hostedconfig-nodes").
+		WatchesRawSource(source.TypedKind(clusters.Home.GetCache(), configMapMetadata(), enqueue[*metav1.PartialObjectMetadata]())).
+		WatchesRawSource(source.TypedKind(clusters.Hosted.GetCache(), &corev1.Node{}, enqueue[*corev1.Node](), relabelled{})).
+		Complete(n)
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (n *Nodes) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	now := time.Now()
+	if n.Now != nil {
+		now = n.Now()
+	}
+	var records corev1.ConfigMapList
+	if err := n.Home.List(ctx, &records, client.InNamespace(n.Namespace), client.HasLabels{v1beta1.NodesLabel}); err != nil {
+		return reconcile.Result{}, err
+	}
+	var list corev1.NodeList
+	if err := n.Hosted.List(ctx, &list); err != nil {
+		return reconcile.Result{}, err
+	}
+	nodes := map[string]*corev1.Node{}
+	var seen []hostedconfig.Node
+	for i := range list.Items {
+		node := &list.Items[i]
+		nodes[node.Name] = node
+		pool, labelled := node.Labels[v1beta1.PoolLabel]
+		seen = append(seen, hostedconfig.Node{UID: node.UID, Name: node.Name, ProviderID: node.Spec.ProviderID, Pool: pool, Labelled: labelled})
+	}
+	labelling := hostedconfig.Label(records.Items, seen, n.unrecorded, now, n.Patience)
+	n.unrecorded = labelling.Unrecorded
+	errs := labelling.Problems
+	for _, name := range slices.Sorted(maps.Keys(labelling.Set)) {
+		node, pool := nodes[name], labelling.Set[name]
+		before := node.DeepCopy()
+		if pool == "" {
+			delete(node.Labels, v1beta1.PoolLabel)
+		} else {
+			metav1.SetMetaDataLabel(&node.ObjectMeta, v1beta1.PoolLabel, pool)
+		}
+		// A Node of that name may be another one by now, which waits for its own look.
+		if err := n.Hosted.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("Node %s: %w", name, err))
+			continue
+		}
+		klog.FromContext(ctx).Info("Labelled a Node of the hosted cluster", "node", name, "pool", pool, "before", before.Labels[v1beta1.PoolLabel])
+	}
+	if err := errors.Join(errs...); err != nil || labelling.Again.IsZero() {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: max(time.Millisecond, labelling.Again.Sub(now))}, nil
+}
