@@ -358,6 +358,20 @@ var borders = []border{
 		why:   "it sees its own node, and manages nothing",
 	},
 	{
+		place:      "operators/nodepool",
+		alone:      true,
+		never:      []string{operators + "/cmd", operators + "/companion", operators + "/mirror"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "os/exec", kubernetes},
+		why:        "rules are functions of plain values",
+	},
+	{
+		place:      "operators/hostedconfig",
+		alone:      true,
+		never:      []string{operators + "/cmd", operators + "/companion", operators + "/mirror"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "os/exec", kubernetes},
+		why:        "rules are functions of plain values",
+	},
+	{
 		place: "operators/rollout",
 		never: []string{operators + "/api/cpupolicy", operators + "/cmd", operators + "/cpupolicy"},
 		why:   "it carries operations through, whatever they do",

@@ -90,6 +90,7 @@ func (c *Configs) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	c.tell(ctx, list.Items, keep, problems)
 	if len(copies) > 0 {
 		if err := c.makeNamespace(ctx); err != nil {
+			c.mirror = nil // it did not learn what this look has seen
 			return reconcile.Result{}, err
 		}
 	}
