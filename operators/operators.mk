@@ -46,6 +46,18 @@ operators-e2e-vm: build $(GOTESTSUM) vm-packages operators-images $(CLUSTER) $(P
 	cd operators && $(GOTEST) -count=1 -timeout=90m -run='$(E2E_RUN)' ./e2e/vm -args -bin="$(CURDIR)/$(BIN)" -tools="$(CURDIR)/$(TOOLS)" -tree="$(CURDIR)/$(TREE)" -cluster="$(CURDIR)/$(CLUSTER)" \
 	  -agent="$(CURDIR)/$(OUT)/bin/partition-agent" -controller="$(CURDIR)/$(CONTROLLER)" -plugin="$(CURDIR)/$(PLUGIN)" -chromium="$$(command -v chromium)" -images="$(CURDIR)/$(OUT)/operators/images" -passed="$(if $(FRESH),,$(CURDIR)/$(OUT)/operators/passed)"
 
+# The companions of the management side run as processes on this host, since that cluster has no node.
+.PHONY: up-hosted
+up-hosted: fit free build operators ## Start a node's cluster, and beside it a management cluster that has NodePools and the companions for it
+	$(CLUSTER) up --management --bin $(BIN) --tools $(TOOLS) --tree $(TREE) --policy docs/user/examples/namespace-policy.yaml
+	scripts/up-hosted.sh $(CLUSTER) $(CURDIR)/$(CONTROLLER) $(BIN)/kubectl
+	@$(MAKE) --no-print-directory report-hosted
+	@printf '\nmake report-hosted prints this again, and make down removes both clusters. To go on, on the management cluster or on the hosted one:\n\nexport %s\nexport %s\n' "$$($(CLUSTER) environment --management)" "$$($(CLUSTER) environment)"
+
+.PHONY: report-hosted
+report-hosted: $(CLUSTER) ## Print what of the NodePools' configuration arrived where, on the clusters of make up-hosted
+	@scripts/report-hosted.sh $(CLUSTER) $(BIN)/kubectl
+
 # KUBEVIRT_GATE=1 also switches on the feature gate CPUManager of KubeVirt.
 KUBEVIRT_GATE ?=
 .PHONY: install

@@ -72,7 +72,7 @@ func (*Companion) Name() string { return Name }
 // Settings implements companion.Companion.
 func (c *Companion) Settings() companion.Settings { return &c.settings }
 
-// +kubebuilder:rbac:groups=apps,resources=deployments,namespace=system,resourceNames=hosted-cluster-config-operator,verbs=get
+// +kubebuilder:rbac:roleName=hostedconfig-controlplane,groups=apps,resources=deployments,resourceNames=hosted-cluster-config-operator,verbs=get
 
 // Needs implements companion.Companion.
 func (c *Companion) Needs(*configv1alpha1.ControllerConfiguration) companion.Needs {

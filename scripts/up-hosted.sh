@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# up-hosted.sh CLUSTER CONTROLLER KUBECTL makes the node's cluster, which is up, a hosted cluster of the management cluster
+# beside it: it installs NodePool and a sample there, and starts the companions as processes on this host, each with an
+# identity of its own in each cluster. make down ends them and removes all of it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cluster=$1
+controller=$2
+kubectl=$3
+
+eval "export $("$cluster" environment)"
+hosted=$KUBECONFIG
+eval "export $("$cluster" environment --management)"
+management=$KUBECONFIG
+unset KUBECONFIG
+# It goes with the cluster.
+dir=$(dirname "$hosted")/companions
+mkdir --mode=0700 --parents "$dir"
+
+at() {
+  "$kubectl" --kubeconfig="$1" "${@:2}"
+}
+apply() {
+  at "$1" apply --server-side --force-conflicts "${@:2}" >/dev/null
+}
+
+# identity KUBECONFIG NAMESPACE SERVICEACCOUNT FILE writes the kubeconfig of a ServiceAccount.
+identity() {
+  local token
+  token=$(at "$1" create token --namespace="$2" "$3" --duration=8760h)
+  (
+    umask 077
+    at "$1" config view --raw --minify --flatten >"$4"
+  )
+  at "$4" config unset users >/dev/null
+  at "$4" config set-credentials "$3" --token="$token" >/dev/null
+  at "$4" config set-context --current --user="$3" >/dev/null
+}
+
+# start COMPANION PORT [FIELD...] starts one as a process, in the place of the Deployment that its manifests have: the
+# management cluster has no node. Nothing but its probes is served. Fields are of the configuration.
+start() {
+  local companion=$1 port=$2 namespace=partition-$1
+  "$kubectl" kustomize "operators/deploy/$companion" | apply "$management" --filename=-
+  at "$management" wait --for=condition=Established --timeout=30s customresourcedefinition --all >/dev/null
+  at "$management" delete --namespace="$namespace" deployment,poddisruptionbudget --all >/dev/null
+  identity "$management" "$namespace" partition-controller "$dir/$companion.kubeconfig"
+  {
+    cat <<END
+apiVersion: config.workload.openshift.io/v1alpha1
+kind: ControllerConfiguration
+controller: $companion
+parts: [controllers]
+namespace: $namespace
+clientConnection: {kubeconfig: $dir/$companion.kubeconfig}
+leaderElection: {leaderElect: false}
+metrics: {bindAddress: "0"}
+health: {bindAddress: "127.0.0.1:$port"}
+webhook: {bindAddress: "127.0.0.1:$((port + 1))"}
+END
+    printf '%s\n' "${@:3}"
+  } >"$dir/$companion.yaml"
+  "$cluster" run "$companion" -- "$controller" --config="$dir/$companion.yaml" -v=2
+}
+
+echo "installing the companions" >&2
+apply "$management" --filename=operators/deploy/sample/management.yaml
+start nodepool 20100
+
+apply "$hosted" --kustomize=operators/deploy/hostedconfig/hosted
+identity "$hosted" partition-hostedconfig hostedconfig "$dir/hostedconfig-hosted.kubeconfig"
+start hostedconfig 20110 "hostedConnection: {kubeconfig: $dir/hostedconfig-hosted.kubeconfig}" 'settings: {controlPlaneNamespace: clusters-hosted}'
+
+apply "$management" --filename=operators/deploy/sample/nodepool.yaml
+wait_for() {
+  at "$1" wait --timeout=60s --for="${@:2}" >/dev/null
+}
+wait_for "$management" 'jsonpath={.status.conditions[?(@.type=="ValidTuningConfig")].status}=True' --namespace=clusters nodepool/pool-a
+wait_for "$management" 'create' --namespace=clusters-hosted configmap/tuned-pool-a
+wait_for "$hosted" 'create' --namespace=openshift-config-managed configmap/kubelet-pool-a
+wait_for "$hosted" 'jsonpath={.metadata.labels.hypershift\.openshift\.io/nodePool}=pool-a' node/partitioned
