@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workloadclasses
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// State is how new pods avoid a node. Its values are those of the seed.
+type State string
+
+// States. On the node they are nothing, the taint AvoidTaint, and a cordon (BlockTaint after
+// Policy.MaxCordon).
+const (
+	None             State = "None"
+	PreferNoSchedule State = "PreferNoSchedule"
+	NoSchedule       State = "NoSchedule"
+)
+
+// Policy is how a class treats its nodes.
+type Policy struct {
+	// SharePercent of a class's nodes, rounded up, are in a state other than None.
+	SharePercent int
+	// Minimum is how many nodes stay without a cordon.
+	Minimum int
+	// Period is the time between two evaluations. A node is given back if it was cordoned at
+	// least as long ago, so that the scheduler has seen the cordon.
+	Period time.Duration
+	// MaxCordon is how long a node stays cordoned; afterwards BlockTaint does the same.
+	MaxCordon time.Duration
+	// MinNodeAge is how old a node must be before it is cordoned: pods wait for a new one.
+	MinNodeAge time.Duration
+	// PackOnly never cordons: there is nobody to whom a node could be given back.
+	PackOnly bool
+}
+
+// DefaultPolicy has the seed's numbers.
+func DefaultPolicy() Policy {
+	return Policy{SharePercent: 25, Minimum: 1, Period: time.Minute, MaxCordon: 8 * time.Minute, MinNodeAge: 15 * time.Minute}
+}
+
+// Share returns how many of n nodes are in a state other than None.
+func (p Policy) Share(n int) int {
+	return int(math.Ceil(float64(n*p.SharePercent) / 100))
+}
+
+// NodeView is what the avoidance of a node depends on.
+type NodeView struct {
+	Name    string
+	Created time.Time
+	// Record is what was decided before; the zero value is as None.
+	Record Record
+	// Held says why nothing is done to the node, such as a person's cordon; empty if it may be.
+	Held string
+	// Leaving means that an operation gives the node back.
+	Leaving bool
+	// Pods is how many pods hold the node.
+	Pods int
+	// Demanded means that a pod is Unschedulable which would fit on the node.
+	Demanded bool
+}
+
+// Evaluation is what Evaluate decides about a class.
+type Evaluation struct {
+	// Decisions has one for each node, in the order of their names.
+	Decisions []Decision
+	// Precluded is the node on which no new pod of the class may land; empty for none.
+	Precluded string
+}
+
+// Decision is what is wanted of a node.
+type Decision struct {
+	Name  string
+	State State
+	// GiveBack means that the node may be given back: cordoned for a period, and empty.
+	GiveBack bool
+	// Why says in one sentence why the node is not given back; empty if it is, or may be soon.
+	Why string
+}
+
+// Evaluate decides about the nodes of a class: which ones new pods avoid, and which are given back.
+// The order of its input has no meaning. waiting means that a pod of the class is Unschedulable,
+// wherever it would fit; then none is precluded.
+//
+// Of n nodes, Share(n) are in a state other than None, those that are leaving counted. So a class
+// loses at most a share of its nodes at a time.
+func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Evaluation {
+	ordered := slices.Clone(nodes)
+	young := func(n *NodeView) bool { return now.Sub(n.Created) < policy.MinNodeAge }
+	slices.SortFunc(ordered, func(a, b NodeView) int {
+		return cmp.Or(
+			compareBool(b.Leaving, a.Leaving),
+			compareBool(young(&a), young(&b)),
+			cmp.Compare(a.weight(), b.weight()),
+			compareBool(b.Record.avoided(), a.Record.avoided()),
+			a.Created.Compare(b.Created),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	left := policy.Share(len(nodes))
+	staying := len(nodes)
+	for i := range nodes {
+		if nodes[i].Leaving {
+			left--
+			staying--
+		}
+	}
+	usable := 0
+	var evaluation Evaluation
+	first := ""
+	for i := range ordered {
+		n := &ordered[i]
+		d := Decision{Name: n.Name, State: None}
+		switch {
+		case n.Leaving:
+			d.State = NoSchedule
+			first = cmp.Or(first, n.Name)
+		case n.Held != "":
+			d.Why = n.Held
+		case n.Demanded:
+			d.Why = "a pod that waits would fit on it"
+			usable++
+		case left <= 0:
+			d.Why = "as many nodes as may be are avoided already"
+			if n.Pods > 0 {
+				d.Why = "pods run on it, and as many nodes as may be are avoided already"
+			}
+			usable++
+		default:
+			left--
+			usable++
+			first = cmp.Or(first, n.Name)
+			d.State = PreferNoSchedule
+			switch {
+			case n.Pods > 0:
+				d.Why = "pods run on it"
+			case policy.PackOnly:
+				d.Why = "there is nobody to whom it could be given back"
+			case young(n):
+				d.Why = "it is too young"
+			case staying <= policy.Minimum:
+				d.Why = "the class has no more nodes than its minimum"
+			default:
+				staying--
+				usable--
+				d.State = NoSchedule
+				d.GiveBack = n.Record.State == NoSchedule && now.Sub(n.Record.Since) >= policy.Period
+			}
+		}
+		evaluation.Decisions = append(evaluation.Decisions, d)
+	}
+	slices.SortFunc(evaluation.Decisions, func(a, b Decision) int { return cmp.Compare(a.Name, b.Name) })
+	// Another node must take the pods.
+	others := usable
+	if i := slices.IndexFunc(evaluation.Decisions, func(d Decision) bool { return d.Name == first }); i >= 0 && evaluation.Decisions[i].State == PreferNoSchedule {
+		others--
+	}
+	if !waiting && others > 0 {
+		evaluation.Precluded = first
+	}
+	return evaluation
+}
+
+// weight is what orders nodes: empty ones first, then those with fewer pods. One that is avoided
+// already keeps its place unless another has fewer by two, so that nodes do not alternate.
+func (n *NodeView) weight() int {
+	if n.Pods > 0 && n.Record.avoided() {
+		return max(1, n.Pods-1)
+	}
+	return n.Pods
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

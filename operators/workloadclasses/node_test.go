@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workloadclasses
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/yaml"
+)
+
+func node(t testing.TB, text string) *corev1.Node {
+	t.Helper()
+	n := &corev1.Node{}
+	if err := yaml.UnmarshalStrict([]byte(text), n); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return n
+}
+
+// state is the annotation of a node; since is in minutes before now.
+func state(s State, minutes int) string {
+	return "'" + Record{s, now.Add(-time.Duration(minutes) * time.Minute)}.String() + "'"
+}
+
+const (
+	stateKey = "workloadclasses.workload.openshift.io/state: "
+	noDown   = "cluster-autoscaler.kubernetes.io/scale-down-disabled: 'true'"
+)
+
+func TestWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		before    string
+		state     State
+		precluded bool
+		want      string
+	}{
+		"a node in no state only keeps the autoscaler off": {
+			"{}", None, false,
+			"metadata: {annotations: {" + noDown + "}}",
+		},
+		"an avoided node gets its taint beside others": {
+			"spec: {taints: [{key: a, effect: NoSchedule}]}", PreferNoSchedule, true,
+			"{metadata: {annotations: {" + noDown + ", ci-workload-preclude: tests, " + stateKey + state(PreferNoSchedule, 0) + "}}, spec: {taints: [{key: a, effect: NoSchedule}, {key: ci-workload-avoid, effect: PreferNoSchedule}]}}",
+		},
+		"a node that stays in its state keeps its time": {
+			"{metadata: {annotations: {" + stateKey + state(PreferNoSchedule, 7) + "}}, spec: {taints: [{key: ci-workload-avoid, effect: PreferNoSchedule}]}}", PreferNoSchedule, false,
+			"{metadata: {annotations: {" + noDown + ", " + stateKey + state(PreferNoSchedule, 7) + "}}, spec: {taints: [{key: ci-workload-avoid, effect: PreferNoSchedule}]}}",
+		},
+		"an empty node is cordoned": {
+			"{metadata: {annotations: {" + stateKey + state(PreferNoSchedule, 7) + "}}, spec: {taints: [{key: ci-workload-avoid, effect: PreferNoSchedule}]}}", NoSchedule, false,
+			"{metadata: {annotations: {" + noDown + ", " + stateKey + state(NoSchedule, 0) + "}}, spec: {unschedulable: true}}",
+		},
+		"after eight minutes a taint takes the place of the cordon": {
+			"{metadata: {annotations: {" + stateKey + state(NoSchedule, 8) + "}}, spec: {unschedulable: true}}", NoSchedule, false,
+			"{metadata: {annotations: {" + noDown + ", " + stateKey + state(NoSchedule, 8) + "}}, spec: {taints: [{key: status-taint.cluster-autoscaler.kubernetes.io/ci-workload-avoid, effect: NoSchedule}]}}",
+		},
+		"a node that is wanted back is free of all": {
+			"{metadata: {annotations: {ci-workload-preclude: tests, " + stateKey + state(NoSchedule, 8) + "}}, spec: {taints: [{key: status-taint.cluster-autoscaler.kubernetes.io/ci-workload-avoid, effect: NoSchedule}]}}", None, false,
+			"metadata: {annotations: {" + noDown + "}}",
+		},
+		"a cordoned node that is wanted back is uncordoned": {
+			"{metadata: {annotations: {" + stateKey + state(NoSchedule, 3) + "}}, spec: {unschedulable: true}}", None, false,
+			"metadata: {annotations: {" + noDown + "}}",
+		},
+		"a person's cordon is not touched": {
+			"spec: {unschedulable: true}", None, false,
+			"spec: {unschedulable: true}",
+		},
+		"a person's cordon of an avoided node is not touched": {
+			"{metadata: {annotations: {" + stateKey + state(PreferNoSchedule, 3) + "}}, spec: {unschedulable: true}}", None, false,
+			"{metadata: {annotations: {" + stateKey + state(PreferNoSchedule, 3) + "}}, spec: {unschedulable: true}}",
+		},
+		"after a person uncordoned the time begins anew": {
+			"metadata: {annotations: {" + stateKey + state(NoSchedule, 3) + "}}", NoSchedule, false,
+			"{metadata: {annotations: {" + noDown + ", " + stateKey + state(NoSchedule, 0) + "}}, spec: {unschedulable: true}}",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, want := node(t, test.before), node(t, test.want)
+			for range 2 {
+				Write(got, Decision{State: test.state}, test.precluded, "tests", now, DefaultPolicy())
+				if !equality.Semantic.DeepEqual(got, want) {
+					t.Fatalf("got\n%s\nwant\n%s", toYAML(t, got), toYAML(t, want))
+				}
+			}
+			if CordonedByOthers(node(t, test.before), Record{}) && strings.Contains(name, "person's") {
+				return
+			}
+			Clear(got)
+			before := node(t, test.before)
+			Clear(before)
+			if len(got.Annotations) > 0 || got.Spec.Unschedulable || !equality.Semantic.DeepEqual(got.Spec.Taints, before.Spec.Taints) {
+				t.Errorf("cleared it is\n%s", toYAML(t, got))
+			}
+		})
+	}
+}
+
+func TestRecordOf(t *testing.T) {
+	for name, test := range map[string]struct{ value, want string }{
+		"no JSON":           {"x", "invalid character"},
+		"an unknown state":  {`{"state":"Gone","since":"2026-11-28T12:00:00Z"}`, `no state "Gone"`},
+		"a key twice":       {`{"state":"None","state":"None"}`, "duplicate field"},
+		"a year too far":    {`{"state":"None","since":"0000-01-01T00:00:00Z"}`, "out of range"},
+		"a value too large": {`{"state":"` + strings.Repeat("x", 5000) + `"}`, "at most 4096"},
+	} {
+		n := node(t, "metadata: {name: n1}")
+		n.Annotations = map[string]string{StateAnnotation: test.value}
+		_, err := RecordOf(n)
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "node n1") || len(err.Error()) > 400 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestHolds(t *testing.T) {
+	ended := "status: {phase: Succeeded, containerStatuses: [{name: a, state: {terminated: {finishedAt: '2026-11-28T11:56:00Z'}}}]}"
+	long := "status: {phase: Failed, containerStatuses: [{name: a, state: {terminated: {finishedAt: '2026-11-28T11:55:00Z'}}}]}"
+	for name, test := range map[string]struct {
+		pod  string
+		want bool
+	}{
+		"a pod that runs does":                          {"{}", true},
+		"one that is terminating does":                  {"metadata: {deletionTimestamp: '2026-11-28T11:00:00Z'}", true},
+		"one that ended four minutes ago does":          {ended, true},
+		"one that ended five minutes ago does not":      {long, false},
+		"an ended one with a finalizer does":            {"metadata: {finalizers: [a/b]}\n" + long, true},
+		"an ended one without a time does not":          {"metadata: {creationTimestamp: '2026-11-28T11:00:00Z'}\nstatus: {phase: Failed}", false},
+		"a DaemonSet's does not":                        {"metadata: {ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: d, uid: u, controller: true}]}", false},
+		"a ReplicaSet's does":                           {"metadata: {ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: d, uid: u, controller: true}]}", true},
+		"a mirror of a static pod does not":             {"metadata: {annotations: {kubernetes.io/config.mirror: a}}", false},
+		"one that may be evicted does not":              {"metadata: {annotations: {cluster-autoscaler.kubernetes.io/safe-to-evict: 'true'}}", false},
+		"one that says that it may not be evicted does": {"metadata: {annotations: {cluster-autoscaler.kubernetes.io/safe-to-evict: 'false'}}", true},
+	} {
+		if got := Holds(parse(t, test.pod), now); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestFits(t *testing.T) {
+	const n = `
+metadata: {name: n1, labels: {ci-workload: tests}}
+spec: {unschedulable: true, taints: [{key: w, value: w, effect: NoSchedule}, {key: node.kubernetes.io/unschedulable, effect: NoSchedule}, {key: ci-workload-avoid, effect: PreferNoSchedule}]}
+status: {allocatable: {cpu: '4', pods: '2'}}`
+	const tolerated = "nodeSelector: {ci-workload: tests}, tolerations: [{key: w, operator: Exists}]"
+	for name, test := range map[string]struct {
+		pod   string
+		there []string
+		want  bool
+	}{
+		"a pod that tolerates the class's taint fits": {"spec: {" + tolerated + ", containers: [{name: a, resources: {requests: {cpu: '3'}}}]}", nil, true},
+		"one that does not tolerate it does not":      {"spec: {nodeSelector: {ci-workload: tests}}", nil, false},
+		"one of another class does not":               {"spec: {nodeSelector: {ci-workload: builds}, tolerations: [{key: w, operator: Exists}]}", nil, false},
+		"its overhead counts":                         {"spec: {" + tolerated + ", overhead: {cpu: 300m}, containers: [{name: a, resources: {requests: {cpu: 3800m}}}]}", nil, false},
+		"pods that are there count":                   {"spec: {" + tolerated + ", containers: [{name: a, resources: {requests: {cpu: '3'}}}]}", []string{"spec: {containers: [{name: a, resources: {requests: {cpu: '2'}}}]}"}, false},
+		"ended pods do not":                           {"spec: {" + tolerated + ", containers: [{name: a, resources: {requests: {cpu: '3'}}}]}", []string{"spec: {containers: [{name: a, resources: {requests: {cpu: '2'}}}]}\nstatus: {phase: Failed}"}, true},
+		"the number of pods counts":                   {"spec: {" + tolerated + "}", []string{"{}", "{}"}, false},
+		"a resource that the node has not counts":     {"spec: {" + tolerated + ", containers: [{name: a, resources: {requests: {example.com/gpu: '1'}}}]}", nil, false},
+		"one that precludes the node does not":        {"spec: {" + tolerated + ", affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]}]}}}}", nil, false},
+	} {
+		var there []corev1.Pod
+		for _, text := range test.there {
+			there = append(there, *parse(t, text))
+		}
+		if got := Fits(parse(t, test.pod), node(t, n), there); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
