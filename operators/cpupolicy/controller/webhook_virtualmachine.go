@@ -17,18 +17,11 @@ limitations under the License.
 package controller
 
 import (
-	"bytes"
 	"context"
-	stdjson "encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"reflect"
-	"regexp"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,15 +30,15 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	"workload.openshift.io/operators/api/cpupolicy/operation"
 	"workload.openshift.io/operators/cpupolicy"
+	"workload.openshift.io/operators/internal/quantity"
 )
 
 // decodeVMs returns a VirtualMachine as it was and as it is to be. before is nil when it is
 // created.
 func decodeVMs(decoder admission.Decoder, request admission.Request) (before, after *virtv1.VirtualMachine, err error) {
 	for _, raw := range [][]byte{request.OldObject.Raw, request.Object.Raw} {
-		if err := checkQuantities(raw); err != nil {
+		if err := quantity.Check(raw); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -58,35 +51,6 @@ func decodeVMs(decoder admission.Decoder, request admission.Request) (before, af
 		err = decoder.DecodeRaw(request.OldObject, before)
 	}
 	return before, after, err
-}
-
-// endless is a number that takes a resource.Quantity long to read: that computes 10 to the power of it.
-var endless = regexp.MustCompile(`^[-+]?[0-9.]+[eE][-+]?[0-9]{4,}$`)
-
-// checkQuantities returns an error if a VM has such a number. It goes through the text, since a decoder may drop what another
-// one reads: the first of two equal keys, or one of another case. Nothing is decoded before: every pod may post to this port.
-func checkQuantities(raw []byte) error {
-	decoder := stdjson.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	for {
-		token, err := decoder.Token()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		text := ""
-		switch value := token.(type) {
-		case string:
-			text = strings.TrimSpace(value)
-		case stdjson.Number:
-			text = string(value)
-		}
-		if endless.MatchString(text) {
-			return fmt.Errorf("the number %s has an exponent of more than three digits", operation.Abbreviate(text, 80))
-		}
-	}
 }
 
 // vmMutator makes VMs fit for dedicated CPUs.
