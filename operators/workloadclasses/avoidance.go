@@ -120,6 +120,9 @@ func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Eval
 			first = cmp.Or(first, n.Name)
 		case n.Held != "":
 			d.Why = n.Held
+		case n.Record.State == None && now.Sub(n.Record.Since) < policy.Period:
+			d.Why = "it was freed a moment ago"
+			usable++
 		case n.Demanded:
 			d.Why = "a pod that waits would fit on it"
 			usable++

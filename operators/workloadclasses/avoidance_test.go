@@ -82,6 +82,8 @@ func TestEvaluate(t *testing.T) {
 		"a young node comes last":                                {[]string{"a 0 young", "b 9"}, 0, false, false, "b:P!"},
 		"a young node is not cordoned":                           {[]string{"a 0 young", "b 0 young"}, 0, false, false, "a:P!"},
 		"without anybody to give nodes to they are only packed":  {[]string{"a 0 NoSchedule 9", "b 9"}, 0, true, false, "a:P!"},
+		"a node that was freed a moment ago is left":             {[]string{"a 0 None 0", "b 9"}, 0, false, false, "b:P!"},
+		"one that was freed a minute ago is not":                 {[]string{"a 0 None 1", "b 9"}, 0, false, false, "a:N!"},
 		"pods that wait get the nodes on which they would fit":   {[]string{"a 0 NoSchedule 9 demanded", "b 1 PreferNoSchedule 9 demanded", "c 5", "d 5", "e 5"}, 0, false, true, "c:P d:P"},
 		"pods that fit nowhere leave states, and no preclusion":  {[]string{"a 0 NoSchedule 9", "b 5"}, 0, false, true, "a:G"},
 		"an avoided node keeps its place beside one pod fewer":   {[]string{"a 5 PreferNoSchedule 3", "b 4", "c 9"}, 0, false, false, "a:P!"},

@@ -209,11 +209,13 @@ func setLabel(pod *corev1.Pod, key, value string) {
 	pod.Labels[key] = value
 }
 
-func setAnnotation(pod *corev1.Pod, key, value string) {
-	if pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
+func setAnnotation(object metav1.Object, key, value string) {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
 	}
-	pod.Annotations[key] = value
+	annotations[key] = value
+	object.SetAnnotations(annotations)
 }
 
 func hasContainer(pod *corev1.Pod, name string) bool {

@@ -120,9 +120,10 @@ func Write(node *corev1.Node, d Decision, precluded bool, class string, now time
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
 	}
-	if d.State == None {
+	switch freed := before.State == None && now.Sub(before.Since) < policy.Period; {
+	case d.State == None && !freed:
 		delete(node.Annotations, StateAnnotation)
-	} else {
+	case d.State != None:
 		node.Annotations[StateAnnotation] = after.String()
 	}
 	node.Annotations[ScaleDownDisabledAnnotation] = "true"
@@ -144,6 +145,27 @@ func cmpState(s State) State {
 		return None
 	}
 	return s
+}
+
+// Tolerates reports whether a pod may stay on a node that is given back.
+func Tolerates(pod *corev1.Pod) bool {
+	taint := &corev1.Taint{Key: EvictTaint, Effect: corev1.TaintEffectNoExecute}
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), taint, false) })
+}
+
+// Begin writes an operation to a node, with the taint that keeps DaemonSets from it. The claim is the
+// caller's.
+func Begin(node *corev1.Node, o Operation) {
+	setAnnotation(node, OperationAnnotation, o.String())
+	setTaint(node, EvictTaint, corev1.TaintEffectNoExecute, true)
+}
+
+// Free removes an operation and all that keeps pods away from a node. For a period it is not avoided
+// again.
+func Free(node *corev1.Node, now time.Time) {
+	Clear(node)
+	setAnnotation(node, StateAnnotation, Record{None, now}.String())
+	setAnnotation(node, ScaleDownDisabledAnnotation, "true")
 }
 
 // Clear removes what this companion wrote to a node, such as one that left its class.

@@ -174,7 +174,7 @@ func DefaultTiming() Timing { return Timing{Grace: 40 * time.Second, Patience: 5
 func Step(o Operation, s Situation, now time.Time, timing Timing) Action {
 	switch o.Phase {
 	case Draining:
-		if why := s.obstacle(o); why != "" {
+		if why := s.Obstacle(o); why != "" {
 			return giveUp(o, why)
 		}
 		if since := now.Sub(o.Since); since < timing.Grace {
@@ -200,7 +200,7 @@ func Step(o Operation, s Situation, now time.Time, timing Timing) Action {
 		}
 		switch scaled := s.Set.Generation - o.Generation; {
 		case scaled == 0 && s.Set.Replicas == o.Replicas:
-			if why := s.obstacle(o); why != "" {
+			if why := s.Obstacle(o); why != "" {
 				return giveUp(o, why)
 			}
 			if s.Machine.Operation != o.ID {
@@ -236,8 +236,8 @@ func giveUp(o Operation, why string) Action {
 	return Action{Kind: Persist, Operation: o}
 }
 
-// obstacle returns why a node must not be given back now.
-func (s *Situation) obstacle(o Operation) string {
+// Obstacle returns why a node must not be given back now by an operation; empty if it may be.
+func (s *Situation) Obstacle(o Operation) string {
 	switch {
 	case s.Held != "":
 		return s.Held

@@ -27,6 +27,7 @@ import (
 	cpupolicy "workload.openshift.io/operators/cpupolicy/controller"
 	hostedconfig "workload.openshift.io/operators/hostedconfig/controller"
 	nodepool "workload.openshift.io/operators/nodepool/controller"
+	workloadclasses "workload.openshift.io/operators/workloadclasses/controller"
 )
 
 func main() {
@@ -34,6 +35,7 @@ func main() {
 		&cpupolicy.Companion{},
 		&nodepool.Companion{},
 		&hostedconfig.Companion{},
+		&workloadclasses.Companion{},
 	)
 	command.SetContext(ctrl.SetupSignalHandler())
 	os.Exit(cli.Run(command))

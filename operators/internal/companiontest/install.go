@@ -165,6 +165,8 @@ func WithImage(t testing.TB, name string) string {
 	}
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	text = bytes.ReplaceAll(text, []byte("agentImage: partition-agent"), []byte("agentImage: registry.example.com/partition-agent"))
+	// What is a volume in a pod is the directory of the manifests here.
+	text = bytes.ReplaceAll(text, []byte("/etc/partition-controller-rules"), []byte(Base(name)))
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
