@@ -67,7 +67,9 @@ type NodeView struct {
 type Evaluation struct {
 	// Decisions has one for each node, in the order of their names.
 	Decisions []Decision
-	// Precluded is the node on which no new pod of the class may land; empty for none.
+	// Precluded is the node on which no new pod of the class may land; empty for none. It is the first
+	// that is avoided and not cordoned: pods keep their affinity for good, and would not come back to a
+	// cordoned node that is freed for them.
 	Precluded string
 }
 
@@ -117,7 +119,6 @@ func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Eval
 		switch {
 		case n.Leaving:
 			d.State = NoSchedule
-			first = cmp.Or(first, n.Name)
 		case n.Held != "":
 			d.Why = n.Held
 		case n.Record.State == None && now.Sub(n.Record.Since) < policy.Period:
@@ -135,7 +136,6 @@ func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Eval
 		default:
 			left--
 			usable++
-			first = cmp.Or(first, n.Name)
 			d.State = PreferNoSchedule
 			switch {
 			case n.Pods > 0:
@@ -153,15 +153,14 @@ func Evaluate(nodes []NodeView, waiting bool, now time.Time, policy Policy) Eval
 				d.GiveBack = n.Record.State == NoSchedule && now.Sub(n.Record.Since) >= policy.Period
 			}
 		}
+		if d.State == PreferNoSchedule {
+			first = cmp.Or(first, n.Name)
+		}
 		evaluation.Decisions = append(evaluation.Decisions, d)
 	}
 	slices.SortFunc(evaluation.Decisions, func(a, b Decision) int { return cmp.Compare(a.Name, b.Name) })
 	// Another node must take the pods.
-	others := usable
-	if i := slices.IndexFunc(evaluation.Decisions, func(d Decision) bool { return d.Name == first }); i >= 0 && evaluation.Decisions[i].State == PreferNoSchedule {
-		others--
-	}
-	if !waiting && others > 0 {
+	if !waiting && usable > 1 {
 		evaluation.Precluded = first
 	}
 	return evaluation
