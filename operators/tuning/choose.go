@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tuning
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+)
+
+// Node is what the choice for a node goes by.
+type Node struct {
+	Name       string
+	Labels     map[string]string
+	ProviderID string
+	// Pods has the labels of each pod on the node. It matters only if MatchesPods.
+	Pods []map[string]string
+}
+
+// Pool is the NodePool of the node, or empty.
+func (n Node) Pool() string { return n.Labels[tunedv1.NodePoolLabel] }
+
+// Choice is the recommendation that a node gets.
+type Choice struct {
+	// Tuned is the name of the Tuned that has it, and Entry its place in recommend.
+	Tuned string
+	Entry int
+	tunedv1.TunedRecommend
+	// Tie names another profile that has as good a claim to the node, and lost by the name of its Tuned or by its place. It is
+	// empty if there is none.
+	Tie string
+}
+
+// Choose chooses among the Tuneds that count for a node: those of its NodePool, and the default. Of all entries that match, the one
+// with the lowest priority wins; then the name of the Tuned decides, then the place.
+func Choose(node Node, tuneds []tunedv1.Tuned) (choice Choice, found bool) {
+	var matching []Choice
+	for _, tuned := range tuneds {
+		for i, entry := range tuned.Spec.Recommend {
+			if len(entry.Match) == 0 || matchesAny(entry.Match, node) {
+				matching = append(matching, Choice{Tuned: tuned.Name, Entry: i, TunedRecommend: entry})
+			}
+		}
+	}
+	if len(matching) == 0 {
+		return Choice{}, false
+	}
+	slices.SortFunc(matching, func(a, b Choice) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Tuned, b.Tuned), cmp.Compare(a.Entry, b.Entry))
+	})
+	choice = matching[0]
+	for _, other := range matching[1:] {
+		if other.Priority == choice.Priority && other.Profile != choice.Profile {
+			choice.Tie = other.Profile
+			break
+		}
+	}
+	return choice, true
+}
+
+func matchesAny(matches []tunedv1.TunedMatch, node Node) bool {
+	return slices.ContainsFunc(matches, func(match tunedv1.TunedMatch) bool {
+		return matchesLabel(match, node) && (len(match.Match) == 0 || matchesAny(match.Match, node))
+	})
+}
+
+func matchesLabel(match tunedv1.TunedMatch, node Node) bool {
+	has := func(labels map[string]string) bool {
+		value, found := labels[match.Label]
+		return found && (match.Value == nil || *match.Value == value)
+	}
+	if match.Type == tunedv1.MatchPod {
+		return slices.ContainsFunc(node.Pods, has)
+	}
+	return has(node.Labels)
+}
+
+// MatchesPods reports whether any of the Tuneds goes by the labels of pods.
+func MatchesPods(tuneds []tunedv1.Tuned) bool {
+	var pods func([]tunedv1.TunedMatch) bool
+	pods = func(matches []tunedv1.TunedMatch) bool {
+		return slices.ContainsFunc(matches, func(match tunedv1.TunedMatch) bool {
+			return match.Type == tunedv1.MatchPod || pods(match.Match)
+		})
+	}
+	return slices.ContainsFunc(tuneds, func(tuned tunedv1.Tuned) bool {
+		return slices.ContainsFunc(tuned.Spec.Recommend, func(entry tunedv1.TunedRecommend) bool { return pods(entry.Match) })
+	})
+}
+
+// IgnoredLabels names the Tuneds that have machineConfigLabels, which mean nothing on a hosted cluster.
+func IgnoredLabels(tuneds []tunedv1.Tuned) (names []string) {
+	for _, tuned := range tuneds {
+		if slices.ContainsFunc(tuned.Spec.Recommend, func(entry tunedv1.TunedRecommend) bool { return len(entry.MachineConfigLabels) > 0 }) {
+			names = append(names, tuned.Name)
+		}
+	}
+	return names
+}
+
+// ProfileOf is the spec of a node's Profile. It has all profiles of the Tuneds that count for the node: which of them the chosen one
+// includes is known only where it is applied.
+func ProfileOf(node Node, choice Choice, tuneds []tunedv1.Tuned) tunedv1.ProfileSpec {
+	provider, _, _ := strings.Cut(node.ProviderID, "://")
+	spec := tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{
+		TunedProfile: choice.Profile,
+		Debug:        choice.Operand.Debug,
+		Verbosity:    choice.Operand.Verbosity,
+		TunedConfig:  *choice.Operand.TunedConfig.DeepCopy(),
+		ProviderName: provider,
+	}}
+	seen := map[string]bool{}
+	for _, tuned := range tuneds {
+		for _, profile := range tuned.Spec.Profile {
+			if !seen[profile.Name] { // those of one name are the same: Parse, Conflict
+				spec.Profile = append(spec.Profile, profile)
+			}
+			seen[profile.Name] = true
+		}
+	}
+	slices.SortFunc(spec.Profile, func(a, b tunedv1.TunedProfile) int { return cmp.Compare(a.Name, b.Name) })
+	return spec
+}
+
+// Conflict is the error of Tuneds that have different profiles of one name. It names all of them. Within a NodePool, Parse finds
+// that first.
+func Conflict(tuneds []tunedv1.Tuned) error {
+	type place struct{ tuned, data string }
+	profiles := map[string][]place{}
+	for _, tuned := range tuneds {
+		for _, profile := range tuned.Spec.Profile {
+			profiles[profile.Name] = append(profiles[profile.Name], place{tuned.Name, profile.Data})
+		}
+	}
+	var texts []string
+	for name, places := range profiles {
+		if !slices.ContainsFunc(places, func(p place) bool { return p.data != places[0].data }) {
+			continue
+		}
+		var names []string
+		for _, p := range places {
+			names = append(names, p.tuned)
+		}
+		slices.Sort(names)
+		texts = append(texts, fmt.Sprintf("the profile %s differs between the Tuneds %s; rename it in one of them", name, strings.Join(slices.Compact(names), " and ")))
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	slices.Sort(texts)
+	return fmt.Errorf("%s", strings.Join(texts, "; "))
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tuning
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+)
+
+func tuned(name string, entries ...tunedv1.TunedRecommend) tunedv1.Tuned {
+	return tunedv1.Tuned{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: tunedv1.TunedSpec{Recommend: entries}}
+}
+
+func entry(profile string, priority int64, matches ...tunedv1.TunedMatch) tunedv1.TunedRecommend {
+	return tunedv1.TunedRecommend{Profile: profile, Priority: priority, Match: matches}
+}
+
+func label(name string, below ...tunedv1.TunedMatch) tunedv1.TunedMatch {
+	return tunedv1.TunedMatch{Label: name, Match: below}
+}
+
+func TestChoose(t *testing.T) {
+	valued := tunedv1.TunedMatch{Label: "zone", Value: ptr.To("a")}
+	pod := tunedv1.TunedMatch{Label: "app", Value: ptr.To("db"), Type: tunedv1.MatchPod}
+	node := Node{Name: "n", Labels: map[string]string{"zone": "a", "fast": ""}, Pods: []map[string]string{{"app": "web"}, {"app": "db"}}}
+	for name, test := range map[string]struct {
+		tuneds []tunedv1.Tuned
+		want   string
+	}{
+		"no Tuned":                                     {nil, "none"},
+		"no entry that matches":                        {[]tunedv1.Tuned{tuned("a", entry("p", 1, label("slow")))}, "none"},
+		"an entry without rules matches":               {[]tunedv1.Tuned{tuned("a", entry("p", 1))}, "p of a"},
+		"the lower number wins":                        {[]tunedv1.Tuned{tuned("a", entry("p", 20)), tuned("b", entry("q", 10))}, "q of b"},
+		"a higher one that does not match is passed":   {[]tunedv1.Tuned{tuned("a", entry("p", 20)), tuned("b", entry("q", 10, label("slow")))}, "p of a"},
+		"the name of the Tuned decides":                {[]tunedv1.Tuned{tuned("b", entry("q", 10)), tuned("a", entry("p", 10))}, "p of a, not q"},
+		"then the place":                               {[]tunedv1.Tuned{tuned("a", entry("q", 10), entry("p", 10))}, "q of a, not p"},
+		"two that recommend the same are no tie":       {[]tunedv1.Tuned{tuned("a", entry("p", 10)), tuned("b", entry("p", 10))}, "p of a"},
+		"a label with any value":                       {[]tunedv1.Tuned{tuned("a", entry("p", 1, label("zone")))}, "p of a"},
+		"a label with its value":                       {[]tunedv1.Tuned{tuned("a", entry("p", 1, valued))}, "p of a"},
+		"a label with another value":                   {[]tunedv1.Tuned{tuned("a", entry("p", 1, tunedv1.TunedMatch{Label: "zone", Value: ptr.To("b")}))}, "none"},
+		"a label with an empty value":                  {[]tunedv1.Tuned{tuned("a", entry("p", 1, tunedv1.TunedMatch{Label: "zone", Value: ptr.To("")}))}, "none"},
+		"either of two rules":                          {[]tunedv1.Tuned{tuned("a", entry("p", 1, label("slow"), valued))}, "p of a"},
+		"a rule and one below it":                      {[]tunedv1.Tuned{tuned("a", entry("p", 1, label("fast", valued)))}, "p of a"},
+		"a rule and none of those below it":            {[]tunedv1.Tuned{tuned("a", entry("p", 1, label("fast", label("slow"), label("slower"))))}, "none"},
+		"a pod on the node":                            {[]tunedv1.Tuned{tuned("a", entry("p", 1, pod))}, "p of a"},
+		"a label of the node is none of a pod":         {[]tunedv1.Tuned{tuned("a", entry("p", 1, tunedv1.TunedMatch{Label: "zone", Type: tunedv1.MatchPod}))}, "none"},
+		"a label of a pod is none of the node":         {[]tunedv1.Tuned{tuned("a", entry("p", 1, label("app")))}, "none"},
+		"a pod, and the node below it":                 {[]tunedv1.Tuned{tuned("a", entry("p", 1, tunedv1.TunedMatch{Label: "app", Type: tunedv1.MatchPod, Match: []tunedv1.TunedMatch{valued}}))}, "p of a"},
+		"the default counts as any other":              {[]tunedv1.Tuned{*Default(), tuned("a", entry("p", 20))}, "p of a"},
+		"the default for what no other entry matches":  {[]tunedv1.Tuned{*Default(), tuned("a", entry("p", 20, label("slow")))}, "openshift-node of default"},
+		"an entry behind the default is never reached": {[]tunedv1.Tuned{*Default(), tuned("a", entry("p", 50))}, "openshift-node of default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			choice, found := Choose(node, test.tuneds)
+			got := fmt.Sprintf("%s of %s", choice.Profile, choice.Tuned)
+			if choice.Tie != "" {
+				got += ", not " + choice.Tie
+			}
+			if !found {
+				got = "none"
+			}
+			if got != test.want {
+				t.Errorf("the node gets %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTheDefaultHasAProfileForTheControlPlane(t *testing.T) {
+	for _, label := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/infra"} {
+		if choice, _ := Choose(Node{Labels: map[string]string{label: ""}}, []tunedv1.Tuned{*Default()}); choice.Profile != "openshift-control-plane" || choice.Priority != 30 {
+			t.Errorf("a node with %s gets %+v", label, choice)
+		}
+	}
+	if choice, _ := Choose(Node{}, []tunedv1.Tuned{*Default()}); choice.Profile != "openshift-node" || choice.Priority != 40 {
+		t.Errorf("another node gets %+v", choice)
+	}
+}
+
+func TestMatchesPods(t *testing.T) {
+	pod := tunedv1.TunedMatch{Label: "app", Type: tunedv1.MatchPod}
+	for name, test := range map[string]struct {
+		entry tunedv1.TunedRecommend
+		want  bool
+	}{
+		"no rule":             {entry("p", 1), false},
+		"a rule about nodes":  {entry("p", 1, label("a", label("b"))), false},
+		"a rule about pods":   {entry("p", 1, pod), true},
+		"one below another's": {entry("p", 1, label("a", label("b", pod))), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := MatchesPods([]tunedv1.Tuned{tuned("a"), tuned("b", test.entry)}); got != test.want {
+				t.Errorf("it goes by pods: %t", got)
+			}
+		})
+	}
+}
+
+func TestProfileOf(t *testing.T) {
+	a, b := tuned("a"), tuned("b")
+	a.Spec.Profile = []tunedv1.TunedProfile{{Name: "z", Data: "1"}, {Name: "m", Data: "2"}}
+	b.Spec.Profile = []tunedv1.TunedProfile{{Name: "a", Data: "3"}, {Name: "m", Data: "2"}}
+	choice := Choice{TunedRecommend: tunedv1.TunedRecommend{Profile: "m", Operand: tunedv1.OperandConfig{Debug: true, Verbosity: 2, TunedConfig: tunedv1.TunedConfig{ReapplySysctl: ptr.To(false)}}}}
+	spec := ProfileOf(Node{ProviderID: "aws:///eu/i-1"}, choice, []tunedv1.Tuned{a, b})
+	if got := fmt.Sprint(spec.Profile); got != "[{a 3} {m 2} {z 1}]" {
+		t.Errorf("the profiles are %s", got)
+	}
+	if c := spec.Config; c.TunedProfile != "m" || !c.Debug || c.Verbosity != 2 || *c.TunedConfig.ReapplySysctl || c.ProviderName != "aws" {
+		t.Errorf("the config is %+v", c)
+	}
+}
+
+func TestConflict(t *testing.T) {
+	a, b := tuned("a"), tuned("b")
+	a.Spec.Profile = []tunedv1.TunedProfile{{Name: "p", Data: "1"}, {Name: "q", Data: "1"}}
+	b.Spec.Profile = []tunedv1.TunedProfile{{Name: "p", Data: "1"}, {Name: "q", Data: "2"}}
+	if err := Conflict([]tunedv1.Tuned{a, b}); err == nil || !strings.Contains(err.Error(), "the profile q differs between the Tuneds a and b") || strings.Contains(err.Error(), "profile p") {
+		t.Errorf("the conflict is %v", err)
+	}
+	if err := Conflict([]tunedv1.Tuned{a, a}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestIgnoredLabels(t *testing.T) {
+	a := tuned("a", entry("p", 1))
+	b := tuned("b", tunedv1.TunedRecommend{Profile: "p", MachineConfigLabels: map[string]string{"role": "worker"}})
+	if got := IgnoredLabels([]tunedv1.Tuned{a, b}); fmt.Sprint(got) != "[b]" {
+		t.Errorf("machineConfigLabels are in %v", got)
+	}
+}
