@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+)
+
+// Daemon runs TuneD for a node. All fields but the durations are required.
+type Daemon struct {
+	// Node is the name of the node, and of its Profile.
+	Node   string
+	Client client.WithWatch
+	// Python is the interpreter that TuneD runs with.
+	Python string
+	// EtcDir and RunDir are /etc/tuned and /run/tuned, where TuneD expects them. Both are directories of the host's /run, so
+	// that they outlive this program and no boot.
+	EtcDir, RunDir string
+
+	// Settle is how long a changed Profile must stay as it is before it counts, so that what the operator puts back at once
+	// never reaches the kernel. Zero is DefaultSettle.
+	Settle time.Duration
+	// ApplyLimit is how long TuneD may take to apply a profile. Zero is DefaultApplyLimit.
+	ApplyLimit time.Duration
+	// UndoLimit is how long TuneD may take to undo one. Zero is DefaultUndoLimit.
+	UndoLimit time.Duration
+
+	files
+	desired *tunedv1.Profile
+	seen    bool // desired is what the API server said
+	since   time.Time
+	running *process
+	// held is what TuneD runs with, or ran with when it ended without undoing it.
+	held  Record
+	state observed
+	// begun is when the running TuneD was started, or told to reload.
+	begun, started time.Time
+	failures       int
+	restart        time.Time
+	reportAt       time.Time
+}
+
+// Defaults of a Daemon's durations.
+const (
+	DefaultSettle     = 2 * time.Second
+	DefaultApplyLimit = time.Minute
+	DefaultUndoLimit  = 30 * time.Second
+)
+
+const (
+	// firstRestart is how long a TuneD that ended is not started again; twice as long each time, up to lastRestart.
+	firstRestart = time.Second
+	lastRestart  = time.Minute
+	// stable is how long a TuneD must run for the next restart to be a first one.
+	stable = 2 * lastRestart
+	// hopeless is after how many ends in a row what TuneD held is given up for what is wanted now.
+	hopeless = 3
+	// quiet is how long nothing happens before a status is written.
+	quiet = 300 * time.Millisecond
+	// reportAgain is when a status is written again that could not be.
+	reportAgain = 5 * time.Second
+	// asking is how long the API server may take to say whether the DaemonSet is there.
+	asking = 10 * time.Second
+)
+
+func (d *Daemon) defaults() {
+	for _, field := range []struct {
+		of       *time.Duration
+		standard time.Duration
+	}{{&d.Settle, DefaultSettle}, {&d.ApplyLimit, DefaultApplyLimit}, {&d.UndoLimit, DefaultUndoLimit}} {
+		if *field.of == 0 {
+			*field.of = field.standard
+		}
+	}
+	d.files = files{d.EtcDir, d.RunDir}
+}
+
+// Run runs until the context ends, and undoes what TuneD changed if the DaemonSet is gone then. The error is that of files that
+// cannot be read.
+func (d *Daemon) Run(ctx context.Context) error {
+	d.defaults()
+	log := logr.FromContextOrDiscard(ctx)
+	var err error
+	if d.held, err = d.read(); err != nil {
+		// It was cut off with the power, and so was what it is about: these files do not outlive a boot.
+		log.Error(err, "Ignoring the record of what TuneD ran with")
+	}
+	d.state.record = d.held
+	profiles := d.follow(ctx)
+	now := clock.RealClock{}.Now
+	for {
+		wait := d.step(ctx, now())
+		var events <-chan event
+		if d.running != nil {
+			events = d.running.events
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case profile := <-profiles:
+			d.see(profile, now())
+		case e := <-events:
+			d.take(ctx, e, now())
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return d.end(ctx)
+		}
+		timer.Stop()
+	}
+}
+
+// see takes a version of the Profile.
+func (d *Daemon) see(profile *tunedv1.Profile, now time.Time) {
+	if d.seen && hashOf(profile) != hashOf(d.desired) {
+		d.since = now
+	}
+	d.desired, d.seen = profile, true
+	d.reportSoon(now)
+}
+
+func (d *Daemon) reportSoon(now time.Time) { d.reportAt = now.Add(quiet) }
+
+// take takes what TuneD does.
+func (d *Daemon) take(ctx context.Context, e event, now time.Time) {
+	switch {
+	case e.line != nil:
+		d.state.take(e.line)
+		// A profile that the first TuneD cannot load is told in no other way (_init_profile in tuned/daemon/daemon.py).
+		if d.state.phase == applying && e.line.level == "ERROR" && e.line.logger == "tuned.daemon.daemon" {
+			d.state.phase = failed
+		}
+	case e.outcome != nil:
+		if d.state.phase = applied; !e.outcome.ok {
+			d.state.phase = failed
+		}
+		d.state.ended = nil
+		d.state.cmdline = d.kernelArguments()
+	case e.ended != nil:
+		if now.Sub(d.started) > stable {
+			d.failures = 0
+		}
+		pause := min(firstRestart<<min(d.failures, 10), lastRestart)
+		d.failures++
+		d.restart = now.Add(pause)
+		d.running = nil
+		d.state.phase, d.state.ended = idle, e.ended
+		logr.FromContextOrDiscard(ctx).Error(e.ended, "TuneD ended", "again", pause)
+	}
+	d.reportSoon(now)
+}
+
+// step does what is due, and returns when the next step is.
+func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
+	log := logr.FromContextOrDiscard(ctx)
+	wait := time.Hour
+	until := func(t time.Time) { wait = min(wait, max(t.Sub(now), time.Millisecond)) }
+	wanted := hashOf(d.desired)
+	changes := d.seen && wanted != d.held.Hash
+	if d.running == nil && d.held.Profile != "" {
+		if changes && d.failures >= hopeless {
+			log.Info("Giving up what TuneD held: it ends each time", "profile", d.held.Profile)
+			d.held = Record{}
+		} else if now.Before(d.restart) {
+			until(d.restart)
+		} else {
+			// It finds what it must undo in its storage, whatever comes next.
+			d.start(ctx, now)
+		}
+	}
+	if d.running != nil && d.state.phase == applying {
+		if limit := d.begun.Add(d.ApplyLimit); now.Before(limit) {
+			until(limit)
+		} else {
+			d.state.phase = timedOut
+			d.reportSoon(now)
+		}
+	}
+	if changes && d.state.phase != applying && (d.running != nil || d.held.Profile == "") {
+		if settled := d.since.Add(d.Settle); now.Before(settled) && !d.since.IsZero() {
+			until(settled)
+		} else if now.Before(d.restart) && d.running == nil {
+			until(d.restart)
+		} else {
+			d.change(ctx, now)
+			until(now)
+		}
+	}
+	if d.reportAt.IsZero() || d.desired == nil {
+		return wait
+	}
+	if now.Before(d.reportAt) {
+		until(d.reportAt)
+		return wait
+	}
+	d.reportAt = time.Time{}
+	status := d.state.status(d.desired.Status, now)
+	if err := d.report(ctx, d.desired, status); err != nil {
+		if ctx.Err() == nil {
+			log.Error(err, "Writing the status of the Profile failed")
+		}
+		d.reportAt = now.Add(reportAgain)
+		until(d.reportAt)
+		return wait
+	}
+	d.desired = d.desired.DeepCopy()
+	d.desired.Status = status
+	return wait
+}
+
+// change has TuneD run with what is wanted now.
+func (d *Daemon) change(ctx context.Context, now time.Time) {
+	log := logr.FromContextOrDiscard(ctx)
+	d.reportSoon(now)
+	if hashOf(d.desired) == "" {
+		if d.running != nil {
+			log.Info("Undoing the profile: the node has none", "profile", d.held.Profile)
+			d.undo(ctx)
+		}
+		d.held = Record{}
+		d.state = observed{}
+		if err := d.clear(); err != nil {
+			log.Error(err, "Removing the profiles failed")
+		}
+		return
+	}
+	record, err := d.write(d.desired)
+	if err != nil {
+		d.state.problem = err
+		d.restart, d.since = now.Add(reportAgain), now
+		log.Error(err, "Writing the profiles failed")
+		return
+	}
+	before := d.held
+	d.held = record
+	d.state = observed{record: record, phase: applying, unsupported: unsupportedPlugins(d.desired.Spec)}
+	if d.running == nil {
+		d.start(ctx, now)
+		return
+	}
+	log.Info("Reloading TuneD", "profile", record.Profile, "before", before.Profile, "generation", record.Generation)
+	d.begun, d.failures = now, 0
+	if err := d.running.reload(); err != nil {
+		log.Error(err, "Reloading TuneD failed") // it has ended, and says so
+	}
+}
+
+// start starts TuneD with what is held.
+func (d *Daemon) start(ctx context.Context, now time.Time) {
+	log := logr.FromContextOrDiscard(ctx)
+	ended := d.state.ended
+	d.state = observed{record: d.held, phase: applying, unsupported: d.state.unsupported, ended: ended}
+	d.begun, d.started = now, now
+	p, err := start(d.files, d.Python, d.held.Profile)
+	if err != nil {
+		d.state.phase, d.state.problem = failed, fmt.Errorf("TuneD does not start: %w", err)
+		d.restart = now.Add(lastRestart)
+		d.reportSoon(now)
+		log.Error(err, "Starting TuneD failed")
+		return
+	}
+	d.running = p
+	log.Info("Started TuneD", "profile", d.held.Profile, "pid", p.pid)
+}
+
+// undo ends TuneD, which undoes what it changed.
+func (d *Daemon) undo(ctx context.Context) {
+	if !d.running.undo(d.UndoLimit) {
+		logr.FromContextOrDiscard(ctx).Info("TuneD did not end in time; what it changed may be left", "limit", d.UndoLimit)
+		d.running.kill()
+	}
+	d.running = nil
+}
+
+// end ends TuneD. What it changed is undone only if the DaemonSet is uninstalled.
+func (d *Daemon) end(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx)
+	asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), asking)
+	defer cancel()
+	gone, err := d.uninstalled(asked)
+	if err != nil {
+		log.Error(err, "Asking for the DaemonSet failed: what TuneD changed stays")
+	}
+	if !gone {
+		if d.running != nil {
+			d.running.kill()
+		}
+		log.Info("Ended TuneD; what it changed stays for the next")
+		return nil
+	}
+	if d.running == nil && d.held.Profile != "" {
+		// It was killed a moment ago.
+		d.start(ctx, time.Now())
+		for limit := time.After(d.ApplyLimit); d.running != nil && d.state.phase == applying; {
+			select {
+			case e := <-d.running.events:
+				d.take(ctx, e, time.Now())
+			case <-limit:
+				d.state.phase = timedOut
+			}
+		}
+	}
+	if d.running != nil {
+		d.undo(ctx)
+	}
+	log.Info("Undid what TuneD changed: the DaemonSet is gone")
+	return d.clear()
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+)
+
+// Reasons of the conditions. Those of the Node Tuning Operator have its names (pkg/operator/status.go and
+// pkg/tuned/status.go there).
+const (
+	ReasonAsExpected        = "AsExpected"
+	ReasonApplying          = "Applying"
+	ReasonFailed            = "Failed"
+	ReasonTimeout           = "Timeout"
+	ReasonTunedEnded        = "TunedEnded"
+	ReasonTunedError        = "TunedError"
+	ReasonTunedWarning      = "TunedWarning"
+	ReasonSysctlOverride    = "TunedSysctlOverride"
+	ReasonUnsupportedPlugin = "UnsupportedPlugin"
+)
+
+// phase is how far TuneD is with what is in force.
+type phase int
+
+const (
+	idle phase = iota
+	applying
+	applied
+	failed
+	timedOut
+)
+
+// observed is what is known of a TuneD since it was told to apply a profile.
+type observed struct {
+	record Record
+	phase  phase
+	// said are the lines of TuneD's log that matter, by what they are.
+	errors, warnings, overrides []string
+	// last is where a line that continues another belongs.
+	last *[]string
+	// unsupported are the plugins of the profile that cannot do anything here.
+	unsupported []string
+	// ended is why TuneD ended, and restart is when it is started again.
+	ended   error
+	restart time.Time
+	cmdline string
+	// problem is what kept this program from giving TuneD the profile.
+	problem error
+}
+
+// Bounds of what is kept of TuneD's log.
+const (
+	maxLines   = 20
+	maxMessage = 8 << 10
+)
+
+// take notes a line of TuneD's log.
+func (o *observed) take(l *line) {
+	if l.more {
+		if o.last != nil && len(*o.last) > 0 {
+			texts := *o.last
+			if at := len(texts) - 1; len(texts[at])+len(l.text) < longestLine {
+				texts[at] += " " + strings.TrimSpace(l.text)
+			}
+		}
+		return
+	}
+	o.last = nil
+	text := l.logger + ": " + l.text
+	switch {
+	case l.level == "ERROR" || l.level == "CRITICAL":
+		o.last = &o.errors
+	// That no boot loader is there to be written is no fault: its arguments go another way.
+	case l.level == "WARNING" && !strings.HasSuffix(l.logger, ".plugin_bootloader") && !strings.HasSuffix(l.logger, ".unix_socket_exporter"):
+		o.last = &o.warnings
+	// tuned/plugins/plugin_sysctl.py: a file of the host's sysctl.d has another value, which counts.
+	case strings.HasSuffix(l.logger, ".plugin_sysctl") && strings.HasPrefix(l.text, "Overriding sysctl parameter"):
+		o.last, text = &o.overrides, l.text
+	}
+	if o.last == nil || slices.Contains(*o.last, text) || len(*o.last) >= maxLines {
+		o.last = nil
+		return
+	}
+	*o.last = append(*o.last, text)
+}
+
+// status is what the Profile says of it. Times of transitions come from the status before.
+func (o *observed) status(before tunedv1.ProfileStatus, now time.Time) tunedv1.ProfileStatus {
+	status := tunedv1.ProfileStatus{ObservedGeneration: o.record.Generation, Bootcmdline: o.cmdline, Conditions: slices.Clone(before.Conditions)}
+	if o.phase == applied {
+		status.TunedProfile = o.record.Profile
+	}
+	set := func(kind string, value bool, reason, message string) {
+		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: bound(message), LastTransitionTime: metav1.NewTime(now)}
+		if value {
+			condition.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	name := o.record.Profile
+	switch o.phase {
+	case applied:
+		set(tunedv1.ConditionApplied, true, ReasonAsExpected, fmt.Sprintf("TuneD has applied the profile %s.", name))
+	case applying, idle:
+		set(tunedv1.ConditionApplied, false, ReasonApplying, fmt.Sprintf("TuneD has not applied the profile %s yet.", name))
+	case timedOut:
+		set(tunedv1.ConditionApplied, false, ReasonTimeout, fmt.Sprintf("TuneD has not applied the profile %s in time.", name))
+	default:
+		set(tunedv1.ConditionApplied, false, ReasonFailed, fmt.Sprintf("TuneD could not apply the profile %s.", name))
+	}
+	switch {
+	case o.problem != nil:
+		set(tunedv1.ConditionDegraded, true, ReasonFailed, o.problem.Error())
+	case o.ended != nil && o.phase != applied:
+		message := fmt.Sprintf("TuneD ended (%v) and is started again.", o.ended)
+		if len(o.errors) > 0 {
+			message += " It said: " + strings.Join(o.errors, "\n")
+		}
+		set(tunedv1.ConditionDegraded, true, ReasonTunedEnded, message)
+	case len(o.errors) > 0:
+		set(tunedv1.ConditionDegraded, true, ReasonTunedError, "TuneD reported errors: "+strings.Join(o.errors, "\n"))
+	case o.phase == timedOut:
+		set(tunedv1.ConditionDegraded, true, ReasonTimeout, "TuneD neither applied the profile nor reported an error. A script or a command of the profile may not return.")
+	case o.phase == failed:
+		set(tunedv1.ConditionDegraded, true, ReasonTunedError, "TuneD could not apply the profile.")
+	case len(o.unsupported) > 0:
+		set(tunedv1.ConditionDegraded, true, ReasonUnsupportedPlugin, fmt.Sprintf("The profile has plugins that cannot do anything in the operand: %s. Remove their sections.", strings.Join(o.unsupported, ", ")))
+	case len(o.overrides) > 0:
+		set(tunedv1.ConditionDegraded, true, ReasonSysctlOverride, "Files of the host's sysctl.d have other values, and these count: "+strings.Join(o.overrides, "\n")+"\nRemove them there, or set reapply_sysctl to false in operand.tunedConfig.")
+	case len(o.warnings) > 0:
+		set(tunedv1.ConditionDegraded, false, ReasonTunedWarning, "TuneD reported warnings: "+strings.Join(o.warnings, "\n"))
+	default:
+		set(tunedv1.ConditionDegraded, false, ReasonAsExpected, "TuneD reported no errors and no warnings.")
+	}
+	return status
+}
+
+func bound(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + " ..."
+}
