@@ -34,6 +34,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	command.AddCommand()
+	command.AddCommand(newTunedCommand())
 	return command
 }

@@ -116,6 +116,9 @@ func (p *Process) Wait(t testing.TB, timeout time.Duration) error {
 	}
 }
 
+// Pid is the process' number.
+func (p *Process) Pid() int { return p.command.Process.Pid }
+
 // Running reports whether a process has not ended yet.
 func (p *Process) Running() bool {
 	select {

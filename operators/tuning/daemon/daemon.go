@@ -200,7 +200,7 @@ func (d *Daemon) step(ctx context.Context, now time.Time) time.Duration {
 		return wait
 	}
 	d.reportAt = time.Time{}
-	status := d.state.status(d.desired.Status, now)
+	status := d.state.status(d.desired, now)
 	if err := d.report(ctx, d.desired, status); err != nil {
 		if ctx.Err() == nil {
 			log.Error(err, "Writing the status of the Profile failed")
@@ -257,7 +257,7 @@ func (d *Daemon) start(ctx context.Context, now time.Time) {
 	ended := d.state.ended
 	d.state = observed{record: d.held, phase: applying, unsupported: d.state.unsupported, ended: ended}
 	d.begun, d.started = now, now
-	p, err := start(d.files, d.Python, d.held.Profile)
+	p, err := startTuned(d.files, d.Python, d.held.Profile)
 	if err != nil {
 		d.state.phase, d.state.problem = failed, fmt.Errorf("TuneD does not start: %w", err)
 		d.restart = now.Add(lastRestart)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 )
 
@@ -36,8 +37,9 @@ type Record struct {
 	Profile string `json:"profile"`
 	// Hash tells a spec from all others.
 	Hash string `json:"hash"`
-	// Generation is that of the Profile that had the spec.
-	Generation int64 `json:"generation"`
+	// UID and Generation are those of the Profile that had the spec.
+	UID        types.UID `json:"uid"`
+	Generation int64     `json:"generation"`
 }
 
 // hashOf is empty for a Profile that asks for nothing.
@@ -106,7 +108,7 @@ func (f files) write(profile *tunedv1.Profile) (Record, error) {
 			return Record{}, err
 		}
 	}
-	record := Record{Profile: config.TunedProfile, Hash: hashOf(profile), Generation: profile.Generation}
+	record := Record{Profile: config.TunedProfile, Hash: hashOf(profile), UID: profile.UID, Generation: profile.Generation}
 	data, err := json.Marshal(record)
 	if err != nil {
 		return Record{}, err

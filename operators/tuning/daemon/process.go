@@ -51,8 +51,8 @@ type process struct {
 	ended  chan struct{}
 }
 
-// start starts a TuneD with the profile that the files name. It ends with this program.
-func start(f files, python, profile string) (*process, error) {
+// startTuned starts a TuneD with the profile that the files name. It ends with this program.
+func startTuned(f files, python, profile string) (*process, error) {
 	if err := absent(os.Remove(f.pid())); err != nil {
 		return nil, err
 	}

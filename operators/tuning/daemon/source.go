@@ -9,11 +9,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
@@ -94,4 +96,19 @@ func (d *Daemon) uninstalled(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	return err == nil && set.DeletionTimestamp != nil, err
+}
+
+// NewClient returns a client for what a Daemon reads and writes. It asks the API server for no list of kinds.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, tunedv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(tunedv1.GroupVersion.WithKind("Profile"), meta.RESTScopeNamespace)
+	mapper.Add(tunedv1.GroupVersion.WithKind("ProfileList"), meta.RESTScopeNamespace)
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("DaemonSet"), meta.RESTScopeNamespace)
+	return client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 }

@@ -65,7 +65,9 @@ const (
 // take notes a line of TuneD's log.
 func (o *observed) take(l *line) {
 	if l.more {
-		if o.last != nil && len(*o.last) > 0 {
+		// Of a traceback, the error itself counts.
+		trace := strings.HasPrefix(l.text, "Traceback ") || strings.HasPrefix(l.text, " ")
+		if o.last != nil && len(*o.last) > 0 && !trace {
 			texts := *o.last
 			if at := len(texts) - 1; len(texts[at])+len(l.text) < longestLine {
 				texts[at] += " " + strings.TrimSpace(l.text)
@@ -93,8 +95,14 @@ func (o *observed) take(l *line) {
 }
 
 // status is what the Profile says of it. Times of transitions come from the status before.
-func (o *observed) status(before tunedv1.ProfileStatus, now time.Time) tunedv1.ProfileStatus {
-	status := tunedv1.ProfileStatus{ObservedGeneration: o.record.Generation, Bootcmdline: o.cmdline, Conditions: slices.Clone(before.Conditions)}
+func (o *observed) status(profile *tunedv1.Profile, now time.Time) tunedv1.ProfileStatus {
+	status := tunedv1.ProfileStatus{Bootcmdline: o.cmdline, Conditions: slices.Clone(profile.Status.Conditions)}
+	switch {
+	case o.record.Hash == hashOf(profile):
+		status.ObservedGeneration = profile.Generation
+	case o.record.UID == profile.UID:
+		status.ObservedGeneration = o.record.Generation
+	}
 	if o.phase == applied {
 		status.TunedProfile = o.record.Profile
 	}
@@ -125,14 +133,18 @@ func (o *observed) status(before tunedv1.ProfileStatus, now time.Time) tunedv1.P
 			message += " It said: " + strings.Join(o.errors, "\n")
 		}
 		set(tunedv1.ConditionDegraded, true, ReasonTunedEnded, message)
+	case len(o.unsupported) > 0:
+		message := fmt.Sprintf("The profile has plugins that cannot do anything in the operand: %s. Remove their sections.", strings.Join(o.unsupported, ", "))
+		if len(o.errors) > 0 {
+			message += " TuneD reported errors: " + strings.Join(o.errors, "\n")
+		}
+		set(tunedv1.ConditionDegraded, true, ReasonUnsupportedPlugin, message)
 	case len(o.errors) > 0:
 		set(tunedv1.ConditionDegraded, true, ReasonTunedError, "TuneD reported errors: "+strings.Join(o.errors, "\n"))
 	case o.phase == timedOut:
 		set(tunedv1.ConditionDegraded, true, ReasonTimeout, "TuneD neither applied the profile nor reported an error. A script or a command of the profile may not return.")
 	case o.phase == failed:
 		set(tunedv1.ConditionDegraded, true, ReasonTunedError, "TuneD could not apply the profile.")
-	case len(o.unsupported) > 0:
-		set(tunedv1.ConditionDegraded, true, ReasonUnsupportedPlugin, fmt.Sprintf("The profile has plugins that cannot do anything in the operand: %s. Remove their sections.", strings.Join(o.unsupported, ", ")))
 	case len(o.overrides) > 0:
 		set(tunedv1.ConditionDegraded, true, ReasonSysctlOverride, "Files of the host's sysctl.d have other values, and these count: "+strings.Join(o.overrides, "\n")+"\nRemove them there, or set reapply_sysctl to false in operand.tunedConfig.")
 	case len(o.warnings) > 0:

@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/internal/testenv"
+)
+
+// The tests' sysctl belongs to an IPC namespace (ipc/ipc_sysctl.c in Linux). TuneD runs in one of the tests' own, and so
+// changes nothing of this host; nor does it with its files, which are in a mount namespace. Both end with the test binary.
+const (
+	sysctl   = "kernel.msgmnb"
+	original = "16384" // MSGMNB in include/uapi/linux/msg.h
+	python   = "/usr/bin/python3"
+)
+
+func TestMain(m *testing.M) {
+	testenv.Main(m, testenv.Programs{"namespaces": namespaces, "inside": inside, "tuned": tuned, "watch": watching}, tunedv1.AddToScheme)
+}
+
+// become replaces this process.
+func become(arguments ...string) int {
+	path, err := exec.LookPath(arguments[0])
+	if err == nil {
+		err = syscall.Exec(path, arguments, os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// namespaces holds the namespaces of a node whose directories are below $1.
+func namespaces() int {
+	return become("unshare", "--ipc", "--mount", "sh", "-ec", `
+mkdir -p /run/tuned "$0/etc" "$0/run"
+mount --bind "$0/etc" /etc/tuned
+mount --bind "$0/run" /run/tuned
+echo ready
+exec sleep infinity`, os.Args[1])
+}
+
+// inside is the program $2 in the namespaces of the process $1.
+func inside() int {
+	os.Setenv("PARTITION_TESTENV_PROGRAM", os.Args[2])
+	return become(append([]string{"nsenter", "--target", os.Args[1], "--ipc", "--mount", "--", os.Args[0]}, os.Args[3:]...)...)
+}
+
+// tuned is the daemon of the node $2, with the kubeconfig $1.
+func tuned() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	c, err := NewClient(config)
+	if err != nil {
+		panic(err)
+	}
+	d := &Daemon{Node: os.Args[2], Client: c, Python: python, EtcDir: "/etc/tuned", RunDir: "/run/tuned"}
+	if err := d.Run(logr.NewContext(ctx, klog.Background())); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// watch writes each value that the sysctl $1 has, with the time, as often as it can.
+func watching() int {
+	for last := ""; ; time.Sleep(200 * time.Microsecond) {
+		data, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(os.Args[1], ".", "/"))
+		if err != nil {
+			panic(err)
+		}
+		if value := strings.TrimSpace(string(data)); value != last {
+			fmt.Println(time.Now().Format("15:04:05.000"), value)
+			last = value
+		}
+	}
+}
+
+// node is a node with TuneD.
+type node struct {
+	*testing.T
+	*testenv.ControlPlane
+	name, dir string
+	holder    string
+	daemon    *testenv.Process
+}
+
+var nodes atomic.Int32
+
+func newNode(t *testing.T) *node {
+	if os.Geteuid() != 0 {
+		t.Skip("TuneD runs as root only")
+	}
+	for _, path := range []string{"/usr/sbin/tuned", python} {
+		if _, err := os.Stat(path); err != nil {
+			t.Skipf("TuneD is not installed: %v; Debian's package is tuned", err)
+		}
+	}
+	n := &node{T: t, ControlPlane: testenv.Start(t), name: fmt.Sprintf("node-%d", nodes.Add(1)), dir: t.TempDir()}
+	holder := testenv.Run(t, "namespaces", n.dir)
+	testenv.Eventually(t, 10*time.Second, func() error {
+		if !strings.Contains(holder.Output(), "ready") {
+			return fmt.Errorf("no namespaces: %s", holder.Log())
+		}
+		return nil
+	})
+	n.holder = fmt.Sprint(holder.Pid())
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tunedv1.Namespace}}
+	if err := n.Client.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	if got := n.value(); got != original {
+		t.Fatalf("%s is %s in a new namespace, want %s", sysctl, got, original)
+	}
+	return n
+}
+
+func (n *node) start() {
+	n.Helper()
+	n.daemon = testenv.Run(n.T, "inside", n.holder, "tuned", n.Kubeconfig, n.name)
+}
+
+// pid is that of TuneD.
+func (n *node) pid() string {
+	data, _ := os.ReadFile(filepath.Join(n.dir, "run", "tuned.pid"))
+	return string(data)
+}
+
+func (n *node) value() string {
+	n.Helper()
+	output, err := exec.Command("nsenter", "--target", n.holder, "--ipc", "cat", "/proc/sys/"+strings.ReplaceAll(sysctl, ".", "/")).CombinedOutput()
+	if err != nil {
+		n.Fatalf("%v: %s", err, output)
+	}
+	return strings.TrimSpace(string(output))
+}
+
+func (n *node) eventually(want string, within time.Duration) {
+	n.Helper()
+	begin := time.Now()
+	testenv.Eventually(n.T, within, func() error {
+		if got := n.value(); got != want {
+			return fmt.Errorf("%s is %s, want %s", sysctl, got, want)
+		}
+		return nil
+	})
+	n.Logf("%s is %s after %s", sysctl, want, time.Since(begin).Round(10*time.Millisecond))
+}
+
+// spec is one that chooses the profile p with this data.
+func spec(data string) tunedv1.ProfileSpec {
+	return tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "p"}, Profile: []tunedv1.TunedProfile{{Name: "p", Data: data}}}
+}
+
+func sets(value string) string {
+	return "[main]\nsummary=test\n[sysctl]\n" + sysctl + "=" + value + "\n"
+}
+
+// wants gives the node a Profile.
+func (n *node) wants(spec tunedv1.ProfileSpec) {
+	n.Helper()
+	profile := &tunedv1.Profile{ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: n.name}, Spec: spec}
+	err := n.Client.Create(n.Context(), profile)
+	if apierrors.IsAlreadyExists(err) {
+		testenv.Eventually(n.T, 5*time.Second, func() error {
+			if err := n.Client.Get(n.Context(), client.ObjectKeyFromObject(profile), profile); err != nil {
+				return err
+			}
+			profile.Spec = spec
+			return n.Client.Update(n.Context(), profile)
+		})
+		return
+	}
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.Cleanup(func() { _ = n.Client.Delete(context.WithoutCancel(n.Context()), profile) })
+}
+
+func (n *node) wantsNothing() {
+	n.Helper()
+	if err := n.Client.Delete(n.Context(), &tunedv1.Profile{ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: n.name}}); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// says waits for conditions of the present generation, as Type=Status/Reason, and returns the messages by type.
+func (n *node) says(within time.Duration, want ...string) map[string]string {
+	n.Helper()
+	begin, messages := time.Now(), map[string]string{}
+	testenv.Eventually(n.T, within, func() error {
+		profile := &tunedv1.Profile{}
+		if err := n.Client.Get(n.Context(), client.ObjectKey{Namespace: tunedv1.Namespace, Name: n.name}, profile); err != nil {
+			return err
+		}
+		var got []string
+		for _, condition := range profile.Status.Conditions {
+			got = append(got, fmt.Sprintf("%s=%s/%s", condition.Type, condition.Status, condition.Reason))
+			messages[condition.Type] = condition.Message
+		}
+		slices.Sort(got)
+		if profile.Status.ObservedGeneration != profile.Generation || !slices.Equal(got, want) {
+			return fmt.Errorf("generation %d of %d: %v, want %v; %v", profile.Status.ObservedGeneration, profile.Generation, got, want, messages)
+		}
+		return nil
+	})
+	n.Logf("%v after %s: %v", want, time.Since(begin).Round(10*time.Millisecond), messages)
+	return messages
+}
+
+func (n *node) asExpected(within time.Duration) {
+	n.Helper()
+	n.says(within, "Applied=True/AsExpected", "Degraded=False/AsExpected")
+}
+
+// daemonSet makes the DaemonSet, which nobody runs pods of here.
+func (n *node) daemonSet() *appsv1.DaemonSet {
+	n.Helper()
+	labels := map[string]string{"app": DaemonSet}
+	set := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tunedv1.Namespace, Name: DaemonSet},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "tuned", Image: "tuned"}}}},
+		},
+	}
+	if err := n.Client.Create(n.Context(), set); err != nil {
+		n.Fatal(err)
+	}
+	n.Cleanup(func() { _ = n.Client.Delete(context.WithoutCancel(n.Context()), set) })
+	return set
+}
+
+func (n *node) kill(pid string, s syscall.Signal) {
+	n.Helper()
+	var number int
+	if _, err := fmt.Sscan(pid, &number); err != nil || number < 2 {
+		n.Fatalf("%q is no process: %v", pid, err)
+	}
+	if err := syscall.Kill(number, s); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// gone waits until a process has ended.
+func (n *node) gone(pid string) {
+	n.Helper()
+	testenv.Eventually(n.T, 10*time.Second, func() error {
+		if _, err := os.Stat("/proc/" + pid + "/exe"); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("process %s: %v", pid, err)
+		}
+		return nil
+	})
+}
+
+func TestAProfileIsAppliedChangedAndUndone(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.wants(spec(sets("32768")))
+	n.eventually("32768", 10*time.Second)
+	n.asExpected(30 * time.Second)
+	pid := n.pid()
+
+	n.wants(spec(sets("40000")))
+	n.eventually("40000", 10*time.Second)
+	n.asExpected(30 * time.Second)
+	if got := n.pid(); got != pid {
+		t.Errorf("TuneD is process %s, and was %s", got, pid)
+	}
+
+	n.wantsNothing()
+	n.eventually(original, 10*time.Second)
+	n.gone(pid)
+	testenv.Eventually(t, 5*time.Second, func() error {
+		if _, err := os.Stat(filepath.Join(n.dir, "etc", "p")); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the profile's directory: %v", err)
+		}
+		return nil
+	})
+
+	n.wants(spec(sets("32768")))
+	n.eventually("32768", 10*time.Second)
+	n.asExpected(30 * time.Second)
+}
+
+func TestAnErrorIsToldInTunedsWordsAndHeals(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	for name, test := range map[string]struct {
+		spec  tunedv1.ProfileSpec
+		want  []string
+		text  string
+		value string
+	}{
+		"a sysctl that the kernel does not have": {
+			spec: spec(sets("32768") + "kernel.no_such_thing=1\n"), value: "32768",
+			want: []string{"Applied=True/AsExpected", "Degraded=True/TunedError"},
+			text: "tuned.plugins.plugin_sysctl: Failed to read sysctl parameter 'kernel.no_such_thing', the parameter does not exist",
+		},
+		"a text that is no profile": {
+			spec: spec("sysctl\n"), value: original,
+			want: []string{"Applied=False/Failed", "Degraded=True/TunedError"},
+			text: "Cannot parse '/etc/tuned/p/tuned.conf'.",
+		},
+		"a profile that is not there": {
+			spec: tunedv1.ProfileSpec{Config: tunedv1.ProfileConfig{TunedProfile: "missing"}}, value: original,
+			want: []string{"Applied=False/Failed", "Degraded=True/TunedError"},
+			text: "Requested profile 'missing' doesn't exist.",
+		},
+		"an included profile that is not there": {
+			spec: spec("[main]\ninclude=missing\n[sysctl]\n" + sysctl + "=32768\n"), value: original,
+			want: []string{"Applied=False/Failed", "Degraded=True/TunedError"},
+			text: "Cannot find profile 'missing'",
+		},
+		"a plugin that needs the host's service manager": {
+			spec: spec(sets("32768") + "[service]\nservice.cron=stop\n"), value: "32768",
+			want: []string{"Applied=True/AsExpected", "Degraded=True/UnsupportedPlugin"},
+			text: "cannot do anything in the operand: service.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			outer := n.T
+			n.T = t
+			defer func() { n.T = outer }()
+			n.wants(test.spec)
+			messages := n.says(30*time.Second, test.want...)
+			if got := messages["Degraded"]; !strings.Contains(got, test.text) {
+				t.Errorf("the message is %q, want %q", got, test.text)
+			}
+			n.eventually(test.value, time.Second)
+			n.wants(spec(sets("40000")))
+			n.eventually("40000", 10*time.Second)
+			n.asExpected(30 * time.Second)
+		})
+	}
+}
+
+func TestABrokenProfileAtTheStartIsToldAndHeals(t *testing.T) {
+	n := newNode(t)
+	n.wants(spec("sysctl\n"))
+	n.start()
+	n.says(30*time.Second, "Applied=False/Failed", "Degraded=True/TunedError")
+	n.wants(spec(sets("32768")))
+	n.eventually("32768", 10*time.Second)
+	n.asExpected(30 * time.Second)
+}
+
+func TestWhatIsPutBackAtOnceNeverReachesTheKernel(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.wants(spec(sets("32768")))
+	n.asExpected(30 * time.Second)
+	watch := testenv.Run(t, "inside", n.holder, "watch", sysctl)
+	for range 3 {
+		n.wants(spec(sets("1000")))
+		time.Sleep(time.Second)
+		n.wants(spec(sets("32768")))
+		time.Sleep(time.Second)
+		n.wantsNothing()
+		time.Sleep(500 * time.Millisecond)
+		n.wants(spec(sets("32768")))
+	}
+	n.asExpected(30 * time.Second)
+	time.Sleep(3 * time.Second)
+	if got := strings.Split(strings.TrimSpace(watch.Output()), "\n"); len(got) != 1 || !strings.HasSuffix(got[0], " 32768") {
+		t.Errorf("the values were %q", got)
+	}
+}
+
+func TestATunedThatWasKilledLosesNoOriginalValue(t *testing.T) {
+	for name, then := range map[string]func(*node){
+		"and is started again": func(n *node) {
+			n.asExpected(30 * time.Second)
+			n.eventually("32768", time.Second)
+			n.wantsNothing()
+		},
+		"and the profile is removed": func(n *node) { n.wantsNothing() },
+		"and the profile becomes one that sets nothing": func(n *node) {
+			n.wants(spec("[main]\nsummary=nothing\n"))
+		},
+		"and the DaemonSet is removed": func(n *node) {
+			if err := n.daemon.Terminate(n.T, 30*time.Second); err != nil {
+				n.Error(err)
+			}
+		},
+		"and this program, too": func(n *node) {
+			n.daemon.Kill()
+			n.wantsNothing()
+			n.start()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.start()
+			n.wants(spec(sets("32768")))
+			n.asExpected(30 * time.Second)
+			pid := n.pid()
+			n.kill(pid, syscall.SIGKILL)
+			n.gone(pid)
+			if got := n.value(); got != "32768" {
+				t.Errorf("%s is %s after TuneD was killed", sysctl, got)
+			}
+			then(n)
+			n.eventually(original, 20*time.Second)
+		})
+	}
+}
+
+func TestATunedThatIsKilledAgainAndAgainIsStartedLessAndLessOften(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	n.wants(spec(sets("32768")))
+	n.asExpected(30 * time.Second)
+	for range 3 {
+		pid := n.pid()
+		n.kill(pid, syscall.SIGKILL)
+		n.gone(pid)
+		testenv.Eventually(t, 15*time.Second, func() error {
+			if now := n.pid(); now == "" || now == pid {
+				return errors.New("no other TuneD")
+			}
+			return nil
+		})
+	}
+	n.asExpected(30 * time.Second)
+	if log := n.daemon.Log(); !strings.Contains(log, `again="4s"`) {
+		t.Error("the third pause is not four seconds")
+	}
+	n.wantsNothing()
+	n.eventually(original, 20*time.Second)
+}
+
+func TestTheNextProgramTakesOver(t *testing.T) {
+	for name, end := range map[string]func(*node){
+		"after one that ended": func(n *node) {
+			if err := n.daemon.Terminate(n.T, 30*time.Second); err != nil {
+				n.Error(err)
+			}
+		},
+		"after one that was killed": func(n *node) { n.daemon.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.daemonSet()
+			n.start()
+			n.wants(spec(sets("32768")))
+			n.asExpected(30 * time.Second)
+			pid := n.pid()
+			end(n)
+			n.gone(pid)
+			if got := n.value(); got != "32768" {
+				t.Errorf("%s is %s after this program has ended", sysctl, got)
+			}
+			n.wants(spec("[main]\nsummary=other\n[other]\ntype=sysctl\n" + sysctl + "=40000\n"))
+			n.start()
+			n.eventually("40000", 15*time.Second)
+			n.asExpected(30 * time.Second)
+			n.wantsNothing()
+			n.eventually(original, 10*time.Second)
+		})
+	}
+}
+
+func TestWhatTunedChangedIsUndoneWithTheDaemonSet(t *testing.T) {
+	n := newNode(t)
+	set := n.daemonSet()
+	n.start()
+	n.wants(spec(sets("32768")))
+	n.asExpected(30 * time.Second)
+	if err := n.Client.Delete(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.daemon.Terminate(t, 30*time.Second); err != nil {
+		t.Error(err)
+	}
+	if got := n.value(); got != original {
+		t.Errorf("%s is %s", sysctl, got)
+	}
+	if left, _ := filepath.Glob(filepath.Join(n.dir, "etc", "*", profileFile)); len(left) > 0 {
+		t.Errorf("left are %v", left)
+	}
+}
+
+func TestWithoutAnAPIServerTheNodeKeepsItsTuning(t *testing.T) {
+	n := newNode(t)
+	n.daemonSet()
+	n.start()
+	n.wants(spec(sets("32768")))
+	n.asExpected(30 * time.Second)
+	pid := n.pid()
+	n.daemon.Kill()
+	n.gone(pid)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	data, err := os.ReadFile(n.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kubeconfig, []byte(strings.ReplaceAll(string(data), n.Config.Host, "https://127.0.0.1:1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	away := testenv.Run(t, "inside", n.holder, "tuned", kubeconfig, n.name)
+	testenv.Eventually(t, 10*time.Second, func() error {
+		if n.pid() == "" || n.pid() == pid {
+			return errors.New("no other TuneD")
+		}
+		return nil
+	})
+	n.eventually("32768", 5*time.Second)
+	if err := away.Terminate(t, 30*time.Second); err != nil {
+		t.Error(err)
+	}
+	if got := n.value(); got != "32768" {
+		t.Errorf("%s is %s: nobody said that the DaemonSet is gone", sysctl, got)
+	}
+}
+
+func TestConditionsAreThoseOfProfiles(t *testing.T) {
+	var o observed
+	status := o.status(&tunedv1.Profile{}, time.Now())
+	for _, kind := range []string{tunedv1.ConditionApplied, tunedv1.ConditionDegraded} {
+		if meta.FindStatusCondition(status.Conditions, kind) == nil {
+			t.Errorf("there is no condition %s", kind)
+		}
+	}
+}
