@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/companion"
+)
+
+var (
+	tunedKind     = tunedv1.GroupVersion.WithKind("Tuned")
+	profileKind   = tunedv1.GroupVersion.WithKind("Profile")
+	daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+)
+
+// specHash is an annotation of Profiles in the cache, and nowhere else: the hash of the spec that the cluster has. The specs of a
+// thousand nodes are too much to keep.
+const specHash = "cache.tuning.workload.openshift.io/spec"
+
+func hashOf(spec tunedv1.ProfileSpec) string {
+	data, err := json.Marshal(spec)
+	if err != nil {
+		panic(err) // it has only texts, numbers and booleans
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func stripProfile(in any) (any, error) {
+	if profile, ok := in.(*tunedv1.Profile); ok {
+		annotations := map[string]string{specHash: hashOf(profile.Spec)}
+		for name, value := range profile.Annotations {
+			if name != specHash {
+				annotations[name] = value
+			}
+		}
+		profile.Annotations = annotations
+		profile.Spec.Profile = nil
+		for i := range profile.Status.Conditions {
+			profile.Status.Conditions[i].Message = ""
+		}
+	}
+	return in, nil
+}
+
+// stripTuned keeps what the status is compared with.
+func stripTuned(in any) (any, error) {
+	if tuned, ok := in.(*tunedv1.Tuned); ok {
+		tuned.Spec = tunedv1.TunedSpec{}
+	}
+	return in, nil
+}
+
+// stripConfigMap leaves what says that there is something new: its content is read from the API.
+func stripConfigMap(in any) (any, error) {
+	if configMap, ok := in.(*corev1.ConfigMap); ok {
+		configMap.Data, configMap.BinaryData = nil, nil
+	}
+	return in, nil
+}
+
+func stripDaemonSet(in any) (any, error) {
+	if set, ok := in.(*appsv1.DaemonSet); ok {
+		set.Spec = appsv1.DaemonSetSpec{}
+	}
+	return in, nil
+}
+
+// stripNode keeps what a node's Profile depends on.
+func stripNode(in any) (any, error) {
+	if node, ok := in.(*corev1.Node); ok {
+		annotations := map[string]string{}
+		if value, ok := node.Annotations[companion.PausedAnnotation]; ok {
+			annotations[companion.PausedAnnotation] = value
+		}
+		node.Annotations = annotations
+		node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID}
+		node.Status = corev1.NodeStatus{}
+	}
+	return in, nil
+}

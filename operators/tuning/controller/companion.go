@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller is the cluster side of the companion tuning. It runs in the control-plane namespace of a hosted cluster,
+// reads the Tuneds of each NodePool there, and keeps Tuneds, Profiles and the operand in the hosted cluster as these say.
+//
+// It takes nothing from the hosted cluster but which nodes are there, and their labels. A Tuned or a Profile there is output.
+package controller
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/foreign"
+)
+
+// Name is the companion's.
+const Name = "tuning"
+
+// shipped is the program of which this companion has the kinds.
+var shipped = foreign.Manager{
+	Name:     "the Cluster Node Tuning Operator",
+	Writes:   authorizationv1.ResourceAttributes{Verb: "update", Group: tunedv1.GroupVersion.Group, Resource: "profiles"},
+	HandOver: "scale that Deployment to zero, and whoever manages it, so that it stays there",
+}
+
+// Companion is tuning.
+type Companion struct{ settings Settings }
+
+// Name implements companion.Companion.
+func (*Companion) Name() string { return Name }
+
+// Settings implements companion.Companion.
+func (c *Companion) Settings() companion.Settings { return &c.settings }
+
+// Needs implements companion.Companion.
+func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
+	home, hosted := map[client.Object]cache.ByObject{}, map[client.Object]cache.ByObject{}
+	if config.Runs(configv1alpha1.Controllers) {
+		home[&corev1.ConfigMap{}] = cache.ByObject{
+			Namespaces: map[string]cache.Config{config.Namespace: {}},
+			Label:      labels.SelectorFromSet(labels.Set{tunedv1.TunedConfigLabel: "true"}),
+			Transform:  stripConfigMap,
+		}
+		here := map[string]cache.Config{tunedv1.Namespace: {}}
+		hosted[&corev1.Node{}] = cache.ByObject{Transform: stripNode}
+		hosted[&tunedv1.Tuned{}] = cache.ByObject{Namespaces: here, Transform: stripTuned}
+		hosted[&tunedv1.Profile{}] = cache.ByObject{Namespaces: here, Transform: stripProfile}
+		hosted[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: here, Transform: stripDaemonSet}
+	}
+	here, there := shipped, shipped
+	here.Deployments = []types.NamespacedName{{Namespace: config.Namespace, Name: "cluster-node-tuning-operator"}}
+	there.Deployments = []types.NamespacedName{{Namespace: tunedv1.Namespace, Name: "cluster-node-tuning-operator"}}
+	// At home, Tuneds are not what it writes: its ServiceAccount there reads the ConfigMaps.
+	here.Writes = authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: config.Namespace}
+	return companion.Needs{
+		AddToScheme: tunedv1.AddToScheme,
+		Home:        companion.Access{Cache: home, Foreign: []foreign.Manager{here}},
+		Hosted: &companion.Access{
+			Cache:   hosted,
+			Foreign: []foreign.Manager{there},
+			// The operand goes first: it undoes what it did while its Profile and its rights are there.
+			Owned: []schema.GroupVersionKind{tunedKind, profileKind, daemonSetKind},
+		},
+	}
+}
+
+// AddToManager implements companion.Companion.
+func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {
+	if !config.Runs(configv1alpha1.Controllers) {
+		return nil
+	}
+	pools := newPools()
+	if err := addTunedsReconciler(clusters, config.Namespace, c.settings, pools); err != nil {
+		return err
+	}
+	if err := addProfilesReconciler(clusters, c.settings, pools); err != nil {
+		return err
+	}
+	return addOperandReconciler(clusters, c.settings)
+}

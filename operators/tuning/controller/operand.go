@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	_ "embed"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/yaml"
+	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/operand"
+)
+
+//go:embed daemonset.yaml
+var daemonSet []byte
+
+// operandReconciler keeps the DaemonSet of the operand.
+type operandReconciler struct {
+	operand  *operand.Operand
+	settings Settings
+}
+
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,roleName=tuning-hosted,verbs=list;watch;create;patch;delete
+
+func addOperandReconciler(clusters companion.Clusters, settings Settings) error {
+	hosted := clusters.Hosted
+	r := &operandReconciler{&operand.Operand{
+		Client:    liveClient{hosted.GetClient(), hosted.GetAPIReader()},
+		Companion: Name, Name: "tuned", Kinds: []schema.GroupVersionKind{daemonSetKind},
+	}, settings}
+	return ctrl.NewControllerManagedBy(clusters.Home).Named("operand").
+		WatchesRawSource(source.Kind(hosted.GetCache(), &appsv1.DaemonSet{}, handler.TypedEnqueueRequestsFromMapFunc(
+			func(context.Context, *appsv1.DaemonSet) []reconcile.Request { return []reconcile.Request{everything} }),
+			// What it has become is in its status.
+			predicate.Or(predicate.TypedGenerationChangedPredicate[*appsv1.DaemonSet]{}, predicate.TypedLabelChangedPredicate[*appsv1.DaemonSet]{}))).
+		WatchesRawSource(once()).
+		Complete(r)
+}
+
+// Reconcile applies the DaemonSet.
+func (r *operandReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	object, err := daemonSetOf(r.settings.OperandImage)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: r.settings.Resync.Duration}, r.operand.Apply(ctx, object)
+}
+
+// daemonSetOf is the DaemonSet with an image.
+func daemonSetOf(image string) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(daemonSet, &object.Object); err != nil {
+		return nil, err
+	}
+	object.SetNamespace(tunedv1.Namespace)
+	containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+	if err != nil {
+		return nil, err
+	}
+	if err := unstructured.SetNestedField(containers[0].(map[string]any), image, "image"); err != nil {
+		return nil, err
+	}
+	return object, unstructured.SetNestedSlice(object.Object, containers, "spec", "template", "spec", "containers")
+}
