@@ -27,6 +27,7 @@ import (
 	cpupolicy "workload.openshift.io/operators/cpupolicy/controller"
 	hostedconfig "workload.openshift.io/operators/hostedconfig/controller"
 	nodepool "workload.openshift.io/operators/nodepool/controller"
+	tuning "workload.openshift.io/operators/tuning/controller"
 	workloadclasses "workload.openshift.io/operators/workloadclasses/controller"
 )
 
@@ -36,6 +37,7 @@ func main() {
 		&nodepool.Companion{},
 		&hostedconfig.Companion{},
 		&workloadclasses.Companion{},
+		&tuning.Companion{},
 	)
 	command.SetContext(ctrl.SetupSignalHandler())
 	os.Exit(cli.Run(command))

@@ -9,8 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"workload.openshift.io/operators/api/nodegroup"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
-	"workload.openshift.io/operators/companion"
 )
 
 var (
@@ -72,12 +72,14 @@ func stripDaemonSet(in any) (any, error) {
 	return in, nil
 }
 
-// stripNode keeps what a node's Profile depends on.
+// stripNode keeps what a node's Profile depends on, and the claim, which the manager shows.
 func stripNode(in any) (any, error) {
 	if node, ok := in.(*corev1.Node); ok {
 		annotations := map[string]string{}
-		if value, ok := node.Annotations[companion.PausedAnnotation]; ok {
-			annotations[companion.PausedAnnotation] = value
+		for _, name := range []string{nodegroup.PausedAnnotation, nodegroup.ClaimAnnotation} {
+			if value, ok := node.Annotations[name]; ok {
+				annotations[name] = value
+			}
 		}
 		node.Annotations = annotations
 		node.Spec = corev1.NodeSpec{ProviderID: node.Spec.ProviderID}

@@ -42,6 +42,10 @@ func (*Companion) Name() string { return Name }
 // Settings implements companion.Companion.
 func (c *Companion) Settings() companion.Settings { return &c.settings }
 
+// +kubebuilder:rbac:groups=apps,resources=deployments,namespace=system,resourceNames=cluster-node-tuning-operator,verbs=get
+// +kubebuilder:rbac:groups=apps,resources=deployments,namespace=openshift-cluster-node-tuning-operator,resourceNames=cluster-node-tuning-operator,roleName=tuning-hosted,verbs=get
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,roleName=tuning-hosted,verbs=create
+
 // Needs implements companion.Companion.
 func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
 	home, hosted := map[client.Object]cache.ByObject{}, map[client.Object]cache.ByObject{}

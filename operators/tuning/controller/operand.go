@@ -29,7 +29,10 @@ type operandReconciler struct {
 	settings Settings
 }
 
-// +kubebuilder:rbac:groups=apps,resources=daemonsets,roleName=tuning-hosted,verbs=list;watch;create;patch;delete
+// The engine looks for what it has made in all namespaces.
+//
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,roleName=tuning-hosted,verbs=list
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,namespace=openshift-cluster-node-tuning-operator,roleName=tuning-hosted,verbs=watch;create;patch;delete
 
 func addOperandReconciler(clusters companion.Clusters, settings Settings) error {
 	hosted := clusters.Hosted

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+	"workload.openshift.io/operators/api/nodegroup"
 	tunedv1 "workload.openshift.io/operators/api/tuned/v1"
 	"workload.openshift.io/operators/companion"
 	"workload.openshift.io/operators/tuning"
@@ -37,8 +38,8 @@ type profilesReconciler struct {
 	pools    *pools
 }
 
-// +kubebuilder:rbac:groups=tuned.openshift.io,resources=profiles,roleName=tuning-hosted,verbs=list;watch;create;update;delete
-// +kubebuilder:rbac:groups="",resources=nodes,roleName=tuning-hosted,verbs=list;watch
+// +kubebuilder:rbac:groups=tuned.openshift.io,namespace=openshift-cluster-node-tuning-operator,resources=profiles,roleName=tuning-hosted,verbs=list;watch;create;update;delete
+// +kubebuilder:rbac:groups="",resources=nodes,roleName=tuning-hosted,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,roleName=tuning-hosted,verbs=list
 
 func addProfilesReconciler(clusters companion.Clusters, settings Settings, pools *pools) error {
@@ -112,7 +113,7 @@ func (r *profilesReconciler) Reconcile(ctx context.Context, request reconcile.Re
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(r.hosted.Delete(ctx, profile, client.Preconditions{UID: &profile.UID}))
 	}
-	if companion.Paused(node) {
+	if nodegroup.Paused(node) {
 		return reconcile.Result{}, nil
 	}
 	subject := tuning.Node{Name: node.Name, Labels: node.Labels, ProviderID: node.Spec.ProviderID}

@@ -52,8 +52,8 @@ type tunedsReconciler struct {
 }
 
 // +kubebuilder:rbac:groups="",resources=configmaps,namespace=system,verbs=list;watch
-// +kubebuilder:rbac:groups=tuned.openshift.io,resources=tuneds,roleName=tuning-hosted,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups=tuned.openshift.io,resources=tuneds/status,roleName=tuning-hosted,verbs=patch
+// +kubebuilder:rbac:groups=tuned.openshift.io,namespace=openshift-cluster-node-tuning-operator,resources=tuneds,roleName=tuning-hosted,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=tuned.openshift.io,namespace=openshift-cluster-node-tuning-operator,resources=tuneds/status,roleName=tuning-hosted,verbs=patch
 
 func addTunedsReconciler(clusters companion.Clusters, namespace string, settings Settings, pools *pools) error {
 	hosted := clusters.Hosted
