@@ -4,10 +4,11 @@
 # image, and nobody need commit it first. make images makes those of a release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-programs=(partition-agent partition-controller)
+programs=(partition-agent partition-controller partition-node)
+images=(partition-agent partition-controller partition-tuned)
 tag=dev-$(cd _output/bin && cat "${programs[@]}" | sha256sum | head --bytes=12)
 # Programs of what is not committed are not those of the commit.
 commit=$(git rev-parse HEAD)
 changes=$(git status --porcelain)
-_output/bin/images build --only="$(IFS=,; echo "${programs[*]}")" --version="$tag" \
+_output/bin/images build --only="$(IFS=,; echo "${images[*]}")" --version="$tag" \
   --bin="linux/$(go env GOHOSTARCH)=_output/bin" --commit="$commit${changes:+-dirty}" --date="$(git log -1 --format=%cI)" _output/operators/images

@@ -56,9 +56,10 @@ image() {
 controller=$(image partition-controller)
 [[ $controller == *@* ]] && version="newName: ${controller%@*}, digest: ${controller#*@}" || version="newName: ${controller%:*}, newTag: ${controller##*:}"
 agent=$(image partition-agent)
+operand=$(image partition-tuned)
 to=_output/operators/deploy/$operator
 mkdir -p "$to"
-sed "s|agentImage: partition-agent\$|agentImage: $agent|" "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
+sed --expression="s|agentImage: partition-agent\$|agentImage: $agent|" --expression="s|operandImage: partition-tuned\$|operandImage: $operand|" "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
 cat >"$to/kustomization.yaml" <<END
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization

@@ -99,6 +99,20 @@ func Images(release string) []Image {
 		Command("partition-controller", "companions of a partitioned cluster: the cluster's side"),
 		// Its pods say which user it is on their node.
 		Command("partition-agent", "companions of a partitioned cluster: the nodes' side"),
+		partitionTuned(),
+	}
+}
+
+// partitionTuned runs TuneD, which is Debian's, on nodes.
+func partitionTuned() Image {
+	return Image{
+		Name:        "partition-tuned",
+		Title:       "partition-tuned",
+		Description: "companions of a partitioned cluster: TuneD on nodes",
+		Programs:    []Program{{Name: "partition-node", Path: "usr/bin/partition-node"}},
+		Base:        "tuned",
+		Entrypoint:  []string{"/usr/bin/partition-node"},
+		User:        "0",
 	}
 }
 

@@ -62,7 +62,7 @@ import (
 )
 
 // kubernetes are the binaries that a release consists of.
-var kubernetes = []string{"kube-apiserver", "kube-controller-manager", "kube-log-runner", "kube-proxy", "kube-scheduler", "kubectl", "kubectl-partition", "kubelet", "partition-agent", "partition-controller"}
+var kubernetes = []string{"kube-apiserver", "kube-controller-manager", "kube-log-runner", "kube-proxy", "kube-scheduler", "kubectl", "kubectl-partition", "kubelet", "partition-agent", "partition-controller", "partition-node"}
 
 // options are those of a release whose bases are one small package.
 func options(t *testing.T) Options {
