@@ -190,9 +190,12 @@ func (d document) tuned() (*tunedv1.Tuned, []Fault) {
 		return nil, []Fault{{d.number, d.line + find(root, path.String(), nil).Line, fmt.Sprintf("kind: %q of apiVersion %q cannot be used here; the only one that can is Tuned of %s", tuned.Kind, tuned.APIVersion, want)}}
 	}
 	for _, err := range strict {
-		// unknown field "spec.profil"
-		_, path, _ := strings.Cut(err.Error(), `"`)
-		faults = append(faults, Fault{d.number, d.line + find(root, strings.TrimSuffix(path, `"`), nil).Line, err.Error()})
+		var wrong kjson.FieldError
+		line := first(root)
+		if errors.As(err, &wrong) {
+			line = find(root, wrong.FieldPath(), nil).Line
+		}
+		faults = append(faults, Fault{d.number, d.line + line, err.Error()})
 	}
 	for _, err := range validate(tuned) {
 		faults = append(faults, Fault{d.number, d.line + find(root, err.Field, nil).Line, err.Error()})

@@ -372,6 +372,23 @@ var borders = []border{
 		why:        "rules are functions of plain values",
 	},
 	{
+		place:      "operators/tuning",
+		alone:      true,
+		never:      []string{operators + "/cmd"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "os/exec", kubernetes},
+		why:        "rules are functions of plain values",
+	},
+	{
+		place: "operators/tuning/controller",
+		never: []string{operators + "/cmd", operators + "/tuning/daemon"},
+		why:   "it knows what a node gets, and not how TuneD applies it",
+	},
+	{
+		place: "operators/tuning/daemon",
+		never: []string{operators + "/companion", operators + "/cmd", operators + "/tuning/controller", operators + "/mirror", operators + "/operand", cobra},
+		why:   "it reads the Profile of its node, whoever decided what that says",
+	},
+	{
 		place: "operators/rollout",
 		never: []string{operators + "/api/cpupolicy", operators + "/cmd", operators + "/cpupolicy"},
 		why:   "it carries operations through, whatever they do",
