@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/utils/cpuset"
@@ -33,6 +34,10 @@ type Host struct {
 	Nodes, CoresPerNode, ThreadsPerCore int
 	// Offline and Isolated are CPU lists, and may be empty.
 	Offline, Isolated string
+	// MemoryPerNode is in bytes, and may be zero: then the kernel does not say it. HugePagesPerNode are numbers of pages
+	// by their size in bytes.
+	MemoryPerNode    int64
+	HugePagesPerNode map[int64]int64
 }
 
 // Sysfs writes the host's sysfs to a directory of the test, and returns it.
@@ -70,8 +75,25 @@ func Sysfs(t testing.TB, host Host) string {
 		write(t, root, fmt.Sprintf("devices/system/cpu/cpu%d/online", cpu), "0")
 	}
 	for node, cpus := range ofNode {
-		write(t, root, fmt.Sprintf("devices/system/node/node%d/cpulist", node), cpus.String())
+		about := fmt.Sprintf("devices/system/node/node%d/", node)
+		write(t, root, about+"cpulist", cpus.String())
+		var distances []string
+		for other := range ofNode {
+			distance := "20"
+			if other == node {
+				distance = "10"
+			}
+			distances = append(distances, distance)
+		}
+		write(t, root, about+"distance", strings.Join(distances, " "))
+		if host.MemoryPerNode > 0 {
+			write(t, root, about+"meminfo", fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %d MemFree:        0 kB", node, host.MemoryPerNode>>10, node))
+		}
+		for size, pages := range host.HugePagesPerNode {
+			write(t, root, about+fmt.Sprintf("hugepages/hugepages-%dkB/nr_hugepages", size>>10), fmt.Sprint(pages))
+		}
 	}
+	write(t, root, "devices/system/node/online", fmt.Sprintf("0-%d", host.Nodes-1))
 	write(t, root, "devices/system/cpu/online", online.String())
 	write(t, root, "devices/system/cpu/isolated", host.Isolated)
 	return root
