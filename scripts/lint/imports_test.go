@@ -428,6 +428,13 @@ var borders = []border{
 		why:        "while it works, the node may not reach the API, and no step needs it",
 	},
 	{
+		place:      "operators/numaresources",
+		alone:      true,
+		never:      []string{operators + "/api", operators + "/cmd"},
+		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "os/exec", kubernetes},
+		why:        "rules are functions of plain values",
+	},
+	{
 		place:      "operators/cmd/partition-agent",
 		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", kubernetes},
 		why:        "the agent believes its node, and asks for nothing but its Node",
