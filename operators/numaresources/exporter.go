@@ -113,3 +113,11 @@ func (c ExporterConfiguration) String() string {
 	}
 	return string(text)
 }
+
+// Name is the companion's. OwnerLabel and FieldOwner are those of package companion, which what runs on a node does not
+// import.
+const (
+	Name       = "numaresources"
+	OwnerLabel = "workload.openshift.io/companion"
+	FieldOwner = Name + ".workload.openshift.io"
+)

@@ -35,5 +35,6 @@ func newCommand() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	command.AddCommand(newTunedCommand())
+	command.AddCommand(newTopologyCommand())
 	return command
 }
