@@ -32,6 +32,8 @@ type Operand struct {
 	Client client.Client
 	// Companion and Name say whose it is: values of companion.OwnerLabel and Label.
 	Companion, Name string
+	// Namespace is where all of its objects are. Empty means that they are in several, or in none.
+	Namespace string
 	// Kinds are all that an operand may have, in the order in which they are made. What goes, goes in the other.
 	Kinds []schema.GroupVersionKind
 }
@@ -64,7 +66,7 @@ func (o *Operand) Apply(ctx context.Context, objects ...*unstructured.Unstructur
 	for n := len(o.Kinds) - 1; n >= 0; n-- {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(o.Kinds[n])
-		if err := o.Client.List(ctx, list, client.MatchingLabels{companion.OwnerLabel: o.Companion, Label: o.Name}); err != nil {
+		if err := o.Client.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels{companion.OwnerLabel: o.Companion, Label: o.Name}); err != nil {
 			errs = append(errs, err)
 			continue
 		}
