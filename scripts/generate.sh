@@ -43,6 +43,10 @@ for companion in deploy/*/kustomization.yaml; do
   if [[ -d api/$group ]]; then
     (cd api && generate crd "paths=./$group/..." "output:crd:dir=$out/deploy/$companion/crd")
   fi
+  if [[ $companion == numaresources ]]; then
+    # What its exporters write is another project's.
+    generate crd paths=github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2 "output:crd:dir=$out/deploy/$companion/crd"
+  fi
   if [[ -d $companion/controller ]]; then
     generate "rbac:roleName=$companion" "paths={./cmd/partition-controller/app,./$companion/...}" "output:rbac:dir=$out/deploy/$companion/rbac"
     hosted "$out/deploy/$companion" "$companion-hosted"

@@ -435,6 +435,16 @@ var borders = []border{
 		why:        "rules are functions of plain values",
 	},
 	{
+		place: "operators/numaresources/daemon",
+		never: []string{operators + "/api", operators + "/cmd", operators + "/companion", operators + "/internal"},
+		why:   "it writes for its own node, and does not know what becomes of that",
+	},
+	{
+		place: "operators/numaresources/controller",
+		never: []string{operators + "/numaresources/daemon", operators + "/cmd"},
+		why:   "it knows what an exporter reports, and not how",
+	},
+	{
 		place:      "operators/cmd/partition-agent",
 		notThrough: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", kubernetes},
 		why:        "the agent believes its node, and asks for nothing but its Node",

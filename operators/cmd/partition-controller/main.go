@@ -29,6 +29,7 @@ import (
 	nodepool "workload.openshift.io/operators/nodepool/controller"
 	tuning "workload.openshift.io/operators/tuning/controller"
 	workloadclasses "workload.openshift.io/operators/workloadclasses/controller"
+	numaresources "workload.openshift.io/operators/numaresources/controller"
 )
 
 func main() {
@@ -38,6 +39,7 @@ func main() {
 		&hostedconfig.Companion{},
 		&workloadclasses.Companion{},
 		&tuning.Companion{},
+		&numaresources.Companion{},
 	)
 	command.SetContext(ctrl.SetupSignalHandler())
 	os.Exit(cli.Run(command))

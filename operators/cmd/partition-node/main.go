@@ -34,7 +34,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	command.AddCommand(newTunedCommand())
-	command.AddCommand(newTopologyCommand())
+	command.AddCommand(newTunedCommand(), newTopologyCommand())
 	return command
 }

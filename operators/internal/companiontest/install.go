@@ -155,7 +155,7 @@ func (i *Installed) As(t testing.TB, token string) client.Client {
 	return c
 }
 
-// WithImage returns a file with the configuration of a companion's manifests and an image of the agent, which make
+// WithImage returns a file with the configuration of a companion's manifests and an image of what runs on nodes, which make
 // install would choose.
 func WithImage(t testing.TB, name string) string {
 	t.Helper()
@@ -164,7 +164,9 @@ func WithImage(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	text = bytes.ReplaceAll(text, []byte("agentImage: partition-agent"), []byte("agentImage: registry.example.com/partition-agent"))
+	for _, setting := range []string{"agentImage: partition-agent", "exporterImage: partition-node"} {
+		text = bytes.ReplaceAll(text, []byte(setting), []byte(strings.Replace(setting, ": ", ": registry.example.com/", 1)))
+	}
 	// What is a volume in a pod is the directory of the manifests here.
 	text = bytes.ReplaceAll(text, []byte("/etc/partition-controller-rules"), []byte(Base(name)))
 	if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -225,11 +227,25 @@ func (i *Installed) Start(t testing.TB, change func(*configv1alpha1.ControllerCo
 	}
 	var controllers *testenv.Process
 	controllers, i.controllers = i.start(t, config, configv1alpha1.Controllers, controllersAccount)
+	if !i.hasWebhooks(t) {
+		i.server, i.webhooks = controllers, i.controllers
+		return controllers
+	}
 	if config.Certificates.Source == configv1alpha1.CertificatesGenerated {
 		config.Certificates.Directory = i.mountCertificate(t)
 	}
 	i.server, i.webhooks = i.start(t, config, configv1alpha1.Webhooks, webhooksAccount)
 	return controllers
+}
+
+// hasWebhooks reports whether the manifests have a Deployment of webhooks.
+func (i *Installed) hasWebhooks(t testing.TB) bool {
+	t.Helper()
+	err := i.Client.Get(t.Context(), client.ObjectKey{Namespace: i.Namespace, Name: webhooksAccount}, &corev1.ServiceAccount{})
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err == nil
 }
 
 // The ServiceAccounts of the two.

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller is the cluster side of the companion numaresources: a thin reconciler over the rules, which has exporters
+// run on nodes and says what they report. It does not know how an exporter works.
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
+	nodetopologyv1 "workload.openshift.io/operators/api/nodetopology/v1"
+	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/numaresources"
+	"workload.openshift.io/operators/operand"
+)
+
+// Name is the companion's.
+const Name = numaresources.Name
+
+// Companion is numaresources.
+type Companion struct{ settings Settings }
+
+// Name implements companion.Companion.
+func (*Companion) Name() string { return Name }
+
+// Settings implements companion.Companion.
+func (c *Companion) Settings() companion.Settings { return &c.settings }
+
+// Needs implements companion.Companion.
+func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) companion.Needs {
+	cached := map[client.Object]cache.ByObject{}
+	if config.Runs(configv1alpha1.Controllers) {
+		here := map[string]cache.Config{c.settings.ExporterNamespace: {}}
+		cached[&nodetopologyv1.NUMAResourcesOperator{}] = cache.ByObject{}
+		cached[&corev1.Node{}] = cache.ByObject{Transform: stripNode}
+		cached[&v1alpha2.NodeResourceTopology{}] = cache.ByObject{Transform: stripTopology}
+		cached[&corev1.ConfigMap{}] = cache.ByObject{Namespaces: here}
+		cached[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: here}
+	}
+	return companion.Needs{
+		AddToScheme: (&runtime.SchemeBuilder{nodetopologyv1.AddToScheme, v1alpha2.AddToScheme}).AddToScheme,
+		Home: companion.Access{
+			Cache: cached,
+			Owned: append(slices.Clone(kinds), v1alpha2.SchemeGroupVersion.WithKind("NodeResourceTopology")),
+		},
+	}
+}
+
+// stripNode keeps of a Node what groups are made of.
+func stripNode(in any) (any, error) {
+	if node, ok := in.(*corev1.Node); ok {
+		node.Annotations, node.Spec, node.Status = nil, corev1.NodeSpec{}, corev1.NodeStatus{}
+	}
+	return in, nil
+}
+
+// stripTopology keeps how the kubelet runs. The zones are the scheduler's to read.
+func stripTopology(in any) (any, error) {
+	if topology, ok := in.(*v1alpha2.NodeResourceTopology); ok {
+		topology.Zones = nil
+	}
+	return in, nil
+}
+
+// AddToManager implements companion.Companion.
+func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {
+	if !config.Runs(configv1alpha1.Controllers) {
+		return nil
+	}
+	mgr := clusters.Home
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(), FieldOwner: companion.FieldOwner(Name)})
+	if err != nil {
+		return err
+	}
+	r := &reconciler{
+		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
+		operand:  &operand.Operand{Client: live, Companion: Name, Name: "exporters", Namespace: c.settings.ExporterNamespace, Kinds: kinds},
+		settings: &c.settings,
+		now:      time.Now,
+	}
+	// There is one object.
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: nodetopologyv1.NUMAResourcesOperatorName}}}
+	})
+	labelled := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+	}}
+	// A heartbeat is no news.
+	reported := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha2.NodeResourceTopology), e.ObjectNew.(*v1alpha2.NodeResourceTopology)
+		was, wasKnown := numaresources.KubeletOf(before.Attributes)
+		is, isKnown := numaresources.KubeletOf(after.Attributes)
+		return was != is || wasKnown != isKnown || numaresources.IsStale(before.Annotations, r.now()) != numaresources.IsStale(after.Annotations, r.now())
+	}}
+	return builder.ControllerManagedBy(mgr).
+		Named(Name).
+		For(&nodetopologyv1.NUMAResourcesOperator{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(labelled)).
+		Watches(&v1alpha2.NodeResourceTopology{}, one, builder.WithPredicates(reported)).
+		Watches(&corev1.ConfigMap{}, one).
+		Watches(&appsv1.DaemonSet{}, one).
+		Complete(r)
+}
