@@ -108,7 +108,7 @@ func (e *Exporter) configure(ctx context.Context) {
 		return
 	}
 	if config != e.config {
-		klog.FromContext(ctx).Info("Configured", "file", e.Configuration, "config", config)
+		klog.FromContext(ctx).Info("Configured", "file", e.Configuration, "config", config.String())
 	}
 	e.config = config
 }
