@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 programs=(partition-agent partition-controller partition-node)
-images=(partition-agent partition-controller partition-tuned)
+images=("${programs[@]}" partition-tuned)
 tag=dev-$(cd _output/bin && cat "${programs[@]}" | sha256sum | head --bytes=12)
 # Programs of what is not committed are not those of the commit.
 commit=$(git rev-parse HEAD)

@@ -57,9 +57,11 @@ controller=$(image partition-controller)
 [[ $controller == *@* ]] && version="newName: ${controller%@*}, digest: ${controller#*@}" || version="newName: ${controller%:*}, newTag: ${controller##*:}"
 agent=$(image partition-agent)
 operand=$(image partition-tuned)
+node=$(image partition-node)
 to=_output/operators/deploy/$operator
 mkdir -p "$to"
-sed --expression="s|agentImage: partition-agent\$|agentImage: $agent|" --expression="s|operandImage: partition-tuned\$|operandImage: $operand|" "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
+sed "s|agentImage: partition-agent\$|agentImage: $agent|; s|operandImage: partition-tuned\$|operandImage: $operand|; s|exporterImage: partition-node\$|exporterImage: $node|" \
+  "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
 cat >"$to/kustomization.yaml" <<END
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization

@@ -98,7 +98,8 @@ func Images(release string) []Image {
 		Command("kubectl-partition", "kubectl plugin for workload partitioning"),
 		Command("partition-controller", "companions of a partitioned cluster: the cluster's side"),
 		// Its pods say which user it is on their node.
-		Command("partition-agent", "companions of a partitioned cluster: the nodes' side"),
+		Command("partition-agent", "companions of a partitioned cluster: the nodes' side, one step at a time"),
+		Command("partition-node", "companions of a partitioned cluster: the nodes' side, daemons"),
 		partitionTuned(),
 	}
 }

@@ -284,6 +284,7 @@ func TestImagesAreLaidOutAsTheirUsersExpect(t *testing.T) {
 		{"hyperkube", "", "0", 2, map[string]string{"io.openshift.build.versions": "kubernetes=1.37.0", "io.k8s.display-name": "OpenShift Kubernetes Server Commands", "io.openshift.tags": "openshift,hyperkube"}},
 		{"kubectl-partition", "/usr/bin/kubectl-partition", "65532", 1, nil},
 		{"partition-agent", "/usr/bin/partition-agent", "65532", 1, nil},
+		{"partition-node", "/usr/bin/partition-node", "65532", 1, nil},
 	} {
 		for _, platform := range gobinary.Platforms {
 			image := images[test.image+":v1.37.0_wp.1234567 "+platform]
