@@ -14,12 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rig is a cluster with the companion cpupolicy, and its nodes, for tests on real nodes: that
-// of this host, and those in VMs. It asks and looks as users do, and imports none of the companion's
-// packages.
+// Package rig is a cluster with a companion, and its nodes, for tests on real nodes: that of this host, and those in VMs. It asks
+// and looks as users do, most of it as those of cpupolicy, and imports none of a companion's packages.
 package rig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -34,7 +34,7 @@ import (
 	"workload.openshift.io/kubernetes/cluster/poll"
 )
 
-// Namespace is that of the companion. Its agents have another one.
+// Namespace is that of cpupolicy. Its agents have another one.
 const Namespace = "partition-cpupolicy"
 
 // Cluster is a cluster that runs, with or without the companion.
@@ -43,6 +43,8 @@ type Cluster struct {
 	// Kubectl and Controller are programs, Kubeconfig is the administrator's, and Images a directory
 	// that images build has written.
 	Kubectl, Controller, Kubeconfig, Images string
+	// Companion is the one that is installed; empty is cpupolicy.
+	Companion string
 	// Pause is the time between two looks at a condition.
 	Pause time.Duration
 	// Limit is for what takes seconds, and SwitchLimit for a whole operation.
@@ -59,14 +61,19 @@ func (c *Cluster) Archives(t *testing.T) []string {
 	return archives
 }
 
-// Install applies the manifests of a checkout's directory operators, with a driver, and waits until the
+// Install applies the manifests of cpupolicy of a checkout's directory operators, with a driver, and waits until the
 // companion is ready. It returns the directory of what it has applied. To change the driver,
 // Install again.
 func (c *Cluster) Install(t *testing.T, operators, driver string) (overlay string) {
 	t.Helper()
-	agent, controller := c.reference(t, "partition-agent"), c.reference(t, "partition-controller")
-	name, tag, _ := strings.Cut(controller, ":")
-	base, err := filepath.Abs(filepath.Join(operators, "deploy", "cpupolicy"))
+	return c.InstallWith(t, operators, "agentImage: partition-agent", "agentImage: "+c.Reference(t, "partition-agent"), "driver: "+driver)
+}
+
+// InstallWith applies the manifests of the companion as Install does, with other settings in the place of a line.
+func (c *Cluster) InstallWith(t *testing.T, operators, line string, settings ...string) (overlay string) {
+	t.Helper()
+	name, tag, _ := strings.Cut(c.Reference(t, "partition-controller"), ":")
+	base, err := filepath.Abs(filepath.Join(operators, "deploy", c.companion()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,23 +87,25 @@ func (c *Cluster) Install(t *testing.T, operators, driver string) (overlay strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	const line = "  agentImage: partition-agent\n"
+	line = "  " + line + "\n"
 	if !strings.Contains(string(configuration), line) {
 		t.Fatalf("the configuration has no %q: %s", line, configuration)
 	}
+	replicas := ""
+	for _, deployment := range c.deployments() {
+		replicas += fmt.Sprintf("- {name: %s, count: 1}\n", deployment)
+	}
 	for file, content := range map[string]string{
-		"config.yaml": strings.Replace(string(configuration), line, "  agentImage: "+agent+"\n  driver: "+driver+"\n", 1),
+		"config.yaml": strings.Replace(string(configuration), line, "  "+strings.Join(settings, "\n  ")+"\n", 1),
 		"kustomization.yaml": fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%s]
 images:
 - {name: registry.invalid/partition-controller, newName: %s, newTag: %s}
 replicas:
-- {name: partition-controller, count: 1}
-- {name: partition-webhooks, count: 1}
-configMapGenerator:
+%sconfigMapGenerator:
 - {name: configuration, namespace: %s, behavior: replace, files: [config.yaml]}
-`, relative, name, tag, Namespace),
+`, relative, name, tag, replicas, c.namespace()),
 	} {
 		if err := os.WriteFile(filepath.Join(overlay, file), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -107,22 +116,34 @@ configMapGenerator:
 	return overlay
 }
 
+func (c *Cluster) companion() string { return cmp.Or(c.Companion, "cpupolicy") }
+
+func (c *Cluster) namespace() string { return "partition-" + c.companion() }
+
+// deployments are the companion's.
+func (c *Cluster) deployments() []string {
+	if c.companion() == "cpupolicy" {
+		return []string{"partition-controller", "partition-webhooks"}
+	}
+	return []string{"partition-controller"}
+}
+
 // AwaitCompanion waits until the companion's pods are those that were asked for last, and no others are left.
 func (c *Cluster) AwaitCompanion(t *testing.T) {
 	t.Helper()
-	c.Call(t, "rollout", "status", "--namespace="+Namespace, "deployment", "--timeout="+c.SwitchLimit.String())
+	c.Call(t, "rollout", "status", "--namespace="+c.namespace(), "deployment", "--timeout="+c.SwitchLimit.String())
 	// Until the end of its grace period, one with the previous configuration may lead.
 	c.WaitFor(t, c.Limit, "one replica of each is left", func() error {
-		pods, err := c.Client.CoreV1().Pods(Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app in (partition-controller, partition-webhooks)"})
-		if err == nil && len(pods.Items) != 2 {
+		pods, err := c.Client.CoreV1().Pods(c.namespace()).List(t.Context(), metav1.ListOptions{LabelSelector: "app in (partition-controller, partition-webhooks)"})
+		if err == nil && len(pods.Items) != len(c.deployments()) {
 			err = fmt.Errorf("there are %d", len(pods.Items))
 		}
 		return err
 	})
 }
 
-// reference returns how nodes know an image of the directory.
-func (c *Cluster) reference(t *testing.T, name string) string {
+// Reference returns how nodes know an image of the directory.
+func (c *Cluster) Reference(t *testing.T, name string) string {
 	t.Helper()
 	list, err := os.ReadFile(filepath.Join(c.Images, "images.txt"))
 	if err != nil {
@@ -140,19 +161,28 @@ func (c *Cluster) reference(t *testing.T, name string) string {
 // Uninstall removes the companion as make uninstall does, with the controller already gone.
 func (c *Cluster) Uninstall(t *testing.T, overlay string) {
 	t.Helper()
-	c.Call(t, "scale", "--namespace="+Namespace, "deployment", "--all", "--replicas=0")
-	c.Call(t, "delete", "--namespace="+Namespace, "pods", "--all", "--force", "--grace-period=0")
+	c.Call(t, "scale", "--namespace="+c.namespace(), "deployment", "--all", "--replicas=0")
+	c.Call(t, "delete", "--namespace="+c.namespace(), "pods", "--all", "--force", "--grace-period=0")
 	c.Call(t, "delete", "--ignore-not-found", "-k", overlay)
 	if left := c.Call(t, "get", "--ignore-not-found", "--output=name", "-k", overlay); left != "" {
 		t.Errorf("there still are %s", left)
 	}
-	t.Log(call(t, c.Controller, "clean", "--controller=cpupolicy", "--kubeconfig="+c.Kubeconfig))
+	t.Log(call(t, c.Controller, "clean", "--controller="+c.companion(), "--kubeconfig="+c.Kubeconfig))
 }
 
 // Call runs kubectl as administrator, and returns what it prints.
 func (c *Cluster) Call(t *testing.T, args ...string) string {
 	t.Helper()
 	return call(t, c.Kubectl, append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...)
+}
+
+// Try runs kubectl as administrator with an input, and returns what it prints and says.
+func (c *Cluster) Try(t *testing.T, input string, args ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), c.Kubectl, append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...)
+	command.Stdin = strings.NewReader(input)
+	output, err := command.CombinedOutput()
+	return string(output), err
 }
 
 func call(t *testing.T, program string, args ...string) string {

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package numaresources
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	"github.com/k8stopologyawareschedwg/podfingerprint"
+	"github.com/prometheus/procfs"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/cpuset"
+	"sigs.k8s.io/yaml"
+	"workload.openshift.io/kubernetes/cluster/host"
+	"workload.openshift.io/operators/e2e/internal/rig"
+)
+
+const (
+	policyAtFirst = "single-numa-node"
+	exporters     = "partition-numaresources-exporter"
+	nodePool      = "hypershift.openshift.io/nodePool=hostedcluster02"
+)
+
+// operator is a NUMAResourcesOperator with the seed's example of a hosted cluster.
+const operator = `apiVersion: nodetopology.openshift.io/v1
+kind: NUMAResourcesOperator
+metadata: {name: numaresourcesoperator}
+spec:
+  nodeGroups:
+  - nodeSelector: {matchLabels: {hypershift.openshift.io/nodePool: hostedcluster02}}
+`
+
+// The stories of a node, one after another. What the exporter writes is held against what the kubelet and the kernel say, which the
+// test asks by itself.
+func TestANodeSaysWhatItsNUMANodesHave(t *testing.T) {
+	if err := cluster.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	node := &rig.Node{
+		Cluster: &rig.Cluster{
+			Client: cluster.Client, Kubectl: filepath.Join(config.Bin, "kubectl"), Kubeconfig: host.Kubeconfig, Images: images, Controller: controller,
+			Companion: "numaresources", Pause: 100 * time.Millisecond, Limit: 2 * time.Minute, SwitchLimit: 3 * time.Minute,
+		},
+		Name: host.NodeName,
+		Shell: func(ctx context.Context, script string) (string, error) {
+			output, err := exec.CommandContext(ctx, "sh", "-c", script).Output()
+			return strings.TrimSuffix(string(output), "\n"), err
+		},
+		CPUs: func(_ context.Context, pod *corev1.Pod) (string, error) {
+			usage, err := host.ContainerUsage(pod, pod.Status.ContainerStatuses[0].ContainerID)
+			return usage.CPUs, err
+		},
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			tell(t, node)
+		}
+	})
+	for _, archive := range node.Archives(t) {
+		node.Run(t, filepath.Join(config.Tools, "ctr")+" --address="+cluster.RuntimeSocket()+" --namespace=k8s.io images import "+archive)
+	}
+	// It runs beside the companion, which must not touch it.
+	node.CreateNamespace(t)
+	beside := node.StartPod(t, rig.Pod("beside", rig.Partitioned, "cpu=50m memory=16Mi", ""))
+	node.Call(t, "label", "node", host.NodeName, nodePool)
+	config.Progress("installing the companion")
+	overlay := node.InstallWith(t, filepath.Join("..", ".."), "exporterImage: partition-node",
+		"exporterImage: "+node.Reference(t, "partition-node"),
+		"kubeletCertificate: "+filepath.Join(host.Dir, "pki", "kubelet", "kubelet.crt"),
+		"podResources: "+filepath.Join(cluster.KubeletDir(), "pod-resources"),
+		"period: 2s")
+	config.Progress("the companion is ready")
+
+	story := func(name string, tell func(*testing.T)) {
+		if !t.Run(name, tell) {
+			t.FailNow()
+		}
+	}
+	all, err := host.OnlineCPUs()
+	if err != nil || all.Size() < 2 {
+		t.Fatalf("the host has CPUs %s (%v), want two", all, err)
+	}
+	inPool := cpuset.New(0)
+	story("kube-apiserver refuses a group with two selectors", func(t *testing.T) {
+		two := strings.TrimSuffix(operator, "\n") + "\n    machineConfigPoolSelector: {matchLabels: {a: b}}\n"
+		output, err := node.Try(t, two, "apply", "-f", "-")
+		if err == nil || !strings.Contains(output, "exactly one of nodeSelector, machineConfigPoolSelector and poolName must be set") {
+			t.Errorf("kubectl says %q (%v)", output, err)
+		}
+	})
+	story("an exporter says how the kubelet runs, whose certificate is its own", func(t *testing.T) {
+		began := time.Now()
+		if output, err := node.Try(t, operator, "apply", "-f", "-"); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+		node.WaitFor(t, node.Limit, "the report is right", func() error { return right(t, node) })
+		t.Logf("from the NUMAResourcesOperator to the first report: %s", time.Since(began).Round(100*time.Millisecond))
+		now := topologyOf(t, node)
+		t.Logf("the report: %s", shown(now))
+		configz := configz(t, node)
+		if configz["topologyManagerPolicy"] != policyAtFirst || attribute(now, "topologyManagerPolicy") != policyAtFirst || attribute(now, "topologyManagerScope") != "pod" {
+			t.Errorf("the report says %v, and configz %v", now.Attributes, configz)
+		}
+		object := node.Object(t)
+		if owners := now.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || owners[0].UID != object.UID {
+			t.Errorf("its owners are %v, want the Node", owners)
+		}
+		node.WaitFor(t, node.Limit, "the operator is available", func() error {
+			return conditions(t, node, map[string]string{"Available": "True", "Degraded": "False", "Progressing": "False", "PolicyUnknown": "False", "NodesDiffer": "False", "Stale": "False"})
+		})
+	})
+	story("the CPUs of the pool are available to nobody", func(t *testing.T) {
+		capacity, allocatable, available := cpusOf(topologyOf(t, node))
+		if want := all.Difference(inPool).Size(); capacity != all.Size() || allocatable != want || available != want {
+			t.Errorf("the zones have %d CPUs, of which %d are allocatable and %d available; want %d, and %d without the pool", capacity, allocatable, available, all.Size(), want)
+		}
+		if err := node.Has(t, beside, inPool); err != nil {
+			t.Error(err)
+		}
+	})
+	story("the exporter has no privilege but that it is root", func(t *testing.T) { checkPrivileges(t) })
+	free := all.Difference(inPool).Size()
+	story("an exclusive CPU is available to no other pod, until its pod is gone", func(t *testing.T) {
+		before := attribute(topologyOf(t, node), podfingerprint.Attribute)
+		began := time.Now()
+		exclusive := node.StartPod(t, rig.Pod("exclusive", nil, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi"))
+		await(t, node, free-1)
+		t.Logf("from the pod to the report: %s", time.Since(began).Round(100*time.Millisecond))
+		t.Logf("the report: %s", shown(topologyOf(t, node)))
+		own := node.CPUsOf(t, exclusive)
+		if given := givenTo(t, "exclusive"); !own.Equals(given) || own.Size() != 1 {
+			t.Errorf("the kernel lets the pod run on CPUs %s, and podresources say %s", own, given)
+		}
+		if attribute(topologyOf(t, node), podfingerprint.Attribute) == before {
+			t.Error("the fingerprint is the same")
+		}
+		began = time.Now()
+		node.RemovePod(t, "exclusive")
+		await(t, node, free)
+		t.Logf("from its end to the report: %s", time.Since(began).Round(100*time.Millisecond))
+		if attribute(topologyOf(t, node), podfingerprint.Attribute) != before {
+			t.Error("the fingerprint is not what it was")
+		}
+	})
+	story("a finished pod has given back its CPU before it is deleted", func(t *testing.T) {
+		pod := rig.Pod("finished", nil, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		pod.Spec.Containers[0].Args = []string{"-c", "sleep 5"}
+		node.StartPod(t, pod)
+		await(t, node, free-1)
+		await(t, node, free)
+		now, err := cluster.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+		if err != nil || now.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("the pod is %v (%v), want it to have succeeded", now.Status.Phase, err)
+		}
+		node.RemovePod(t, "finished")
+	})
+	story("a static pod's CPU is taken, too, under its mirror's name", func(t *testing.T) {
+		pod := rig.Pod("static", nil, "cpu=1 memory=32Mi", "cpu=1 memory=32Mi")
+		pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+		manifest, err := yaml.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(host.ManifestDir, "static-numa.yaml")
+		if err := os.WriteFile(path, manifest, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Remove(path) })
+		await(t, node, free-1)
+		print := podfingerprint.NewFingerprint(1)
+		if err := print.Add(pod.Namespace, pod.Name+"-"+host.NodeName); err != nil {
+			t.Fatal(err)
+		}
+		if got := attribute(topologyOf(t, node), podfingerprint.Attribute); got != print.Sign() {
+			t.Errorf("the fingerprint is %s, want %s, of the mirror alone", got, print.Sign())
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		await(t, node, free)
+	})
+	story("a fraction of a CPU takes none", func(t *testing.T) {
+		before := topologyOf(t, node)
+		node.StartPod(t, rig.Pod("fraction", nil, "cpu=100m memory=32Mi", "cpu=100m memory=32Mi"))
+		time.Sleep(5 * time.Second)
+		if now := topologyOf(t, node); now.ResourceVersion != before.ResourceVersion {
+			t.Errorf("it was written: %s, and was %s", shown(now), shown(before))
+		}
+		if err := right(t, node); err != nil {
+			t.Error(err)
+		}
+		node.RemovePod(t, "fraction")
+	})
+	story("an exporter's configuration is put back, and used", func(t *testing.T) {
+		names := strings.Fields(node.Call(t, "get", "configmaps", "--namespace="+exporters, "--selector=nodetopology.openshift.io/group", "--output=name"))
+		if len(names) != 1 {
+			t.Fatalf("there are the ConfigMaps %q", names)
+		}
+		content := func() string {
+			return node.Call(t, "get", names[0], "--namespace="+exporters, "--output=jsonpath={.data}")
+		}
+		before := content()
+		node.Call(t, "patch", names[0], "--namespace="+exporters, "--type=merge", "--patch", `{"data":{"config.yaml":"paused: true"}}`)
+		node.WaitFor(t, node.Limit, "it is put back", func() error {
+			if now := content(); now != before {
+				return fmt.Errorf("it is %s", now)
+			}
+			return nil
+		})
+	})
+	story("it writes nothing at rest, and takes little", func(t *testing.T) {
+		before := topologyOf(t, node).ResourceVersion
+		time.Sleep(20 * time.Second)
+		if now := topologyOf(t, node).ResourceVersion; now != before {
+			t.Errorf("the resource version is %s, and was %s", now, before)
+		}
+		status, err := exporter(t).NewStatus()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if t.Logf("the exporter takes %.1f MiB", float64(status.RssAnon)/(1<<20)); status.RssAnon > 30<<20 {
+			t.Errorf("the exporter takes %d bytes", status.RssAnon)
+		}
+	})
+	story("a kubelet that starts with another policy is reported with that", func(t *testing.T) {
+		path := filepath.Join(host.Dir, "kubelet.yaml")
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(file), policyAtFirst, "restricted", 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Restart(t.Context(), "kubelet"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		node.WaitFor(t, node.Limit, "the report has it", func() error {
+			if err := right(t, node); err != nil {
+				return err
+			}
+			if policy := attribute(topologyOf(t, node), "topologyManagerPolicy"); policy != "restricted" {
+				return fmt.Errorf("the policy is %s", policy)
+			}
+			return nil
+		})
+		t.Logf("from the kubelet's start to the report: %s", time.Since(began).Round(100*time.Millisecond))
+	})
+	story("nothing is left after it is uninstalled, and no other pod was touched", func(t *testing.T) {
+		node.Uninstall(t, overlay)
+		if output, err := node.Try(t, "", "get", "noderesourcetopologies.topology.node.k8s.io"); err == nil || !strings.Contains(output, "the server doesn't have a resource type") {
+			t.Errorf("kubectl says %q (%v)", output, err)
+		}
+		now, err := cluster.Client.CoreV1().Pods(beside.Namespace).Get(t.Context(), beside.Name, metav1.GetOptions{})
+		if err != nil || now.UID != beside.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("the pod beside is %+v (%v)", now.Status, err)
+		}
+	})
+}
+
+func topologyOf(t *testing.T, node *rig.Node) *v1alpha2.NodeResourceTopology {
+	t.Helper()
+	now, err := read(t, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+func read(t *testing.T, node *rig.Node) (*v1alpha2.NodeResourceTopology, error) {
+	t.Helper()
+	output, err := node.Try(t, "", "get", "noderesourcetopologies.topology.node.k8s.io", host.NodeName, "--output=json")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, output)
+	}
+	now := &v1alpha2.NodeResourceTopology{}
+	return now, json.Unmarshal([]byte(output), now)
+}
+
+func attribute(topology *v1alpha2.NodeResourceTopology, name string) string {
+	for _, a := range topology.Attributes {
+		if a.Name == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// cpusOf sums the CPUs of all zones.
+func cpusOf(topology *v1alpha2.NodeResourceTopology) (capacity, allocatable, available int) {
+	for _, zone := range topology.Zones {
+		for _, r := range zone.Resources {
+			if r.Name == "cpu" {
+				capacity, allocatable, available = capacity+int(r.Capacity.Value()), allocatable+int(r.Allocatable.Value()), available+int(r.Available.Value())
+			}
+		}
+	}
+	return capacity, allocatable, available
+}
+
+func shown(topology *v1alpha2.NodeResourceTopology) string {
+	var parts []string
+	for _, zone := range topology.Zones {
+		for _, r := range zone.Resources {
+			parts = append(parts, fmt.Sprintf("%s %s %s/%s/%s", zone.Name, r.Name, r.Capacity.String(), r.Allocatable.String(), r.Available.String()))
+		}
+	}
+	for _, a := range topology.Attributes {
+		parts = append(parts, a.Name+"="+a.Value)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// await waits until so many CPUs are available, by the report and by what the kubelet says.
+func await(t *testing.T, node *rig.Node, available int) {
+	t.Helper()
+	node.WaitFor(t, node.Limit, fmt.Sprintf("%d CPUs are available", available), func() error {
+		now, err := read(t, node)
+		if err != nil {
+			return err
+		}
+		if _, _, is := cpusOf(now); is != available {
+			return fmt.Errorf("the report is %s", shown(now))
+		}
+		return right(t, node)
+	})
+}
+
+// right compares the report with podresources, sysfs and configz, as the test reads them.
+func right(t *testing.T, node *rig.Node) error {
+	t.Helper()
+	now, err := read(t, node)
+	if err != nil {
+		return err
+	}
+	for name, want := range configz(t, node) {
+		if got := attribute(now, name); got != want {
+			return fmt.Errorf("the report says %s=%q, and configz %q", name, got, want)
+		}
+	}
+	allocatable, exclusive := podResources(t)
+	lists, err := filepath.Glob("/sys/devices/system/node/node[0-9]*/cpulist")
+	if err != nil {
+		return err
+	}
+	if len(lists) != len(now.Zones) {
+		return fmt.Errorf("there are %d zones, and %d NUMA nodes in sysfs", len(now.Zones), len(lists))
+	}
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			return err
+		}
+		cpus, err := cpuset.Parse(strings.TrimSpace(string(text)))
+		if err != nil {
+			return err
+		}
+		name := "node-" + strings.TrimPrefix(filepath.Base(filepath.Dir(list)), "node")
+		at := slices.IndexFunc(now.Zones, func(z v1alpha2.Zone) bool { return z.Name == name })
+		if at < 0 {
+			return fmt.Errorf("there is no zone %s", name)
+		}
+		want := fmt.Sprintf("%d/%d/%d", cpus.Size(), cpus.Intersection(allocatable).Size(), cpus.Intersection(allocatable).Difference(exclusive).Size())
+		got := ""
+		for _, r := range now.Zones[at].Resources {
+			if r.Name == "cpu" {
+				got = fmt.Sprintf("%d/%d/%d", r.Capacity.Value(), r.Allocatable.Value(), r.Available.Value())
+			}
+		}
+		if got != want {
+			return fmt.Errorf("the zone %s has %s CPUs, and by sysfs and podresources %s", name, got, want)
+		}
+	}
+	return nil
+}
+
+// configz are the kubelet's policies, by way of kube-apiserver.
+func configz(t *testing.T, node *rig.Node) map[string]string {
+	t.Helper()
+	output, err := node.Try(t, "", "get", "--raw", "/api/v1/nodes/"+host.NodeName+"/proxy/configz")
+	var answer struct {
+		Kubelet map[string]any `json:"kubeletconfig"`
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(output), &answer)
+	}
+	if err != nil {
+		return map[string]string{"configz": err.Error()} // a kubelet that starts
+	}
+	policies := map[string]string{}
+	for _, name := range []string{"topologyManagerPolicy", "topologyManagerScope", "cpuManagerPolicy", "memoryManagerPolicy"} {
+		policies[name] = fmt.Sprint(answer.Kubelet[name])
+	}
+	return policies
+}
+
+// podResources asks the kubelet's socket: which CPUs it gives away, and which pods have.
+func podResources(t *testing.T) (allocatable, exclusive cpuset.CPUSet) {
+	t.Helper()
+	client, list := pods(t)
+	all, err := client.GetAllocatableResources(t.Context(), &podresourcesv1.AllocatableResourcesRequest{})
+	if err != nil {
+		t.Log(err) // a kubelet that starts
+		return cpuset.New(), cpuset.New()
+	}
+	for _, pod := range list {
+		for _, container := range pod.Containers {
+			exclusive = exclusive.Union(set(container.CpuIds))
+		}
+	}
+	return set(all.CpuIds), exclusive
+}
+
+func givenTo(t *testing.T, name string) cpuset.CPUSet {
+	t.Helper()
+	_, list := pods(t)
+	for _, pod := range list {
+		if pod.Name == name && pod.Namespace == rig.PodNamespace {
+			return set(pod.Containers[0].CpuIds)
+		}
+	}
+	return cpuset.New()
+}
+
+func pods(t *testing.T) (podresourcesv1.PodResourcesListerClient, []*podresourcesv1.PodResources) {
+	t.Helper()
+	connection, err := grpc.NewClient("unix://"+filepath.Join(cluster.KubeletDir(), "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	client := podresourcesv1.NewPodResourcesListerClient(connection)
+	list, err := client.List(t.Context(), &podresourcesv1.ListPodResourcesRequest{})
+	if err != nil {
+		t.Log(err)
+	}
+	return client, list.GetPodResources()
+}
+
+func set(ids []int64) cpuset.CPUSet {
+	all := cpuset.New()
+	for _, id := range ids {
+		all = all.Union(cpuset.New(int(id)))
+	}
+	return all
+}
+
+// conditions compares conditions of the NUMAResourcesOperator.
+func conditions(t *testing.T, node *rig.Node, want map[string]string) error {
+	t.Helper()
+	output := node.Call(t, "get", "numaresourcesoperators", "numaresourcesoperator", "--output=json")
+	var object struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal([]byte(output), &object); err != nil {
+		return err
+	}
+	is := map[string]string{}
+	for _, condition := range object.Status.Conditions {
+		is[condition.Type] = string(condition.Status)
+	}
+	for kind, status := range want {
+		if is[kind] != status {
+			return fmt.Errorf("%s is %q, want %s: %+v", kind, is[kind], status, object.Status.Conditions)
+		}
+	}
+	return nil
+}
+
+// exporter finds the exporter's process.
+func exporter(t *testing.T) procfs.Proc {
+	t.Helper()
+	processes, err := procfs.AllProcs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, process := range processes {
+		if args, err := process.CmdLine(); err == nil && len(args) > 1 && filepath.Base(args[0]) == "partition-node" && args[1] == "topology" {
+			return process
+		}
+	}
+	t.Fatal("no exporter runs")
+	return procfs.Proc{}
+}
+
+// checkPrivileges asks the kernel what the exporter may do.
+func checkPrivileges(t *testing.T) {
+	process := exporter(t)
+	status, err := process.NewStatus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.UIDs[0] != 0 {
+		t.Errorf("its users are %v, want root, whose the kubelet's socket is", status.UIDs)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		value = strings.TrimSpace(value)
+		if strings.HasPrefix(key, "Cap") && strings.Trim(value, "0") != "" || key == "NoNewPrivs" && value != "1" || key == "Seccomp" && value != "2" {
+			t.Errorf("its %s is %s", key, value)
+		}
+	}
+	ours, err := procfs.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := process.Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := ours.Namespaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"mnt", "net", "pid", "ipc", "uts"} {
+		if theirs[kind].Inode == hosts[kind].Inode {
+			t.Errorf("it has the host's %s namespace", kind)
+		}
+	}
+	mounts, err := procfs.GetProcMounts(process.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mount := range mounts {
+		_, writable := mount.Options["rw"]
+		if writable && mount.FSType != "proc" && mount.FSType != "tmpfs" && mount.FSType != "devpts" && mount.FSType != "mqueue" && mount.MountPoint != "/dev/termination-log" {
+			t.Errorf("it can write %s (%s): %s", mount.MountPoint, mount.FSType, mount.Source)
+		}
+	}
+	t.Logf("the exporter is process %s, with these mounts of the host: %s", strconv.Itoa(process.PID), hostMounts(mounts))
+}
+
+func hostMounts(mounts []*procfs.MountInfo) string {
+	var names []string
+	for _, mount := range mounts {
+		if strings.HasPrefix(mount.MountPoint, "/run/") || strings.HasPrefix(mount.MountPoint, "/etc/partition") {
+			names = append(names, mount.MountPoint+" from "+mount.Root)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// tell logs what the companion did.
+func tell(t *testing.T, node *rig.Node) {
+	for _, args := range [][]string{
+		{"get", "pods", "--all-namespaces", "--output=wide"},
+		{"get", "numaresourcesoperators,noderesourcetopologies,daemonsets", "--all-namespaces", "--output=yaml"},
+		{"get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"},
+		{"logs", "--namespace=partition-numaresources", "deployment/partition-controller", "--tail=60"},
+		{"logs", "--namespace=" + exporters, "--selector=nodetopology.openshift.io/group", "--prefix", "--tail=60"},
+	} {
+		output, err := node.Try(t, "", args...)
+		t.Logf("kubectl %s: %s (%v)", strings.Join(args, " "), output, err)
+	}
+}
