@@ -92,13 +92,16 @@ func References(pool *v1beta1.NodePool) (names []string) {
 			continue // they are refused without a look at them
 		}
 		for _, reference := range references {
-			if reference.Name != "" && !slices.Contains(names, reference.Name) {
+			if len(invalidName(reference.Name)) == 0 && !slices.Contains(names, reference.Name) {
 				names = append(names, reference.Name)
 			}
 		}
 	}
 	return names
 }
+
+// invalidName says why no ConfigMap can have a name.
+func invalidName(name string) []string { return validation.IsDNS1123Subdomain(name) }
 
 // Decide decides for all NodePools of one control plane's namespace. The pools and their sources must have been read live:
 // what they do not ask for is deleted. Standing is what is in that namespace.
@@ -245,8 +248,8 @@ func (v *view) manifests(field, key string, references []corev1.LocalObjectRefer
 	seen := map[string]bool{}
 	for i, reference := range references {
 		switch {
-		case reference.Name == "":
-			problems = append(problems, fmt.Sprintf("spec.%s[%d].name is required", field, i))
+		case len(invalidName(reference.Name)) > 0:
+			problems = append(problems, fmt.Sprintf("spec.%s[%d].name is %q: %s", field, i, reference.Name, strings.Join(invalidName(reference.Name), "; ")))
 			continue
 		case seen[reference.Name]:
 			problems = append(problems, fmt.Sprintf("spec.%s[%d] names ConfigMap %s a second time; remove it there", field, i, reference.Name))

@@ -154,6 +154,9 @@ func TestDecideForOnePool(t *testing.T) {
 			tuning: []string{"the profile swap of Tuned other is another one than that of Tuned swap in ConfigMap clusters/one, document 1"}},
 		"one ConfigMap twice is named": {
 			pool: aPool("pool-a", []string{"one=" + aTuned("swap", 10), "one"}, nil), tuning: []string{"spec.tuningConfig[1] names ConfigMap one a second time"}},
+		"a name that no ConfigMap has is refused": {
+			pool: aPool("pool-a", []string{"../x"}, nil), tuning: []string{`spec.tuningConfig[0].name is "../x"`}},
+		"an empty name is refused": {pool: aPool("pool-a", nil, []string{""}), config: []string{`spec.config[0].name is ""`}},
 		"ten references are taken": {pool: aPool("pool-a", references(10), nil), copies: []string{"tuned-pool-a"}},
 		"eleven references are refused": {
 			pool: aPool("pool-a", references(11), nil), tuning: []string{"spec.tuningConfig names 11 ConfigMaps, and takes 10"}},

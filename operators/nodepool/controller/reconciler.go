@@ -107,6 +107,8 @@ func (r *Reconciler) pools(ctx context.Context, namespace string, now time.Time)
 	if err := r.Reader.List(ctx, &list); err != nil {
 		return nil, next, err
 	}
+	// Pools may share sources.
+	sources := map[types.NamespacedName]*corev1.ConfigMap{}
 	for i := range list.Items {
 		pool := &list.Items[i]
 		if v1beta1.ControlPlaneNamespace(pool.Namespace, pool.Spec.ClusterName) != namespace {
@@ -120,12 +122,19 @@ func (r *Reconciler) pools(ctx context.Context, namespace string, now time.Time)
 			continue
 		}
 		for _, name := range nodepool.References(pool) {
-			var source corev1.ConfigMap
-			switch err := r.Reader.Get(ctx, types.NamespacedName{Namespace: pool.Namespace, Name: name}, &source); {
-			case err == nil:
-				p.Sources[name] = &source
-			case !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
-				return nil, next, fmt.Errorf("ConfigMap %s/%s of NodePool %s: %w", pool.Namespace, name, pool.Name, err)
+			key := types.NamespacedName{Namespace: pool.Namespace, Name: name}
+			source, seen := sources[key]
+			if !seen {
+				source = &corev1.ConfigMap{}
+				if err := r.Reader.Get(ctx, key, source); apierrors.IsNotFound(err) {
+					source = nil
+				} else if err != nil {
+					return nil, next, fmt.Errorf("ConfigMap %s of NodePool %s: %w", key, pool.Name, err)
+				}
+				sources[key] = source
+			}
+			if source != nil {
+				p.Sources[name] = source
 			}
 		}
 	}
