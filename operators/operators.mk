@@ -81,7 +81,10 @@ install: companion operators $(IMAGES) $(KUBECTL) ## Install a companion, OPERAT
 # Nothing of this needs a controller that runs.
 .PHONY: uninstall
 uninstall: companion operators $(KUBECTL) ## Remove a companion, OPERATOR=cpupolicy, and what it has left on nodes
-	$(KUBECTL) delete --ignore-not-found -k operators/deploy/$(OPERATOR)
+	@mkdir -p $(OUT)/operators/remove/$(OPERATOR)
+	@foreign=$$(scripts/operators-foreign.sh "$(OPERATOR)" "$(KUBECTL)"); \
+	  printf 'resources: [../../../../operators/deploy/$(OPERATOR)]\n%s\n' "$${foreign:+patches:$$'\n'$$foreign}" >$(OUT)/operators/remove/$(OPERATOR)/kustomization.yaml
+	$(KUBECTL) delete --ignore-not-found -k $(OUT)/operators/remove/$(OPERATOR)
 	$(CONTROLLER) clean --controller=$(OPERATOR)
 
 .PHONY: companion

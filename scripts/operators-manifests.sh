@@ -71,3 +71,5 @@ images:
 configMapGenerator:
 - {name: configuration, namespace: partition-$operator, behavior: replace, files: [config.yaml]}
 END
+foreign=$(scripts/operators-foreign.sh "$operator" "$kubectl")
+[[ -z $foreign ]] || printf 'patches:\n%s\n' "$foreign" >>"$to/kustomization.yaml"

@@ -313,6 +313,11 @@ var borders = []border{
 		why:   "it looks for other programs, whoever asks",
 	},
 	{
+		place: "operators/definition",
+		never: []string{operators},
+		why:   "it reads a definition, whoever asks",
+	},
+	{
 		place: "operators/companion",
 		never: []string{operators + "/cmd", operators + "/internal"},
 		why:   "it says what a companion is, and not how one is run",

@@ -16,6 +16,7 @@ import (
 	configv1alpha1 "workload.openshift.io/operators/api/config/v1alpha1"
 	"workload.openshift.io/operators/api/nodepool/v1beta1"
 	"workload.openshift.io/operators/companion"
+	"workload.openshift.io/operators/definition"
 	"workload.openshift.io/operators/foreign"
 )
 
@@ -69,10 +70,21 @@ func stripConfigMap(in any) (any, error) {
 	return in, nil
 }
 
+// used are the fields of NodePool that this companion reads or writes.
+var used = []string{
+	"spec.clusterName", "spec.config[].name", "spec.tuningConfig[].name", "spec.pausedUntil",
+	"status.conditions[].type", "status.conditions[].status", "status.conditions[].reason", "status.conditions[].message", "status.conditions[].lastTransitionTime", "status.conditions[].observedGeneration",
+}
+
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=nodepools.hypershift.openshift.io,verbs=get
+
 // AddToManager implements companion.Companion.
 func (*Companion) AddToManager(ctx context.Context, clusters companion.Clusters, config *configv1alpha1.ControllerConfiguration) error {
 	if !config.Runs(configv1alpha1.Controllers) {
 		return nil
+	}
+	if err := definition.Check(ctx, clusters.Home.GetAPIReader(), "nodepools."+v1beta1.GroupVersion.Group, v1beta1.GroupVersion.Version, used...); err != nil {
+		return err
 	}
 	r := &Reconciler{Client: clusters.Home.GetClient(), Reader: clusters.Home.GetAPIReader(), Recorder: clusters.Home.GetEventRecorder(companion.FieldOwner(Name))}
 	return r.Add(ctx, clusters.Home)
