@@ -58,9 +58,14 @@ controller=$(image partition-controller)
 agent=$(image partition-agent)
 operand=$(image partition-tuned)
 node=$(image partition-node)
+# What the kubelet of make up has elsewhere than others do.
+places=()
+if [[ -z $registry ]]; then
+  places=(-e "s|^\\( *\\)exporterImage: .*|&\\n\\1podResources: ${admin%/*}/kubelet/pod-resources\\n\\1kubeletCertificate: ${admin%/*}/pki/kubelet/kubelet.crt|")
+fi
 to=_output/operators/deploy/$operator
 mkdir -p "$to"
-sed "s|agentImage: partition-agent\$|agentImage: $agent|; s|operandImage: partition-tuned\$|operandImage: $operand|; s|exporterImage: partition-node\$|exporterImage: $node|" \
+sed -e "s|agentImage: partition-agent\$|agentImage: $agent|; s|operandImage: partition-tuned\$|operandImage: $operand|; s|exporterImage: partition-node\$|exporterImage: $node|" "${places[@]}" \
   "operators/deploy/$operator/config.yaml" >"$to/config.yaml"
 cat >"$to/kustomization.yaml" <<END
 apiVersion: kustomize.config.k8s.io/v1beta1
