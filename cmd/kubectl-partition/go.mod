@@ -41,6 +41,7 @@ require (
 
 require (
 	github.com/openshift/custom-resource-status v1.1.2 // indirect
+	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
 	kubevirt.io/api v1.8.4 // indirect
 	kubevirt.io/containerized-data-importer-api v1.64.0 // indirect
 	kubevirt.io/controller-lifecycle-operator-sdk/api v0.2.4 // indirect

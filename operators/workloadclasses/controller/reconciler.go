@@ -151,7 +151,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		} else if err != nil {
 			return reconcile.Result{}, err
 		}
-		if o, err := operationOf(&l.nodes[i]); err == nil && o.Phase == workloadclasses.Removing {
+		if o, err := workloadclasses.OperationOf(&l.nodes[i]); err == nil && o.Phase == workloadclasses.Removing {
 			l.turns[o.Set] = o.ID
 		}
 	}
@@ -177,47 +177,6 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{RequeueAfter: min(5*time.Second, r.policy.Period)}, nil
 	}
 	return reconcile.Result{RequeueAfter: r.policy.Period}, nil
-}
-
-// operationOf returns the operation on a node; the zero value if there is none.
-func operationOf(node *corev1.Node) (workloadclasses.Operation, error) {
-	value, ok := node.Annotations[workloadclasses.OperationAnnotation]
-	if !ok {
-		return workloadclasses.Operation{}, nil
-	}
-	o, err := workloadclasses.ParseOperation(value)
-	if err != nil {
-		return o, fmt.Errorf("node %s: %w", node.Name, err)
-	}
-	return o, nil
-}
-
-// held returns why nothing is done to a node; empty if it may be.
-func held(node *corev1.Node) string {
-	record, err := workloadclasses.RecordOf(node)
-	if err != nil {
-		return err.Error()
-	}
-	o, err := operationOf(node)
-	if err != nil {
-		return err.Error()
-	}
-	claim, err := nodegroup.ClaimOf(node)
-	switch {
-	case err != nil:
-		return err.Error()
-	case node.DeletionTimestamp != nil:
-		return "it is being deleted"
-	case workloadclasses.Kept(node):
-		return fmt.Sprintf("a person keeps it by %s", workloadclasses.KeepAnnotation)
-	case nodegroup.Paused(node):
-		return fmt.Sprintf("it is paused by %s", nodegroup.PausedAnnotation)
-	case claim != nodegroup.Claim{} && (claim.Owner != Name || claim.Operation != o.ID):
-		return fmt.Sprintf("%s has claimed it for its operation %s", claim.Owner, claim.Operation)
-	case workloadclasses.CordonedByOthers(node, record):
-		return "somebody cordoned it"
-	}
-	return ""
 }
 
 // class evaluates one class, and does at most one write for each of its nodes.
@@ -270,7 +229,7 @@ func (r *reconciler) class(ctx context.Context, l *look, class *workloadclasses.
 func (r *reconciler) view(ctx context.Context, l *look, node *corev1.Node, waiting []corev1.Pod) (workloadclasses.NodeView, error) {
 	_, leaving := node.Annotations[workloadclasses.OperationAnnotation]
 	record, _ := workloadclasses.RecordOf(node)
-	view := workloadclasses.NodeView{Name: node.Name, Created: node.CreationTimestamp.Time, Record: record, Held: held(node), Leaving: leaving}
+	view := workloadclasses.NodeView{Name: node.Name, Created: node.CreationTimestamp.Time, Record: record, Held: workloadclasses.Held(node), Leaving: leaving}
 	there := l.byNode[node.Name]
 	for i := range there {
 		if workloadclasses.Holds(&there[i], l.now) {
@@ -315,7 +274,7 @@ func (r *reconciler) write(ctx context.Context, l *look, class *workloadclasses.
 	}
 	var before, after workloadclasses.State
 	err := r.nodes.UpdateNode(ctx, d.Name, func(node *corev1.Node) error {
-		if _, ok := node.Annotations[workloadclasses.OperationAnnotation]; ok || held(node) != "" && (!workloadclasses.Kept(node) || nodegroup.Paused(node)) {
+		if _, ok := node.Annotations[workloadclasses.OperationAnnotation]; ok || workloadclasses.Held(node) != "" && (!workloadclasses.Kept(node) || nodegroup.Paused(node)) {
 			return nil
 		}
 		record, _ := workloadclasses.RecordOf(node)
@@ -338,7 +297,7 @@ func (r *reconciler) situation(ctx context.Context, l *look, node *corev1.Node, 
 	record, _ := workloadclasses.RecordOf(node)
 	s := workloadclasses.Situation{Cordoned: record.State == workloadclasses.NoSchedule, Demanded: demanded}
 	if !nodegroup.Paused(node) { // what has begun ends
-		s.Held = held(node)
+		s.Held = workloadclasses.Held(node)
 	}
 	if claim, err := nodegroup.ClaimOf(node); err == nil && claim.Owner != Name && o.ID != "" {
 		s.Held = "its claim was released"
@@ -391,7 +350,7 @@ func (r *reconciler) begin(ctx context.Context, l *look, class *workloadclasses.
 			return err
 		}
 		_, leaving := node.Annotations[workloadclasses.OperationAnnotation]
-		if leaving || record.State != workloadclasses.NoSchedule || l.now.Sub(record.Since) < r.policy.Period || held(node) != "" {
+		if leaving || record.State != workloadclasses.NoSchedule || l.now.Sub(record.Since) < r.policy.Period || workloadclasses.Held(node) != "" {
 			return nil // the cache was late
 		}
 		has, err := nodegroup.ClaimOf(node)
@@ -418,7 +377,7 @@ func (r *reconciler) begin(ctx context.Context, l *look, class *workloadclasses.
 
 // step does the next step of the operation on a node.
 func (r *reconciler) step(ctx context.Context, l *look, class *workloadclasses.Class, node *corev1.Node, demanded bool) error {
-	o, err := operationOf(node)
+	o, err := workloadclasses.OperationOf(node)
 	if err != nil || node.DeletionTimestamp != nil {
 		return err
 	}
@@ -473,7 +432,7 @@ func (r *reconciler) step(ctx context.Context, l *look, class *workloadclasses.C
 // update changes a node as long as it has this operation, in this phase.
 func (r *reconciler) update(ctx context.Context, name string, o workloadclasses.Operation, change func(*corev1.Node)) error {
 	return r.nodes.UpdateNode(ctx, name, func(node *corev1.Node) error {
-		if has, err := operationOf(node); err != nil || has.ID != o.ID || has.Phase != o.Phase {
+		if has, err := workloadclasses.OperationOf(node); err != nil || has.ID != o.ID || has.Phase != o.Phase {
 			return err
 		}
 		change(node)
@@ -506,7 +465,7 @@ func (r *reconciler) leftovers(ctx context.Context, l *look) error {
 	running := map[string]bool{}
 	for i := range l.nodes {
 		node := &l.nodes[i]
-		o, _ := operationOf(node)
+		o, _ := workloadclasses.OperationOf(node)
 		if o.ID != "" {
 			running[o.ID] = true
 		}
@@ -518,7 +477,7 @@ func (r *reconciler) leftovers(ctx context.Context, l *look) error {
 			continue
 		}
 		errs = append(errs, client.IgnoreNotFound(r.nodes.UpdateNode(ctx, node.Name, func(node *corev1.Node) error {
-			o, err := operationOf(node)
+			o, err := workloadclasses.OperationOf(node)
 			if err != nil {
 				return err
 			}

@@ -5,11 +5,9 @@ package controller
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 
-	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/klog/v2"
@@ -70,7 +68,7 @@ func (c *classifier) Handle(ctx context.Context, request admission.Request) admi
 	if outcome.Class == nil {
 		return admission.Allowed("")
 	}
-	patches, err := Patch(before, pod)
+	patches, err := workloadclasses.Patch(before, pod)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
@@ -102,32 +100,4 @@ func (c *classifier) precluded(ctx context.Context, class *workloadclasses.Class
 		return ""
 	}
 	return slices.MinFunc(nodes.Items, func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) }).Name
-}
-
-// Patch returns what turns one pod into the other, as a JSON patch of the object that was posted: that
-// may have fields that these types do not know, and keeps them.
-func Patch(before, after *corev1.Pod) ([]jsonpatch.Operation, error) {
-	// Containers that come first would move all others.
-	added := len(after.Spec.InitContainers) - len(before.Spec.InitContainers)
-	rest := after.DeepCopy()
-	rest.Spec.InitContainers = rest.Spec.InitContainers[added:]
-	texts := [2][]byte{}
-	for i, pod := range []*corev1.Pod{before, rest} {
-		var err error
-		if texts[i], err = json.Marshal(pod); err != nil {
-			return nil, err
-		}
-	}
-	patches, err := jsonpatch.CreatePatch(texts[0], texts[1])
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(patches, func(a, b jsonpatch.Operation) int { return cmp.Compare(a.Path, b.Path) })
-	if added > 0 && len(before.Spec.InitContainers) == 0 {
-		return append(patches, jsonpatch.NewOperation("add", "/spec/initContainers", after.Spec.InitContainers)), nil
-	}
-	for i := range added {
-		patches = append(patches, jsonpatch.NewOperation("add", "/spec/initContainers/0", after.Spec.InitContainers[added-1-i]))
-	}
-	return patches, nil
 }
