@@ -94,7 +94,7 @@ func TestClassesHaveNoExclusiveCPUs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.has["besteffort"] = test.has["burstable"]
-			cgroups(t, test.v1, test.has)
+			cgroupFiles(t, test.v1, test.has)
 			if !test.off {
 				on(t, management)
 			}

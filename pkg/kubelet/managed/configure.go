@@ -66,7 +66,12 @@ func readList(file string) (cpuset.CPUSet, error) {
 	if err != nil {
 		return cpuset.CPUSet{}, err
 	}
-	cpus, err := cpuset.Parse(strings.TrimSpace(string(data)))
+	return parseList(file, string(data))
+}
+
+// parseList reads what a file of the kernel's says. The error names the file.
+func parseList(file, data string) (cpuset.CPUSet, error) {
+	cpus, err := cpuset.Parse(strings.TrimSpace(data))
 	if err != nil {
 		return cpuset.CPUSet{}, fmt.Errorf("%s: %w", file, err)
 	}

@@ -24,11 +24,12 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/opencontainers/cgroups"
 	"k8s.io/utils/cpuset"
 )
 
-// cpusets is the host's hierarchy of cgroups that have cpusets. It finds, reads and writes
-// them itself: github.com/opencontainers/cgroups would be a new dependency of this module.
+// cpusets is the host's hierarchy of cgroups that have cpusets. It reads and writes their files as
+// the kubelet's container manager does, by github.com/opencontainers/cgroups, in each release's own version.
 //
 // The kernel's rules differ between the versions:
 //
@@ -54,7 +55,7 @@ func hierarchy() cpusets {
 // cpus returns the cpuset of a cgroup as it was written. On cgroup v2 it is empty until
 // somebody writes one.
 func (c cpusets) cpus(cgroup string) (cpuset.CPUSet, error) {
-	return readList(filepath.Join(c.root, cgroup, "cpuset.cpus"))
+	return readCPUSet(filepath.Join(c.root, cgroup), "cpuset.cpus")
 }
 
 // effective returns the CPUs on which a cgroup can run.
@@ -62,7 +63,7 @@ func (c cpusets) effective(cgroup string) (cpuset.CPUSet, error) {
 	if c.v1 {
 		return c.cpus(cgroup)
 	}
-	return readList(filepath.Join(c.root, cgroup, "cpuset.cpus.effective"))
+	return readCPUSet(filepath.Join(c.root, cgroup), "cpuset.cpus.effective")
 }
 
 // all returns every CPU that a cpuset may hold. On cgroup v2 these include offline CPUs: the
@@ -78,12 +79,16 @@ func (c cpusets) all() cpuset.CPUSet {
 
 // set writes the cpuset of a cgroup.
 func (c cpusets) set(cgroup string, cpus cpuset.CPUSet) error {
-	file, err := os.OpenFile(filepath.Join(c.root, cgroup, "cpuset.cpus"), os.O_WRONLY|os.O_TRUNC, 0)
+	return cgroups.WriteFile(filepath.Join(c.root, cgroup), "cpuset.cpus", cpus.String())
+}
+
+// readCPUSet reads a file of a cgroup.
+func readCPUSet(directory, file string) (cpuset.CPUSet, error) {
+	data, err := cgroups.ReadFile(directory, file)
 	if err != nil {
-		return err
+		return cpuset.CPUSet{}, err
 	}
-	_, err = file.WriteString(cpus.String())
-	return errors.Join(err, file.Close())
+	return parseList(filepath.Join(directory, file), data)
 }
 
 // children returns the cgroups directly below a cgroup; none if it has gone.

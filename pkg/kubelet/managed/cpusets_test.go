@@ -30,9 +30,9 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// cgroups makes cgroups with the given cpusets, by their paths below kubepods, for the time of a
+// cgroupFiles makes cgroups with the given cpusets, by their paths below kubepods, for the time of a
 // test. They are ordinary files, so no kernel refuses a write.
-func cgroups(t *testing.T, v1 bool, sets map[string]string) {
+func cgroupFiles(t *testing.T, v1 bool, sets map[string]string) {
 	t.Helper()
 	before := cgroupRoot
 	cgroupRoot = t.TempDir()
@@ -177,7 +177,7 @@ func TestCgroupsBelowAContainerComeBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := steps[0]
-			cgroups(t, true, map[string]string{"c": start.container, "c/docker": start.docker, "c/docker/a": start.a})
+			cgroupFiles(t, true, map[string]string{"c": start.container, "c/docker": start.docker, "c/docker/a": start.a})
 			t.Cleanup(func() { classes.narrowed = nil })
 			for _, step := range steps[1:] {
 				if err := hierarchy().fit("kubepods/c", parse(t, step.container), parse(t, step.container), 0); err != nil {
@@ -193,7 +193,7 @@ func TestCgroupsBelowAContainerComeBack(t *testing.T) {
 }
 
 func TestWhatARuntimeInAContainerWritesStays(t *testing.T) {
-	cgroups(t, true, map[string]string{"c": "0-3", "c/docker": "2-3"})
+	cgroupFiles(t, true, map[string]string{"c": "0-3", "c/docker": "2-3"})
 	t.Cleanup(func() { classes.narrowed = nil })
 	sets := hierarchy()
 	for _, to := range []string{"0-2", "0-3"} {

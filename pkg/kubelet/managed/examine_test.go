@@ -189,7 +189,7 @@ func TestPreviousContainersAreUpdatedOnceAndOnlyIfWrong(t *testing.T) {
 // does not know.
 func TestCpusetThatTheRuntimeDoesNotKnowIsCorrected(t *testing.T) {
 	for actual, want := range map[string]string{"0": "0-1", "0-1": "", "": ""} {
-		cgroups(t, true, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/scope-id": actual})
+		cgroupFiles(t, true, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/scope-id": actual})
 		on(t, management)
 		runtime := &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpusetCpus: "0-1", CpuShares: 409, CpuQuota: 50000, CpuPeriod: 100000}}
 		restarted(t, runtime)
@@ -221,7 +221,7 @@ func TestCpusetThatTheRuntimeWasNeverToldIsTakenBack(t *testing.T) {
 		"the type never had CPUs, and it needs no explicit set": {pools: partition.Pools{"management": cpuset.New()}, actual: "0-3", gave: "0-3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, true, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/id": test.actual})
+			cgroupFiles(t, true, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": "0-3", "burstable/poda/id": test.actual})
 			if test.pools != nil {
 				on(t, test.pools)
 			}
@@ -257,7 +257,7 @@ func TestCpusetThatSomebodyElseGaveIsKept(t *testing.T) {
 		"the file has gone, and a pool is left":              {actual: "0-1", gave: "0-1", want: "0-3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, false, map[string]string{"": "", "burstable": "", "burstable/poda": "", "burstable/poda/scope-id": test.actual})
+			cgroupFiles(t, false, map[string]string{"": "", "burstable": "", "burstable/poda": "", "burstable/poda/scope-id": test.actual})
 			if test.pools != nil {
 				on(t, test.pools)
 			}

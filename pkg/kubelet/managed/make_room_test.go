@@ -60,7 +60,7 @@ func TestCgroupsMakeRoomForContainers(t *testing.T) {
 		"v2: the class never lost any CPU": {cpus: "2-3", has: map[string]string{"burstable": ""}, want: map[string]string{"burstable": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, test.v1, test.has)
+			cgroupFiles(t, test.v1, test.has)
 			on(t, management)
 			restarted(t, &fakeRuntime{})
 			host.podCgroups = true

@@ -117,7 +117,7 @@ func TestContainersThatRunAreMovedHoweverLongItTakes(t *testing.T) {
 
 func TestAttemptsToMoveAContainerBecomeRareAndAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cgroups(t, true, map[string]string{"": "0-3", "burstable": "0-3", "besteffort": "0-3", "burstable/poda": "0-3", "burstable/poda/id": "0-3", "burstable/poda/id/docker": "unreadable"})
+		cgroupFiles(t, true, map[string]string{"": "0-3", "burstable": "0-3", "besteffort": "0-3", "burstable/poda": "0-3", "burstable/poda/id": "0-3", "burstable/poda/id/docker": "unreadable"})
 		on(t, management)
 		restarted(t, &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpuShares: 2}})
 		onlineFile(t, "0-3")

@@ -105,7 +105,7 @@ func TestContainersStartWithinTheCgroupOfAllPodsOnCgroupV1(t *testing.T) {
 		{true, "0-1", "2-3"}, // nothing would be left
 		{false, "0-2", "2-3"},
 	} {
-		cgroups(t, test.v1, map[string]string{"": test.all, "burstable": test.all, "burstable/poda": test.all})
+		cgroupFiles(t, test.v1, map[string]string{"": test.all, "burstable": test.all, "burstable/poda": test.all})
 		on(t, management)
 		restarted(t, &fakeRuntime{})
 		host.podCgroups = true

@@ -82,7 +82,7 @@ func TestPodCgroupIsConfined(t *testing.T) {
 		"v2: its own pool, whatever the cgroup of all pods has":   {pools: two, allPods: "1-3", want: "0-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, test.v1, map[string]string{"": test.allPods})
+			cgroupFiles(t, test.v1, map[string]string{"": test.allPods})
 			restarted(t, &fakeRuntime{})
 			recorder := recordEvents(t)
 			host.podCgroups = !test.noQOS
@@ -153,7 +153,7 @@ func TestPreviousPodCgroupsAreConfinedOrFreed(t *testing.T) {
 			has: map[string]string{"burstable": "", "burstable/poda": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, test.v1, test.has)
+			cgroupFiles(t, test.v1, test.has)
 			restarted(t, &fakeRuntime{})
 			onlineFile(t, "0-3")
 			host.podCgroups, host.previous.confined = true, true
@@ -176,7 +176,7 @@ func TestPreviousPodCgroupsAreConfinedOrFreed(t *testing.T) {
 }
 
 func TestPreviousPodCgroupIsWrittenOnce(t *testing.T) {
-	cgroups(t, false, map[string]string{"burstable/poda": ""})
+	cgroupFiles(t, false, map[string]string{"burstable/poda": ""})
 	manager := &fakePodCgroups{}
 	repair := func(pod *v1.Pod) int {
 		manager.written = nil

@@ -25,6 +25,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/opencontainers/cgroups"
 	"workload.openshift.io/partition"
 )
 
@@ -68,19 +69,19 @@ var weighedBefore struct {
 // exceeds reports whether shares are more than the weight that a cgroup has, on cgroup v1 and
 // v2. If that weight cannot be read, they are not.
 func exceeds(shares uint64, cgroup string) bool {
-	if now, err := readNumber(filepath.Join(cgroupRoot, "cpu", cgroup, "cpu.shares")); err == nil {
+	if now, err := readNumber(filepath.Join(cgroupRoot, "cpu", cgroup), "cpu.shares"); err == nil {
 		return shares > now
 	}
-	now, err := readNumber(filepath.Join(cgroupRoot, cgroup, "cpu.weight"))
+	now, err := readNumber(filepath.Join(cgroupRoot, cgroup), "cpu.weight")
 	return err == nil && partition.WeightOf(int64(shares)) > int64(now)
 }
 
-func readNumber(file string) (uint64, error) {
-	data, err := os.ReadFile(file)
+func readNumber(directory, file string) (uint64, error) {
+	data, err := cgroups.ReadFile(directory, file)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+	return strconv.ParseUint(strings.TrimSpace(data), 10, 64)
 }
 
 // hasPods reports whether a QoS class has cgroups of pods, on cgroup v1 and v2.

@@ -177,7 +177,7 @@ func TestSharedContainersStayOffCPUsThatAreOffline(t *testing.T) {
 		"v2": {false, cpuset.New(3, 4, 5)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, test.v1, map[string]string{"": "0-4"})
+			cgroupFiles(t, test.v1, map[string]string{"": "0-4"})
 			restarted(t, &fakeRuntime{})
 			host.static, host.strict, host.online = true, true, cpuset.New(0, 1, 2, 3, 4)
 			n := newNode(management, host.online, cpuset.New(), cpuset.New())

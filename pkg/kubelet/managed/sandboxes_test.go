@@ -72,7 +72,7 @@ func TestVirtualMachinesArePlacedByTheirPodsCgroup(t *testing.T) {
 		"an overhead without a RuntimeClass":                     {pod: without(func(spec *v1.PodSpec) { spec.RuntimeClassName = nil }), container: "2-3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, test.v1, nil)
+			cgroupFiles(t, test.v1, nil)
 			on(t, management)
 			if test.pools != nil {
 				on(t, test.pools)
@@ -129,7 +129,7 @@ func TestPreviousContainersOfVirtualMachinesStayWithoutACpuset(t *testing.T) {
 		"the type has lost its CPUs":                         {pools: partition.Pools{"management": cpuset.New()}, partitioned: true, has: right},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, false, nil)
+			cgroupFiles(t, false, nil)
 			if test.pools != nil {
 				on(t, test.pools)
 			}
@@ -148,7 +148,7 @@ func TestPreviousContainersOfVirtualMachinesStayWithoutACpuset(t *testing.T) {
 		})
 	}
 	t.Run("a runtime that does not answer is asked again", func(t *testing.T) {
-		cgroups(t, false, nil)
+		cgroupFiles(t, false, nil)
 		on(t, management)
 		runtime := &fakeRuntime{err: errors.New("busy")}
 		restarted(t, runtime)
@@ -182,7 +182,7 @@ func TestPreviousPodCgroupsOfVirtualMachinesFollowThePools(t *testing.T) {
 		"v1: the cgroups of ordinary pods are as they are": {pools: management, v1: true, has: "3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cgroups(t, test.v1, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": test.has})
+			cgroupFiles(t, test.v1, map[string]string{"": "0-3", "burstable": "0-3", "burstable/poda": test.has})
 			if test.pools != nil {
 				on(t, test.pools)
 			}

@@ -54,7 +54,7 @@ func TestCgroupsBelowAContainerMoveBeforeIt(t *testing.T) {
 				}
 				return all
 			}
-			cgroups(t, !test.v2, inPod(test.has))
+			cgroupFiles(t, !test.v2, inPod(test.has))
 			if test.pools != nil {
 				on(t, test.pools)
 			}
@@ -81,7 +81,7 @@ func TestCgroupsBelowAContainerMoveBeforeIt(t *testing.T) {
 
 // An exclusive container that ends before the CPU manager has looked: it knows of no change.
 func TestContainersGetBackWhatTheyLostForAMoment(t *testing.T) {
-	cgroups(t, true, map[string]string{"": "0-3", "burstable": "0-3", "besteffort": "0-3", "burstable/poda": "0-3", "burstable/poda/id": "2-3", "burstable/poda/id/docker": "2-3"})
+	cgroupFiles(t, true, map[string]string{"": "0-3", "burstable": "0-3", "besteffort": "0-3", "burstable/poda": "0-3", "burstable/poda/id": "2-3", "burstable/poda/id/docker": "2-3"})
 	on(t, management)
 	restarted(t, &fakeRuntime{linux: &runtimeapi.LinuxContainerResources{CpuShares: 2, CpusetCpus: "2-3"}})
 	onlineFile(t, "0-3")
