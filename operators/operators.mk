@@ -53,7 +53,7 @@ operators-e2e-vm: build $(GOTESTSUM) vm-packages operators-images $(CLUSTER) $(P
 
 # The companions of the management side run as processes on this host, since that cluster has no node.
 .PHONY: up-hosted
-up-hosted: fit free build operators ## Start a node's cluster, and beside it a management cluster that has NodePools and the companions for it
+up-hosted: fit free build operators-images ## Start a node's cluster, and beside it a management cluster that has NodePools and the companions for it
 	$(CLUSTER) up --management --bin $(BIN) --tools $(TOOLS) --tree $(TREE) --policy docs/user/examples/namespace-policy.yaml
 	scripts/up-hosted.sh $(CLUSTER) $(CURDIR)/$(CONTROLLER) $(BIN)/kubectl
 	@$(MAKE) --no-print-directory report-hosted
@@ -62,6 +62,12 @@ up-hosted: fit free build operators ## Start a node's cluster, and beside it a m
 .PHONY: report-hosted
 report-hosted: $(CLUSTER) ## Print what of the NodePools' configuration arrived where, on the clusters of make up-hosted
 	@scripts/report-hosted.sh $(CLUSTER) $(BIN)/kubectl
+
+# TuneD's changes are this host's.
+.PHONY: undo-tuning
+undo-tuning: $(CLUSTER)
+	@scripts/undo-tuning.sh $(CLUSTER) $(BIN)/kubectl
+down: undo-tuning
 
 # KUBEVIRT_GATE=1 also switches on the feature gate CPUManager of KubeVirt.
 KUBEVIRT_GATE ?=

@@ -18,3 +18,7 @@ print "Management cluster: NodePools" "$management" get nodepools --all-namespac
 print "Management cluster: the hosted cluster's control plane" "$management" get configmaps --namespace=clusters-hosted --selector=hypershift.openshift.io/nodePool --show-labels
 print "Hosted cluster: KubeletConfigs" "$hosted" get configmaps --namespace=openshift-config-managed --selector=hypershift.openshift.io/kubeletconfig-config --show-labels
 print "Hosted cluster: nodes" "$hosted" get nodes --label-columns=hypershift.openshift.io/nodePool
+print "Hosted cluster: Tuneds" "$hosted" get tuneds --namespace=openshift-cluster-node-tuning-operator --output=wide
+print "Hosted cluster: what TuneD says on each node" "$hosted" get profiles --namespace=openshift-cluster-node-tuning-operator
+printf '\nThis host, whose kernel is the node'"'"'s\n'
+sysctl kernel.printk_ratelimit_burst

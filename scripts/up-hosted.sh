@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 cluster=$1
 controller=$2
 kubectl=$3
+images=_output/operators/images
 
 eval "export $("$cluster" environment)"
 hosted=$KUBECONFIG
@@ -79,3 +80,16 @@ wait_for "$management" 'jsonpath={.status.conditions[?(@.type=="ValidTuningConfi
 wait_for "$management" 'create' --namespace=clusters-hosted configmap/tuned-pool-a
 wait_for "$hosted" 'create' --namespace=openshift-config-managed configmap/kubelet-pool-a
 wait_for "$hosted" 'jsonpath={.metadata.labels.hypershift\.openshift\.io/nodePool}=pool-a' node/partitioned
+
+# The node's containerd has the operand's image, as a registry would.
+for archive in "$images"/archives/partition-tuned-*.tar; do
+  _output/tools/ctr --address=/run/workload-partitioning/containerd.sock --namespace=k8s.io images import "$archive" >/dev/null
+done
+operand=workload.openshift.io/$(awk '$2 == "all" && $1 ~ /^partition-tuned:/ {print $1}' "$images/images.txt")
+apply "$hosted" --kustomize=operators/deploy/tuning/hosted
+identity "$hosted" partition-tuning tuning "$dir/tuning-hosted.kubeconfig"
+# Not before: a node of no pool gets the profile openshift-node, which sets some 25 sysctls, and this node's kernel is the host's.
+start tuning 20120 "hostedConnection: {kubeconfig: $dir/tuning-hosted.kubeconfig}" "settings: {controlPlaneNamespace: clusters-hosted, operandImage: \"$operand\"}"
+profiles=(--namespace=openshift-cluster-node-tuning-operator profile/partitioned)
+wait_for "$hosted" 'create' "${profiles[@]}"
+wait_for "$hosted" 'jsonpath={.status.conditions[?(@.type=="Applied")].status}=True' "${profiles[@]}"

@@ -34,8 +34,8 @@ import (
 
 func TestMain(m *testing.M) { companiontest.Main(m, &Companion{}) }
 
-// namespace is the control-plane namespace, and that of the identity in the hosted cluster.
-const namespace = "partition-tuning"
+// namespace is that of the companion, and of its identity in the hosted cluster; controlPlane has the ConfigMaps.
+const namespace, controlPlane = "partition-tuning", "clusters-hosted"
 
 // pair is a management cluster and a hosted one, with the manifests, and the companion between them.
 type pair struct {
@@ -59,7 +59,7 @@ func newPair(t *testing.T) *pair {
 			testenv.Eventually(t, 20*time.Second, func() error {
 				in := client.InNamespace(tunedv1.Namespace)
 				if _, ok := object.(*corev1.ConfigMap); ok {
-					return each.c.DeleteAllOf(t.Context(), object, client.InNamespace(namespace), client.HasLabels{tunedv1.TunedConfigLabel})
+					return each.c.DeleteAllOf(t.Context(), object, client.InNamespace(controlPlane), client.HasLabels{tunedv1.TunedConfigLabel})
 				}
 				return each.c.DeleteAllOf(t.Context(), object, in)
 			})
@@ -67,6 +67,7 @@ func newPair(t *testing.T) *pair {
 	}
 	p.do(p.hosted.Client.DeleteAllOf(t.Context(), &corev1.Node{}))
 	p.home.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", companiontest.Base(Name))
+	p.home.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(companiontest.Base("sample"), "management.yaml"))
 	p.hosted.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(companiontest.Base(Name), "hosted"))
 	return p
 }
@@ -99,7 +100,7 @@ func (p *pair) replica() *testenv.Process {
 	config.ForeignManagerPeriod.Duration = 300 * time.Millisecond
 	config.ClientConnection.Kubeconfig = p.kubeconfig(p.home, "partition-controller")
 	config.HostedConnection.Kubeconfig = p.kubeconfig(p.hosted, "tuning")
-	config.Settings.Raw, err = json.Marshal(Settings{OperandImage: "registry.example.com/partition-tuned", Patience: metav1.Duration{Duration: 3 * time.Second}, PodPeriod: metav1.Duration{Duration: time.Second}})
+	config.Settings.Raw, err = json.Marshal(Settings{ControlPlaneNamespace: controlPlane, OperandImage: "registry.example.com/partition-tuned", Patience: metav1.Duration{Duration: 3 * time.Second}, PodPeriod: metav1.Duration{Duration: time.Second}})
 	p.do(err)
 	data, err = yaml.Marshal(config)
 	p.do(err)
@@ -152,7 +153,7 @@ spec:
 func (p *pair) configure(pool string, documents ...string) {
 	p.Helper()
 	configMap := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tuned-" + pool, Labels: map[string]string{tunedv1.TunedConfigLabel: "true", tunedv1.NodePoolLabel: pool}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: controlPlane, Name: "tuned-" + pool, Labels: map[string]string{tunedv1.TunedConfigLabel: "true", tunedv1.NodePoolLabel: pool}},
 		Data:       map[string]string{tunedv1.TuningKey: strings.Join(documents, "---\n")},
 	}
 	err := p.home.Client.Create(p.Context(), configMap)
@@ -299,7 +300,7 @@ func TestAPoolsTunedsReachItsNodes(t *testing.T) {
 	p.eventuallyProfile(5*time.Second, "a2", "none")
 
 	// The ConfigMap goes: its Tuneds stay for the time of the settings, and so does what the node has.
-	p.do(p.home.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tuned-pool-b"}}))
+	p.do(p.home.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlPlane, Name: "tuned-pool-b"}}))
 	testenv.Always(t, 2*time.Second, func() error {
 		if got := p.profile("b1"); got != "queues queues=50000" {
 			return fmt.Errorf("node b1 gets %s", got)
@@ -324,13 +325,13 @@ func TestWhatIsNotValidChangesNothing(t *testing.T) {
 	// One typo in one of two documents: nothing of the pool changes, and its condition names the place.
 	p.configure("pool-a", tunedText("queues", "40000"), strings.Replace(tunedText("other", "2"), "recommend:", "recomend:", 1))
 	for _, tuned := range []string{a, other} {
-		if got, want := p.condition(tuned, tunedv1.ConditionValid, "False/InvalidConfiguration"), `ConfigMap partition-tuning/tuned-pool-a, key tuning: document 2, line 29: unknown field "spec.recomend"`; !strings.Contains(got, want) {
+		if got, want := p.condition(tuned, tunedv1.ConditionValid, "False/InvalidConfiguration"), `ConfigMap clusters-hosted/tuned-pool-a, key tuning: document 2, line 29: unknown field "spec.recomend"`; !strings.Contains(got, want) {
 			t.Errorf("the message is %q, want %q", got, want)
 		}
 	}
 	p.condition("default", tunedv1.ConditionDegraded, "True/InvalidConfiguration")
 	testenv.Eventually(t, 10*time.Second, func() error {
-		if got := p.home.Kubectl(t, "get", "events", "--namespace="+namespace, "--field-selector=reason=InvalidConfiguration"); !strings.Contains(got, "line 29") {
+		if got := p.home.Kubectl(t, "get", "events", "--namespace="+controlPlane, "--field-selector=reason=InvalidConfiguration"); !strings.Contains(got, "line 29") {
 			return fmt.Errorf("the Events are %s", got)
 		}
 		return nil

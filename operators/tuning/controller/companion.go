@@ -42,7 +42,7 @@ func (*Companion) Name() string { return Name }
 // Settings implements companion.Companion.
 func (c *Companion) Settings() companion.Settings { return &c.settings }
 
-// +kubebuilder:rbac:groups=apps,resources=deployments,namespace=system,resourceNames=cluster-node-tuning-operator,verbs=get
+// +kubebuilder:rbac:groups=apps,resources=deployments,roleName=tuning-controlplane,resourceNames=cluster-node-tuning-operator,verbs=get
 // +kubebuilder:rbac:groups=apps,resources=deployments,namespace=openshift-cluster-node-tuning-operator,resourceNames=cluster-node-tuning-operator,roleName=tuning-hosted,verbs=get
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,roleName=tuning-hosted,verbs=create
 
@@ -51,7 +51,7 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 	home, hosted := map[client.Object]cache.ByObject{}, map[client.Object]cache.ByObject{}
 	if config.Runs(configv1alpha1.Controllers) {
 		home[&corev1.ConfigMap{}] = cache.ByObject{
-			Namespaces: map[string]cache.Config{config.Namespace: {}},
+			Namespaces: map[string]cache.Config{c.settings.ControlPlaneNamespace: {}},
 			Label:      labels.SelectorFromSet(labels.Set{tunedv1.TunedConfigLabel: "true"}),
 			Transform:  stripConfigMap,
 		}
@@ -62,10 +62,10 @@ func (c *Companion) Needs(config *configv1alpha1.ControllerConfiguration) compan
 		hosted[&appsv1.DaemonSet{}] = cache.ByObject{Namespaces: here, Transform: stripDaemonSet}
 	}
 	here, there := shipped, shipped
-	here.Deployments = []types.NamespacedName{{Namespace: config.Namespace, Name: "cluster-node-tuning-operator"}}
+	here.Deployments = []types.NamespacedName{{Namespace: c.settings.ControlPlaneNamespace, Name: "cluster-node-tuning-operator"}}
 	there.Deployments = []types.NamespacedName{{Namespace: tunedv1.Namespace, Name: "cluster-node-tuning-operator"}}
 	// At home, Tuneds are not what it writes: its ServiceAccount there reads the ConfigMaps.
-	here.Writes = authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: config.Namespace}
+	here.Writes = authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: c.settings.ControlPlaneNamespace}
 	return companion.Needs{
 		AddToScheme: tunedv1.AddToScheme,
 		Home:        companion.Access{Cache: home, Foreign: []foreign.Manager{here}},
@@ -84,7 +84,7 @@ func (c *Companion) AddToManager(_ context.Context, clusters companion.Clusters,
 		return nil
 	}
 	pools := newPools()
-	if err := addTunedsReconciler(clusters, config.Namespace, c.settings, pools); err != nil {
+	if err := addTunedsReconciler(clusters, c.settings, pools); err != nil {
 		return err
 	}
 	if err := addProfilesReconciler(clusters, c.settings, pools); err != nil {

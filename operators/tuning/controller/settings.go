@@ -12,6 +12,8 @@ import (
 
 // Settings are what an administrator chooses for tuning.
 type Settings struct {
+	// ControlPlaneNamespace is that of the hosted cluster. It defaults to the process' own.
+	ControlPlaneNamespace string `json:"controlPlaneNamespace,omitempty"`
 	// OperandImage is the image of the operand, with its registry or its digest.
 	OperandImage string `json:"operandImage,omitempty"`
 	// Patience is how long Tuneds stay in the hosted cluster whose ConfigMap has gone. It defaults to ten seconds.
@@ -37,6 +39,10 @@ func (s *Settings) Validate(path *field.Path, config *configv1alpha1.ControllerC
 	}{{"patience", s.Patience}, {"resync", s.Resync}, {"podPeriod", s.PodPeriod}} {
 		errs = append(errs, configv1alpha1.ValidatePositive(path.Child(each.name), each.value)...)
 	}
+	if s.ControlPlaneNamespace == "" {
+		s.ControlPlaneNamespace = config.Namespace
+	}
+	errs = append(errs, configv1alpha1.ValidateLabel(path.Child("controlPlaneNamespace"), s.ControlPlaneNamespace)...)
 	if config.Runs(configv1alpha1.Controllers) {
 		errs = append(errs, configv1alpha1.ValidateImage(path.Child("operandImage"), s.OperandImage)...)
 	}

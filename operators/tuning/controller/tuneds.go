@@ -39,28 +39,27 @@ func all(context.Context, client.Object) []reconcile.Request { return []reconcil
 type tunedsReconciler struct {
 	home client.Reader // live
 	// hosted writes; its reads come from the cache. live does not.
-	hosted    client.Client
-	live      client.Reader
-	namespace string
-	settings  Settings
-	mirror    *mirror.Mirror
-	pools     *pools
-	recorder  events.EventRecorder
-	now       func() time.Time
+	hosted   client.Client
+	live     client.Reader
+	settings Settings
+	mirror   *mirror.Mirror
+	pools    *pools
+	recorder events.EventRecorder
+	now      func() time.Time
 	// told are the errors of ConfigMaps that Events were written about.
 	told map[types.UID]string
 }
 
-// +kubebuilder:rbac:groups="",resources=configmaps,namespace=system,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,roleName=tuning-controlplane,verbs=list;watch
 // +kubebuilder:rbac:groups=tuned.openshift.io,namespace=openshift-cluster-node-tuning-operator,resources=tuneds,roleName=tuning-hosted,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=tuned.openshift.io,namespace=openshift-cluster-node-tuning-operator,resources=tuneds/status,roleName=tuning-hosted,verbs=patch
 
-func addTunedsReconciler(clusters companion.Clusters, namespace string, settings Settings, pools *pools) error {
+func addTunedsReconciler(clusters companion.Clusters, settings Settings, pools *pools) error {
 	hosted := clusters.Hosted
 	live := liveClient{hosted.GetClient(), hosted.GetAPIReader()}
 	r := &tunedsReconciler{
 		home: clusters.Home.GetAPIReader(), hosted: hosted.GetClient(), live: hosted.GetAPIReader(),
-		namespace: namespace, settings: settings, pools: pools,
+		settings: settings, pools: pools,
 		mirror:   &mirror.Mirror{Target: live, Kind: tunedKind, Namespace: tunedv1.Namespace, Label: companion.OwnerLabel, Value: Name},
 		recorder: clusters.Home.GetEventRecorder(companion.FieldOwner(Name)),
 		now:      time.Now,
@@ -156,7 +155,7 @@ func ofPool(pool string, found []*corev1.ConfigMap) ([]tunedv1.Tuned, error) {
 // Reconcile looks at everything.
 func (r *tunedsReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var configMaps corev1.ConfigMapList
-	if err := r.home.List(ctx, &configMaps, client.InNamespace(r.namespace), client.MatchingLabels{tunedv1.TunedConfigLabel: "true"}); err != nil {
+	if err := r.home.List(ctx, &configMaps, client.InNamespace(r.settings.ControlPlaneNamespace), client.MatchingLabels{tunedv1.TunedConfigLabel: "true"}); err != nil {
 		return reconcile.Result{}, err
 	}
 	seen := read(configMaps.Items)

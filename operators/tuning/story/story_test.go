@@ -49,7 +49,9 @@ const (
 	original  = "16384"
 	python    = "/usr/bin/python3"
 	namespace = "partition-tuning"
-	node      = "node-a"
+	// controlPlane is the hosted cluster's, with the ConfigMaps.
+	controlPlane = "clusters-hosted"
+	node         = "node-a"
 )
 
 func TestMain(m *testing.M) {
@@ -196,7 +198,7 @@ spec:
 		text = strings.Replace(text, change[0], change[1], 1)
 	}
 	configMap := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tuned-pool-a", Labels: map[string]string{tunedv1.TunedConfigLabel: "true", tunedv1.NodePoolLabel: "pool-a"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: controlPlane, Name: "tuned-pool-a", Labels: map[string]string{tunedv1.TunedConfigLabel: "true", tunedv1.NodePoolLabel: "pool-a"}},
 		Data:       map[string]string{tunedv1.TuningKey: text},
 	}
 	err := s.home.Client.Create(s.Context(), configMap)
@@ -261,6 +263,7 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 		hosted: &companiontest.Installed{ControlPlane: testenv.StartHosted(t), Name: "tuning", Namespace: namespace},
 	}
 	s.home.Kubectl(t, "apply", "--server-side", "-k", companiontest.Base("tuning"))
+	s.home.Kubectl(t, "apply", "--server-side", "-f", filepath.Join(companiontest.Base("sample"), "management.yaml"))
 	s.hosted.Kubectl(t, "apply", "--server-side", "-k", filepath.Join(companiontest.Base("tuning"), "hosted"))
 	holder := testenv.Run(t, "namespaces", s.dir)
 	testenv.Eventually(t, 10*time.Second, func() error {
@@ -373,7 +376,7 @@ func TestASysctlFromTheManagementClusterToAKernel(t *testing.T) {
 			return err
 		}
 		condition := meta.FindStatusCondition(tuned.Status.Conditions, tunedv1.ConditionValid)
-		if condition == nil || condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, "ConfigMap partition-tuning/tuned-pool-a, key tuning: document 1, line 13: unknown field") {
+		if condition == nil || condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, "ConfigMap clusters-hosted/tuned-pool-a, key tuning: document 1, line 13: unknown field") {
 			return fmt.Errorf("the condition is %v", condition)
 		}
 		t.Log(condition.Message)
