@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -200,6 +201,42 @@ func TestPodsOfControllersAreModest(t *testing.T) {
 				t.Errorf("there are %d Deployments, want %d: one of controllers, and one of webhooks if there are any", controllers, want)
 			}
 		})
+	}
+}
+
+// Where a cluster has HyperShift's NodePool, ours must not take its place, and its end must not be that of theirs.
+func TestForeignDefinitionsStay(t *testing.T) {
+	c := companiontest.Install(t, "nodepool")
+	c.Kubectl(t, "label", "customresourcedefinition", "nodepools.hypershift.openshift.io", "app.kubernetes.io/part-of=hypershift", "--overwrite")
+	foreign := func() string {
+		t.Helper()
+		command := exec.Command(filepath.Join(testenv.Module(), "..", "scripts", "operators-foreign.sh"), "nodepool", testenv.Kubectl(t))
+		command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+		output, err := command.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(output)
+	}
+	patches := foreign()
+	if !strings.Contains(patches, "$patch: delete") || !strings.Contains(patches, "metadata: {name: nodepools.hypershift.openshift.io}") {
+		t.Errorf("the patches are\n%s", patches)
+	}
+	directory := t.TempDir()
+	base, err := filepath.Rel(directory, companiontest.Base("nodepool"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte("resources: ["+base+"]\npatches:\n"+patches), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := exec.Command(testenv.Kubectl(t), "kustomize", directory).Output()
+	if err != nil || strings.Contains(string(output), "kind: CustomResourceDefinition") || !strings.Contains(string(output), "kind: Deployment") {
+		t.Errorf("what is left of the manifests: %v\n%s", err, output)
+	}
+	companiontest.Install(t, "nodepool")
+	if patches := foreign(); patches != "" {
+		t.Errorf("of ours, the patches are\n%s", patches)
 	}
 }
 
